@@ -1,0 +1,65 @@
+r"""THE REGISTRY of mechanisms: noise and its own privacy loss. To add one: a module, a proof, and one name in ``AnyMechanism``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from mechanisms.base import (
+    AdditiveNoise,
+    Adjacency,
+    Assumption,
+    Facts,
+    Mechanism,
+    PrivacyUnit,
+    Sensitivity,
+    Step,
+    Value,
+)
+from mechanisms.complex_gaussian import ComplexGaussian
+from mechanisms.errors import (
+    CalibrationFailed,
+    IncompatibleEvent,
+    InvalidParameter,
+    NumericalFloor,
+    PrivacyError,
+    UnsupportedEvent,
+)
+from mechanisms.gaussian import Gaussian
+from mechanisms.laplace import Laplace
+from mechanisms.loss import GaussianLoss, LaplaceLoss, PrivacyLoss
+from mechanisms.source import NoiseSource, NumpySource, RandomOrigin, RandomStream
+
+AnyMechanism = Annotated[Gaussian | ComplexGaussian | Laplace, Field(discriminator="kind")]
+MECHANISMS: tuple[type[Mechanism], ...] = (Gaussian, ComplexGaussian, Laplace)
+
+__all__ = [
+    "MECHANISMS",
+    "AdditiveNoise",
+    "Adjacency",
+    "AnyMechanism",
+    "Assumption",
+    "CalibrationFailed",
+    "ComplexGaussian",
+    "Facts",
+    "Gaussian",
+    "GaussianLoss",
+    "IncompatibleEvent",
+    "InvalidParameter",
+    "Laplace",
+    "LaplaceLoss",
+    "Mechanism",
+    "NoiseSource",
+    "NumericalFloor",
+    "NumpySource",
+    "PrivacyError",
+    "PrivacyLoss",
+    "PrivacyUnit",
+    "RandomOrigin",
+    "RandomStream",
+    "Sensitivity",
+    "Step",
+    "UnsupportedEvent",
+    "Value",
+]

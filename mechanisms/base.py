@@ -1,0 +1,175 @@
+r"""Values, sensitivities and the abstract mechanism that everything else builds on."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from enum import StrEnum
+from typing import Annotated, ClassVar, Self, final
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, StringConstraints, model_validator
+
+from mechanisms.errors import InvalidParameter
+from mechanisms.loss import PrivacyLoss
+from mechanisms.source import Array, NoiseSource
+
+SMALLEST_SCALE = 1e-100
+"""Scales and sensitivities lie in [1e-100, 1e100]: their quotients and squares then neither overflow nor vanish in float64."""
+LARGEST_SCALE = 1e100
+
+Number = Annotated[float, Strict(), Field(allow_inf_nan=False)]
+Positive = Annotated[float, Strict(), Field(allow_inf_nan=False, ge=SMALLEST_SCALE, le=LARGEST_SCALE)]
+NonNegative = Annotated[float, Strict(), Field(allow_inf_nan=False, ge=0.0, le=LARGEST_SCALE)]
+Probability = Annotated[float, Strict(), Field(allow_inf_nan=False, gt=0.0, le=1.0)]
+OpenProbability = Annotated[float, Strict(), Field(allow_inf_nan=False, gt=0.0, lt=1.0)]
+Correlation = Annotated[float, Strict(), Field(allow_inf_nan=False, gt=-1.0, lt=1.0)]
+Count = Annotated[int, Strict(), Field(ge=1, le=10**12)]
+
+
+def _infinity_from_text(value: object) -> object:
+    # JSON has no infinity: it is written as text (``ser_json_inf_nan="strings"``) and read back here.
+    return {"Infinity": float("inf"), "-Infinity": float("-inf")}.get(value, value) if isinstance(value, str) else value
+
+
+Extended = Annotated[float, BeforeValidator(_infinity_from_text, json_schema_input_type=float | str), Strict()]
+"""A real number or an infinity, written ``"Infinity"`` in JSON."""
+
+
+class Value(BaseModel):
+    """A frozen value with an exact JSON form: the domain object, the REST schema and the stored form in one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings", allow_inf_nan=True)
+
+
+class Adjacency(StrEnum):
+    """Which data sets are neighbours: the meaning of "one unit more or less"."""
+
+    ADD_REMOVE = "add_remove"
+    REPLACE_ONE = "replace_one"
+    ZERO_OUT = "zero_out"
+
+
+PrivacyUnit = Annotated[str, StringConstraints(strict=True, pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+"""What a guarantee protects: ``record``, ``user``, ``patient``, ``image``, ..."""
+
+
+@final
+class Sensitivity(Value):
+    r"""How far one unit can move the released vector, under a named adjacency, for a named unit.
+
+    Attributes:
+      l2: bound on the l2 norm of the move, over all real coordinates (a complex coordinate is a pair); units of the query.
+      l1: bound on its l1 norm; needed by Laplace noise.
+      l2_real: bound on the l2 norm of the real part alone, <= l2. Complex queries only.
+      l2_imag: bound on the l2 norm of the imaginary part alone, <= l2. Complex queries only.
+      adjacency: which data sets are neighbours; no default.
+      unit: what one unit is; no default.
+    Raises:
+      ValidationError: neither l1 nor l2 given, a part larger than the whole, or both parts zero.
+
+    >>> Sensitivity(l2=1.0, adjacency="add_remove", unit="record").l2
+    1.0
+    """
+
+    l2: Positive | None = None
+    l1: Positive | None = None
+    l2_real: NonNegative | None = None
+    l2_imag: NonNegative | None = None
+    adjacency: Adjacency
+    unit: PrivacyUnit
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.l1 is None and self.l2 is None:
+            raise InvalidParameter("sensitivity", "given as l2 or l1 (or both)", "neither")
+        for name, part in (("l2_real", self.l2_real), ("l2_imag", self.l2_imag)):
+            if part is None:
+                continue
+            if self.l2 is None:
+                raise InvalidParameter("l2", f"given where {name} is", None)
+            if part > self.l2:
+                raise InvalidParameter(name, f"<= l2 = {self.l2!r}", part)
+            if 0.0 < part < SMALLEST_SCALE:
+                raise InvalidParameter(name, f"0 or >= {SMALLEST_SCALE!r}", part)
+        if self.l2_real == 0.0 and self.l2_imag == 0.0:
+            raise InvalidParameter("l2_real and l2_imag", "not both 0 (the query would not depend on the data)", 0.0)
+        return self
+
+
+class Assumption(StrEnum):
+    """What a claim takes for granted; every certificate lists them."""
+
+    IDEALIZED_REALS = "idealized_reals"
+    INDEPENDENT_NOISE = "independent_noise"
+
+
+@final
+class Facts(Value):
+    """What is true of a kind of mechanism as a whole: shown by the service and carried into certificates."""
+
+    summary: str
+    assumptions: tuple[Assumption, ...]
+    sources: tuple[str, ...]
+    errata: tuple[str, ...]
+    proof: str
+
+
+@final
+class Step(Value):
+    """One line of a derivation: a reader can redo ``value`` by hand from ``formula``."""
+
+    symbol: str
+    value: Extended | str
+    formula: str
+    source: str
+
+
+class Mechanism(Value, ABC):
+    """A small frozen value that can draw its noise and can state its own privacy loss."""
+
+    FACTS: ClassVar[Facts]
+
+    sensitivity: Sensitivity
+
+    @abstractmethod
+    def release(self, value: Array, source: NoiseSource[Array]) -> Array:
+        """The privatised value, of the shape of ``value``. Raises InvalidParameter where the value's kind doesn't fit or isn't finite."""
+
+    @abstractmethod
+    def privacy_loss(self) -> PrivacyLoss:
+        """The loss of one release, over the worst pair of neighbours that the sensitivity allows."""
+
+    @abstractmethod
+    def scaled(self, factor: float) -> Self:
+        """The same mechanism with every noise scale multiplied by ``factor`` > 0; the sensitivity stays."""
+
+    @property
+    @abstractmethod
+    def noise_scale(self) -> float:
+        """The number a calibration reports: std per real component (for unequal parts the larger), or the Laplace scale b."""
+
+    @abstractmethod
+    def derivation(self) -> tuple[Step, ...]:
+        """From parameters to the privacy loss, line by line."""
+
+
+class AdditiveNoise(Mechanism):
+    """A mechanism that adds noise that doesn't depend on the value."""
+
+    @abstractmethod
+    def noise(self, shape: tuple[int, ...], source: NoiseSource[Array]) -> Array:
+        """Noise of this shape; complex where the mechanism is."""
+
+    @property
+    @abstractmethod
+    def is_complex(self) -> bool:
+        """Whether it is for complex values. Real noise on complex values would protect nothing, so kinds never mix."""
+
+    def release(self, value: Array, source: NoiseSource[Array]) -> Array:
+        if source.is_complex(value) != self.is_complex:
+            expected = "complex" if self.is_complex else "real"
+            got = "complex" if source.is_complex(value) else "real"
+            raise InvalidParameter("value", f"{expected} for this mechanism", got)
+        if not source.all_finite(value):
+            # inf + noise is inf: the release would tell the record, and no sensitivity bound covers it.
+            raise InvalidParameter("value", "finite in every coordinate", "a value with NaN or infinity")
+        return value + self.noise(tuple(value.shape), source)

@@ -1,0 +1,63 @@
+r"""The errors of the privacy layers. They carry data and know nothing of HTTP; ``app/errors.py`` has the table to status codes.
+
+    PrivacyError
+    ├── InvalidParameter      a value outside its range
+    ├── UnsupportedEvent      an accountant that has no bound for this event, with the reason
+    ├── IncompatibleEvent     parts of one event that speak of different neighbours or units
+    ├── CalibrationFailed     no scale in the bracket meets the target
+    └── NumericalFloor        a request beyond what the arithmetic can answer
+"""
+
+from __future__ import annotations
+
+
+class PrivacyError(Exception):
+    """Base of every error that a user of the privacy layers can cause or must know of."""
+
+
+class InvalidParameter(PrivacyError, ValueError):
+    """A parameter outside its range; a ``ValueError`` too, so that Pydantic reports the field it came from."""
+
+    def __init__(self, field: str, expected: str, got: object) -> None:
+        self.field = field
+        self.expected = expected
+        self.got = got
+        super().__init__(f"{field} must be {expected}, got {got!r}")
+
+
+class UnsupportedEvent(PrivacyError):
+    """The accountant can't bound the event."""
+
+    def __init__(self, accountant: str, reason: str) -> None:
+        self.accountant = accountant
+        self.reason = reason
+        super().__init__(f"accountant {accountant} can't bound this event: {reason}")
+
+
+class IncompatibleEvent(PrivacyError, ValueError):
+    """Parts of one event disagree about what a neighbour or a protected unit is."""
+
+    def __init__(self, what: str, first: str, second: str) -> None:
+        self.what = what
+        self.values = (first, second)
+        super().__init__(f"all parts of an event must have the same {what}, got {first!r} and {second!r}")
+
+
+class CalibrationFailed(PrivacyError):
+    """No noise in the searched bracket meets the target."""
+
+    def __init__(self, reason: str, bracket: tuple[float, float]) -> None:
+        self.reason = reason
+        self.bracket = bracket
+        super().__init__(f"{reason} (searched scales {bracket[0]:.3g} to {bracket[1]:.3g})")
+
+
+class NumericalFloor(PrivacyError):
+    """The request lies beyond what this route can answer soundly."""
+
+    def __init__(self, quantity: str, requested: float, floor: float, hint: str) -> None:
+        self.quantity = quantity
+        self.requested = requested
+        self.floor = floor
+        self.hint = hint
+        super().__init__(f"{quantity} = {requested!r} is beyond this route's floor of {floor!r}: {hint}")

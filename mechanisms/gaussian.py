@@ -1,0 +1,83 @@
+r"""The Gaussian mechanism on real vectors."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, Self, final
+
+from pydantic import model_validator
+
+from mechanisms.base import AdditiveNoise, Assumption, Facts, Positive, Step
+from mechanisms.errors import InvalidParameter
+from mechanisms.loss import GaussianLoss
+from mechanisms.source import Array, NoiseSource
+
+
+@final
+class Gaussian(AdditiveNoise):
+    r"""Adds independent N(0, std^2) to every coordinate of a real vector: (l2 / std)-GDP, exactly.
+
+    Attributes:
+      std: standard deviation of each coordinate, in units of the query; in [1e-100, 1e100].
+      sensitivity: with l2, and without bounds on real and imaginary parts.
+    Raises:
+      ValidationError: sensitivity without l2, or with l2_real or l2_imag.
+    Assumes: real arithmetic (``Assumption.IDEALIZED_REALS``).
+    Sources: Balle and Wang 2018, Theorem 8; Dong, Roth and Su 2022, Theorem 1. Proof: proofs/gaussian.md.
+
+    >>> from mechanisms import Sensitivity
+    >>> Gaussian(std=2.0, sensitivity=Sensitivity(l2=1.0, adjacency="add_remove", unit="record")).privacy_loss().gdp_mu
+    0.5
+    """
+
+    FACTS: ClassVar[Facts] = Facts(
+        summary="Independent real Gaussian noise on every coordinate of a real vector.",
+        assumptions=(Assumption.IDEALIZED_REALS, Assumption.INDEPENDENT_NOISE),
+        sources=("Balle and Wang 2018, arXiv:1805.06530, Theorem 8", "Dong, Roth and Su 2022, arXiv:1905.02383, Theorem 1"),
+        errata=("P11",),
+        proof="gaussian.md",
+    )
+
+    kind: Literal["gaussian"] = "gaussian"
+    std: Positive
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.sensitivity.l2 is None:
+            raise InvalidParameter("sensitivity.l2", "given for Gaussian noise", None)
+        if self.sensitivity.l2_real is not None or self.sensitivity.l2_imag is not None:
+            raise InvalidParameter("sensitivity.l2_real and l2_imag", "absent for a real mechanism", "a bound on a part")
+        return self
+
+    @property
+    def is_complex(self) -> bool:
+        return False
+
+    @property
+    def noise_scale(self) -> float:
+        return self.std
+
+    @property
+    def _l2(self) -> float:
+        assert self.sensitivity.l2 is not None  # checked at construction
+        return self.sensitivity.l2
+
+    @property
+    def noise_multiplier(self) -> float:
+        """std / l2."""
+        return self.std / self._l2
+
+    def noise(self, shape: tuple[int, ...], source: NoiseSource[Array]) -> Array:
+        return self.std * source.standard_normal(shape)
+
+    def privacy_loss(self) -> GaussianLoss:
+        return GaussianLoss(self._l2 / self.std)
+
+    def scaled(self, factor: float) -> Self:
+        return type(self)(std=self.std * factor, sensitivity=self.sensitivity)
+
+    def derivation(self) -> tuple[Step, ...]:
+        return (
+            Step(symbol="l2", value=self._l2, formula="given", source="sensitivity.l2"),
+            Step(symbol="std", value=self.std, formula="given", source="std of each coordinate"),
+            Step(symbol="mu", value=self.privacy_loss().mu, formula="l2 / std", source="Dong, Roth and Su 2022, Theorem 1"),
+        )

@@ -1,0 +1,78 @@
+r"""The Laplace mechanism on real vectors."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, Self, final
+
+from pydantic import model_validator
+
+from mechanisms.base import AdditiveNoise, Assumption, Facts, Positive, Step
+from mechanisms.errors import InvalidParameter
+from mechanisms.loss import LaplaceLoss
+from mechanisms.source import Array, NoiseSource
+
+
+@final
+class Laplace(AdditiveNoise):
+    r"""Adds independent Laplace noise of density e^{-|x| / scale} / (2 scale) to every coordinate: (l1 / scale, 0)-DP, exactly.
+
+    Attributes:
+      scale: b, in units of the query; the standard deviation is sqrt(2) b.
+      sensitivity: with l1.
+    Raises:
+      ValidationError: sensitivity without l1, or with l2_real or l2_imag.
+    Assumes: real arithmetic (``Assumption.IDEALIZED_REALS``).
+    Sources: Dwork, McSherry, Nissim and Smith 2006; Dong, Roth and Su 2022, Section 2. Proof: proofs/laplace.md.
+
+    >>> from mechanisms import Sensitivity
+    >>> Laplace(scale=2.0, sensitivity=Sensitivity(l1=1.0, adjacency="add_remove", unit="record")).privacy_loss().pure_epsilon
+    0.5
+    """
+
+    FACTS: ClassVar[Facts] = Facts(
+        summary="Independent Laplace noise on every coordinate of a real vector.",
+        assumptions=(Assumption.IDEALIZED_REALS, Assumption.INDEPENDENT_NOISE),
+        sources=("Dwork, McSherry, Nissim and Smith 2006, Proposition 1", "Mironov 2017, arXiv:1702.07476, Proposition 6"),
+        errata=("S8",),
+        proof="laplace.md",
+    )
+
+    kind: Literal["laplace"] = "laplace"
+    scale: Positive
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.sensitivity.l1 is None:
+            raise InvalidParameter("sensitivity.l1", "given for Laplace noise", None)
+        if self.sensitivity.l2_real is not None or self.sensitivity.l2_imag is not None:
+            raise InvalidParameter("sensitivity.l2_real and l2_imag", "absent for a real mechanism", "a bound on a part")
+        return self
+
+    @property
+    def is_complex(self) -> bool:
+        return False
+
+    @property
+    def noise_scale(self) -> float:
+        return self.scale
+
+    @property
+    def _l1(self) -> float:
+        assert self.sensitivity.l1 is not None  # checked at construction
+        return self.sensitivity.l1
+
+    def noise(self, shape: tuple[int, ...], source: NoiseSource[Array]) -> Array:
+        return self.scale * source.standard_laplace(shape)
+
+    def privacy_loss(self) -> LaplaceLoss:
+        return LaplaceLoss(self._l1 / self.scale)
+
+    def scaled(self, factor: float) -> Self:
+        return type(self)(scale=self.scale * factor, sensitivity=self.sensitivity)
+
+    def derivation(self) -> tuple[Step, ...]:
+        return (
+            Step(symbol="l1", value=self._l1, formula="given", source="sensitivity.l1"),
+            Step(symbol="b", value=self.scale, formula="given", source="Laplace scale of each coordinate"),
+            Step(symbol="epsilon_0", value=self.privacy_loss().epsilon, formula="l1 / b", source="Dwork, McSherry, Nissim and Smith 2006"),
+        )

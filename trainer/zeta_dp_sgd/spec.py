@@ -1,0 +1,109 @@
+r"""The spec of zeta-DP-SGD in its sound form (errata section 1: std sigma B on each real component, expected batch, Poisson)."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal, Self, final
+
+from pydantic import Field, Strict, model_validator
+
+from accountants.calibration import calibrate_scale
+from accountants.events import PoissonSampled, Release, Repeated
+from mechanisms import ComplexGaussian, Sensitivity
+from mechanisms.base import Positive, Value
+from mechanisms.errors import InvalidParameter
+from trainer.data import DataSpec, data_set_facts
+from trainer.plan import ExecutionPlan, FlatClipping, PoissonSampling
+from trainer.spec import PositiveInt, PrivacyTarget, TrainingSpec
+
+Width = Annotated[int, Strict(), Field(ge=1, le=65536)]
+Momentum = Annotated[float, Strict(), Field(ge=0.0, lt=1.0, allow_inf_nan=False)]
+
+
+@final
+class ComplexMlp(Value):
+    """Complex linear layers with an activation between, and a head from complex outputs to real class scores."""
+
+    kind: Literal["complex_mlp"] = "complex_mlp"
+    hidden: Annotated[tuple[Width, ...], Field(max_length=32)]
+    activation: Literal["cardioid", "crelu"]
+    head: Literal["magnitude", "real_part"]
+
+
+@final
+class Sgd(Value):
+    """Gradient descent with momentum."""
+
+    kind: Literal["sgd"] = "sgd"
+    learning_rate: Positive
+    momentum: Momentum = 0.0
+
+
+@final
+class Adam(Value):
+    """Adam; its second moment is of |g|^2 of each complex coordinate's two real parts separately."""
+
+    kind: Literal["adam"] = "adam"
+    learning_rate: Positive
+    beta1: Momentum = 0.9
+    beta2: Momentum = 0.999
+
+
+@final
+class ZetaDpSgd(TrainingSpec):
+    r"""Train a complex-valued network with per-record clipping and circular complex Gaussian noise.
+
+    Attributes:
+      data: which data set, and the seed of its public train/test split.
+      model: the network.
+      optimizer: what is done with the released gradient; post-processing.
+      privacy: the guarantee asked for.
+      clipping_bound: B, l2 norm over all parameters as real pairs.
+      expected_batch_size: q N; at most the training records.
+      steps: noisy gradients released.
+      reproducible: the run's randomness comes from ``seed``: not private against someone who knows the seed.
+      seed: required when reproducible, refused otherwise.
+    """
+
+    SUMMARY: ClassVar[str] = "Zeta-DP-SGD: differentially private gradient descent for complex-valued networks."
+    SOURCES: ClassVar[tuple[str, ...]] = (
+        "Usynin, Ziller, Rueckert, Passerat-Palmbach and Kaissis, Complex-valued deep learning with differential privacy, Algorithm 1",
+        "Riess, Ziller, Kolek, Rueckert, Schnabel and Kaissis 2024, Algorithm 1",
+        "Abadi et al. 2016, arXiv:1607.00133",
+    )
+    ERRATA: ClassVar[tuple[str, ...]] = ("Z2", "Z10", "Z11", "Z12", "Z13", "Z15", "Z22")
+
+    algorithm: Literal["zeta_dp_sgd"] = "zeta_dp_sgd"
+    data: DataSpec
+    model: ComplexMlp
+    optimizer: Annotated[Sgd | Adam, Field(discriminator="kind")]
+    privacy: PrivacyTarget
+    clipping_bound: Positive
+    expected_batch_size: PositiveInt
+    steps: PositiveInt
+    reproducible: Annotated[bool, Strict()] = False
+    seed: Annotated[int, Strict(), Field(ge=0, lt=2**63)] | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.reproducible and self.seed is None:
+            raise InvalidParameter("seed", "given when reproducible is true", None)
+        if not self.reproducible and self.seed is not None:
+            raise InvalidParameter("seed", "absent unless reproducible is true (private noise never comes from a user's seed)", self.seed)
+        return self
+
+    def plan(self) -> ExecutionPlan:
+        sampling = PoissonSampling(records=data_set_facts(self.data).training_records, expected_batch_size=self.expected_batch_size)
+        sensitivity = Sensitivity(l2=self.clipping_bound, adjacency=self.privacy.adjacency, unit=self.privacy.unit)
+        multiplier = self.privacy.noise_multiplier
+        if multiplier is None:
+            assert self.privacy.epsilon is not None  # checked at construction: exactly one of the two
+            unit_noise = Release(mechanism=ComplexGaussian(std=self.clipping_bound, sensitivity=sensitivity))
+            run = Repeated(count=self.steps, event=PoissonSampled(probability=sampling.probability, event=unit_noise))
+            multiplier = calibrate_scale(run, epsilon=self.privacy.epsilon, delta=self.privacy.delta)
+        return ExecutionPlan(
+            sampling=sampling,
+            clipping=FlatClipping(bound=self.clipping_bound),
+            mechanism=ComplexGaussian(std=multiplier * self.clipping_bound, sensitivity=sensitivity),
+            steps=self.steps,
+            delta=self.privacy.delta,
+        )
