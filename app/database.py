@@ -1,0 +1,142 @@
+r"""The database: one engine per process, one session per transaction, the same code for SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Generator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.resources import files
+from typing import TYPE_CHECKING, cast, final
+
+import sqlalchemy
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import Connection, DateTime, Dialect, Engine, MetaData, TypeDecorator, create_engine, event
+from sqlalchemy.orm import DeclarativeBase, Session
+
+from app.settings import Settings
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection as SqliteConnection
+
+WRITING = "zetadp_writing"
+"""Execution option of connections whose transactions will write."""
+
+
+class Base(DeclarativeBase):
+    """Base of every table; constraint names are fixed, so that a migration can name what it changes."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+
+
+@final
+class UtcTime(TypeDecorator[datetime]):
+    """A moment. SQLite keeps no time zone, so moments are stored in UTC and always come back aware."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError(f"a stored time must have a time zone, got {value!r}")
+        return value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else value.replace(tzinfo=value.tzinfo or UTC).astimezone(UTC)
+
+
+def now() -> datetime:
+    """This moment, in UTC."""
+    return datetime.now(UTC)
+
+
+@final
+class Database:
+    r"""An engine and its two kinds of transaction.
+
+    On SQLite a transaction that will write takes the write lock at once (``BEGIN IMMEDIATE``): a deferred one reads first, and two of
+    them can both see a budget as free. On PostgreSQL both kinds are ordinary transactions and rows are locked where they are read.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        settings.data_dir.mkdir(parents=True, exist_ok=True)
+        self._engine = _engine(settings)
+        self._write_engine = self._engine.execution_options(**{WRITING: True})
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self._engine.dialect.name == "sqlite"
+
+    @contextmanager
+    def reading(self) -> Generator[Session]:
+        """A session for queries only; whatever it changed is dropped."""
+        with Session(self._engine, expire_on_commit=False) as session:
+            yield session
+
+    @contextmanager
+    def writing(self) -> Generator[Session]:
+        """One transaction: committed at the end, rolled back if anything raises."""
+        with Session(self._write_engine, expire_on_commit=False) as session, session.begin():
+            yield session
+
+    def check(self) -> None:
+        """Ask the database for an answer; raises SQLAlchemy's error if there is none."""
+        with self._engine.connect() as connection:
+            connection.execute(sqlalchemy.text("SELECT 1"))
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._engine.dispose()
+
+    def migrate(self) -> None:
+        """Bring the tables to this version. API and worker may both call it at the same moment: one waits for the other."""
+        config = Config()
+        config.set_main_option("script_location", str(files("app") / "migrations"))
+        with self._write_engine.begin() as connection:
+            if not self.is_sqlite:  # on SQLite the transaction itself holds the only write lock
+                connection.execute(sqlalchemy.text("SELECT pg_advisory_xact_lock(20250101)"))
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+
+
+def _engine(settings: Settings) -> Engine:
+    if settings.sqlalchemy_url.startswith("sqlite"):
+        return _sqlite_engine(settings)
+    return create_engine(settings.sqlalchemy_url, pool_pre_ping=True)
+
+
+def _sqlite_engine(settings: Settings) -> Engine:
+    engine = create_engine(settings.sqlalchemy_url, connect_args={"timeout": settings.database_busy_seconds})
+
+    def on_connect(connection: SqliteConnection, _record: object) -> None:
+        connection.isolation_level = None  # the driver then begins nothing by itself; on_begin does
+        # Switching a fresh file to WAL doesn't wait for locks, so starters take turns.
+        with _first_open(settings):
+            connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA foreign_keys = ON")
+
+    def on_begin(connection: Connection) -> None:
+        options = cast("dict[str, object]", connection.get_execution_options())
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get(WRITING) else "BEGIN")
+
+    event.listen(engine, "connect", on_connect)
+    event.listen(engine, "begin", on_begin)
+    return engine
+
+
+@contextmanager
+def _first_open(settings: Settings) -> Generator[None]:
+    with (settings.data_dir / "database.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
