@@ -16,6 +16,8 @@ from trainer.plan import ExecutionPlan, FlatClipping, PoissonSampling
 from trainer.spec import PositiveInt, PrivacyTarget, TrainingSpec
 
 Width = Annotated[int, Strict(), Field(ge=1, le=65536)]
+# Gradients are float32: outside this range they, or their squares, vanish or overflow.
+ClippingBound = Annotated[float, Strict(), Field(ge=1e-30, le=1e30, allow_inf_nan=False)]
 Momentum = Annotated[float, Strict(), Field(ge=0.0, lt=1.0, allow_inf_nan=False)]
 
 
@@ -57,11 +59,13 @@ class ZetaDpSgd(TrainingSpec):
       model: the network.
       optimizer: what is done with the released gradient; post-processing.
       privacy: the guarantee asked for.
-      clipping_bound: B, l2 norm over all parameters as real pairs.
+      clipping_bound: B, l2 norm over all parameters as real pairs; in [1e-30, 1e30].
       expected_batch_size: q N; at most the training records.
       steps: noisy gradients released.
       reproducible: the run's randomness comes from ``seed``: not private against someone who knows the seed.
       seed: required when reproducible, refused otherwise.
+    Raises:
+      InvalidParameter: from ``plan``, where ``privacy.unit`` isn't what one row of the data set is.
     """
 
     SUMMARY: ClassVar[str] = "Zeta-DP-SGD: differentially private gradient descent for complex-valued networks."
@@ -77,7 +81,7 @@ class ZetaDpSgd(TrainingSpec):
     model: ComplexMlp
     optimizer: Annotated[Sgd | Adam, Field(discriminator="kind")]
     privacy: PrivacyTarget
-    clipping_bound: Positive
+    clipping_bound: ClippingBound
     expected_batch_size: PositiveInt
     steps: PositiveInt
     reproducible: Annotated[bool, Strict()] = False
@@ -92,7 +96,11 @@ class ZetaDpSgd(TrainingSpec):
         return self
 
     def plan(self) -> ExecutionPlan:
-        sampling = PoissonSampling(records=data_set_facts(self.data).training_records, expected_batch_size=self.expected_batch_size)
+        facts = data_set_facts(self.data)
+        if self.privacy.unit != facts.unit:
+            # A row of one pair of images sold as one "patient" would be a claim nobody checked.
+            raise InvalidParameter("privacy.unit", f"{facts.unit!r} (what one row of this data set is)", self.privacy.unit)
+        sampling = PoissonSampling(records=facts.training_records, expected_batch_size=self.expected_batch_size)
         sensitivity = Sensitivity(l2=self.clipping_bound, adjacency=self.privacy.adjacency, unit=self.privacy.unit)
         multiplier = self.privacy.noise_multiplier
         if multiplier is None:
