@@ -18,6 +18,12 @@ from mechanisms.errors import IncompatibleEvent, InvalidParameter
 MAXIMUM_DEPTH = 64
 """Deepest nesting accepted: real events need 4, and a bound keeps every walk over the tree finite and cheap."""
 
+SMALLEST_PROBABILITY = 1e-100
+"""Products of nested sampling probabilities are rounded up to this."""
+
+LARGEST_COUNT = 10**15
+"""Most releases in one event, over all nested repetitions."""
+
 
 @final
 class Release(Value):
@@ -141,11 +147,13 @@ def leaves(event: Event) -> dict[Leaf, int]:
     Sampling of a composition isn't a composition of samplings (the sample is shared), so only a single release may be sampled.
 
     Raises:
-      InvalidParameter: a sampling over more than one release, or a count beyond 10^12.
+      InvalidParameter: a sampling over more than one release, or more than 10^15 releases.
     """
     found: dict[Leaf, int] = {}
     for leaf, count in _walk(event, 1.0, 1):
         found[leaf] = found.get(leaf, 0) + count
+        if found[leaf] > LARGEST_COUNT:
+            raise InvalidParameter("event", f"at most {LARGEST_COUNT:.0e} releases in all", f"{found[leaf]:.3e}")
     return found
 
 
@@ -156,7 +164,8 @@ def _walk(event: Event, probability: float, count: int) -> Iterator[tuple[Leaf, 
         case PoissonSampled():
             if not _is_single_release(event.event):
                 raise InvalidParameter("poisson_sampled.event", "a single release (a sample shared by several isn't supported)", event.event.kind)
-            yield from _walk(event.event, probability * event.probability, count)
+            # Rounded up where 64 nested samplings would underflow: more sampling is never more private.
+            yield from _walk(event.event, max(probability * event.probability, SMALLEST_PROBABILITY), count)
         case Repeated():
             yield from _walk(event.event, probability, count * event.count)
         case Composed():

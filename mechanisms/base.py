@@ -19,7 +19,7 @@ LARGEST_SCALE = 1e100
 Number = Annotated[float, Strict(), Field(allow_inf_nan=False)]
 Positive = Annotated[float, Strict(), Field(allow_inf_nan=False, ge=SMALLEST_SCALE, le=LARGEST_SCALE)]
 NonNegative = Annotated[float, Strict(), Field(allow_inf_nan=False, ge=0.0, le=LARGEST_SCALE)]
-Probability = Annotated[float, Strict(), Field(allow_inf_nan=False, gt=0.0, le=1.0)]
+Probability = Annotated[float, Strict(), Field(allow_inf_nan=False, ge=SMALLEST_SCALE, le=1.0)]
 OpenProbability = Annotated[float, Strict(), Field(allow_inf_nan=False, gt=0.0, lt=1.0)]
 Correlation = Annotated[float, Strict(), Field(allow_inf_nan=False, gt=-1.0, lt=1.0)]
 Count = Annotated[int, Strict(), Field(ge=1, le=10**12)]

@@ -19,8 +19,6 @@ from mechanisms.gdp import gdp_log_delta
 
 Floats = NDArray[np.float64]
 
-SMALLEST_LAPLACE_EPSILON = 1e-150
-
 
 class PrivacyLoss(ABC):
     """A dominating pair, symmetric in its order for every mechanism here (``reverse`` is therefore not asked for)."""
@@ -42,6 +40,10 @@ class PrivacyLoss(ABC):
         Returns:
           losses and log weights, each of shape (nodes,).
         """
+
+    @abstractmethod
+    def node_count(self, order: float) -> float:
+        """How many nodes ``reference_nodes`` would make; to be asked first, since a tiny noise scale makes it astronomical."""
 
     @property
     @abstractmethod
@@ -83,10 +85,16 @@ class GaussianLoss(PrivacyLoss):
         # Trapezoid rule in x ~ Q = N(0, 1), L = mu x - mu^2 / 2. The tilt e^{order L} moves the mass to order * mu, and its reverse to
         # -order * mu; 14 standard deviations beyond either the integrand is below e^-98 of its peak.
         # A subsampled moment is analytic for |Im x| < pi / mu (1 - q + q e^L vanishes there), hence a step that shrinks with 1 / mu.
-        reach = 14.0 + order * self.mu
-        step = min(1.0 / 8.0, 1.0 / (2.0 * self.mu)) if self.mu > 0.0 else 1.0 / 8.0
+        reach, step = self._grid(order)
         x = np.arange(-math.ceil(reach / step), math.ceil(reach / step) + 1) * step
         return self.mu * x - 0.5 * self.mu**2, math.log(step) - 0.5 * x**2 - 0.5 * math.log(2.0 * math.pi)
+
+    def node_count(self, order: float) -> float:
+        reach, step = self._grid(order)
+        return 2.0 * reach / step
+
+    def _grid(self, order: float) -> tuple[float, float]:
+        return 14.0 + order * self.mu, min(1.0 / 8.0, 1.0 / (2.0 * self.mu))
 
 
 @final
@@ -105,13 +113,11 @@ class LaplaceLoss(PrivacyLoss):
         return math.log(-math.expm1(0.5 * (epsilon - self.epsilon)))
 
     def renyi(self, order: float) -> float:
-        # Mironov 2017, Proposition 6: log(a/(2a-1) e^{(a-1)e} + (a-1)/(2a-1) e^{-ae}) / (a-1). Written as a log1p of a sum without
-        # cancellation: the bracket is 1 + [a expm1((a-1)e) + (a-1) expm1(-ae)] / (2a-1), and its two terms nearly cancel for small e,
-        # so there the nodes below, which subtract the linear term exactly, take over.
+        # Mironov 2017, Proposition 6. For small a e the two terms' sum is 1 up to rounding; there Bun and Steinke 2016, Proposition 3.3
+        # (every epsilon-DP mechanism has Renyi divergence at most a epsilon^2 / 2) is nearly equal and has no cancellation.
         a, e = order, self.epsilon
         if a * e < 1e-3:
-            # Series of the bracket minus 1, to relative (a e)^3: a (a-1) e^2 / 2 * (1 + terms of order e); kept as an upper bound.
-            return 0.5 * a * e**2 * math.exp(a * e)
+            return 0.5 * a * e**2
         first = math.log(a / (2.0 * a - 1.0)) + (a - 1.0) * e
         second = math.log((a - 1.0) / (2.0 * a - 1.0)) - a * e
         return min(logspace.log_add(first, second) / (a - 1.0), e)
@@ -129,7 +135,7 @@ class LaplaceLoss(PrivacyLoss):
         # There f(L) is entire in x except for the branch points of 1 - q + q e^L at |Im x| = pi/2: panels no longer than 1/2 of
         # 16 Gauss-Legendre points each leave an error below 1e-18 of the panel's maximum; for large orders panels shorten as 1/order.
         e = self.epsilon
-        panels = max(1, math.ceil(e * max(2.0, order / 4.0)))
+        panels = math.ceil(self.node_count(order) / 16.0)
         points, weights = np.polynomial.legendre.leggauss(16)
         edges = np.linspace(0.0, e, panels + 1)
         half = 0.5 * (edges[1:] - edges[:-1])[:, None]
@@ -137,3 +143,6 @@ class LaplaceLoss(PrivacyLoss):
         log_weight = (np.log(half * weights)).ravel() - x - math.log(2.0)
         ends = np.array([-e, e]), np.array([-math.log(2.0), -e - math.log(2.0)])
         return np.concatenate((2.0 * x - e, ends[0])), np.concatenate((log_weight, ends[1]))
+
+    def node_count(self, order: float) -> float:
+        return 16.0 * max(1.0, math.ceil(self.epsilon * max(2.0, order / 4.0)))

@@ -1,0 +1,72 @@
+r"""THE REGISTRY of accountants: functions from an event to a privacy profile. To add one: a module, and one name in ``ACCOUNTANTS``."""
+
+from __future__ import annotations
+
+from accountants.auto import AutoAccountant
+from accountants.calibration import Target, calibrate, calibrate_scale
+from accountants.events import (
+    Composed,
+    Event,
+    Leaf,
+    NonPrivate,
+    PoissonSampled,
+    Release,
+    Repeated,
+    leaves,
+    neighbourhood,
+    non_private_reason,
+)
+from accountants.gdp import GdpAccountant
+from accountants.pld import PldAccountant
+from accountants.profile import Accountant, Bound, DeltaBound, PrivacyProfile
+from accountants.rdp import RdpAccountant
+from mechanisms.errors import InvalidParameter
+
+ACCOUNTANTS: tuple[Accountant, ...] = (AutoAccountant(), GdpAccountant(), RdpAccountant(), PldAccountant())
+
+
+def accountant_named(name: str) -> Accountant:
+    """The accountant of that name. Raises InvalidParameter with the names there are."""
+    for accountant in ACCOUNTANTS:
+        if accountant.name == name:
+            return accountant
+    raise InvalidParameter("accountant", "one of " + ", ".join(a.name for a in ACCOUNTANTS), name)
+
+
+def profile(event: Event, accountant: str = "auto") -> PrivacyProfile:
+    """The event's privacy profile by the named accountant.
+
+    Raises:
+      InvalidParameter: no accountant of that name.
+      UnsupportedEvent: it can't bound this event.
+
+    >>> from mechanisms import ComplexGaussian, Sensitivity
+    >>> noise = ComplexGaussian(std=1.0, sensitivity=Sensitivity(l2=1.0, adjacency="add_remove", unit="record"))
+    >>> round(profile(Release(mechanism=noise)).delta(1.0).upper, 9)
+    0.126936738
+    """
+    return accountant_named(accountant).profile(event)
+
+
+__all__ = [
+    "ACCOUNTANTS",
+    "Accountant",
+    "Bound",
+    "Composed",
+    "DeltaBound",
+    "Event",
+    "Leaf",
+    "NonPrivate",
+    "PoissonSampled",
+    "PrivacyProfile",
+    "Release",
+    "Repeated",
+    "Target",
+    "accountant_named",
+    "calibrate",
+    "calibrate_scale",
+    "leaves",
+    "neighbourhood",
+    "non_private_reason",
+    "profile",
+]

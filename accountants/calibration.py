@@ -1,0 +1,184 @@
+r"""Calibration: the least noise that meets a target, always on the safe side of it, and checked there."""
+
+from __future__ import annotations
+
+import math
+from typing import Self, final
+
+from pydantic import ValidationError, model_validator
+from scipy import optimize
+
+from accountants.events import Event, non_private_reason, scaled
+from accountants.gdp import GdpAccountant, largest_mu
+from accountants.profile import Accountant, PrivacyProfile
+from accountants.rdp import RdpAccountant
+from mechanisms.base import NonNegative, OpenProbability, Positive, Value
+from mechanisms.errors import CalibrationFailed, InvalidParameter, UnsupportedEvent
+
+SMALLEST_FACTOR, LARGEST_FACTOR = 1e-9, 1e9
+"""The searched range of the common factor on every noise scale of the event."""
+
+TIGHTNESS = 1e-6
+"""Relative slack left in the factor by the search; always on the side of more noise."""
+
+
+@final
+class RdpPoint(Value):
+    """A Renyi divergence of at most ``value`` at ``order`` > 1."""
+
+    order: Positive
+    value: Positive
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not self.order > 1.0:
+            raise InvalidParameter("order", "> 1", self.order)
+        return self
+
+
+@final
+class Target(Value):
+    r"""What the noise has to reach: (epsilon, delta), gdp_mu, rdp, or advantage; exactly one of the four.
+
+    ``advantage`` is the attacker's largest true positive minus false positive rate, delta(0).
+    """
+
+    epsilon: NonNegative | None = None
+    delta: OpenProbability | None = None
+    gdp_mu: Positive | None = None
+    rdp: RdpPoint | None = None
+    advantage: OpenProbability | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.epsilon is None) != (self.delta is None):
+            raise InvalidParameter("target", "epsilon and delta together", "only one of the two")
+        given = [name for name in ("epsilon", "gdp_mu", "rdp", "advantage") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise InvalidParameter("target", "exactly one of (epsilon and delta), gdp_mu, rdp, advantage", given or "none of them")
+        return self
+
+    def excess(self, profile: PrivacyProfile) -> float:
+        """log(what the profile guarantees / what is asked): <= 0 where the target is met.
+
+        Raises:
+          UnsupportedEvent: the profile has no such quantity (mu of a sampled mechanism, say).
+        """
+        if self.epsilon is not None and self.delta is not None:
+            if self.epsilon == 0.0:
+                return profile.delta(0.0).log_upper - math.log(self.delta)
+            return _log_ratio(profile.epsilon(self.delta).upper, self.epsilon)
+        if self.gdp_mu is not None:
+            if profile.gdp_mu is None:
+                raise UnsupportedEvent(profile.route, "a gdp_mu target needs an event that is Gaussian and not sampled")
+            return _log_ratio(profile.gdp_mu, self.gdp_mu)
+        if self.rdp is not None:
+            value = profile.rdp(self.rdp.order)
+            if value is None:
+                raise UnsupportedEvent(profile.route, "an rdp target needs accountant rdp, gdp or auto")
+            return _log_ratio(value, self.rdp.value)
+        assert self.advantage is not None  # exactly one is given
+        return profile.delta(0.0).log_upper - math.log(self.advantage)
+
+
+def _log_ratio(value: float, asked: float) -> float:
+    # Zero and infinity are only met far from the root; clipped, so that the root finder sees finite numbers of the right sign.
+    return math.log(min(max(value, 1e-300), 1e300)) - math.log(asked)
+
+
+def calibrate(event: Event, target: Target, accountant: Accountant) -> tuple[Event, float]:
+    """The event with all its noise scaled by the smallest factor that meets the target, and that factor.
+
+    Args:
+      event: at any noise; only the ratios between its parts' noise stay.
+      accountant: whose upper bound has to meet the target.
+    Returns:
+      the calibrated event and the factor, rounded toward more noise and checked: ``target.excess`` of it is <= 0.
+    Raises:
+      CalibrationFailed: no factor in [1e-9, 1e9] meets the target, or scales leave their range.
+      UnsupportedEvent: the accountant can't bound the event.
+    """
+    if (reason := non_private_reason(event)) is not None:
+        raise CalibrationFailed(f"no noise can help an event with a non-private part: {reason}", (SMALLEST_FACTOR, LARGEST_FACTOR))
+    if (reason := accountant.unsupported(event)) is not None and "too far for a grid" not in reason:
+        raise UnsupportedEvent(accountant.name, reason)
+    factor = _closed_factor(event, target) if GdpAccountant().unsupported(event) is None else _searched_factor(event, target, accountant)
+    return _settled(event, target, accountant, factor)
+
+
+def calibrate_scale(event: Event, *, epsilon: float, delta: float) -> float:
+    """The factor of ``calibrate`` for (epsilon, delta), by the ``auto`` accountant.
+
+    >>> from accountants.events import Release
+    >>> from mechanisms import Gaussian, Sensitivity
+    >>> noise = Gaussian(std=1.0, sensitivity=Sensitivity(l2=1.0, adjacency="add_remove", unit="record"))
+    >>> round(calibrate_scale(Release(mechanism=noise), epsilon=1.0, delta=1e-5), 9)
+    3.730631635
+    """
+    from accountants import accountant_named  # the registry imports this module
+
+    return calibrate(event, Target(epsilon=epsilon, delta=delta), accountant_named("auto"))[1]
+
+
+def _scaled(event: Event, factor: float) -> Event:
+    try:
+        return scaled(event, factor)
+    except ValidationError as error:
+        raise CalibrationFailed("the target needs noise beyond the scales that can be represented", (SMALLEST_FACTOR, LARGEST_FACTOR)) from error
+
+
+def _closed_factor(event: Event, target: Target) -> float:
+    """The factor of a purely Gaussian event, whose mu falls as 1 / factor."""
+    mu = GdpAccountant().profile(event).gdp_mu
+    assert mu is not None  # a Gaussian event has one
+    if target.gdp_mu is not None:
+        return mu / target.gdp_mu
+    if target.rdp is not None:
+        return mu / math.sqrt(2.0 * target.rdp.value / target.rdp.order)
+    if target.advantage is not None:
+        return mu / largest_mu(0.0, math.log(target.advantage))
+    assert target.epsilon is not None and target.delta is not None  # exactly one target is given
+    return mu / largest_mu(target.epsilon, math.log(target.delta))
+
+
+def _searched_factor(event: Event, target: Target, accountant: Accountant) -> float:
+    """A bracket from the cheap Renyi bound, then a root search with the accountant itself."""
+
+    def excess(log_factor: float, judge: Accountant) -> float:
+        candidate = _scaled(event, math.exp(log_factor))
+        # An accountant that can't reach this far in loss says nothing there; the target is missed as far as it knows.
+        return target.excess(judge.profile(candidate)) if judge.unsupported(candidate) is None else math.log(1e9)
+
+    renyi = RdpAccountant()
+    judge = renyi if target.gdp_mu is None else accountant
+    high = 0.0
+    while excess(high, judge) > 0.0:
+        high += math.log(4.0)
+        if high > math.log(LARGEST_FACTOR):
+            raise CalibrationFailed("no noise meets the target", (SMALLEST_FACTOR, LARGEST_FACTOR))
+    while high > math.log(SMALLEST_FACTOR) and excess(high - math.log(2.0), judge) <= 0.0:
+        high -= math.log(2.0)
+    while excess(high, accountant) > 0.0:
+        high += math.log(1.5)
+        if high > math.log(LARGEST_FACTOR):
+            raise CalibrationFailed("no noise meets the target", (SMALLEST_FACTOR, LARGEST_FACTOR))
+    low = high - math.log(2.0)
+    while excess(low, accountant) <= 0.0:
+        high, low = low, low - math.log(2.0)
+        if low < math.log(SMALLEST_FACTOR):
+            raise CalibrationFailed("the target is met even with hardly any noise", (SMALLEST_FACTOR, LARGEST_FACTOR))
+    root = float(optimize.brentq(lambda x: excess(x, accountant), low, high, xtol=0.5 * TIGHTNESS, rtol=1e-12, full_output=False))
+    return math.exp(root)
+
+
+def _settled(event: Event, target: Target, accountant: Accountant, factor: float) -> tuple[Event, float]:
+    """The factor, moved toward more noise by doubling steps until the accountant confirms the target."""
+    step, candidate_factor = 1e-15, factor
+    while True:
+        candidate = _scaled(event, candidate_factor)
+        if target.excess(accountant.profile(candidate)) <= 0.0:
+            return candidate, candidate_factor
+        candidate_factor = factor * (1.0 + step)
+        step = max(2.0 * step, 0.1 * TIGHTNESS) if step > 1e-11 else 2.0 * step
+        if step > 1.0:
+            raise CalibrationFailed("the accountant doesn't confirm the calibrated noise", (factor, candidate_factor))

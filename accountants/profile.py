@@ -1,0 +1,176 @@
+r"""What an accountant answers: a privacy profile, every number of it with a lower and an upper end."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Self, final
+
+import numpy as np
+from pydantic import model_validator
+
+from accountants.events import Event
+from mechanisms import logspace
+from mechanisms.base import Extended, Step, Value
+from mechanisms.errors import InvalidParameter
+
+_TRADE_OFF_POINTS = 129
+
+
+@final
+class Bound(Value):
+    """An interval that holds the true value; only ``upper`` is ever published as the guarantee. ``route`` names what proved it."""
+
+    lower: Extended
+    upper: Extended
+    route: str
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not self.lower <= self.upper:
+            raise InvalidParameter("bound", "lower <= upper", (self.lower, self.upper))
+        return self
+
+
+@final
+class DeltaBound(Value):
+    """An interval that holds delta, kept as logarithms: 1e-400 stays itself."""
+
+    log_lower: Extended
+    log_upper: Extended
+    route: str
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not self.log_lower <= self.log_upper <= 0.0:
+            raise InvalidParameter("delta bound", "log_lower <= log_upper <= 0", (self.log_lower, self.log_upper))
+        return self
+
+    @property
+    def lower(self) -> float:
+        """Rounded down; 0 where it underflows."""
+        return logspace.exp_down(self.log_lower)
+
+    @property
+    def upper(self) -> float:
+        """Rounded up; never 0 unless delta is."""
+        return min(1.0, logspace.exp_up(self.log_upper))
+
+
+class PrivacyProfile(ABC):
+    """delta as a function of epsilon, and what follows from it, for one event."""
+
+    @abstractmethod
+    def delta(self, epsilon: float) -> DeltaBound:
+        """delta(epsilon), for epsilon >= 0. Raises InvalidParameter, or NumericalFloor where this route can't answer soundly."""
+
+    @abstractmethod
+    def epsilon(self, delta: float) -> Bound:
+        """The smallest epsilon >= 0 with delta(epsilon) <= delta, for delta in (0, 1). Raises as ``delta`` does."""
+
+    @abstractmethod
+    def derivation(self) -> tuple[Step, ...]:
+        """From the event to the profile, line by line."""
+
+    @property
+    @abstractmethod
+    def route(self) -> str:
+        """Which accountant this is."""
+
+    @property
+    def gdp_mu(self) -> float | None:
+        """mu where the profile is that of mu-GDP exactly (an upper bound by rounding only), else None."""
+        return None
+
+    def rdp(self, order: float) -> float | None:
+        """Upper bound on the Renyi divergence of this order > 1, or None where this route has none."""
+        check_order(order)
+        return None
+
+    def trade_off(self, alpha: float) -> float:
+        r"""Lower bound on the attacker's false negative rate at false positive rate ``alpha`` in [0, 1]: the safe end.
+
+        Every (epsilon, delta) gives beta >= max(1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha)) (Dong, Roth and Su 2022,
+        Proposition 2.5); the best of a fixed grid of epsilons is taken, so a coarse grid only makes it smaller.
+        """
+        check_alpha(alpha)
+        best = 0.0
+        for epsilon in _trade_off_grid(self):
+            delta = self.delta(epsilon).upper
+            best = max(best, 1.0 - delta - math.exp(min(epsilon, 700.0)) * alpha, math.exp(-epsilon) * (1.0 - delta - alpha))
+        return best
+
+
+def _trade_off_grid(profile: PrivacyProfile) -> list[float]:
+    top = profile.epsilon(1e-6).upper
+    if not math.isfinite(top):
+        return [0.0]
+    return [0.0, *(float(x) for x in np.geomspace(max(top, 1e-6) * 1e-4, max(top, 1e-6), _TRADE_OFF_POINTS - 1))]
+
+
+def check_epsilon(epsilon: float) -> None:
+    """Raises InvalidParameter unless epsilon is a number >= 0."""
+    if not epsilon >= 0.0:
+        raise InvalidParameter("epsilon", ">= 0", epsilon)
+
+
+def check_delta(delta: float) -> None:
+    """Raises InvalidParameter unless delta is in (0, 1)."""
+    if not 0.0 < delta < 1.0:
+        raise InvalidParameter("delta", "in (0, 1)", delta)
+
+
+def check_order(order: float) -> None:
+    """Raises InvalidParameter unless the Renyi order is finite and > 1."""
+    if not (order > 1.0 and math.isfinite(order)):
+        raise InvalidParameter("order", "finite and > 1", order)
+
+
+def check_alpha(alpha: float) -> None:
+    """Raises InvalidParameter unless alpha is in [0, 1]."""
+    if not 0.0 <= alpha <= 1.0:
+        raise InvalidParameter("alpha", "in [0, 1]", alpha)
+
+
+@final
+class NonPrivateProfile(PrivacyProfile):
+    """No guarantee: epsilon is infinite and delta is 1."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def delta(self, epsilon: float) -> DeltaBound:
+        check_epsilon(epsilon)
+        return DeltaBound(log_lower=0.0 if epsilon < math.inf else -math.inf, log_upper=0.0, route=self.route)
+
+    def epsilon(self, delta: float) -> Bound:
+        check_delta(delta)
+        return Bound(lower=math.inf, upper=math.inf, route=self.route)
+
+    def rdp(self, order: float) -> float | None:
+        check_order(order)
+        return math.inf
+
+    @property
+    def route(self) -> str:
+        return "non_private"
+
+    def derivation(self) -> tuple[Step, ...]:
+        return (Step(symbol="epsilon", value=math.inf, formula=f"no guarantee: {self._reason}", source="event"),)
+
+
+class Accountant(ABC):
+    """A stateless function from an event to its profile."""
+
+    name: str
+    summary: str
+    sources: tuple[str, ...]
+
+    @abstractmethod
+    def unsupported(self, event: Event) -> str | None:
+        """Why this accountant can't bound the event, or None."""
+
+    @abstractmethod
+    def profile(self, event: Event) -> PrivacyProfile:
+        """Raises UnsupportedEvent with the reason that ``unsupported`` gives."""
+
