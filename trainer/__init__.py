@@ -2,7 +2,13 @@ r"""THE REGISTRY of training specs, free of torch. To add an algorithm: a folder
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Protocol, cast
+
 from trainer.plan import ExecutionPlan
+from trainer.report import RunReport, TrainingEvent
 from trainer.spec import RuntimeSpec, TrainingSpec
 from trainer.zeta_dp_sgd.spec import ZetaDpSgd
 
@@ -10,4 +16,24 @@ from trainer.zeta_dp_sgd.spec import ZetaDpSgd
 AnyTrainingSpec = ZetaDpSgd
 ALGORITHMS: tuple[type[TrainingSpec], ...] = (ZetaDpSgd,)
 
-__all__ = ["ALGORITHMS", "AnyTrainingSpec", "ExecutionPlan", "RuntimeSpec", "TrainingSpec", "ZetaDpSgd"]
+
+class Train(Protocol):
+    """What ``train.py`` of every algorithm offers."""
+
+    def __call__(
+        self,
+        spec: AnyTrainingSpec,
+        plan: ExecutionPlan,
+        runtime: RuntimeSpec,
+        workdir: Path,
+        report: Callable[[TrainingEvent], None],
+        should_stop: Callable[[], bool],
+    ) -> RunReport: ...
+
+
+def load_train(spec: TrainingSpec) -> Train:
+    """The training function of the spec's algorithm: ``train`` of the module beside its ``spec``. Loads torch."""
+    return cast(Train, import_module(type(spec).__module__.removesuffix("spec") + "train").train)
+
+
+__all__ = ["ALGORITHMS", "AnyTrainingSpec", "ExecutionPlan", "RuntimeSpec", "Train", "TrainingSpec", "ZetaDpSgd", "load_train"]

@@ -1,0 +1,118 @@
+r"""The training process: one job, in a process that dies with the worker that started it.
+
+    python -m trainer.child WORKDIR --parent PID
+
+Reads ``WORKDIR/request.json``, writes one event a line on standard output, and ends with 0 (finished: model and ``result.json`` are
+written), 1 (failed: the last event says why), 3 (stopped on SIGTERM: continues from its checkpoint) or 4 (the parent is gone).
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import final
+
+from pydantic import ValidationError
+
+from mechanisms.base import Value
+from mechanisms.errors import PrivacyError
+from trainer import AnyTrainingSpec, load_train
+from trainer.engine.checkpoint import write_atomically
+from trainer.errors import TrainingStopped
+from trainer.plan import ExecutionPlan
+from trainer.report import Failed, Finished, Stopped, TrainingEvent
+from trainer.spec import RuntimeSpec
+
+REQUEST = "request.json"
+RESULT = "result.json"
+FINISHED, FAILED, STOPPED, ORPHANED = 0, 1, 3, 4
+
+PR_SET_PDEATHSIG = 1
+"""linux/prctl.h: the signal a process gets when its parent dies."""
+
+
+@final
+class TrainingRequest(Value):
+    """What the worker asks for; the plan was calibrated when the job was submitted."""
+
+    spec: AnyTrainingSpec
+    runtime: RuntimeSpec
+    plan: ExecutionPlan
+
+
+def main(arguments: list[str]) -> int:
+    """Runs one request and returns the exit status; every other end goes through ``report_failure``."""
+    parser = argparse.ArgumentParser(prog="python -m trainer.child", description="Train one job.")
+    parser.add_argument("workdir", type=Path)
+    parser.add_argument("--parent", type=int, required=True, help="process id that this one must not outlive")
+    options = parser.parse_args(arguments)
+    if not _die_with_parent(options.parent):
+        sys.stderr.write(f"process {options.parent} isn't the parent: not started\n")
+        return ORPHANED
+    stop_requests: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _frame: stop_requests.append(number))
+    try:
+        run_request(options.workdir, lambda: bool(stop_requests))
+    except TrainingStopped as stopped:
+        _emit(Stopped(step=stopped.step))
+        return STOPPED
+    _emit(Finished())
+    return FINISHED
+
+
+def run_request(workdir: Path, should_stop: Callable[[], bool]) -> None:
+    r"""Trains what ``workdir`` asks for and writes its report.
+
+    Raises:
+      ValidationError, OSError: the request can't be read.
+      PrivacyError, TrainingStopped: as the algorithm's ``train`` says.
+    """
+    request = TrainingRequest.model_validate_json((workdir / REQUEST).read_bytes())
+    train = load_train(request.spec)
+    outcome = train(request.spec, request.plan, request.runtime, workdir, _emit, should_stop)
+    write_atomically(workdir / RESULT, outcome.model_dump_json().encode())
+
+
+def report_failure(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """An exception hook: the trace goes to standard error, one line for the user to standard output."""
+    traceback.print_exception(kind, error, trace)
+    _emit(Failed(reason=failure_reason(error)))
+
+
+def failure_reason(error: BaseException) -> str:
+    """One line. The text of errors that aren't ours is left out: it may quote a data value."""
+    match error:
+        case ValidationError():
+            problem = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(str(part) for part in problem["loc"])
+            reason = f"{REQUEST}: {where or 'the whole'}: {problem['msg']}"
+        case PrivacyError():
+            reason = str(error)
+        case OSError():
+            reason = f"{error.strerror or type(error).__name__}: {error.filename}"
+        case _:
+            reason = f"internal error ({type(error).__name__}); the trace is in the job's log"
+    return " ".join(reason.split())
+
+
+def _emit(event: TrainingEvent) -> None:
+    sys.stdout.write(event.model_dump_json() + "\n")
+    sys.stdout.flush()
+
+
+def _die_with_parent(parent: int) -> bool:
+    """Asks the kernel for SIGKILL when the parent's thread ends; False where the parent was gone before that."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    return os.getppid() == parent
+
+
+if __name__ == "__main__":
+    sys.excepthook = report_failure
+    sys.exit(main(sys.argv[1:]))

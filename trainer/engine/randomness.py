@@ -1,0 +1,59 @@
+r"""Where one run's private randomness comes from: fresh from the operating system, or reproducible from a seed."""
+
+from __future__ import annotations
+
+from typing import Protocol, final
+
+from mechanisms.source import RandomOrigin, RandomStream
+
+
+class Randomness(Protocol):
+    """The streams of each step; sampling and noise never share one."""
+
+    @property
+    def origin(self) -> RandomOrigin: ...
+
+    def sampling(self, step: int) -> RandomStream:
+        """The stream that decides who is in the sample of ``step`` (counted from 1)."""
+        ...
+
+    def noise(self, step: int) -> RandomStream:
+        """The stream that the noise of ``step`` is drawn from."""
+        ...
+
+
+@final
+class FreshRandomness:
+    """Keys from the operating system, new in every process: a step that is run again gets other noise and another sample."""
+
+    def __init__(self) -> None:
+        self._sampling = RandomStream.from_operating_system()
+        self._noise = RandomStream.from_operating_system()
+
+    @property
+    def origin(self) -> RandomOrigin:
+        return RandomOrigin.OPERATING_SYSTEM
+
+    def sampling(self, step: int) -> RandomStream:
+        return self._sampling
+
+    def noise(self, step: int) -> RandomStream:
+        return self._noise
+
+
+@final
+class SeededRandomness:
+    """One stream a step and purpose, all from a seed: a resumed run equals an uninterrupted one. Not private against who knows it."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    @property
+    def origin(self) -> RandomOrigin:
+        return RandomOrigin.USER_SEED
+
+    def sampling(self, step: int) -> RandomStream:
+        return RandomStream.from_seed(self._seed, f"sampling step {step}")
+
+    def noise(self, step: int) -> RandomStream:
+        return RandomStream.from_seed(self._seed, f"noise step {step}")

@@ -1,0 +1,30 @@
+r"""What can end a training run before its last step. Free of torch."""
+
+from __future__ import annotations
+
+from mechanisms.errors import PrivacyError
+
+
+class TrainingStopped(Exception):
+    """Someone asked the run to stop; the state after ``step`` is in the checkpoint."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+        super().__init__(f"stopped after step {step}")
+
+
+class TrainingDiverged(PrivacyError):
+    """The parameters are no longer finite. A function of released values only, so saying it costs no privacy."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+        super().__init__(f"the parameters stopped being finite at step {step}: use a smaller learning_rate or clipping_bound")
+
+
+class CheckpointRefused(PrivacyError):
+    """A checkpoint that this run can't continue from."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"checkpoint {path} can't be continued: {reason}")
