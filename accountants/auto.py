@@ -39,6 +39,9 @@ class IntersectedProfile(PrivacyProfile):
         best = min(answers, key=lambda bound: bound.upper)
         return Bound(lower=min(best.upper, max(b.lower for b in answers)), upper=best.upper, route=best.route)
 
+    def epsilon_upper(self, delta: float) -> float:
+        return min(self._answers(lambda profile: profile.epsilon_upper(delta)))
+
     def rdp(self, order: float) -> float | None:
         check_order(order)
         values = [value for profile in self._profiles if (value := profile.rdp(order)) is not None]

@@ -3,6 +3,7 @@ r"""Calibration: the least noise that meets a target, always on the safe side of
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Self, final
 
 from pydantic import ValidationError, model_validator
@@ -20,6 +21,8 @@ SMALLEST_FACTOR, LARGEST_FACTOR = 1e-9, 1e9
 
 TIGHTNESS = 1e-6
 """Relative slack left in the factor by the search; always on the side of more noise."""
+
+_MOST_EVALUATIONS = 60
 
 
 @final
@@ -67,7 +70,7 @@ class Target(Value):
         if self.epsilon is not None and self.delta is not None:
             if self.epsilon == 0.0:
                 return profile.delta(0.0).log_upper - math.log(self.delta)
-            return _log_ratio(profile.epsilon(self.delta).upper, self.epsilon)
+            return _log_ratio(profile.epsilon_upper(self.delta), self.epsilon)
         if self.gdp_mu is not None:
             if profile.gdp_mu is None:
                 raise UnsupportedEvent(profile.route, "a gdp_mu target needs an event that is Gaussian and not sampled")
@@ -142,33 +145,47 @@ def _closed_factor(event: Event, target: Target) -> float:
 
 
 def _searched_factor(event: Event, target: Target, accountant: Accountant) -> float:
-    """A bracket from the cheap Renyi bound, then a root search with the accountant itself."""
+    """Newton and secant steps on log(guarantee / target) against log(factor), started from the cheap Renyi bound's own root."""
+    if target.gdp_mu is not None:
+        raise UnsupportedEvent(accountant.name, "a gdp_mu target needs an event that is Gaussian and not sampled")
 
     def excess(log_factor: float, judge: Accountant) -> float:
         candidate = _scaled(event, math.exp(log_factor))
         # An accountant that can't reach this far in loss says nothing there; the target is missed as far as it knows.
         return target.excess(judge.profile(candidate)) if judge.unsupported(candidate) is None else math.log(1e9)
 
-    renyi = RdpAccountant()
-    judge = renyi if target.gdp_mu is None else accountant
-    high = 0.0
-    while excess(high, judge) > 0.0:
-        high += math.log(4.0)
+    start, slope = _renyi_start(lambda x: excess(x, RdpAccountant()))
+    bad, good, x = -math.inf, math.inf, start
+    last: tuple[float, float] | None = None
+    for _ in range(_MOST_EVALUATIONS):
+        value = excess(x, accountant)
+        if -TIGHTNESS <= value <= 0.0 or good - bad < 0.1 * TIGHTNESS:
+            return math.exp(x if value <= 0.0 else good)
+        bad, good = (max(bad, x), good) if value > 0.0 else (bad, min(good, x))
+        if last is not None and last[0] != x and (value - last[1]) / (x - last[0]) < 0.0:
+            slope = (value - last[1]) / (x - last[0])
+        last = x, value
+        x = x - (value + 0.5 * TIGHTNESS) / slope
+        if not bad < x < good:
+            x = 0.5 * (bad + good) if math.isfinite(good - bad) else last[0] + math.copysign(0.5, value)
+        if not abs(x) <= math.log(LARGEST_FACTOR):
+            break
+    raise CalibrationFailed("no noise meets the target", (SMALLEST_FACTOR, LARGEST_FACTOR))
+
+
+def _renyi_start(excess: Callable[[float], float]) -> tuple[float, float]:
+    """The root of the Renyi bound's excess in the log factor, and its slope there (< 0)."""
+    low = high = 0.0
+    while excess(high) > 0.0:
+        low, high = high, high + math.log(8.0)
         if high > math.log(LARGEST_FACTOR):
             raise CalibrationFailed("no noise meets the target", (SMALLEST_FACTOR, LARGEST_FACTOR))
-    while high > math.log(SMALLEST_FACTOR) and excess(high - math.log(2.0), judge) <= 0.0:
-        high -= math.log(2.0)
-    while excess(high, accountant) > 0.0:
-        high += math.log(1.5)
-        if high > math.log(LARGEST_FACTOR):
-            raise CalibrationFailed("no noise meets the target", (SMALLEST_FACTOR, LARGEST_FACTOR))
-    low = high - math.log(2.0)
-    while excess(low, accountant) <= 0.0:
-        high, low = low, low - math.log(2.0)
+    while excess(low) <= 0.0:
+        low, high = low - math.log(8.0), low
         if low < math.log(SMALLEST_FACTOR):
-            raise CalibrationFailed("the target is met even with hardly any noise", (SMALLEST_FACTOR, LARGEST_FACTOR))
-    root = float(optimize.brentq(lambda x: excess(x, accountant), low, high, xtol=0.5 * TIGHTNESS, rtol=1e-12, full_output=False))
-    return math.exp(root)
+            raise CalibrationFailed("the target is met with hardly any noise", (SMALLEST_FACTOR, LARGEST_FACTOR))
+    root = float(optimize.brentq(excess, low, high, xtol=1e-3))
+    return root, min(-0.1, (excess(root + 0.01) - excess(root)) / 0.01)
 
 
 def _settled(event: Event, target: Target, accountant: Accountant, factor: float) -> tuple[Event, float]:

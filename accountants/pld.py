@@ -65,11 +65,14 @@ class PldProfile(PrivacyProfile):
         lower = min(upper, float(self._optimistic.get_delta_for_epsilon(epsilon)) - self._rounding)
         return DeltaBound(log_lower=math.log(lower) if lower > 0.0 else -math.inf, log_upper=math.log(upper), route=self.route)
 
-    def epsilon(self, delta: float) -> Bound:
+    def epsilon_upper(self, delta: float) -> float:
         check_delta(delta)
         if delta < self._floor:
             raise NumericalFloor("delta", delta, self._floor, "use accountant rdp or gdp, which have no floor")
-        upper = _epsilon_at(self._pessimistic, delta - self._rounding)[1]
+        return _epsilon_at(self._pessimistic, delta - self._rounding)[1]
+
+    def epsilon(self, delta: float) -> Bound:
+        upper = self.epsilon_upper(delta)
         lower = _epsilon_at(self._optimistic, delta + self._rounding)[0]
         return Bound(lower=min(lower, upper), upper=upper, route=self.route)
 

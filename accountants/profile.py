@@ -68,6 +68,10 @@ class PrivacyProfile(ABC):
     def epsilon(self, delta: float) -> Bound:
         """The smallest epsilon >= 0 with delta(epsilon) <= delta, for delta in (0, 1). Raises as ``delta`` does."""
 
+    def epsilon_upper(self, delta: float) -> float:
+        """``epsilon(delta).upper``, without the work of the lower end where that costs as much again."""
+        return self.epsilon(delta).upper
+
     @abstractmethod
     def derivation(self) -> tuple[Step, ...]:
         """From the event to the profile, line by line."""
