@@ -128,7 +128,13 @@ class Mechanism(Value, ABC):
 
     FACTS: ClassVar[Facts]
 
+    kind: str
     sensitivity: Sensitivity
+
+    @classmethod
+    @abstractmethod
+    def example(cls) -> Self:
+        """A typical value: shown by the service, and what the contract tests run on."""
 
     @abstractmethod
     def release(self, value: Array, source: NoiseSource[Array]) -> Array:

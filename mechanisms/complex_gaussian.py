@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, Self, final
 
 from pydantic import model_validator
 
-from mechanisms.base import AdditiveNoise, Assumption, Correlation, Facts, Positive, Sensitivity, Step
+from mechanisms.base import AdditiveNoise, Adjacency, Assumption, Correlation, Facts, Positive, Sensitivity, Step
 from mechanisms.errors import InvalidParameter
 from mechanisms.loss import GaussianLoss
 from mechanisms.source import Array, NoiseSource
@@ -55,6 +55,10 @@ class ComplexGaussian(AdditiveNoise):
     std_real: Positive | None = None
     std_imag: Positive | None = None
     correlation: Correlation = 0.0
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls(std=1.0, correlation=0.3, sensitivity=Sensitivity(l2=1.0, l2_real=0.8, l2_imag=0.7, adjacency=Adjacency.ADD_REMOVE, unit="record"))
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, Self, final
 
 from pydantic import model_validator
 
-from mechanisms.base import AdditiveNoise, Assumption, Facts, Positive, Step
+from mechanisms.base import AdditiveNoise, Adjacency, Assumption, Facts, Positive, Sensitivity, Step
 from mechanisms.errors import InvalidParameter
 from mechanisms.loss import LaplaceLoss
 from mechanisms.source import Array, NoiseSource
@@ -39,6 +39,10 @@ class Laplace(AdditiveNoise):
 
     kind: Literal["laplace"] = "laplace"
     scale: Positive
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls(scale=1.0, sensitivity=Sensitivity(l1=1.0, adjacency=Adjacency.ADD_REMOVE, unit="record"))
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -1,0 +1,231 @@
+r"""Requests and answers of the calculators. Domain types appear as they are; only transport fields are added."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, final
+
+from pydantic import Field
+
+from accountants import Bound, Event, Target
+from mechanisms import Adjacency, ComplexGaussian, Facts, PrivacyUnit, Step
+from mechanisms.base import Extended, NonNegative, Number, OpenProbability, Value
+from mechanisms.published import PublishedClaim
+
+AccountantName = Literal["auto", "gdp", "rdp", "pld"]
+"""Any of them gives a proved upper bound; they differ in how tight it is and where they apply."""
+
+LONGEST_LIST = 1000
+Epsilons = Annotated[tuple[NonNegative, ...], Field(max_length=LONGEST_LIST)]
+Deltas = Annotated[tuple[OpenProbability, ...], Field(max_length=LONGEST_LIST)]
+Orders = Annotated[tuple[Annotated[Number, Field(gt=1.0, le=1e6)], ...], Field(max_length=LONGEST_LIST)]
+Alphas = Annotated[tuple[Annotated[Number, Field(ge=0.0, le=1.0)], ...], Field(max_length=LONGEST_LIST)]
+
+_SENSITIVITY = {"l2": 1.0, "adjacency": "add_remove", "unit": "record"}
+_RELEASE = {"kind": "release", "mechanism": {"kind": "complex_gaussian", "std": 1.0, "correlation": 0.0, "sensitivity": _SENSITIVITY}}
+_TRAINING = {"kind": "repeated", "count": 1000, "event": {"kind": "poisson_sampled", "probability": 0.01, "event": _RELEASE}}
+
+
+@final
+class ProfileRequest(Value):
+    """What to compute of an event's privacy profile; each list may be empty.
+
+    Attributes:
+      event: what is done to the data.
+      accountant: which route; any gives a proved upper bound.
+      epsilons: where delta is wanted; >= 0.
+      deltas: where epsilon is wanted; in (0, 1).
+      orders: where the Renyi divergence is wanted; in (1, 1e6].
+      alphas: false positive rates where the attacker's false negative rate is wanted; in [0, 1].
+    """
+
+    model_config = {"json_schema_extra": {"examples": [{"event": _TRAINING, "deltas": [1e-5], "epsilons": [1.0], "orders": [2.0], "alphas": [0.01]}]}}
+
+    event: Event
+    accountant: AccountantName = "auto"
+    epsilons: Epsilons = ()
+    deltas: Deltas = ()
+    orders: Orders = ()
+    alphas: Alphas = ()
+
+
+@final
+class DeltaAt(Value):
+    """delta at an epsilon: an interval that holds it. ``log_upper`` stays exact where ``upper`` underflows."""
+
+    epsilon: float
+    lower: float
+    upper: float
+    log_upper: Extended
+    route: str
+
+
+@final
+class EpsilonAt(Value):
+    """epsilon at a delta: an interval that holds it; ``upper`` is the guarantee."""
+
+    delta: float
+    lower: Extended
+    upper: Extended
+    route: str
+
+
+@final
+class RdpAt(Value):
+    """Upper bound on the Renyi divergence of an order; null where the route has none."""
+
+    order: float
+    value: Extended | None
+
+
+@final
+class TradeOffAt(Value):
+    """Lower bound on the attacker's false negative rate beta at false positive rate alpha."""
+
+    alpha: float
+    beta: float
+
+
+@final
+class Profile(Value):
+    """An event's privacy profile at the points asked for, and how to redo it by hand."""
+
+    adjacency: Adjacency | None
+    unit: PrivacyUnit | None
+    delta: tuple[DeltaAt, ...]
+    epsilon: tuple[EpsilonAt, ...]
+    rdp: tuple[RdpAt, ...]
+    gdp_mu: Extended | None
+    trade_off: tuple[TradeOffAt, ...]
+    route: str
+    derivation: tuple[Step, ...]
+
+
+@final
+class CalibrationRequest(Value):
+    """The event, at any noise, and what its noise has to reach: the noise of all its parts is scaled by one common factor."""
+
+    model_config = {"json_schema_extra": {"examples": [{"event": _TRAINING, "target": {"epsilon": 1.0, "delta": 1e-5}}]}}
+
+    event: Event
+    target: Target
+    accountant: AccountantName = "auto"
+
+
+@final
+class AchievedGuarantee(Value):
+    """What the calibrated event guarantees; only the quantity of the target is filled in, as proved bounds."""
+
+    adjacency: Adjacency | None
+    unit: PrivacyUnit | None
+    epsilon: Bound | None
+    delta: float | None
+    gdp_mu: Extended | None
+    rdp_order: float | None
+    rdp: Extended | None
+    advantage: float | None
+    route: str
+
+
+@final
+class Calibration(Value):
+    """The least noise found that meets the target, on its safe side.
+
+    Attributes:
+      event: the event with that noise.
+      scale: the factor on every noise scale of the event as sent.
+      noise_multiplier: std / l2 of the event's single Gaussian mechanism; null for several mechanisms, unequal parts or Laplace.
+      std: its standard deviation per real component; null likewise.
+    """
+
+    event: Event
+    scale: float
+    noise_multiplier: float | None
+    std: float | None
+    guarantee: AchievedGuarantee
+    derivation: tuple[Step, ...]
+
+
+@final
+class ComplexGaussianComparison(Value):
+    """Both papers' Theorem 1 for this mechanism, beside the proved values."""
+
+    model_config = {
+        "json_schema_extra": {"examples": [{"mechanism": _RELEASE["mechanism"], "epsilons": [1.0], "deltas": [1e-5]}]},
+    }
+
+    mechanism: ComplexGaussian
+    epsilons: Epsilons = ()
+    deltas: Deltas = ()
+
+
+@final
+class ClaimedDelta(Value):
+    """What a printed formula says of delta at an epsilon."""
+
+    epsilon: float
+    delta: float
+    log_delta: Extended
+
+
+@final
+class ClaimedEpsilon(Value):
+    """What a printed formula says of epsilon at a delta."""
+
+    delta: float
+    epsilon: Extended
+
+
+@final
+class Claim(Value):
+    """One printed formula with its consequences. Never a guarantee."""
+
+    claim: PublishedClaim
+    delta: tuple[ClaimedDelta, ...]
+    epsilon: tuple[ClaimedEpsilon, ...]
+
+
+@final
+class Comparison(Value):
+    """The proved profile, and each paper's claim beside it."""
+
+    proven: Profile
+    published: tuple[Claim, ...]
+
+
+@final
+class MechanismEntry(Value):
+    """One kind of mechanism: what it is, what it needs, and where its proof is."""
+
+    kind: str
+    facts: Facts
+    example: dict[str, Any]
+    schema_: dict[str, Any] = Field(serialization_alias="schema")
+
+
+@final
+class AccountantEntry(Value):
+    """One accountant."""
+
+    name: str
+    summary: str
+    sources: tuple[str, ...]
+
+
+@final
+class AlgorithmEntry(Value):
+    """One training algorithm: its spec's schema and an example that runs."""
+
+    name: str
+    summary: str
+    sources: tuple[str, ...]
+    errata: tuple[str, ...]
+    example: dict[str, Any]
+    schema_: dict[str, Any] = Field(serialization_alias="schema")
+
+
+@final
+class Proof(Value):
+    """A mechanism's proof, as Markdown."""
+
+    kind: str
+    markdown: str

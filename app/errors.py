@@ -1,0 +1,138 @@
+r"""The one table from our errors to status codes, and validation errors as problem+json (RFC 9457) that name the field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast, final
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi_problem.error import Problem
+from fastapi_problem.handler import ExceptionHandler, add_exception_handler, new_exception_handler
+from structlog import get_logger
+
+from app.certificates.errors import CertificateNotFound
+from app.jobs.errors import ArtifactNotFound, IdempotencyConflict, JobConflict, JobNotFound, QueueUnavailable
+from mechanisms.base import Value
+from mechanisms.errors import CalibrationFailed, IncompatibleEvent, InvalidParameter, NumericalFloor, UnsupportedEvent
+
+STATUS_OF: Mapping[type[Exception], tuple[int, str, str]] = {
+    InvalidParameter: (422, "invalid-parameter", "A value is outside its range."),
+    IncompatibleEvent: (422, "incompatible-event", "Parts of the event disagree."),
+    UnsupportedEvent: (422, "unsupported-event", "This accountant can't bound the event."),
+    CalibrationFailed: (422, "calibration-failed", "No noise meets the target."),
+    NumericalFloor: (422, "numerical-floor", "The request is beyond what this route can answer soundly."),
+    JobNotFound: (404, "job-not-found", "No such job."),
+    ArtifactNotFound: (404, "artifact-not-found", "No such artifact."),
+    CertificateNotFound: (404, "certificate-not-found", "No such certificate."),
+    JobConflict: (409, "job-conflict", "The job's state doesn't allow this."),
+    IdempotencyConflict: (409, "idempotency-conflict", "The Idempotency-Key was used with another request."),
+    QueueUnavailable: (503, "queue-unavailable", "The job queue can't be reached."),
+}
+"""Exception type to (HTTP status, problem type, title); a subclass takes its nearest listed base."""
+
+_LONGEST_ECHO = 120
+
+
+@final
+class FieldError(Value):
+    """One thing wrong with a request: where, what was expected, and what came (shortened, as ASCII)."""
+
+    field: str
+    message: str
+    got: str
+
+
+def field_errors(errors: Iterable[Mapping[str, Any]], body: object) -> list[FieldError]:
+    """Pydantic's errors with paths as the user wrote them: the names of union members that Pydantic inserts are left out."""
+    return [_field_error(error, body) for error in errors]
+
+
+def _field_error(error: Mapping[str, Any], body: object) -> FieldError:
+    field = _path(cast("Sequence[str | int]", error["loc"]), body)
+    message = str(error["msg"]).removeprefix("Value error, ")
+    match error["type"]:
+        case "missing":
+            return FieldError(field=field, message="this field is required", got="nothing")
+        case "extra_forbidden":
+            return FieldError(field=field, message="there is no field of this name", got=_echo(error["input"]))
+        case "json_invalid":
+            return FieldError(field="body", message=f"expected JSON: {error.get('ctx', {}).get('error', message)}", got="malformed text")
+        case "recursion_loop":
+            return FieldError(field=field, message="nested too deep", got="a very deep value")
+        case _:
+            return FieldError(field=field, message=message, got=_echo(error["input"]))
+
+
+def _path(location: Sequence[str | int], body: object) -> str:
+    where, current = "", body
+    rest = list(location[1:] if location and location[0] in ("body", "query", "path", "header") else location)
+    for index, part in enumerate(rest):
+        last = index == len(rest) - 1
+        if isinstance(current, dict) and (part in current or last):
+            where, current = f"{where}.{part}" if where else str(part), cast("dict[object, object]", current).get(part)
+        elif isinstance(current, list | tuple) and isinstance(part, int):
+            items = cast("Sequence[object]", current)
+            where, current = f"{where}[{part}]", items[part] if part < len(items) else None
+        elif not isinstance(current, dict | list | tuple) and last and not where:
+            where = str(part)
+    return where or "body"
+
+
+def _echo(value: object) -> str:
+    # ASCII and short: a request's own bytes never break or flood the answer.
+    text = ascii(value)
+    return text if len(text) <= _LONGEST_ECHO else text[: _LONGEST_ECHO - 3] + "..."
+
+
+def summary(errors: Sequence[FieldError]) -> str:
+    """The errors in one sentence each."""
+    return "; ".join(f"{error.field}: {error.message}, got {error.got}" for error in errors)
+
+
+def _validation_problem(_handler: ExceptionHandler, request: Request, error: Exception) -> Problem:
+    assert isinstance(error, RequestValidationError)  # registered for this type alone
+    errors = field_errors(error.errors(), error.body if error.body is not None else dict(request.query_params))
+    return Problem(
+        title="The request doesn't fit its schema.",
+        type_="invalid-request",
+        status=422,
+        detail=summary(errors),
+        errors=[entry.model_dump() for entry in errors],
+    )
+
+
+def _known_problem(_handler: ExceptionHandler, _request: Request, error: Exception) -> Problem:
+    status, kind, title = next(STATUS_OF[base] for base in type(error).__mro__ if base in STATUS_OF)
+    extra: dict[str, Any] = {}
+    if isinstance(error, InvalidParameter):
+        extra["errors"] = [FieldError(field=error.field, message=f"must be {error.expected}", got=_echo(error.got)).model_dump()]
+    return Problem(title=title, type_=kind, status=status, detail=str(error), **extra)
+
+
+def _unknown_problem(_handler: ExceptionHandler, _request: Request, error: Exception) -> Problem:
+    # What went wrong is for the log: an answer must not carry a stack trace or a data value.
+    get_logger().error("unhandled_error", error_type=type(error).__name__, exc_info=error)
+    return Problem(title="Something went wrong on our side.", type_="internal-error", status=500, detail="The service's log has the details.")
+
+
+def install(app: FastAPI) -> None:
+    """Every error of the app becomes problem+json."""
+    handlers = dict.fromkeys(STATUS_OF, _known_problem)
+    handler = new_exception_handler(
+        # HTTPException and validation errors keep handlers of their own, so that the catch-all stays last.
+        handlers={**handlers},
+        request_validation_handler=_validation_problem,
+    )
+    handler.handlers[Exception] = _last_resort
+    add_exception_handler(app, handler)
+    for kind in STATUS_OF:
+        app.add_exception_handler(kind, handler)
+
+
+def _last_resort(handler: ExceptionHandler, request: Request, error: Exception) -> Problem | None:
+    from starlette.exceptions import HTTPException
+
+    if isinstance(error, HTTPException | RequestValidationError) or type(error) in STATUS_OF:
+        return None
+    return _unknown_problem(handler, request, error)
