@@ -1,0 +1,116 @@
+r"""From an event to the figures of its guarantee, each rounded to the safe side. Nothing but accountants' upper and lower ends goes in."""
+
+from __future__ import annotations
+
+import math
+
+from accountants import profile
+from accountants.events import Composed, Event, NonPrivate, PoissonSampled, Release, Repeated, leaves, non_private_reason
+from accountants.profile import PrivacyProfile
+from app.certificates.decimals import exact, lower, upper
+from app.certificates.guarantee import SEED_SENTENCE, ApproximateDp, DeltaPoint, NoGuarantee, RenyiPoint
+from mechanisms import NumericalFloor, RandomOrigin, UnsupportedEvent
+
+CURVE = (0.0, 0.125, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0)
+"""Where the delta curve is given, in multiples of the certified epsilon."""
+
+RENYI_ORDERS = (1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+
+
+def guarantee_of(event: Event, delta: float, origin: RandomOrigin) -> ApproximateDp | NoGuarantee:
+    r"""What a run of this event guarantees at ``delta``.
+
+    Args:
+      event: the whole run.
+      delta: in (0, 1).
+      origin: where its randomness came from. With a user's seed nothing is guaranteed: a seed can be known, or tried.
+    """
+    if (reason := non_private_reason(event)) is not None:
+        return NoGuarantee(reason=f"part of the run has no guarantee: {reason}")
+    try:
+        claim = _approximate_dp(event, delta)
+    except (UnsupportedEvent, NumericalFloor) as error:
+        return NoGuarantee(reason=f"no accountant proves a bound for this run: {error}")
+    if claim is None:
+        return NoGuarantee(reason=f"no finite epsilon was proved at delta = {delta!r}")
+    if origin is RandomOrigin.USER_SEED:
+        return NoGuarantee(reason=f"{SEED_SENTENCE}: the run's sampling and noise came from a user's seed", if_seed_stays_secret=claim)
+    return claim
+
+
+def without_sampling(event: Event) -> Event:
+    """The same releases, each on all of the data."""
+    match event:
+        case PoissonSampled():
+            return without_sampling(event.event)
+        case Repeated():
+            return Repeated(count=event.count, event=without_sampling(event.event))
+        case Composed():
+            return Composed(events=tuple(without_sampling(part) for part in event.events))
+        case Release() | NonPrivate():
+            return event
+
+
+def accountant_of(route: str) -> str:
+    """The registry's name of the accountant that a route begins with: ``pld`` of ``pld(interval=0.0001)``."""
+    return route.partition("(")[0]
+
+
+def _approximate_dp(event: Event, delta: float) -> ApproximateDp | None:
+    """None where the epsilon is infinite."""
+    found = profile(event, accountant="auto")
+    bound = found.epsilon(delta)
+    if not math.isfinite(bound.upper):
+        return None
+    renyi = _renyi(found)
+    sampled, sampled_reason = _without_sampling(event, delta)
+    mu = found.gdp_mu
+    return ApproximateDp(
+        epsilon=upper(bound.upper),
+        delta=exact(delta),
+        epsilon_lower=lower(bound.lower),
+        accountant=accountant_of(bound.route),
+        route=bound.route,
+        delta_curve=_delta_curve(found, bound.upper, delta),
+        renyi=renyi or None,
+        renyi_absent_because=None if renyi else "no accountant bounds the Renyi divergence of this run",
+        # One more rounding up: mu itself is a float result, exact to rounding.
+        gdp_mu=None if mu is None else upper(mu * (1.0 + 1e-12)),
+        gdp_mu_absent_because=None if mu is not None else "a run with sampled or non-Gaussian releases isn't Gaussian DP for any mu exactly",
+        epsilon_without_sampling=sampled,
+        epsilon_without_sampling_absent_because=sampled_reason,
+    )
+
+
+def _delta_curve(found: PrivacyProfile, epsilon: float, delta: float) -> tuple[DeltaPoint, ...]:
+    """Points of the curve, of those that the accountant can answer; the certified pair is always among them."""
+    certified = DeltaPoint(epsilon=upper(epsilon), delta=exact(delta))
+    points = {certified.epsilon: certified}
+    for multiple in CURVE:
+        # Four digits read better than seventeen, and any epsilon will do.
+        position = float(f"{multiple * epsilon:.4g}")
+        if multiple == 1.0 or exact(position) in points:
+            continue
+        try:
+            points[exact(position)] = DeltaPoint(epsilon=exact(position), delta=upper(found.delta(position).upper))
+        except NumericalFloor:
+            continue
+    return tuple(sorted(points.values(), key=lambda point: float(point.epsilon)))
+
+
+def _renyi(found: PrivacyProfile) -> tuple[RenyiPoint, ...]:
+    bounds = [(order, found.rdp(order)) for order in RENYI_ORDERS]
+    return tuple(RenyiPoint(order=exact(order), epsilon=upper(value)) for order, value in bounds if value is not None and math.isfinite(value))
+
+
+def _without_sampling(event: Event, delta: float) -> tuple[str | None, str | None]:
+    """(epsilon without amplification, why there is none)."""
+    if all(leaf.probability == 1.0 for leaf in leaves(event)):
+        return None, "nothing was sampled: every release used all of the data"
+    try:
+        bound = profile(without_sampling(event), accountant="auto").epsilon(delta)
+    except (UnsupportedEvent, NumericalFloor) as error:
+        return None, f"no accountant bounds the run without sampling: {error}"
+    if not math.isfinite(bound.upper):
+        return None, "without sampling no finite epsilon was proved"
+    return upper(bound.upper), None

@@ -1,0 +1,115 @@
+r"""Whether a certificate agrees with itself: its words are those of its event, and its parts don't contradict each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from accountants.events import Event, leaves, non_private_reason
+from app.certificates import wording
+from app.certificates.decimals import exact, fraction
+from app.certificates.facts import neighbourhood_of, releases_of
+from app.certificates.guarantee import SEED_SENTENCE, ApproximateDp, NoGuarantee, figures
+from app.certificates.report import Check, failed, outcome
+from app.certificates.statement import PrivacyCertificate
+from mechanisms import PrivacyError, RandomOrigin
+from mechanisms.base import Value
+
+LARGEST_FLOAT = fraction("1.7e308")
+
+
+def check_words(predicate: PrivacyCertificate) -> Check:
+    """Probability, noise, sensitivity, adjacency, unit, clipping bound and steps, against the event."""
+    event = predicate.event
+    try:
+        releases, neighbourhood = releases_of(event), neighbourhood_of(event)
+    except PrivacyError as error:
+        return failed("event", f"the event can't be read: {error}")
+    problems = [
+        *_differences("releases", predicate.releases, releases),
+        *_differences("neighbourhood", predicate.neighbourhood, neighbourhood),
+        *_run_differences(predicate, event),
+    ]
+    return outcome("event", problems, "noise, sampling, sensitivity, steps, adjacency and unit are those of the event")
+
+
+def check_parts(predicate: PrivacyCertificate) -> Check:
+    """Guarantee against randomness and event, and the guarantee's own figures against each other."""
+    guarantee, randomness = predicate.guarantee, predicate.randomness
+    problems: list[str] = []
+    seeded = randomness.origin is RandomOrigin.USER_SEED
+    if seeded and not (isinstance(guarantee, NoGuarantee) and SEED_SENTENCE in guarantee.reason):
+        problems.append(f"the randomness came from a user's seed, yet the guarantee doesn't say {SEED_SENTENCE!r}")
+    if isinstance(guarantee, NoGuarantee) and guarantee.if_seed_stays_secret is not None and not seeded:
+        problems.append("if_seed_stays_secret is given for a run that had no seed")
+    if (randomness.generator, randomness.statement) != (wording.GENERATORS[randomness.origin], wording.SEED_STATEMENTS[randomness.origin]):
+        problems.append(f"randomness.generator and randomness.statement aren't those of origin {randomness.origin.value!r}")
+    claim = figures(guarantee)
+    if claim is not None:
+        if (reason := non_private_reason(predicate.event)) is not None:
+            problems.append(f"a guarantee is stated, but part of the event has none: {reason}")
+        problems.extend(_claim_problems(claim))
+    return outcome("parts", problems, "the certificate's parts agree with each other")
+
+
+def _run_differences(predicate: PrivacyCertificate, event: Event) -> Iterator[str]:
+    parts = leaves(event)
+    released = sum(parts.values())
+    if predicate.steps.released != released:
+        yield f"steps.released: the certificate says {predicate.steps.released}, its event has {released}"
+    probability = predicate.data.expected_batch_size / predicate.data.training_records
+    for leaf in parts:
+        if leaf.probability not in (probability, 1.0):
+            yield f"expected_batch_size / training_records is {probability!r}, the event samples with {leaf.probability!r}"
+        l2 = leaf.mechanism.sensitivity.l2
+        if l2 is not None and exact(l2) != predicate.clipping.bound:
+            yield f"clipping.bound: the certificate says {predicate.clipping.bound}, the event's sensitivity is {exact(l2)}"
+
+
+def _claim_problems(claim: ApproximateDp) -> Iterator[str]:
+    epsilon, delta = fraction(claim.epsilon), fraction(claim.delta)
+    if not 0 < delta < 1:
+        yield f"delta must be in (0, 1), got {claim.delta}"
+    if fraction(claim.epsilon_lower) > epsilon:
+        yield f"epsilon_lower {claim.epsilon_lower} is above epsilon {claim.epsilon}"
+    curve = [(fraction(point.epsilon), fraction(point.delta)) for point in claim.delta_curve]
+    if (epsilon, delta) not in curve:
+        yield "the delta curve doesn't contain the certified pair"
+    if any(second[0] <= first[0] or second[1] > first[1] for first, second in pairwise(curve)):
+        yield "the delta curve must have rising epsilons and falling deltas"
+    if any(fraction(point.order) <= 1 for point in claim.renyi or ()):
+        yield "a Renyi order must be > 1"
+    for name, value, reason in (
+        ("renyi", claim.renyi, claim.renyi_absent_because),
+        ("gdp_mu", claim.gdp_mu, claim.gdp_mu_absent_because),
+        ("epsilon_without_sampling", claim.epsilon_without_sampling, claim.epsilon_without_sampling_absent_because),
+    ):
+        if (value is None) == (reason is None):
+            yield f"{name} must be given, or absent with a reason"
+    if any(fraction(text) > LARGEST_FLOAT for text in _texts(claim)):
+        yield "a figure is beyond the range of float64"
+
+
+def _texts(claim: ApproximateDp) -> Iterator[str]:
+    yield from (claim.epsilon, claim.epsilon_lower, claim.gdp_mu or "0", claim.epsilon_without_sampling or "0")
+    yield from (text for point in claim.delta_curve for text in (point.epsilon, point.delta))
+    yield from (text for point in claim.renyi or () for text in (point.order, point.epsilon))
+
+
+def _differences(name: str, stated: Value | Sequence[Value] | None, derived: Value | Sequence[Value] | None) -> Iterator[str]:
+    """One line for each field in which what is stated isn't what the event gives."""
+    first, second = dict(_fields(name, stated)), dict(_fields(name, derived))
+    for path in dict.fromkeys((*first, *second)):
+        if first.get(path) != second.get(path):
+            yield f"{path}: the certificate says {first.get(path)}, its event gives {second.get(path)}"
+
+
+def _fields(path: str, value: object) -> Iterator[tuple[str, object]]:
+    if isinstance(value, Value):
+        for name in type(value).model_fields:
+            yield from _fields(f"{path}.{name}", getattr(value, name))
+    elif isinstance(value, tuple):
+        for index, part in enumerate(value):
+            yield from _fields(f"{path}[{index}]", part)
+    else:
+        yield path, value

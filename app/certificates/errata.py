@@ -1,0 +1,78 @@
+r"""The rows of the errata that can apply to a certified run, each with its meaning in one line.
+
+Papers are full of formulas that promise more than holds. A certificate names the rows that touch its mechanism or algorithm, so that a
+reader who knows the paper sees which figure was corrected, and how this run differs from the printed text.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, final
+
+from mechanisms.base import Value
+
+
+@final
+class ErratumNote(Value):
+    r"""One row.
+
+    Attributes:
+      row: its id in the errata.
+      severity: O: the printed text overclaims privacy; o: under one reading; W: wrong without harm to privacy; L: loose; OK: checked.
+      meaning: what was printed, and what this service does instead.
+    """
+
+    row: str
+    severity: Literal["O", "o", "W", "L", "OK"]
+    meaning: str
+
+
+class UnknownErratum(LookupError):
+    """A mechanism, algorithm or data set names a row that has no text here: nothing is signed until it has one."""
+
+    def __init__(self, row: str) -> None:
+        self.row = row
+        super().__init__(f"errata row {row!r} has no meaning in app/certificates/errata.py")
+
+
+_ROWS: tuple[tuple[str, Literal["O", "o", "W", "L", "OK"], str], ...] = (
+    ("Z1", "O", "The zeta-DP paper gives each component of its complex noise twice its true deviation; here std is that of one real component."),
+    ("Z2", "O", "Its (epsilon, delta) theorem uses mu = D/sigma where its own noise has sqrt(2) D/sigma; here mu is D/std per real component."),
+    ("Z5", "O", "Its Renyi theorem asks for half the noise variance that is needed; here the divergence is order D^2 / (2 std^2)."),
+    ("Z7", "O", "Its Gaussian-DP theorem is off by the same sqrt(2); here mu is D/std per real component."),
+    ("Z8", "O", "A bound on a function's slope isn't its sensitivity to one record; here sensitivity is the clipping bound of one record's term."),
+    ("Z10", "O", "Its Algorithm 1, read literally, adds noise of std sigma B / sqrt(2) per component; this run adds the std stated above."),
+    ("Z11", "O", "Dividing by a sample's realised size reveals that size; this run divides by the expected batch, a public constant."),
+    ("Z12", "O", "Samples of a fixed size cost far more than Poisson samples of the same rate; this run samples by Poisson and is accounted so."),
+    ("Z13", "O", "Epsilon from a central limit theorem isn't an upper bound; here every figure is the upper end of a proved bracket."),
+    ("Z15", "W", "Wirtinger gradients don't lower the noise that privacy needs; this run clips the full real gradient of each record."),
+    ("Z19", "O", "Pairing images with replacement puts one image into several records; a guarantee per record isn't one per image then."),
+    ("Z20", "o", "A guarantee per slice says nothing per patient; the unit of this certificate is the one it names."),
+    ("Z22", "O", "A gradient that isn't finite slips through printed clipping and marks its record; it must count as zero before clipping."),
+    ("C1", "OK", "The complex Gaussian of Riess et al. has the stated variance on each real component; that is the convention here."),
+    ("C3", "L", "Their Theorem 1 is valid but loose; here mu is the largest that the stated sensitivities allow, which is attained."),
+    ("C6", "L", "Unequal or correlated components need the worst direction of the move; here mu is computed along it."),
+    ("C9", "O", "The same noise costs twice the mu when a record is replaced rather than added or removed; the adjacency is named above."),
+    ("C10", "O", "A guarantee per image isn't one per patient who has many; the unit of this certificate is the one it names."),
+    ("C18", "OK", "Their Algorithm 1 (std sigma B per component, divided by the expected batch) is right under add or remove."),
+    ("S8", "O", "Splitting a Laplace scale as if variances added doubles epsilon; here every Laplace release is charged l1 / scale."),
+    ("P2", "O", "Complex noise is easily given half its variance per component; here std always means one real component."),
+    ("P7", "O", "Clipping a query to S gives it sensitivity 2S, not S; here only sums of clipped per-record terms have sensitivity S."),
+    ("P8", "O", "Noise for adding or removing a record is too small for replacing one; the adjacency is named above."),
+    ("P11", "o", "The classic sqrt(2 ln(1.25/delta)) / epsilon fails for large epsilon; it is never used here, only the exact formula."),
+)
+
+_NOTES = {row: ErratumNote(row=row, severity=severity, meaning=meaning) for row, severity, meaning in _ROWS}
+
+
+def note(row: str) -> ErratumNote:
+    """The text of a row.
+
+    Raises:
+      UnknownErratum: the row isn't in the table.
+
+    >>> note("C3").severity
+    'L'
+    """
+    if (found := _NOTES.get(row)) is None:
+        raise UnknownErratum(row)
+    return found

@@ -1,0 +1,34 @@
+r"""Errors of the certificates. They carry data and know nothing of HTTP."""
+
+from __future__ import annotations
+
+
+class CertificateError(Exception):
+    """Base of every error of this package."""
+
+
+class CertificateNotFound(CertificateError):
+    """No certificate has this id."""
+
+    def __init__(self, certificate_id: str) -> None:
+        self.certificate_id = certificate_id
+        super().__init__(f"there is no certificate {certificate_id!r}")
+
+
+class CertificateRefused(CertificateError):
+    """Nothing is signed: what the run reports isn't what the plan accounts for."""
+
+    def __init__(self, what: str, planned: object, reported: object) -> None:
+        self.what = what
+        self.planned = planned
+        self.reported = reported
+        super().__init__(f"no certificate is issued: {what} was planned as {planned!r} and the run reports {reported!r}")
+
+
+class SigningKeyUnusable(CertificateError):
+    """A key file that can't be used for signing."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"the signing key {path} can't be used: {reason}")

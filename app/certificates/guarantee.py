@@ -1,0 +1,88 @@
+r"""The guarantee of a certificate: (epsilon, delta)-DP with every figure that follows from the event, or none and why.
+
+Every number here can be recomputed from the event alone; ``verification`` does so.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, final
+
+from pydantic import Field, StringConstraints
+
+from app.certificates.decimals import DecimalText
+from mechanisms.base import Value
+
+Words = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=4000)]
+
+SEED_SENTENCE = "not private against someone who knows the seed"
+
+
+@final
+class DeltaPoint(Value):
+    """The run is (epsilon, delta)-DP: ``epsilon`` exact, ``delta`` rounded up."""
+
+    epsilon: DecimalText
+    delta: DecimalText
+
+
+@final
+class RenyiPoint(Value):
+    """The run has Renyi divergence of this order (exact) at most ``epsilon`` (rounded up)."""
+
+    order: DecimalText
+    epsilon: DecimalText
+
+
+@final
+class ApproximateDp(Value):
+    r"""(epsilon, delta)-differential privacy of the whole run, both figures as certified.
+
+    Attributes:
+      epsilon: the certified figure: the upper end of the bracket, rounded up.
+      delta: at which it holds; exact.
+      epsilon_lower: the lower end of the bracket, rounded down: the true epsilon of this event lies between.
+      accountant: which of the registry proved the bracket.
+      route: how it did.
+      delta_curve: other (epsilon, delta) pairs that hold at the same time, by rising epsilon.
+      renyi: upper bounds on the Renyi divergence at some orders; null where no accountant has them, with the reason.
+      gdp_mu: the run is mu-GDP for this mu, rounded up; null where it isn't Gaussian DP exactly, with the reason.
+      epsilon_without_sampling: at the same delta for the same releases on all of the data, rounded up: what amplification by sampling is
+        worth. Null where nothing is sampled (or where no finite bound was found), with the reason.
+    """
+
+    kind: Literal["approximate_dp"] = "approximate_dp"
+    epsilon: DecimalText
+    delta: DecimalText
+    epsilon_lower: DecimalText
+    accountant: Words
+    route: Words
+    delta_curve: Annotated[tuple[DeltaPoint, ...], Field(min_length=1, max_length=100)]
+    renyi: Annotated[tuple[RenyiPoint, ...], Field(min_length=1, max_length=100)] | None
+    renyi_absent_because: Words | None
+    gdp_mu: DecimalText | None
+    gdp_mu_absent_because: Words | None
+    epsilon_without_sampling: DecimalText | None
+    epsilon_without_sampling_absent_because: Words | None
+
+
+@final
+class NoGuarantee(Value):
+    r"""Nothing is certified.
+
+    Attributes:
+      reason: why.
+      if_seed_stays_secret: for a run whose randomness came from a user's seed: what the same event guarantees with noise keyed by the
+        operating system. It isn't a guarantee of this run, since a seed can be known or guessed; null for every other reason.
+    """
+
+    kind: Literal["none"] = "none"
+    reason: Words
+    if_seed_stays_secret: ApproximateDp | None = None
+
+
+Guarantee = Annotated[ApproximateDp | NoGuarantee, Field(discriminator="kind")]
+
+
+def figures(guarantee: ApproximateDp | NoGuarantee) -> ApproximateDp | None:
+    """The figures to recompute, whether they are certified or hypothetical."""
+    return guarantee if isinstance(guarantee, ApproximateDp) else guarantee.if_seed_stays_secret

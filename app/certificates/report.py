@@ -1,0 +1,60 @@
+r"""What a verification found: one line for each thing looked at, and a verdict that says exactly what it means."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal, final
+
+from mechanisms.base import Value
+
+
+class Status(StrEnum):
+    """How one check ended; ``not_checked`` is neither good nor bad news."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    NOT_CHECKED = "not_checked"
+
+
+@final
+class Check(Value):
+    """One thing looked at, how it ended, and why."""
+
+    name: str
+    status: Status
+    detail: str
+
+
+@final
+class VerificationReport(Value):
+    r"""The outcome of a verification.
+
+    Attributes:
+      verdict: ``valid`` if nothing failed and signature, content and figures were all checked.
+      meaning: what that says, and what it doesn't.
+      checks: in the order they were made; a check that rests on a failed one isn't made.
+    """
+
+    verdict: Literal["valid", "invalid"]
+    meaning: str
+    checks: tuple[Check, ...]
+
+
+def passed(name: str, detail: str) -> Check:
+    """A check that holds."""
+    return Check(name=name, status=Status.PASSED, detail=detail)
+
+
+def failed(name: str, detail: str) -> Check:
+    """A check that doesn't hold."""
+    return Check(name=name, status=Status.FAILED, detail=detail)
+
+
+def not_checked(name: str, detail: str) -> Check:
+    """A check that wasn't or couldn't be made."""
+    return Check(name=name, status=Status.NOT_CHECKED, detail=detail)
+
+
+def outcome(name: str, problems: list[str], good: str) -> Check:
+    """Failed with every problem named, or passed."""
+    return failed(name, "; ".join(problems)) if problems else passed(name, good)

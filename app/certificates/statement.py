@@ -1,0 +1,189 @@
+r"""What is signed: an in-toto Statement (v1) about a model, whose predicate is the privacy certificate.
+
+Numbers of the predicate are decimal strings: bounds rounded to the safe side, parameters exact. ``event`` alone holds JSON numbers, since
+it is the very value that accountants read; its floats are written so that they read back exactly.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, final
+
+from pydantic import AwareDatetime, Field, StringConstraints
+
+from accountants.events import Event
+from app.certificates.decimals import DecimalText
+from app.certificates.errata import ErratumNote
+from app.certificates.facts import Neighbourhood, ReleaseFacts
+from app.certificates.guarantee import Guarantee, Words
+from mechanisms import RandomOrigin
+from mechanisms.base import Count, Value
+
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE = "urn:zetadp:privacy-certificate:v1"
+
+Sha256 = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{64}$")]
+FileName = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$")]
+Identifier = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=200)]
+Number = Annotated[int, Field(strict=True, ge=0, le=10**12)]
+Texts = Annotated[tuple[Words, ...], Field(max_length=100)]
+
+MODEL_FILE = "model.safetensors"
+SPEC_FILE = "spec.json"
+CERTIFICATE_FILE = "certificate.json"
+DATA_MANIFEST = "data-manifest.json"
+CODE_MANIFEST = "code-manifest.sha256"
+
+
+@final
+class Digest(Value):
+    """SHA-256 in lower-case hexadecimal."""
+
+    sha256: Sha256
+
+
+@final
+class Subject(Value):
+    """A file that the statement is about: its name beside the certificate and the digest of its bytes."""
+
+    name: FileName
+    digest: Digest
+
+
+@final
+class JobFacts(Value):
+    r"""Which run this was.
+
+    Attributes:
+      started, finished: to the second.
+      attempts: how often a worker took the job up; 1 if nothing went wrong.
+      resumptions: how often training went on from a checkpoint.
+    """
+
+    id: Identifier
+    algorithm: Identifier
+    summary: Words
+    started: AwareDatetime
+    finished: AwareDatetime
+    attempts: Count
+    resumptions: Number
+
+
+@final
+class DataFacts(Value):
+    r"""The training data, as far as it is public.
+
+    Attributes:
+      description: source and recipe.
+      unit_meaning: what one unit of the guarantee is in this data set.
+      units_are_records: one unit is one training record; a person who is in several records is protected less.
+      training_records: treated as public.
+      expected_batch_size: the constant that noisy sums were divided by; public.
+      realised_sample_sizes: why they aren't here.
+      parameters: real parameters of the model; a complex one counts twice.
+    """
+
+    description: Words
+    unit_meaning: Words
+    units_are_records: Literal[True] = True
+    training_records: Count
+    expected_batch_size: Count
+    realised_sample_sizes: Words
+    parameters: Count
+
+
+@final
+class ClippingFacts(Value):
+    """How each unit's contribution was bounded: ``bound`` is exact."""
+
+    kind: Literal["flat"]
+    bound: DecimalText
+    meaning: Words
+
+
+@final
+class StepFacts(Value):
+    """Noisy sums planned and released; steps lost with a killed worker never left it and are in neither."""
+
+    planned: Count
+    released: Count
+
+
+@final
+class ReleaseScope(Value):
+    """Who is trusted with what, what left the run, and what of that the guarantee covers."""
+
+    trust_model: Words
+    released: Words
+    checkpoints: Words
+    training_metrics: Words
+    test_accuracy: DecimalText
+    test_records: Count
+    test_metrics: Words
+
+
+@final
+class Randomness(Value):
+    """Where sampling and noise came from (never the seed), and what computing with floats leaves open."""
+
+    origin: RandomOrigin
+    generator: Words
+    statement: Words | None
+    floating_point: Words
+
+
+@final
+class Environment(Value):
+    """What it ran on; ``training_seconds`` over all attempts, to a whole second."""
+
+    versions: Annotated[dict[Identifier, Identifier], Field(max_length=100)]
+    hardware: Words
+    training_seconds: Number
+
+
+@final
+class Audit(Value):
+    """Whether an attack was tried on the run; this version never does."""
+
+    status: Literal["not_run"] = "not_run"
+    detail: Words = "not run: no empirical lower bound on epsilon was measured"
+
+
+@final
+class PrivacyCertificate(Value):
+    r"""The predicate: what was done, what it guarantees, what it doesn't, and what that rests on.
+
+    Attributes:
+      neighbourhood: null where the event has no private part.
+      releases: every different release; derived from ``event``, which alone decides.
+      ledger: the budget entry that paid for the run; null without a ledger.
+      event: the whole run as accountants read it; every figure of ``guarantee`` follows from it.
+    """
+
+    job: JobFacts
+    guarantee: Guarantee
+    neighbourhood: Neighbourhood | None
+    data: DataFacts
+    releases: Annotated[tuple[ReleaseFacts, ...], Field(max_length=10_000)]
+    clipping: ClippingFacts
+    steps: StepFacts
+    scope: ReleaseScope
+    not_covered: Texts
+    randomness: Randomness
+    environment: Environment
+    ledger: None = None
+    audit: Audit
+    assumptions: Texts
+    sources: Texts
+    errata: Annotated[tuple[ErratumNote, ...], Field(max_length=1000)]
+    proofs: Annotated[tuple[FileName, ...], Field(max_length=100)]
+    event: Event
+
+
+@final
+class Statement(Value):
+    """An in-toto Statement, version 1; at most 100 subjects, and no two of one name (``verification`` says which)."""
+
+    type_: Annotated[Literal["https://in-toto.io/Statement/v1"], Field(alias="_type")] = STATEMENT_TYPE
+    subject: Annotated[tuple[Subject, ...], Field(min_length=1, max_length=100)]
+    predicate_type: Annotated[Literal["urn:zetadp:privacy-certificate:v1"], Field(alias="predicateType")] = PREDICATE_TYPE
+    predicate: PrivacyCertificate

@@ -1,0 +1,112 @@
+r"""The certificate read aloud: plain English for someone who isn't a cryptographer, with what an attacker can gain in figures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from datetime import UTC
+
+from app.certificates.facts import ReleaseFacts
+from app.certificates.guarantee import ApproximateDp, NoGuarantee
+from app.certificates.statement import PrivacyCertificate
+
+FALSE_POSITIVES = 0.01
+"""The false positive rate at which the attacker's success is told."""
+
+ROUNDING = 1e-12
+"""Added to a rate computed in floats: its few roundings stay far below."""
+
+
+def describe(predicate: PrivacyCertificate) -> str:
+    r"""About 25 lines: what is protected, from whom, how strongly, what was done, and what isn't covered."""
+    finished = predicate.job.finished.astimezone(UTC)
+    return "\n".join(
+        [
+            f"PRIVACY CERTIFICATE of job {predicate.job.id} ({predicate.job.algorithm}), finished {finished:%Y-%m-%d %H:%M} UTC",
+            "",
+            *_guarantee(predicate),
+            "",
+            "What was done",
+            *_done(predicate),
+            "",
+            "What this does not cover",
+            *(f"  - {line}" for line in predicate.not_covered),
+            "",
+            "What it rests on",
+            *(f"  - {line}" for line in (*predicate.assumptions, predicate.randomness.floating_point)),
+        ]
+    )
+
+
+def most_true_positives(claim: ApproximateDp, false_positives: float) -> float:
+    r"""The largest fraction of members that any attack on the released model can name as members, rounded up.
+
+    Args:
+      claim: the certified figures; each point of the curve gives min(e^eps a + delta, 1 - e^-eps (1 - delta - a)) (Kairouz, Oh and
+        Viswanath 2015, Theorem 2.1), and the least of them holds.
+      false_positives: a in [0, 1], the fraction of others that it wrongly names.
+    """
+    best = 1.0
+    for epsilon, delta in _curve(claim):
+        best = min(best, math.exp(min(epsilon, 700.0)) * false_positives + delta, 1.0 - math.exp(-epsilon) * (1.0 - delta - false_positives))
+    return min(1.0, best + ROUNDING)
+
+
+def advantage(claim: ApproximateDp) -> float:
+    """The largest difference between an attack's true and false positive rates: min of (e^eps - 1 + 2 delta)/(e^eps + 1), rounded up."""
+    best = min((math.expm1(min(epsilon, 700.0)) + 2.0 * delta) / (math.exp(min(epsilon, 700.0)) + 1.0) for epsilon, delta in _curve(claim))
+    return min(1.0, best + ROUNDING)
+
+
+def _curve(claim: ApproximateDp) -> Iterator[tuple[float, float]]:
+    return ((float(point.epsilon), float(point.delta)) for point in claim.delta_curve)
+
+
+def _guarantee(predicate: PrivacyCertificate) -> list[str]:
+    guarantee = predicate.guarantee
+    if isinstance(guarantee, NoGuarantee):
+        lines = ["THERE IS NO PRIVACY GUARANTEE.", f"  Why: {guarantee.reason}."]
+        if guarantee.if_seed_stays_secret is not None:
+            lines.append("  Treat the model as if it could reveal every record of its training data to whoever knows or guesses the seed.")
+        return lines
+    who = "" if predicate.neighbourhood is None else predicate.neighbourhood.unit
+    meaning = "" if predicate.neighbourhood is None else predicate.neighbourhood.meaning
+    hit, edge = most_true_positives(guarantee, FALSE_POSITIVES), advantage(guarantee)
+    lines = [
+        f"Guarantee: (epsilon, delta)-differential privacy with epsilon = {guarantee.epsilon}, delta = {guarantee.delta}",
+        f"  Protected: each {who} of the training data; {predicate.data.unit_meaning}. Formally, {meaning}.",
+        f"  Against: anyone who sees what was released. Trust: {predicate.scope.trust_model}.",
+        "  How strongly: say someone wants to find out whether one particular unit was in the training data, and knows all the others.",
+        f"    If they may wrongly accuse 1 in 100 outsiders, they recognise at most {_percent(hit)} of the members (blind guessing: 1 %).",
+        f"    Guessing with even odds beforehand, they are right at most {_percent((1.0 + edge) / 2.0)} of the time (chance is 50 %).",
+    ]
+    if guarantee.epsilon_without_sampling is not None:
+        lines.append(f"    Drawing random samples helped: without it, the same noise would give only epsilon = {guarantee.epsilon_without_sampling}.")
+    return lines
+
+
+def _done(predicate: PrivacyCertificate) -> list[str]:
+    data, steps, scope = predicate.data, predicate.steps, predicate.scope
+    tries = predicate.job.attempts
+    restarts = f"; the run was taken up {tries} times and went on from a checkpoint {predicate.job.resumptions} times" if tries > 1 else ""
+    return [
+        f"  Data: {data.training_records} training records. {data.description}",
+        *(f"  Noise: {_release(release)}." for release in predicate.releases),
+        f"  Clipping: to an l2 norm of {predicate.clipping.bound}. Steps: {steps.released} released of {steps.planned} planned{restarts}.",
+        f"  Released: {scope.released}.",
+        f"  Test accuracy {scope.test_accuracy} on {scope.test_records} held-out records: {scope.test_metrics}.",
+        f"  Random numbers: {predicate.randomness.generator}. Audit: {predicate.audit.detail}.",
+    ]
+
+
+def _release(release: ReleaseFacts) -> str:
+    mechanism, sampling = release.mechanism, release.sampling
+    parts = " and ".join(dict.fromkeys(std for std in (mechanism.std_real, mechanism.std_imag) if std is not None))
+    scale = f"standard deviation {parts} on each real component" if parts else f"scale {mechanism.laplace_scale}"
+    drawn = f"each record drawn with probability {sampling.probability}" if sampling.kind == "poisson" else "on all of the data"
+    return f"{release.count} releases with {mechanism.kind} noise of {scale}, {drawn}"
+
+
+def _percent(rate: float) -> str:
+    """Rounded up to a tenth of a percent."""
+    return f"{math.ceil(rate * 1000.0) / 10.0:.1f} %"
