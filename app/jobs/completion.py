@@ -1,0 +1,110 @@
+r"""What follows a finished training: the check that it did what was planned, its certificate, and the list of its files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import cast, final
+
+from pydantic import ValidationError
+from sqlalchemy.orm import Session
+
+from app.certificates.digests import code_manifest, sha256_of_file
+from app.certificates.errors import CertificateRefused, SigningKeyUnusable
+from app.certificates.issue import CertificateInput, issue_certificate, spec_file
+from app.certificates.statement import CODE_MANIFEST, SPEC_FILE
+from app.certificates.tables import CertificateRow
+from app.database import now
+from app.jobs.attempts import Attempt, Attempts
+from app.jobs.child import ARTIFACTS, RESULT
+from app.jobs.events import Artifact, ArtifactsStored, JobEvent
+from app.jobs.service import new_id
+from app.jobs.tables import JsonObject
+from app.settings import Settings
+from mechanisms.errors import PrivacyError
+from trainer.report import RunReport
+
+CERTIFICATE_FILE = "certificate.json"
+
+
+@final
+class RunRefused(Exception):
+    """A training that ended, but not as planned, or whose result can't be certified."""
+
+
+def complete(attempt: Attempt, attempts: Attempts, workdir: Path, settings: Settings) -> None:
+    r"""Certify the run and end its job as succeeded, both or neither.
+
+    Raises:
+      RunRefused: nothing is signed; the text says why.
+      AttemptSuperseded: this attempt may not end the job any more.
+    """
+    report = _report(workdir)
+    if report.event != attempt.document.plan.event:
+        raise RunRefused(
+            f"what training released isn't what was planned: {report.steps_released} steps instead of {attempt.document.plan.steps}, "
+            "or another mechanism or sampling; nothing is certified"
+        )
+    folder = workdir / ARTIFACTS
+    trained = _trained_files(folder)
+    finished = now()
+    envelope = _certificate(attempt, report, trained, finished, settings)
+    _replace(folder / SPEC_FILE, spec_file(attempt.document.spec))
+    _replace(folder / CODE_MANIFEST, code_manifest())
+    # Digests are taken before the transaction: a large model takes a while, and the write lock is everyone's.
+    artifacts = [_artifact(path) for path in (*trained.values(), folder / SPEC_FILE, folder / CODE_MANIFEST)]
+
+    def store(session: Session) -> Sequence[JobEvent]:
+        document = cast("JsonObject", json.loads(envelope))
+        session.add(CertificateRow(id=new_id(), job_id=attempt.job_id, created=finished, envelope=document))
+        _replace(folder / CERTIFICATE_FILE, envelope)
+        listed = [*artifacts, _artifact(folder / CERTIFICATE_FILE)]
+        return [ArtifactsStored(artifacts=tuple(sorted(listed, key=lambda artifact: artifact.name)))]
+
+    attempts.succeed(attempt, store)
+
+
+def _report(workdir: Path) -> RunReport:
+    try:
+        return RunReport.model_validate_json((workdir / RESULT).read_bytes())
+    except OSError as error:
+        raise RunRefused(f"training ended without a report: {error.strerror}") from error
+    except ValidationError as error:
+        field = ".".join(str(part) for part in error.errors()[0]["loc"])
+        raise RunRefused(f"training left a report that can't be read (field {field!r})") from error
+
+
+def _certificate(attempt: Attempt, report: RunReport, trained: dict[str, Path], finished: datetime, settings: Settings) -> bytes:
+    given = CertificateInput(
+        job_id=attempt.job_id,
+        spec=attempt.document.spec,
+        plan=attempt.document.plan,
+        report=report,
+        artifacts=trained,
+        started=attempt.started,
+        finished=finished,
+        attempts=attempt.number,
+    )
+    try:
+        return issue_certificate(given, settings)
+    except (CertificateRefused, SigningKeyUnusable, PrivacyError) as error:
+        raise RunRefused(str(error)) from error
+
+
+def _trained_files(folder: Path) -> dict[str, Path]:
+    """What training left, by name: plain files directly in the folder, without those that an attempt before this one added."""
+    ours = {SPEC_FILE, CODE_MANIFEST, CERTIFICATE_FILE}
+    found = sorted(folder.iterdir()) if folder.is_dir() else []
+    return {path.name: path for path in found if path.is_file() and not path.is_symlink() and path.name[0] != "." and path.name not in ours}
+
+
+def _artifact(path: Path) -> Artifact:
+    return Artifact(name=path.name, bytes=path.stat().st_size, sha256=sha256_of_file(path))
+
+
+def _replace(path: Path, content: bytes) -> None:
+    unfinished = path.with_name(f".{path.name}.new")
+    unfinished.write_bytes(content)
+    unfinished.replace(path)

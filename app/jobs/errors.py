@@ -1,0 +1,48 @@
+r"""Errors of the jobs. They carry data and know nothing of HTTP; ``app/errors.py`` has the table to status codes."""
+
+from __future__ import annotations
+
+
+class JobError(Exception):
+    """Base of every error of this package that a user can cause."""
+
+
+class JobNotFound(JobError):
+    """No job has this id."""
+
+    def __init__(self, job_id: str) -> None:
+        self.job_id = job_id
+        super().__init__(f"there is no job {job_id!r}")
+
+
+class ArtifactNotFound(JobError):
+    """The job has no artifact of this name; ``available`` are those it has."""
+
+    def __init__(self, job_id: str, name: str, available: tuple[str, ...]) -> None:
+        self.job_id = job_id
+        self.name = name
+        self.available = available
+        super().__init__(f"job {job_id!r} has no artifact {name!r}; it has {', '.join(available) or 'none yet'}")
+
+
+class JobConflict(JobError):
+    """The job's state doesn't allow what was asked."""
+
+    def __init__(self, job_id: str, state: str, asked: str) -> None:
+        self.job_id = job_id
+        self.state = state
+        self.asked = asked
+        super().__init__(f"job {job_id!r} is {state} and can't be {asked}")
+
+
+class IdempotencyConflict(JobError):
+    """The Idempotency-Key was used before, with another request."""
+
+    def __init__(self, key: str, job_id: str) -> None:
+        self.key = key
+        self.job_id = job_id
+        super().__init__(f"Idempotency-Key {key!r} was used before with another request, for job {job_id!r}")
+
+
+class QueueUnavailable(Exception):
+    """The queue couldn't be reached. A stored job isn't lost by that: a worker puts it back on the queue."""

@@ -1,0 +1,110 @@
+r"""The REST interface of jobs. Handlers are plain functions, each one transaction; the event stream alone is asynchronous."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Annotated, Literal
+
+from anyio import to_thread
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response, status
+from fastapi.responses import FileResponse
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+
+from app.jobs.events import JobState
+from app.jobs.lifecycle import job_service
+from app.jobs.resources import ArtifactList, Job, JobPage, JobSubmission
+from app.jobs.service import JobFilter, JobService
+from mechanisms.errors import InvalidParameter
+from trainer import ALGORITHMS
+
+ID_PATTERN = r"^[0-9a-f]{32}$"
+AlgorithmName = Literal[tuple(algorithm.model_fields["algorithm"].default for algorithm in ALGORITHMS)]  # pyright: ignore[reportInvalidTypeForm]
+
+Service = Annotated[JobService, Depends(job_service)]
+JobId = Annotated[str, Path(max_length=64, description="Id of the job.")]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        min_length=1,
+        max_length=255,
+        pattern=r"^[\x21-\x7e]+$",
+        description="Sent again with the same body, it gives the job it made the first time instead of a second one.",
+    ),
+]
+LastEventId = Annotated[str | None, Header(pattern=r"^[0-9]{1,15}$", description="The last event seen; the stream goes on after it.")]
+LabelFilter = Annotated[str, Query(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}=", max_length=320)]
+
+router = APIRouter(prefix="/jobs", tags=["jobs"])
+
+
+@router.post("", status_code=status.HTTP_202_ACCEPTED, summary="Submit a training job")
+def submit_job(submission: JobSubmission, service: Service, response: Response, idempotency_key: IdempotencyKey = None) -> Job:
+    """The spec is checked and its noise calibrated before anything is stored; training starts when a worker is free."""
+    job = service.submit(submission, idempotency_key)
+    response.headers["Location"] = job.links.self
+    return job
+
+
+@router.get("", summary="List jobs, newest first")
+def list_jobs(
+    service: Service,
+    state: Annotated[tuple[JobState, ...], Query(description="Any of these states.")] = (),
+    algorithm: Annotated[AlgorithmName | None, Query()] = None,
+    label: Annotated[tuple[LabelFilter, ...], Query(description="name=value; all of them must match.")] = (),
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    cursor: Annotated[str | None, Query(pattern=ID_PATTERN, description="The `next` of the page before.")] = None,
+) -> JobPage:
+    """One page; follow `next` for older jobs."""
+    pairs = [(name, value) for name, _, value in (text.partition("=") for text in label)]
+    return service.page(JobFilter(states=state, algorithm=algorithm, labels=pairs), cursor, limit)
+
+
+@router.get("/{job_id}", summary="Read a job")
+def read_job(job_id: JobId, service: Service) -> Job:
+    """State, progress with the epsilon spent so far, and where the rest is."""
+    return service.get(job_id)
+
+
+@router.post("/{job_id}/cancel", summary="Cancel a job")
+def cancel_job(job_id: JobId, service: Service) -> Job:
+    """A waiting job is cancelled at once, a running one within seconds. Cancelling twice is cancelling once."""
+    return service.cancel(job_id)
+
+
+def _start_of_stream(job_id: JobId, service: Service, last_event_id: LastEventId = None) -> int:
+    # A dependency, since an error can't become a response any more once the stream has begun.
+    number = int(last_event_id or 0)
+    service.check_event_number(job_id, number)
+    return number
+
+
+@router.get("/{job_id}/events", response_class=EventSourceResponse, summary="Follow a job (server-sent events)")
+async def stream_events(
+    job_id: JobId, service: Service, request: Request, number: Annotated[int, Depends(_start_of_stream)]
+) -> AsyncIterator[ServerSentEvent]:
+    """Every event from the beginning, or after `Last-Event-ID`; ends after the event of the job's final state."""
+    poll_seconds: float = request.app.state.settings.event_poll_seconds
+    while True:
+        # Each read is short and gives its connection and thread back: a thousand waiting streams hold neither.
+        records, is_complete = await to_thread.run_sync(service.events, job_id, number)
+        for record in records:
+            number = record.number
+            yield ServerSentEvent(event=record.data.event, id=str(number), data=record)
+        if is_complete:
+            return
+        if not records:
+            await asyncio.sleep(poll_seconds)
+
+
+@router.get("/{job_id}/artifacts", summary="List a job's files")
+def list_artifacts(job_id: JobId, service: Service) -> ArtifactList:
+    """Model, spec, certificate; with sizes and digests."""
+    return ArtifactList(artifacts=service.artifacts(job_id))
+
+
+@router.get("/{job_id}/artifacts/{name}", response_class=FileResponse, summary="Download a file")
+def download_artifact(job_id: JobId, name: str, service: Service) -> FileResponse:
+    """The file's bytes."""
+    media_type = "application/json" if name.endswith(".json") else "application/octet-stream"
+    return FileResponse(service.artifact(job_id, name), media_type=media_type, filename=name)

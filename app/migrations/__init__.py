@@ -1,0 +1,1 @@
+r"""The database's history, by alembic; ``Database.migrate`` applies it."""
