@@ -11,10 +11,12 @@ from trainer.engine.parameters import ParameterLayout
 from trainer.engine.publisher import Publisher
 from trainer.engine.randomness import FreshRandomness, Randomness, SeededRandomness
 from trainer.engine.sampling import poisson_sample
+from trainer.engine.spent import EpsilonSpent
 from trainer.engine.torch_source import TorchSource
 
 __all__ = [
     "Checkpoint",
+    "EpsilonSpent",
     "FreshRandomness",
     "ParameterLayout",
     "PerRecordLoss",

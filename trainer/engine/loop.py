@@ -9,6 +9,7 @@ from typing import final
 import torch
 from torch import Tensor
 
+from mechanisms.errors import InvalidParameter
 from trainer.engine.clipping import PerRecordLoss, clipped_sum
 from trainer.engine.parameters import ParameterLayout
 from trainer.engine.randomness import Randomness
@@ -78,7 +79,7 @@ def train_steps(
 ) -> TrainingState:
     """Runs from ``state`` to the plan's last step; ``after_step`` may raise to stop."""
     if plan.sampling.records != len(problem.labels):
-        raise ValueError(f"the plan is for {plan.sampling.records} records, the data set has {len(problem.labels)}")
+        raise InvalidParameter("plan.sampling.records", f"the {len(problem.labels)} records of the data set", plan.sampling.records)
     while state.step < plan.steps:
         state = private_step(problem, plan, randomness, optimizer, microbatch_size, state)
         after_step(state)

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from typing import final
 
-import accountants
 from trainer.engine.checkpoint import Checkpoint
 from trainer.engine.loop import TrainingState
+from trainer.engine.spent import EpsilonSpent
 from trainer.errors import TrainingStopped
 from trainer.plan import ExecutionPlan
 from trainer.report import CheckpointWritten, Metrics, Progress, TrainingEvent
@@ -45,6 +45,7 @@ class Publisher:
         self._test_accuracy = test_accuracy
         self._report = report
         self._should_stop = should_stop
+        self._spent = EpsilonSpent(plan)
         self._started = self._checkpointed = time.monotonic()
         self._progress_due = self._started
 
@@ -79,8 +80,7 @@ class Publisher:
 
     def _progress(self, step: int) -> None:
         before = time.monotonic()
-        delta = self._plan.delta
-        epsilon = accountants.profile(self._plan.event_after(step)).epsilon(delta).upper
-        self._report(Progress(step=step, steps=self._plan.steps, epsilon=epsilon, delta=delta, seconds=self.seconds))
+        epsilon = self._spent.after(step)
+        self._report(Progress(step=step, steps=self._plan.steps, epsilon=epsilon, delta=self._plan.delta, seconds=self.seconds))
         cost = time.monotonic() - before
         self._progress_due = before + max(PROGRESS_SECONDS, cost / ACCOUNTING_SHARE)

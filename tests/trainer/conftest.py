@@ -1,0 +1,36 @@
+r"""A small real job, and one thread: the tests share the machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from trainer import ZetaDpSgd
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def spec_json() -> dict[str, Any]:
+    return {
+        "algorithm": "zeta_dp_sgd",
+        "data": {"kind": "digits_phase_pairs", "split_seed": 0, "test_fraction": 0.2},
+        "model": {"kind": "complex_mlp", "hidden": [8], "activation": "cardioid", "head": "magnitude"},
+        "optimizer": {"kind": "adam", "learning_rate": 0.02},
+        "privacy": {"adjacency": "add_remove", "unit": "record", "delta": 1e-4, "noise_multiplier": 2.0},
+        "clipping_bound": 1.0,
+        "expected_batch_size": 48,
+        "steps": 12,
+        "reproducible": True,
+        "seed": 7,
+    }
+
+
+@pytest.fixture
+def spec(spec_json: dict[str, Any]) -> ZetaDpSgd:
+    return ZetaDpSgd.model_validate(spec_json)

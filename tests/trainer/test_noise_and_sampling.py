@@ -1,0 +1,120 @@
+r"""The two random draws of a step: who is in the sample, and the noise on each real component."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from mechanisms import ComplexGaussian, RandomOrigin, RandomStream, Sensitivity
+from mechanisms.errors import InvalidParameter
+from trainer.engine import FreshRandomness, SeededRandomness, TorchSource, poisson_sample
+from trainer.plan import PoissonSampling
+
+COORDINATES = 20_000
+MULTIPLIER, BOUND = 1.5, 0.4
+
+
+def check_noise(noise: Tensor, std: float) -> None:
+    """Both real components have this standard deviation and are uncorrelated: six standard errors, which is 3 % here."""
+    tolerance = 6.0 / math.sqrt(2.0 * noise.numel())
+    for part in (noise.real, noise.imag):
+        assert part.double().square().mean().sqrt().item() == pytest.approx(std, rel=tolerance)
+    assert abs((noise.real.double() * noise.imag.double()).mean().item()) <= 2.0 * tolerance * std**2
+
+
+def _noise(std: float) -> Tensor:
+    mechanism = ComplexGaussian(std=std, sensitivity=Sensitivity(l2=BOUND, adjacency="add_remove", unit="record"))
+    source = TorchSource(RandomStream.from_seed(11, "noise test"), torch.device("cpu"), torch.float64)
+    return mechanism.release(torch.zeros(COORDINATES, dtype=torch.complex128), source)
+
+
+def test_noise_has_variance_sigma_squared_b_squared_in_each_real_component() -> None:
+    check_noise(_noise(MULTIPLIER * BOUND), MULTIPLIER * BOUND)
+
+
+@pytest.mark.parametrize("factor", [0.7, 1.3])
+def test_the_check_rejects_noise_that_is_thirty_per_cent_off(factor: float) -> None:
+    with pytest.raises(AssertionError):
+        check_noise(_noise(factor * MULTIPLIER * BOUND), MULTIPLIER * BOUND)
+
+
+def test_the_check_rejects_torchs_complex_normal_draw() -> None:
+    drawn = torch.randn(COORDINATES, dtype=torch.cfloat, generator=torch.Generator().manual_seed(0))
+    with pytest.raises(AssertionError):
+        check_noise(drawn, 1.0)
+
+
+def test_the_check_rejects_noise_on_the_real_part_alone() -> None:
+    drawn = torch.complex(torch.randn(COORDINATES, generator=torch.Generator().manual_seed(0)), torch.zeros(COORDINATES))
+    with pytest.raises(AssertionError):
+        check_noise(drawn, 1.0)
+
+
+def test_torch_and_numpy_draw_the_same_numbers_from_the_same_stream() -> None:
+    source = TorchSource(RandomStream.from_seed(3, "same"), torch.device("cpu"), torch.float64)
+    drawn = source.standard_normal((4, 5)), source.standard_laplace((7,))
+    stream = RandomStream.from_seed(3, "same")
+    assert np.array_equal(drawn[0].numpy(), stream.normal(20).reshape(4, 5))
+    assert np.array_equal(drawn[1].numpy(), stream.laplace(7))
+
+
+def test_source_gives_the_type_it_was_made_for() -> None:
+    source = TorchSource(RandomStream.from_seed(3, "type"), torch.device("cpu"), torch.float32)
+    assert source.standard_normal((2,)).dtype == torch.float32
+
+
+def test_source_knows_complex_and_finite() -> None:
+    source = TorchSource(RandomStream.from_operating_system(), torch.device("cpu"), torch.float64)
+    assert source.origin is RandomOrigin.OPERATING_SYSTEM
+    assert source.is_complex(torch.zeros(1, dtype=torch.cfloat))
+    assert not source.is_complex(torch.zeros(1))
+    assert not source.all_finite(torch.tensor([complex(0.0, math.nan)]))
+
+
+def test_a_real_sum_is_refused_by_the_complex_mechanism() -> None:
+    mechanism = ComplexGaussian(std=1.0, sensitivity=Sensitivity(l2=1.0, adjacency="add_remove", unit="record"))
+    source = TorchSource(RandomStream.from_seed(3, "real"), torch.device("cpu"), torch.float64)
+    with pytest.raises(InvalidParameter, match="value must be complex for this mechanism, got 'real'"):
+        mechanism.release(torch.zeros(3), source)
+
+
+def test_every_record_joins_with_the_sampling_probability() -> None:
+    sampling = PoissonSampling(records=50, expected_batch_size=10)
+    stream = RandomStream.from_seed(1, "sampling test")
+    counts = np.zeros(50)
+    draws = 4000
+    for _ in range(draws):
+        counts[poisson_sample(sampling, stream)] += 1
+    assert np.abs(counts / draws - 0.2).max() < 5.0 * math.sqrt(0.2 * 0.8 / draws)  # 16 % of q
+
+
+def test_records_join_independently() -> None:
+    # A fixed-size sample has no spread in its size at all; its guarantee would be another one (errata Z12).
+    sampling = PoissonSampling(records=50, expected_batch_size=10)
+    stream = RandomStream.from_seed(2, "sampling test")
+    sizes = np.array([len(poisson_sample(sampling, stream)) for _ in range(4000)])
+    assert sizes.var() == pytest.approx(50 * 0.2 * 0.8, rel=0.1)
+
+
+def test_probability_one_takes_everyone() -> None:
+    rows = poisson_sample(PoissonSampling(records=5, expected_batch_size=5), RandomStream.from_seed(1, "all"))
+    assert rows.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_seeded_randomness_differs_by_step_and_by_purpose_and_repeats() -> None:
+    first, again = SeededRandomness(5), SeededRandomness(5)
+    draws = {float(stream.uniform(1)[0]) for step in (1, 2, 3) for stream in (first.sampling(step), first.noise(step))}
+    assert len(draws) == 6
+    assert first.noise(2).uniform(3).tolist() == again.noise(2).uniform(3).tolist()
+    assert first.origin is RandomOrigin.USER_SEED
+
+
+def test_fresh_randomness_never_repeats_a_step() -> None:
+    one, other = FreshRandomness(), FreshRandomness()
+    draws = {float(stream.uniform(1)[0]) for r in (one, other) for stream in (r.sampling(1), r.sampling(1), r.noise(1), r.noise(1))}
+    assert len(draws) == 8
+    assert one.origin is RandomOrigin.OPERATING_SYSTEM
