@@ -49,33 +49,44 @@ def field_errors(errors: Iterable[Mapping[str, Any]], body: object) -> list[Fiel
 
 
 def _field_error(error: Mapping[str, Any], body: object) -> FieldError:
-    field = _path(cast("Sequence[str | int]", error["loc"]), body)
-    message = str(error["msg"]).removeprefix("Value error, ")
-    match error["type"]:
+    kind, context = str(error["type"]), cast("Mapping[str, Any]", error.get("ctx") or {})
+    field = _path(cast("Sequence[str | int]", error["loc"]), body, names_absent_field=kind == "missing")
+    cause = context.get("error")
+    if isinstance(cause, InvalidParameter):
+        # Our own check of a whole value: it names the part, what was expected of it and what came.
+        inner = field if field.rsplit(".", 1)[-1].startswith(cause.field) else f"{field}.{cause.field}"
+        return FieldError(field=inner, message=f"must be {cause.expected}", got=_echo(cause.got))
+    match kind:
         case "missing":
             return FieldError(field=field, message="this field is required", got="nothing")
         case "extra_forbidden":
             return FieldError(field=field, message="there is no field of this name", got=_echo(error["input"]))
         case "json_invalid":
-            return FieldError(field="body", message=f"expected JSON: {error.get('ctx', {}).get('error', message)}", got="malformed text")
-        case "recursion_loop":
-            return FieldError(field=field, message="nested too deep", got="a very deep value")
+            return FieldError(field="body", message=f"must be JSON ({context.get('error', 'malformed')})", got="malformed text")
         case _:
-            return FieldError(field=field, message=message, got=_echo(error["input"]))
+            return FieldError(field=field, message=_message(error, context), got=_echo(error["input"]))
 
 
-def _path(location: Sequence[str | int], body: object) -> str:
+def _message(error: Mapping[str, Any], context: Mapping[str, Any]) -> str:
+    for name, sign in (("gt", ">"), ("ge", ">="), ("lt", "<"), ("le", "<=")):
+        if isinstance(limit := context.get(name), int | float):
+            return f"must be {sign} {limit:g}"
+    text = str(error["msg"]).removeprefix("Value error, ").replace("Input should be", "must be")
+    return text.encode("ascii", "backslashreplace").decode()
+
+
+def _path(location: Sequence[str | int], body: object, *, names_absent_field: bool) -> str:
     where, current = "", body
     rest = list(location[1:] if location and location[0] in ("body", "query", "path", "header") else location)
     for index, part in enumerate(rest):
         last = index == len(rest) - 1
-        if isinstance(current, dict) and (part in current or last):
+        if isinstance(current, dict) and (part in current or (last and names_absent_field)):
             where, current = f"{where}.{part}" if where else str(part), cast("dict[object, object]", current).get(part)
         elif isinstance(current, list | tuple) and isinstance(part, int):
             items = cast("Sequence[object]", current)
             where, current = f"{where}[{part}]", items[part] if part < len(items) else None
-        elif not isinstance(current, dict | list | tuple) and last and not where:
-            where = str(part)
+        elif last and not where and isinstance(part, str) and not isinstance(current, dict | list | tuple):
+            where = part
     return where or "body"
 
 
@@ -113,7 +124,9 @@ def _known_problem(_handler: ExceptionHandler, _request: Request, error: Excepti
 def _unknown_problem(_handler: ExceptionHandler, _request: Request, error: Exception) -> Problem:
     # What went wrong is for the log: an answer must not carry a stack trace or a data value.
     get_logger().error("unhandled_error", error_type=type(error).__name__, exc_info=error)
-    return Problem(title="Something went wrong on our side.", type_="internal-error", status=500, detail="The service's log has the details.")
+    return Problem(
+        title="Something went wrong on our side.", type_="internal-error", status=500, detail="The service's log has the details."
+    )
 
 
 def install(app: FastAPI) -> None:

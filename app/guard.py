@@ -37,7 +37,9 @@ class RequestGuard:
             if not message.get("more_body", False):
                 break
         if nesting(bytes(body)) > DEEPEST_JSON:
-            await _refuse(send, 422, "nested-too-deep", "The JSON is nested too deep.", f"body: expected at most {DEEPEST_JSON} levels of brackets")
+            await _refuse(
+                send, 422, "nested-too-deep", "The JSON is nested too deep.", f"body: expected at most {DEEPEST_JSON} levels of brackets"
+            )
             return
         sent = False
 

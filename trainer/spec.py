@@ -64,6 +64,13 @@ class TrainingSpec(Value, ABC):
     SOURCES: ClassVar[tuple[str, ...]]
     ERRATA: ClassVar[tuple[str, ...]]
 
+    algorithm: str
+
+    @classmethod
+    @abstractmethod
+    def example(cls) -> Self:
+        """A spec that runs in about a minute: shown by the service, and what the contract tests run on."""
+
     @abstractmethod
     def plan(self) -> ExecutionPlan:
         """Sampling, clipping, mechanism and steps, calibrated. Doesn't load torch.

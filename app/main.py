@@ -1,0 +1,70 @@
+r"""The ASGI application: calculators, jobs, certificates and the documentation page. It never imports torch."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.resources import as_file, files
+from typing import Literal, final
+
+from fastapi import FastAPI
+from fastapi.staticfiles import StaticFiles
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from app import errors
+from app.calculators.router import router as calculators_router
+from app.certificates.router import router as certificates_router
+from app.guard import RequestGuard
+from app.jobs.lifecycle import attached
+from app.jobs.router import router as jobs_router
+from app.settings import Settings
+from app.web.router import router as web_router
+from mechanisms.base import Value
+from mechanisms.version import VERSION
+
+DESCRIPTION = """
+Privacy accounting, noise calibration and private training, with certificates that anyone can check.
+
+* **Calculators** answer "what guarantee does this noise give?" and "how much noise does this guarantee need?" with proved bounds, and
+  each answer carries its derivation.
+* **Jobs** train privately on a worker and return a signed certificate.
+* Noise is always given **per real component**: `std` of a complex coordinate's real and of its imaginary part, not of the whole.
+"""
+
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
+"""The service has no keys yet, so it answers on this machine alone, and only to requests that name it (no DNS rebinding)."""
+
+
+@final
+class Health(Value):
+    """That the process answers."""
+
+    status: Literal["ok"] = "ok"
+    version: str
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """The application for these settings, or for those of the environment."""
+    chosen = settings or Settings()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        with attached(app, chosen):
+            yield
+
+    app = FastAPI(title="zetadp", version=VERSION, description=DESCRIPTION, lifespan=lifespan, docs_url=None, redoc_url=None)
+    errors.install(app)
+    app.include_router(calculators_router, prefix="/v1")
+    app.include_router(jobs_router, prefix="/v1")
+    app.include_router(certificates_router)
+    app.include_router(web_router)
+    app.add_api_route("/livez", _live, methods=["GET"], tags=["health"], summary="Is the process alive?")
+    with as_file(files("app").joinpath("web", "static")) as static:
+        app.mount("/static", StaticFiles(directory=static), name="static")
+    app.add_middleware(RequestGuard)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(LOOPBACK_HOSTS))
+    return app
+
+
+def _live() -> Health:
+    return Health(version=VERSION)

@@ -1,0 +1,1 @@
+r"""Pages served from our own files: nothing is loaded from another host."""
