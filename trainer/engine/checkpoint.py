@@ -67,6 +67,8 @@ def load_checkpoint(path: Path, digest: str, device: torch.device) -> Checkpoint
         raise CheckpointRefused(path.name, "it isn't a checkpoint of this version") from error
     if header.digest != digest:
         raise CheckpointRefused(path.name, "it was written for another spec, plan or data set")
+    if PARAMETERS not in tensors:
+        raise CheckpointRefused(path.name, "it isn't a checkpoint of this version")
     parameters = torch.view_as_complex(tensors.pop(PARAMETERS).contiguous())
     optimizer = {name.removeprefix(OPTIMIZER): value for name, value in tensors.items()}
     return Checkpoint(TrainingState(header.step, parameters, optimizer), header.resumptions, header.seconds)

@@ -3,13 +3,13 @@ r"""The machine a run runs on: threads, device, versions."""
 from __future__ import annotations
 
 import platform
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from mechanisms.errors import InvalidParameter
+from mechanisms.version import VERSION
 from trainer.spec import RuntimeSpec
 
 
@@ -28,7 +28,7 @@ def prepare_torch(runtime: RuntimeSpec) -> torch.device:
 
 def versions() -> dict[str, str]:
     """Of what computed the result."""
-    return {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__, "zetadp": _own_version()}
+    return {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__, "zetadp": VERSION}
 
 
 def hardware(device: torch.device) -> str:
@@ -44,10 +44,3 @@ def _processor() -> str:
     lines = info.read_text().splitlines() if info.exists() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.processor() or platform.machine())
-
-
-def _own_version() -> str:
-    try:
-        return version("zetadp")
-    except PackageNotFoundError:
-        return "source tree"

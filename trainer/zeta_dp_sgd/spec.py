@@ -9,7 +9,7 @@ from pydantic import Field, Strict, model_validator
 from accountants.calibration import calibrate_scale
 from accountants.events import PoissonSampled, Release, Repeated
 from mechanisms import ComplexGaussian, Sensitivity
-from mechanisms.base import Positive, Value
+from mechanisms.base import Adjacency, Positive, Value
 from mechanisms.errors import InvalidParameter
 from trainer.data import DataSpec, data_set_facts
 from trainer.plan import ExecutionPlan, FlatClipping, PoissonSampling
@@ -94,6 +94,19 @@ class ZetaDpSgd(TrainingSpec):
         if not self.reproducible and self.seed is not None:
             raise InvalidParameter("seed", "absent unless reproducible is true (private noise never comes from a user's seed)", self.seed)
         return self
+
+    @classmethod
+    def example(cls) -> Self:
+        """Digits as phase pairs. Its hyper-parameters were tuned on this very, public data set, which no guarantee counts."""
+        return cls(
+            data=DataSpec(split_seed=0, test_fraction=0.2),
+            model=ComplexMlp(hidden=(32,), activation="cardioid", head="magnitude"),
+            optimizer=Adam(learning_rate=0.01),
+            privacy=PrivacyTarget(adjacency=Adjacency.ADD_REMOVE, unit="record", delta=1e-5, epsilon=4.0),
+            clipping_bound=1.0,
+            expected_batch_size=200,
+            steps=200,
+        )
 
     def plan(self) -> ExecutionPlan:
         facts = data_set_facts(self.data)
