@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import final
 
 import structlog
+from pydantic import ValidationError
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
@@ -28,6 +29,7 @@ from app.jobs.resources import Job, JobLinks, JobPage, JobProgress, JobSubmissio
 from app.jobs.tables import IdempotencyKeyRow, JobRow
 from app.settings import Settings
 from mechanisms.errors import InvalidParameter
+from trainer import AnyTrainingSpec, ExecutionPlan
 from trainer.report import Metrics, Progress
 
 EVENTS_PER_READ = 500
@@ -72,7 +74,7 @@ class JobService:
             if before is not None:
                 return before
         # Calibration takes long; the write lock isn't held meanwhile.
-        plan = submission.spec.plan()
+        plan = _planned(submission.spec)
         document = JobDocument(spec=submission.spec, runtime=submission.runtime, plan=plan, labels=submission.labels)
         try:
             job, is_new = self._store(document, idempotency_key, digest)
@@ -185,6 +187,17 @@ class JobService:
             self._queue.cancel(job_id)
         except QueueUnavailable:
             _log.warning("job_left_on_queue", job=job_id)  # a worker that takes it up finds it cancelled
+
+
+def _planned(spec: AnyTrainingSpec) -> ExecutionPlan:
+    try:
+        return spec.plan()
+    except ValidationError as error:
+        # A part of the plan refused what the spec makes of it; Pydantic wraps our own error, which knows the field.
+        own = [detail for problem in error.errors() if isinstance(detail := problem.get("ctx", {}).get("error"), InvalidParameter)]
+        if not own:
+            raise
+        raise own[0] from error
 
 
 def _found(row: JobRow | None, job_id: str) -> JobRow:

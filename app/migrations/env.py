@@ -17,4 +17,5 @@ def run() -> None:
         context.run_migrations()
 
 
-run()
+if __name__ == "env_py":  # the name alembic gives this file when it runs it; an import alone changes nothing
+    run()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 from alembic import op
+from sqlalchemy.dialects.postgresql import JSONB
 
 revision = "0001"
 down_revision = None
@@ -53,10 +54,11 @@ def upgrade() -> None:
         sa.Column("id", sa.String(64), nullable=False),
         sa.Column("job_id", sa.String(64), nullable=False),
         sa.Column("created", sa.DateTime(timezone=True), nullable=False),
-        sa.Column("envelope", sa.JSON(), nullable=False),
+        sa.Column("envelope", sa.JSON().with_variant(JSONB(), "postgresql"), nullable=False),
+        sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name="fk_certificates_job_id_jobs"),
         sa.PrimaryKeyConstraint("id", name="pk_certificates"),
+        sa.UniqueConstraint("job_id", name="uq_certificates_job_id"),
     )
-    op.create_index("ix_certificates_job_id", "certificates", ["job_id"])
 
 
 def downgrade() -> None:
