@@ -1,0 +1,27 @@
+r"""The command line: ``python -m app serve|worker|demo|submit|status|watch|cancel|certificate|verify|calibrate|profile``."""
+
+from __future__ import annotations
+
+import typer
+
+from app.cli import calculate, certify, follow, house
+from app.cli.console import EXIT_CODES
+
+app = typer.Typer(
+    name="zetadp",
+    help="Privacy accounting, noise calibration and private training with certificates.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for _module in (house, follow, certify, calculate):
+    _module.register(app)
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    app()
+
+
+__all__ = ["main"]

@@ -1,0 +1,100 @@
+r"""``profile`` and ``calibrate``: the calculators, in this process or by a service."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeVar
+
+import typer
+from pydantic import BaseModel, RootModel, ValidationError
+
+from accountants import Event, Target
+from accountants.calibration import RdpPoint
+from app.calculators.schemas import CalibrationRequest, Profile, ProfileRequest
+from app.calculators.service import compute_calibration, compute_profile
+from app.cli.console import AsJson, Exit, JsonFile, OptionalAddress, clear_errors, fail, out, print_json, read_json
+from app.client import Client
+from app.errors import field_errors, summary
+
+Accountant = Annotated[str, typer.Option(help="auto, gdp, rdp or pld; each gives a proved upper bound.")]
+EventFile = RootModel[Event]
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands."""
+    app.command()(profile)
+    app.command()(calibrate)
+
+
+def profile(
+    event: JsonFile,
+    epsilon: Annotated[list[float], typer.Option(help="Print delta at this epsilon (repeatable).")] = [],  # noqa: B006: typer copies it
+    delta: Annotated[list[float], typer.Option(help="Print epsilon at this delta (repeatable).")] = [],  # noqa: B006
+    order: Annotated[list[float], typer.Option(help="Print the Renyi divergence of this order (repeatable).")] = [],  # noqa: B006
+    alpha: Annotated[list[float], typer.Option(help="Print the attacker's false negative rate at this false positive rate.")] = [],  # noqa: B006
+    accountant: Accountant = "auto",
+    address: OptionalAddress = None,
+    as_json: AsJson = False,
+) -> None:
+    """What guarantee does an event give? EVENT is a JSON file like the "event" of POST /v1/profiles."""
+    with clear_errors():
+        body = {"event": read_json(event, EventFile).root, "accountant": accountant}
+        lists = {"epsilons": tuple(epsilon), "deltas": tuple(delta), "orders": tuple(order), "alphas": tuple(alpha)}
+        request = _validated(ProfileRequest, {**body, **lists})
+        answer = compute_profile(request) if address is None else _with(address).profile(request)
+        if as_json:
+            print_json(answer)
+        else:
+            _print_profile(answer)
+
+
+def _print_profile(answer: Profile) -> None:
+    out.print(f"neighbours: {answer.adjacency}, unit: {answer.unit}, route: {answer.route}", markup=False)
+    if answer.gdp_mu is not None:
+        out.print(f"mu = {answer.gdp_mu!r} (Gaussian differential privacy)", markup=False)
+    for at_epsilon in answer.delta:
+        out.print(f"delta({at_epsilon.epsilon!r}) <= {at_epsilon.upper!r}   log delta <= {at_epsilon.log_upper!r}", markup=False)
+    for at_delta in answer.epsilon:
+        out.print(f"epsilon({at_delta.delta!r}) <= {at_delta.upper!r}   and >= {at_delta.lower!r}", markup=False)
+    for at_order in answer.rdp:
+        out.print(f"Renyi divergence of order {at_order.order!r} <= {at_order.value!r}", markup=False)
+    for point in answer.trade_off:
+        out.print(f"at {point.alpha!r} false positives an attacker misses at least {point.beta!r}", markup=False)
+
+
+def calibrate(
+    event: JsonFile,
+    epsilon: Annotated[float | None, typer.Option(help="Target epsilon, with --delta.")] = None,
+    delta: Annotated[float | None, typer.Option(help="Target delta, with --epsilon.")] = None,
+    gdp_mu: Annotated[float | None, typer.Option("--mu", help="Target mu (unsampled Gaussian events).")] = None,
+    rdp: Annotated[tuple[float, float] | None, typer.Option(help="Target Renyi divergence: ORDER VALUE.")] = None,
+    advantage: Annotated[float | None, typer.Option(help="Target advantage of the best attacker.")] = None,
+    accountant: Accountant = "auto",
+    address: OptionalAddress = None,
+    as_json: AsJson = False,
+) -> None:
+    """How much noise does a guarantee need? The noise of all of EVENT's parts is scaled by one factor."""
+    with clear_errors():
+        point = None if rdp is None else _validated(RdpPoint, {"order": rdp[0], "value": rdp[1]})
+        target = _validated(Target, {"epsilon": epsilon, "delta": delta, "gdp_mu": gdp_mu, "rdp": point, "advantage": advantage})
+        request = _validated(CalibrationRequest, {"event": read_json(event, EventFile).root, "target": target, "accountant": accountant})
+        answer = compute_calibration(request) if address is None else _with(address).calibrate(request)
+        if as_json:
+            print_json(answer)
+            return
+        out.print(f"scale every noise by {answer.scale!r}", markup=False)
+        if answer.std is not None:
+            out.print(f"std = {answer.std!r} per real component, noise multiplier = {answer.noise_multiplier!r}", markup=False)
+        out.print(f"guarantee: {answer.guarantee.model_dump_json(exclude_none=True)}", markup=False)
+
+
+def _with(address: str) -> Client:
+    return Client(address)
+
+
+def _validated(kind: type[_Model], values: dict[str, object]) -> _Model:
+    try:
+        return kind.model_validate(values)
+    except ValidationError as invalid:
+        fail(summary(field_errors(invalid.errors(), values)), Exit.USAGE)
+        raise AssertionError from invalid  # fail() leaves

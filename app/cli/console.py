@@ -1,0 +1,96 @@
+r"""What all commands share: options, exit codes, reading JSON files, and errors as one clear line on stderr."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from enum import IntEnum
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+from pydantic import BaseModel, ValidationError
+from rich.console import Console
+
+from app.client import ClientError, RequestRefused
+from app.errors import field_errors, summary
+from mechanisms.errors import PrivacyError
+
+DEFAULT_ADDRESS = "http://127.0.0.1:8000"
+
+
+class Exit(IntEnum):
+    """Exit codes that scripts can rely on."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    UNREACHABLE = 3
+    NOT_FOUND = 4
+    CANCELLED = 5
+
+
+EXIT_CODES = (
+    "Exit codes: 0 done; 1 the job failed, the certificate is invalid or the service refused; 2 the call or its input is wrong; "
+    "3 no service answers; 4 there is no such job or certificate; 5 the job was cancelled."
+)
+
+ADDRESS_HELP = "Address of the service."
+Address = Annotated[str, typer.Option("--address", envvar="ZETADP_ADDRESS", help=ADDRESS_HELP)]
+OptionalAddress = Annotated[
+    str | None,
+    typer.Option("--address", envvar="ZETADP_ADDRESS", help=f"{ADDRESS_HELP} Without it the calculation runs in this process."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+JsonFile = Annotated[Path, typer.Argument(help="A JSON file, or - for standard input.", allow_dash=True)]
+
+out = Console(highlight=False, soft_wrap=True)
+error = Console(stderr=True, highlight=False, soft_wrap=True)
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+@contextmanager
+def clear_errors() -> Generator[None]:
+    """Turn every error a user can cause into one line on stderr and an exit code."""
+    try:
+        yield
+    except RequestRefused as refusal:
+        fail(str(refusal), Exit.NOT_FOUND if refusal.status == 404 else Exit.USAGE if refusal.status == 422 else Exit.FAILED)
+    except ClientError as failure:
+        fail(str(failure), Exit.UNREACHABLE)
+    except PrivacyError as failure:
+        fail(str(failure), Exit.USAGE)
+    except OSError as failure:
+        fail(f"{failure.filename or 'file'}: {failure.strerror or failure}", Exit.USAGE)
+
+
+def fail(line: str, code: Exit) -> None:
+    """Print one line on stderr and leave with this code."""
+    error.print(line, style="red", markup=False)
+    raise typer.Exit(int(code))
+
+
+def read_json(path: Path, kind: type[_Model]) -> _Model:
+    """A value of this kind from a JSON file, or a clear line naming the field and what was expected."""
+    text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+    try:
+        return kind.model_validate_json(text)
+    except ValidationError as invalid:
+        fail(f"{path}: {summary(field_errors(invalid.errors(), _parsed(text)))}", Exit.USAGE)
+        raise AssertionError from invalid  # fail() leaves
+
+
+def _parsed(text: str) -> object:
+    import json
+
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def print_json(value: BaseModel) -> None:
+    """The value as indented JSON on stdout."""
+    sys.stdout.write(value.model_dump_json(indent=2) + "\n")

@@ -1,0 +1,117 @@
+r"""``submit``, ``status``, ``watch`` and ``cancel``: jobs of a running service."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from app.cli.console import Address, AsJson, DEFAULT_ADDRESS, Exit, JsonFile, clear_errors, error, fail, out, print_json, read_json
+from app.client import Client
+from app.jobs.events import JobState
+from app.jobs.resources import Job, JobSubmission
+
+JobId = Annotated[str, typer.Argument(help="Id of the job.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands."""
+    app.command()(submit)
+    app.command()(status)
+    app.command()(watch)
+    app.command()(cancel)
+
+
+def submit(
+    submission: JsonFile,
+    address: Address = DEFAULT_ADDRESS,
+    follow: Annotated[bool, typer.Option("--watch", help="Follow the job to its end.")] = False,
+    key: Annotated[str | None, typer.Option("--idempotency-key", help="Sent again, it gives the same job instead of a second one.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Submit a training job: SUBMISSION is a JSON file like the body of POST /v1/jobs."""
+    with clear_errors(), Client(address) as client:
+        job = client.submit(read_json(submission, JobSubmission), key)
+        if not follow:
+            _print_job(job, as_json=as_json)
+            return
+        error.print(f"job {job.id}", markup=False)
+        _finish(follow_to_end(client, job.id), as_json=as_json)
+
+
+def status(job_id: JobId, address: Address = DEFAULT_ADDRESS, as_json: AsJson = False) -> None:
+    """State, progress and epsilon spent of one job."""
+    with clear_errors(), Client(address) as client:
+        _print_job(client.job(job_id), as_json=as_json)
+
+
+def watch(job_id: JobId, address: Address = DEFAULT_ADDRESS, as_json: AsJson = False) -> None:
+    """Follow a job to its end, with the epsilon spent so far."""
+    with clear_errors(), Client(address) as client:
+        _finish(follow_to_end(client, job_id), as_json=as_json)
+
+
+def cancel(job_id: JobId, address: Address = DEFAULT_ADDRESS, as_json: AsJson = False) -> None:
+    """Cancel a job; what it has released so far stays spent."""
+    with clear_errors(), Client(address) as client:
+        _print_job(client.cancel(job_id), as_json=as_json)
+
+
+def follow_to_end(client: Client, job_id: str) -> Job:
+    """Show a job's progress (on stderr) until it ends; returns it then."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[spent]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=error, refresh_per_second=4) as bar:
+        task = bar.add_task("queued", total=None, spent="")
+        shown = -1.0
+        for record in client.events(job_id):
+            data = record.data
+            match data.event:
+                case "progress":
+                    spent = f"epsilon {data.epsilon:.4f} at delta {data.delta:g}"
+                    bar.update(task, completed=data.step, total=data.steps, spent=spent)
+                    # Where there is no terminal the bar is drawn once, at the end: every tenth is told in a line instead.
+                    if not error.is_terminal and (data.step / data.steps >= shown + 0.1 or data.step == data.steps):
+                        shown = data.step / data.steps
+                        error.print(f"step {data.step}/{data.steps}  {spent} spent", markup=False)
+                case "metrics":
+                    bar.console.print(f"step {data.step}  test accuracy {data.test_accuracy:.4f}", markup=False)
+                case "started":
+                    bar.update(task, description="training")
+                    if data.resumed_from_step > 0:
+                        bar.console.print(f"continued from the checkpoint of step {data.resumed_from_step}", markup=False)
+                case "state":
+                    bar.update(task, description=str(data.state))
+                    if data.reason is not None:
+                        bar.console.print(data.reason, markup=False)
+                case _:
+                    pass
+    return client.job(job_id)
+
+
+def _finish(job: Job, *, as_json: bool) -> None:
+    _print_job(job, as_json=as_json)
+    if job.state is JobState.FAILED:
+        fail(f"job {job.id} failed: {job.failure}", Exit.FAILED)
+    if job.state is JobState.CANCELLED:
+        fail(f"job {job.id} was cancelled", Exit.CANCELLED)
+
+
+def _print_job(job: Job, *, as_json: bool) -> None:
+    if as_json:
+        print_json(job)
+        return
+    out.print(f"job {job.id}  {job.state}", markup=False)
+    if job.progress is not None:
+        spent = job.progress
+        out.print(f"step {spent.step}/{spent.steps}  epsilon {spent.epsilon!r} at delta {spent.delta!r} spent", markup=False)
+    if job.metrics is not None:
+        out.print(f"test accuracy {job.metrics.test_accuracy:.4f} (held-out records, outside the guarantee)", markup=False)
+    if job.certificate is not None:
+        out.print(f"certificate {job.certificate}", markup=False)

@@ -1,0 +1,104 @@
+r"""``serve``, ``worker`` and ``demo``: the processes of the service."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import uvicorn
+from pydantic import ValidationError
+
+from app.cli.console import Exit, clear_errors, fail, out
+from app.errors import field_errors, summary
+from app.settings import Settings
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands."""
+    app.command()(serve)
+    app.command()(worker)
+    app.command()(demo)
+
+
+def serve(
+    host: Annotated[str | None, typer.Option(help="Loopback address to listen on; ZETADP_HOST if absent.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port; 0 takes a free one; ZETADP_PORT if absent.")] = None,
+    with_worker: Annotated[bool, typer.Option("--with-worker", help="Also run one worker, which ends with the service.")] = False,
+) -> None:
+    """Run the REST service, and print where its documentation is."""
+    with clear_errors():
+        settings = _settings()
+        with _listening(host or settings.host, settings.port if port is None else port) as listener:
+            address = _address(listener)
+            command = [sys.executable, "-m", "app", "worker"]
+            running = subprocess.Popen(command) if with_worker else None
+            try:
+                _run(settings, listener, address)
+            finally:
+                if running is not None:
+                    running.terminate()
+                    running.wait()
+
+
+def _run(settings: Settings, listener: socket.socket, address: str) -> None:
+    from app.logs import configure_logs
+    from app.main import create_app
+
+    configure_logs(settings.log_level)
+    config = uvicorn.Config(create_app(settings), log_level=settings.log_level, access_log=False, timeout_graceful_shutdown=2)
+    # One line each, flushed: scripts read the address from the first.
+    sys.stdout.write(f"zetadp is at {address}\ndocumentation: {address}/docs (stop with Ctrl-C)\n")
+    sys.stdout.flush()
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """A listening socket on a loopback address: without access keys the service must not be reachable from elsewhere."""
+    try:
+        address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
+    except ValueError:
+        fail(f"host must be a loopback address like 127.0.0.1 or ::1, got {host!r}", Exit.USAGE)
+        raise AssertionError from None  # fail() leaves
+    if not address.is_loopback:
+        fail(f"host must be a loopback address (the service has no access keys yet), got {host!r}", Exit.USAGE)
+    try:
+        return socket.create_server((str(address), port), family=socket.AF_INET6 if address.version == 6 else socket.AF_INET)
+    except OSError as taken:
+        fail(f"can't listen on {host} port {port}: {taken.strerror}", Exit.FAILED)
+        raise AssertionError from taken  # fail() leaves
+
+
+def _address(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def worker() -> None:
+    """Run one worker: it trains queued jobs, one at a time, each in a process of its own."""
+    from app.worker import main as run_worker
+
+    raise typer.Exit(run_worker(_settings()))
+
+
+def demo(
+    folder: Annotated[Path, typer.Option(help="Where to leave model, certificate and keys.")] = Path("demo-output"),
+) -> None:
+    """Train a small complex network on handwritten digits with differential privacy, end to end, and check its certificate."""
+    from app.cli.demo import run_demo
+
+    with clear_errors():
+        out.print("zetadp demo: everything runs on this machine, in processes that end with it.", markup=False)
+        raise typer.Exit(int(run_demo(folder)))
+
+
+def _settings() -> Settings:
+    try:
+        return Settings()
+    except ValidationError as invalid:
+        fail("settings: " + summary(field_errors(invalid.errors(), {})), Exit.USAGE)
+        raise AssertionError from invalid  # fail() leaves

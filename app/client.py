@@ -1,0 +1,196 @@
+r"""The Python client of the service; the command line is built on it.
+
+>>> client = Client("http://127.0.0.1:8000")  # doctest: +SKIP
+>>> client.calibrate(CalibrationRequest(event=event, target=Target(epsilon=1.0, delta=1e-5))).std  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar, final
+
+import httpx2
+from pydantic import BaseModel
+
+from app.calculators.schemas import Calibration, CalibrationRequest, Profile, ProfileRequest
+from app.certificates.keys import PublicKeySet
+from app.certificates.report import VerificationReport
+from app.jobs.events import Artifact, JobEventRecord
+from app.jobs.resources import ArtifactList, Job, JobPage, JobSubmission
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+RECONNECT_SECONDS = 1.0
+
+
+class ClientError(Exception):
+    """Base of what a call can fail with."""
+
+
+class ServiceUnreachable(ClientError):
+    """No answer from the service's address."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        self.address = address
+        super().__init__(f"no service answers at {address}: {reason}")
+
+
+class RequestRefused(ClientError):
+    """The service answered with an error.
+
+    Attributes:
+      status: HTTP status.
+      title: the problem's title.
+      detail: what was expected and what came.
+    """
+
+    def __init__(self, status: int, title: str, detail: str) -> None:
+        self.status = status
+        self.title = title
+        self.detail = detail
+        super().__init__(f"{title} {detail}".strip())
+
+
+@final
+class Client:
+    r"""A connection to one service.
+
+    Args:
+      address: like ``http://127.0.0.1:8000``.
+      timeout_seconds: how long one answer may take; calibrations of long trainings take seconds.
+    Raises:
+      ServiceUnreachable, RequestRefused: from every method.
+    """
+
+    def __init__(self, address: str, timeout_seconds: float = 120.0) -> None:
+        self._address = address.rstrip("/")
+        self._http = httpx2.Client(base_url=self._address, timeout=timeout_seconds, follow_redirects=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def is_alive(self) -> bool:
+        """Whether the service answers."""
+        try:
+            return self._http.get("/livez").status_code == 200
+        except httpx2.HTTPError:
+            return False
+
+    def profile(self, request: ProfileRequest) -> Profile:
+        """A privacy profile."""
+        return self._post("/v1/profiles", request, Profile)
+
+    def calibrate(self, request: CalibrationRequest) -> Calibration:
+        """The least noise that meets a target."""
+        return self._post("/v1/calibrations", request, Calibration)
+
+    def submit(self, submission: JobSubmission, idempotency_key: str | None = None) -> Job:
+        """Submit a training job."""
+        headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
+        return self._post("/v1/jobs", submission, Job, headers)
+
+    def job(self, job_id: str) -> Job:
+        """One job."""
+        return self._get(f"/v1/jobs/{job_id}", Job)
+
+    def jobs(self, cursor: str | None = None) -> JobPage:
+        """A page of jobs, newest first."""
+        return self._get("/v1/jobs" if cursor is None else f"/v1/jobs?cursor={cursor}", JobPage)
+
+    def cancel(self, job_id: str) -> Job:
+        """Cancel a job."""
+        return Job.model_validate_json(self._checked(self._send("POST", f"/v1/jobs/{job_id}/cancel")).content)
+
+    def events(self, job_id: str, after: int = 0) -> Iterator[JobEventRecord]:
+        """A job's history from event ``after`` on, then live until its end; reconnects without loss."""
+        number = after
+        while True:
+            before = number
+            try:
+                for record in self._stream(job_id, number):
+                    number = record.number
+                    yield record
+                    if record.data.event == "state" and record.data.state.is_final:
+                        return
+            except httpx2.TransportError as error:
+                if not self.is_alive():
+                    raise ServiceUnreachable(self._address, str(error)) from error
+            if number == before:
+                if self.job(job_id).state.is_final:
+                    return
+                time.sleep(RECONNECT_SECONDS)
+
+    def artifacts(self, job_id: str) -> tuple[Artifact, ...]:
+        """The files of a finished job."""
+        return self._get(f"/v1/jobs/{job_id}/artifacts", ArtifactList).artifacts
+
+    def download(self, job_id: str, name: str, folder: Path) -> Path:
+        """Save one of the job's files, whole or not at all, and return where."""
+        path = folder / name
+        unfinished = folder / f".{name}.new"
+        with self._http.stream("GET", f"/v1/jobs/{job_id}/artifacts/{name}") as response:
+            if response.status_code != 200:
+                response.read()
+                self._checked(response)
+            with unfinished.open("wb") as file:
+                for piece in response.iter_bytes():
+                    file.write(piece)
+        unfinished.replace(path)
+        return path
+
+    def certificate(self, certificate_id: str) -> bytes:
+        """The signed envelope, as stored."""
+        return self._checked(self._send("GET", f"/v1/certificates/{certificate_id}")).content
+
+    def verify(self, envelope: bytes) -> VerificationReport:
+        """The service's own verification of an envelope."""
+        response = self._send("POST", "/v1/certificates/verify", envelope, {"content-type": "application/json"})
+        return VerificationReport.model_validate_json(self._checked(response).content)
+
+    def keys(self) -> PublicKeySet:
+        """The public keys that the service signs with."""
+        return self._get("/.well-known/jwks.json", PublicKeySet)
+
+    def _stream(self, job_id: str, after: int) -> Iterator[JobEventRecord]:
+        headers = {"Last-Event-ID": str(after)}
+        timeout = httpx2.Timeout(30.0, read=60.0)  # the service sends a comment at least every 15 s
+        with self._http.stream("GET", f"/v1/jobs/{job_id}/events", headers=headers, timeout=timeout) as response:
+            if response.status_code != 200:
+                response.read()
+                self._checked(response)
+            for line in response.iter_lines():
+                if line.startswith("data:"):
+                    yield JobEventRecord.model_validate_json(line.removeprefix("data:"))
+
+    def _get(self, path: str, kind: type[_Model]) -> _Model:
+        return kind.model_validate_json(self._checked(self._send("GET", path)).content)
+
+    def _post(self, path: str, body: BaseModel, kind: type[_Model], headers: dict[str, str] | None = None) -> _Model:
+        text = body.model_dump_json(exclude_none=True).encode()
+        return kind.model_validate_json(self._checked(self._send("POST", path, text, {"content-type": "application/json", **(headers or {})})).content)
+
+    def _send(self, method: str, path: str, content: bytes | None = None, headers: dict[str, str] | None = None) -> httpx2.Response:
+        try:
+            return self._http.request(method, path, content=content, headers=headers)
+        except httpx2.HTTPError as error:
+            raise ServiceUnreachable(self._address, str(error)) from error
+
+    @staticmethod
+    def _checked(response: httpx2.Response) -> httpx2.Response:
+        if response.is_success:
+            return response
+        try:
+            problem = response.json()
+        except ValueError:
+            problem = {}
+        raise RequestRefused(response.status_code, str(problem.get("title", f"HTTP {response.status_code}.")), str(problem.get("detail", "")))
