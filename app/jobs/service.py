@@ -33,6 +33,8 @@ from trainer import AnyTrainingSpec, ExecutionPlan
 from trainer.report import Metrics, Progress
 
 EVENTS_PER_READ = 500
+LONGEST_NUMBER = 15
+"""Digits of an event number; longer texts aren't even read as one."""
 _log = structlog.get_logger()
 
 
@@ -124,13 +126,15 @@ class JobService:
             self._forget(job_id)
         return job
 
-    def check_event_number(self, job_id: str, number: int) -> None:
-        """Raises JobNotFound, or InvalidParameter if the job has no event of this number (0 stands for the beginning)."""
+    def checked_event_number(self, job_id: str, text: str) -> int:
+        """The number of an event of this job, from a client's text; 0 stands for the beginning. Raises JobNotFound, InvalidParameter."""
         with self._database.reading() as session:
             _found(session.get(JobRow, job_id), job_id)
             last = last_number(session, job_id)
-        if number > last:
-            raise InvalidParameter("Last-Event-ID", f"the id of an event of this job (0 to {last})", number)
+        is_number = text.isascii() and text.isdigit() and len(text) <= LONGEST_NUMBER
+        if not is_number or int(text) > last:
+            raise InvalidParameter("Last-Event-ID", f"the id of an event of this job (0 to {last})", text)
+        return int(text)
 
     def events(self, job_id: str, after: int) -> tuple[list[JobEventRecord], bool]:
         """The job's next events after number ``after``, and whether its history ends with them."""

@@ -1,0 +1,153 @@
+r"""Real processes for the tests of jobs: a worker in a process of its own, and an API that answers over HTTP."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import uvicorn
+
+from app.main import create_app
+from app.settings import Settings
+from tests.app.fake_child import Order
+
+Submission = dict[str, Any]
+"""A JSON object of the REST interface."""
+
+WAIT_SECONDS = 30.0
+"""Nothing in these tests takes longer, on the slowest machine they run on."""
+
+WORKER = """
+import os, sys
+from pathlib import Path
+from app.settings import Settings
+from app.worker import main, training_command
+fake = lambda workdir: [sys.executable, "-m", "tests.app.fake_child", str(workdir), str(os.getpid())]
+sys.exit(main(Settings(), training_command if sys.argv[1] == "real" else fake))
+"""
+
+
+def spec(**changes: object) -> Submission:
+    """A small valid training spec."""
+    return {
+        "algorithm": "zeta_dp_sgd",
+        "data": {"kind": "digits_phase_pairs", "split_seed": 0, "test_fraction": 0.2},
+        "model": {"kind": "complex_mlp", "hidden": [8], "activation": "cardioid", "head": "magnitude"},
+        "optimizer": {"kind": "sgd", "learning_rate": 0.5},
+        "privacy": {"adjacency": "add_remove", "unit": "record", "delta": 1e-5, "noise_multiplier": 2.0},
+        "clipping_bound": 1.0,
+        "expected_batch_size": 64,
+        "steps": 20,
+    } | changes
+
+
+def settings(data_dir: Path) -> Settings:
+    """Settings of a service that looks often, so that tests needn't wait."""
+    return Settings(data_dir=data_dir, event_poll_seconds=0.05, resubmit_seconds=0.5, stop_grace_seconds=1.0)
+
+
+@contextmanager
+def serving(of: Settings) -> Generator[httpx.Client]:
+    """A client of a server that runs in this process."""
+    server = uvicorn.Server(uvicorn.Config(create_app(of), port=0, log_level="error", timeout_graceful_shutdown=1))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    wait_until(lambda: server.started)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=WAIT_SECONDS) as client:
+            yield client
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@contextmanager
+def working(of: Settings, child: str = "fake") -> Generator[subprocess.Popen[bytes]]:
+    """A worker process. On leaving, it is gone."""
+    variables = {"ZETADP_" + name.upper(): str(value) for name, value in of.model_dump(exclude_none=True).items()}
+    with (of.data_dir / "worker.log").open("ab") as log:
+        process = subprocess.Popen([sys.executable, "-c", WORKER, child], env={**os.environ, **variables}, stderr=log, stdout=log)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = WAIT_SECONDS) -> None:
+    """Poll until the condition holds; fails the test if it doesn't."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"still not so after {seconds} s"
+        time.sleep(0.02)
+
+
+def submit(client: httpx.Client, order: Order = Order.FINISH, step_seconds: float = 0.01, **changes: object) -> str:
+    """The id of a new job, which the fake child treats as ordered."""
+    runtime = {"microbatch_size": int(order), "checkpoint_seconds": step_seconds}
+    response = client.post("/v1/jobs", json={"spec": spec(**changes), "runtime": runtime})
+    assert response.status_code == 202, response.text
+    return str(response.json()["id"])
+
+
+def state(client: httpx.Client, job_id: str) -> str:
+    return str(client.get(f"/v1/jobs/{job_id}").json()["state"])
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One server-sent event."""
+
+    number: int
+    kind: str
+    data: dict[str, object]
+    attempt: int
+
+
+def stream(client: httpx.Client, job_id: str, after: int | None = None) -> Iterator[Sent]:
+    """Follow a job's events until the server ends the stream."""
+    headers = {} if after is None else {"Last-Event-ID": str(after)}
+    with client.stream("GET", f"/v1/jobs/{job_id}/events", headers=headers) as response:
+        assert response.status_code == 200
+        fields: dict[str, str] = {}
+        for line in response.iter_lines():
+            if line:
+                name, _, value = line.partition(": ")
+                fields[name] = value
+                continue
+            if "id" in fields:
+                record = json.loads(fields["data"])
+                yield Sent(int(fields["id"]), fields["event"], record["data"], record["attempt"])
+            fields = {}
+
+
+def child_pids(of: Settings, job_id: str) -> list[int]:
+    """Process ids of the fake children that worked on the job, in order."""
+    pids = of.job_dir(job_id) / "pids"
+    return [int(line) for line in pids.read_text().split()] if pids.exists() else []
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs; one that has ended and waits to be reaped doesn't."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """SIGKILL, as the system's out-of-memory killer would."""
+    process.send_signal(signal.SIGKILL)
+    process.wait()
