@@ -50,13 +50,13 @@ def run_demo(folder: Path) -> Exit:
 
 def _announce(job: Job) -> None:
     spec = job.spec
-    out.print(f"submitted job {job.id}: {spec.algorithm} on {spec.data.name}, {spec.steps} noisy steps", markup=False)
+    out.print(f"submitted job {job.id}: {spec.algorithm} on {spec.data.kind}, {spec.steps} noisy steps", markup=False)
 
 
 def _tell_result(job: Job, target: Path) -> None:
     assert job.metrics is not None  # a job that succeeded has them
     assert job.progress is not None
-    out.print(f"test accuracy {job.metrics.test_accuracy:.4f} on {job.metrics.test_records} held-out records", markup=False)
+    out.print(f"test accuracy {job.metrics.test_accuracy:.4f} on held-out records (outside the guarantee)", markup=False)
     out.print(f"epsilon {job.progress.epsilon:.6f} at delta {job.progress.delta:g} was spent on the training records", markup=False)
     out.print(f"verifying {target / CERTIFICATE_FILE} offline:\n", markup=False)
 

@@ -3,10 +3,12 @@ r"""``serve``, ``worker`` and ``demo``: the processes of the service."""
 from __future__ import annotations
 
 import ipaddress
+import signal
 import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -36,13 +38,21 @@ def serve(
         with _listening(host or settings.host, settings.port if port is None else port) as listener:
             address = _address(listener)
             command = [sys.executable, "-m", "app", "worker"]
+            # Uvicorn shuts down in good order on SIGTERM and then raises the signal again; as an exception it still ends the worker.
+            signal.signal(signal.SIGTERM, _terminated)
             running = subprocess.Popen(command) if with_worker else None
             try:
                 _run(settings, listener, address)
+            except KeyboardInterrupt:
+                pass
             finally:
                 if running is not None:
                     running.terminate()
                     running.wait()
+
+
+def _terminated(_number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(0)
 
 
 def _run(settings: Settings, listener: socket.socket, address: str) -> None:
