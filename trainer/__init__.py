@@ -26,6 +26,7 @@ class Train(Protocol):
         plan: ExecutionPlan,
         runtime: RuntimeSpec,
         workdir: Path,
+        *,
         report: Callable[[TrainingEvent], None],
         should_stop: Callable[[], bool],
     ) -> RunReport: ...
@@ -33,7 +34,7 @@ class Train(Protocol):
 
 def load_train(spec: TrainingSpec) -> Train:
     """The training function of the spec's algorithm: ``train`` of the module beside its ``spec``. Loads torch."""
-    return cast(Train, import_module(type(spec).__module__.removesuffix("spec") + "train").train)
+    return cast("Train", import_module(type(spec).__module__.removesuffix("spec") + "train").train)
 
 
 __all__ = ["ALGORITHMS", "AnyTrainingSpec", "ExecutionPlan", "RuntimeSpec", "Train", "TrainingSpec", "ZetaDpSgd", "load_train"]

@@ -76,7 +76,7 @@ def run_request(workdir: Path, should_stop: Callable[[], bool]) -> None:
     """
     request = TrainingRequest.model_validate_json((workdir / REQUEST).read_bytes())
     train = load_train(request.spec)
-    outcome = train(request.spec, request.plan, request.runtime, workdir, _emit, should_stop)
+    outcome = train(request.spec, request.plan, request.runtime, workdir, report=_emit, should_stop=should_stop)
     write_atomically(workdir / RESULT, outcome.model_dump_json().encode())
 
 

@@ -2,17 +2,27 @@ r"""A small real job, and one thread: the tests share the machine."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
 import torch
 
+import accountants
 from trainer import ZetaDpSgd
+
+_profile_once = cache(accountants.profile)
 
 
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def each_event_is_accounted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The same small job runs in most tests, and accounting for it takes longer than training it.
+    monkeypatch.setattr(accountants, "profile", _profile_once)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from trainer.engine import ParameterLayout, clipped_sum
+from trainer.engine import ParameterLayout, Problem, clipped_sum
 from trainer.engine.clipping import CLIP_MARGIN, NORM_CHUNK
 
 RECORDS, FEATURES = 23, 6
@@ -59,44 +59,44 @@ def _length(vector: Tensor) -> float:
     return math.sqrt(torch.view_as_real(vector.to(torch.complex128)).square().sum().item())
 
 
-def _sum(layout: ParameterLayout, parameters: dict[str, Tensor], features: Tensor, labels: Tensor, rows: Tensor, bound: float, size: int) -> Tensor:
-    return clipped_sum(loss, layout, parameters, features, labels, rows, bound, size)
+def _problem(features: Tensor, labels: Tensor) -> Problem:
+    return Problem(loss, ParameterLayout.of(Network()), features, labels)
 
 
-def test_clipped_sum_equals_the_naive_loop_over_records(layout: ParameterLayout, parameters: dict[str, Tensor]) -> None:
+def test_clipped_sum_equals_the_naive_loop_over_records(parameters: dict[str, Tensor]) -> None:
     features, labels = _records()
     rows = torch.tensor([0, 3, 4, 9, 15, 20, 22])
     gradients = [_naive_gradient(parameters, features[row], labels[row]) for row in rows]
     lengths = [_length(gradient) for gradient in gradients]
     assert min(lengths) < 1.0 < max(lengths)  # some are clipped and some aren't
     expected = torch.stack([gradient * min(1.0, 1.0 / length) for gradient, length in zip(gradients, lengths, strict=True)]).sum(dim=0)
-    got = _sum(layout, parameters, features, labels, rows, 1.0, 3)
+    got = clipped_sum(_problem(features, labels), parameters, rows, 1.0, 3)
     assert _length(got - expected) <= 2 * CLIP_MARGIN * len(rows)
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 1000])
-def test_microbatch_size_does_not_change_the_sum(layout: ParameterLayout, parameters: dict[str, Tensor], size: int) -> None:
+def test_microbatch_size_does_not_change_the_sum(parameters: dict[str, Tensor], size: int) -> None:
     features, labels = _records()
     rows = torch.arange(RECORDS)
-    reference = _sum(layout, parameters, features, labels, rows, 1.0, RECORDS)
-    assert _length(_sum(layout, parameters, features, labels, rows, 1.0, size) - reference) < 1e-5
+    reference = clipped_sum(_problem(features, labels), parameters, rows, 1.0, RECORDS)
+    assert _length(clipped_sum(_problem(features, labels), parameters, rows, 1.0, size) - reference) < 1e-5
 
 
 @pytest.mark.parametrize("bound", [1e-10, 1e-3, 1.0, 1e6])
-def test_one_record_never_moves_the_sum_by_more_than_the_bound(layout: ParameterLayout, parameters: dict[str, Tensor], bound: float) -> None:
+def test_one_record_never_moves_the_sum_by_more_than_the_bound(parameters: dict[str, Tensor], bound: float) -> None:
     features, labels = _records(200)
     for row in range(200):
-        assert _length(_sum(layout, parameters, 1e3 * features, labels, torch.tensor([row]), bound, 1)) <= bound
+        assert _length(clipped_sum(_problem(1e3 * features, labels), parameters, torch.tensor([row]), bound, 1)) <= bound
 
 
-def test_clipping_costs_less_than_a_ten_thousandth_of_the_bound(layout: ParameterLayout, parameters: dict[str, Tensor]) -> None:
+def test_clipping_costs_less_than_a_ten_thousandth_of_the_bound(parameters: dict[str, Tensor]) -> None:
     features, labels = _records()
-    assert _length(_sum(layout, parameters, 1e3 * features, labels, torch.tensor([RECORDS - 1]), 1.0, 1)) >= 0.9999
+    assert _length(clipped_sum(_problem(1e3 * features, labels), parameters, torch.tensor([RECORDS - 1]), 1.0, 1)) >= 0.9999
 
 
-def test_short_gradients_pass_unchanged(layout: ParameterLayout, parameters: dict[str, Tensor]) -> None:
+def test_short_gradients_pass_unchanged(parameters: dict[str, Tensor]) -> None:
     features, labels = _records()
-    got = _sum(layout, parameters, features, labels, torch.tensor([0]), 1e3, 1)
+    got = clipped_sum(_problem(features, labels), parameters, torch.tensor([0]), 1e3, 1)
     assert _length(got - _naive_gradient(parameters, features[0], labels[0])) < 1e-6 * _length(got)
 
 
@@ -105,32 +105,30 @@ def test_bound_holds_for_vectors_much_longer_than_a_chunk() -> None:
     count = 1000 * NORM_CHUNK + 17
     layout = ParameterLayout(("w",), ((count,),), (True,))
     features = torch.full((1, 1), 0.1)
-    total = clipped_sum(
-        lambda p, x, _label: (p["w"].real + p["w"].imag).sum() * x[0], layout, {"w": torch.zeros(count, dtype=torch.complex64)},
-        features, torch.zeros(1, dtype=torch.int64), torch.tensor([0]), 1.0, 1,
-    )
+    problem = Problem(lambda p, x, _label: (p["w"].real + p["w"].imag).sum() * x[0], layout, features, torch.zeros(1, dtype=torch.int64))
+    total = clipped_sum(problem, {"w": torch.zeros(count, dtype=torch.complex64)}, torch.tensor([0]), 1.0, 1)
     assert 0.9999 <= _length(total) <= 1.0
 
 
 @pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
-def test_a_record_with_a_non_finite_gradient_has_no_influence(layout: ParameterLayout, parameters: dict[str, Tensor], broken: float) -> None:
+def test_a_record_with_a_non_finite_gradient_has_no_influence(parameters: dict[str, Tensor], broken: float) -> None:
     features, labels = _records()
     features[4, 2] = complex(broken, 0.0)
-    with_it = _sum(layout, parameters, features, labels, torch.tensor([3, 4, 9]), 1.0, 2)
-    without = _sum(layout, parameters, features, labels, torch.tensor([3, 9]), 1.0, 2)
+    with_it = clipped_sum(_problem(features, labels), parameters, torch.tensor([3, 4, 9]), 1.0, 2)
+    without = clipped_sum(_problem(features, labels), parameters, torch.tensor([3, 9]), 1.0, 2)
     assert torch.isfinite(torch.view_as_real(with_it)).all()
     assert _length(with_it - without) < 1e-6
 
 
-def test_a_gradient_whose_norm_overflows_has_a_bounded_influence(layout: ParameterLayout, parameters: dict[str, Tensor]) -> None:
+def test_a_gradient_whose_norm_overflows_has_a_bounded_influence(parameters: dict[str, Tensor]) -> None:
     features, labels = _records()
-    total = _sum(layout, parameters, features * 1e15, labels, torch.tensor([5]), 1.0, 1)
+    total = clipped_sum(_problem(features * 1e15, labels), parameters, torch.tensor([5]), 1.0, 1)
     assert _length(total) <= 1.0
 
 
 def test_an_empty_sample_has_sum_zero(layout: ParameterLayout, parameters: dict[str, Tensor]) -> None:
     features, labels = _records()
-    total = _sum(layout, parameters, features, labels, torch.tensor([], dtype=torch.int64), 1.0, 4)
+    total = clipped_sum(_problem(features, labels), parameters, torch.tensor([], dtype=torch.int64), 1.0, 4)
     assert total.dtype == torch.complex128
     assert total.shape == (layout.coordinates,)
     assert not total.any()
@@ -138,7 +136,7 @@ def test_an_empty_sample_has_sum_zero(layout: ParameterLayout, parameters: dict[
 
 def test_real_parameters_lie_on_the_real_axis_and_count_in_the_norm(layout: ParameterLayout, parameters: dict[str, Tensor]) -> None:
     features, labels = _records()
-    total = _sum(layout, parameters, 1e3 * features, labels, torch.tensor([7]), 1.0, 1)
+    total = clipped_sum(_problem(1e3 * features, labels), parameters, torch.tensor([7]), 1.0, 1)
     named = {"scale": total[-4:], "weight": total[:-4]} if layout.names[-1] == "scale" else {"scale": total[:4], "weight": total[4:]}
     assert not named["scale"].imag.any()
     assert named["scale"].real.any()
@@ -169,14 +167,14 @@ class _LargestTensor(TorchDispatchMode):
         return result
 
 
-def _largest(layout: ParameterLayout, parameters: dict[str, Tensor], lot: int, size: int) -> int:
+def _largest(parameters: dict[str, Tensor], lot: int, size: int) -> int:
     features, labels = _records(lot)
     with _LargestTensor() as mode:
-        _sum(layout, parameters, features, labels, torch.arange(lot), 1.0, size)
+        clipped_sum(_problem(features, labels), parameters, torch.arange(lot), 1.0, size)
     # The data themselves are there before and don't count; row numbers and labels are of their size.
     return mode.numbers
 
 
 def test_gradient_memory_does_not_grow_with_the_sample(layout: ParameterLayout, parameters: dict[str, Tensor]) -> None:
-    assert _largest(layout, parameters, 24, 8) == _largest(layout, parameters, 96, 8)
-    assert _largest(layout, parameters, 96, 32) > 3 * _largest(layout, parameters, 96, 8)
+    assert _largest(parameters, 24, 8) == _largest(parameters, 96, 8)
+    assert _largest(parameters, 96, 32) > 3 * _largest(parameters, 96, 8)

@@ -22,7 +22,9 @@ def _network(activation: str, head: str) -> torch.nn.Module:
 
 
 @pytest.mark.parametrize(
-    ("z", "expected"), [(2 + 0j, 2 + 0j), (-2 + 0j, 0j), (2j, 1j), (3 + 4j, 0.8 * (3 + 4j)), (0j, 0j)], ids=["east", "west", "north", "general", "zero"]
+    ("z", "expected"),
+    [(2 + 0j, 2 + 0j), (-2 + 0j, 0j), (2j, 1j), (3 + 4j, 0.8 * (3 + 4j)), (0j, 0j)],
+    ids=["east", "west", "north", "general", "zero"],
 )
 def test_cardioid_weighs_by_half_of_one_plus_cosine_of_the_angle(z: complex, expected: complex) -> None:
     assert cardioid(torch.tensor(z)).item() == pytest.approx(expected, abs=1e-6)
@@ -38,7 +40,11 @@ def test_heads_give_magnitude_and_real_part() -> None:
     assert real_part(z).tolist() == [3.0, -1.0, 0.0]
 
 
-@pytest.mark.parametrize("function", [lambda z: cardioid(z).real, lambda z: crelu(z).real, magnitude, real_part], ids=["cardioid", "crelu", "magnitude", "real_part"])
+@pytest.mark.parametrize(
+    "function",
+    [lambda z: cardioid(z).real, lambda z: crelu(z).real, magnitude, real_part],
+    ids=["cardioid", "crelu", "magnitude", "real_part"],
+)
 @pytest.mark.parametrize("z", [0j, 1e-30 + 0j, 1e-23 + 1e-23j, -1e-20j], ids=str)
 def test_gradient_is_finite_at_and_near_zero(function: Callable[[Tensor], Tensor], z: complex) -> None:
     gradient = vmap(grad(lambda x: function(x).sum()))(torch.tensor([z], dtype=torch.complex64))
@@ -51,7 +57,9 @@ def test_gradient_is_finite_at_and_near_zero(function: Callable[[Tensor], Tensor
 def test_gradient_of_a_black_record_through_zero_weights_is_finite(activation: str, head: str) -> None:
     network = _network(activation, head)
     zeros = {name: torch.zeros_like(value) for name, value in network.named_parameters()}
-    gradients = grad(lambda p: torch.nn.functional.cross_entropy(functional_call(network, p, (torch.zeros(3, dtype=torch.complex64),)), torch.tensor(0)))(zeros)
+    gradients = grad(
+        lambda p: torch.nn.functional.cross_entropy(functional_call(network, p, (torch.zeros(3, dtype=torch.complex64),)), torch.tensor(0))
+    )(zeros)
     assert all(torch.isfinite(torch.view_as_real(gradient)).all() for gradient in gradients.values())
 
 
@@ -69,7 +77,8 @@ def test_gradient_is_the_full_real_gradient_by_finite_differences(activation: st
     generator = torch.Generator().manual_seed(0)
     record = torch.view_as_complex(torch.randn(3, 2, dtype=torch.float64, generator=generator))
     parameters = {
-        name: value.detach().to(torch.complex128) + 0.1 * torch.view_as_complex(torch.randn(*value.shape, 2, dtype=torch.float64, generator=generator))
+        name: value.detach().to(torch.complex128)
+        + 0.1 * torch.view_as_complex(torch.randn(*value.shape, 2, dtype=torch.float64, generator=generator))
         for name, value in network.named_parameters()
     }
 

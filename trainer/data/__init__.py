@@ -12,13 +12,18 @@ DataSpec = DigitsPhasePairs
 READERS: tuple[type[DataRecipe], ...] = (DigitsPhasePairs,)
 
 
-@lru_cache(maxsize=8)
-def data_set_facts(spec: DataRecipe) -> DataSetFacts:
+def data_set_facts(spec: DataSpec) -> DataSetFacts:
     """Reads the data set and states what a plan and a certificate need of it.
 
     >>> data_set_facts(DigitsPhasePairs(split_seed=0, test_fraction=0.2)).training_records
     713
     """
+    return _facts(spec.model_dump_json())
+
+
+@lru_cache(maxsize=8)
+def _facts(spec_text: str) -> DataSetFacts:
+    spec = DataSpec.model_validate_json(spec_text)
     data = spec.read()
     return DataSetFacts(
         training_records=len(data.training_labels),

@@ -35,8 +35,8 @@ class DigitsPhasePairs(DataRecipe):
 
     UNIT: ClassVar[str] = "record"
     DESCRIPTION: ClassVar[str] = (
-        "scikit-learn's bundled 8x8 handwritten digits, grey values divided by 16, as phase pairs: real part an image of digit L, imaginary "
-        "part an image of digit 9 - L, label L. Pairs are disjoint: every source image lies in at most one record. "
+        "scikit-learn's bundled 8x8 handwritten digits, grey values divided by 16, as phase pairs: real part an image of digit L, "
+        "imaginary part an image of digit 9 - L, label L. Pairs are disjoint: every source image lies in at most one record. "
         "One record is one pair of images."
     )
 
@@ -59,8 +59,8 @@ def _source() -> tuple[NDArray[Any], NDArray[Any]]:
     """Images (1797, 64) in [0, 1] and their digits (1797,)."""
     from sklearn.datasets import load_digits  # seconds to import, and not needed by whoever only reads a spec
 
-    bunch = load_digits()
-    return np.asarray(bunch.data) / BRIGHTEST, np.asarray(bunch.target, dtype=np.int64)
+    images, digits = load_digits(return_X_y=True)
+    return np.asarray(images) / BRIGHTEST, np.asarray(digits, dtype=np.int64)
 
 
 def _disjoint_pairs(digits: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:

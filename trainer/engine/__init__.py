@@ -3,9 +3,9 @@ r"""The training engine: sampling, clipping, one loop, checkpoints. Needs torch,
 from __future__ import annotations
 
 from trainer.engine.checkpoint import Checkpoint, load_checkpoint, save_checkpoint, write_atomically, write_tensors
-from trainer.engine.clipping import PerRecordLoss, clipped_sum
+from trainer.engine.clipping import PerRecordLoss, Problem, clipped_sum
 from trainer.engine.environment import hardware, prepare_torch, versions
-from trainer.engine.loop import Problem, TrainingState, private_step, train_steps
+from trainer.engine.loop import PrivateLoop, TrainingState
 from trainer.engine.optimizers import initial_state, update
 from trainer.engine.parameters import ParameterLayout
 from trainer.engine.publisher import Publisher
@@ -20,6 +20,7 @@ __all__ = [
     "FreshRandomness",
     "ParameterLayout",
     "PerRecordLoss",
+    "PrivateLoop",
     "Problem",
     "Publisher",
     "Randomness",
@@ -32,9 +33,7 @@ __all__ = [
     "load_checkpoint",
     "poisson_sample",
     "prepare_torch",
-    "private_step",
     "save_checkpoint",
-    "train_steps",
     "update",
     "versions",
     "write_atomically",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import final
 
 import torch
 from torch import Tensor
@@ -26,33 +28,39 @@ signal. Squares that underflow hide a norm below sqrt(n) * 1.1e-19, nothing besi
 """
 
 
-def clipped_sum(
-    loss: PerRecordLoss,
-    layout: ParameterLayout,
-    parameters: dict[str, Tensor],
-    features: Tensor,
-    labels: Tensor,
-    rows: Tensor,
-    bound: float,
-    microbatch_size: int,
-) -> Tensor:
+@final
+@dataclass(frozen=True)
+class Problem:
+    """What is minimised: a loss of one record, the parameters it takes, and the training records.
+
+    Attributes:
+      features: of all training records, (records, ...); ``labels``: (records,); on one device.
+    """
+
+    loss: PerRecordLoss
+    layout: ParameterLayout
+    features: Tensor
+    labels: Tensor
+
+
+def clipped_sum(problem: Problem, parameters: dict[str, Tensor], rows: Tensor, bound: float, microbatch_size: int) -> Tensor:
     r"""sum over records of g min(1, B / ||g||): g is torch's gradient 2 dL/d(conj theta), all parameters together as real pairs.
 
     Args:
-      features: of the whole training set, (records, ...); ``labels``: (records,).
       rows: the sample, (sampled,), may be empty.
       bound: B > 0.
       microbatch_size: per-record gradients held at once.
     Returns:
       shape (coordinates,), complex128: added in float64, so that one record moves the sum by no more than B (1 + 1e-12).
     """
-    gradient = vmap(grad(loss), in_dims=(None, 0, 0))
+    layout, features = problem.layout, problem.features
+    gradient = vmap(grad(problem.loss), in_dims=(None, 0, 0))
     total = {
         name: torch.zeros(math.prod(shape) * (2 if kind else 1), dtype=torch.float64, device=features.device)
         for name, shape, kind in zip(layout.names, layout.shapes, layout.complex_kinds, strict=True)
     }
     for chunk in rows.split(microbatch_size) if len(rows) else ():
-        pairs = {name: _real_pairs(value) for name, value in gradient(parameters, features[chunk], labels[chunk]).items()}
+        pairs = {name: _real_pairs(value) for name, value in gradient(parameters, features[chunk], problem.labels[chunk]).items()}
         factors = _clip_factors(pairs, bound)
         for name, value in pairs.items():
             total[name] += value.mul_(factors[:, None]).sum(dim=0, dtype=torch.float64)

@@ -30,6 +30,7 @@ class Publisher:
 
     def __init__(
         self,
+        *,
         plan: ExecutionPlan,
         checkpoint_seconds: float,
         earlier: Checkpoint,

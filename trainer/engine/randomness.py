@@ -13,11 +13,11 @@ class Randomness(Protocol):
     @property
     def origin(self) -> RandomOrigin: ...
 
-    def sampling(self, step: int) -> RandomStream:
+    def sampling(self, step: int, /) -> RandomStream:
         """The stream that decides who is in the sample of ``step`` (counted from 1)."""
         ...
 
-    def noise(self, step: int) -> RandomStream:
+    def noise(self, step: int, /) -> RandomStream:
         """The stream that the noise of ``step`` is drawn from."""
         ...
 
@@ -34,10 +34,10 @@ class FreshRandomness:
     def origin(self) -> RandomOrigin:
         return RandomOrigin.OPERATING_SYSTEM
 
-    def sampling(self, step: int) -> RandomStream:
+    def sampling(self, _step: int, /) -> RandomStream:
         return self._sampling
 
-    def noise(self, step: int) -> RandomStream:
+    def noise(self, _step: int, /) -> RandomStream:
         return self._noise
 
 
@@ -52,8 +52,8 @@ class SeededRandomness:
     def origin(self) -> RandomOrigin:
         return RandomOrigin.USER_SEED
 
-    def sampling(self, step: int) -> RandomStream:
+    def sampling(self, step: int, /) -> RandomStream:
         return RandomStream.from_seed(self._seed, f"sampling step {step}")
 
-    def noise(self, step: int) -> RandomStream:
+    def noise(self, step: int, /) -> RandomStream:
         return RandomStream.from_seed(self._seed, f"noise step {step}")

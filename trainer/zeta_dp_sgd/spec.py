@@ -70,7 +70,8 @@ class ZetaDpSgd(TrainingSpec):
 
     SUMMARY: ClassVar[str] = "Zeta-DP-SGD: differentially private gradient descent for complex-valued networks."
     SOURCES: ClassVar[tuple[str, ...]] = (
-        "zeta-DP: complex-valued differential privacy and its applications to neural network training (anonymous, under review), Algorithm 1",
+        "zeta-DP: complex-valued differential privacy and its applications to neural network training (anonymous, under review), "
+        "Algorithm 1",
         "Riess, Ziller, Kolek, Rueckert, Schnabel and Kaissis 2024, Algorithm 1",
         "Abadi et al. 2016, arXiv:1607.00133",
     )

@@ -14,12 +14,11 @@ import torch
 from torch import Tensor
 from torch.func import functional_call  # pyright: ignore[reportPrivateImportUsage]
 
-from mechanisms import ComplexGaussian
 from mechanisms.errors import InvalidParameter
 from mechanisms.source import RandomStream
 from trainer import engine
 from trainer.data import DataSetFacts, data_set_facts
-from trainer.engine import Checkpoint, ParameterLayout, Problem, Publisher, TrainingState
+from trainer.engine import Checkpoint, ParameterLayout, PrivateLoop, Problem, Publisher, TrainingState
 from trainer.models import ComplexMlpNetwork, build
 from trainer.plan import ExecutionPlan
 from trainer.report import RunReport, Started, TrainingEvent
@@ -35,6 +34,7 @@ def train(
     plan: ExecutionPlan,
     runtime: RuntimeSpec,
     workdir: Path,
+    *,
     report: Callable[[TrainingEvent], None],
     should_stop: Callable[[], bool],
 ) -> RunReport:
@@ -55,16 +55,22 @@ def train(
     device = engine.prepare_torch(runtime)
     run = _Run.prepare(spec, facts, device)
     path, digest = workdir / CHECKPOINT, _digest(spec, plan, facts)
-    save = partial(engine.save_checkpoint, path, digest=digest)
     start = _starting_point(spec, run, path, digest, device)
     report(Started(resumed_from_step=start.state.step))
-    publisher = Publisher(plan, runtime.checkpoint_seconds, start, save, run.test_accuracy, report, should_stop)
+    publisher = Publisher(
+        plan=plan,
+        checkpoint_seconds=runtime.checkpoint_seconds,
+        earlier=start,
+        save=partial(engine.save_checkpoint, path, digest=digest),
+        test_accuracy=run.test_accuracy,
+        report=report,
+        should_stop=should_stop,
+    )
     publisher.stop_before_first_step(start.state)
     randomness = engine.FreshRandomness() if spec.seed is None else engine.SeededRandomness(spec.seed)
     optimizer = partial(engine.update, spec.optimizer)
-    final_state = engine.train_steps(
-        run.problem, plan, randomness, optimizer, runtime.microbatch_size, start.state, publisher.after_step
-    )
+    loop = PrivateLoop(run.problem, plan, randomness, optimizer, runtime.microbatch_size)
+    final_state = loop.run(start.state, publisher.after_step)
     # The last step is in the checkpoint by now: an attempt that is killed from here on writes this same model again, not another one.
     engine.write_tensors(workdir / MODEL, run.named_tensors(final_state), _architecture(spec, facts))
     return RunReport(
@@ -135,6 +141,8 @@ def _check_plan(spec: ZetaDpSgd, plan: ExecutionPlan, facts: DataSetFacts) -> No
     """The plan comes calibrated from the submission: what it shares with the spec must be equal, or its event would be of another run."""
     mechanism = plan.mechanism
     multiplier = spec.privacy.noise_multiplier
+    # Noise calibrated to an epsilon isn't calibrated again here: whatever it is, the event names it.
+    noise_scale = mechanism.noise_scale if multiplier is None else multiplier * spec.clipping_bound
     for name, expected, got in (
         ("plan.sampling.records", facts.training_records, plan.sampling.records),
         ("plan.sampling.expected_batch_size", spec.expected_batch_size, plan.sampling.expected_batch_size),
@@ -144,13 +152,14 @@ def _check_plan(spec: ZetaDpSgd, plan: ExecutionPlan, facts: DataSetFacts) -> No
         ("plan.mechanism.kind", "complex_gaussian", mechanism.kind),
         ("plan.mechanism.sensitivity.adjacency", spec.privacy.adjacency, mechanism.sensitivity.adjacency),
         ("plan.mechanism.sensitivity.unit", facts.unit, mechanism.sensitivity.unit),
-        ("plan.mechanism.noise_scale", mechanism.noise_scale if multiplier is None else multiplier * spec.clipping_bound, mechanism.noise_scale),
+        ("plan.mechanism.noise_scale", noise_scale, mechanism.noise_scale),
     ):
         if got != expected:
             raise InvalidParameter(name, f"{expected!r}, as the spec says", got)
-    if not isinstance(mechanism, ComplexGaussian) or mechanism.sensitivity.l2_real is not None or mechanism.sensitivity.l2_imag is not None:
-        # Clipping bounds real and imaginary parts only together: a smaller bound on one of them would claim what nobody enforced.
-        raise InvalidParameter("plan.mechanism.sensitivity", "bounded by l2 alone (l2_real and l2_imag aren't enforced)", mechanism.sensitivity)
+    for name in ("l1", "l2_real", "l2_imag"):
+        # Clipping bounds real and imaginary parts only together: a bound on one of them would claim what nobody enforced.
+        if (got := getattr(mechanism.sensitivity, name)) is not None:
+            raise InvalidParameter(f"plan.mechanism.sensitivity.{name}", "absent (clipping enforces l2 alone)", got)
 
 
 def _digest(spec: ZetaDpSgd, plan: ExecutionPlan, facts: DataSetFacts) -> str:

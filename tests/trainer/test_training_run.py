@@ -1,0 +1,238 @@
+r"""A whole run in this process: what it tells, what it writes, how it resumes, what it refuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors import safe_open
+
+import accountants
+from mechanisms import ComplexGaussian, RandomOrigin, Sensitivity
+from mechanisms.errors import InvalidParameter
+from trainer import ExecutionPlan, RuntimeSpec, ZetaDpSgd, load_train
+from trainer.errors import CheckpointRefused, TrainingDiverged, TrainingStopped
+from trainer.plan import FlatClipping, PoissonSampling
+from trainer.report import CheckpointWritten, Metrics, Progress, RunReport, Started, TrainingEvent
+
+RUNTIME = RuntimeSpec(microbatch_size=16, checkpoint_seconds=0.0, threads=1)
+
+
+def _run(
+    spec: ZetaDpSgd,
+    workdir: Path,
+    events: list[TrainingEvent] | None = None,
+    *,
+    should_stop: Callable[[], bool] = lambda: False,
+    runtime: RuntimeSpec = RUNTIME,
+    plan: ExecutionPlan | None = None,
+) -> RunReport:
+    found: list[TrainingEvent] = [] if events is None else events
+    return load_train(spec)(spec, plan or spec.plan(), runtime, workdir, report=found.append, should_stop=should_stop)
+
+
+def _stop_after(events: list[TrainingEvent], step: int) -> Callable[[], bool]:
+    # Asked after a step, before its own checkpoint is written: the step before is the last one in ``events``.
+    return lambda: any(isinstance(event, CheckpointWritten) and event.step >= step - 1 for event in events)
+
+
+def _model(workdir: Path) -> bytes:
+    return (workdir / "artifacts" / "model.safetensors").read_bytes()
+
+
+def _changed(spec_json: dict[str, Any], **changes: Any) -> ZetaDpSgd:
+    return ZetaDpSgd.model_validate({**spec_json, **changes})
+
+
+def test_report_states_what_ran(spec: ZetaDpSgd, tmp_path: Path) -> None:
+    report = _run(spec, tmp_path)
+    assert report.event == spec.plan().event
+    assert report.steps_released == 12
+    assert report.noise_std == 2.0
+    assert report.random_origin is RandomOrigin.USER_SEED
+    assert (report.resumptions, report.training_records, report.test_records) == (0, 713, 178)
+    assert report.parameters == 2 * (64 * 8 + 8 + 8 * 10 + 10)
+    assert set(report.versions) == {"python", "torch", "numpy", "zetadp"}
+    assert report.hardware.endswith("1 thread")
+    assert RunReport.model_validate_json(report.model_dump_json()) == report
+
+
+def test_randomness_comes_from_the_operating_system_unless_the_job_is_reproducible(spec_json: dict[str, Any], tmp_path: Path) -> None:
+    fresh = {**spec_json, "reproducible": False, "steps": 1}
+    del fresh["seed"]
+    spec = ZetaDpSgd.model_validate(fresh)
+    reports = [_run(spec, tmp_path / name) for name in ("a", "b")]
+    assert all(report.random_origin is RandomOrigin.OPERATING_SYSTEM for report in reports)
+    assert _model(tmp_path / "a") != _model(tmp_path / "b")
+
+
+def test_a_network_learns_from_noisy_gradients(spec_json: dict[str, Any], tmp_path: Path) -> None:
+    # Ten classes: chance is 0.1.
+    report = _run(_changed(spec_json, steps=60, expected_batch_size=128), tmp_path, runtime=RuntimeSpec(threads=1))
+    assert report.test_accuracy > 0.8
+
+
+def test_microbatch_size_changes_a_run_by_rounding_only(spec: ZetaDpSgd, tmp_path: Path) -> None:
+    for size in (5, 64):
+        _run(spec, tmp_path / str(size), runtime=RuntimeSpec(microbatch_size=size, threads=1))
+    models = [safe_open(str(tmp_path / str(size) / "artifacts" / "model.safetensors"), framework="pt") for size in (5, 64)]
+    for name in models[0].keys():  # noqa: SIM118 (not a mapping)
+        # Adam's first steps divide by the gradient's own size, which magnifies rounding where a gradient is near 0.
+        assert torch.allclose(models[0].get_tensor(name), models[1].get_tensor(name), atol=1e-3)
+
+
+def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(spec: ZetaDpSgd, tmp_path: Path) -> None:
+    whole = _run(spec, tmp_path / "whole")
+    events: list[TrainingEvent] = []
+    with pytest.raises(TrainingStopped, match="stopped after step 5"):
+        _run(spec, tmp_path / "parts", events, should_stop=_stop_after(events, 5))
+    resumed_events: list[TrainingEvent] = []
+    resumed = _run(spec, tmp_path / "parts", resumed_events)
+    assert resumed_events[0] == Started(resumed_from_step=5)
+    assert _model(tmp_path / "parts") == _model(tmp_path / "whole")
+    assert (resumed.steps_released, resumed.event, resumed.test_accuracy) == (whole.steps_released, whole.event, whole.test_accuracy)
+
+
+def test_resumptions_count_attempts_that_died_before_their_own_checkpoint(spec: ZetaDpSgd, tmp_path: Path) -> None:
+    events: list[TrainingEvent] = []
+    with pytest.raises(TrainingStopped):
+        _run(spec, tmp_path, events, should_stop=_stop_after(events, 3))
+
+    def crash(event: TrainingEvent) -> None:
+        raise RuntimeError("killed here")
+
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="killed here"):
+            load_train(spec)(spec, spec.plan(), RUNTIME, tmp_path, report=crash, should_stop=lambda: False)
+    assert _run(spec, tmp_path).resumptions == 3
+
+
+def test_a_stop_before_the_first_step_releases_nothing(spec: ZetaDpSgd, tmp_path: Path) -> None:
+    with pytest.raises(TrainingStopped, match="stopped after step 0"):
+        _run(spec, tmp_path, should_stop=lambda: True)
+
+
+def test_a_finished_run_started_again_writes_the_same_model(spec_json: dict[str, Any], tmp_path: Path) -> None:
+    # Killed between its model and its result: with fresh randomness a step run again would be a second release.
+    fresh = {**spec_json, "reproducible": False}
+    del fresh["seed"]
+    spec = ZetaDpSgd.model_validate(fresh)
+    _run(spec, tmp_path)
+    first = _model(tmp_path)
+    assert _run(spec, tmp_path).steps_released == 12
+    assert _model(tmp_path) == first
+
+
+def test_a_checkpoint_of_another_spec_is_refused(spec: ZetaDpSgd, spec_json: dict[str, Any], tmp_path: Path) -> None:
+    _run(spec, tmp_path)
+    with pytest.raises(CheckpointRefused, match="it was written for another spec, plan or data set"):
+        _run(_changed(spec_json, optimizer={"kind": "adam", "learning_rate": 0.03}), tmp_path)
+
+
+def test_metrics_are_published_only_of_a_state_in_the_checkpoint(spec: ZetaDpSgd, tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+
+    def report(event: TrainingEvent) -> None:
+        if isinstance(event, Metrics):
+            with safe_open(str(tmp_path / "checkpoint.safetensors"), framework="pt") as file:
+                seen.append((event.step, json.loads(file.metadata()["zetadp"])["step"]))
+
+    load_train(spec)(spec, spec.plan(), RUNTIME, tmp_path, report=report, should_stop=lambda: False)
+    assert seen == [(step, step) for step in range(1, 13)]
+
+
+def test_progress_starts_at_step_one_and_ends_with_the_runs_tight_epsilon(spec: ZetaDpSgd, tmp_path: Path) -> None:
+    events: list[TrainingEvent] = []
+    _run(spec, tmp_path, events)
+    progress = [event for event in events if isinstance(event, Progress)]
+    assert (progress[0].step, progress[-1].step) == (1, 12)
+    assert progress[-1].epsilon == accountants.profile(spec.plan().event).epsilon(1e-4).upper
+
+
+def test_live_epsilon_is_never_below_the_truth_nor_above_the_whole_run(spec: ZetaDpSgd, tmp_path: Path) -> None:
+    events: list[TrainingEvent] = []
+    _run(spec, tmp_path, events)
+    first = next(event for event in events if isinstance(event, Progress))
+    assert accountants.profile(spec.plan().event_after(1)).epsilon(1e-4).lower <= first.epsilon
+    assert first.epsilon <= accountants.profile(spec.plan().event).epsilon(1e-4).upper
+
+
+def test_nothing_private_is_told(spec: ZetaDpSgd, tmp_path: Path) -> None:
+    events: list[TrainingEvent] = []
+    report = _run(spec, tmp_path, events)
+    told = set().union(*(event.model_dump() for event in events)) | set(report.model_dump())
+    assert told == {
+        "event", "resumed_from_step", "step", "steps", "epsilon", "delta", "seconds", "test_accuracy", "steps_released", "noise_std",
+        "random_origin", "resumptions", "test_records", "training_records", "parameters", "versions", "hardware", "training_seconds",
+    }  # fmt: skip
+
+
+def test_model_file_tells_its_architecture_in_the_header(spec: ZetaDpSgd, tmp_path: Path) -> None:
+    _run(spec, tmp_path)
+    with safe_open(str(tmp_path / "artifacts" / "model.safetensors"), framework="pt") as file:
+        header = json.loads(file.metadata()["zetadp"])
+        shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118 (not a mapping)
+    assert header["model"] == {"kind": "complex_mlp", "hidden": [8], "activation": "cardioid", "head": "magnitude"}
+    assert (header["features"], header["classes"]) == (64, 10)
+    assert shapes == {"layers.0.weight": [8, 64, 2], "layers.0.bias": [8, 2], "layers.1.weight": [10, 8, 2], "layers.1.bias": [10, 2]}
+
+
+def test_parameters_that_blow_up_end_the_run_with_the_step_and_advice(spec_json: dict[str, Any], tmp_path: Path) -> None:
+    spec = _changed(spec_json, optimizer={"kind": "sgd", "learning_rate": 1e40})
+    with pytest.raises(TrainingDiverged, match=r"stopped being finite at step \d+: use a smaller learning_rate or clipping_bound"):
+        _run(spec, tmp_path)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
+def test_a_missing_cuda_device_is_refused_by_name(spec: ZetaDpSgd, tmp_path: Path) -> None:
+    with pytest.raises(InvalidParameter, match=r"runtime\.device must be 'cpu' on this machine, which has no CUDA device, got 'cuda'"):
+        _run(spec, tmp_path, runtime=RuntimeSpec(device="cuda"))
+
+
+def test_a_unit_that_the_rows_are_not_is_refused(spec_json: dict[str, Any]) -> None:
+    spec = _changed(spec_json, privacy={**spec_json["privacy"], "unit": "patient"})
+    with pytest.raises(InvalidParameter, match=r"privacy\.unit must be 'record' \(what one row of this data set is\), got 'patient'"):
+        spec.plan()
+
+
+def test_an_expected_batch_beyond_the_records_is_refused(spec_json: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="expected_batch_size must be <= the 713 training records, got 714"):
+        _changed(spec_json, expected_batch_size=714).plan()
+
+
+def _plan(spec: ZetaDpSgd, **changes: Any) -> ExecutionPlan:
+    plan = spec.plan()
+    parts = {name: getattr(plan, name) for name in ("sampling", "clipping", "mechanism", "steps", "delta")}
+    return ExecutionPlan(**{**parts, **changes})
+
+
+def _mechanism(std: float = 2.0, l2: float = 1.0, **more: Any) -> ComplexGaussian:
+    return ComplexGaussian(std=std, sensitivity=Sensitivity(l2=l2, **{"adjacency": "add_remove", "unit": "record", **more}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"steps": 13}, r"plan\.steps must be 12, as the spec says, got 13"),
+        ({"delta": 1e-3}, r"plan\.delta must be 0\.0001"),
+        ({"sampling": PoissonSampling(records=714, expected_batch_size=48)}, r"plan\.sampling\.records must be 713"),
+        ({"sampling": PoissonSampling(records=713, expected_batch_size=49)}, r"plan\.sampling\.expected_batch_size must be 48"),
+        ({"clipping": FlatClipping(bound=2.0), "mechanism": _mechanism(l2=2.0)}, r"plan\.clipping\.bound must be 1\.0"),
+        ({"mechanism": _mechanism(std=1.9)}, r"plan\.mechanism\.noise_scale must be 2\.0"),
+        ({"mechanism": _mechanism(adjacency="zero_out")}, r"plan\.mechanism\.sensitivity\.adjacency must be"),
+        ({"mechanism": _mechanism(unit="user")}, r"plan\.mechanism\.sensitivity\.unit must be 'record'"),
+        (
+            {"mechanism": _mechanism(l2_real=0.5)},
+            r"plan\.mechanism\.sensitivity\.l2_real must be absent \(clipping enforces l2 alone\), got 0\.5",
+        ),
+    ],
+    ids=["steps", "delta", "records", "batch", "bound", "noise", "adjacency", "unit", "unenforced bound"],
+)
+def test_a_plan_that_disagrees_with_its_spec_is_refused(spec: ZetaDpSgd, tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidParameter, match=message):
+        _run(spec, tmp_path, plan=_plan(spec, **changes))
+    assert list(tmp_path.iterdir()) == []
