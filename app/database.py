@@ -70,7 +70,7 @@ class Database:
     """
 
     def __init__(self, settings: Settings) -> None:
-        settings.data_dir.mkdir(parents=True, exist_ok=True)
+        settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._engine = _engine(settings)
         self._write_engine = self._engine.execution_options(**{WRITING: True})
 

@@ -44,7 +44,7 @@ class Settings(BaseSettings):
     'postgresql+psycopg://db/zetadp'
     """
 
-    model_config = SettingsConfigDict(env_prefix="ZETADP_", frozen=True, extra="forbid")
+    model_config = SettingsConfigDict(env_prefix="ZETADP_", frozen=True, extra="forbid", hide_input_in_errors=True)
 
     data_dir: Path = Path("zetadp-data")
     database_url: Annotated[str, AfterValidator(_postgresql_driver)] | None = None

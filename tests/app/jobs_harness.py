@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -16,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 import uvicorn
 
 from app.main import create_app
@@ -151,3 +154,25 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     """SIGKILL, as the system's out-of-memory killer would."""
     process.send_signal(signal.SIGKILL)
     process.wait()
+
+
+@contextmanager
+def postgresql_server() -> Generator[str]:
+    """The URL of a fresh server on a socket of its own; skips the test where PostgreSQL isn't installed."""
+    programs = [shutil.which(name) for name in ("initdb", "pg_ctl")]
+    account = ["runuser", "-u", "postgres", "--"] if os.getuid() == 0 else []  # the server refuses to run as root
+    if None in programs or (account and shutil.which("runuser") is None):
+        pytest.skip("needs PostgreSQL's initdb and pg_ctl")
+    initdb, pg_ctl = (str(program) for program in programs)
+    with tempfile.TemporaryDirectory(prefix="pg") as folder:
+        if account:
+            shutil.chown(folder, "postgres")
+        data, quiet = f"{folder}/data", {"check": True, "stdout": subprocess.DEVNULL, "cwd": "/"}
+        options = f"-c listen_addresses='' -c unix_socket_directories={folder} -c fsync=off"
+        subprocess.run([*account, initdb, "-D", data, "-U", "zetadp", "--auth=trust", "--no-sync"], **quiet)
+        subprocess.run([*account, pg_ctl, "-D", data, "-l", f"{folder}/log", "-o", options, "-w", "start"], **quiet)
+        try:
+            Path(folder).chmod(0o755)
+            yield f"postgresql://zetadp@/postgres?host={folder}"
+        finally:
+            subprocess.run([*account, pg_ctl, "-D", data, "-m", "immediate", "stop"], **quiet)
