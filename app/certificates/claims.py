@@ -76,7 +76,9 @@ def _approximate_dp(event: Event, delta: float) -> ApproximateDp | None:
         renyi_absent_because=None if renyi else "no accountant bounds the Renyi divergence of this run",
         # One more rounding up: mu itself is a float result, exact to rounding.
         gdp_mu=None if mu is None else upper(mu * (1.0 + 1e-12)),
-        gdp_mu_absent_because=None if mu is not None else "a run with sampled or non-Gaussian releases isn't Gaussian DP for any mu exactly",
+        gdp_mu_absent_because=None
+        if mu is not None
+        else "a run with sampled or non-Gaussian releases isn't Gaussian DP for any mu exactly",
         epsilon_without_sampling=sampled,
         epsilon_without_sampling_absent_because=sampled_reason,
     )
@@ -100,7 +102,9 @@ def _delta_curve(found: PrivacyProfile, epsilon: float, delta: float) -> tuple[D
 
 def _renyi(found: PrivacyProfile) -> tuple[RenyiPoint, ...]:
     bounds = [(order, found.rdp(order)) for order in RENYI_ORDERS]
-    return tuple(RenyiPoint(order=exact(order), epsilon=upper(value)) for order, value in bounds if value is not None and math.isfinite(value))
+    return tuple(
+        RenyiPoint(order=exact(order), epsilon=upper(value)) for order, value in bounds if value is not None and math.isfinite(value)
+    )
 
 
 def _without_sampling(event: Event, delta: float) -> tuple[str | None, str | None]:

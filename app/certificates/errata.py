@@ -35,19 +35,39 @@ class UnknownErratum(LookupError):
 
 
 _ROWS: tuple[tuple[str, Literal["O", "o", "W", "L", "OK"], str], ...] = (
-    ("Z1", "O", "The zeta-DP paper gives each component of its complex noise twice its true deviation; here std is that of one real component."),
-    ("Z2", "O", "Its (epsilon, delta) theorem uses mu = D/sigma where its own noise has sqrt(2) D/sigma; here mu is D/std per real component."),
+    (
+        "Z1",
+        "O",
+        "The zeta-DP paper gives each component of its complex noise twice its true deviation; here std is that of one real component.",
+    ),
+    (
+        "Z2",
+        "O",
+        "Its (epsilon, delta) theorem uses mu = D/sigma where its own noise has sqrt(2) D/sigma; here mu is D/std per real component.",
+    ),
     ("Z5", "O", "Its Renyi theorem asks for half the noise variance that is needed; here the divergence is order D^2 / (2 std^2)."),
     ("Z7", "O", "Its Gaussian-DP theorem is off by the same sqrt(2); here mu is D/std per real component."),
-    ("Z8", "O", "A bound on a function's slope isn't its sensitivity to one record; here sensitivity is the clipping bound of one record's term."),
+    (
+        "Z8",
+        "O",
+        "A bound on a function's slope isn't its sensitivity to one record; here sensitivity is the clipping bound of one record's term.",
+    ),
     ("Z10", "O", "Its Algorithm 1, read literally, adds noise of std sigma B / sqrt(2) per component; this run adds the std stated above."),
     ("Z11", "O", "Dividing by a sample's realised size reveals that size; this run divides by the expected batch, a public constant."),
-    ("Z12", "O", "Samples of a fixed size cost far more than Poisson samples of the same rate; this run samples by Poisson and is accounted so."),
+    (
+        "Z12",
+        "O",
+        "Samples of a fixed size cost far more than Poisson samples of the same rate; this run samples by Poisson and is accounted so.",
+    ),
     ("Z13", "O", "Epsilon from a central limit theorem isn't an upper bound; here every figure is the upper end of a proved bracket."),
     ("Z15", "W", "Wirtinger gradients don't lower the noise that privacy needs; this run clips the full real gradient of each record."),
     ("Z19", "O", "Pairing images with replacement puts one image into several records; a guarantee per record isn't one per image then."),
     ("Z20", "o", "A guarantee per slice says nothing per patient; the unit of this certificate is the one it names."),
-    ("Z22", "O", "A gradient that isn't finite slips through printed clipping and marks its record; it must count as zero before clipping."),
+    (
+        "Z22",
+        "O",
+        "A gradient that isn't finite slips through printed clipping and marks its record; it must count as zero before clipping.",
+    ),
     ("C1", "OK", "The complex Gaussian of Riess et al. has the stated variance on each real component; that is the convention here."),
     ("C3", "L", "Their Theorem 1 is valid but loose; here mu is the largest that the stated sensitivities allow, which is attained."),
     ("C6", "L", "Unequal or correlated components need the worst direction of the move; here mu is computed along it."),

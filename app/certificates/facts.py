@@ -1,4 +1,4 @@
-r"""What an event says, in a certificate's words: both the issuer and the verifier derive these from the event, so words can't drift from it."""
+r"""What an event says, in a certificate's words. Issuer and verifier both derive these from the event, so words can't drift from it."""
 
 from __future__ import annotations
 
@@ -90,7 +90,8 @@ def neighbourhood_of(event: Event) -> Neighbourhood | None:
 def releases_of(event: Event) -> tuple[ReleaseFacts, ...]:
     """Every different release of the event and how often it ran."""
     return tuple(
-        ReleaseFacts(mechanism=_mechanism(leaf.mechanism), sampling=_sampling(leaf.probability), count=count) for leaf, count in leaves(event).items()
+        ReleaseFacts(mechanism=_mechanism(leaf.mechanism), sampling=_sampling(leaf.probability), count=count)
+        for leaf, count in leaves(event).items()
     )
 
 

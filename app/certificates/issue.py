@@ -130,7 +130,7 @@ def predicate_of(given: CertificateInput, facts: DataSetFacts) -> PrivacyCertifi
         neighbourhood=neighbourhood_of(plan.event),
         data=DataFacts(
             description=facts.description,
-            unit_meaning=f"one {facts.unit} is one row of the training data as described; a person who is in several rows is protected less",
+            unit_meaning=f"one {facts.unit} is one row of the training data as described; a person with several rows is protected less",
             training_records=plan.sampling.records,
             expected_batch_size=plan.sampling.expected_batch_size,
             realised_sample_sizes=wording.SAMPLE_SIZES,
@@ -170,7 +170,10 @@ def _scope(report: RunReport) -> ReleaseScope:
 
 def _randomness(origin: RandomOrigin) -> Randomness:
     return Randomness(
-        origin=origin, generator=wording.GENERATORS[origin], statement=wording.SEED_STATEMENTS[origin], floating_point=wording.FLOATING_POINT
+        origin=origin,
+        generator=wording.GENERATORS[origin],
+        statement=wording.SEED_STATEMENTS[origin],
+        floating_point=wording.FLOATING_POINT,
     )
 
 

@@ -69,7 +69,9 @@ class _Brackets:
         if self._epsilon < bound.lower:
             self._problems.append(f"epsilon is {self._claim.epsilon}, but {name} proves that it is at least {bound.lower!r}")
         if float(self._claim.epsilon_lower) > bound.upper:
-            self._problems.append(f"epsilon_lower is {self._claim.epsilon_lower}, but {name} proves that epsilon is at most {bound.upper!r}")
+            self._problems.append(
+                f"epsilon_lower is {self._claim.epsilon_lower}, but {name} proves that epsilon is at most {bound.upper!r}"
+            )
         self._problems.extend(_curve_below(self._claim, name, found))
 
 
@@ -118,7 +120,9 @@ def _check_independently(event: Event, claim: ApproximateDp, *, proved: bool) ->
     if float(claim.epsilon) < epsilon * (1.0 - TOLERANCE):
         problems.append(f"epsilon is {claim.epsilon}, but recomputed from the event it is {epsilon:.9g}")
     problems.extend(_curve_too_small(event, claim))
-    return outcome("recomputation", problems, f"epsilon {claim.epsilon} is at least the independently recomputed {epsilon:.9g}; so is the curve")
+    return outcome(
+        "recomputation", problems, f"epsilon {claim.epsilon} is at least the independently recomputed {epsilon:.9g}; so is the curve"
+    )
 
 
 def _curve_too_small(event: Event, claim: ApproximateDp) -> Iterator[str]:

@@ -48,7 +48,9 @@ def most_true_positives(claim: ApproximateDp, false_positives: float) -> float:
     """
     best = 1.0
     for epsilon, delta in _curve(claim):
-        best = min(best, math.exp(min(epsilon, 700.0)) * false_positives + delta, 1.0 - math.exp(-epsilon) * (1.0 - delta - false_positives))
+        best = min(
+            best, math.exp(min(epsilon, 700.0)) * false_positives + delta, 1.0 - math.exp(-epsilon) * (1.0 - delta - false_positives)
+        )
     return min(1.0, best + ROUNDING)
 
 
@@ -81,7 +83,9 @@ def _guarantee(predicate: PrivacyCertificate) -> list[str]:
         f"    Guessing with even odds beforehand, they are right at most {_percent((1.0 + edge) / 2.0)} of the time (chance is 50 %).",
     ]
     if guarantee.epsilon_without_sampling is not None:
-        lines.append(f"    Drawing random samples helped: without it, the same noise would give only epsilon = {guarantee.epsilon_without_sampling}.")
+        lines.append(
+            f"    Drawing random samples helped: without it, the same noise would give only epsilon = {guarantee.epsilon_without_sampling}."
+        )
     return lines
 
 

@@ -13,13 +13,13 @@ from pydantic import ValidationError
 
 from app.certificates.canonical import recanonical
 from app.certificates.consistency import check_parts, check_words
-from app.certificates.digests import code_manifest, sha256_of, sha256_of_file
 from app.certificates.envelope import MAXIMUM_BYTES, Envelope, EnvelopeSignature, encode
+from app.certificates.files import check_file
 from app.certificates.guarantee import NoGuarantee, figures
 from app.certificates.keys import PublicKeySet
 from app.certificates.recomputation import check_figures
 from app.certificates.report import Check, Status, VerificationReport, failed, not_checked, passed
-from app.certificates.statement import CODE_MANIFEST, SPEC_FILE, PrivacyCertificate, Statement, Subject
+from app.certificates.statement import PrivacyCertificate, Statement
 
 
 @final
@@ -45,7 +45,10 @@ def verify(envelope: bytes, keys: PublicKeySet, directory: Path | None) -> Verif
         opened = _open(envelope)
     except CertificateUnreadable as error:
         return _report([error.check], None)
-    checks = [passed("envelope", "a DSSE envelope, laid out as issued"), *(_check_signature(opened, one, keys) for one in opened.signatures)]
+    checks = [
+        passed("envelope", "a DSSE envelope, laid out as issued"),
+        *(_check_signature(opened, one, keys) for one in opened.signatures),
+    ]
     if any(check.status is not Status.PASSED for check in checks):
         return _report([*checks, not_checked("statement", "nothing unsigned was looked into")], None)
     try:
@@ -56,7 +59,7 @@ def verify(envelope: bytes, keys: PublicKeySet, directory: Path | None) -> Verif
     checks += [check_words(statement.predicate), check_parts(statement.predicate)]
     if all(check.status is Status.PASSED for check in checks):
         checks += _check_guarantee(statement.predicate)
-    checks += [_check_file(subject, directory) for subject in statement.subject]
+    checks += [check_file(subject, directory) for subject in statement.subject]
     return _report(checks, statement.predicate)
 
 
@@ -116,45 +119,11 @@ def _statement(content: bytes) -> Statement:
 
 def _check_guarantee(predicate: PrivacyCertificate) -> list[Check]:
     claim = figures(predicate.guarantee)
-    return check_figures(predicate.event, claim) if claim is not None else [passed("recomputation", "no guarantee is stated, so there is no figure")]
-
-
-def _check_file(subject: Subject, directory: Path | None) -> Check:
-    name, expected = f"file {subject.name}", subject.digest.sha256
-    if directory is None:
-        found = not_checked(name, "no folder was given to look for it in")
-    else:
-        found = _compare(name, directory / subject.name, expected)
-    if subject.name == CODE_MANIFEST and found.status is not Status.FAILED:
-        return _check_code(name, expected, found)
-    return found
-
-
-def _compare(name: str, path: Path, expected: str) -> Check:
-    try:
-        if not path.is_file():
-            return not_checked(name, "not found beside the certificate, so its digest wasn't compared")
-        found = sha256_of_file(path)
-        if found != expected and path.name == SPEC_FILE:
-            found = sha256_of(recanonical(path.read_bytes()))  # the same JSON, laid out for reading
-    except OSError as error:
-        return not_checked(name, f"can't be read: {error.strerror}")
-    except (ValueError, RecursionError):
-        return failed(name, "isn't the file that was signed: it is no clean JSON")
-    if found != expected:
-        return failed(name, f"isn't the file that was signed: SHA-256 {found}, signed {expected}")
-    return passed(name, f"SHA-256 {expected}")
-
-
-def _check_code(name: str, expected: str, found: Check) -> Check:
-    """The manifest's digest against this copy's own code, whether or not the manifest lies beside the certificate."""
-    try:
-        same = sha256_of(code_manifest()) == expected
-    except OSError as error:
-        return not_checked(name, f"{found.detail}; this copy's own code can't be read: {error.strerror}")
-    if same:
-        return passed(name, "the run's code is the code of this copy of zetadp")
-    return Check(name=name, status=found.status, detail=f"{found.detail}; the run's code isn't that of this copy of zetadp")
+    return (
+        check_figures(predicate.event, claim)
+        if claim is not None
+        else [passed("recomputation", "no guarantee is stated, so there is no figure")]
+    )
 
 
 def _report(checks: list[Check], predicate: PrivacyCertificate | None) -> VerificationReport:

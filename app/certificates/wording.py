@@ -14,16 +14,21 @@ TRUST_MODEL = (
 )
 
 RELEASED = (
-    "the final model, and the accuracy below; the guarantee is stronger than that: it holds for someone who sees every noisy gradient sum, "
-    "of which the model is post-processing"
+    "the final model, and held-out accuracies on the way and at its end; the guarantee is stronger than the model needs: it holds for "
+    "someone who sees every noisy gradient sum, of which the model is post-processing"
 )
 
-CHECKPOINTS = "covered: a checkpoint holds model, optimizer and step count, which follow from released noisy sums; no key, no sample, no gradient"
+CHECKPOINTS = (
+    "covered: a checkpoint holds model, optimizer and step count, which follow from released noisy sums; no key, no sample, no gradient"
+)
 
-TRAINING_METRICS = "not published: training loss, gradient norms, sample sizes and clipped fractions depend on the records and aren't covered"
+TRAINING_METRICS = (
+    "not published: training loss, gradient norms, sample sizes and clipped fractions depend on the records and aren't covered"
+)
 
 TEST_METRICS = (
-    "not covered: the accuracy is exact, computed on held-out records that were never trained on; the guarantee says nothing about those records"
+    "not covered: the accuracy is exact, computed on held-out records that were never trained on; the guarantee says nothing about "
+    "those records"
 )
 
 SAMPLE_SIZES = "withheld: how many records a step really drew would leak who was drawn; only the public expected batch is used and stated"

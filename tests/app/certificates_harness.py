@@ -1,0 +1,81 @@
+r"""A finished run of few steps, made by hand, and ways to sign whatever a test wants signed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from app.certificates.envelope import Envelope, sign
+from app.certificates.issue import CertificateInput, spec_file
+from app.certificates.keys import signer
+from app.certificates.report import Status, VerificationReport
+from app.settings import Settings
+from mechanisms import RandomOrigin
+from trainer import ZetaDpSgd
+from trainer.report import RunReport
+
+STEPS = 40
+MODEL = b"not really a model"
+
+SPEC: dict[str, object] = {
+    "algorithm": "zeta_dp_sgd",
+    "data": {"kind": "digits_phase_pairs", "split_seed": 0, "test_fraction": 0.2},
+    "model": {"kind": "complex_mlp", "hidden": [16], "activation": "cardioid", "head": "magnitude"},
+    "optimizer": {"kind": "sgd", "learning_rate": 0.5},
+    "privacy": {"adjacency": "add_remove", "unit": "record", "delta": 1e-5, "noise_multiplier": 2.0},
+    "clipping_bound": 0.5,
+    "expected_batch_size": 40,
+    "steps": STEPS,
+}
+
+
+def finished_run(directory: Path, **changes: object) -> CertificateInput:
+    """A run whose spec is ``SPEC`` with some fields changed, and whose files lie in ``directory``."""
+    spec = ZetaDpSgd.model_validate_json(json.dumps(SPEC | changes))
+    plan = spec.plan()
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "model.safetensors").write_bytes(MODEL)
+    (directory / "spec.json").write_bytes(spec_file(spec))
+    report = RunReport(
+        steps_released=plan.steps,
+        event=plan.event,
+        noise_std=plan.mechanism.noise_scale,
+        random_origin=RandomOrigin.USER_SEED if spec.reproducible else RandomOrigin.OPERATING_SYSTEM,
+        resumptions=1,
+        test_accuracy=0.875,
+        test_records=178,
+        training_records=713,
+        parameters=2500,
+        versions={"torch": "2.13.0"},
+        hardware="a processor, 1 thread",
+        training_seconds=3.4,
+    )
+    started = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
+    finished = datetime(2026, 1, 2, 3, 5, 0, tzinfo=UTC)
+    return CertificateInput(
+        "job-1", spec, plan, report, {"model.safetensors": directory / "model.safetensors"}, started, finished, attempts=2
+    )
+
+
+def statement_of(envelope: bytes) -> dict[str, dict[str, dict[str, object]]]:
+    """The signed JSON, to be looked at or changed."""
+    return json.loads(Envelope.model_validate_json(envelope).content)
+
+
+def signed(statement: object, settings: Settings) -> bytes:
+    """Anything, signed by the service's own key."""
+    return sign(json.dumps(statement, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode(), signer(settings))
+
+
+def forged(envelope: bytes, settings: Settings, change: Callable[[dict[str, dict[str, dict[str, object]]]], None]) -> bytes:
+    """The same certificate with something in its statement changed, and validly signed again."""
+    statement = statement_of(envelope)
+    change(statement)
+    return signed(statement, settings)
+
+
+def details(report: VerificationReport, name: str, status: Status = Status.FAILED) -> str:
+    """What the checks of this name and status say, joined."""
+    return "; ".join(check.detail for check in report.checks if check.name == name and check.status is status)

@@ -1,0 +1,89 @@
+"""Certificates over HTTP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from fastapi import FastAPI, Request
+from fastapi.responses import PlainTextResponse
+from fastapi.testclient import TestClient
+from sqlalchemy import create_engine
+
+from app.certificates.envelope import MAXIMUM_BYTES
+from app.certificates.errors import CertificateNotFound
+from app.certificates.issue import issue_certificate
+from app.certificates.keys import jwks
+from app.certificates.router import router
+from app.certificates.tables import CertificateRow
+from app.database import Base, Database, now
+from app.jobs.tables import JobRow
+from app.settings import Settings
+from tests.app.certificates_harness import finished_run
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    return Settings(data_dir=tmp_path_factory.mktemp("router"))
+
+
+@pytest.fixture(scope="module")
+def envelope(settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return issue_certificate(finished_run(tmp_path_factory.mktemp("files")), settings)
+
+
+@pytest.fixture(scope="module")
+def client(settings: Settings, envelope: bytes) -> Iterator[TestClient]:
+    database = Database(settings)
+    engine = create_engine(settings.sqlalchemy_url)
+    Base.metadata.create_all(engine)
+    engine.dispose()
+    with database.writing() as session:
+        session.add(JobRow(id="job-1", state="succeeded", created=now(), document={}))
+        session.flush()
+        session.add(CertificateRow(id="certificate-1", job_id="job-1", created=now(), envelope=json.loads(envelope)))
+    app = FastAPI()
+    app.state.settings, app.state.database = settings, database
+    app.include_router(router)
+
+    @app.exception_handler(CertificateNotFound)
+    def not_found(request: Request, error: CertificateNotFound) -> PlainTextResponse:
+        return PlainTextResponse(str(error), 404)
+
+    with TestClient(app) as running:
+        yield running
+    database.close()
+
+
+def test_a_certificate_comes_back_byte_for_byte(client: TestClient, envelope: bytes) -> None:
+    assert client.get("/v1/certificates/certificate-1").content == envelope
+
+
+def test_a_certificate_has_the_media_type_of_dsse(client: TestClient) -> None:
+    assert client.get("/v1/certificates/certificate-1").headers["content-type"] == "application/vnd.dsse.envelope.v1+json"
+
+
+def test_an_unknown_certificate_is_named(client: TestClient) -> None:
+    answer = client.get("/v1/certificates/nothing")
+    assert (answer.status_code, answer.text) == (404, "there is no certificate 'nothing'")
+
+
+def test_keys_are_the_published_set(client: TestClient, settings: Settings) -> None:
+    assert client.get("/.well-known/jwks.json").json() == json.loads(jwks(settings).model_dump_json())
+
+
+def test_an_own_certificate_verifies(client: TestClient, envelope: bytes) -> None:
+    answer = client.post("/v1/certificates/verify", content=envelope, headers={"content-type": "application/json"})
+    assert (answer.status_code, answer.json()["verdict"]) == (200, "valid")
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"no json", b"\xff", b"[" * 100_000, b"x" * (MAXIMUM_BYTES + 10)], ids=range(6))
+def test_anything_else_is_answered_with_an_invalid_report(client: TestClient, body: bytes) -> None:
+    answer = client.post("/v1/certificates/verify", content=body, headers={"content-type": "application/json"})
+    assert (answer.status_code, answer.json()["verdict"]) == (200, "invalid")
+
+
+def test_the_schema_names_the_report(client: TestClient) -> None:
+    operation = client.get("/openapi.json").json()["paths"]["/v1/certificates/verify"]["post"]
+    assert operation["responses"]["200"]["content"]["application/json"]["schema"]["$ref"].endswith("/VerificationReport")

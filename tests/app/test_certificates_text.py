@@ -1,0 +1,114 @@
+"""The certificate read aloud: what a physician is told is what the figures say, and never more."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from app.certificates.guarantee import ApproximateDp, DeltaPoint
+from app.certificates.issue import CertificateInput, predicate_of
+from app.certificates.statement import PrivacyCertificate
+from app.certificates.text import advantage, describe, most_true_positives
+from mechanisms.gdp import gdp_log_delta, gdp_trade_off
+from tests.app.certificates_harness import finished_run
+from trainer.data import data_set_facts
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> CertificateInput:
+    return finished_run(tmp_path_factory.mktemp("text"))
+
+
+@pytest.fixture(scope="module")
+def predicate(run: CertificateInput) -> PrivacyCertificate:
+    return predicate_of(run, data_set_facts(run.spec.data))
+
+
+@pytest.fixture(scope="module")
+def text(predicate: PrivacyCertificate) -> str:
+    return describe(predicate)
+
+
+def _claim(*points: tuple[str, str]) -> ApproximateDp:
+    return ApproximateDp(
+        epsilon=points[0][0],
+        delta=points[0][1],
+        epsilon_lower="0",
+        accountant="test",
+        route="test",
+        delta_curve=tuple(DeltaPoint(epsilon=epsilon, delta=delta) for epsilon, delta in points),
+        renyi=None,
+        renyi_absent_because="test",
+        gdp_mu=None,
+        gdp_mu_absent_because="test",
+        epsilon_without_sampling=None,
+        epsilon_without_sampling_absent_because="test",
+    )
+
+
+def test_text_names_epsilon_and_delta_as_certified(text: str, predicate: PrivacyCertificate) -> None:
+    assert isinstance(predicate.guarantee, ApproximateDp)
+    assert f"epsilon = {predicate.guarantee.epsilon}, delta = 1e-05" in text
+
+
+def test_text_says_what_is_not_covered(text: str, predicate: PrivacyCertificate) -> None:
+    assert all(line in text for line in predicate.not_covered)
+
+
+def test_text_has_a_length_that_is_read(text: str) -> None:
+    assert 20 <= len(text.splitlines()) <= 35
+
+
+def test_text_says_that_the_audit_did_not_run(text: str) -> None:
+    assert "Audit: not run" in text
+
+
+def test_text_of_a_seeded_run_says_first_that_there_is_no_guarantee(tmp_path: Path) -> None:
+    run = finished_run(tmp_path, reproducible=True, seed=3)
+    lines = describe(predicate_of(run, data_set_facts(run.spec.data))).splitlines()
+    assert lines[2] == "THERE IS NO PRIVACY GUARANTEE."
+
+
+def test_text_of_a_seeded_run_states_no_epsilon(tmp_path: Path) -> None:
+    run = finished_run(tmp_path, reproducible=True, seed=3)
+    assert "epsilon =" not in describe(predicate_of(run, data_set_facts(run.spec.data)))
+
+
+def test_true_positives_at_one_point_are_those_of_the_formula() -> None:
+    # epsilon = 1, delta = 0.001, a = 0.01: min(e/100 + 0.001, 1 - (1 - 0.001 - 0.01)/e) = 0.0281828.
+    assert most_true_positives(_claim(("1", "0.001")), 0.01) == pytest.approx(math.e * 0.01 + 0.001, rel=1e-9)
+
+
+def test_true_positives_at_a_large_epsilon_come_from_the_other_branch() -> None:
+    expected = 1.0 - math.exp(-6.0) * (1.0 - 1e-5 - 0.01)
+    assert most_true_positives(_claim(("6", "1e-05")), 0.01) == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_best_point_of_the_curve_is_used() -> None:
+    both = _claim(("4", "1e-05"), ("0.5", "0.01"))
+    assert most_true_positives(both, 0.01) == most_true_positives(_claim(("0.5", "0.01")), 0.01)
+
+
+def test_advantage_at_epsilon_zero_is_delta() -> None:
+    assert advantage(_claim(("0", "0.25"))) == pytest.approx(0.25, rel=1e-9)
+
+
+def test_advantage_of_randomised_response_is_attained() -> None:
+    # Randomised response at epsilon is right with probability e^eps/(1 + e^eps): advantage (e^eps - 1)/(e^eps + 1), no less.
+    epsilon = math.log(3.0)
+    assert advantage(_claim((repr(epsilon), "0"))) >= 0.5
+
+
+def test_success_told_is_never_below_that_of_the_exact_attack() -> None:
+    # mu-GDP with mu = 1: the best test at 1 % false positives has power Phi(mu - 2.3263) = 0.0924.
+
+    points = [(epsilon, math.exp(gdp_log_delta(1.0, epsilon))) for epsilon in (0.5, 1.0, 1.5, 2.0, 3.0)]
+    claim = _claim(*((repr(epsilon), repr(delta)) for epsilon, delta in points))
+    exact = 1.0 - gdp_trade_off(1.0, 0.01)
+    assert exact <= most_true_positives(claim, 0.01) <= 1.3 * exact
+
+
+def test_success_is_never_told_as_more_than_certain() -> None:
+    assert most_true_positives(_claim(("900", "1e-05")), 0.01) <= 1.0
