@@ -87,17 +87,17 @@ def _approximate_dp(event: Event, delta: float) -> ApproximateDp | None:
 def _delta_curve(found: PrivacyProfile, epsilon: float, delta: float) -> tuple[DeltaPoint, ...]:
     """Points of the curve, of those that the accountant can answer; the certified pair is always among them."""
     certified = DeltaPoint(epsilon=upper(epsilon), delta=exact(delta))
-    points = {certified.epsilon: certified}
+    points = {float(certified.epsilon): certified}
     for multiple in CURVE:
         # Four digits read better than seventeen, and any epsilon will do.
         position = float(f"{multiple * epsilon:.4g}")
-        if multiple == 1.0 or exact(position) in points:
+        if multiple == 1.0 or position in points:
             continue
         try:
-            points[exact(position)] = DeltaPoint(epsilon=exact(position), delta=upper(found.delta(position).upper))
+            points[position] = DeltaPoint(epsilon=exact(position), delta=upper(found.delta(position).upper))
         except NumericalFloor:
             continue
-    return tuple(sorted(points.values(), key=lambda point: float(point.epsilon)))
+    return tuple(points[position] for position in sorted(points))
 
 
 def _renyi(found: PrivacyProfile) -> tuple[RenyiPoint, ...]:

@@ -30,8 +30,8 @@ class VerificationReport(Value):
     r"""The outcome of a verification.
 
     Attributes:
-      verdict: ``valid`` if nothing failed and signature, content and figures were all checked.
-      meaning: what that says, and what it doesn't.
+      verdict: ``valid`` if no check failed.
+      meaning: what that says and what it doesn't; names every check that wasn't made.
       checks: in the order they were made; a check that rests on a failed one isn't made.
     """
 

@@ -320,6 +320,13 @@ def test_an_event_without_sampling_says_so_and_has_mu() -> None:
     assert guarantee.epsilon_without_sampling_absent_because == "nothing was sampled: every release used all of the data"
 
 
+def test_a_run_of_epsilon_zero_has_one_point_on_its_curve() -> None:
+    noise = ComplexGaussian(std=1e9, sensitivity=Sensitivity(l2=1.0, adjacency="add_remove", unit="record"))
+    guarantee = guarantee_of(Release(mechanism=noise), 1e-5, RandomOrigin.OPERATING_SYSTEM)
+    assert isinstance(guarantee, ApproximateDp)
+    assert [(point.epsilon, point.delta) for point in guarantee.delta_curve] == [("0", "1e-05")]
+
+
 def test_a_laplace_run_can_be_certified() -> None:
     noise = Laplace(scale=2.0, sensitivity=Sensitivity(l1=1.0, adjacency="add_remove", unit="record"))
     guarantee = guarantee_of(Release(mechanism=noise), 1e-5, RandomOrigin.OPERATING_SYSTEM)
