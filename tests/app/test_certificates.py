@@ -289,20 +289,24 @@ def test_a_unit_that_the_data_does_not_have_is_refused(run: CertificateInput, se
 # No guarantee
 
 
-def test_a_run_from_a_users_seed_has_no_guarantee(folder: Path, settings: Settings) -> None:
-    seeded = read(
-        issue_certificate(dataclasses.replace(finished_run(folder / "seeded", reproducible=True, seed=1234567), job_id="seeded"), settings)
-    )
-    assert isinstance(seeded.guarantee, NoGuarantee)
-    assert seeded.guarantee.reason.startswith(SEED_SENTENCE)
-    assert seeded.randomness.statement == "not private against someone who knows the seed"
+@pytest.fixture(scope="module")
+def seeded(folder: Path, settings: Settings) -> bytes:
+    run = finished_run(folder / "seeded", reproducible=True, seed=1234567)
+    return issue_certificate(dataclasses.replace(run, job_id="seeded"), settings)
 
 
-def test_a_users_seed_never_appears(folder: Path, settings: Settings) -> None:
-    envelope = issue_certificate(
-        dataclasses.replace(finished_run(folder / "seeded", reproducible=True, seed=1234567), job_id="seeded"), settings
-    )
-    assert "1234567" not in json.dumps(statement_of(envelope)["predicate"])
+def test_a_run_from_a_users_seed_has_no_guarantee(seeded: bytes) -> None:
+    guarantee = read(seeded).guarantee
+    assert isinstance(guarantee, NoGuarantee)
+    assert guarantee.reason.startswith(SEED_SENTENCE)
+
+
+def test_a_run_from_a_users_seed_carries_the_sentence(seeded: bytes) -> None:
+    assert read(seeded).randomness.statement == "not private against someone who knows the seed"
+
+
+def test_a_users_seed_never_appears(seeded: bytes) -> None:
+    assert "1234567" not in json.dumps(statement_of(seeded)["predicate"])
 
 
 def test_an_event_with_a_non_private_part_has_no_guarantee(run: CertificateInput) -> None:

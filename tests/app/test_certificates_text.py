@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import pytest
 
@@ -65,15 +64,18 @@ def test_text_says_that_the_audit_did_not_run(text: str) -> None:
     assert "Audit: not run" in text
 
 
-def test_text_of_a_seeded_run_says_first_that_there_is_no_guarantee(tmp_path: Path) -> None:
-    run = finished_run(tmp_path, reproducible=True, seed=3)
-    lines = describe(predicate_of(run, data_set_facts(run.spec.data))).splitlines()
-    assert lines[2] == "THERE IS NO PRIVACY GUARANTEE."
+@pytest.fixture(scope="module")
+def seeded(tmp_path_factory: pytest.TempPathFactory) -> str:
+    run = finished_run(tmp_path_factory.mktemp("seeded"), reproducible=True, seed=3)
+    return describe(predicate_of(run, data_set_facts(run.spec.data)))
 
 
-def test_text_of_a_seeded_run_states_no_epsilon(tmp_path: Path) -> None:
-    run = finished_run(tmp_path, reproducible=True, seed=3)
-    assert "epsilon =" not in describe(predicate_of(run, data_set_facts(run.spec.data)))
+def test_text_of_a_seeded_run_says_first_that_there_is_no_guarantee(seeded: str) -> None:
+    assert seeded.splitlines()[2] == "THERE IS NO PRIVACY GUARANTEE."
+
+
+def test_text_of_a_seeded_run_states_no_epsilon(seeded: str) -> None:
+    assert "epsilon =" not in seeded
 
 
 def test_true_positives_at_one_point_are_those_of_the_formula() -> None:
