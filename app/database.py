@@ -45,14 +45,14 @@ class UtcTime(TypeDecorator[datetime]):
     impl = DateTime(timezone=True)
     cache_ok = True
 
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002 (SQLAlchemy's signature)
         if value is None:
             return None
         if value.tzinfo is None:
             raise ValueError(f"a stored time must have a time zone, got {value!r}")
         return value.astimezone(UTC)
 
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002 (as above)
         return None if value is None else value.replace(tzinfo=value.tzinfo or UTC).astimezone(UTC)
 
 

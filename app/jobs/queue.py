@@ -50,7 +50,7 @@ class JsonSerializer(Serializer):
     def serialize(self, data: object) -> str:
         return json.dumps(data, default=_described, allow_nan=False)
 
-    def deserialize(cls, serialized_data: str) -> object:
+    def deserialize(self, serialized_data: str) -> object:
         return json.loads(serialized_data)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Annotated, Literal
+from typing import Annotated
 
 from anyio import to_thread
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response, status
@@ -19,7 +19,7 @@ from mechanisms.errors import InvalidParameter
 from trainer import ALGORITHMS
 
 ID_PATTERN = r"^[0-9a-f]{32}$"
-AlgorithmName = Literal[tuple(algorithm.model_fields["algorithm"].default for algorithm in ALGORITHMS)]  # pyright: ignore[reportInvalidTypeForm]
+ALGORITHM_NAMES: list[str] = [algorithm.model_fields["algorithm"].default for algorithm in ALGORITHMS]
 
 Service = Annotated[JobService, Depends(job_service)]
 JobId = Annotated[str, Path(max_length=64, description="Id of the job.")]
@@ -48,14 +48,17 @@ def submit_job(submission: JobSubmission, service: Service, response: Response, 
 
 @router.get("", summary="List jobs, newest first")
 def list_jobs(
+    *,
     service: Service,
     state: Annotated[tuple[JobState, ...], Query(description="Any of these states.")] = (),
-    algorithm: Annotated[AlgorithmName | None, Query()] = None,
+    algorithm: Annotated[str | None, Query(json_schema_extra={"enum": ALGORITHM_NAMES})] = None,
     label: Annotated[tuple[LabelFilter, ...], Query(description="name=value; all of them must match.")] = (),
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     cursor: Annotated[str | None, Query(pattern=ID_PATTERN, description="The `next` of the page before.")] = None,
 ) -> JobPage:
     """One page; follow `next` for older jobs."""
+    if algorithm is not None and algorithm not in ALGORITHM_NAMES:
+        raise InvalidParameter("algorithm", f"one of {', '.join(ALGORITHM_NAMES)}", algorithm)
     pairs = [(name, value) for name, _, value in (text.partition("=") for text in label)]
     return service.page(JobFilter(states=state, algorithm=algorithm, labels=pairs), cursor, limit)
 

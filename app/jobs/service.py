@@ -218,7 +218,7 @@ def _resources(session: Session, rows: Sequence[JobRow]) -> list[Job]:
     ids = [row.id for row in rows]
     last = latest(session, ids, ["progress", "metrics", "state"])
     pairs = session.execute(select(CertificateRow.job_id, CertificateRow.id).where(CertificateRow.job_id.in_(ids)))
-    certificates = {job_id: certificate_id for job_id, certificate_id in pairs}
+    certificates = {certified: certificate_id for certified, certificate_id in pairs}  # noqa: C416 (rows, not pairs)
     return [
         _resource(row, {kind: event for (job_id, kind), event in last.items() if job_id == row.id}, certificates.get(row.id))
         for row in rows

@@ -1,4 +1,4 @@
-r"""A stand-in for the training child, of the same protocol: no torch, so it starts at once, and it does what its environment says.
+r"""A stand-in for the training child, of the same protocol: standard library only, so it starts at once, and it ends as ordered.
 
 It takes its orders from two settings that change no result of the real one: ``checkpoint_seconds`` is the time of a step, and
 ``microbatch_size`` is one of ``Order``.
@@ -14,23 +14,11 @@ import sys
 import time
 from enum import IntEnum
 from pathlib import Path
-
-from app.jobs.document import JobDocument
-from mechanisms import RandomOrigin
-from trainer.data import data_set_facts
-from trainer.report import (
-    CheckpointWritten,
-    Failed,
-    Finished,
-    Metrics,
-    Progress,
-    RunReport,
-    Started,
-    Stopped,
-    TrainingEvent,
-)
+from typing import Any
 
 PR_SET_PDEATHSIG = 1
+TEST_RECORDS = 178
+"""Of the digits with a fifth held out."""
 
 
 class Order(IntEnum):
@@ -44,8 +32,8 @@ class Order(IntEnum):
     LEAVE_NO_REPORT = 6
 
 
-def say(event: TrainingEvent) -> None:
-    sys.stdout.write(event.model_dump_json() + "\n")
+def say(event: str, **fields: object) -> None:
+    sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
     sys.stdout.flush()
 
 
@@ -53,57 +41,59 @@ def main(workdir: Path, parent: int) -> int:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         return 4
-    document = JobDocument.model_validate(json.loads((workdir / "request.json").read_text()) | {"labels": {}})
-    order, step_seconds = Order(document.runtime.microbatch_size), document.runtime.checkpoint_seconds
+    request = json.loads((workdir / "request.json").read_text())
+    plan, runtime = request["plan"], request["runtime"]
+    order = Order(runtime["microbatch_size"])
     stopping: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: None if order is Order.IGNORE_SIGTERM else stopping.append(number))
     with (workdir / "pids").open("a") as pids:
         pids.write(f"{os.getpid()}\n")
     checkpoint = workdir / "checkpoint.safetensors"
     first = int(checkpoint.read_text()) if checkpoint.exists() else 0
-    steps = document.plan.steps
-    say(Started(resumed_from_step=first))
+    say("started", resumed_from_step=first)
     sys.stdout.write("a line of some library\n")
-    for step in range(first + 1, steps + 1):
-        time.sleep(step_seconds)
-        say(Progress(step=step, steps=steps, epsilon=step / steps, delta=document.plan.delta, seconds=0.1))
+    for step in range(first + 1, plan["steps"] + 1):
+        time.sleep(runtime["checkpoint_seconds"])
+        say("progress", step=step, steps=plan["steps"], epsilon=step / plan["steps"], delta=plan["delta"], seconds=0.1)
         if step % 5 == 0 or stopping:
             checkpoint.write_text(str(step))
-            say(CheckpointWritten(step=step))
+            say("checkpoint", step=step)
         if stopping:
-            say(Stopped(step=step))
+            say("stopped", step=step)
             return 3
         if order is Order.FAIL and step == 5:
-            say(Failed(reason="the gradient isn't finite"))
+            say("failed", reason="the gradient isn't finite")
             return 1
         if order is Order.CRASH and step == 5:
             os.kill(os.getpid(), signal.SIGKILL)
-    say(Metrics(step=steps, test_accuracy=0.5))
-    write_results(workdir, document, steps - (order is Order.RELEASE_TOO_FEW), with_report=order is not Order.LEAVE_NO_REPORT)
-    say(Finished())
+    say("metrics", step=plan["steps"], test_accuracy=0.5)
+    (workdir / "artifacts").mkdir(exist_ok=True)
+    (workdir / "artifacts" / "model.safetensors").write_bytes(b"model")
+    if order is not Order.LEAVE_NO_REPORT:
+        (workdir / "result.json").write_text(json.dumps(report(plan, plan["steps"] - (order is Order.RELEASE_TOO_FEW))))
+    say("finished")
     return 0
 
 
-def write_results(workdir: Path, document: JobDocument, released: int, with_report: bool) -> None:
-    (workdir / "artifacts").mkdir(exist_ok=True)
-    (workdir / "artifacts" / "model.safetensors").write_bytes(b"model")
-    facts = data_set_facts(document.spec.data)
-    report = RunReport(
-        steps_released=released,
-        event=document.plan.event_after(released),
-        noise_std=document.plan.mechanism.noise_scale,
-        random_origin=RandomOrigin.OPERATING_SYSTEM,
-        resumptions=0,
-        test_accuracy=0.5,
-        test_records=facts.test_records,
-        training_records=facts.training_records,
-        parameters=10,
-        versions={"python": "3.11"},
-        hardware="none",
-        training_seconds=0.1,
-    )
-    if with_report:
-        (workdir / "result.json").write_text(report.model_dump_json())
+def report(plan: dict[str, Any], released: int) -> dict[str, object]:
+    """What a run of this plan reports that released this many steps."""
+    sampling, mechanism = plan["sampling"], plan["mechanism"]
+    release = {"kind": "release", "mechanism": mechanism}
+    sampled = {"kind": "poisson_sampled", "probability": sampling["expected_batch_size"] / sampling["records"], "event": release}
+    return {
+        "steps_released": released,
+        "event": {"kind": "repeated", "count": released, "event": sampled},
+        "noise_std": mechanism["std"],
+        "random_origin": "operating_system",
+        "resumptions": 0,
+        "test_accuracy": 0.5,
+        "test_records": TEST_RECORDS,
+        "training_records": sampling["records"],
+        "parameters": 10,
+        "versions": {},
+        "hardware": "none",
+        "training_seconds": 0.1,
+    }
 
 
 if __name__ == "__main__":

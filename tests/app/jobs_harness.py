@@ -23,6 +23,7 @@ import uvicorn
 
 from app.main import create_app
 from app.settings import Settings
+from tests.app import fake_child
 from tests.app.fake_child import Order
 
 Submission = dict[str, Any]
@@ -36,19 +37,19 @@ import os, sys
 from pathlib import Path
 from app.settings import Settings
 from app.worker import main, training_command
-fake = lambda workdir: [sys.executable, "-m", "tests.app.fake_child", str(workdir), str(os.getpid())]
+fake = lambda workdir: [sys.executable, sys.argv[2], str(workdir), str(os.getpid())]
 sys.exit(main(Settings(), training_command if sys.argv[1] == "real" else fake))
 """
 
 
 def spec(**changes: object) -> Submission:
-    """A small valid training spec."""
+    """A small valid training spec; with so much noise its certificate is computed fast."""
     return {
         "algorithm": "zeta_dp_sgd",
         "data": {"kind": "digits_phase_pairs", "split_seed": 0, "test_fraction": 0.2},
         "model": {"kind": "complex_mlp", "hidden": [8], "activation": "cardioid", "head": "magnitude"},
         "optimizer": {"kind": "sgd", "learning_rate": 0.5},
-        "privacy": {"adjacency": "add_remove", "unit": "record", "delta": 1e-5, "noise_multiplier": 2.0},
+        "privacy": {"adjacency": "add_remove", "unit": "record", "delta": 1e-5, "noise_multiplier": 20.0},
         "clipping_bound": 1.0,
         "expected_batch_size": 64,
         "steps": 20,
@@ -81,7 +82,9 @@ def working(of: Settings, child: str = "fake") -> Generator[subprocess.Popen[byt
     """A worker process. On leaving, it is gone."""
     variables = {"ZETADP_" + name.upper(): str(value) for name, value in of.model_dump(exclude_none=True).items()}
     with (of.data_dir / "worker.log").open("ab") as log:
-        process = subprocess.Popen([sys.executable, "-c", WORKER, child], env={**os.environ, **variables}, stderr=log, stdout=log)
+        process = subprocess.Popen(
+            [sys.executable, "-c", WORKER, child, fake_child.__file__], env={**os.environ, **variables}, stderr=log, stdout=log
+        )
     try:
         yield process
     finally:
@@ -167,12 +170,16 @@ def postgresql_server() -> Generator[str]:
     with tempfile.TemporaryDirectory(prefix="pg") as folder:
         if account:
             shutil.chown(folder, "postgres")
-        data, quiet = f"{folder}/data", {"check": True, "stdout": subprocess.DEVNULL, "cwd": "/"}
+        data = f"{folder}/data"
         options = f"-c listen_addresses='' -c unix_socket_directories={folder} -c fsync=off"
-        subprocess.run([*account, initdb, "-D", data, "-U", "zetadp", "--auth=trust", "--no-sync"], **quiet)
-        subprocess.run([*account, pg_ctl, "-D", data, "-l", f"{folder}/log", "-o", options, "-w", "start"], **quiet)
+        _run_quietly([*account, initdb, "-D", data, "-U", "zetadp", "--auth=trust", "--no-sync"])
+        _run_quietly([*account, pg_ctl, "-D", data, "-l", f"{folder}/log", "-o", options, "-w", "start"])
         try:
             Path(folder).chmod(0o755)
             yield f"postgresql://zetadp@/postgres?host={folder}"
         finally:
-            subprocess.run([*account, pg_ctl, "-D", data, "-m", "immediate", "stop"], **quiet)
+            _run_quietly([*account, pg_ctl, "-D", data, "-m", "immediate", "stop"])
+
+
+def _run_quietly(command: list[str]) -> None:
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd="/")

@@ -161,7 +161,9 @@ def test_unknown_job_cannot_be_cancelled(client: TestClient) -> None:
     assert client.post(f"/v1/jobs/{NO_JOB}/cancel").status_code == 404
 
 
-@pytest.mark.parametrize("name", ["../request.json", "..%2frequest.json", "%2e%2e%2frequest.json", "%2e%2e", "%2fetc%2fpasswd", "request.json"])
+@pytest.mark.parametrize(
+    "name", ["../request.json", "..%2frequest.json", "%2e%2e%2frequest.json", "%2e%2e", "%2fetc%2fpasswd", "request.json"]
+)
 def test_only_listed_files_can_be_fetched(client: TestClient, name: str) -> None:
     job = submitted(client)
     folder = client.app.state.settings.job_dir(job["id"])  # pyright: ignore[reportFunctionMemberAccess]

@@ -74,10 +74,14 @@ def test_writing_transactions_that_read_first_take_turns(database: Database) -> 
 
 
 def test_failed_transaction_leaves_nothing(database: Database) -> None:
-    with pytest.raises(ZeroDivisionError), database.writing() as session:
-        session.add(row("a"))
-        session.flush()
-        raise ZeroDivisionError
+    def add_and_fail() -> None:
+        with database.writing() as session:
+            session.add(row("a"))
+            session.flush()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        add_and_fail()
     with database.reading() as session:
         assert session.get(JobRow, "a") is None
 

@@ -15,9 +15,9 @@ pytest.importorskip("torch")
 
 def test_job_of_a_killed_worker_finishes_from_its_checkpoint_and_is_certified(tmp_path: Path) -> None:
     of = settings(tmp_path)
-    steps = 3000
+    steps = 200
     with serving(of) as client:
-        request = {"spec": spec(steps=steps), "runtime": {"checkpoint_seconds": 0.0, "threads": 1}}
+        request = {"spec": spec(steps=steps, expected_batch_size=256), "runtime": {"checkpoint_seconds": 0.2, "threads": 1}}
         job_id = client.post("/v1/jobs", json=request).json()["id"]
         with working(of, child="real") as first:
             checkpoint = next(event for event in stream(client, job_id) if event.kind == "checkpoint")
