@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import Self, final
 
 import numpy as np
@@ -14,7 +15,7 @@ from mechanisms import logspace
 from mechanisms.base import Extended, Step, Value
 from mechanisms.errors import InvalidParameter
 
-_TRADE_OFF_POINTS = 129
+_TRADE_OFF_POINTS = 65
 
 
 @final
@@ -99,17 +100,18 @@ class PrivacyProfile(ABC):
         """
         check_alpha(alpha)
         best = 0.0
-        for epsilon in _trade_off_grid(self):
-            delta = self.delta(epsilon).upper
+        for epsilon, delta in self._supporting_points:
             best = max(best, 1.0 - delta - math.exp(min(epsilon, 700.0)) * alpha, math.exp(-epsilon) * (1.0 - delta - alpha))
         return best
 
-
-def _trade_off_grid(profile: PrivacyProfile) -> list[float]:
-    top = profile.epsilon(1e-6).upper
-    if not math.isfinite(top):
-        return [0.0]
-    return [0.0, *(float(x) for x in np.geomspace(max(top, 1e-6) * 1e-4, max(top, 1e-6), _TRADE_OFF_POINTS - 1))]
+    @cached_property
+    def _supporting_points(self) -> list[tuple[float, float]]:
+        """(epsilon, upper end of delta) on a grid from 0 to where delta is 1e-6."""
+        top = self.epsilon(1e-6).upper
+        epsilons = [0.0]
+        if math.isfinite(top):
+            epsilons += [float(x) for x in np.geomspace(max(top, 1e-6) * 1e-3, max(top, 1e-6), _TRADE_OFF_POINTS - 1)]
+        return [(epsilon, self.delta(epsilon).upper) for epsilon in epsilons]
 
 
 def check_epsilon(epsilon: float) -> None:

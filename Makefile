@@ -1,0 +1,44 @@
+# make demo | serve | test | bench | lint: each sets up what it needs in .venv, from the exact versions of constraints.txt.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SETUP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo serve test lint bench clean
+
+help:
+	@echo "make demo   train privately on handwritten digits, end to end, and check the certificate"
+	@echo "make serve  run the service and one worker; prints the address of the documentation"
+	@echo "make test   run the tests"
+	@echo "make lint   linters, types and import rules"
+	@echo "make bench  benchmarks, as ratios against peers"
+
+# torch first and pinned: a range would pull another build with gigabytes of GPU libraries.
+$(SETUP): constraints.txt pyproject.toml mechanisms/version.py
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "zetadp needs Python 3.11 or newer, this is " + sys.version)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep '^torch==' constraints.txt)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[worker,dev]'
+	@touch $@
+
+demo: $(SETUP)
+	$(BIN)/python -m app demo
+
+serve: $(SETUP)
+	$(BIN)/python -m app serve --with-worker
+
+test: $(SETUP)
+	$(BIN)/python -m pytest
+
+lint: $(SETUP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+bench: $(SETUP)
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) demo-output
