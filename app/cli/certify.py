@@ -19,6 +19,8 @@ from app.client import Client
 KEYS_FILE = "jwks.json"
 CERTIFICATE_FILE = "certificate.json"
 
+_UNTRUSTED = "whoever could replace the certificate could replace them too; get the service's keys over a channel you trust"
+
 
 def register(app: typer.Typer) -> None:
     """Add these commands."""
@@ -68,19 +70,20 @@ def verify(
         if as_json:
             print_json(report)
         else:
-            _print_report(report, envelope, chosen)
+            _print_report(report, envelope)
+            source = str(keys) if keys is not None else f"{chosen}, since no --keys were given: {_UNTRUSTED}"
+            out.print(f"keys: {source}", markup=False)
         if report.verdict != "valid":
             fail(f"{file}: the certificate is NOT valid", Exit.FAILED)
 
 
-def _print_report(report: VerificationReport, envelope: bytes, keys: Path) -> None:
+def _print_report(report: VerificationReport, envelope: bytes) -> None:
     marks = {Status.PASSED: "ok   ", Status.FAILED: "FAIL ", Status.NOT_CHECKED: "-    "}
     if report.verdict == "valid":
         try:
             out.print(describe(read(envelope)) + "\n", markup=False)
         except CertificateUnreadable:
             pass
-    out.print(f"keys trusted: {keys}", markup=False)
     for check in report.checks:
         out.print(f"{marks[check.status]}{check.name}: {check.detail}", markup=False)
     out.print(f"verdict: {report.verdict}. {report.meaning}", markup=False)

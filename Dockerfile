@@ -1,0 +1,25 @@
+# Two targets:  docker build --target api -t zetadp-api .     docker build --target worker -t zetadp-worker .
+# Both need the same data folder (a volume at /data) or the same PostgreSQL (ZETADP_DATABASE_URL) and data folder.
+FROM python:3.11-slim AS base
+ENV PYTHONUNBUFFERED=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 ZETADP_DATA_DIR=/data
+WORKDIR /srv/zetadp
+RUN useradd --system --create-home zetadp && mkdir /data && chown zetadp /data
+COPY constraints.txt pyproject.toml README.md ./
+COPY mechanisms mechanisms
+COPY accountants accountants
+COPY trainer trainer
+COPY app app
+VOLUME /data
+
+FROM base AS api
+RUN pip install --constraint constraints.txt .
+USER zetadp
+EXPOSE 8000
+# Without access keys the service listens on loopback only: run it with --network host, or beside a proxy in the same network namespace.
+HEALTHCHECK --interval=10s --timeout=3s CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/livez', timeout=2)"]
+CMD ["python", "-m", "app", "serve", "--port", "8000"]
+
+FROM base AS worker
+RUN pip install "$(grep '^torch==' constraints.txt)" && pip install --constraint constraints.txt '.[worker]'
+USER zetadp
+CMD ["python", "-m", "app", "worker"]
