@@ -8,7 +8,8 @@ from typing import Any, cast, final
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi_problem.error import Problem
-from fastapi_problem.handler import ExceptionHandler, add_exception_handler, new_exception_handler
+from fastapi_problem.handler import ExceptionHandler, add_exception_handler, http_exception_handler_, new_exception_handler
+from starlette.exceptions import HTTPException
 from structlog import get_logger
 
 from app.certificates.errors import CertificateNotFound
@@ -113,6 +114,16 @@ def _validation_problem(_handler: ExceptionHandler, request: Request, error: Exc
     )
 
 
+def _http_problem(handler: ExceptionHandler, request: Request, error: HTTPException) -> Problem:
+    if error.status_code == 400 and error.detail == "There was an error parsing the body":
+        # FastAPI's words for bytes that aren't UTF-8 and numbers of thousands of digits.
+        wrong = FieldError(field="body", message="must be JSON in UTF-8, with numbers of an ordinary length", got="something else")
+        return Problem(
+            title="The request doesn't fit its schema.", type_="invalid-request", status=422, detail=summary([wrong]), errors=[wrong.model_dump()]
+        )
+    return http_exception_handler_(handler, request, error)
+
+
 def _known_problem(_handler: ExceptionHandler, _request: Request, error: Exception) -> Problem:
     status, kind, title = next(STATUS_OF[base] for base in type(error).__mro__ if base in STATUS_OF)
     extra: dict[str, Any] = {}
@@ -136,6 +147,7 @@ def install(app: FastAPI) -> None:
         # HTTPException and validation errors keep handlers of their own, so that the catch-all stays last.
         handlers={**handlers},
         request_validation_handler=_validation_problem,
+        http_exception_handler=_http_problem,
     )
     handler.handlers[Exception] = _last_resort
     add_exception_handler(app, handler)
@@ -144,8 +156,6 @@ def install(app: FastAPI) -> None:
 
 
 def _last_resort(handler: ExceptionHandler, request: Request, error: Exception) -> Problem | None:
-    from starlette.exceptions import HTTPException
-
     if isinstance(error, HTTPException | RequestValidationError) or type(error) in STATUS_OF:
         return None
     return _unknown_problem(handler, request, error)

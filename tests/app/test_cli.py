@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+RELEASE = {"kind": "release", "mechanism": {"kind": "gaussian", "std": 1.0, "sensitivity": {"l2": 1.0, "adjacency": "add_remove", "unit": "record"}}}
+NOBODY = "http://127.0.0.1:9"  # the discard port: nothing listens there
+
+
+def _run(*arguments, text=""):
+    return subprocess.run([sys.executable, "-m", "app", *arguments], input=text, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def event_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("cli") / "event.json"
+    path.write_text(json.dumps(RELEASE))
+    return str(path)
+
+
+def test_profile_prints_json(event_file):
+    done = _run("profile", event_file, "--epsilon", "1", "--delta", "1e-5", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["gdp_mu"] == 1.0
+
+
+def test_profile_reads_standard_input():
+    assert "mu = 1.0" in _run("profile", "-", text=json.dumps(RELEASE)).stdout
+
+
+def test_calibrate_prints_the_noise(event_file):
+    done = _run("calibrate", event_file, "--epsilon", "1", "--delta", "1e-5", "--json")
+    assert json.loads(done.stdout)["std"] == pytest.approx(3.730631634816, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text", "code", "line"),
+    [
+        (("profile", "-"), '{"kind": "release", "mechanism": {"kind": "gaussian"}}', 2, "mechanism.std: this field is required, got nothing"),
+        (("profile", "-"), "not json", 2, "-: body: must be JSON"),
+        (("profile", "/no/such/file"), "", 2, "/no/such/file: No such file or directory"),
+        (("profile", "-", "--delta", "2"), json.dumps(RELEASE), 2, "deltas[0]: must be < 1, got 2.0"),
+        (("calibrate", "-", "--epsilon", "1"), json.dumps(RELEASE), 2, "must be epsilon and delta together"),
+        (("calibrate", "-", "--epsilon", "1", "--delta", "1e-5", "--address", NOBODY), json.dumps(RELEASE), 3, f"no service answers at {NOBODY}"),
+        (("status", "abc", "--address", NOBODY), "", 3, f"no service answers at {NOBODY}"),
+        (("watch", "abc", "--address", NOBODY), "", 3, f"no service answers at {NOBODY}"),
+        (("verify", "/no/such/certificate"), "", 2, "/no/such/certificate: No such file or directory"),
+        (("serve", "--host", "0.0.0.0"), "", 2, "host must be a loopback address (the service has no access keys yet), got '0.0.0.0'"),
+        (("serve", "--host", "here"), "", 2, "host must be a loopback address like 127.0.0.1 or ::1, got 'here'"),
+    ],
+)
+def test_mistakes_end_with_a_clear_line_and_a_code(arguments, text, code, line):
+    done = _run(*arguments, text=text)
+    assert line in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.returncode == code
+
+
+def test_help_names_the_commands_and_exit_codes():
+    text = _run("--help").stdout
+    for word in ("serve", "worker", "demo", "submit", "status", "watch", "cancel", "certificate", "verify", "calibrate", "profile", "Exit codes"):
+        assert word in text
