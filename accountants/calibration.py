@@ -23,6 +23,7 @@ TIGHTNESS = 1e-6
 """Relative slack left in the factor by the search; always on the side of more noise."""
 
 _MOST_EVALUATIONS = 60
+_LONGEST_STEP = math.log(4.0)
 
 
 @final
@@ -154,23 +155,30 @@ def _searched_factor(event: Event, target: Target, accountant: Accountant) -> fl
         # An accountant that can't reach this far in loss says nothing there; the target is missed as far as it knows.
         return target.excess(judge.profile(candidate)) if judge.unsupported(candidate) is None else math.log(1e9)
 
-    start, slope = _renyi_start(lambda x: excess(x, RdpAccountant()))
-    bad, good, x = -math.inf, math.inf, start
+    x, slope = _renyi_start(lambda x: excess(x, RdpAccountant()))
+    bad, good, width = -math.inf, math.inf, math.inf
     last: tuple[float, float] | None = None
     for _ in range(_MOST_EVALUATIONS):
-        value = excess(x, accountant)
-        if -TIGHTNESS <= value <= 0.0 or good - bad < 0.1 * TIGHTNESS:
-            return math.exp(x if value <= 0.0 else good)
-        bad, good = (max(bad, x), good) if value > 0.0 else (bad, min(good, x))
-        if last is not None and last[0] != x and (value - last[1]) / (x - last[0]) < 0.0:
-            slope = (value - last[1]) / (x - last[0])
-        last = x, value
-        x = x - (value + 0.5 * TIGHTNESS) / slope
-        if not bad < x < good:
-            x = 0.5 * (bad + good) if math.isfinite(good - bad) else last[0] + math.copysign(0.5, value)
-        if not abs(x) <= math.log(LARGEST_FACTOR):
+        if abs(x) > math.log(LARGEST_FACTOR):
             break
+        value = excess(x, accountant)
+        bad, good = (max(bad, x), good) if value > 0.0 else (bad, min(good, x))
+        if -TIGHTNESS <= value <= 0.0 or good - bad < 0.1 * TIGHTNESS:
+            return math.exp(good)
+        if last is not None and last[0] != x and (value - last[1]) / (x - last[0]) < 0.0:
+            slope = _plausible((value - last[1]) / (x - last[0]))
+        last = x, value
+        x += min(max(-(value + 0.5 * TIGHTNESS) / slope, -_LONGEST_STEP), _LONGEST_STEP)
+        # Where epsilon jumps to 0 the excess isn't continuous and steps stop helping: then the bracket is halved.
+        if not bad < x < good or good - bad > 0.5 * width:
+            x = 0.5 * (bad + good) if math.isfinite(good - bad) else last[0] + math.copysign(_LONGEST_STEP, value)
+        width = good - bad
     raise CalibrationFailed("no noise meets the target", (SMALLEST_FACTOR, LARGEST_FACTOR))
+
+
+def _plausible(slope: float) -> float:
+    # log epsilon falls about 1 to 3 times as fast as log noise grows; a slope far from that comes from a jump and would stall the search.
+    return min(max(slope, -10.0), -0.1)
 
 
 def _renyi_start(excess: Callable[[float], float]) -> tuple[float, float]:
@@ -185,7 +193,7 @@ def _renyi_start(excess: Callable[[float], float]) -> tuple[float, float]:
         if low < math.log(SMALLEST_FACTOR):
             raise CalibrationFailed("the target is met with hardly any noise", (SMALLEST_FACTOR, LARGEST_FACTOR))
     root = float(optimize.brentq(excess, low, high, xtol=1e-3))
-    return root, min(-0.1, (excess(root + 0.01) - excess(root)) / 0.01)
+    return root, _plausible((excess(root + 0.01) - excess(root)) / 0.01)
 
 
 def _settled(event: Event, target: Target, accountant: Accountant, factor: float) -> tuple[Event, float]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, final
 
 from accountants.events import Event, Leaf, leaves, non_private_reason
@@ -160,7 +160,7 @@ class PldAccountant(Accountant):
         for leaf in leaves(event):
             if not isinstance(leaf.mechanism.privacy_loss(), GaussianLoss | LaplaceLoss):
                 return f"no discretisation of {leaf.mechanism.kind}"
-        if not self._scale(event) <= LARGEST_LOSS:
+        if not _reach(event) <= LARGEST_LOSS:
             return f"its privacy loss reaches beyond {LARGEST_LOSS:g}, too far for a grid"
         return None
 
@@ -169,11 +169,12 @@ class PldAccountant(Accountant):
             return NonPrivateProfile(reason)
         if (reason := self.unsupported(event)) is not None:
             raise UnsupportedEvent(self.name, reason)
-        scale = self._scale(event)
+        scale = _reach(event)
         interval = min(max(scale / _GRID_POINTS, _FINEST_INTERVAL), _COARSEST_INTERVAL)
         return PldProfile(leaves(event), interval)
 
-    @staticmethod
-    def _scale(event: Event) -> float:
-        """How far the privacy loss reaches, by the Renyi bound."""
-        return RdpProfile(leaves(event), ()).epsilon(1e-12).upper
+
+@lru_cache(maxsize=256)
+def _reach(event: Event) -> float:
+    """How far the privacy loss reaches, by the Renyi bound. Kept, since ``unsupported`` and ``profile`` both ask."""
+    return RdpProfile(leaves(event), ()).epsilon(1e-12).upper

@@ -21,43 +21,43 @@ from app.calculators.schemas import (
 router = APIRouter(tags=["calculators"])
 
 
-@router.post("/profiles")
+@router.post("/profiles", summary="Compute a privacy profile")
 def create_profile(request: ProfileRequest) -> Profile:
     """delta(epsilon), epsilon(delta), Renyi divergences, mu and the attacker's trade-off of any event, each as a proved bound."""
     return service.compute_profile(request)
 
 
-@router.post("/calibrations")
+@router.post("/calibrations", summary="Calibrate noise to a target")
 def create_calibration(request: CalibrationRequest) -> Calibration:
     """The least noise that meets a target, always on its safe side."""
     return service.compute_calibration(request)
 
 
-@router.post("/compare/complex_gaussian")
+@router.post("/compare/complex_gaussian", summary="Compare the papers' printed theorems with what is proved")
 def compare_complex_gaussian(request: ComplexGaussianComparison) -> Comparison:
     """The printed theorems of both complex Gaussian papers beside what is proved."""
     return service.compare_complex_gaussian(request)
 
 
-@router.get("/mechanisms")
+@router.get("/mechanisms", summary="List mechanisms")
 def list_mechanisms() -> list[MechanismEntry]:
     """Every mechanism: what it is, its JSON schema, an example, sources, and the errata rows that concern it."""
     return service.list_mechanisms()
 
 
-@router.get("/mechanisms/{kind}/proof")
+@router.get("/mechanisms/{kind}/proof", summary="Read a mechanism's proof")
 def get_proof(kind: str) -> Proof:
     """A mechanism's proof, as Markdown."""
     return service.proof_of(kind)
 
 
-@router.get("/accountants")
+@router.get("/accountants", summary="List accountants")
 def list_accountants() -> list[AccountantEntry]:
     """Every accountant and its sources."""
     return service.list_accountants()
 
 
-@router.get("/algorithms")
+@router.get("/algorithms", summary="List training algorithms")
 def list_algorithms() -> list[AlgorithmEntry]:
     """Every training algorithm: its spec's JSON schema, and an example that runs."""
     return service.list_algorithms()

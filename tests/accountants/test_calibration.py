@@ -87,3 +87,10 @@ def test_bad_targets_are_refused(fields, text):
     with pytest.raises(ValidationError) as caught:
         Target(**fields)
     assert text in str(caught.value)
+
+
+def test_a_tiny_epsilon_is_met_where_delta_alone_covers_it():
+    factor = calibrate_scale(training(0.28, 1.0, 200), epsilon=1e-90, delta=1e-5)
+    event = training(0.28, factor, 200)
+    assert profile(event).delta(0.0).upper <= 1e-5
+    assert profile(training(0.28, 0.999 * factor, 200)).epsilon(1e-5).upper > 0.0
