@@ -89,4 +89,3 @@ class AutoAccountant(Accountant):
         if not usable:
             raise UnsupportedEvent(self.name, self.unsupported(event) or "no accountant supports it")
         return usable[0] if len(usable) == 1 else IntersectedProfile(usable)
-

@@ -128,7 +128,7 @@ def _scaled(event: Event, factor: float) -> Event:
     try:
         return scaled(event, factor)
     except ValidationError as error:
-        raise CalibrationFailed("the target needs noise beyond the scales that can be represented", (SMALLEST_FACTOR, LARGEST_FACTOR)) from error
+        raise CalibrationFailed("the target needs noise beyond 1e100, the largest there is", (SMALLEST_FACTOR, LARGEST_FACTOR)) from error
 
 
 def _closed_factor(event: Event, target: Target) -> float:
@@ -141,7 +141,8 @@ def _closed_factor(event: Event, target: Target) -> float:
         return mu / math.sqrt(2.0 * target.rdp.value / target.rdp.order)
     if target.advantage is not None:
         return mu / largest_mu(0.0, math.log(target.advantage))
-    assert target.epsilon is not None and target.delta is not None  # exactly one target is given
+    assert target.epsilon is not None  # exactly one target is given
+    assert target.delta is not None
     return mu / largest_mu(target.epsilon, math.log(target.delta))
 
 

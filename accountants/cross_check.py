@@ -30,7 +30,7 @@ ACCURACY = 1e-6
 """Relative accuracy of epsilon promised to callers; measured errors are far smaller."""
 
 _DECAY = math.log(1e-13)
-_MOST_POINTS = 4096
+_MOST_POINTS, _BLOCK = 4096, 128
 
 
 class _Direction:
@@ -56,6 +56,10 @@ class _Direction:
             total += count * moments.log_moment_complex(power)
         return total
 
+    def _exponent(self, s: Complexes, epsilon: float) -> Complexes:
+        kernel: Complexes = np.log(s * (1.0 + s))
+        return self.log_moment_complex(s) - s * epsilon - kernel
+
     def log_delta(self, epsilon: float, reach: float) -> float:
         """log delta(epsilon) of this direction."""
 
@@ -69,17 +73,14 @@ class _Direction:
         h = 1e-3 * theta
         curvature = (self.log_moment(theta + h) - 2.0 * self.log_moment(theta) + self.log_moment(theta - h)) / h**2
         step = 2.0 * math.pi / max(16.0 * math.sqrt(max(curvature, 0.0)), 40.0 / theta)
-        total, floor, first = 0.0, float(found.fun) + _DECAY, 0
-        while first < _MOST_POINTS:
-            index = np.arange(first, first + 128)
-            s = theta + 1j * step * index
-            exponent = self.log_moment_complex(s) - s * epsilon - np.log(s) - np.log1p(s) - float(found.fun)
-            total += float(np.sum(np.exp(exponent).real * np.where(index == 0, 0.5, 1.0)))
-            first += 128
-            if float(exponent.real[-32:].max()) + float(found.fun) < floor:
-                if total <= 0.0:
-                    break
-                return float(found.fun) + math.log(total * step / math.pi)
+        peak, total = float(found.fun), 0.0
+        for first in range(0, _MOST_POINTS, _BLOCK):
+            index = np.arange(first, first + _BLOCK, dtype=np.float64)
+            s = np.asarray(theta + 1j * step * index, dtype=np.complex128)
+            exponent: Complexes = np.asarray(self._exponent(s, epsilon) - peak, dtype=np.complex128)
+            total += float(np.sum(np.exp(exponent).real * np.where(index == 0.0, 0.5, 1.0)))
+            if float(np.max(exponent.real[-_BLOCK // 4 :])) < _DECAY and total > 0.0:
+                return peak + math.log(total * step / math.pi)
         raise UnsupportedEvent("cross_check", "the moment function doesn't decay along the contour (too few or too sparse releases)")
 
 

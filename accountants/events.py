@@ -163,7 +163,9 @@ def _walk(event: Event, probability: float, count: int) -> Iterator[tuple[Leaf, 
             yield Leaf(probability=probability, mechanism=event.mechanism), count
         case PoissonSampled():
             if not _is_single_release(event.event):
-                raise InvalidParameter("poisson_sampled.event", "a single release (a sample shared by several isn't supported)", event.event.kind)
+                raise InvalidParameter(
+                    "poisson_sampled.event", "a single release (a sample shared by several isn't supported)", event.event.kind
+                )
             # Rounded up where 64 nested samplings would underflow: more sampling is never more private.
             yield from _walk(event.event, max(probability * event.probability, SMALLEST_PROBABILITY), count)
         case Repeated():

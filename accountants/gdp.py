@@ -68,7 +68,10 @@ class GdpProfile(PrivacyProfile):
 
     def derivation(self) -> tuple[Step, ...]:
         formula = "delta(eps) = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu)"
-        return (*self._steps, Step(symbol="delta(eps)", value=formula, formula="mu-GDP in closed form", source="Balle and Wang 2018, Theorem 8"))
+        return (
+            *self._steps,
+            Step(symbol="delta(eps)", value=formula, formula="mu-GDP in closed form", source="Balle and Wang 2018, Theorem 8"),
+        )
 
 
 def _log_delta_bounds(mu: float, epsilon: float) -> tuple[float, float]:

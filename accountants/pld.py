@@ -17,7 +17,7 @@ from accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile
 from accountants.rdp import RdpProfile, leaf_steps, sampling_reason
 from mechanisms.base import Step
 from mechanisms.errors import NumericalFloor, UnsupportedEvent
-from mechanisms.loss import GaussianLoss, LaplaceLoss
+from mechanisms.loss import GaussianLoss, LaplaceLoss, PrivacyLoss
 
 ROUTE = "pld"
 
@@ -126,22 +126,34 @@ def _composed(parts: Mapping[Leaf, int], interval: float, *, pessimistic: bool) 
 
 def _leaf_distribution(leaf: Leaf, interval: float, *, pessimistic: bool) -> Any:
     # Imported here: it takes a second and a half, and most calculations never need it.
-    from dp_accounting.pld import privacy_loss_distribution as library
+    from dp_accounting.pld import privacy_loss_distribution as library  # pyright: ignore[reportMissingTypeStubs]
 
-    given = {
-        "pessimistic_estimate": pessimistic,
-        "value_discretization_interval": interval,
-        "sampling_prob": leaf.probability,
-        # The connect-the-dots form is tighter but exists for the upper end only.
-        "use_connect_dots": pessimistic,
-    }
-    match leaf.mechanism.privacy_loss():
+    q = leaf.probability
+    # The connect-the-dots form is tighter but exists for the upper end only.
+    dots = pessimistic
+    match _loss(leaf):
         case GaussianLoss(mu=mu):
-            return library.from_gaussian_mechanism(1.0 / mu, **given)
+            return library.from_gaussian_mechanism(
+                1.0 / mu,
+                pessimistic_estimate=pessimistic,
+                value_discretization_interval=interval,
+                sampling_prob=q,
+                use_connect_dots=dots,
+            )
         case LaplaceLoss(epsilon=epsilon):
-            return library.from_laplace_mechanism(1.0 / epsilon, **given)
+            return library.from_laplace_mechanism(
+                1.0 / epsilon,
+                pessimistic_estimate=pessimistic,
+                value_discretization_interval=interval,
+                sampling_prob=q,
+                use_connect_dots=dots,
+            )
         case other:
             raise UnsupportedEvent(ROUTE, f"no discretisation of {type(other).__name__}")
+
+
+def _loss(leaf: Leaf) -> PrivacyLoss:
+    return leaf.mechanism.privacy_loss()
 
 
 @final
@@ -158,7 +170,7 @@ class PldAccountant(Accountant):
         if (reason := sampling_reason(event)) is not None:
             return reason
         for leaf in leaves(event):
-            if not isinstance(leaf.mechanism.privacy_loss(), GaussianLoss | LaplaceLoss):
+            if not isinstance(_loss(leaf), GaussianLoss | LaplaceLoss):
                 return f"no discretisation of {leaf.mechanism.kind}"
         if not _reach(event) <= LARGEST_LOSS:
             return f"its privacy loss reaches beyond {LARGEST_LOSS:g}, too far for a grid"
@@ -174,7 +186,12 @@ class PldAccountant(Accountant):
         return PldProfile(leaves(event), interval)
 
 
-@lru_cache(maxsize=256)
 def _reach(event: Event) -> float:
-    """How far the privacy loss reaches, by the Renyi bound. Kept, since ``unsupported`` and ``profile`` both ask."""
-    return RdpProfile(leaves(event), ()).epsilon(1e-12).upper
+    """How far the privacy loss reaches, by the Renyi bound."""
+    return _reach_of(tuple(leaves(event).items()))
+
+
+@lru_cache(maxsize=256)
+def _reach_of(parts: tuple[tuple[Leaf, int], ...]) -> float:
+    # Kept, since ``unsupported`` and ``profile`` both ask. Leaves are frozen values, hashed by their fields.
+    return RdpProfile(dict(parts), ()).epsilon(1e-12).upper

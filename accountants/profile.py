@@ -179,4 +179,3 @@ class Accountant(ABC):
     @abstractmethod
     def profile(self, event: Event) -> PrivacyProfile:
         """Raises UnsupportedEvent with the reason that ``unsupported`` gives."""
-

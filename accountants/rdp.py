@@ -72,7 +72,7 @@ class RdpProfile(PrivacyProfile):
     def derivation(self) -> tuple[Step, ...]:
         return (
             *self._steps,
-            Step(symbol="R(a)", value="sum of count_i R_i(a)", formula="Renyi divergences of order a add up", source="Mironov 2017, Proposition 1"),
+            Step(symbol="R(a)", value="sum of count_i R_i(a)", formula="Renyi divergences add up", source="Mironov 2017, Proposition 1"),
             Step(
                 symbol="epsilon",
                 value="min over a of R(a) + log(1 - 1/a) - (log delta + log a)/(a - 1)",

@@ -177,7 +177,9 @@ class Client:
 
     def _post(self, path: str, body: BaseModel, kind: type[_Model], headers: dict[str, str] | None = None) -> _Model:
         text = body.model_dump_json(exclude_none=True).encode()
-        return kind.model_validate_json(self._checked(self._send("POST", path, text, {"content-type": "application/json", **(headers or {})})).content)
+        return kind.model_validate_json(
+            self._checked(self._send("POST", path, text, {"content-type": "application/json", **(headers or {})})).content
+        )
 
     def _send(self, method: str, path: str, content: bytes | None = None, headers: dict[str, str] | None = None) -> httpx2.Response:
         try:
@@ -193,4 +195,6 @@ class Client:
             problem = response.json()
         except ValueError:
             problem = {}
-        raise RequestRefused(response.status_code, str(problem.get("title", f"HTTP {response.status_code}.")), str(problem.get("detail", "")))
+        raise RequestRefused(
+            response.status_code, str(problem.get("title", f"HTTP {response.status_code}.")), str(problem.get("detail", ""))
+        )

@@ -8,7 +8,7 @@ from typing import Any, cast, final
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi_problem.error import Problem
-from fastapi_problem.handler import ExceptionHandler, add_exception_handler, http_exception_handler_, new_exception_handler
+from fastapi_problem.handler import ExceptionHandler, Handler, add_exception_handler, http_exception_handler_, new_exception_handler
 from starlette.exceptions import HTTPException
 from structlog import get_logger
 
@@ -119,7 +119,11 @@ def _http_problem(handler: ExceptionHandler, request: Request, error: HTTPExcept
         # FastAPI's words for bytes that aren't UTF-8 and numbers of thousands of digits.
         wrong = FieldError(field="body", message="must be JSON in UTF-8, with numbers of an ordinary length", got="something else")
         return Problem(
-            title="The request doesn't fit its schema.", type_="invalid-request", status=422, detail=summary([wrong]), errors=[wrong.model_dump()]
+            title="The request doesn't fit its schema.",
+            type_="invalid-request",
+            status=422,
+            detail=summary([wrong]),
+            errors=[wrong.model_dump()],
         )
     return http_exception_handler_(handler, request, error)
 
@@ -142,20 +146,19 @@ def _unknown_problem(_handler: ExceptionHandler, _request: Request, error: Excep
 
 def install(app: FastAPI) -> None:
     """Every error of the app becomes problem+json."""
-    handlers = dict.fromkeys(STATUS_OF, _known_problem)
+    handlers: dict[type[Exception], Handler] = dict.fromkeys(STATUS_OF, _known_problem)
     handler = new_exception_handler(
-        # HTTPException and validation errors keep handlers of their own, so that the catch-all stays last.
-        handlers={**handlers},
+        # The library takes the first match that answers: the catch-all leaves errors with a handler of their own to it.
+        handlers={Exception: cast("Handler", _last_resort), **handlers},
         request_validation_handler=_validation_problem,
         http_exception_handler=_http_problem,
     )
-    handler.handlers[Exception] = _last_resort
     add_exception_handler(app, handler)
     for kind in STATUS_OF:
         app.add_exception_handler(kind, handler)
 
 
 def _last_resort(handler: ExceptionHandler, request: Request, error: Exception) -> Problem | None:
-    if isinstance(error, HTTPException | RequestValidationError) or type(error) in STATUS_OF:
+    if isinstance(error, (HTTPException, RequestValidationError, *STATUS_OF)):
         return None
     return _unknown_problem(handler, request, error)

@@ -128,8 +128,12 @@ class Mechanism(Value, ABC):
 
     FACTS: ClassVar[Facts]
 
-    kind: str
     sensitivity: Sensitivity
+
+    @classmethod
+    def kind_name(cls) -> str:
+        """The value of ``kind`` that tells this class from the others in JSON."""
+        return str(cls.model_fields["kind"].default)
 
     @classmethod
     @abstractmethod

@@ -58,7 +58,11 @@ class ComplexGaussian(AdditiveNoise):
 
     @classmethod
     def example(cls) -> Self:
-        return cls(std=1.0, correlation=0.3, sensitivity=Sensitivity(l2=1.0, l2_real=0.8, l2_imag=0.7, adjacency=Adjacency.ADD_REMOVE, unit="record"))
+        return cls(
+            std=1.0,
+            correlation=0.3,
+            sensitivity=Sensitivity(l2=1.0, l2_real=0.8, l2_imag=0.7, adjacency=Adjacency.ADD_REMOVE, unit="record"),
+        )
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -80,7 +84,8 @@ class ComplexGaussian(AdditiveNoise):
         """Standard deviations of the real and of the imaginary component."""
         if self.std is not None:
             return self.std, self.std
-        assert self.std_real is not None and self.std_imag is not None  # checked at construction
+        assert self.std_real is not None  # checked at construction
+        assert self.std_imag is not None
         return self.std_real, self.std_imag
 
     @property
@@ -97,7 +102,7 @@ class ComplexGaussian(AdditiveNoise):
         # Real pairs, never a complex draw: libraries give those half the variance per component.
         real, other = source.standard_normal(shape), source.standard_normal(shape)
         independent = math.sqrt((1.0 - self.correlation) * (1.0 + self.correlation))
-        return std_real * real + 1j * (std_imag * (self.correlation * real + independent * other))
+        return real * std_real + (real * self.correlation + other * independent) * (1j * std_imag)
 
     def worst_move(self) -> tuple[float, float]:
         """(r, s): lengths of the real and imaginary part of the move that attains mu. Errata C6."""
@@ -119,20 +124,24 @@ class ComplexGaussian(AdditiveNoise):
         std_real, std_imag = self.stds
         x, y, rho = r / std_real, s / std_imag, abs(self.correlation)
         # x^2 + y^2 + 2 rho x y = (x - y)^2 + 2 (1 + rho) x y: no overflow, and exact where x = y.
-        return GaussianLoss(math.hypot(x - y, math.sqrt(2.0 * (1.0 + rho)) * math.sqrt(x) * math.sqrt(y)) / math.sqrt((1.0 - rho) * (1.0 + rho)))
+        return GaussianLoss(
+            math.hypot(x - y, math.sqrt(2.0 * (1.0 + rho)) * math.sqrt(x) * math.sqrt(y)) / math.sqrt((1.0 - rho) * (1.0 + rho))
+        )
 
     def scaled(self, factor: float) -> Self:
         if self.std is not None:
             return type(self)(std=self.std * factor, correlation=self.correlation, sensitivity=self.sensitivity)
         std_real, std_imag = self.stds
-        return type(self)(std_real=std_real * factor, std_imag=std_imag * factor, correlation=self.correlation, sensitivity=self.sensitivity)
+        return type(self)(
+            std_real=std_real * factor, std_imag=std_imag * factor, correlation=self.correlation, sensitivity=self.sensitivity
+        )
 
     def derivation(self) -> tuple[Step, ...]:
         big, real, imag = _bounds(self.sensitivity)
         std_real, std_imag = self.stds
         r, s = self.worst_move()
         corner = math.hypot(real / big, imag / big) <= 1.0
-        where = "corner r = a, s = b (a^2 + b^2 <= D^2)" if corner else "arc r = D cos t, s = D sin t at t = atan2(2|c|, v_i - v_r)/2, clamped"
+        where = "corner r = a, s = b (a^2 + b^2 <= D^2)" if corner else "arc r = D cos t, s = D sin t, t = atan2(2|c|, v_i - v_r)/2 clamped"
         return (
             Step(symbol="D", value=big, formula="given", source="sensitivity.l2"),
             Step(symbol="a", value=real, formula="min(l2_real, D)", source="sensitivity.l2_real (D where absent)"),

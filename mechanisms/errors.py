@@ -1,11 +1,11 @@
 r"""The errors of the privacy layers. They carry data and know nothing of HTTP; ``app/errors.py`` has the table to status codes.
 
-    PrivacyError
-    ├── InvalidParameter      a value outside its range
-    ├── UnsupportedEvent      an accountant that has no bound for this event, with the reason
-    ├── IncompatibleEvent     parts of one event that speak of different neighbours or units
-    ├── CalibrationFailed     no scale in the bracket meets the target
-    └── NumericalFloor        a request beyond what the arithmetic can answer
+PrivacyError
+├── InvalidParameter      a value outside its range
+├── UnsupportedEvent      an accountant that has no bound for this event, with the reason
+├── IncompatibleEvent     parts of one event that speak of different neighbours or units
+├── CalibrationFailed     no scale in the bracket meets the target
+└── NumericalFloor        a request beyond what the arithmetic can answer
 """
 
 from __future__ import annotations

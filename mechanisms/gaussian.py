@@ -71,7 +71,7 @@ class Gaussian(AdditiveNoise):
         return self.std / self._l2
 
     def noise(self, shape: tuple[int, ...], source: NoiseSource[Array]) -> Array:
-        return self.std * source.standard_normal(shape)
+        return source.standard_normal(shape) * self.std
 
     def privacy_loss(self) -> GaussianLoss:
         return GaussianLoss(self._l2 / self.std)

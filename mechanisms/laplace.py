@@ -66,7 +66,7 @@ class Laplace(AdditiveNoise):
         return self.sensitivity.l1
 
     def noise(self, shape: tuple[int, ...], source: NoiseSource[Array]) -> Array:
-        return self.scale * source.standard_laplace(shape)
+        return source.standard_laplace(shape) * self.scale
 
     def privacy_loss(self) -> LaplaceLoss:
         return LaplaceLoss(self._l1 / self.scale)

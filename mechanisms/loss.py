@@ -86,7 +86,7 @@ class GaussianLoss(PrivacyLoss):
         # -order * mu; 14 standard deviations beyond either the integrand is below e^-98 of its peak.
         # A subsampled moment is analytic for |Im x| < pi / mu (1 - q + q e^L vanishes there), hence a step that shrinks with 1 / mu.
         reach, step = self._grid(order)
-        x = np.arange(-math.ceil(reach / step), math.ceil(reach / step) + 1) * step
+        x = np.arange(-math.ceil(reach / step), math.ceil(reach / step) + 1) * np.float64(step)
         return self.mu * x - 0.5 * self.mu**2, math.log(step) - 0.5 * x**2 - 0.5 * math.log(2.0 * math.pi)
 
     def node_count(self, order: float) -> float:

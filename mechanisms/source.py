@@ -71,7 +71,7 @@ class RandomStream:
     def uniform(self, count: int) -> NDArray[np.float64]:
         """``count`` independent uniforms in (0, 1]."""
         words = np.frombuffer(self._encryptor.update(bytes(8 * count)), dtype="<u8")
-        return ((words >> np.uint64(11)) + np.uint64(1)) * 2.0**-53
+        return ((words >> np.uint64(11)) + np.uint64(1)).astype(np.float64) * 2.0**-53
 
     def normal(self, count: int) -> NDArray[np.float64]:
         """``count`` independent N(0, 1)."""

@@ -64,7 +64,10 @@ class TrainingSpec(Value, ABC):
     SOURCES: ClassVar[tuple[str, ...]]
     ERRATA: ClassVar[tuple[str, ...]]
 
-    algorithm: str
+    @classmethod
+    def algorithm_name(cls) -> str:
+        """The value of ``algorithm`` that tells this class from the others in JSON."""
+        return str(cls.model_fields["algorithm"].default)
 
     @classmethod
     @abstractmethod

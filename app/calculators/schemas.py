@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, final
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from accountants import Bound, Event, Target
 from mechanisms import Adjacency, ComplexGaussian, Facts, PrivacyUnit, Step
@@ -25,6 +25,11 @@ _RELEASE = {"kind": "release", "mechanism": {"kind": "complex_gaussian", "std": 
 _TRAINING = {"kind": "repeated", "count": 1000, "event": {"kind": "poisson_sampled", "probability": 0.01, "event": _RELEASE}}
 
 
+def _example(request: dict[str, Any]) -> ConfigDict:
+    """Shown by the documentation page, which sends it as it stands."""
+    return ConfigDict(json_schema_extra={"examples": [request]})
+
+
 @final
 class ProfileRequest(Value):
     """What to compute of an event's privacy profile; each list may be empty.
@@ -38,7 +43,7 @@ class ProfileRequest(Value):
       alphas: false positive rates where the attacker's false negative rate is wanted; in [0, 1].
     """
 
-    model_config = {"json_schema_extra": {"examples": [{"event": _TRAINING, "deltas": [1e-5], "epsilons": [1.0], "orders": [2.0], "alphas": [0.01]}]}}
+    model_config = _example({"event": _TRAINING, "deltas": [1e-5], "epsilons": [1.0], "orders": [2.0], "alphas": [0.01]})
 
     event: Event
     accountant: AccountantName = "auto"
@@ -104,7 +109,7 @@ class Profile(Value):
 class CalibrationRequest(Value):
     """The event, at any noise, and what its noise has to reach: the noise of all its parts is scaled by one common factor."""
 
-    model_config = {"json_schema_extra": {"examples": [{"event": _TRAINING, "target": {"epsilon": 1.0, "delta": 1e-5}}]}}
+    model_config = _example({"event": _TRAINING, "target": {"epsilon": 1.0, "delta": 1e-5}})
 
     event: Event
     target: Target
@@ -149,9 +154,7 @@ class Calibration(Value):
 class ComplexGaussianComparison(Value):
     """Both papers' Theorem 1 for this mechanism, beside the proved values."""
 
-    model_config = {
-        "json_schema_extra": {"examples": [{"mechanism": _RELEASE["mechanism"], "epsilons": [1.0], "deltas": [1e-5]}]},
-    }
+    model_config = _example({"mechanism": _RELEASE["mechanism"], "epsilons": [1.0], "deltas": [1e-5]})
 
     mechanism: ComplexGaussian
     epsilons: Epsilons = ()

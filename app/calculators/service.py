@@ -117,7 +117,7 @@ def list_mechanisms() -> list[MechanismEntry]:
     """Every registered mechanism."""
     return [
         MechanismEntry(
-            kind=mechanism.example().kind,
+            kind=mechanism.kind_name(),
             facts=mechanism.FACTS,
             example=mechanism.example().model_dump(mode="json", exclude_none=True),
             schema_=mechanism.model_json_schema(),
@@ -129,10 +129,10 @@ def list_mechanisms() -> list[MechanismEntry]:
 def proof_of(kind: str) -> Proof:
     """A mechanism's proof. Raises InvalidParameter for an unknown kind."""
     for mechanism in MECHANISMS:
-        if mechanism.example().kind == kind:
+        if mechanism.kind_name() == kind:
             text = files("mechanisms").joinpath("proofs", mechanism.FACTS.proof).read_text(encoding="utf-8")
             return Proof(kind=kind, markdown=text)
-    raise InvalidParameter("kind", "one of " + ", ".join(m.example().kind for m in MECHANISMS), kind)
+    raise InvalidParameter("kind", "one of " + ", ".join(m.kind_name() for m in MECHANISMS), kind)
 
 
 def list_accountants() -> list[AccountantEntry]:
@@ -144,7 +144,7 @@ def list_algorithms() -> list[AlgorithmEntry]:
     """Every registered training algorithm."""
     return [
         AlgorithmEntry(
-            name=algorithm.example().algorithm,
+            name=algorithm.algorithm_name(),
             summary=algorithm.SUMMARY,
             sources=algorithm.SOURCES,
             errata=algorithm.ERRATA,

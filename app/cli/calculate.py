@@ -28,10 +28,10 @@ def register(app: typer.Typer) -> None:
 
 def profile(
     event: JsonFile,
-    epsilon: Annotated[list[float], typer.Option(help="Print delta at this epsilon (repeatable).")] = [],  # noqa: B006: typer copies it
-    delta: Annotated[list[float], typer.Option(help="Print epsilon at this delta (repeatable).")] = [],  # noqa: B006
-    order: Annotated[list[float], typer.Option(help="Print the Renyi divergence of this order (repeatable).")] = [],  # noqa: B006
-    alpha: Annotated[list[float], typer.Option(help="Print the attacker's false negative rate at this false positive rate.")] = [],  # noqa: B006
+    epsilon: Annotated[list[float], typer.Option(help="Print delta at this epsilon (repeatable).")] = [],
+    delta: Annotated[list[float], typer.Option(help="Print epsilon at this delta (repeatable).")] = [],
+    order: Annotated[list[float], typer.Option(help="Print the Renyi divergence of this order (repeatable).")] = [],
+    alpha: Annotated[list[float], typer.Option(help="Print the attacker's false negative rate at this false positive rate.")] = [],
     accountant: Accountant = "auto",
     address: OptionalAddress = None,
     as_json: AsJson = False,

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from app.certificates.keys import PublicKeySet
 from app.certificates.report import Status, VerificationReport
 from app.certificates.text import describe
-from app.certificates.verification import CertificateUnreadable, read
+from app.certificates.verification import read
 from app.certificates.verification import verify as verify_envelope
 from app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, clear_errors, fail, out, print_json
 from app.client import Client
@@ -80,10 +80,7 @@ def verify(
 def _print_report(report: VerificationReport, envelope: bytes) -> None:
     marks = {Status.PASSED: "ok   ", Status.FAILED: "FAIL ", Status.NOT_CHECKED: "-    "}
     if report.verdict == "valid":
-        try:
-            out.print(describe(read(envelope)) + "\n", markup=False)
-        except CertificateUnreadable:
-            pass
+        out.print(describe(read(envelope)) + "\n", markup=False)
     for check in report.checks:
         out.print(f"{marks[check.status]}{check.name}: {check.detail}", markup=False)
     out.print(f"verdict: {report.verdict}. {report.meaning}", markup=False)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from app.cli.console import Address, AsJson, DEFAULT_ADDRESS, Exit, JsonFile, clear_errors, error, fail, out, print_json, read_json
+from app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, JsonFile, clear_errors, error, fail, out, print_json, read_json
 from app.client import Client
 from app.jobs.events import JobState
 from app.jobs.resources import Job, JobSubmission

@@ -58,13 +58,13 @@ def _zeta_dp_claim(mechanism: ComplexGaussian) -> PublishedClaim:
     return PublishedClaim(
         name="zeta-DP, Theorem 1",
         formula="mu = Delta / sigma",
-        convention=f"N_C(0, sigma^2): sigma^2 is E|n|^2, half of it on each real component; here sigma = total_std = {mechanism.total_std!r}",
+        convention=f"N_C(0, sigma^2): E|n|^2 = sigma^2, half on each real component; here sigma = total_std = {mechanism.total_std!r}",
         gdp_mu=printed,
         proven_gdp_mu=proven,
         ratio=None if printed is None else printed / proven,
         verdict=_verdict(printed, proven),
         errata="Z2",
-        note="Each real component has only sigma / sqrt(2), so the true mu is sqrt(2) Delta / sigma (where the parts' sensitivities don't shrink it)."
+        note="Each real component has only sigma / sqrt(2), so the true mu is sqrt(2) Delta / sigma (or less, by the parts' sensitivities)."
         if circular
         else "Theorem 1 is for circular noise: equal components, correlation 0.",
     )

@@ -20,7 +20,8 @@ def test_gaussian_noise_is_the_least_that_suffices(inputs, oracle):
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "delta", "probability", "count", "exact"), [(3.0, 1e-5, 0.01, 10_000, 1.564965535), (1.0, 1e-6, 0.001, 100_000, 1.505833562)]
+    ("epsilon", "delta", "probability", "count", "exact"),
+    [(3.0, 1e-5, 0.01, 10_000, 1.564965535), (1.0, 1e-6, 0.001, 100_000, 1.505833562)],
 )
 def test_sampled_noise_is_safe_and_tight(epsilon, delta, probability, count, exact):
     factor = calibrate_scale(training(probability, 1.0, count), epsilon=epsilon, delta=delta)

@@ -57,7 +57,9 @@ def test_infinite_epsilon_is_written_as_text(client):
 
 
 def test_a_calibration_lands_on_the_safe_side(client):
-    answer = client.post("/v1/calibrations", json={"event": _release(), "target": {"epsilon": 1, "delta": 1e-5}, "accountant": "auto"}).json()
+    answer = client.post(
+        "/v1/calibrations", json={"event": _release(), "target": {"epsilon": 1, "delta": 1e-5}, "accountant": "auto"}
+    ).json()
     assert 3.730631634815941 <= answer["std"] <= 3.7306316348161
     assert answer["noise_multiplier"] == answer["std"] == answer["scale"] == answer["event"]["mechanism"]["std"]
     assert answer["guarantee"]["epsilon"]["upper"] <= 1.0
@@ -65,7 +67,9 @@ def test_a_calibration_lands_on_the_safe_side(client):
 
 
 @pytest.mark.parametrize(
-    ("target", "mu"), [({"gdp_mu": 0.5}, 0.5), ({"rdp": {"order": 2.0, "value": 0.25}}, 0.5), ({"advantage": 0.19741265136584744}, 0.5)], ids=str
+    ("target", "mu"),
+    [({"gdp_mu": 0.5}, 0.5), ({"rdp": {"order": 2.0, "value": 0.25}}, 0.5), ({"advantage": 0.19741265136584744}, 0.5)],
+    ids=str,
 )
 def test_every_target_of_the_design_is_accepted(client, target, mu):
     answer = client.post("/v1/calibrations", json={"event": _release(), "target": target}).json()
@@ -77,7 +81,9 @@ def test_every_target_of_the_design_is_accepted(client, target, mu):
     [(0.0, 1.0, math.sqrt(0.5), 1.0), (0.5, math.sqrt(2.0), None, math.sqrt(8 / 3)), (0.9, math.sqrt(10.0), None, math.sqrt(2.8 / 0.19))],
 )
 def test_comparison_shows_the_printed_theorems_beside_the_proven_mu(client, correlation, proven, zeta, federated):
-    answer = client.post("/v1/compare/complex_gaussian", json={"mechanism": _release(correlation=correlation)["mechanism"], "epsilons": [1.0]}).json()
+    answer = client.post(
+        "/v1/compare/complex_gaussian", json={"mechanism": _release(correlation=correlation)["mechanism"], "epsilons": [1.0]}
+    ).json()
     assert answer["proven"]["gdp_mu"] == pytest.approx(proven, rel=1e-13)
     assert [entry["claim"]["gdp_mu"] for entry in answer["published"]] == [zeta and pytest.approx(zeta), pytest.approx(federated)]
 
@@ -110,7 +116,10 @@ def test_an_unknown_proof_is_refused_with_the_kinds_there_are(client):
 
 BAD = {
     "misspelled field": ({"event": _release(sttd=1.0)}, "event.mechanism.sttd: there is no field of this name"),
-    "missing field": ({"event": {"kind": "release", "mechanism": {"kind": "gaussian", "sensitivity": SENSITIVITY}}}, "event.mechanism.std: this field is required"),
+    "missing field": (
+        {"event": {"kind": "release", "mechanism": {"kind": "gaussian", "sensitivity": SENSITIVITY}}},
+        "event.mechanism.std: this field is required",
+    ),
     "missing event": ({}, "event: this field is required"),
     "unknown kind": ({"event": {"kind": "relase"}}, "'release', 'poisson_sampled', 'repeated'"),
     "negative std": ({"event": _release(std=-1)}, "event.mechanism.std: must be >= 1e-100, got -1"),
@@ -122,8 +131,14 @@ BAD = {
         {"event": _release(sensitivity={**SENSITIVITY, "l2_real": 2.0})},
         "event.mechanism.sensitivity.l2_real: must be <= l2 = 1.0, got 2.0",
     ),
-    "no adjacency": ({"event": _release(sensitivity={"l2": 1.0, "unit": "record"})}, "event.mechanism.sensitivity.adjacency: this field is required"),
-    "no unit": ({"event": _release(sensitivity={"l2": 1.0, "adjacency": "add_remove"})}, "event.mechanism.sensitivity.unit: this field is required"),
+    "no adjacency": (
+        {"event": _release(sensitivity={"l2": 1.0, "unit": "record"})},
+        "event.mechanism.sensitivity.adjacency: this field is required",
+    ),
+    "no unit": (
+        {"event": _release(sensitivity={"l2": 1.0, "adjacency": "add_remove"})},
+        "event.mechanism.sensitivity.unit: this field is required",
+    ),
     "delta 0": ({"event": _release(), "deltas": [0.0]}, "deltas[0]: must be > 0, got 0.0"),
     "delta 1": ({"event": _release(), "deltas": [1e-5, 1.0]}, "deltas[1]: must be < 1, got 1.0"),
     "order 1": ({"event": _release(), "orders": [1]}, "orders[0]: must be > 1, got 1"),
@@ -184,7 +199,9 @@ def test_bad_targets_are_refused(client, target, text):
 
 
 def test_a_target_that_no_noise_meets_is_refused(client):
-    body = _problem(client.post("/v1/calibrations", json={"event": {"kind": "non_private", "reason": "x"}, "target": {"epsilon": 1, "delta": 1e-5}}))
+    body = _problem(
+        client.post("/v1/calibrations", json={"event": {"kind": "non_private", "reason": "x"}, "target": {"epsilon": 1, "delta": 1e-5}})
+    )
     assert body["type"] == "calibration-failed"
 
 
@@ -207,12 +224,12 @@ def test_the_documentation_page_loads_nothing_from_elsewhere(client):
 def test_the_description_is_openapi_3_1_and_names_every_path_of_the_design(client):
     description = client.get("/openapi.json").json()
     assert description["openapi"].startswith("3.1")
-    wanted = {
-        "/v1/profiles", "/v1/calibrations", "/v1/mechanisms", "/v1/accountants", "/v1/algorithms", "/v1/compare/complex_gaussian", "/v1/jobs",
-        "/v1/jobs/{job_id}", "/v1/jobs/{job_id}/events", "/v1/jobs/{job_id}/cancel", "/v1/jobs/{job_id}/artifacts",
-        "/v1/certificates/{certificate_id}", "/v1/certificates/verify", "/.well-known/jwks.json",
-    }  # fmt: skip
-    assert wanted <= description["paths"].keys()
+    calculators = {
+        f"/v1/{name}" for name in ("profiles", "calibrations", "mechanisms", "accountants", "algorithms", "compare/complex_gaussian")
+    }
+    jobs = {f"/v1/jobs{rest}" for rest in ("", "/{job_id}", "/{job_id}/events", "/{job_id}/cancel", "/{job_id}/artifacts")}
+    certificates = {"/v1/certificates/{certificate_id}", "/v1/certificates/verify", "/.well-known/jwks.json"}
+    assert calculators | jobs | certificates <= description["paths"].keys()
 
 
 def test_the_api_process_never_loads_torch():

@@ -38,26 +38,6 @@ PACKAGE = Path(__file__).parents[2] / "app" / "certificates"
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("certificates")
-
-
-@pytest.fixture(scope="module")
-def settings(folder: Path) -> Settings:
-    return Settings(data_dir=folder / "data")
-
-
-@pytest.fixture(scope="module")
-def run(folder: Path) -> CertificateInput:
-    return finished_run(folder / "files")
-
-
-@pytest.fixture(scope="module")
-def envelope(run: CertificateInput, settings: Settings) -> bytes:
-    return issue_certificate(run, settings)
-
-
-@pytest.fixture(scope="module")
 def predicate(envelope: bytes) -> PrivacyCertificate:
     return read(envelope)
 

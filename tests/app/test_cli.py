@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-RELEASE = {"kind": "release", "mechanism": {"kind": "gaussian", "std": 1.0, "sensitivity": {"l2": 1.0, "adjacency": "add_remove", "unit": "record"}}}
+SENSITIVITY = {"l2": 1.0, "adjacency": "add_remove", "unit": "record"}
+RELEASE = {"kind": "release", "mechanism": {"kind": "gaussian", "std": 1.0, "sensitivity": SENSITIVITY}}
 NOBODY = "http://127.0.0.1:9"  # the discard port: nothing listens there
 
 
@@ -39,12 +40,22 @@ def test_calibrate_prints_the_noise(event_file):
 @pytest.mark.parametrize(
     ("arguments", "text", "code", "line"),
     [
-        (("profile", "-"), '{"kind": "release", "mechanism": {"kind": "gaussian"}}', 2, "mechanism.std: this field is required, got nothing"),
+        (
+            ("profile", "-"),
+            '{"kind": "release", "mechanism": {"kind": "gaussian"}}',
+            2,
+            "mechanism.std: this field is required, got nothing",
+        ),
         (("profile", "-"), "not json", 2, "-: body: must be JSON"),
         (("profile", "/no/such/file"), "", 2, "/no/such/file: No such file or directory"),
         (("profile", "-", "--delta", "2"), json.dumps(RELEASE), 2, "deltas[0]: must be < 1, got 2.0"),
         (("calibrate", "-", "--epsilon", "1"), json.dumps(RELEASE), 2, "must be epsilon and delta together"),
-        (("calibrate", "-", "--epsilon", "1", "--delta", "1e-5", "--address", NOBODY), json.dumps(RELEASE), 3, f"no service answers at {NOBODY}"),
+        (
+            ("calibrate", "-", "--epsilon", "1", "--delta", "1e-5", "--address", NOBODY),
+            json.dumps(RELEASE),
+            3,
+            f"no service answers at {NOBODY}",
+        ),
         (("status", "abc", "--address", NOBODY), "", 3, f"no service answers at {NOBODY}"),
         (("watch", "abc", "--address", NOBODY), "", 3, f"no service answers at {NOBODY}"),
         (("verify", "/no/such/certificate"), "", 2, "/no/such/certificate: No such file or directory"),
@@ -61,5 +72,6 @@ def test_mistakes_end_with_a_clear_line_and_a_code(arguments, text, code, line):
 
 def test_help_names_the_commands_and_exit_codes():
     text = _run("--help").stdout
-    for word in ("serve", "worker", "demo", "submit", "status", "watch", "cancel", "certificate", "verify", "calibrate", "profile", "Exit codes"):
+    commands = "serve worker demo submit status watch cancel certificate verify calibrate profile"
+    for word in (*commands.split(), "Exit codes"):
         assert word in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cache
+from itertools import pairwise
 
 import pytest
 
@@ -38,7 +39,7 @@ def _profile(accountant, event):
 def test_delta_falls_with_epsilon(accountant, event):
     found = _profile(accountant, event)
     deltas = [found.delta(epsilon).log_upper for epsilon in EPSILONS]
-    assert all(later <= earlier + 1e-12 for earlier, later in zip(deltas, deltas[1:], strict=False))
+    assert all(later <= earlier + 1e-12 for earlier, later in pairwise(deltas))
 
 
 @pytest.mark.parametrize(("accountant", "event"), CASES)

@@ -1,4 +1,4 @@
-"""Values to 40 digits, computed apart from this project; where the file isn't there, the tests that need it are skipped with that reason."""
+"""Values to 40 digits, computed apart from this project; where the file isn't there, the tests that need it say so and are skipped."""
 
 from __future__ import annotations
 

@@ -30,7 +30,10 @@ def test_mu_of_equal_parts_is_tight(inputs, oracle):
 def test_mu_of_unequal_parts_is_tight(inputs, oracle):
     std_real, std_imag = math.sqrt(float(inputs["v_re"])), math.sqrt(float(inputs["v_im"]))
     noise = ComplexGaussian(
-        std_real=std_real, std_imag=std_imag, correlation=float(inputs["cov"]) / (std_real * std_imag), sensitivity=_oracle_sensitivity(inputs)
+        std_real=std_real,
+        std_imag=std_imag,
+        correlation=float(inputs["cov"]) / (std_real * std_imag),
+        sensitivity=_oracle_sensitivity(inputs),
     )
     assert noise.privacy_loss().mu == pytest.approx(float(oracle["value"]), rel=1e-13)
 

@@ -55,7 +55,9 @@ def test_extreme_mu_gives_a_probability(mu):
     assert gdp_log_delta(mu, 1.0) <= 0.0
 
 
-@pytest.mark.parametrize(("mu", "epsilon", "text"), [(-1.0, 1.0, "mu must be finite and >= 0, got -1.0"), (1.0, -1.0, "epsilon must be >= 0, got -1.0")])
+@pytest.mark.parametrize(
+    ("mu", "epsilon", "text"), [(-1.0, 1.0, "mu must be finite and >= 0, got -1.0"), (1.0, -1.0, "epsilon must be >= 0, got -1.0")]
+)
 def test_arguments_out_of_range_are_named(mu, epsilon, text):
     with pytest.raises(InvalidParameter) as caught:
         gdp_log_delta(mu, epsilon)
