@@ -174,7 +174,7 @@ def _searched_factor(event: Event, target: Target, accountant: Accountant) -> fl
         if not bad < x < good or good - bad > 0.5 * width:
             x = 0.5 * (bad + good) if math.isfinite(good - bad) else last[0] + math.copysign(_LONGEST_STEP, value)
         width = good - bad
-    raise CalibrationFailed("no noise meets the target", (SMALLEST_FACTOR, LARGEST_FACTOR))
+    raise CalibrationFailed("no noise in the searched range is proved to meet the target", (SMALLEST_FACTOR, LARGEST_FACTOR))
 
 
 def _plausible(slope: float) -> float:
@@ -188,7 +188,7 @@ def _renyi_start(excess: Callable[[float], float]) -> tuple[float, float]:
     while excess(high) > 0.0:
         low, high = high, high + math.log(8.0)
         if high > math.log(LARGEST_FACTOR):
-            raise CalibrationFailed("no noise meets the target", (SMALLEST_FACTOR, LARGEST_FACTOR))
+            raise CalibrationFailed("no noise in the searched range is proved to meet the target", (SMALLEST_FACTOR, LARGEST_FACTOR))
     while excess(low) <= 0.0:
         low, high = low - math.log(8.0), low
         if low < math.log(SMALLEST_FACTOR):

@@ -24,12 +24,13 @@ from accountants.profile import check_delta, check_epsilon
 from accountants.rdp import RdpProfile, sampling_reason
 from mechanisms.errors import UnsupportedEvent
 
+Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
 
 ACCURACY = 1e-6
 """Relative accuracy of epsilon promised to callers; measured errors are far smaller."""
 
-_DECAY = math.log(1e-13)
+_DECAY = 1e-13
 _MOST_POINTS, _BLOCK = 4096, 128
 
 
@@ -77,9 +78,10 @@ class _Direction:
         for first in range(0, _MOST_POINTS, _BLOCK):
             index = np.arange(first, first + _BLOCK, dtype=np.float64)
             s = np.asarray(theta + 1j * step * index, dtype=np.complex128)
-            exponent: Complexes = np.asarray(self._exponent(s, epsilon) - peak, dtype=np.complex128)
-            total += float(np.sum(np.exp(exponent).real * np.where(index == 0.0, 0.5, 1.0)))
-            if float(np.max(exponent.real[-_BLOCK // 4 :])) < _DECAY and total > 0.0:
+            exponent = self._exponent(s, epsilon)
+            size: Floats = np.exp(exponent.real - peak)
+            total += float(np.sum(size * np.cos(exponent.imag) * np.where(index == 0.0, 0.5, 1.0)))
+            if float(np.max(size[-_BLOCK // 4 :])) < _DECAY and total > 0.0:
                 return peak + math.log(total * step / math.pi)
         raise UnsupportedEvent("cross_check", "the moment function doesn't decay along the contour (too few or too sparse releases)")
 

@@ -31,7 +31,7 @@ Privacy accounting, noise calibration and private training, with certificates th
 * Noise is always given **per real component**: `std` of a complex coordinate's real and of its imaginary part, not of the whole.
 """
 
-LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost")
 """The service has no keys yet, so it answers on this machine alone, and only to requests that name it (no DNS rebinding)."""
 
 

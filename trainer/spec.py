@@ -80,5 +80,5 @@ class TrainingSpec(Value, ABC):
 
         Raises:
           InvalidParameter: the spec doesn't fit the data set (an expected batch beyond its records, say).
-          CalibrationFailed: no noise meets the target.
+          CalibrationFailed: no noise in the searched range is proved to meet the target.
         """

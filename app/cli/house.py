@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
 
 
 def serve(
-    host: Annotated[str | None, typer.Option(help="Loopback address to listen on; ZETADP_HOST if absent.")] = None,
+    host: Annotated[str | None, typer.Option(help="IPv4 loopback address to listen on; ZETADP_HOST if absent.")] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port; 0 takes a free one; ZETADP_PORT if absent.")] = None,
     with_worker: Annotated[bool, typer.Option("--with-worker", help="Also run one worker, which ends with the service.")] = False,
 ) -> None:
@@ -68,24 +68,24 @@ def _run(settings: Settings, listener: socket.socket, address: str) -> None:
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """A listening socket on a loopback address: without access keys the service must not be reachable from elsewhere."""
+    """A listening socket on an IPv4 loopback address: without access keys the service must not be reachable from elsewhere."""
     try:
-        address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
-    except ValueError:
-        fail(f"host must be a loopback address like 127.0.0.1 or ::1, got {host!r}", Exit.USAGE)
+        address = ipaddress.IPv4Address("127.0.0.1" if host == "localhost" else host)
+    except ipaddress.AddressValueError:
+        fail(f"host must be an IPv4 loopback address like 127.0.0.1, got {host!r}", Exit.USAGE)
         raise AssertionError from None  # fail() leaves
     if not address.is_loopback:
         fail(f"host must be a loopback address (the service has no access keys yet), got {host!r}", Exit.USAGE)
     try:
-        return socket.create_server((str(address), port), family=socket.AF_INET6 if address.version == 6 else socket.AF_INET)
+        return socket.create_server((str(address), port))
     except OSError as taken:
         fail(f"can't listen on {host} port {port}: {taken.strerror}", Exit.FAILED)
         raise AssertionError from taken  # fail() leaves
 
 
 def _address(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    host, port = listener.getsockname()
+    return f"http://{host}:{port}"
 
 
 def worker() -> None:

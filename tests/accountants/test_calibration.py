@@ -71,7 +71,7 @@ def test_no_noise_helps_a_non_private_event():
 
 
 def test_a_target_out_of_reach_fails_with_the_bracket():
-    with pytest.raises(CalibrationFailed, match="no noise meets the target"):
+    with pytest.raises(CalibrationFailed, match="no noise in the searched range is proved to meet the target"):
         calibrate(training(0.5, 1e-9, 1000), Target(epsilon=1e-9, delta=1e-9), accountant_named("auto"))
 
 

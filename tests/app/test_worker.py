@@ -9,7 +9,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from sqlalchemy import text
 
@@ -46,7 +46,7 @@ RUNTIME = {"microbatch_size": int(Order.FINISH), "checkpoint_seconds": SLOW}
 @dataclass(frozen=True)
 class Service:
     settings: Settings
-    client: httpx.Client
+    client: httpx2.Client
     worker_pid: int
 
 

@@ -1,0 +1,1 @@
+r"""Benchmarks: never timed tests, always ratios."""

@@ -1,0 +1,129 @@
+"""The service as a user meets it: started, sent a job, asked for a certificate, and that certificate checked and tampered with."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from trainer.recipes import DIGITS_DEMO
+
+SHORT = {
+    **DIGITS_DEMO.model_dump(mode="json", exclude_none=True),
+    "steps": 5,
+    "privacy": {"adjacency": "add_remove", "unit": "record", "delta": 1e-5, "noise_multiplier": 2.0},
+}
+
+
+def _run(*arguments, text="", code=0):
+    done = subprocess.run([sys.executable, "-m", "app", *arguments], input=text, capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    """A real service with a real worker on a free port; its address."""
+    environment = {**os.environ, "ZETADP_DATA_DIR": str(tmp_path_factory.mktemp("service")), "ZETADP_LOG_LEVEL": "warning"}
+    command = [sys.executable, "-m", "app", "serve", "--port", "0", "--with-worker"]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    yield process.stdout.readline().removeprefix("zetadp is at ").strip()
+    process.send_signal(signal.SIGTERM)
+    process.wait(20)
+    process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def job(service):
+    text = json.dumps({"spec": SHORT, "labels": {"purpose": "walk"}})
+    return json.loads(_run("submit", "-", "--watch", "--json", "--address", service, text=text).stdout)
+
+
+@pytest.fixture(scope="module")
+def folder(service, job, tmp_path_factory):
+    path = tmp_path_factory.mktemp("result")
+    _run("certificate", job["id"], "--folder", str(path), "--address", service)
+    return path
+
+
+def test_a_submitted_job_is_followed_to_its_end(job):
+    assert (job["state"], job["progress"]["step"]) == ("succeeded", 5)
+    assert job["certificate"] is not None
+
+
+def test_status_tells_the_epsilon_spent(service, job):
+    answer = json.loads(_run("status", job["id"], "--json", "--address", service).stdout)
+    assert answer["progress"]["epsilon"] == job["progress"]["epsilon"] > 0
+
+
+def test_watching_a_finished_job_returns_at_once(service, job):
+    started = time.monotonic()
+    _run("watch", job["id"], "--address", service)
+    assert time.monotonic() - started < 30
+
+
+def test_the_folder_holds_model_certificate_spec_and_keys(folder):
+    assert {"model.safetensors", "certificate.json", "spec.json", "jwks.json"} <= {path.name for path in folder.iterdir()}
+
+
+def test_the_certificate_verifies_offline(folder):
+    done = _run("verify", str(folder / "certificate.json"), "--json")
+    assert json.loads(done.stdout)["verdict"] == "valid"
+
+
+def test_verification_without_trusted_keys_says_whose_it_took(folder):
+    assert "no --keys were given" in _run("verify", str(folder / "certificate.json")).stdout
+
+
+def test_a_certificate_with_one_byte_changed_is_invalid(folder, tmp_path):
+    content = bytearray((folder / "certificate.json").read_bytes())
+    content[len(content) // 2] ^= 1
+    forged = tmp_path / "certificate.json"
+    forged.write_bytes(content)
+    assert "NOT valid" in _run("verify", str(forged), "--keys", str(folder / "jwks.json"), code=1).stderr
+
+
+def test_a_changed_model_is_invalid(folder, tmp_path):
+    for path in folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    model = bytearray((tmp_path / "model.safetensors").read_bytes())
+    model[-1] ^= 1
+    (tmp_path / "model.safetensors").write_bytes(model)
+    assert "FAIL file model.safetensors" in _run("verify", str(tmp_path / "certificate.json"), code=1).stdout
+
+
+def test_a_batch_larger_than_the_data_is_refused_by_name(service):
+    text = json.dumps({"spec": {**SHORT, "expected_batch_size": 100_000}})
+    refusal = _run("submit", "-", "--address", service, text=text, code=2).stderr
+    assert "expected_batch_size must be <= the 713 training records, got 100000" in refusal.replace(":", "")
+
+
+def test_an_unmeetable_target_is_refused(service):
+    privacy = {"adjacency": "add_remove", "unit": "record", "delta": 1e-30, "epsilon": 1e-30}
+    assert _run("submit", "-", "--address", service, text=json.dumps({"spec": {**SHORT, "privacy": privacy}}), code=2).stderr.strip()
+
+
+def test_a_misspelled_field_is_refused_by_name_before_it_is_sent(service):
+    done = _run("submit", "-", "--address", service, text=json.dumps({"spec": {**SHORT, "stepz": 5}}), code=2)
+    assert "spec.stepz: there is no field of this name" in done.stderr
+
+
+def test_an_unknown_job_has_its_own_exit_code(service):
+    assert "there is no job" in _run("status", "0" * 32, "--address", service, code=4).stderr
+
+
+def test_cancelling_a_finished_job_is_refused(service, job):
+    assert "can't be cancelled" in _run("cancel", job["id"], "--address", service, code=1).stderr
+
+
+def test_watching_a_cancelled_job_has_its_own_exit_code(service):
+    text = json.dumps({"spec": {**SHORT, "steps": 5000}})
+    submitted = json.loads(_run("submit", "-", "--json", "--address", service, text=text).stdout)
+    _run("cancel", submitted["id"], "--address", service)
+    _run("watch", submitted["id"], "--address", service, code=5)
