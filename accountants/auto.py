@@ -42,6 +42,9 @@ class IntersectedProfile(PrivacyProfile):
     def epsilon_upper(self, delta: float) -> float:
         return min(self._answers(lambda profile: profile.epsilon_upper(delta)))
 
+    def log_delta_upper(self, epsilon: float) -> float:
+        return min(self._answers(lambda profile: profile.log_delta_upper(epsilon)))
+
     def rdp(self, order: float) -> float | None:
         check_order(order)
         values = [value for profile in self._profiles if (value := profile.rdp(order)) is not None]

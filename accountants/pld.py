@@ -55,15 +55,21 @@ class PldProfile(PrivacyProfile):
     def _optimistic(self) -> Any:
         return _composed(self._parts, self._interval, pessimistic=False)
 
-    def delta(self, epsilon: float) -> DeltaBound:
+    def log_delta_upper(self, epsilon: float) -> float:
         check_epsilon(epsilon)
         if epsilon == math.inf:
-            return DeltaBound(log_lower=-math.inf, log_upper=-math.inf, route=self.route)
+            return -math.inf
         upper = min(1.0, float(self._pessimistic.get_delta_for_epsilon(epsilon)) + self._rounding)
         if upper < self._floor:
             raise NumericalFloor("delta", upper, self._floor, "ask for a smaller epsilon, or use accountant rdp or gdp")
-        lower = min(upper, float(self._optimistic.get_delta_for_epsilon(epsilon)) - self._rounding)
-        return DeltaBound(log_lower=math.log(lower) if lower > 0.0 else -math.inf, log_upper=math.log(upper), route=self.route)
+        return math.log(upper)
+
+    def delta(self, epsilon: float) -> DeltaBound:
+        log_upper = self.log_delta_upper(epsilon)
+        if log_upper == -math.inf:
+            return DeltaBound(log_lower=-math.inf, log_upper=-math.inf, route=self.route)
+        lower = float(self._optimistic.get_delta_for_epsilon(epsilon)) - self._rounding
+        return DeltaBound(log_lower=min(math.log(lower), log_upper) if lower > 0.0 else -math.inf, log_upper=log_upper, route=self.route)
 
     def epsilon_upper(self, delta: float) -> float:
         check_delta(delta)

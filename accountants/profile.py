@@ -73,6 +73,10 @@ class PrivacyProfile(ABC):
         """``epsilon(delta).upper``, without the work of the lower end where that costs as much again."""
         return self.epsilon(delta).upper
 
+    def log_delta_upper(self, epsilon: float) -> float:
+        """``delta(epsilon).log_upper``, likewise."""
+        return self.delta(epsilon).log_upper
+
     @abstractmethod
     def derivation(self) -> tuple[Step, ...]:
         """From the event to the profile, line by line."""
@@ -111,7 +115,7 @@ class PrivacyProfile(ABC):
         epsilons = [0.0]
         if math.isfinite(top):
             epsilons += [float(x) for x in np.geomspace(max(top, 1e-6) * 1e-3, max(top, 1e-6), _TRADE_OFF_POINTS - 1)]
-        return [(epsilon, self.delta(epsilon).upper) for epsilon in epsilons]
+        return [(epsilon, min(1.0, logspace.exp_up(self.log_delta_upper(epsilon)))) for epsilon in epsilons]
 
 
 def check_epsilon(epsilon: float) -> None:

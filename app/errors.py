@@ -21,7 +21,7 @@ STATUS_OF: Mapping[type[Exception], tuple[int, str, str]] = {
     InvalidParameter: (422, "invalid-parameter", "A value is outside its range."),
     IncompatibleEvent: (422, "incompatible-event", "Parts of the event disagree."),
     UnsupportedEvent: (422, "unsupported-event", "This accountant can't bound the event."),
-    CalibrationFailed: (422, "calibration-failed", "No noise meets the target."),
+    CalibrationFailed: (422, "calibration-failed", "No noise was found that is proved to meet the target."),
     NumericalFloor: (422, "numerical-floor", "The request is beyond what this route can answer soundly."),
     JobNotFound: (404, "job-not-found", "No such job."),
     ArtifactNotFound: (404, "artifact-not-found", "No such artifact."),
@@ -77,8 +77,10 @@ def _message(error: Mapping[str, Any], context: Mapping[str, Any]) -> str:
 
 
 def _path(location: Sequence[str | int], body: object, *, names_absent_field: bool) -> str:
+    if location and location[0] in ("query", "path", "header", "cookie"):
+        return ".".join(str(part) for part in location[1:])
     where, current = "", body
-    rest = list(location[1:] if location and location[0] in ("body", "query", "path", "header") else location)
+    rest = list(location[1:] if location and location[0] == "body" else location)
     for index, part in enumerate(rest):
         last = index == len(rest) - 1
         if isinstance(current, dict) and (part in current or (last and names_absent_field)):
@@ -102,9 +104,9 @@ def summary(errors: Sequence[FieldError]) -> str:
     return "; ".join(f"{error.field}: {error.message}, got {error.got}" for error in errors)
 
 
-def _validation_problem(_handler: ExceptionHandler, request: Request, error: Exception) -> Problem:
+def _validation_problem(_handler: ExceptionHandler, _request: Request, error: Exception) -> Problem:
     assert isinstance(error, RequestValidationError)  # registered for this type alone
-    errors = field_errors(error.errors(), error.body if error.body is not None else dict(request.query_params))
+    errors = field_errors(error.errors(), error.body)
     return Problem(
         title="The request doesn't fit its schema.",
         type_="invalid-request",

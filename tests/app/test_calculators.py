@@ -235,3 +235,16 @@ def test_the_description_is_openapi_3_1_and_names_every_path_of_the_design(clien
 def test_the_api_process_never_loads_torch():
     code = "import sys, app.main; app.main.create_app(); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda client: client.get("/v1/jobs?limit=0"), "limit: must be >= 1, got '0'"),
+        (lambda client: client.get("/v1/jobs?state=done"), "state"),
+        (lambda client: client.get("/v1/jobs?cursor=xyz"), "cursor"),
+        (lambda client: client.post("/v1/jobs", json={}, headers={"Idempotency-Key": "a b"}), "idempotency-key"),
+    ],
+)
+def test_bad_query_parameters_and_headers_are_named(client, call, text):
+    assert text in _problem(call(client))["detail"]
