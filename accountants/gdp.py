@@ -29,8 +29,8 @@ ROUTE = "gdp"
 MU_ERROR = 1e-14
 """Relative error allowed for mu: a few roundings in each part's mu and in the root of the sum of squares (fsum adds none)."""
 
-TRADE_OFF_ERROR = 1e-13
-"""Relative error allowed for beta = Phi(z), z rounded to 1e-15 and |z| < 40."""
+TRADE_OFF_ERROR = 5e-12
+"""Relative error allowed for beta = Phi(z): z is rounded to 2e-15 relatively, and beta falls |z| < 39 times as fast."""
 
 
 @final

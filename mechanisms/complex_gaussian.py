@@ -116,8 +116,12 @@ class ComplexGaussian(AdditiveNoise):
         # Divided by the larger deviation: squares of 1e100 stay inside float64.
         v, w = std_real / self.noise_scale, std_imag / self.noise_scale
         peak = 0.5 * math.atan2(2.0 * abs(self.correlation) * v * w, (w - v) * (w + v))
-        angle = min(max(peak, first), last)
-        return min(big * math.cos(angle), real), min(big * math.sin(angle), imag)
+        # At an end of the arc that bound itself is taken: the cosine of an arc cosine near pi/2 would have lost its digits.
+        if peak <= first:
+            return real, math.sqrt((big - real) * (big + real))
+        if peak >= last:
+            return math.sqrt((big - imag) * (big + imag)), imag
+        return big * math.cos(peak), big * math.sin(peak)
 
     def privacy_loss(self) -> GaussianLoss:
         r, s = self.worst_move()

@@ -75,6 +75,13 @@ def test_a_purely_imaginary_query_pays_only_for_imaginary_noise():
     assert noise.privacy_loss().mu == pytest.approx(0.5, rel=1e-15)
 
 
+@pytest.mark.parametrize("part", [1e-3, 1e-6, 1e-9, 1e-12])
+def test_mu_keeps_its_digits_where_a_tiny_part_meets_tiny_noise(part):
+    # Nearly all of the loss comes from the real part, which is tiny but hardly noised: mu^2 = (part / std_real)^2 + 1 - part^2.
+    noise = ComplexGaussian(std_real=part / 1e4, std_imag=1.0, sensitivity=_sensitivity(1.0, part, 1.0))
+    assert noise.privacy_loss().mu == pytest.approx(math.sqrt(1e8 + 1.0 - part**2), rel=1e-15)
+
+
 def test_mu_survives_extreme_scales():
     noise = ComplexGaussian(std=1e100, correlation=1 - 1e-15, sensitivity=_sensitivity(1e-100))
     assert 0.0 < noise.privacy_loss().mu < 1e-190

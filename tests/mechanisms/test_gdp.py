@@ -67,3 +67,11 @@ def test_arguments_out_of_range_are_named(mu, epsilon, text):
 def test_nan_is_refused():
     with pytest.raises(InvalidParameter, match="epsilon must be >= 0, got nan"):
         gdp_log_delta(1.0, math.nan)
+
+
+@pytest.mark.parametrize(("inputs", "oracle"), oracle_rows("classic_gaussian_threshold"))
+def test_the_classic_noise_gives_exactly_its_delta_at_the_threshold(inputs, oracle):
+    # Errata P11: std = sqrt(2 ln(1.25 / delta)) / epsilon is (epsilon, delta)-DP up to this epsilon and not beyond.
+    delta, epsilon = float(inputs["delta"]), float(oracle["value"])
+    mu = epsilon / math.sqrt(2.0 * math.log(1.25 / delta))
+    assert gdp_log_delta(mu, epsilon) == pytest.approx(math.log(delta), abs=1e-11)
