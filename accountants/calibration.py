@@ -22,7 +22,7 @@ SMALLEST_FACTOR, LARGEST_FACTOR = 1e-9, 1e9
 TIGHTNESS = 1e-6
 """Relative slack left in the factor by the search, 100 times that for targets that are hard to find; always toward more noise."""
 
-_MOST_EVALUATIONS = 60
+_MOST_EVALUATIONS = 24
 _ENOUGH_EVALUATIONS = 16
 """From then on 1e-4 is tight enough: usual targets take 4 to 8 evaluations, and odd ones would take minutes for the last digits."""
 
@@ -107,8 +107,6 @@ def calibrate(event: Event, target: Target, accountant: Accountant) -> tuple[Eve
     """
     if (reason := non_private_reason(event)) is not None:
         raise CalibrationFailed(f"no noise can help an event with a non-private part: {reason}", (SMALLEST_FACTOR, LARGEST_FACTOR))
-    if (reason := accountant.unsupported(event)) is not None and "too far for a grid" not in reason:
-        raise UnsupportedEvent(accountant.name, reason)
     factor = _closed_factor(event, target) if GdpAccountant().unsupported(event) is None else _searched_factor(event, target, accountant)
     return _settled(event, target, accountant, factor)
 
@@ -131,7 +129,7 @@ def _scaled(event: Event, factor: float) -> Event:
     try:
         return scaled(event, factor)
     except ValidationError as error:
-        raise CalibrationFailed("the target needs noise beyond 1e100, the largest there is", (SMALLEST_FACTOR, LARGEST_FACTOR)) from error
+        raise CalibrationFailed("the target needs noise beyond 1e50, the largest there is", (SMALLEST_FACTOR, LARGEST_FACTOR)) from error
 
 
 def _closed_factor(event: Event, target: Target) -> float:
@@ -159,7 +157,12 @@ def _searched_factor(event: Event, target: Target, accountant: Accountant) -> fl
         # An accountant that can't reach this far in loss says nothing there; the target is missed as far as it knows.
         return target.excess(judge.profile(candidate)) if judge.unsupported(candidate) is None else math.log(1e9)
 
+    if (reason := RdpAccountant().unsupported(event)) is not None:
+        raise UnsupportedEvent(accountant.name, reason)
     x, slope = _renyi_start(lambda x: excess(x, RdpAccountant()))
+    # Asked here, where the noise is of the right size: with hardly any noise a grid may not reach far enough.
+    if (reason := accountant.unsupported(_scaled(event, math.exp(x)))) is not None:
+        raise UnsupportedEvent(accountant.name, reason)
     bad, good, width = -math.inf, math.inf, math.inf
     last: tuple[float, float] | None = None
     for evaluation in range(_MOST_EVALUATIONS):
@@ -178,6 +181,9 @@ def _searched_factor(event: Event, target: Target, accountant: Accountant) -> fl
         if not bad < x < good or good - bad > 0.5 * width:
             x = 0.5 * (bad + good) if math.isfinite(good - bad) else last[0] + math.copysign(_LONGEST_STEP, value)
         width = good - bad
+    if math.isfinite(good):
+        # Enough noise, if not the least: sampling so sparse that delta covers it, say, where noise hardly matters.
+        return math.exp(good)
     raise CalibrationFailed("no noise in the searched range is proved to meet the target", (SMALLEST_FACTOR, LARGEST_FACTOR))
 
 

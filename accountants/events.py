@@ -18,7 +18,7 @@ from mechanisms.errors import IncompatibleEvent, InvalidParameter
 MAXIMUM_DEPTH = 64
 """Deepest nesting accepted: real events need 4, and a bound keeps every walk over the tree finite and cheap."""
 
-SMALLEST_PROBABILITY = 1e-100
+SMALLEST_PROBABILITY = 1e-50
 """Products of nested sampling probabilities are rounded up to this."""
 
 LARGEST_COUNT = 10**15

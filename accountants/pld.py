@@ -27,8 +27,11 @@ SMALLEST_DELTA = 1e-8
 LARGEST_LOSS = 2e3
 """Beyond this epsilon (by the Renyi bound at delta 1e-12) the grid would be too coarse to be of use."""
 
+MOST_RELEASES = 10**8
+"""Beyond it the allowance for rounding would be all there is to see."""
+
 _FINEST_INTERVAL = 1e-6
-_COARSEST_INTERVAL = 1e-3
+_COARSEST_INTERVAL = 1e-2
 _GRID_POINTS = 60_000
 
 
@@ -178,6 +181,8 @@ class PldAccountant(Accountant):
         for leaf in leaves(event):
             if not isinstance(_loss(leaf), GaussianLoss | LaplaceLoss):
                 return f"no discretisation of {leaf.mechanism.kind}"
+        if sum(leaves(event).values()) > MOST_RELEASES:
+            return f"more than {MOST_RELEASES:.0e} releases, too many for a grid"
         if not _reach(event) <= LARGEST_LOSS:
             return f"its privacy loss reaches beyond {LARGEST_LOSS:g}, too far for a grid"
         return None

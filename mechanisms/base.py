@@ -12,9 +12,9 @@ from mechanisms.errors import InvalidParameter
 from mechanisms.loss import PrivacyLoss
 from mechanisms.source import Array, NoiseSource
 
-SMALLEST_SCALE = 1e-100
-"""Scales and sensitivities lie in [1e-100, 1e100]: their quotients and squares then neither overflow nor vanish in float64."""
-LARGEST_SCALE = 1e100
+SMALLEST_SCALE = 1e-50
+"""Scales and sensitivities lie in [1e-50, 1e50]: their quotients and those' squares then neither overflow nor vanish in float64."""
+LARGEST_SCALE = 1e50
 
 Number = Annotated[float, Strict(), Field(allow_inf_nan=False)]
 Positive = Annotated[float, Strict(), Field(allow_inf_nan=False, ge=SMALLEST_SCALE, le=LARGEST_SCALE)]

@@ -113,7 +113,7 @@ class ComplexGaussian(AdditiveNoise):
         # rises to its peak and falls, so the peak clamped to the arc is the maximum.
         first, last = math.acos(real / big), math.asin(imag / big)
         std_real, std_imag = self.stds
-        # Divided by the larger deviation: squares of 1e100 stay inside float64.
+        # Divided by the larger deviation: squares then stay inside float64.
         v, w = std_real / self.noise_scale, std_imag / self.noise_scale
         peak = 0.5 * math.atan2(2.0 * abs(self.correlation) * v * w, (w - v) * (w + v))
         # At an end of the arc that bound itself is taken: the cosine of an arc cosine near pi/2 would have lost its digits.

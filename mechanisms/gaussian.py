@@ -17,7 +17,7 @@ class Gaussian(AdditiveNoise):
     r"""Adds independent N(0, std^2) to every coordinate of a real vector: (l2 / std)-GDP, exactly.
 
     Attributes:
-      std: standard deviation of each coordinate, in units of the query; in [1e-100, 1e100].
+      std: standard deviation of each coordinate, in units of the query; in [1e-50, 1e50].
       sensitivity: with l2, and without bounds on real and imaginary parts.
     Raises:
       ValidationError: sensitivity without l2, or with l2_real or l2_imag.

@@ -57,8 +57,6 @@ RUN_ASSUMPTIONS = (
     "the number of training records is public",
     "every record joins every sample independently with the stated probability, secretly and afresh at each step",
     "the hyper-parameters and the data set's recipe were fixed without looking at the data",
-    "rounding inside the accountants is within its allowances (every delta of a pld route: 1e-11 and 1e-15 per release; every sampled "
-    "Renyi divergence: 1e-9 relatively), which are measured against exact values, not proved",
     "the service ran the code whose digest is a subject of this certificate, on a machine that wasn't tampered with",
 )
 
@@ -71,7 +69,9 @@ SEED_STATEMENTS = {RandomOrigin.OPERATING_SYSTEM: None, RandomOrigin.USER_SEED: 
 
 FLOATING_POINT = (
     "the proof is for idealized real numbers; the run computed gradients in float32 and the noisy sum in float64, and its normal variates "
-    "are by Box-Muller from 53-bit uniforms, truncated at 8.58 standard deviations; attacks on the lowest bits of floats aren't covered"
+    "are by Box-Muller from 53-bit uniforms, truncated at 8.58 standard deviations; attacks on the lowest bits of floats aren't covered; "
+    "the accountants' allowances for their own rounding (every delta of a pld route: 1e-11 and 1e-15 per release; every sampled Renyi "
+    "divergence: 1e-9 relatively) are measured against exact values, not proved"
 )
 
 _LIBRARIES = ("cryptography", "dp-accounting", "numpy", "pydantic", "scipy", "securesystemslib")

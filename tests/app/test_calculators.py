@@ -122,7 +122,7 @@ BAD = {
     ),
     "missing event": ({}, "event: this field is required"),
     "unknown kind": ({"event": {"kind": "relase"}}, "'release', 'poisson_sampled', 'repeated'"),
-    "negative std": ({"event": _release(std=-1)}, "event.mechanism.std: must be >= 1e-100, got -1"),
+    "negative std": ({"event": _release(std=-1)}, "event.mechanism.std: must be >= 1e-50, got -1"),
     "text for a number": ({"event": _release(std="1")}, "event.mechanism.std: must be a valid number, got '1'"),
     "true for a number": ({"event": _release(std=True)}, "event.mechanism.std: must be a valid number, got True"),
     "correlation 1": ({"event": _release(correlation=1)}, "event.mechanism.correlation: must be < 1, got 1"),

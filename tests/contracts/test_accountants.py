@@ -8,9 +8,9 @@ from itertools import pairwise
 
 import pytest
 
-from accountants import ACCOUNTANTS, Composed, NonPrivate, Repeated
+from accountants import ACCOUNTANTS, Composed, NonPrivate, PoissonSampled, Release, Repeated
 from accountants.events import scaled
-from mechanisms import InvalidParameter, NumericalFloor
+from mechanisms import ComplexGaussian, InvalidParameter, NumericalFloor, Sensitivity
 from tests.accountants.events import complex_gaussian, gaussian, laplace, training
 
 EVENTS = {
@@ -127,3 +127,15 @@ def test_tiny_delta_is_answered_or_refused_but_never_understated(accountant, eve
 def test_accountants_have_names_and_sources():
     assert [accountant.name for accountant in ACCOUNTANTS] == ["auto", "gdp", "rdp", "pld"]
     assert all(accountant.summary and accountant.sources for accountant in ACCOUNTANTS)
+
+
+@pytest.mark.parametrize("accountant", ACCOUNTANTS, ids=lambda a: a.name)
+@pytest.mark.parametrize(("std", "l2"), [(1e-50, 1e50), (1e50, 1e-50)])
+def test_the_extremes_of_the_accepted_scales_are_answered_or_refused(accountant, std, l2):
+    noise = ComplexGaussian(std=std, correlation=-0.9999999999999999, sensitivity=Sensitivity(l2=l2, adjacency="add_remove", unit="record"))
+    event = Repeated(count=10**12, event=PoissonSampled(probability=1e-50, event=Release(mechanism=noise)))
+    if accountant.unsupported(event) is not None:
+        return
+    bound = accountant.profile(event).epsilon(1e-5)
+    assert 0.0 <= bound.lower <= bound.upper
+    assert accountant.profile(event).delta(1.0).upper >= 0.0

@@ -171,8 +171,7 @@ def _is_running(process: int) -> bool:
 
 def test_reason_of_our_own_errors_is_their_text_on_one_line() -> None:
     assert (
-        failure_reason(CalibrationFailed("no noise\nmeets the target", (1.0, 2.0)))
-        == "no noise meets the target (searched scales 1 to 2)"
+        failure_reason(CalibrationFailed("no noise\nmeets the target", (1.0, 2.0))) == "no noise meets the target (searched scales 1 to 2)"
     )
 
 
