@@ -9,8 +9,6 @@ written), 1 (failed: the last event says why), 3 (stopped on SIGTERM: continues 
 from __future__ import annotations
 
 import argparse
-import ctypes
-import os
 import signal
 import sys
 import traceback
@@ -26,6 +24,7 @@ from mechanisms.errors import PrivacyError
 from trainer import AnyTrainingSpec, load_train
 from trainer.engine.checkpoint import write_atomically
 from trainer.errors import TrainingStopped
+from trainer.parent import die_with_parent
 from trainer.plan import ExecutionPlan
 from trainer.report import Failed, Finished, Stopped, TrainingEvent
 from trainer.spec import RuntimeSpec
@@ -33,9 +32,6 @@ from trainer.spec import RuntimeSpec
 REQUEST = "request.json"
 RESULT = "result.json"
 FINISHED, FAILED, STOPPED, ORPHANED = 0, 1, 3, 4
-
-PR_SET_PDEATHSIG = 1
-"""linux/prctl.h: the signal a process gets when its parent dies."""
 
 
 @final
@@ -53,7 +49,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("workdir", type=Path)
     parser.add_argument("--parent", type=int, required=True, help="process id that this one must not outlive")
     options = parser.parse_args(arguments)
-    if not _die_with_parent(options.parent):
+    if not die_with_parent(options.parent, signal.SIGKILL):
         sys.stderr.write(f"process {options.parent} isn't the parent: not started\n")
         return ORPHANED
     stop_requests: list[int] = []
@@ -105,12 +101,6 @@ def failure_reason(error: BaseException) -> str:
 def _emit(event: TrainingEvent) -> None:
     sys.stdout.write(event.model_dump_json() + "\n")
     sys.stdout.flush()
-
-
-def _die_with_parent(parent: int) -> bool:
-    """Asks the kernel for SIGKILL when the parent's thread ends; False where the parent was gone before that."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    return os.getppid() == parent
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from app.cli.follow import follow_to_end
 from app.client import Client
 from app.jobs.events import JobState
 from app.jobs.resources import Job, JobSubmission
+from trainer import RuntimeSpec
 from trainer.recipes import DIGITS_DEMO
 
 START_SECONDS = 60.0
@@ -31,7 +32,7 @@ def run_demo(folder: Path) -> Exit:
     with tempfile.TemporaryDirectory(prefix="zetadp-demo-") as data_dir:
         with _service(Path(data_dir)) as address, Client(address) as client:
             out.print(f"service and worker are up at {address} (database: SQLite in {data_dir})", markup=False)
-            job = client.submit(JobSubmission(spec=DIGITS_DEMO))
+            job = client.submit(JobSubmission(spec=DIGITS_DEMO, runtime=RuntimeSpec(threads=1)))
             _announce(job)
             job = follow_to_end(client, job.id)
             if job.state is not JobState.SUCCEEDED:

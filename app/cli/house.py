@@ -3,6 +3,7 @@ r"""``serve``, ``worker`` and ``demo``: the processes of the service."""
 from __future__ import annotations
 
 import ipaddress
+import os
 import signal
 import socket
 import subprocess
@@ -18,6 +19,7 @@ from pydantic import ValidationError
 from app.cli.console import Exit, clear_errors, fail, out
 from app.errors import field_errors, summary
 from app.settings import Settings
+from trainer.parent import die_with_parent
 
 
 def register(app: typer.Typer) -> None:
@@ -37,7 +39,7 @@ def serve(
         settings = _settings()
         with _listening(host or settings.host, settings.port if port is None else port) as listener:
             address = _address(listener)
-            command = [sys.executable, "-m", "app", "worker"]
+            command = [sys.executable, "-m", "app", "worker", "--parent", str(os.getpid())]
             # Uvicorn shuts down in good order on SIGTERM and then raises the signal again; as an exception it still ends the worker.
             signal.signal(signal.SIGTERM, _terminated)
             running = subprocess.Popen(command) if with_worker else None
@@ -88,10 +90,14 @@ def _address(listener: socket.socket) -> str:
     return f"http://{host}:{port}"
 
 
-def worker() -> None:
+def worker(
+    parent: Annotated[int | None, typer.Option(help="Stop in good order when this process, which started the worker, ends.")] = None,
+) -> None:
     """Run one worker: it trains queued jobs, one at a time, each in a process of its own."""
     from app.worker import main as run_worker
 
+    if parent is not None and not die_with_parent(parent, signal.SIGTERM):
+        fail(f"process {parent} didn't start this worker, or is gone", Exit.USAGE)
     raise typer.Exit(run_worker(_settings()))
 
 

@@ -127,3 +127,21 @@ def test_watching_a_cancelled_job_has_its_own_exit_code(service):
     submitted = json.loads(_run("submit", "-", "--json", "--address", service, text=text).stdout)
     _run("cancel", submitted["id"], "--address", service)
     _run("watch", submitted["id"], "--address", service, code=5)
+
+
+def test_a_killed_service_takes_its_worker_with_it(tmp_path):
+    environment = {**os.environ, "ZETADP_DATA_DIR": str(tmp_path), "ZETADP_LOG_LEVEL": "info"}
+    command = [sys.executable, "-m", "app", "serve", "--port", "0", "--with-worker"]
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=log)
+    _await(lambda: "worker_started" in (tmp_path / "log").read_text())
+    process.kill()
+    process.wait()
+    _await(lambda: "worker_stopped" in (tmp_path / "log").read_text())
+
+
+def _await(condition):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, "it didn't happen within 30 s"
+        time.sleep(0.1)
