@@ -1,7 +1,7 @@
 r"""The Python client of the service; the command line is built on it.
 
->>> client = Client("http://127.0.0.1:8000")  # doctest: +SKIP
->>> client.calibrate(CalibrationRequest(event=event, target=Target(epsilon=1.0, delta=1e-5))).std  # doctest: +SKIP
+with Client("http://127.0.0.1:8000") as client:
+    client.calibrate(CalibrationRequest(event=event, target=Target(epsilon=1.0, delta=1e-5))).std
 """
 
 from __future__ import annotations

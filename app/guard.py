@@ -1,7 +1,8 @@
-r"""The gate in front of every request: bounded bodies and bounded nesting, before any parser sees them."""
+r"""The gate in front of every request: host names of this machine alone, bounded bodies and bounded nesting, before any parser."""
 
 from __future__ import annotations
 
+import ipaddress
 import json
 from typing import final
 
@@ -16,13 +17,21 @@ DEEPEST_JSON = 200
 
 @final
 class RequestGuard:
-    """ASGI middleware that reads the body, refuses it with problem+json if it is too large or too deep, and passes it on otherwise."""
+    """ASGI middleware that refuses foreign host names and bodies too large or too deep, with problem+json, and passes on the rest."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] in ("GET", "HEAD", "OPTIONS"):
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
+        if not is_local_name(host):
+            detail = f"host: expected an address or a name without a dot, got {host[:100]!a}"
+            await _refuse(send, 400, "foreign-host", "The service doesn't answer under this name.", detail)
+            return
+        if scope["method"] in ("GET", "HEAD", "OPTIONS"):
             await self._app(scope, receive, send)
             return
         body = bytearray()
@@ -51,6 +60,22 @@ class RequestGuard:
             return {"type": "http.request", "body": bytes(body), "more_body": False}
 
         await self._app(scope, replay, send)
+
+
+def is_local_name(host: str) -> bool:
+    r"""Whether a Host header names an IP address or a name without a dot, with or without a port.
+
+    A page on the internet can point its own domain at this machine and then read our answers (DNS rebinding); its domain has a dot.
+
+    >>> [is_local_name(host) for host in ("127.0.0.1:8000", "localhost", "[::1]:80", "attacker.example", "attacker.example.", "")]
+    [True, True, True, False, False, False]
+    """
+    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return name.isascii() and name.replace("-", "").isalnum()
+    return True
 
 
 def nesting(text: bytes) -> int:

@@ -9,7 +9,6 @@ from typing import Literal, final
 
 from fastapi import FastAPI
 from fastapi.staticfiles import StaticFiles
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from app import errors
 from app.calculators.router import router as calculators_router
@@ -30,9 +29,6 @@ Privacy accounting, noise calibration and private training, with certificates th
 * **Jobs** train privately on a worker and return a signed certificate.
 * Noise is always given **per real component**: `std` of a complex coordinate's real and of its imaginary part, not of the whole.
 """
-
-LOOPBACK_HOSTS = ("127.0.0.1", "localhost")
-"""The service has no keys yet, so it answers on this machine alone, and only to requests that name it (no DNS rebinding)."""
 
 
 @final
@@ -62,7 +58,6 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     with as_file(files("app").joinpath("web", "static")) as static:
         app.mount("/static", StaticFiles(directory=static), name="static")
     app.add_middleware(RequestGuard)
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(LOOPBACK_HOSTS))
     return app
 
 

@@ -209,8 +209,14 @@ def test_an_unknown_path_is_a_problem_too(client):
     _problem(client.get("/v1/nothing"), 404)
 
 
-def test_another_host_name_is_refused(client):
-    assert client.get("/v1/mechanisms", headers={"host": "attacker.example"}).status_code == 400
+@pytest.mark.parametrize("host", ["attacker.example", "attacker.example:8000", "127.0.0.1.attacker.example", "", "[attacker.example]"])
+def test_a_foreign_host_name_is_refused(client, host):
+    assert "expected an address or a name without a dot" in _problem(client.get("/v1/mechanisms", headers={"host": host}), 400)["detail"]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8000", "localhost", "[::1]:8000", "zetadp"])
+def test_a_local_host_name_is_answered(client, host):
+    assert client.get("/livez", headers={"host": host}).status_code == 200
 
 
 def test_the_documentation_page_loads_nothing_from_elsewhere(client):
