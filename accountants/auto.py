@@ -20,7 +20,7 @@ _Answer = TypeVar("_Answer")
 
 @final
 class IntersectedProfile(PrivacyProfile):
-    """Several proved profiles of one event: the smallest upper end and the largest lower end of those that can answer."""
+    """Several profiles of one event: the smallest upper end and the largest lower end of those that can answer."""
 
     def __init__(self, profiles: tuple[PrivacyProfile, ...]) -> None:
         self._profiles = profiles
@@ -71,7 +71,7 @@ class AutoAccountant(Accountant):
     """Picks: gdp where the event has a closed form, else the tightest of pld and rdp at each question."""
 
     name = ROUTE
-    summary = "The closed form where there is one, otherwise the tightest proved bound of pld and rdp; the answer names its route."
+    summary = "The closed form where there is one, otherwise the tighter upper bound of pld and rdp; the answer names its route."
     sources = ("the sources of gdp, pld and rdp",)
 
     _closed = GdpAccountant()

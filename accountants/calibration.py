@@ -9,6 +9,7 @@ from typing import Self, final
 from pydantic import ValidationError, model_validator
 from scipy import optimize
 
+from accountants.auto import AutoAccountant
 from accountants.events import Event, non_private_reason, scaled
 from accountants.gdp import GdpAccountant, largest_mu
 from accountants.profile import Accountant, PrivacyProfile
@@ -120,9 +121,7 @@ def calibrate_scale(event: Event, *, epsilon: float, delta: float) -> float:
     >>> round(calibrate_scale(Release(mechanism=noise), epsilon=1.0, delta=1e-5), 9)
     3.730631635
     """
-    from accountants import accountant_named  # the registry imports this module
-
-    return calibrate(event, Target(epsilon=epsilon, delta=delta), accountant_named("auto"))[1]
+    return calibrate(event, Target(epsilon=epsilon, delta=delta), AutoAccountant())[1]
 
 
 def _scaled(event: Event, factor: float) -> Event:

@@ -22,15 +22,12 @@ from accountants.profile import (
 )
 from mechanisms.base import Step
 from mechanisms.errors import InvalidParameter, UnsupportedEvent
-from mechanisms.gdp import gdp_log_delta, gdp_trade_off, log_delta_error
+from mechanisms.gdp import gdp_log_delta, gdp_trade_off, log_delta_error, trade_off_error
 
 ROUTE = "gdp"
 
 MU_ERROR = 1e-14
 """Relative error allowed for mu: a few roundings in each part's mu and in the root of the sum of squares (fsum adds none)."""
-
-TRADE_OFF_ERROR = 5e-12
-"""Relative error allowed for beta = Phi(z): z is rounded to 2e-15 relatively, and beta falls |z| < 39 times as fast."""
 
 
 @final
@@ -64,7 +61,8 @@ class GdpProfile(PrivacyProfile):
 
     def trade_off(self, alpha: float) -> float:
         check_alpha(alpha)
-        return gdp_trade_off(self._mu * (1.0 + MU_ERROR), alpha) * (1.0 - TRADE_OFF_ERROR)
+        mu = self._mu * (1.0 + MU_ERROR)
+        return gdp_trade_off(mu, alpha) * (1.0 - trade_off_error(mu, alpha))
 
     def derivation(self) -> tuple[Step, ...]:
         formula = "delta(eps) = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu)"

@@ -20,7 +20,7 @@ _TRADE_OFF_POINTS = 65
 
 @final
 class Bound(Value):
-    """An interval that holds the true value; only ``upper`` is ever published as the guarantee. ``route`` names what proved it."""
+    """An interval that holds the true value; only ``upper`` is ever published as the guarantee. ``route`` names what it comes from."""
 
     lower: Extended
     upper: Extended

@@ -24,7 +24,7 @@ from mechanisms.version import VERSION
 DESCRIPTION = """
 Privacy accounting, noise calibration and private training, with certificates that anyone can check.
 
-* **Calculators** answer "what guarantee does this noise give?" and "how much noise does this guarantee need?" with proved bounds, and
+* **Calculators** answer "what guarantee does this noise give?" and "how much noise does this guarantee need?" with upper bounds, and
   each answer carries its derivation.
 * **Jobs** train privately on a worker and return a signed certificate.
 * Noise is always given **per real component**: `std` of a complex coordinate's real and of its imaginary part, not of the whole.

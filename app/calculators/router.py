@@ -23,7 +23,7 @@ router = APIRouter(tags=["calculators"])
 
 @router.post("/profiles", summary="Compute a privacy profile")
 def create_profile(request: ProfileRequest) -> Profile:
-    """delta(epsilon), epsilon(delta), Renyi divergences, mu and the attacker's trade-off of any event, each as a proved bound."""
+    """delta(epsilon), epsilon(delta), Renyi divergences, mu and the attacker's trade-off of any event, as upper bounds."""
     return service.compute_profile(request)
 
 

@@ -12,7 +12,7 @@ from mechanisms.base import Extended, NonNegative, Number, OpenProbability, Valu
 from mechanisms.published import PublishedClaim
 
 AccountantName = Literal["auto", "gdp", "rdp", "pld"]
-"""Any of them gives a proved upper bound; they differ in how tight it is and where they apply."""
+"""Any of them gives an upper bound; they differ in how tight it is and where they apply."""
 
 LONGEST_LIST = 1000
 Epsilons = Annotated[tuple[NonNegative, ...], Field(max_length=LONGEST_LIST)]
@@ -36,7 +36,7 @@ class ProfileRequest(Value):
 
     Attributes:
       event: what is done to the data.
-      accountant: which route; any gives a proved upper bound.
+      accountant: which route; any gives an upper bound.
       epsilons: where delta is wanted; >= 0.
       deltas: where epsilon is wanted; in (0, 1).
       orders: where the Renyi divergence is wanted; in (1, 1e6].
@@ -118,7 +118,7 @@ class CalibrationRequest(Value):
 
 @final
 class AchievedGuarantee(Value):
-    """What the calibrated event guarantees; only the quantity of the target is filled in, as proved bounds."""
+    """What the calibrated event guarantees; only the quantity of the target is filled in, as upper bounds."""
 
     adjacency: Adjacency | None
     unit: PrivacyUnit | None

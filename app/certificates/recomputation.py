@@ -1,7 +1,7 @@
 r"""Recomputing a certificate's figures from its event: by every accountant that can, and by a route that shares nothing with them.
 
-Two questions. Does any accountant's proved bracket contradict a figure, or prove it again? And does the independent recomputation
-(``accountants.cross_check``, accurate to 1e-6, not a proved bound) find a figure too small?
+Two questions. Does any accountant's bracket contradict a figure, or give it again? And does the independent recomputation
+(``accountants.cross_check``, accurate to 1e-6, not a bound) find a figure too small?
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Brackets:
                 self._ask(accountant.name, accountant.profile(event))
 
     def check(self) -> Check:
-        """Failed where a proved bound contradicts a figure."""
+        """Failed where an accountant's bracket contradicts a figure."""
         certified = f"epsilon {self._claim.epsilon} at delta {self._claim.delta}, named accountant {self._claim.accountant}"
         return outcome("accountants", self._problems, f"{certified}; brackets of epsilon recomputed: {'; '.join(self._told)}")
 
@@ -67,11 +67,9 @@ class _Brackets:
         self._told.append(f"{name} [{bound.lower:.7g}, {bound.upper:.7g}]")
         self.prove_epsilon = self.prove_epsilon or self._epsilon >= bound.upper
         if self._epsilon < bound.lower:
-            self._problems.append(f"epsilon is {self._claim.epsilon}, but {name} proves that it is at least {bound.lower!r}")
+            self._problems.append(f"epsilon is {self._claim.epsilon}, but by {name} it is at least {bound.lower!r}")
         if float(self._claim.epsilon_lower) > bound.upper:
-            self._problems.append(
-                f"epsilon_lower is {self._claim.epsilon_lower}, but {name} proves that epsilon is at most {bound.upper!r}"
-            )
+            self._problems.append(f"epsilon_lower is {self._claim.epsilon_lower}, but by {name} epsilon is at most {bound.upper!r}")
         self._problems.extend(_curve_below(self._claim, name, found))
 
 
@@ -82,7 +80,7 @@ def _curve_below(claim: ApproximateDp, name: str, found: PrivacyProfile) -> Iter
         except NumericalFloor:
             continue
         if float(point.delta) < low:
-            yield f"delta({point.epsilon}) is {point.delta}, but {name} proves that it is at least {low!r}"
+            yield f"delta({point.epsilon}) is {point.delta}, but by {name} it is at least {low!r}"
 
 
 def _check_other_figures(event: Event, claim: ApproximateDp) -> Check:
@@ -114,8 +112,8 @@ def _check_independently(event: Event, claim: ApproximateDp, *, proved: bool) ->
         epsilon = cross_check.recomputed_epsilon(event, float(claim.delta))
     except UnsupportedEvent as error:
         if proved:
-            return not_checked("recomputation", f"{error}; an accountant's bracket proves epsilon {claim.epsilon} again")
-        return failed("recomputation", f"{error}; and no accountant's bracket proves epsilon {claim.epsilon} again")
+            return not_checked("recomputation", f"{error}; an accountant's bracket gives epsilon {claim.epsilon} again")
+        return failed("recomputation", f"{error}; and no accountant's bracket gives epsilon {claim.epsilon} again")
     problems = []
     if float(claim.epsilon) < epsilon * (1.0 - TOLERANCE):
         problems.append(f"epsilon is {claim.epsilon}, but recomputed from the event it is {epsilon:.9g}")

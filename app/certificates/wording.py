@@ -71,7 +71,8 @@ FLOATING_POINT = (
     "the proof is for idealized real numbers; the run computed gradients in float32 and the noisy sum in float64, and its normal variates "
     "are by Box-Muller from 53-bit uniforms, truncated at 8.58 standard deviations; attacks on the lowest bits of floats aren't covered; "
     "the accountants' allowances for their own rounding (every delta of a pld route: 1e-11 and 1e-15 per release; every sampled Renyi "
-    "divergence: 1e-9 relatively) are measured against exact values, not proved"
+    "divergence: 1e-9 relatively; every closed Gaussian delta: 2e-13 and 2e-15 per unit of its "
+    "logarithm, relatively) are measured against exact values, not proved"
 )
 
 _LIBRARIES = ("cryptography", "dp-accounting", "numpy", "pydantic", "scipy", "securesystemslib")

@@ -15,7 +15,7 @@ from app.cli.console import AsJson, Exit, JsonFile, OptionalAddress, clear_error
 from app.client import Client
 from app.errors import field_errors, summary
 
-Accountant = Annotated[str, typer.Option(help="auto, gdp, rdp or pld; each gives a proved upper bound.")]
+Accountant = Annotated[str, typer.Option(help="auto, gdp, rdp or pld; each gives an upper bound.")]
 EventFile = RootModel[Event]
 _Model = TypeVar("_Model", bound=BaseModel)
 

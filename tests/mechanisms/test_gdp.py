@@ -5,9 +5,10 @@ import random
 
 import mpmath
 import pytest
+from scipy import special
 
 from mechanisms.errors import InvalidParameter
-from mechanisms.gdp import gdp_log_delta, gdp_trade_off, log_delta_error
+from mechanisms.gdp import gdp_log_delta, gdp_trade_off, log_delta_error, trade_off_error
 from tests.golden.oracles import oracle_rows
 
 
@@ -75,3 +76,18 @@ def test_the_classic_noise_gives_exactly_its_delta_at_the_threshold(inputs, orac
     delta, epsilon = float(inputs["delta"]), float(oracle["value"])
     mu = epsilon / math.sqrt(2.0 * math.log(1.25 / delta))
     assert gdp_log_delta(mu, epsilon) == pytest.approx(math.log(delta), abs=1e-11)
+
+
+def test_stated_error_of_the_trade_off_holds_down_to_tiny_rates():
+    generator = random.Random(4)
+    for _ in range(200):
+        mu, alpha = 10 ** generator.uniform(-4, 1.2), generator.choice([10 ** generator.uniform(-300, 0), generator.uniform(0.01, 0.99)])
+        with mpmath.workdps(400):
+            quantile = mpmath.findroot(lambda x, a=alpha: mpmath.log(mpmath.ncdf(x)) - mpmath.log(a), float(special.ndtri(alpha)))
+            exact = mpmath.ncdf(-quantile - mu)
+            error = abs(float(gdp_trade_off(mu, alpha) / exact - 1)) if exact > 1e-300 else 0.0
+        assert error <= trade_off_error(mu, alpha), (mu, alpha)
+
+
+def test_published_trade_off_is_within_1e_12_at_ordinary_rates():
+    assert max(trade_off_error(mu, alpha) for mu in (0.1, 1.0, 5.0) for alpha in (1e-6, 0.01, 0.5, 0.99)) < 1e-12
