@@ -1,0 +1,84 @@
+r"""Dominating pairs as every route sees them: two mixtures of shifted copies of one noise density.
+
+P = sum_j p_j f(x - a_j) against Q = sum_j q_j f(x - b_j), f the standard normal or the Laplace density e^{-|x|} / 2. Whole and sampled
+releases, groups and both kinds of sampling have such a pair (``dominating.py``, proofs/pairs.md); their log ratio never decreases in x.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import final
+
+from mechanisms.errors import InvalidParameter
+
+
+class Family(StrEnum):
+    """The noise density f, with scale 1."""
+
+    GAUSSIAN = "gaussian"
+    LAPLACE = "laplace"
+
+
+@final
+@dataclass(frozen=True)
+class Mixture:
+    """sum_j weights[j] f(x - shifts[j]): positive weights that sum to 1, shifts in ascending order, in units of the noise's scale."""
+
+    weights: tuple[float, ...]
+    shifts: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not (len(self.weights) == len(self.shifts) > 0 and all(w > 0.0 for w in self.weights)):
+            raise InvalidParameter("mixture", "as many positive weights as shifts, at least one", (self.weights, self.shifts))
+        if not abs(math.fsum(self.weights) - 1.0) <= 1e-12:
+            raise InvalidParameter("mixture", "weights that sum to 1", math.fsum(self.weights))
+        if any(not a < b for a, b in zip(self.shifts, self.shifts[1:], strict=False)):
+            raise InvalidParameter("mixture", "ascending shifts", self.shifts)
+
+    @property
+    def span(self) -> float:
+        """Distance between the outermost shifts."""
+        return self.shifts[-1] - self.shifts[0]
+
+
+@final
+@dataclass(frozen=True)
+class Pair:
+    r"""(P, Q) with log dP/dQ non-decreasing: every shift of P is at or above every shift of Q.
+
+    Attributes:
+      family: the noise density f.
+      upper: P.
+      lower: Q.
+      worst_of_both: the release may choose at every step which of (P, Q) and (Q, P) it shows (replace_one with samples of a fixed
+        size): the pair meant has the profile max(H(P || Q), H(Q || P)) at every epsilon >= 0 and is symmetric.
+
+    >>> Pair(Family.GAUSSIAN, Mixture((0.99, 0.01), (0.0, 1.0)), Mixture((1.0,), (0.0,))).symmetric
+    False
+    """
+
+    family: Family
+    upper: Mixture
+    lower: Mixture
+    worst_of_both: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.upper.shifts[0] >= self.lower.shifts[-1]:
+            raise InvalidParameter("pair", "P's shifts at or above Q's", (self.upper.shifts, self.lower.shifts))
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether (Q, P) has the same profile, so that one direction says all: a mirror image, or the worst of both by definition."""
+        mirrored = Mixture(self.lower.weights[::-1], tuple(-shift for shift in self.lower.shifts[::-1]))
+        offset = mirrored.shifts[0] - self.upper.shifts[0]
+        same = mirrored.weights == self.upper.weights and all(
+            a == b + offset for a, b in zip(mirrored.shifts, self.upper.shifts, strict=True)
+        )
+        return self.worst_of_both or same
+
+    @property
+    def is_whole(self) -> bool:
+        """One shifted copy against another: a release that isn't sampled."""
+        return len(self.upper.weights) == len(self.lower.weights) == 1
