@@ -5,7 +5,8 @@ PrivacyError
 ├── UnsupportedEvent      an accountant that has no bound for this event, with the reason
 ├── IncompatibleEvent     parts of one event that speak of different neighbours or units
 ├── CalibrationFailed     no scale in the bracket meets the target
-└── NumericalFloor        a request beyond what the arithmetic can answer
+├── NumericalFloor        a request beyond what the arithmetic can answer
+└── TimeLimitReached      a calculation that would take longer than its caller allows
 """
 
 from __future__ import annotations
@@ -61,3 +62,11 @@ class NumericalFloor(PrivacyError):
         self.floor = floor
         self.hint = hint
         super().__init__(f"{quantity} = {requested!r} is beyond this route's floor of {floor!r}: {hint}")
+
+
+class TimeLimitReached(PrivacyError):
+    """The calculation would take longer than its caller allows. Nothing is wrong with the request: with more time it has an answer."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        super().__init__(f"the calculation takes longer than the limit of {seconds:g} s")

@@ -1,0 +1,53 @@
+r"""How long a calculation may take. Whoever asks sets the limit; the loops of the engine look at the clock.
+
+The limit is a context variable: it holds for the thread (or task) that set it and for nothing else, and code that knows nothing of
+limits passes it on by doing nothing. Without one a calculation takes as long as it takes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import NamedTuple, final
+
+from mechanisms.errors import TimeLimitReached
+
+
+@final
+class _Limit(NamedTuple):
+    seconds: float
+    ends: float
+
+
+_LIMIT: ContextVar[_Limit | None] = ContextVar("zetadp_time_limit", default=None)
+
+
+@contextmanager
+def time_limit(seconds: float) -> Generator[None]:
+    """Within it, ``check`` raises once ``seconds`` have passed. A limit inside another one can only be shorter.
+
+    >>> with time_limit(60.0):
+    ...     check()
+    """
+    ends = time.monotonic() + seconds
+    outer = _LIMIT.get()
+    token = _LIMIT.set(_Limit(seconds, ends) if outer is None or ends < outer.ends else outer)
+    try:
+        yield
+    finally:
+        _LIMIT.reset(token)
+
+
+def check() -> None:
+    """To be called by every loop that can take longer than some milliseconds, once a turn; costs about 0.1 us.
+
+    What a calculation keeps for later must be whole or absent when this raises: it is asked again with more time.
+
+    Raises:
+      TimeLimitReached: the time limit that the caller set is over.
+    """
+    limit = _LIMIT.get()
+    if limit is not None and time.monotonic() > limit.ends:
+        raise TimeLimitReached(limit.seconds)

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from accountants import deadline
+from accountants.deadline import time_limit
+from mechanisms.errors import TimeLimitReached
+
+
+def _spin() -> None:
+    started = time.monotonic()
+    while time.monotonic() - started < 20.0:
+        deadline.check()
+
+
+def test_a_loop_that_checks_is_stopped_in_time() -> None:
+    started = time.monotonic()
+    with pytest.raises(TimeLimitReached), time_limit(0.02):
+        _spin()
+    assert 0.02 <= time.monotonic() - started < 10.0
+
+
+def test_without_a_limit_nothing_is_stopped() -> None:
+    deadline.check()
+
+
+def test_the_error_names_the_limit() -> None:
+    with pytest.raises(TimeLimitReached, match=r"longer than the limit of 1e-09 s"), time_limit(1e-9):
+        deadline.check()
+
+
+def test_a_limit_ends_with_its_block() -> None:
+    with pytest.raises(TimeLimitReached), time_limit(1e-9):
+        deadline.check()
+    deadline.check()
+
+
+def test_an_inner_limit_cannot_outlast_the_outer_one() -> None:
+    with pytest.raises(TimeLimitReached, match="1e-09"), time_limit(1e-9), time_limit(60.0):
+        deadline.check()
+
+
+def test_a_limit_holds_for_its_own_thread_alone() -> None:
+    stopped: list[bool] = []
+    with time_limit(1e-9):
+        thread = threading.Thread(target=lambda: (deadline.check(), stopped.append(False)))
+        thread.start()
+        thread.join()
+    assert stopped == [False]
