@@ -4,19 +4,10 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from app.calculators import service
-from app.calculators.schemas import (
-    AccountantEntry,
-    AlgorithmEntry,
-    Calibration,
-    CalibrationRequest,
-    Comparison,
-    ComplexGaussianComparison,
-    MechanismEntry,
-    Profile,
-    ProfileRequest,
-    Proof,
-)
+from app.calculators import catalogue, service
+from app.calculators.catalogue import AccountantEntry, AlgorithmEntry, MechanismEntry, Proof
+from app.calculators.comparison import Comparison, ComplexGaussianComparison, compare
+from app.calculators.schemas import Calibration, CalibrationRequest, Profile, ProfileRequest
 
 router = APIRouter(tags=["calculators"])
 
@@ -36,28 +27,28 @@ def create_calibration(request: CalibrationRequest) -> Calibration:
 @router.post("/compare/complex_gaussian", summary="Compare the papers' printed theorems with what is proved")
 def compare_complex_gaussian(request: ComplexGaussianComparison) -> Comparison:
     """The printed theorems of both complex Gaussian papers beside what is proved."""
-    return service.compare_complex_gaussian(request)
+    return compare(request)
 
 
 @router.get("/mechanisms", summary="List mechanisms")
 def list_mechanisms() -> list[MechanismEntry]:
     """Every mechanism: what it is, its JSON schema, an example, sources, and the errata rows that concern it."""
-    return service.list_mechanisms()
+    return catalogue.list_mechanisms()
 
 
 @router.get("/mechanisms/{kind}/proof", summary="Read a mechanism's proof")
 def get_proof(kind: str) -> Proof:
     """A mechanism's proof, as Markdown."""
-    return service.proof_of(kind)
+    return catalogue.proof_of(kind)
 
 
 @router.get("/accountants", summary="List accountants")
 def list_accountants() -> list[AccountantEntry]:
     """Every accountant and its sources."""
-    return service.list_accountants()
+    return catalogue.list_accountants()
 
 
 @router.get("/algorithms", summary="List training algorithms")
 def list_algorithms() -> list[AlgorithmEntry]:
     """Every training algorithm: its spec's JSON schema, and an example that runs."""
-    return service.list_algorithms()
+    return catalogue.list_algorithms()

@@ -2,17 +2,19 @@ r"""Requests and answers of the calculators. Domain types appear as they are; on
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, final
+from typing import TYPE_CHECKING, Annotated, Any, Literal, final
 
 from pydantic import ConfigDict, Field
 
-from accountants import Bound, Event, Target
-from mechanisms import Adjacency, ComplexGaussian, Facts, PrivacyUnit, Step
+from accountants import ACCOUNTANTS, Bound, Event, Target
+from mechanisms import Adjacency, PrivacyUnit, Step
 from mechanisms.base import Extended, NonNegative, Number, OpenProbability, Value
-from mechanisms.published import PublishedClaim
 
-AccountantName = Literal["auto", "gdp", "rdp", "pld"]
-"""Any of them gives an upper bound; they differ in how tight it is and where they apply."""
+if TYPE_CHECKING:
+    AccountantName = str
+else:
+    # The registered ones, so that a new accountant is offered here by being registered.
+    AccountantName = Literal[tuple(accountant.name for accountant in ACCOUNTANTS)]
 
 LONGEST_LIST = 1000
 Epsilons = Annotated[tuple[NonNegative, ...], Field(max_length=LONGEST_LIST)]
@@ -21,11 +23,11 @@ Orders = Annotated[tuple[Annotated[Number, Field(gt=1.0, le=1e6)], ...], Field(m
 Alphas = Annotated[tuple[Annotated[Number, Field(ge=0.0, le=1.0)], ...], Field(max_length=LONGEST_LIST)]
 
 _SENSITIVITY = {"l2": 1.0, "adjacency": "add_remove", "unit": "record"}
-_RELEASE = {"kind": "release", "mechanism": {"kind": "complex_gaussian", "std": 1.0, "correlation": 0.0, "sensitivity": _SENSITIVITY}}
-_TRAINING = {"kind": "repeated", "count": 1000, "event": {"kind": "poisson_sampled", "probability": 0.01, "event": _RELEASE}}
+RELEASE = {"kind": "release", "mechanism": {"kind": "complex_gaussian", "std": 1.0, "correlation": 0.0, "sensitivity": _SENSITIVITY}}
+TRAINING = {"kind": "repeated", "count": 1000, "event": {"kind": "poisson_sampled", "probability": 0.01, "event": RELEASE}}
 
 
-def _example(request: dict[str, Any]) -> ConfigDict:
+def example(request: dict[str, Any]) -> ConfigDict:
     """Shown by the documentation page, which sends it as it stands."""
     return ConfigDict(json_schema_extra={"examples": [request]})
 
@@ -43,7 +45,7 @@ class ProfileRequest(Value):
       alphas: false positive rates where the attacker's false negative rate is wanted; in [0, 1].
     """
 
-    model_config = _example({"event": _TRAINING, "deltas": [1e-5], "epsilons": [1.0], "orders": [2.0], "alphas": [0.01]})
+    model_config = example({"event": TRAINING, "deltas": [1e-5], "epsilons": [1.0], "orders": [2.0], "alphas": [0.01]})
 
     event: Event
     accountant: AccountantName = "auto"
@@ -109,7 +111,7 @@ class Profile(Value):
 class CalibrationRequest(Value):
     """The event, at any noise, and what its noise has to reach: the noise of all its parts is scaled by one common factor."""
 
-    model_config = _example({"event": _TRAINING, "target": {"epsilon": 1.0, "delta": 1e-5}})
+    model_config = example({"event": TRAINING, "target": {"epsilon": 1.0, "delta": 1e-5}})
 
     event: Event
     target: Target
@@ -148,87 +150,3 @@ class Calibration(Value):
     std: float | None
     guarantee: AchievedGuarantee
     derivation: tuple[Step, ...]
-
-
-@final
-class ComplexGaussianComparison(Value):
-    """Both papers' Theorem 1 for this mechanism, beside the proved values."""
-
-    model_config = _example({"mechanism": _RELEASE["mechanism"], "epsilons": [1.0], "deltas": [1e-5]})
-
-    mechanism: ComplexGaussian
-    epsilons: Epsilons = ()
-    deltas: Deltas = ()
-
-
-@final
-class ClaimedDelta(Value):
-    """What a printed formula says of delta at an epsilon."""
-
-    epsilon: float
-    delta: float
-    log_delta: Extended
-
-
-@final
-class ClaimedEpsilon(Value):
-    """What a printed formula says of epsilon at a delta."""
-
-    delta: float
-    epsilon: Extended
-
-
-@final
-class Claim(Value):
-    """One printed formula with its consequences. Never a guarantee."""
-
-    claim: PublishedClaim
-    delta: tuple[ClaimedDelta, ...]
-    epsilon: tuple[ClaimedEpsilon, ...]
-
-
-@final
-class Comparison(Value):
-    """The proved profile, and each paper's claim beside it."""
-
-    proven: Profile
-    published: tuple[Claim, ...]
-
-
-@final
-class MechanismEntry(Value):
-    """One kind of mechanism: what it is, what it needs, and where its proof is."""
-
-    kind: str
-    facts: Facts
-    example: dict[str, Any]
-    schema_: dict[str, Any] = Field(serialization_alias="schema")
-
-
-@final
-class AccountantEntry(Value):
-    """One accountant."""
-
-    name: str
-    summary: str
-    sources: tuple[str, ...]
-
-
-@final
-class AlgorithmEntry(Value):
-    """One training algorithm: its spec's schema and an example that runs."""
-
-    name: str
-    summary: str
-    sources: tuple[str, ...]
-    errata: tuple[str, ...]
-    example: dict[str, Any]
-    schema_: dict[str, Any] = Field(serialization_alias="schema")
-
-
-@final
-class Proof(Value):
-    """A mechanism's proof, as Markdown."""
-
-    kind: str
-    markdown: str

@@ -2,34 +2,19 @@ r"""What the calculators answer, free of HTTP: the command line and the REST rou
 
 from __future__ import annotations
 
-from importlib.resources import files
-
-from accountants import ACCOUNTANTS, Event, PrivacyProfile, Release, accountant_named, calibrate, leaves, neighbourhood, profile
-from accountants.gdp import GdpProfile
+from accountants import Event, PrivacyProfile, accountant_named, calibrate, leaves, neighbourhood, profile
 from app.calculators.schemas import (
-    AccountantEntry,
     AchievedGuarantee,
-    AlgorithmEntry,
     Calibration,
     CalibrationRequest,
-    Claim,
-    ClaimedDelta,
-    ClaimedEpsilon,
-    Comparison,
-    ComplexGaussianComparison,
     DeltaAt,
     EpsilonAt,
-    MechanismEntry,
     Profile,
     ProfileRequest,
-    Proof,
     RdpAt,
     TradeOffAt,
 )
-from mechanisms import MECHANISMS, ComplexGaussian, Gaussian, Mechanism, Step
-from mechanisms.errors import InvalidParameter
-from mechanisms.published import PublishedClaim, claims_on_complex_gaussian
-from trainer import ALGORITHMS
+from mechanisms import ComplexGaussian, Gaussian, Mechanism, Step
 
 
 def compute_profile(request: ProfileRequest) -> Profile:
@@ -93,63 +78,3 @@ def _achieved(event: Event, found: PrivacyProfile, request: CalibrationRequest) 
         advantage=found.delta(0.0).upper if target.advantage is not None else None,
         route=found.route,
     )
-
-
-def compare_complex_gaussian(request: ComplexGaussianComparison) -> Comparison:
-    """The printed theorems of both papers beside the proved profile of one release."""
-    points = ProfileRequest(event=Release(mechanism=request.mechanism), epsilons=request.epsilons, deltas=request.deltas)
-    claims = claims_on_complex_gaussian(request.mechanism)
-    return Comparison(proven=compute_profile(points), published=tuple(_claim(claim, request) for claim in claims))
-
-
-def _claim(claim: PublishedClaim, request: ComplexGaussianComparison) -> Claim:
-    printed = None if claim.gdp_mu is None else GdpProfile(claim.gdp_mu, ())
-    deltas = [] if printed is None else [(epsilon, printed.delta(epsilon)) for epsilon in request.epsilons]
-    epsilons = [] if printed is None else [(delta, printed.epsilon(delta)) for delta in request.deltas]
-    return Claim(
-        claim=claim,
-        delta=tuple(ClaimedDelta(epsilon=at, delta=bound.upper, log_delta=bound.log_upper) for at, bound in deltas),
-        epsilon=tuple(ClaimedEpsilon(delta=at, epsilon=bound.upper) for at, bound in epsilons),
-    )
-
-
-def list_mechanisms() -> list[MechanismEntry]:
-    """Every registered mechanism."""
-    return [
-        MechanismEntry(
-            kind=mechanism.kind_name(),
-            facts=mechanism.FACTS,
-            example=mechanism.example().model_dump(mode="json", exclude_none=True),
-            schema_=mechanism.model_json_schema(),
-        )
-        for mechanism in MECHANISMS
-    ]
-
-
-def proof_of(kind: str) -> Proof:
-    """A mechanism's proof. Raises InvalidParameter for an unknown kind."""
-    for mechanism in MECHANISMS:
-        if mechanism.kind_name() == kind:
-            text = files("mechanisms").joinpath("proofs", mechanism.FACTS.proof).read_text(encoding="utf-8")
-            return Proof(kind=kind, markdown=text)
-    raise InvalidParameter("kind", "one of " + ", ".join(m.kind_name() for m in MECHANISMS), kind)
-
-
-def list_accountants() -> list[AccountantEntry]:
-    """Every registered accountant."""
-    return [AccountantEntry(name=accountant.name, summary=accountant.summary, sources=accountant.sources) for accountant in ACCOUNTANTS]
-
-
-def list_algorithms() -> list[AlgorithmEntry]:
-    """Every registered training algorithm."""
-    return [
-        AlgorithmEntry(
-            name=algorithm.algorithm_name(),
-            summary=algorithm.SUMMARY,
-            sources=algorithm.SOURCES,
-            errata=algorithm.ERRATA,
-            example=algorithm.example().model_dump(mode="json", exclude_none=True),
-            schema_=algorithm.model_json_schema(),
-        )
-        for algorithm in ALGORITHMS
-    ]

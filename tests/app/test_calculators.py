@@ -121,7 +121,7 @@ BAD = {
         "event.mechanism.std: this field is required",
     ),
     "missing event": ({}, "event: this field is required"),
-    "unknown kind": ({"event": {"kind": "relase"}}, "'release', 'poisson_sampled', 'repeated'"),
+    "unknown kind": ({"event": {"kind": "relase"}}, "'release', 'poisson_sampled'"),
     "negative std": ({"event": _release(std=-1)}, "event.mechanism.std: must be >= 1e-50, got -1"),
     "text for a number": ({"event": _release(std="1")}, "event.mechanism.std: must be a valid number, got '1'"),
     "true for a number": ({"event": _release(std=True)}, "event.mechanism.std: must be a valid number, got True"),

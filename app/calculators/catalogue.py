@@ -1,0 +1,95 @@
+r"""What there is: mechanisms with their proofs, accountants, training algorithms."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Any, final
+
+from pydantic import Field
+
+from accountants import ACCOUNTANTS
+from mechanisms import MECHANISMS, Facts
+from mechanisms.base import Value
+from mechanisms.errors import InvalidParameter
+from trainer import ALGORITHMS
+
+
+@final
+class MechanismEntry(Value):
+    """One kind of mechanism: what it is, what it needs, and where its proof is."""
+
+    kind: str
+    facts: Facts
+    example: dict[str, Any]
+    schema_: dict[str, Any] = Field(serialization_alias="schema")
+
+
+@final
+class AccountantEntry(Value):
+    """One accountant."""
+
+    name: str
+    summary: str
+    sources: tuple[str, ...]
+
+
+@final
+class AlgorithmEntry(Value):
+    """One training algorithm: its spec's schema and an example that runs."""
+
+    name: str
+    summary: str
+    sources: tuple[str, ...]
+    errata: tuple[str, ...]
+    example: dict[str, Any]
+    schema_: dict[str, Any] = Field(serialization_alias="schema")
+
+
+@final
+class Proof(Value):
+    """A mechanism's proof, as Markdown."""
+
+    kind: str
+    markdown: str
+
+
+def list_mechanisms() -> list[MechanismEntry]:
+    """Every registered mechanism."""
+    return [
+        MechanismEntry(
+            kind=mechanism.kind_name(),
+            facts=mechanism.FACTS,
+            example=mechanism.example().model_dump(mode="json", exclude_none=True),
+            schema_=mechanism.model_json_schema(),
+        )
+        for mechanism in MECHANISMS
+    ]
+
+
+def proof_of(kind: str) -> Proof:
+    """A mechanism's proof. Raises InvalidParameter for an unknown kind."""
+    for mechanism in MECHANISMS:
+        if mechanism.kind_name() == kind:
+            text = files("mechanisms").joinpath("proofs", mechanism.FACTS.proof).read_text(encoding="utf-8")
+            return Proof(kind=kind, markdown=text)
+    raise InvalidParameter("kind", "one of " + ", ".join(m.kind_name() for m in MECHANISMS), kind)
+
+
+def list_accountants() -> list[AccountantEntry]:
+    """Every registered accountant."""
+    return [AccountantEntry(name=accountant.name, summary=accountant.summary, sources=accountant.sources) for accountant in ACCOUNTANTS]
+
+
+def list_algorithms() -> list[AlgorithmEntry]:
+    """Every registered training algorithm."""
+    return [
+        AlgorithmEntry(
+            name=algorithm.algorithm_name(),
+            summary=algorithm.SUMMARY,
+            sources=algorithm.SOURCES,
+            errata=algorithm.ERRATA,
+            example=algorithm.example().model_dump(mode="json", exclude_none=True),
+            schema_=algorithm.model_json_schema(),
+        )
+        for algorithm in ALGORITHMS
+    ]
