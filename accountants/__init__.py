@@ -7,6 +7,8 @@ from accountants.calibration import Target, calibrate, calibrate_scale
 from accountants.events import (
     Composed,
     Event,
+    FixedSizeSampled,
+    Grouped,
     Leaf,
     NonPrivate,
     PoissonSampled,
@@ -55,6 +57,8 @@ __all__ = [
     "Composed",
     "DeltaBound",
     "Event",
+    "FixedSizeSampled",
+    "Grouped",
     "Leaf",
     "NonPrivate",
     "PoissonSampled",

@@ -1,15 +1,19 @@
 r"""What was done to the data, as a tree: mechanisms released, samplings, repetitions and compositions. Pure data.
 
 An event says everything an accountant needs, and its meaning never changes. Accountants see it only through ``leaves``: a flat list of
-(sampled release, how often), so none of them walks the tree or counts by itself.
+(sampled release, how often), so none of them walks the tree or counts by itself. What a leaf's dominating pair is, ``dominating`` says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
 from typing import Annotated, Literal, Self, final
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr, Strict, model_validator
 
 from mechanisms import AnyMechanism
 from mechanisms.base import Adjacency, Count, PrivacyUnit, Probability, Value
@@ -23,6 +27,9 @@ SMALLEST_PROBABILITY = 1e-50
 
 LARGEST_COUNT = 10**15
 """Most releases in one event, over all nested repetitions."""
+
+LARGEST_GROUP = 10**6
+"""Most units of the event that one unit of the guarantee may hold, over all nested groups."""
 
 
 @final
@@ -47,6 +54,12 @@ class _Composite(Value):
                 if first != second:
                     raise IncompatibleEvent(what, str(first), str(second))
 
+    @cached_property
+    def flat(self) -> Mapping[Leaf, int]:
+        """``leaves`` of this event; kept, since an event never changes."""
+        assert isinstance(self, PoissonSampled | FixedSizeSampled | Grouped | Repeated | Composed)  # all of its subclasses
+        return _counted(self)
+
 
 @final
 class PoissonSampled(_Composite):
@@ -59,6 +72,60 @@ class PoissonSampled(_Composite):
     @model_validator(mode="after")
     def _check(self) -> Self:
         self._check_parts((self.event,))
+        return self
+
+
+@final
+class FixedSizeSampled(_Composite):
+    """The event runs on a random subset of a fixed, public size: ``sample_size`` records out of all, uniformly, without replacement.
+
+    Attributes:
+      sample_size: records in the sample.
+      population_size: records in the smallest data set that the guarantee is for; >= sample_size. Of two neighbours under add_remove
+        that is the smaller one.
+      event: a single release, not sampled in another way.
+    """
+
+    kind: Literal["fixed_size_sampled"] = "fixed_size_sampled"
+    sample_size: Count
+    population_size: Count
+    event: Event
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.sample_size > self.population_size:
+            raise InvalidParameter("sample_size", f"at most population_size = {self.population_size}", self.sample_size)
+        self._check_parts((self.event,))
+        return self
+
+    @property
+    def probability(self) -> float:
+        """sample_size / population_size, rounded up: how probably one record is in the sample."""
+        return _rounded_up(Fraction(self.sample_size, self.population_size))
+
+
+@final
+class Grouped(_Composite):
+    """The same event, with the guarantee stated for a larger unit that holds at most ``size`` of the event's units.
+
+    Users who contribute at most 20 records each, say. Which records a sampling takes stays as it was: records join one by one.
+
+    Attributes:
+      size: the bound; 1 to 10^6. It must be enforced on the data, for every unit.
+      unit: the larger unit, by a name of its own.
+    """
+
+    kind: Literal["grouped"] = "grouped"
+    size: Annotated[int, Strict(), Field(ge=1, le=LARGEST_GROUP)]
+    unit: PrivacyUnit
+    event: Event
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        self._check_parts((self.event,))
+        inner = neighbourhood(self.event)
+        if inner is not None and inner[1] == self.unit:
+            raise InvalidParameter("grouped.unit", f"another unit than the event's own, {inner[1]!r}", self.unit)
         return self
 
 
@@ -97,18 +164,35 @@ class NonPrivate(Value):
     reason: str = Field(min_length=1, max_length=1000)
 
 
-Event = Annotated[Release | PoissonSampled | Repeated | Composed | NonPrivate, Field(discriminator="kind")]
+Event = Annotated[Release | PoissonSampled | FixedSizeSampled | Grouped | Repeated | Composed | NonPrivate, Field(discriminator="kind")]
 
-for _model in (PoissonSampled, Repeated, Composed):
+for _model in (PoissonSampled, FixedSizeSampled, Grouped, Repeated, Composed):
     _model.model_rebuild()
+
+Scheme = Literal["poisson", "fixed_size"]
 
 
 @final
-class Leaf(Value):
-    """A mechanism released once on a Poisson sample (``probability`` 1: on all of the data)."""
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A mechanism released once on a sample; a plain record of what ``leaves`` found, never stored or sent.
 
-    probability: Probability
+    Attributes:
+      probability: of one record being in the sample, in (0, 1].
+      mechanism: what was released.
+      scheme: how the sample was drawn; Poisson sampling with probability 1 is all of the data, a sample of fixed size isn't.
+      group: how many units of the mechanism one unit of the guarantee holds at most.
+    """
+
+    probability: float
     mechanism: AnyMechanism
+    scheme: Scheme = "poisson"
+    group: int = 1
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the release used all of the data, without any sampling."""
+        return self.scheme == "poisson" and self.probability == 1.0
 
 
 def depth(event: Event) -> int:
@@ -119,7 +203,7 @@ def depth(event: Event) -> int:
 def children(event: Event) -> tuple[Event, ...]:
     """The direct parts of an event."""
     match event:
-        case PoissonSampled() | Repeated():
+        case PoissonSampled() | FixedSizeSampled() | Grouped() | Repeated():
             return (event.event,)
         case Composed():
             return event.events
@@ -131,7 +215,8 @@ def neighbourhood(event: Event) -> tuple[Adjacency, PrivacyUnit] | None:
     """Adjacency and unit that the whole event speaks of (parts always agree); None where only ``non_private`` parts exist."""
     if isinstance(event, Release):
         return event.mechanism.sensitivity.adjacency, event.mechanism.sensitivity.unit
-    return next((pair for part in children(event) if (pair := neighbourhood(part)) is not None), None)
+    inner = next((pair for part in children(event) if (pair := neighbourhood(part)) is not None), None)
+    return (inner[0], event.unit) if isinstance(event, Grouped) and inner is not None else inner
 
 
 def non_private_reason(event: Event) -> str | None:
@@ -141,54 +226,76 @@ def non_private_reason(event: Event) -> str | None:
     return next((reason for part in children(event) if (reason := non_private_reason(part)) is not None), None)
 
 
-def leaves(event: Event) -> dict[Leaf, int]:
+def leaves(event: Event) -> Mapping[Leaf, int]:
     """The event as a multiset of sampled releases, in order of first appearance; equal leaves are counted together.
 
     Sampling of a composition isn't a composition of samplings (the sample is shared), so only a single release may be sampled.
 
     Raises:
-      InvalidParameter: a sampling over more than one release, or more than 10^15 releases.
+      InvalidParameter: a sampling over more than one release or over another kind of sampling, a group inside a sampling, more than
+        10^15 releases, or a group of more than 10^6.
     """
+    return event.flat if isinstance(event, _Composite) else _counted(event)
+
+
+def _counted(event: Event) -> dict[Leaf, int]:
     found: dict[Leaf, int] = {}
-    for leaf, count in _walk(event, 1.0, 1):
+    for leaf, count in _walk(event, 1, 1):
         found[leaf] = found.get(leaf, 0) + count
         if found[leaf] > LARGEST_COUNT:
             raise InvalidParameter("event", f"at most {LARGEST_COUNT:.0e} releases in all", f"{found[leaf]:.3e}")
     return found
 
 
-def _walk(event: Event, probability: float, count: int) -> Iterator[tuple[Leaf, int]]:
+def _walk(event: Event, group: int, count: int) -> Iterator[tuple[Leaf, int]]:
     match event:
         case Release():
-            yield Leaf(probability=probability, mechanism=event.mechanism), count
-        case PoissonSampled():
-            if not _is_single_release(event.event):
-                raise InvalidParameter(
-                    "poisson_sampled.event", "a single release (a sample shared by several isn't supported)", event.event.kind
-                )
-            # Rounded up where 64 nested samplings would underflow: more sampling is never more private.
-            yield from _walk(event.event, max(probability * event.probability, SMALLEST_PROBABILITY), count)
+            yield Leaf(1.0, event.mechanism, group=group), count
+        case PoissonSampled() | FixedSizeSampled():
+            yield _sampled(event, group), count
+        case Grouped():
+            if group * event.size > LARGEST_GROUP:
+                raise InvalidParameter("event", f"groups of at most {LARGEST_GROUP} units in all", group * event.size)
+            yield from _walk(event.event, group * event.size, count)
         case Repeated():
-            yield from _walk(event.event, probability, count * event.count)
+            yield from _walk(event.event, group, count * event.count)
         case Composed():
             for part in event.events:
-                yield from _walk(part, probability, count)
+                yield from _walk(part, group, count)
         case NonPrivate():
             return
 
 
-def _is_single_release(event: Event) -> bool:
-    match event:
-        case Release():
-            return True
-        case PoissonSampled():
-            return _is_single_release(event.event)
-        case Repeated():
-            return event.count == 1 and _is_single_release(event.event)
-        case Composed():
-            return len(event.events) == 1 and _is_single_release(event.events[0])
-        case NonPrivate():
-            return False
+def _sampled(event: PoissonSampled | FixedSizeSampled, group: int) -> Leaf:
+    """The one leaf of a sampling: nested Poisson samplings multiply, anything else below than a single release is refused."""
+    probability, part = event.probability, event.event
+    while not isinstance(part, Release):
+        match part:
+            case PoissonSampled() if isinstance(event, PoissonSampled):
+                # At least the smallest, where 64 nested samplings would underflow: more sampling is never more private.
+                probability = max(_rounded_up(Fraction(probability) * Fraction(part.probability)), SMALLEST_PROBABILITY)
+                part = part.event
+            case PoissonSampled() | FixedSizeSampled():
+                raise InvalidParameter(
+                    f"{event.kind}.event", "not sampled in another way (samplings of two kinds don't combine)", part.kind
+                )
+            case Grouped():
+                raise InvalidParameter(
+                    f"{event.kind}.event", "not grouped (records are sampled; put grouped around the sampling)", part.kind
+                )
+            case Repeated(count=1):
+                part = part.event
+            case Composed(events=(only,)):
+                part = only
+            case _:
+                raise InvalidParameter(f"{event.kind}.event", "a single release (a sample shared by several isn't supported)", part.kind)
+    return Leaf(probability, part.mechanism, "poisson" if isinstance(event, PoissonSampled) else "fixed_size", group)
+
+
+def _rounded_up(value: Fraction) -> float:
+    """The float at or just above a probability: a larger one is never more private."""
+    nearest = float(value)
+    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
 def scaled(event: Event, factor: float) -> Event:
@@ -196,10 +303,9 @@ def scaled(event: Event, factor: float) -> Event:
     match event:
         case Release():
             return Release(mechanism=event.mechanism.scaled(factor))
-        case PoissonSampled():
-            return PoissonSampled(probability=event.probability, event=scaled(event.event, factor))
-        case Repeated():
-            return Repeated(count=event.count, event=scaled(event.event, factor))
+        case PoissonSampled() | FixedSizeSampled() | Grouped() | Repeated():
+            fields = {name: getattr(event, name) for name in type(event).model_fields}
+            return type(event).model_validate(fields | {"event": scaled(event.event, factor)})
         case Composed():
             return Composed(events=tuple(scaled(part, factor) for part in event.events))
         case NonPrivate():

@@ -143,8 +143,8 @@ class GdpAccountant(Accountant):
         for leaf in leaves(event):
             if leaf.mechanism.privacy_loss().gdp_mu is None:
                 return f"{leaf.mechanism.kind} isn't Gaussian, and the closed form is for Gaussian noise"
-            if leaf.probability < 1.0:
-                return "a Poisson-sampled Gaussian has no closed form"
+            if not leaf.is_whole:
+                return "a sampled Gaussian has no closed form"
         return None
 
     def profile(self, event: Event) -> PrivacyProfile:
@@ -152,7 +152,9 @@ class GdpAccountant(Accountant):
             return NonPrivateProfile(reason)
         if (reason := self.unsupported(event)) is not None:
             raise UnsupportedEvent(self.name, reason)
-        parts = [(leaf.mechanism, leaf.mechanism.privacy_loss().gdp_mu or 0.0, count) for leaf, count in leaves(event).items()]
+        parts = [
+            (leaf.mechanism, leaf.group * (leaf.mechanism.privacy_loss().gdp_mu or 0.0), count) for leaf, count in leaves(event).items()
+        ]
         largest = max(mu for _, mu, _ in parts)
         # Divided by the largest part: squares then neither overflow nor vanish.
         mu = largest * math.sqrt(math.fsum(count * (part / largest) ** 2 for _, part, count in parts))

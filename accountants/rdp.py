@@ -120,6 +120,8 @@ def leaf_renyi(leaf: Leaf, order: float) -> float:
 def sampling_reason(event: Event) -> str | None:
     """Why Poisson sampling in this event can't be accounted here, or None."""
     for leaf in leaves(event):
+        if leaf.scheme != "poisson" or leaf.group != 1:
+            return "groups and samples of a fixed size have dominating pairs of their own, which aren't available yet"
         if leaf.probability < 1.0 and leaf.mechanism.sensitivity.adjacency is Adjacency.REPLACE_ONE:
             return "Poisson sampling with replace_one neighbours has a dominating pair of its own, which isn't available yet"
     return None

@@ -34,6 +34,10 @@ Extended = Annotated[float, BeforeValidator(_infinity_from_text, json_schema_inp
 """A real number or an infinity, written ``"Infinity"`` in JSON."""
 
 
+def _is_none(value: object) -> bool:
+    return value is None
+
+
 class Value(BaseModel):
     """A frozen value with an exact JSON form: the domain object, the REST schema and the stored form in one."""
 
@@ -61,10 +65,14 @@ class Sensitivity(Value):
       l1: bound on its l1 norm; needed by Laplace noise.
       l2_real: bound on the l2 norm of the real part alone, <= l2. Complex queries only.
       l2_imag: bound on the l2 norm of the imaginary part alone, <= l2. Complex queries only.
+      l2_contribution: bound on the l2 norm of what one unit alone adds to the query (a clipping bound, say). Under replace_one l2
+        bounds only the difference of two units; Poisson sampling leaves a unit out, and needs this bound too.
+      l1_contribution: the same for the l1 norm.
       adjacency: which data sets are neighbours; no default.
       unit: what one unit is; no default.
     Raises:
-      ValidationError: neither l1 nor l2 given, a part larger than the whole, or both parts zero.
+      ValidationError: neither l1 nor l2 given, a part larger than the whole, both parts zero, or a contribution bound where it says
+        nothing (another adjacency, or no bound on the difference).
 
     >>> Sensitivity(l2=1.0, adjacency="add_remove", unit="record").l2
     1.0
@@ -74,6 +82,9 @@ class Sensitivity(Value):
     l1: Positive | None = None
     l2_real: NonNegative | None = None
     l2_imag: NonNegative | None = None
+    # Left out of JSON where absent: what was signed or stored before these fields keeps its bytes.
+    l2_contribution: Positive | None = Field(default=None, exclude_if=_is_none)
+    l1_contribution: Positive | None = Field(default=None, exclude_if=_is_none)
     adjacency: Adjacency
     unit: PrivacyUnit
 
@@ -92,6 +103,14 @@ class Sensitivity(Value):
                 raise InvalidParameter(name, f"0 or >= {SMALLEST_SCALE!r}", part)
         if self.l2_real == 0.0 and self.l2_imag == 0.0:
             raise InvalidParameter("l2_real and l2_imag", "not both 0 (the query would not depend on the data)", 0.0)
+        for name, move, contribution in (("l2", self.l2, self.l2_contribution), ("l1", self.l1, self.l1_contribution)):
+            if contribution is None:
+                continue
+            if self.adjacency is not Adjacency.REPLACE_ONE:
+                # There the move is what a unit contributes, or what it contributes beyond a null unit.
+                raise InvalidParameter(f"{name}_contribution", f"absent under {self.adjacency.value} ({name} says it all)", contribution)
+            if move is None:
+                raise InvalidParameter(name, f"given where {name}_contribution is", None)
         return self
 
 

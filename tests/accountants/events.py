@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accountants import PoissonSampled, Release, Repeated
+from accountants import FixedSizeSampled, PoissonSampled, Release, Repeated
 from mechanisms import ComplexGaussian, Gaussian, Laplace, Sensitivity
 
 
@@ -36,3 +36,13 @@ WORK_SET = [
     (0.01, 1.0, 10_000, 1e-6, 6.907384),
     (0.256, 4.0, 2000, 1e-5, 16.041130),
 ]
+
+
+def fixed_size(sample_size, population_size, std, count, **neighbours):
+    sampled = FixedSizeSampled(sample_size=sample_size, population_size=population_size, event=gaussian(std, **neighbours))
+    return Repeated(count=count, event=sampled)
+
+
+def replace_one_gaussian(std, l2_contribution=1.0):
+    sensitivity = Sensitivity(l2=2.0 * l2_contribution, l2_contribution=l2_contribution, adjacency="replace_one", unit="record")
+    return Release(mechanism=Gaussian(std=std, sensitivity=sensitivity))

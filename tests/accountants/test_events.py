@@ -1,16 +1,36 @@
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from accountants import Composed, Event, NonPrivate, PoissonSampled, Repeated, leaves, neighbourhood, non_private_reason
+from accountants import (
+    Composed,
+    Event,
+    FixedSizeSampled,
+    Grouped,
+    NonPrivate,
+    PoissonSampled,
+    Repeated,
+    leaves,
+    neighbourhood,
+    non_private_reason,
+)
 from accountants.events import MAXIMUM_DEPTH, scaled
 from mechanisms import InvalidParameter
-from tests.accountants.events import complex_gaussian, gaussian, laplace, training
+from tests.accountants.events import complex_gaussian, fixed_size, gaussian, laplace, training
 
 ADAPTER: TypeAdapter[Event] = TypeAdapter(Event)
 EVERY_KIND = Composed(
-    events=(training(0.1, 1.0, 5), Repeated(count=3, event=complex_gaussian(2.0, 0.5)), laplace(), NonPrivate(reason="test"))
+    events=(
+        training(0.1, 1.0, 5),
+        Repeated(count=3, event=complex_gaussian(2.0, 0.5)),
+        laplace(),
+        fixed_size(3, 100, 1.0, 5),
+        Grouped(size=4, unit="record", event=training(0.1, 1.0, 2, unit="slice")),
+        NonPrivate(reason="test"),
+    )
 )
 
 
@@ -70,10 +90,13 @@ def test_one_non_private_part_makes_the_whole_so():
 
 
 def test_scaling_multiplies_every_noise_and_nothing_else():
-    event = scaled(Composed(events=(training(0.1, 1.0, 5), laplace(3.0))), 2.0)
-    assert {(leaf.mechanism.noise_scale, leaf.probability): count for leaf, count in leaves(event).items()} == {
-        (2.0, 0.1): 5,
-        (6.0, 1.0): 1,
+    group = Grouped(size=4, unit="record", event=training(0.1, 1.0, 2, unit="slice"))
+    event = scaled(Composed(events=(training(0.1, 1.0, 5), laplace(3.0), fixed_size(1, 2, 5.0, 3), group)), 2.0)
+    assert {(leaf.mechanism.noise_scale, leaf.probability, leaf.scheme, leaf.group): n for leaf, n in leaves(event).items()} == {
+        (2.0, 0.1, "poisson", 1): 5,
+        (6.0, 1.0, "poisson", 1): 1,
+        (10.0, 0.5, "fixed_size", 1): 3,
+        (2.0, 0.1, "poisson", 4): 2,
     }
 
 
@@ -81,3 +104,71 @@ def test_scaling_multiplies_every_noise_and_nothing_else():
 def test_a_count_is_a_positive_whole_number(count):
     with pytest.raises(ValidationError, match="count"):
         Repeated(count=count, event=gaussian())
+
+
+def test_fixed_size_samples_keep_their_scheme_and_round_their_probability_up():
+    (leaf,) = leaves(fixed_size(3, 10, 1.0, 5))
+    assert (leaf.scheme, leaf.group) == ("fixed_size", 1)
+    assert Fraction(leaf.probability) >= Fraction(3, 10)
+    assert leaf.probability == pytest.approx(0.3, rel=1e-15)
+
+
+def test_a_fixed_size_sample_of_everyone_is_not_a_whole_release():
+    (leaf,) = leaves(fixed_size(10, 10, 1.0, 1))
+    assert leaf.probability == 1.0
+    assert not leaf.is_whole
+
+
+def test_a_sample_larger_than_the_population_is_refused():
+    with pytest.raises(ValidationError, match="sample_size must be at most population_size = 10, got 11"):
+        FixedSizeSampled(sample_size=11, population_size=10, event=gaussian())
+
+
+def test_fixed_size_and_poisson_sampling_do_not_nest():
+    event = PoissonSampled(probability=0.5, event=FixedSizeSampled(sample_size=1, population_size=2, event=gaussian()))
+    with pytest.raises(InvalidParameter, match="not sampled in another way"):
+        leaves(event)
+    event = FixedSizeSampled(sample_size=1, population_size=2, event=FixedSizeSampled(sample_size=1, population_size=2, event=gaussian()))
+    with pytest.raises(InvalidParameter, match="not sampled in another way"):
+        leaves(event)
+
+
+def test_nested_groups_multiply_and_the_outermost_names_the_unit():
+    event = Grouped(size=3, unit="clinic", event=Grouped(size=20, unit="patient", event=training(0.1, 1.0, 7)))
+    assert [(leaf.group, count) for leaf, count in leaves(event).items()] == [(60, 7)]
+    assert neighbourhood(event) == ("add_remove", "clinic")
+
+
+def test_a_group_and_a_single_unit_disagree_in_one_composition():
+    with pytest.raises(ValidationError, match="same unit, got 'user' and 'record'"):
+        Composed(events=(Grouped(size=2, unit="user", event=gaussian()), gaussian()))
+
+
+def test_a_group_needs_a_unit_of_its_own():
+    with pytest.raises(ValidationError, match="another unit than the event's own, 'record', got 'record'"):
+        Grouped(size=2, unit="record", event=gaussian())
+
+
+def test_a_group_inside_a_sampling_is_refused_with_a_way_out():
+    with pytest.raises(InvalidParameter, match="put grouped around the sampling"):
+        leaves(PoissonSampled(probability=0.5, event=Grouped(size=2, unit="user", event=gaussian())))
+
+
+def test_groups_beyond_the_largest_are_refused():
+    event = Grouped(size=10**4, unit="clinic", event=Grouped(size=10**4, unit="patient", event=gaussian()))
+    with pytest.raises(InvalidParameter, match="groups of at most 1000000 units in all, got 100000000"):
+        leaves(event)
+
+
+def test_nested_sampling_probabilities_are_never_rounded_down():
+    event = PoissonSampled(probability=0.1, event=PoissonSampled(probability=0.7, event=gaussian()))
+    (leaf,) = leaves(event)
+    assert Fraction(leaf.probability) >= Fraction(0.1) * Fraction(0.7)
+
+
+def test_asking_for_the_leaves_changes_nothing_that_is_seen():
+    asked, fresh = training(0.1, 1.0, 5), training(0.1, 1.0, 5)
+    leaves(asked)
+    assert asked == fresh
+    assert hash(asked) == hash(fresh)
+    assert asked.model_dump_json() == fresh.model_dump_json()
