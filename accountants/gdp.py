@@ -144,7 +144,7 @@ class GdpAccountant(Accountant):
             if leaf.mechanism.privacy_loss().gdp_mu is None:
                 return f"{leaf.mechanism.kind} isn't Gaussian, and the closed form is for Gaussian noise"
             if not leaf.is_whole:
-                return "a sampled Gaussian has no closed form"
+                return f"a {'Poisson-sampled' if leaf.scheme == 'poisson' else 'sampled'} Gaussian has no closed form"
         return None
 
     def profile(self, event: Event) -> PrivacyProfile:
