@@ -1,0 +1,155 @@
+r"""From a leaf of an event to its dominating pair: whole and sampled releases, both kinds of sampling, every adjacency, groups.
+
+A release with whole-data pair f(x - m) against f(x) (m: mu of a Gaussian mechanism, epsilon of a Laplace mechanism) has the pair
+
+    whole                     P = f(x - k m)                                Q = f(x)                            any adjacency
+    Poisson                   P = sum_j Bin(k, q)(j) f(x - j m)             Q = f(x)                            add_remove, zero_out
+    Poisson                   P = (1 - q) f(x) + q f(x - c)                 Q = (1 - q) f(x) + q f(x + c)       replace_one
+    fixed size                P = (1 - q) f(x) + q f(x - 2 m)               Q = f(x)                            add_remove
+    fixed size                P = (1 - q) f(x) + q f(x - m)                 Q = f(x), the worse direction       replace_one
+    fixed size                P = (1 - q) f(x) + q f(x - 2 m)               Q = f(x), the worse direction       zero_out
+
+for a group of k, with c the shift of what one unit contributes. proofs/pairs.md proves each row, and says which of them are attained.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal, localcontext
+from functools import lru_cache
+
+from accountants.events import Leaf
+from accountants.pairs import Family, Mixture, Pair
+from mechanisms.base import Adjacency, Mechanism, Sensitivity
+from mechanisms.errors import UnsupportedEvent
+from mechanisms.loss import GaussianLoss, LaplaceLoss
+
+LARGEST_SAMPLED_GROUP = 1000
+"""A Poisson-sampled group has a mixture of one component more than it has members; beyond this no route is fast."""
+
+SMALLEST_WEIGHT = 1e-300
+"""Smaller weights of far components are rounded up to it, so that they keep their digits."""
+
+LEAST_REMAINDER = 1e-4
+"""Components of together less than this at the lower end of a mixture are moved up: 1 minus all others would have lost its digits."""
+
+_DIGITS = 60
+_NULL = Mixture((1.0,), (0.0,))
+
+
+def unsupported_reason(leaf: Leaf) -> str | None:
+    """Why no dominating pair of this leaf is known here, or None."""
+    if _shift(leaf.mechanism) is None:
+        return f"{leaf.mechanism.kind} noise is neither Gaussian nor Laplace, and no dominating pair of it is known here"
+    if leaf.is_whole:
+        return None
+    if leaf.scheme == "poisson":
+        return _poisson_reason(leaf)
+    return None if leaf.group == 1 else "groups with samples of a fixed size have no dominating pair that is proved here"
+
+
+def _poisson_reason(leaf: Leaf) -> str | None:
+    if leaf.mechanism.sensitivity.adjacency is not Adjacency.REPLACE_ONE:
+        if leaf.group <= LARGEST_SAMPLED_GROUP:
+            return None
+        return f"Poisson sampling with groups of more than {LARGEST_SAMPLED_GROUP} units has too large a mixture"
+    if leaf.group > 1:
+        return "groups with Poisson sampling under replace_one have no dominating pair that is proved here"
+    if _contribution(leaf.mechanism) is None:
+        norm = _norm(leaf.mechanism)
+        return (
+            f"Poisson sampling under replace_one needs sensitivity.{norm}_contribution, a bound on what one unit alone adds to the query: "
+            f"{norm} bounds only the difference of two units, and a sample can leave both out"
+        )
+    return None
+
+
+@lru_cache(maxsize=4096)
+def pair_of(leaf: Leaf) -> Pair:
+    """The dominating pair of one leaf; the module's table says which.
+
+    Raises:
+      UnsupportedEvent: ``unsupported_reason`` has a reason.
+
+    >>> from mechanisms import Gaussian, Sensitivity
+    >>> noise = Gaussian(std=2.0, sensitivity=Sensitivity(l2=1.0, adjacency="add_remove", unit="record"))
+    >>> pair_of(Leaf(0.25, noise, "fixed_size")).upper
+    Mixture(weights=(0.75, 0.25), shifts=(0.0, 1.0))
+    """
+    reason, found = unsupported_reason(leaf), _shift(leaf.mechanism)
+    if reason is not None or found is None:
+        raise UnsupportedEvent("dominating pair", reason or "")
+    family, move = found
+    if leaf.is_whole:
+        return Pair(family, Mixture((1.0,), (leaf.group * move,)), _NULL)
+    if leaf.scheme == "fixed_size":
+        return _fixed_size(family, leaf.probability, move, leaf.mechanism.sensitivity.adjacency)
+    if leaf.mechanism.sensitivity.adjacency is not Adjacency.REPLACE_ONE:
+        return _sampled_group(family, leaf.probability, leaf.group, move)
+    q, c = leaf.probability, _contribution(leaf.mechanism)
+    assert c is not None  # has a reason otherwise
+    return Pair(family, _two(q, c), Mixture((q, 1.0 - q), (-c, 0.0)))
+
+
+def _fixed_size(family: Family, q: float, move: float, adjacency: Adjacency) -> Pair:
+    if q == 1.0:
+        # Everybody is in the sample: one displaces another only where neighbours differ in size.
+        return Pair(family, Mixture((1.0,), (2.0 * move if adjacency is Adjacency.ADD_REMOVE else move,)), _NULL)
+    distance = move if adjacency is Adjacency.REPLACE_ONE else 2.0 * move
+    return Pair(family, _two(q, distance), _NULL, worst_of_both=adjacency is not Adjacency.ADD_REMOVE)
+
+
+def _shift(mechanism: Mechanism) -> tuple[Family, float] | None:
+    """The noise density and the distance of the whole release's pair, in units of the noise's scale."""
+    match mechanism.privacy_loss():
+        case GaussianLoss(mu=mu):
+            return Family.GAUSSIAN, mu
+        case LaplaceLoss(epsilon=epsilon):
+            return Family.LAPLACE, epsilon
+        case _:
+            return None
+
+
+def _norm(mechanism: Mechanism) -> str:
+    """The norm in which this noise needs its bounds."""
+    return "l1" if isinstance(mechanism.privacy_loss(), LaplaceLoss) else "l2"
+
+
+def _contribution(mechanism: Mechanism) -> float | None:
+    """The shift of what one unit contributes; None where that isn't bounded in the norm that the noise needs."""
+    given = mechanism.sensitivity
+    if (given.l1_contribution if _norm(mechanism) == "l1" else given.l2_contribution) is None:
+        return None
+    # Bounds on the real and imaginary part are of differences only, and fall away.
+    alone = Sensitivity(l2=given.l2_contribution, l1=given.l1_contribution, adjacency=given.adjacency, unit=given.unit)
+    fields = {name: getattr(mechanism, name) for name in type(mechanism).model_fields}
+    found = _shift(type(mechanism).model_validate(fields | {"sensitivity": alone}))
+    return None if found is None else found[1]
+
+
+def _two(q: float, distance: float) -> Mixture:
+    return Mixture((1.0 - q, q), (0.0, distance))
+
+
+def _sampled_group(family: Family, q: float, size: int, move: float) -> Pair:
+    """sum_j Bin(size, q)(j) f(x - j move) against f(x); every rounding moves mass up, which dominates."""
+    if size == 1:
+        return Pair(family, _two(q, move), _NULL)
+    weights = [max(weight, SMALLEST_WEIGHT) for weight in _binomial(size, q)]
+    lowest, moved = 0, weights[0]
+    while moved < LEAST_REMAINDER:
+        lowest += 1
+        moved += weights[lowest]
+    # The frame's origin is the lowest component, so that its weight can stand for 1 minus the others.
+    kept = weights[lowest + 1 :]
+    upper = Mixture((max(1.0 - math.fsum(kept), SMALLEST_WEIGHT), *kept), tuple(j * move for j in range(size - lowest + 1)))
+    return Pair(family, upper, Mixture((1.0,), (0.0 - lowest * move,)))
+
+
+def _binomial(size: int, q: float) -> list[float]:
+    """Weights of 0, ..., size successes; every one but the first is the float at or just above its exact value."""
+    with localcontext() as context:
+        context.prec = _DIGITS
+        success, failure = Decimal(q), 1 - Decimal(q)
+        exact = [math.comb(size, j) * success**j * failure ** (size - j) for j in range(size + 1)]
+    return [float(weight) if Decimal(float(weight)) >= weight else math.nextafter(float(weight), math.inf) for weight in exact]
