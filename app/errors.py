@@ -9,13 +9,14 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi_problem.error import Problem
 from fastapi_problem.handler import ExceptionHandler, Handler, add_exception_handler, http_exception_handler_, new_exception_handler
+from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from structlog import get_logger
 
 from app.certificates.errors import CertificateNotFound
 from app.jobs.errors import ArtifactNotFound, IdempotencyConflict, JobConflict, JobNotFound, QueueUnavailable
 from mechanisms.base import Value
-from mechanisms.errors import CalibrationFailed, IncompatibleEvent, InvalidParameter, NumericalFloor, UnsupportedEvent
+from mechanisms.errors import CalibrationFailed, IncompatibleEvent, InvalidParameter, NumericalFloor, TimeLimitReached, UnsupportedEvent
 
 STATUS_OF: Mapping[type[Exception], tuple[int, str, str]] = {
     InvalidParameter: (422, "invalid-parameter", "A value is outside its range."),
@@ -23,6 +24,8 @@ STATUS_OF: Mapping[type[Exception], tuple[int, str, str]] = {
     UnsupportedEvent: (422, "unsupported-event", "This accountant can't bound the event."),
     CalibrationFailed: (422, "calibration-failed", "No noise was found that is proved to meet the target."),
     NumericalFloor: (422, "numerical-floor", "The request is beyond what this route can answer soundly."),
+    # Not 503 or 504: those are sent again by themselves, and the same request would only take as long again.
+    TimeLimitReached: (422, "time-limit-reached", "The calculation takes too long for an answer at once."),
     JobNotFound: (404, "job-not-found", "No such job."),
     ArtifactNotFound: (404, "artifact-not-found", "No such artifact."),
     CertificateNotFound: (404, "certificate-not-found", "No such certificate."),
@@ -31,6 +34,9 @@ STATUS_OF: Mapping[type[Exception], tuple[int, str, str]] = {
     QueueUnavailable: (503, "queue-unavailable", "The job queue can't be reached."),
 }
 """Exception type to (HTTP status, problem type, title); a subclass takes its nearest listed base."""
+
+CALCULATIONS = "/v1/calculations"
+"""Where a calculation that takes too long for an answer at once is sent as a job."""
 
 _LONGEST_ECHO = 120
 
@@ -62,6 +68,9 @@ def _field_error(error: Mapping[str, Any], body: object) -> FieldError:
             return FieldError(field=field, message="this field is required", got="nothing")
         case "extra_forbidden":
             return FieldError(field=field, message="there is no field of this name", got=_echo(error["input"]))
+        case "too_long":
+            message = f"must have at most {context['max_length']} entries"
+            return FieldError(field=field, message=message, got=f"{context.get('actual_length') or 'more'}")
         case "json_invalid":
             return FieldError(field="body", message=f"must be JSON ({context.get('error', 'malformed')})", got="malformed text")
         case _:
@@ -104,9 +113,24 @@ def summary(errors: Sequence[FieldError]) -> str:
     return "; ".join(f"{error.field}: {error.message}, got {error.got}" for error in errors)
 
 
-def _validation_problem(_handler: ExceptionHandler, _request: Request, error: Exception) -> Problem:
-    assert isinstance(error, RequestValidationError)  # registered for this type alone
-    errors = field_errors(error.errors(), error.body)
+def problem_of_unfit(error: ValidationError | RequestValidationError, body: object) -> Problem:
+    """What a body is answered with that doesn't fit its schema: the fields by name."""
+    return _unfit(field_errors(error.errors(), body))
+
+
+def problem_of(error: Exception) -> Problem:
+    """What an error is answered with: our own by the table, any other as our fault."""
+    for base in type(error).__mro__:
+        if base in STATUS_OF:
+            return _known(error, *STATUS_OF[base])
+    # What went wrong is for the log: an answer must not carry a stack trace or a data value.
+    get_logger().error("unhandled_error", error_type=type(error).__name__, exc_info=error)
+    return Problem(
+        title="Something went wrong on our side.", type_="internal-error", status=500, detail="The service's log has the details."
+    )
+
+
+def _unfit(errors: Sequence[FieldError]) -> Problem:
     return Problem(
         title="The request doesn't fit its schema.",
         type_="invalid-request",
@@ -116,34 +140,31 @@ def _validation_problem(_handler: ExceptionHandler, _request: Request, error: Ex
     )
 
 
+def _known(error: Exception, status: int, kind: str, title: str) -> Problem:
+    extra: dict[str, Any] = {}
+    detail = str(error)
+    if isinstance(error, InvalidParameter):
+        extra["errors"] = [FieldError(field=error.field, message=f"must be {error.expected}", got=_echo(error.got)).model_dump()]
+    if isinstance(error, TimeLimitReached):
+        extra["job"] = CALCULATIONS
+        detail = f"{detail}; send it as a job: POST {CALCULATIONS} with this request as its profile or calibration"
+    return Problem(title=title, type_=kind, status=status, detail=detail, **extra)
+
+
+def _validation_problem(_handler: ExceptionHandler, _request: Request, error: Exception) -> Problem:
+    assert isinstance(error, RequestValidationError)  # registered for this type alone
+    return problem_of_unfit(error, error.body)
+
+
 def _http_problem(handler: ExceptionHandler, request: Request, error: HTTPException) -> Problem:
     if error.status_code == 400 and error.detail == "There was an error parsing the body":
         # FastAPI's words for bytes that aren't UTF-8 and numbers of thousands of digits.
-        wrong = FieldError(field="body", message="must be JSON in UTF-8, with numbers of an ordinary length", got="something else")
-        return Problem(
-            title="The request doesn't fit its schema.",
-            type_="invalid-request",
-            status=422,
-            detail=summary([wrong]),
-            errors=[wrong.model_dump()],
-        )
+        return _unfit([FieldError(field="body", message="must be JSON in UTF-8, with numbers of an ordinary length", got="something else")])
     return http_exception_handler_(handler, request, error)
 
 
 def _known_problem(_handler: ExceptionHandler, _request: Request, error: Exception) -> Problem:
-    status, kind, title = next(STATUS_OF[base] for base in type(error).__mro__ if base in STATUS_OF)
-    extra: dict[str, Any] = {}
-    if isinstance(error, InvalidParameter):
-        extra["errors"] = [FieldError(field=error.field, message=f"must be {error.expected}", got=_echo(error.got)).model_dump()]
-    return Problem(title=title, type_=kind, status=status, detail=str(error), **extra)
-
-
-def _unknown_problem(_handler: ExceptionHandler, _request: Request, error: Exception) -> Problem:
-    # What went wrong is for the log: an answer must not carry a stack trace or a data value.
-    get_logger().error("unhandled_error", error_type=type(error).__name__, exc_info=error)
-    return Problem(
-        title="Something went wrong on our side.", type_="internal-error", status=500, detail="The service's log has the details."
-    )
+    return problem_of(error)
 
 
 def install(app: FastAPI) -> None:
@@ -160,7 +181,7 @@ def install(app: FastAPI) -> None:
         app.add_exception_handler(kind, handler)
 
 
-def _last_resort(handler: ExceptionHandler, request: Request, error: Exception) -> Problem | None:
+def _last_resort(_handler: ExceptionHandler, _request: Request, error: Exception) -> Problem | None:
     if isinstance(error, (HTTPException, RequestValidationError, *STATUS_OF)):
         return None
-    return _unknown_problem(handler, request, error)
+    return problem_of(error)

@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import re
 from typing import final
 
+import numpy as np
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LARGEST_BODY = 2**20
-"""Bytes of a JSON body; an event of 10000 parts fits twenty times."""
+"""Bytes of a JSON body; an event of some thousands of different mechanisms fits."""
+
+LARGEST_BATCH_BODY = 4 * LARGEST_BODY
+"""A thousand events of twenty different mechanisms each fit. Read into Python's objects a body takes up to 25 times its size."""
+
+BATCHES = "/v1/profiles/batch"
 
 DEEPEST_JSON = 200
 """Levels of brackets in a body; an event of the deepest accepted nesting (64) has about 130."""
+
+
+# Possessive, and closed by the end of the text too: it never goes back, so the time is linear whatever is sent.
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+_NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[{]}")
 
 
 @final
@@ -34,14 +47,15 @@ class RequestGuard:
         if scope["method"] in ("GET", "HEAD", "OPTIONS"):
             await self._app(scope, receive, send)
             return
+        largest = LARGEST_BATCH_BODY if scope["path"] == BATCHES else LARGEST_BODY
         body = bytearray()
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
                 return
             body += message.get("body", b"")
-            if len(body) > LARGEST_BODY:
-                await _refuse(send, 413, "body-too-large", "The body is too large.", f"expected at most {LARGEST_BODY} bytes")
+            if len(body) > largest:
+                await _refuse(send, 413, "body-too-large", "The body is too large.", f"expected at most {largest} bytes")
                 return
             if not message.get("more_body", False):
                 break
@@ -84,24 +98,8 @@ def nesting(text: bytes) -> int:
     >>> nesting(b'{"a": [1, "]]["]}')
     2
     """
-    deepest = level = 0
-    in_string = escaped = False
-    for byte in text:
-        if in_string:
-            if escaped:
-                escaped = False
-            elif byte == 0x5C:
-                escaped = True
-            elif byte == 0x22:
-                in_string = False
-        elif byte == 0x22:
-            in_string = True
-        elif byte in (0x5B, 0x7B):
-            level += 1
-            deepest = max(deepest, level)
-        elif byte in (0x5D, 0x7D):
-            level -= 1
-    return deepest
+    steps = np.frombuffer(_STRING.sub(b"", text).translate(_STEPS, _NOT_BRACKETS), dtype=np.int8)
+    return int(np.cumsum(steps, dtype=np.int64).max(initial=0))
 
 
 async def _refuse(send: Send, status: int, kind: str, title: str, detail: str) -> None:

@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from fastapi.staticfiles import StaticFiles
 
 from app import errors
+from app.calculators.limits import Calculators
 from app.calculators.router import router as calculators_router
 from app.certificates.router import router as certificates_router
 from app.guard import RequestGuard
@@ -49,6 +50,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             yield
 
     app = FastAPI(title="zetadp", version=VERSION, description=DESCRIPTION, lifespan=lifespan, docs_url=None, redoc_url=None)
+    app.state.calculators = Calculators(chosen)
     errors.install(app)
     app.include_router(calculators_router, prefix="/v1")
     app.include_router(jobs_router, prefix="/v1")

@@ -37,6 +37,10 @@ class Settings(BaseSettings):
       stop_grace_seconds: how long a training process told to stop may take to write its checkpoint before it is killed.
       resubmit_seconds: how often a worker looks for jobs that were stored but never reached the queue.
       event_poll_seconds: how often an event stream looks for new events of its job.
+      calculation_seconds: how long one calculation may take before its request is refused and told to come as a job.
+      batch_seconds: how long a whole batch may take; what it hasn't reached by then is refused likewise.
+      calculation_job_seconds: how long a calculation that came as a job may take.
+      profile_cache_bytes: about how much memory the answers given before may fill; 0 keeps none.
 
     >>> Settings(data_dir=Path("/data")).sqlalchemy_url
     'sqlite:////data/zetadp.sqlite'
@@ -58,6 +62,10 @@ class Settings(BaseSettings):
     stop_grace_seconds: Seconds = 10.0
     resubmit_seconds: Seconds = 5.0
     event_poll_seconds: Seconds = 0.2
+    calculation_seconds: Seconds = 10.0
+    batch_seconds: Seconds = 120.0
+    calculation_job_seconds: Seconds = 3600.0
+    profile_cache_bytes: Annotated[int, Field(ge=0, le=2**40)] = 32 * 2**20
 
     @field_validator("database_url")
     @classmethod

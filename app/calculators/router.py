@@ -2,32 +2,63 @@ r"""The calculators over HTTP."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated, final
 
-from app.calculators import catalogue, service
+from fastapi import APIRouter, Depends, Response
+from fastapi.responses import StreamingResponse
+
+from app.calculators import catalogue
+from app.calculators.batches import BatchLine, BatchRequest, answered, as_text
 from app.calculators.catalogue import AccountantEntry, AlgorithmEntry, MechanismEntry, Proof
-from app.calculators.comparison import Comparison, ComplexGaussianComparison, compare
+from app.calculators.comparison import Comparison, ComplexGaussianComparison
+from app.calculators.limits import Calculators, calculators
 from app.calculators.schemas import Calibration, CalibrationRequest, Profile, ProfileRequest
+from mechanisms.base import Value
+
+Desk = Annotated[Calculators, Depends(calculators)]
 
 router = APIRouter(tags=["calculators"])
 
 
-@router.post("/profiles", summary="Compute a privacy profile")
-def create_profile(request: ProfileRequest) -> Profile:
+@final
+class NdjsonResponse(StreamingResponse):
+    """Newline-delimited JSON, sent line by line."""
+
+    media_type = "application/x-ndjson"
+
+
+def _json(answer: Value) -> Response:
+    # Written here, in the thread that computed it: FastAPI would validate the answer once more, in another one.
+    return Response(answer.model_dump_json(), media_type="application/json")
+
+
+@router.post("/profiles", summary="Compute a privacy profile", response_model=Profile)
+def create_profile(request: ProfileRequest, desk: Desk) -> Response:
     """delta(epsilon), epsilon(delta), Renyi divergences, mu and the attacker's trade-off of any event, as upper bounds."""
-    return service.compute_profile(request)
+    return _json(desk.profile(request))
 
 
-@router.post("/calibrations", summary="Calibrate noise to a target")
-def create_calibration(request: CalibrationRequest) -> Calibration:
+@router.post(
+    "/profiles/batch",
+    summary="Compute up to 1000 privacy profiles",
+    response_class=NdjsonResponse,
+    responses={200: {"model": BatchLine, "description": "One line of JSON a request, in their order."}},
+)
+def create_profiles(batch: BatchRequest, desk: Desk) -> NdjsonResponse:
+    """Each line is sent when it is computed: a profile, or the problem that this request would have had alone."""
+    return NdjsonResponse(as_text(answered(batch, desk.profile, desk.batch_seconds)))
+
+
+@router.post("/calibrations", summary="Calibrate noise to a target", response_model=Calibration)
+def create_calibration(request: CalibrationRequest, desk: Desk) -> Response:
     """The least noise that meets a target, always on its safe side."""
-    return service.compute_calibration(request)
+    return _json(desk.calibration(request))
 
 
-@router.post("/compare/complex_gaussian", summary="Compare the papers' printed theorems with what is proved")
-def compare_complex_gaussian(request: ComplexGaussianComparison) -> Comparison:
+@router.post("/compare/complex_gaussian", summary="Compare the papers' printed theorems with what is proved", response_model=Comparison)
+def compare_complex_gaussian(request: ComplexGaussianComparison, desk: Desk) -> Response:
     """The printed theorems of both complex Gaussian papers beside what is proved."""
-    return compare(request)
+    return _json(desk.comparison(request))
 
 
 @router.get("/mechanisms", summary="List mechanisms")

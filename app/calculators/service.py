@@ -2,7 +2,10 @@ r"""What the calculators answer, free of HTTP: the command line and the REST rou
 
 from __future__ import annotations
 
-from accountants import Event, PrivacyProfile, accountant_named, calibrate, leaves, neighbourhood, profile
+from collections.abc import Callable
+from typing import TypeVar, final
+
+from accountants import Event, PrivacyProfile, accountant_named, calibrate, deadline, leaves, neighbourhood, profile
 from app.calculators.schemas import (
     AchievedGuarantee,
     Calibration,
@@ -16,27 +19,62 @@ from app.calculators.schemas import (
 )
 from mechanisms import ComplexGaussian, Gaussian, Mechanism, Step
 
+_Point = TypeVar("_Point")
+_Answer = TypeVar("_Answer")
+
+
+@final
+class Answers:
+    """One event's profile and every answer it has given: what is asked twice is computed once."""
+
+    def __init__(self, event: Event, accountant: str) -> None:
+        self._profile = profile(event, accountant)
+        self._adjacency, self._unit = neighbourhood(event) or (None, None)
+        self._derivation = self._profile.derivation()
+        self._delta: dict[float, DeltaAt] = {}
+        self._epsilon: dict[float, EpsilonAt] = {}
+        self._rdp: dict[float, RdpAt] = {}
+        self._trade_off: dict[float, TradeOffAt] = {}
+
+    @property
+    def count(self) -> int:
+        """How many answers are kept."""
+        return len(self._delta) + len(self._epsilon) + len(self._rdp) + len(self._trade_off)
+
+    def at(self, points: ProfileRequest) -> Profile:
+        """The profile at these points; the request's event must be this one. Raises the accountants' errors."""
+        return Profile(
+            adjacency=self._adjacency,
+            unit=self._unit,
+            delta=_kept(self._delta, points.epsilons, self._delta_at),
+            epsilon=_kept(self._epsilon, points.deltas, self._epsilon_at),
+            rdp=_kept(self._rdp, points.orders, lambda order: RdpAt(order=order, value=self._profile.rdp(order))),
+            gdp_mu=self._profile.gdp_mu,
+            trade_off=_kept(self._trade_off, points.alphas, lambda alpha: TradeOffAt(alpha=alpha, beta=self._profile.trade_off(alpha))),
+            route=self._profile.route,
+            derivation=self._derivation,
+        )
+
+    def _delta_at(self, epsilon: float) -> DeltaAt:
+        bound = self._profile.delta(epsilon)
+        return DeltaAt(epsilon=epsilon, lower=bound.lower, upper=bound.upper, log_upper=bound.log_upper, route=bound.route)
+
+    def _epsilon_at(self, delta: float) -> EpsilonAt:
+        bound = self._profile.epsilon(delta)
+        return EpsilonAt(delta=delta, lower=bound.lower, upper=bound.upper, route=bound.route)
+
+
+def _kept(known: dict[_Point, _Answer], points: tuple[_Point, ...], answer: Callable[[_Point], _Answer]) -> tuple[_Answer, ...]:
+    for point in points:
+        if point not in known:
+            deadline.check()
+            known[point] = answer(point)
+    return tuple(known[point] for point in points)
+
 
 def compute_profile(request: ProfileRequest) -> Profile:
     """The profile of the request's event at the points asked for. Raises the accountants' errors."""
-    return _profile(request.event, profile(request.event, request.accountant), request)
-
-
-def _profile(event: Event, found: PrivacyProfile, request: ProfileRequest) -> Profile:
-    adjacency, unit = neighbourhood(event) or (None, None)
-    deltas = [(epsilon, found.delta(epsilon)) for epsilon in request.epsilons]
-    epsilons = [(delta, found.epsilon(delta)) for delta in request.deltas]
-    return Profile(
-        adjacency=adjacency,
-        unit=unit,
-        delta=tuple(DeltaAt(epsilon=at, lower=b.lower, upper=b.upper, log_upper=b.log_upper, route=b.route) for at, b in deltas),
-        epsilon=tuple(EpsilonAt(delta=at, lower=b.lower, upper=b.upper, route=b.route) for at, b in epsilons),
-        rdp=tuple(RdpAt(order=order, value=found.rdp(order)) for order in request.orders),
-        gdp_mu=found.gdp_mu,
-        trade_off=tuple(TradeOffAt(alpha=alpha, beta=found.trade_off(alpha)) for alpha in request.alphas),
-        route=found.route,
-        derivation=found.derivation(),
-    )
+    return Answers(request.event, request.accountant).at(request)
 
 
 def compute_calibration(request: CalibrationRequest) -> Calibration:

@@ -1,0 +1,133 @@
+r"""Events that were asked about lately, with their answers: small, bounded, and safe between threads."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Generator
+from contextlib import contextmanager
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import final
+
+import numpy as np
+
+from accountants import deadline
+from app.calculators.schemas import Profile, ProfileRequest
+from app.calculators.service import Answers
+
+MOST_EVENTS = 256
+_TURN_SECONDS = 0.05
+"""How often a request that waits for another one's answer looks at its own time limit."""
+
+_SHARED = (type, ModuleType, FunctionType, BuiltinFunctionType)
+"""What belongs to the program and not to a value that refers to it."""
+
+
+@final
+class _Entry:
+    """One event; ``answers`` is filled by the first who holds it."""
+
+    def __init__(self) -> None:
+        self.answers: Answers | None = None
+        self.bytes = 0
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """Profiles compute lazily and aren't made for two threads at once: the second waits, and then finds the answer."""
+        while not self._lock.acquire(timeout=_TURN_SECONDS):
+            deadline.check()
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+
+@final
+class ProfileCache:
+    r"""Answers profiles, and those it remembers at once. What was asked longest ago is forgotten first.
+
+    Args:
+      most_bytes: about how much it may remember; an event that takes more by itself is never kept.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def profile(self, request: ProfileRequest) -> Profile:
+        """The same as ``compute_profile``. Raises as it does; nothing is kept of an event whose calculation raised."""
+        key = digest(request)
+        entry = self._entry(key)
+        size: int | None = None
+        try:
+            with entry.held():
+                # Out of the entry while it is worked on: a calculation that is stopped halfway leaves nothing half-made in it.
+                answers, entry.answers = entry.answers or Answers(request.event, request.accountant), None
+                before = answers.count
+                answer = answers.at(request)
+                size = entry.bytes if answers.count == before and entry.bytes else weight(answers)
+                entry.answers = answers
+        finally:
+            self._settle(key, entry, size)
+        return answer
+
+    @property
+    def bytes(self) -> int:
+        """About how much is kept."""
+        return self._bytes
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def _entry(self, key: bytes) -> _Entry:
+        with self._lock:
+            entry = self._entries.setdefault(key, _Entry())
+            self._entries.move_to_end(key)
+            return entry
+
+    def _settle(self, key: bytes, entry: _Entry, size: int | None) -> None:
+        """Note what an entry takes now, None for one that is to go, and make room."""
+        with self._lock:
+            if self._entries.get(key) is not entry:  # forgotten in the meantime
+                return
+            self._bytes += (size or 0) - entry.bytes
+            entry.bytes = size or 0
+            if size is None or size > self._most_bytes:
+                self._forget(key)
+            while self._bytes > self._most_bytes or len(self._entries) > MOST_EVENTS:
+                self._forget(next(iter(self._entries)))
+
+    def _forget(self, key: bytes) -> None:
+        self._bytes -= self._entries.pop(key).bytes
+
+
+def digest(request: ProfileRequest) -> bytes:
+    """SHA-256 of the event and the accountant. A validated event has one JSON text: fields in their order, numbers as float64."""
+    return hashlib.sha256(f"{request.accountant}\n{request.event.model_dump_json()}".encode()).digest()
+
+
+def weight(value: object) -> int:
+    """Bytes that a value keeps alive: arrays exactly, everything else as Python counts it.
+
+    >>> weight(np.zeros(1000)[::2]) > 8000
+    True
+    """
+    total = 0
+    seen: set[int] = set()
+    waiting = [value]
+    while waiting:
+        current = waiting.pop()
+        if id(current) in seen or isinstance(current, _SHARED):
+            continue
+        seen.add(id(current))
+        total += sys.getsizeof(current)
+        if isinstance(current, np.ndarray):
+            waiting.append(current.base)
+        waiting += gc.get_referents(current)
+    return total

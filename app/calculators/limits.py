@@ -1,0 +1,50 @@
+r"""The calculators as one service offers them: each request with a time limit, and events asked about before answered at once."""
+
+from __future__ import annotations
+
+from typing import final
+
+from fastapi import Request
+
+from accountants.deadline import time_limit
+from app.calculators import comparison, service
+from app.calculators.cache import ProfileCache
+from app.calculators.comparison import Comparison, ComplexGaussianComparison
+from app.calculators.schemas import Calibration, CalibrationRequest, Profile, ProfileRequest
+from app.settings import Settings
+
+
+@final
+class Calculators:
+    """Raises TimeLimitReached from every method, beside the accountants' errors."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._seconds = settings.calculation_seconds
+        self._batch_seconds = settings.batch_seconds
+        self._cache = ProfileCache(settings.profile_cache_bytes)
+
+    @property
+    def batch_seconds(self) -> float:
+        """How long a whole batch may take."""
+        return self._batch_seconds
+
+    def profile(self, request: ProfileRequest) -> Profile:
+        """As ``service.compute_profile``."""
+        with time_limit(self._seconds):
+            return self._cache.profile(request)
+
+    def calibration(self, request: CalibrationRequest) -> Calibration:
+        """As ``service.compute_calibration``."""
+        with time_limit(self._seconds):
+            return service.compute_calibration(request)
+
+    def comparison(self, request: ComplexGaussianComparison) -> Comparison:
+        """As ``comparison.compare``."""
+        with time_limit(self._seconds):
+            return comparison.compare(request)
+
+
+def calculators(request: Request) -> Calculators:
+    """The calculators of the application that serves this request."""
+    found: Calculators = request.app.state.calculators
+    return found
