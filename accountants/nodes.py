@@ -1,0 +1,146 @@
+r"""Sums over complex quadrature nodes at many heights at once, with their rounding counted. Inequalities (R1) to (R4): proofs/contour.md."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountants.pairs import Mixture
+
+Floats = NDArray[np.float64]
+Complexes = NDArray[np.complex128]
+
+UNIT = 2.0**-53
+"""Unit roundoff of float64."""
+
+ELEMENTARY = 16.0 * UNIT
+"""Relative error allowed for an elementary function (numpy states at most 4 ulp, which is 8 UNIT) with the operations around it."""
+
+
+@final
+class LogMixture(NamedTuple):
+    """log |A| and arg A of a mixture ratio A at x + iy, and a bound on the absolute error of each."""
+
+    size: Floats
+    angle: Floats
+    error: Floats
+
+
+@final
+class Nodes(NamedTuple):
+    r"""sum_j weight_j e^{s loss_j} for M(s), s = t + iu with u >= 0; all arrays of shape (nodes,).
+
+    Attributes:
+      weight: complex.
+      loss: complex, with imaginary part >= 0.
+      weight_error: bound on the relative error of each weight.
+      loss_error: bound on the absolute error of each loss.
+      quadrature: bound on |sum - M(s)|, constants of M - 1 included, at any u >= 0.
+    """
+
+    weight: Complexes
+    loss: Complexes
+    weight_error: Floats
+    loss_error: Floats
+    quadrature: float
+
+
+@final
+class LineValues(NamedTuple):
+    """M(t + i k step) - 1 for k = 0, 1, ..., and a bound on the absolute error of each; both of shape (number,)."""
+
+    minus_one: Complexes
+    error: Floats
+
+
+def expm1_complex(z: Complexes) -> Complexes:
+    """e^z - 1 without cancellation near 0: its error is at most ELEMENTARY |z| max(1, e^{Re z})."""
+    grown = np.expm1(z.real)
+    half = np.sin(0.5 * z.imag)
+    return (grown - 2.0 * (grown + 1.0) * half * half) + 1j * ((grown + 1.0) * np.sin(z.imag))
+
+
+def log_mixture(mixture: Mixture, x: Floats, y: float | Floats) -> LogMixture:
+    r"""log of A(x + iy) = sum_j w_j e^{a_j (x + iy) - a_j^2 / 2}, for |y| times the mixture's span below pi.
+
+    Args:
+      mixture: the weight of the copy nearest 0 stands for 1 minus the others.
+      x: shape (n,).
+      y: a number, or a column of shape (m, 1): then all results have shape (m, n).
+    """
+    base = min(range(len(mixture.shifts)), key=lambda j: abs(mixture.shifts[j]))
+    origin = mixture.shifts[base]
+    others = [(w, a) for j, (w, a) in enumerate(zip(mixture.weights, mixture.shifts, strict=True)) if j != base]
+    # A = e^{z_0} (1 + sum w_j (e^{d_j} - 1)), d_j = z_j - z_0; scaled by e^{-top} where a copy outgrows the base.
+    exponents = [(a - origin) * x - 0.5 * (a * a - origin * origin) for _, a in others]
+    flat = np.zeros_like(x)
+    top = flat
+    for (w, _), exponent in zip(others, exponents, strict=True):
+        top = np.maximum(top, exponent + math.log(w))
+    left = 1.0 - math.fsum(w for w, _ in others)
+    real, imaginary = left * np.expm1(-top), np.zeros(np.broadcast(x, y).shape)
+    touched, argument = np.abs(real), flat
+    for (w, a), exponent in zip(others, exponents, strict=True):
+        grown, angle = np.expm1(exponent - top), (a - origin) * y
+        size = w * (grown + 1.0)
+        half = np.sin(0.5 * angle)
+        cosine = 2.0 * half * half
+        real = real + (w * grown - size * cosine)
+        imaginary = imaginary + size * np.sin(angle)
+        touched = touched + (w * np.abs(grown) + size * np.abs(angle))
+        argument = argument + size * (np.abs((a - origin) * x) + 0.5 * np.abs(a * a - origin * origin) + top)
+    modulus = np.maximum(np.hypot(1.0 + real, imaginary), 1e-300)
+    log_size = top + 0.5 * np.log1p(real * (2.0 + real) + imaginary * imaginary)
+    # (R2)
+    error = ELEMENTARY * ((touched + touched * touched) / modulus + np.abs(log_size) + top) + 4.0 * UNIT * argument / modulus
+    if origin != 0.0:
+        log_size = log_size + (origin * x - 0.5 * origin * origin)
+        error = error + 4.0 * UNIT * (np.abs(origin * x) + origin * origin)
+    return LogMixture(log_size, np.arctan2(imaginary, 1.0 + real) + origin * y, error)
+
+
+def sum_on_line(nodes: Nodes, tilt: float, step: float, number: int) -> LineValues:
+    """M - 1 at tilt + i k step for k = 0 ... number - 1, in baby steps and giant steps: about 2 sqrt(number) powers a node."""
+    weight, loss = nodes.weight, nodes.loss
+    tilted = weight * np.exp(tilt * loss)
+    at_tilt = complex(np.sum(weight * expm1_complex(tilt * loss))).real
+    baby = 1 << max(1, math.ceil(0.5 * math.log2(max(number, 2))))
+    giant = -(-number // baby)
+    small, stride = _powers(expm1_complex(1j * step * loss), baby)
+    large, _ = _powers(stride, giant)
+    weighted = tilted * large
+    # e^{i(a + b)L} - 1 = (e^{iaL} - 1)(e^{ibL} - 1) + both: every part is as small as u L, so nothing is lost near M = 1.
+    rise = weighted @ small.T + weighted.sum(axis=1)[:, None] + (small @ tilted)[None, :]
+    return LineValues(at_tilt + rise.ravel()[:number], _rounding(nodes, tilted, tilt, step, number, baby * giant) + nodes.quadrature)
+
+
+def _powers(rise: Complexes, number: int) -> tuple[Complexes, Complexes]:
+    """z^k - 1 for k = 0 ... number - 1, shape (number, n), from rise = z - 1 of shape (n,); and z^m - 1, m the next power of two."""
+    out = np.empty((number, rise.size), dtype=np.complex128)
+    out[0] = 0.0
+    done = 1
+    while done < number:
+        more = min(done, number - done)
+        np.multiply(out[:more], 1.0 + rise, out=out[done : done + more])
+        out[done : done + more] += rise
+        rise = rise * (2.0 + rise)
+        done *= 2
+    return out, rise
+
+
+def _rounding(nodes: Nodes, tilted: Complexes, tilt: float, step: float, number: int, padded: int) -> Floats:
+    """(R3): bound on the rounding of ``sum_on_line`` at every height; each term counts |e^{iuL} - 1| <= min(2, u |L|)."""
+    size, weight, length = np.abs(tilted), np.abs(nodes.weight), np.abs(nodes.loss)
+    # A term's relative error: its weight, its exponent, the sums over nodes, and the levels of doubling.
+    levels = math.log2(padded) + 2.0
+    relative = nodes.weight_error + tilt * (nodes.loss_error + 2.0 * UNIT * length) + UNIT * (nodes.loss.size + 16.0 * levels + 64.0)
+    phase = nodes.loss_error + 24.0 * UNIT * length
+    # At u = 0: |e^{tL} - 1| <= t |L| max(1, e^{t Re L}).
+    still = float(np.sum((weight + size) * tilt * (relative * length + phase)))
+    slope = float(np.sum(size * (relative * length + phase)))
+    ceiling, drift = 2.0 * float(np.sum(size * relative)), float(np.sum(size * phase))
+    heights = step * np.arange(number)
+    return 1.01 * (still + np.minimum(slope * heights, ceiling + drift * heights))
