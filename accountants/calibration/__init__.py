@@ -1,0 +1,24 @@
+r"""Calibration: the least safe parameter of an event that still meets a target, checked on the safe side of it."""
+
+from __future__ import annotations
+
+from accountants.calibration.parameters import ClippingBound, NoiseScale, Parameter, SampleSize, SamplingProbability, Steps
+from accountants.calibration.solution import Solution, calibrate, calibrate_scale, solve, solve_many
+from accountants.calibration.targets import RdpPoint, Target, TradeOffPoint
+
+__all__ = [
+    "ClippingBound",
+    "NoiseScale",
+    "Parameter",
+    "RdpPoint",
+    "SampleSize",
+    "SamplingProbability",
+    "Solution",
+    "Steps",
+    "Target",
+    "TradeOffPoint",
+    "calibrate",
+    "calibrate_scale",
+    "solve",
+    "solve_many",
+]

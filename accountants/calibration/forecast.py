@@ -1,0 +1,115 @@
+r"""A cheap forecast of a calibration: the mu that the central limit gives to the composed event, as a function of the parameter.
+
+Nothing here is a bound and no answer rests on it: it says where to look first, and in which variable the accountant's answers are nearly
+a straight line. A release with chi-square divergence c counts as mu^2 = log(1 + q^2 c), exact for whole Gaussian releases and the central
+limit (Dong, Roth and Su 2022, Corollary 5.4) for many sampled ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, final
+
+from accountants.calibration.parameters import ClippingBound, NoiseScale, Parameter, SampleSize, SamplingProbability, Steps
+from accountants.events import Event, Leaf, leaves
+from mechanisms.base import Adjacency
+
+_OTHER_FACTOR = 1.0078125
+"""A factor by which two scales of one event hardly ever differ: parts are told apart by what changes with the parameter."""
+
+_SMALLEST = 1e-300
+_Varies = Literal["divergence", "probability", "count"]
+
+
+@final
+@dataclass(frozen=True)
+class _Part:
+    """One kind of release: how often, how probably a record is in the sample, and its mu (pure epsilon where ``pure``)."""
+
+    count: float
+    probability: float
+    size: float
+    pure: bool
+
+    def square(self, shrink: float, more: float) -> float:
+        """mu^2 of all of them together with the noise ``shrink`` times smaller and the probability ``more`` times larger."""
+        size = self.size * shrink
+        if not self.pure:
+            divergence = size * size
+        else:
+            # Of order 2: log(2/3 e^size + 1/3 e^(-2 size)). Mironov 2017, Proposition 6.
+            divergence = size * size if size < 1e-4 else size + math.log((2.0 + math.exp(-3.0 * size)) / 3.0)
+        probability = min(1.0, self.probability * more)
+        if probability == 1.0:
+            return self.count * divergence
+        if divergence < _SMALLEST:
+            return 0.0
+        log_chi_square = divergence if divergence > 40.0 else math.log(math.expm1(divergence))
+        exponent = 2.0 * math.log(probability) + log_chi_square
+        return self.count * (max(exponent, 0.0) + math.log1p(math.exp(-abs(exponent))))
+
+
+@final
+class Forecast:
+    """log mu of the event against the parameter's value; rises with every parameter but noise."""
+
+    def __init__(self, event: Event, parameter: Parameter) -> None:
+        self._varies, base, other = _reference(event, parameter)
+        self._fixed, self._parts = 0.0, list[_Part]()
+        before, after = _counts(parameter.applied(event, other)), _counts(parameter.applied(event, base))
+        if self._varies == "count":
+            # One step more: what it adds is the part that varies.
+            before, after = after, before
+        for leaf, count in after.items():
+            same = min(count, before.get(leaf, 0))
+            changed = count - same
+            if self._varies == "count":
+                same -= changed
+            self._fixed += _part(leaf, same).square(1.0, 1.0)
+            if changed > 0:
+                self._parts.append(_part(leaf, changed))
+        self._base = base
+        self._inverse = isinstance(parameter, NoiseScale)
+
+    def log_mu(self, value: float) -> float:
+        """At this value of the parameter."""
+        ratio = value / self._base
+        if self._varies == "count":
+            varying = value * math.fsum(part.square(1.0, 1.0) for part in self._parts)
+        elif self._varies == "probability":
+            varying = math.fsum(part.square(1.0, ratio) for part in self._parts)
+        else:
+            shrink = 1.0 / ratio if self._inverse else ratio
+            varying = math.fsum(part.square(shrink, 1.0) for part in self._parts)
+        return 0.5 * math.log(max(self._fixed + varying, _SMALLEST))
+
+
+def _reference(event: Event, parameter: Parameter) -> tuple[_Varies, float, float]:
+    """What varies, and two values at which the event is built to see which of its releases do."""
+    limits = parameter.limits(event)
+    match parameter:
+        case NoiseScale() | ClippingBound():
+            return "divergence", 1.0, _OTHER_FACTOR if limits.high >= _OTHER_FACTOR else 1.0 / _OTHER_FACTOR
+        case SamplingProbability():
+            return "probability", 0.5, 0.25
+        case SampleSize():
+            return "probability", limits.low, limits.high
+        case Steps():
+            return "count", 1.0, 2.0
+
+
+def _counts(event: Event) -> Mapping[Leaf, int]:
+    return leaves(event)
+
+
+def _part(leaf: Leaf, count: int) -> _Part:
+    loss = leaf.mechanism.privacy_loss()
+    size = loss.gdp_mu or loss.pure_epsilon or math.sqrt(loss.renyi(2.0))
+    # A sample of fixed size, one record more or less: two records change places, errata Z12.
+    twice = leaf.scheme == "fixed_size" and leaf.mechanism.sensitivity.adjacency is not Adjacency.REPLACE_ONE
+    size *= 2.0 if twice else 1.0
+    if leaf.is_whole:
+        return _Part(count, 1.0, size * leaf.group, loss.pure_epsilon is not None)
+    return _Part(count, min(1.0, leaf.probability * leaf.group), size, loss.pure_epsilon is not None)

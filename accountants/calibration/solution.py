@@ -1,0 +1,208 @@
+r"""Calibration: the least safe parameter that still meets a target, always on the safe side of it, and checked there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from pydantic import ValidationError
+
+from accountants.auto import AutoAccountant
+from accountants.calibration.forecast import Forecast
+from accountants.calibration.parameters import NoiseScale, Parameter
+from accountants.calibration.search import Found, Problem, Search
+from accountants.calibration.targets import Target
+from accountants.events import Event, non_private_reason
+from accountants.gdp import GdpAccountant
+from accountants.profile import Accountant
+from mechanisms.base import Value
+from mechanisms.errors import CalibrationFailed, InvalidParameter, NumericalFloor, UnsupportedEvent
+
+TIGHTNESS = 2e-7
+"""Relative slack that may be left in a parameter; always toward the safe side. After 12 evaluations 1e-4 is enough."""
+
+EXACT_TIGHTNESS = 5e-13
+"""The same where the event has a closed form: a few roundings."""
+
+
+@final
+class Solution(Value):
+    r"""The least safe value of a parameter that was found to meet the target.
+
+    Attributes:
+      event: with that value in it; the accountant's upper bound of it meets the target.
+      value: the parameter: a factor, a probability or a whole number, see ``Parameter``.
+      misses_at: the nearest less safe value that was tried and is not proved to meet the target; None where none was.
+      at_limit: whether the value is the least safe one there is (every record sampled), so that the target may be met with room to spare.
+      evaluations: profiles computed on the way.
+    """
+
+    parameter: Parameter
+    target: Target
+    event: Event
+    value: float
+    misses_at: float | None
+    at_limit: bool
+    evaluations: int
+
+
+@final
+@dataclass
+class _Known:
+    """What earlier solutions tell of the next: where the forecast's safety stood at log mu asked, and the slope there."""
+
+    points: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
+    slope: float = -1.0
+
+    def safety(self, log_mu: float) -> float:
+        """Interpolated between, or extrapolated from, the two nearest targets of the same kind."""
+        near = sorted(self.points, key=lambda point: abs(point[0] - log_mu))[:2]
+        if not near:
+            return -log_mu
+        (x0, y0), (x1, y1) = near[0], near[-1]
+        return y0 + (y1 - y0) / (x1 - x0) * (log_mu - x0) if abs(x1 - x0) > 1e-9 else y0 + (x0 - log_mu)
+
+    def add(self, log_mu: float, found: Found) -> None:
+        """Keeps where a search ended."""
+        if found.good is not None and math.isfinite(found.good.excess):
+            self.points.append((log_mu, found.good.safety - found.good.excess / found.slope))
+            self.slope = found.slope
+
+
+@final
+class _Task:
+    """One event with one parameter and one accountant: what all targets share."""
+
+    def __init__(self, event: Event, parameter: Parameter, accountant: Accountant) -> None:
+        if (reason := non_private_reason(event)) is not None:
+            raise CalibrationFailed(f"no noise can help an event with a non-private part: {reason}", (0.0, math.inf))
+        self.event, self.parameter, self.accountant = event, parameter, accountant
+        self.limits = parameter.limits(event)
+        self.closed = GdpAccountant().unsupported(event) is None
+        self._forecast = Forecast(event, parameter)
+        self._exact = self.closed and accountant.name in (GdpAccountant.name, AutoAccountant.name)
+        self._built: dict[float, Event] = {}
+        self._refusal: UnsupportedEvent | NumericalFloor | None = None
+
+    def solve(self, target: Target, known: _Known) -> Solution:
+        """Raises CalibrationFailed, UnsupportedEvent or NumericalFloor."""
+        if target.gdp_mu is not None and not self.closed:
+            raise UnsupportedEvent(self.accountant.name, "a gdp_mu target needs an event that is Gaussian and not sampled")
+        search = Search(self._problem(target), known.slope)
+        found = search.run(known.safety(math.log(target.mu)))
+        known.add(math.log(target.mu), found)
+        return self._solution(target, found)
+
+    def _problem(self, target: Target) -> Problem:
+        parameter, limits = self.parameter, self.limits
+        sign = 1.0 if parameter.more_is_safer else -1.0
+        least_safe, safest = (limits.low, limits.high) if parameter.more_is_safer else (limits.high, limits.low)
+
+        def value(position: float) -> float:
+            # Of the range's ends the logarithm is rounded.
+            found = math.exp(sign * position)
+            return min(max(math.floor(found * (1.0 + 4e-15)) if parameter.whole else found, limits.low), limits.high)
+
+        def position(value: float) -> float:
+            return sign * math.log(value)
+
+        return Problem(
+            low=position(least_safe),
+            high=position(safest),
+            value=value,
+            position=position,
+            safety=lambda u: -self._forecast.log_mu(math.exp(sign * u)),
+            excess=lambda v: self._excess(target, v),
+            whole=parameter.whole,
+            tightness=EXACT_TIGHTNESS if self._exact else TIGHTNESS,
+        )
+
+    def _excess(self, target: Target, value: float) -> float:
+        """Infinite where the accountant can't say: then the target is missed as far as it knows."""
+        try:
+            event = self.parameter.applied(self.event, value)
+            excess = target.excess(self.accountant.profile(event))
+        except (UnsupportedEvent, NumericalFloor) as refusal:
+            self._refusal = refusal
+            return math.inf
+        except (ValidationError, InvalidParameter):
+            # A scale or a count beyond what events may hold.
+            return math.inf
+        if not excess <= 0.0:
+            return math.inf if math.isnan(excess) else excess
+        self._built[value] = event
+        return excess
+
+    def _solution(self, target: Target, found: Found) -> Solution:
+        good, limits, parameter = found.good, self.limits, self.parameter
+        if good is None:
+            if self._refusal is not None:
+                raise self._refusal
+            raise CalibrationFailed(f"no {parameter.noun} in the searched range is proved to meet the target", limits)
+        least_safe = limits.low if parameter.more_is_safer else limits.high
+        if good.value == least_safe and not parameter.attains_limit:
+            raise CalibrationFailed("the target is met with hardly any noise", limits)
+        return Solution(
+            parameter=parameter,
+            target=target,
+            event=self._built[good.value],
+            value=good.value,
+            misses_at=None if found.bad is None else found.bad.value,
+            at_limit=good.value == least_safe,
+            evaluations=found.evaluations,
+        )
+
+
+def solve(event: Event, parameter: Parameter, target: Target, accountant: Accountant) -> Solution:
+    r"""The least noise, largest probability, most steps or largest clipping bound with which the event meets the target.
+
+    Args:
+      event: at any value of the parameter.
+      parameter: what may change, and in which part of the event.
+      accountant: whose upper bound has to meet the target.
+    Raises:
+      CalibrationFailed: no value in the parameter's range is proved to meet the target, or any is.
+      InvalidParameter: the event has no such parameter.
+      UnsupportedEvent: the accountant can't bound the event, or has no such quantity.
+      NumericalFloor: nor so small a delta.
+    """
+    return _Task(event, parameter, accountant).solve(target, _Known())
+
+
+def solve_many(
+    event: Event, parameter: Parameter, targets: Sequence[Target], accountant: Accountant
+) -> tuple[Solution | CalibrationFailed, ...]:
+    r"""``solve`` for each target, in their order; each search starts from its neighbours' solutions. Failures stand in their place.
+
+    Raises:
+      InvalidParameter, UnsupportedEvent, NumericalFloor: as ``solve`` does.
+    """
+    task, known = _Task(event, parameter, accountant), dict[str, _Known]()
+    answers: dict[int, Solution | CalibrationFailed] = {}
+    for index in sorted(range(len(targets)), key=lambda i: (targets[i].kind, targets[i].mu)):
+        target = targets[index]
+        try:
+            answers[index] = task.solve(target, known.setdefault(target.kind, _Known()))
+        except CalibrationFailed as failure:
+            answers[index] = failure
+    return tuple(answers[index] for index in range(len(targets)))
+
+
+def calibrate(event: Event, target: Target, accountant: Accountant) -> tuple[Event, float]:
+    """The event with all its noise scaled by the smallest factor that meets the target, and that factor. Raises as ``solve`` does."""
+    solution = solve(event, NoiseScale(), target, accountant)
+    return solution.event, solution.value
+
+
+def calibrate_scale(event: Event, *, epsilon: float, delta: float) -> float:
+    """The factor of ``calibrate`` for (epsilon, delta), by the ``auto`` accountant.
+
+    >>> from accountants.events import Release
+    >>> from mechanisms import Gaussian, Sensitivity
+    >>> noise = Gaussian(std=1.0, sensitivity=Sensitivity(l2=1.0, adjacency="add_remove", unit="record"))
+    >>> round(calibrate_scale(Release(mechanism=noise), epsilon=1.0, delta=1e-5), 9)
+    3.730631635
+    """
+    return calibrate(event, Target(epsilon=epsilon, delta=delta), AutoAccountant())[1]
