@@ -7,15 +7,13 @@ from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import Self, final
 
-import numpy as np
 from pydantic import model_validator
 
 from accountants.events import Event
+from accountants.trade_off import SupportingLines
 from mechanisms import logspace
 from mechanisms.base import Extended, Step, Value
 from mechanisms.errors import InvalidParameter
-
-_TRADE_OFF_POINTS = 65
 
 
 @final
@@ -100,22 +98,15 @@ class PrivacyProfile(ABC):
         r"""Lower bound on the attacker's false negative rate at false positive rate ``alpha`` in [0, 1]: the safe end.
 
         Every (epsilon, delta) gives beta >= max(1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha)) (Dong, Roth and Su 2022,
-        Proposition 2.5); the best of a fixed grid of epsilons is taken, so a coarse grid only makes it smaller.
+        Proposition 2.5); a good epsilon is searched for this alpha. Proof: proofs/conversions.md.
         """
         check_alpha(alpha)
-        best = 0.0
-        for epsilon, delta in self._supporting_points:
-            best = max(best, 1.0 - delta - math.exp(min(epsilon, 700.0)) * alpha, math.exp(-epsilon) * (1.0 - delta - alpha))
-        return best
+        return max(0.0, self.supporting_lines.best(alpha).false_negative_rate(alpha))
 
     @cached_property
-    def _supporting_points(self) -> list[tuple[float, float]]:
-        """(epsilon, upper end of delta) on a grid from 0 to where delta is 1e-6."""
-        top = self.epsilon(1e-6).upper
-        epsilons = [0.0]
-        if math.isfinite(top):
-            epsilons += [float(x) for x in np.geomspace(max(top, 1e-6) * 1e-3, max(top, 1e-6), _TRADE_OFF_POINTS - 1)]
-        return [(epsilon, min(1.0, logspace.exp_up(self.log_delta_upper(epsilon)))) for epsilon in epsilons]
+    def supporting_lines(self) -> SupportingLines:
+        """What this profile's deltas say of every test between neighbours."""
+        return SupportingLines(self.log_delta_upper)
 
 
 def check_epsilon(epsilon: float) -> None:
