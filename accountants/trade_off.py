@@ -25,6 +25,7 @@ _LARGEST_EPSILON = 709.0
 
 _SMALLEST_LOG_DELTA = -700.0
 _GRID_RATIO = 1.6
+_EDGE_STEPS = 16
 _MOST_ROUNDS = 30
 _GAUSSIAN_TURNS = 2
 _RESOLVED = 0.1
@@ -98,7 +99,12 @@ class SupportingLines:
         small = min(line.true_positive_rate(alpha) for line in self._grid) < 0.5
         return _Search(self._line, alpha, small=small).run(self._grid)
 
-    def _line(self, epsilon: float) -> Line | None:
+    def _line(self, epsilon: float) -> Line:
+        """Where delta isn't known, a smaller epsilon of the grid stands in: delta only falls."""
+        stand_in = next(line.log_delta for line in reversed(self._grid) if 0.0 <= line.epsilon <= abs(epsilon))
+        return self._known(epsilon) or Line(epsilon, stand_in)
+
+    def _known(self, epsilon: float) -> Line | None:
         deadline.check()
         try:
             return Line(epsilon, self._log_delta(abs(epsilon)))
@@ -114,14 +120,27 @@ class SupportingLines:
         step = 0.5 * float(special.ndtri(0.5 + 0.5 * advantage))
         positive = [first]
         while positive[-1].log_delta > _SMALLEST_LOG_DELTA and 0.0 < step <= _LARGEST_EPSILON:
-            if (line := self._line(step)) is None:
+            line = self._known(step)
+            positive += self._edge(positive[-1], step) if line is None else [line]
+            if line is None:
                 break
-            positive.append(line)
             step *= _GRID_RATIO
         # delta only falls: two more lines at no cost, so that a maximum at the last one is inside a bracket.
         last = max(positive[-1].epsilon, 1e-3)
         positive += [Line(last * factor, positive[-1].log_delta) for factor in (1.5, 2.0) if last * factor <= _LARGEST_EPSILON]
         return (*(Line(-line.epsilon, line.log_delta) for line in reversed(positive[1:])), *positive)
+
+    def _edge(self, known: Line, unknown: float) -> list[Line]:
+        """Lines on the way from the last epsilon with a delta towards the first without one, by bisection."""
+        found = [known]
+        for _ in range(_EDGE_STEPS):
+            middle = 0.5 * (found[-1].epsilon + unknown)
+            line = self._known(middle)
+            if line is None:
+                unknown = middle
+            else:
+                found.append(line)
+        return found[1:]
 
 
 @final
@@ -139,7 +158,7 @@ class _Point:
 class _Search:
     """Maximises a line's bound over epsilon: three points with the best inside bracket the maximum."""
 
-    def __init__(self, line_at: Callable[[float], Line | None], alpha: float, *, small: bool) -> None:
+    def __init__(self, line_at: Callable[[float], Line], alpha: float, *, small: bool) -> None:
         self._line_at = line_at
         self._alpha = alpha
         self._small = small
@@ -163,10 +182,9 @@ class _Search:
             bracket = points[best - 1 : best + 2]
             gaussian = _gaussian_guess(points[best].line, self._alpha) if turn < _GAUSSIAN_TURNS else math.nan
             guess = gaussian if bracket[0].epsilon < gaussian < bracket[2].epsilon else _guess(bracket, corner[1], turn)
-            line = None if any(point.epsilon == guess for point in points) else self._line_at(guess)
-            if line is None:
+            if any(point.epsilon == guess for point in points):
                 break
-            insort(points, self._point(line))
+            insort(points, self._point(self._line_at(guess)))
         return max(points, key=lambda point: point.score).line
 
 
