@@ -2,19 +2,19 @@ r"""A cheap forecast of a calibration: the mu that the central limit gives to th
 
 Nothing here is a bound and no answer rests on it: it says where to look first, and in which variable the accountant's answers are nearly
 a straight line. A release with chi-square divergence c counts as mu^2 = log(1 + q^2 c), exact for whole Gaussian releases and the central
-limit (Dong, Roth and Su 2022, Corollary 5.4) for many sampled ones.
+limit (Dong, Roth and Su 2022, Corollary 5.4) for many sampled ones. For a Renyi target the same is taken at its order.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, final
 
 from accountants.calibration.parameters import ClippingBound, NoiseScale, Parameter, SampleSize, SamplingProbability, Steps
 from accountants.events import Event, Leaf, leaves
 from mechanisms.base import Adjacency
+from mechanisms.loss import GaussianLoss, LaplaceLoss
 
 _OTHER_FACTOR = 1.0078125
 """A factor by which two scales of one event hardly ever differ: parts are told apart by what changes with the parameter."""
@@ -33,32 +33,38 @@ class _Part:
     size: float
     pure: bool
 
-    def square(self, shrink: float, more: float) -> float:
+    def square(self, order: float, shrink: float, more: float) -> float:
         """mu^2 of all of them together with the noise ``shrink`` times smaller and the probability ``more`` times larger."""
-        size = self.size * shrink
-        if not self.pure:
-            divergence = size * size
-        else:
-            # Of order 2: log(2/3 e^size + 1/3 e^(-2 size)). Mironov 2017, Proposition 6.
-            divergence = size * size if size < 1e-4 else size + math.log((2.0 + math.exp(-3.0 * size)) / 3.0)
-        probability = min(1.0, self.probability * more)
+        loss = LaplaceLoss(self.size * shrink) if self.pure else GaussianLoss(self.size * shrink)
+        whole, probability = loss.renyi(order), min(1.0, self.probability * more)
         if probability == 1.0:
-            return self.count * divergence
-        if divergence < _SMALLEST:
-            return 0.0
-        log_chi_square = divergence if divergence > 40.0 else math.log(math.expm1(divergence))
-        exponent = 2.0 * math.log(probability) + log_chi_square
-        return self.count * (max(exponent, 0.0) + math.log1p(math.exp(-abs(exponent))))
+            return self.count * 2.0 * whole / order
+        # The binomial sum of the moment of this order: its first term and, for orders above 2, its last.
+        pairs = 0.5 * order * (order - 1.0)
+        exponent = 2.0 * math.log(probability) + math.log(pairs) + _log_expm1(loss.renyi(2.0))
+        if order > 2.0:
+            last = order * math.log(probability) + math.log1p(-2.0 / order) + _log_expm1((order - 1.0) * whole)
+            exponent = max(exponent, last) + math.log1p(math.exp(-abs(exponent - last)))
+        return self.count * (max(exponent, 0.0) + math.log1p(math.exp(-abs(exponent)))) / pairs
+
+
+def _log_expm1(value: float) -> float:
+    return value if value > 40.0 else math.log(max(math.expm1(value), _SMALLEST))
 
 
 @final
 class Forecast:
-    """log mu of the event against the parameter's value; rises with every parameter but noise."""
+    """log mu of the event against the parameter's value; rises with every parameter but noise.
 
-    def __init__(self, event: Event, parameter: Parameter) -> None:
+    Args:
+      order: of the Renyi divergence whose mu is meant; 2 is the central limit's.
+    """
+
+    def __init__(self, event: Event, parameter: Parameter, order: float) -> None:
+        self._order = order
         self._varies, base, other = _reference(event, parameter)
         self._fixed, self._parts = 0.0, list[_Part]()
-        before, after = _counts(parameter.applied(event, other)), _counts(parameter.applied(event, base))
+        before, after = leaves(parameter.applied(event, other)), leaves(parameter.applied(event, base))
         if self._varies == "count":
             # One step more: what it adds is the part that varies.
             before, after = after, before
@@ -67,7 +73,7 @@ class Forecast:
             changed = count - same
             if self._varies == "count":
                 same -= changed
-            self._fixed += _part(leaf, same).square(1.0, 1.0)
+            self._fixed += _part(leaf, same).square(order, 1.0, 1.0)
             if changed > 0:
                 self._parts.append(_part(leaf, changed))
         self._base = base
@@ -77,12 +83,12 @@ class Forecast:
         """At this value of the parameter."""
         ratio = value / self._base
         if self._varies == "count":
-            varying = value * math.fsum(part.square(1.0, 1.0) for part in self._parts)
+            varying = value * math.fsum(part.square(self._order, 1.0, 1.0) for part in self._parts)
         elif self._varies == "probability":
-            varying = math.fsum(part.square(1.0, ratio) for part in self._parts)
+            varying = math.fsum(part.square(self._order, 1.0, ratio) for part in self._parts)
         else:
             shrink = 1.0 / ratio if self._inverse else ratio
-            varying = math.fsum(part.square(shrink, 1.0) for part in self._parts)
+            varying = math.fsum(part.square(self._order, shrink, 1.0) for part in self._parts)
         return 0.5 * math.log(max(self._fixed + varying, _SMALLEST))
 
 
@@ -98,10 +104,6 @@ def _reference(event: Event, parameter: Parameter) -> tuple[_Varies, float, floa
             return "probability", limits.low, limits.high
         case Steps():
             return "count", 1.0, 2.0
-
-
-def _counts(event: Event) -> Mapping[Leaf, int]:
-    return leaves(event)
 
 
 def _part(leaf: Leaf, count: int) -> _Part:

@@ -23,8 +23,9 @@ _ENOUGH_EVALUATIONS = 12
 _LATE_SLACK = 500.0
 """After so many evaluations an answer this many times less tight is good enough: odd targets would take minutes for the last digits."""
 
-_FIRST_REACH = math.log(4.0)
-_STEEPEST, _FLATTEST = -20.0, -0.05
+_FIRST_REACH = math.log(30.0)
+_STEEPEST, _FLATTEST = -1e3, -0.05
+"""Slopes beyond these come from jumps and plateaus, and would make steps that are far too short or too long."""
 
 
 @final
@@ -152,8 +153,8 @@ class Search:
         return self._between_whole(aim) if problem.whole else self._between(aim)
 
     def _stalled(self) -> bool:
-        """Whether the last step, inside a bracket, did not halve the excess."""
-        if self.good is None or self.bad is None or len(self.trials) < 3:
+        """Whether the last step did not halve the excess."""
+        if len(self.trials) < 3:
             return False
         return abs(self.trials[-1].excess) > 0.5 * min(abs(trial.excess) for trial in self.trials[-3:-1])
 

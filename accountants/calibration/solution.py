@@ -81,7 +81,7 @@ class _Task:
         self.event, self.parameter, self.accountant = event, parameter, accountant
         self.limits = parameter.limits(event)
         self.closed = GdpAccountant().unsupported(event) is None
-        self._forecast = Forecast(event, parameter)
+        self._forecasts: dict[float, Forecast] = {}
         self._exact = self.closed and accountant.name in (GdpAccountant.name, AutoAccountant.name)
         self._built: dict[float, Event] = {}
         self._refusal: UnsupportedEvent | NumericalFloor | None = None
@@ -98,6 +98,7 @@ class _Task:
     def _problem(self, target: Target) -> Problem:
         parameter, limits = self.parameter, self.limits
         sign = 1.0 if parameter.more_is_safer else -1.0
+        forecast = self._forecast(2.0 if target.rdp is None else target.rdp.order)
         least_safe, safest = (limits.low, limits.high) if parameter.more_is_safer else (limits.high, limits.low)
 
         def value(position: float) -> float:
@@ -113,11 +114,16 @@ class _Task:
             high=position(safest),
             value=value,
             position=position,
-            safety=lambda u: -self._forecast.log_mu(math.exp(sign * u)),
+            safety=lambda u: -forecast.log_mu(math.exp(sign * u)),
             excess=lambda v: self._excess(target, v),
             whole=parameter.whole,
             tightness=EXACT_TIGHTNESS if self._exact else TIGHTNESS,
         )
+
+    def _forecast(self, order: float) -> Forecast:
+        if order not in self._forecasts:
+            self._forecasts[order] = Forecast(self.event, self.parameter, order)
+        return self._forecasts[order]
 
     def _excess(self, target: Target, value: float) -> float:
         """Infinite where the accountant can't say: then the target is missed as far as it knows."""
