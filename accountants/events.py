@@ -81,8 +81,7 @@ class FixedSizeSampled(_Composite):
 
     Attributes:
       sample_size: records in the sample.
-      population_size: records in the smallest data set that the guarantee is for; >= sample_size. Of two neighbours under add_remove
-        that is the smaller one.
+      population_size: records in the smallest data set whose records are protected; >= sample_size.
       event: a single release, not sampled in another way.
     """
 
