@@ -16,6 +16,7 @@ from app.calculators.router import router as calculators_router
 from app.certificates.router import router as certificates_router
 from app.guard import RequestGuard
 from app.jobs.lifecycle import attached
+from app.jobs.router import calculations as calculations_router
 from app.jobs.router import router as jobs_router
 from app.settings import Settings
 from app.web.router import router as web_router
@@ -54,6 +55,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     errors.install(app)
     app.include_router(calculators_router, prefix="/v1")
     app.include_router(jobs_router, prefix="/v1")
+    app.include_router(calculations_router, prefix="/v1")
     app.include_router(certificates_router)
     app.include_router(web_router)
     app.add_api_route("/livez", _live, methods=["GET"], tags=["health"], summary="Is the process alive?")

@@ -1,4 +1,4 @@
-r"""The worker: takes jobs off the queue, one at a time, and trains each in a child process. ``python -m app worker`` runs ``main``."""
+r"""The worker: takes jobs off the queue, one at a time, and does each in a child process. ``python -m app worker`` runs ``main``."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ import structlog
 
 from app.database import Database
 from app.jobs.attempts import Attempt, Attempts, AttemptSuperseded
+from app.jobs.calculation import CalculationDocument
 from app.jobs.child import (
     EXIT_STOPPED,
     ChildCommand,
-    TrainingChild,
+    JobChild,
+    calculation_command,
     sole_user,
     training_command,
     write_request,
 )
-from app.jobs.completion import RunRefused, complete
+from app.jobs.completion import RunRefused, complete_calculation, complete_training
 from app.jobs.errors import QueueUnavailable
 from app.jobs.queue import GiveBack, JobQueue, Presence, run_worker
 from app.logs import configure_logs
@@ -58,7 +60,7 @@ class Worker:
     r"""Runs jobs.
 
     Args:
-      command: makes a child's command line from its folder.
+      command: makes the command line of a child that trains from its folder.
     """
 
     def __init__(self, settings: Settings, database: Database, stopping: threading.Event, command: ChildCommand) -> None:
@@ -82,7 +84,7 @@ class Worker:
         log = _log.bind(job=job_id, attempt=attempt.number)
         log.info("job_started")
         try:
-            self._train(attempt)
+            self._do(attempt)
         except AttemptSuperseded:
             log.warning("job_superseded")
             raise GiveBack from None
@@ -106,14 +108,16 @@ class Worker:
             _log.warning("job_abandoned", job=job_id)
             queue.submit_again(job_id)
 
-    def _train(self, attempt: Attempt) -> None:
+    def _do(self, attempt: Attempt) -> None:
+        is_calculation = isinstance(attempt.document, CalculationDocument)
+        command = calculation_command if is_calculation else self._command
         workdir = self._settings.job_dir(attempt.job_id)
         write_request(workdir, attempt.document)
         with sole_user(workdir, lambda: self._reason_to_stop(attempt) is not None) as lock:
             if lock is None:
                 self._end_stopped(attempt, self._reason_to_stop(attempt))
                 return
-            with TrainingChild(self._command(workdir), workdir, lock) as child:
+            with JobChild(command(workdir), workdir, lock) as child:
                 stop, reason = self._follow(attempt, child)
                 code = child.exit_code()
             if code == 0:
@@ -121,9 +125,9 @@ class Worker:
             elif stop is not None or code in (EXIT_STOPPED, -signal.SIGTERM):
                 self._end_stopped(attempt, stop)
             else:
-                self._attempts.fail(attempt, reason or _described_exit(code))
+                self._attempts.fail(attempt, reason or _described_exit(code, "calculation" if is_calculation else "training"))
 
-    def _follow(self, attempt: Attempt, child: TrainingChild) -> tuple[Stop | None, str | None]:
+    def _follow(self, attempt: Attempt, child: JobChild) -> tuple[Stop | None, str | None]:
         """Copy the child's events until its end; returns why it was stopped, if it was, and its own reason for failing, if it gave one."""
         stop: Stop | None = None
         reason: str | None = None
@@ -152,21 +156,25 @@ class Worker:
             self._attempts.give_back(attempt, "its worker was shut down")
             raise GiveBack
         else:
-            self._attempts.fail(attempt, "the training process was stopped from outside (SIGTERM)")
+            self._attempts.fail(attempt, "its process was stopped from outside (SIGTERM)")
 
     def _complete(self, attempt: Attempt, workdir: Path) -> None:
         try:
-            complete(attempt, self._attempts, workdir, self._settings)
+            document = attempt.document
+            if isinstance(document, CalculationDocument):
+                complete_calculation(attempt, self._attempts, workdir)
+            else:
+                complete_training(attempt, document, self._attempts, workdir, self._settings)
         except RunRefused as refusal:
             self._attempts.fail(attempt, str(refusal))
 
 
-def _described_exit(code: int) -> str:
+def _described_exit(code: int, work: str) -> str:
     if code < 0:
         name = signal.Signals(-code).name
         hint = " (the system may have run out of memory)" if -code == signal.SIGKILL else ""
-        return f"the training process was ended by {name}{hint}"
-    return f"the training process ended with code {code} and gave no reason"
+        return f"the {work} process was ended by {name}{hint}"
+    return f"the {work} process ended with code {code} and gave no reason"
 
 
 @contextmanager

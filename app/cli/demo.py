@@ -51,6 +51,7 @@ def run_demo(folder: Path) -> Exit:
 
 def _announce(job: Job) -> None:
     spec = job.spec
+    assert spec is not None  # a training has one
     out.print(f"submitted job {job.id}: {spec.algorithm} on {spec.data.kind}, {spec.steps} noisy steps", markup=False)
 
 

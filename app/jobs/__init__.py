@@ -1,1 +1,1 @@
-r"""Durable training jobs: stored, queued, run by a worker in a child process, followed by events, ended with a certificate."""
+r"""Durable jobs, trainings and long calculations: stored, queued, done by a worker in a child process, followed by events."""

@@ -15,7 +15,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.database import Database
-from app.jobs.document import JobDocument
+from app.jobs.document import JOB_DOCUMENT, JobDocument
 from app.jobs.events import FINAL_STATES, JobEvent, JobState
 from app.jobs.history import append, change_state, locked
 from app.jobs.tables import JobRow
@@ -50,7 +50,7 @@ class Attempts:
         self._maximum_worker_deaths = maximum_worker_deaths
 
     def start(self, job_id: str) -> Attempt | None:
-        """Begin a new attempt, or None where there is nothing to train: no such job, ended, cancelled, or given up after its worker died
+        """Begin a new attempt, or None where there is nothing to do: no such job, ended, cancelled, or given up after its worker died
         too often."""
         with self._database.writing() as session:
             job = locked(session, job_id)
@@ -67,7 +67,7 @@ class Attempts:
             job.attempt += 1
             change_state(session, job, JobState.RUNNING)
             assert job.started is not None  # set with the first change to running
-            document = JobDocument.model_validate(job.document)
+            document = JOB_DOCUMENT.validate_python(job.document)
             return Attempt(job_id=job_id, number=job.attempt, started=job.started, document=document)
 
     def is_cancelling(self, attempt: Attempt) -> bool:

@@ -1,4 +1,4 @@
-r"""The training child: a process of its own, so that a crash of it can't take the worker down, and a death of the worker ends it."""
+r"""The child of a job: a process of its own, so that a crash of it can't take the worker down, and a death of the worker ends it."""
 
 from __future__ import annotations
 
@@ -32,15 +32,20 @@ _log = structlog.get_logger()
 
 
 def training_command(workdir: Path) -> list[str]:
-    """The command line of the real child."""
+    """The command line of the child that trains."""
     return [sys.executable, "-m", "trainer.child", str(workdir), "--parent", str(os.getpid())]
+
+
+def calculation_command(workdir: Path) -> list[str]:
+    """The command line of the child that calculates."""
+    return [sys.executable, "-m", "app.jobs.calculator", str(workdir), "--parent", str(os.getpid())]
 
 
 def write_request(workdir: Path, document: JobDocument) -> None:
     """Write ``request.json`` whole or not at all. The same at every attempt."""
     workdir.mkdir(parents=True, exist_ok=True, mode=0o700)
     unfinished = workdir / f"{REQUEST}.new"
-    unfinished.write_text(document.training_request())
+    unfinished.write_text(document.child_request())
     unfinished.replace(workdir / REQUEST)
 
 
@@ -63,8 +68,8 @@ def sole_user(workdir: Path, give_up: Callable[[], bool]) -> Generator[int | Non
 
 
 @final
-class TrainingChild:
-    r"""A running training child and the events it prints, one JSON line each. A context manager: on leaving, the child is gone.
+class JobChild:
+    r"""A running child and the events it prints, one JSON line each. A context manager: on leaving, the child is gone.
 
     Args:
       command: its command line.

@@ -1,4 +1,4 @@
-r"""What follows a finished training: the check that it did what was planned, its certificate, and the list of its files."""
+r"""What follows a finished child: for a training the check that it did what was planned and its certificate; the list of its files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from app.certificates.statement import CODE_MANIFEST, SPEC_FILE
 from app.certificates.tables import CertificateRow
 from app.database import now
 from app.jobs.attempts import Attempt, Attempts
+from app.jobs.calculation import CalculationResult
 from app.jobs.child import ARTIFACTS, RESULT
+from app.jobs.document import TrainingDocument
 from app.jobs.events import Artifact, ArtifactsStored, JobEvent
 from app.jobs.service import new_id
 from app.jobs.tables import JsonObject
@@ -31,10 +33,32 @@ CERTIFICATE_FILE = "certificate.json"
 
 @final
 class RunRefused(Exception):
-    """A training that ended, but not as planned, or whose result can't be certified."""
+    """A training that ended, but not as planned, or whose result can't be certified; a calculation that left no result."""
 
 
-def complete(attempt: Attempt, attempts: Attempts, workdir: Path, settings: Settings) -> None:
+def complete_calculation(attempt: Attempt, attempts: Attempts, workdir: Path) -> None:
+    r"""Keep the result and end the job as succeeded, both or neither.
+
+    Raises:
+      RunRefused: there is no result that can be read.
+      AttemptSuperseded: this attempt may not end the job any more.
+    """
+    try:
+        result = (workdir / RESULT).read_bytes()
+        CalculationResult.model_validate_json(result)
+    except (OSError, ValidationError) as error:
+        raise RunRefused(f"the calculation ended without a result that can be read ({type(error).__name__})") from error
+    folder = workdir / ARTIFACTS
+    folder.mkdir(exist_ok=True)
+
+    def store(_session: Session) -> Sequence[JobEvent]:
+        _replace(folder / RESULT, result)
+        return [ArtifactsStored(artifacts=(_artifact(folder / RESULT),))]
+
+    attempts.succeed(attempt, store)
+
+
+def complete_training(attempt: Attempt, document: TrainingDocument, attempts: Attempts, workdir: Path, settings: Settings) -> None:
     r"""Certify the run and end its job as succeeded, both or neither.
 
     Raises:
@@ -42,16 +66,16 @@ def complete(attempt: Attempt, attempts: Attempts, workdir: Path, settings: Sett
       AttemptSuperseded: this attempt may not end the job any more.
     """
     report = _report(workdir)
-    if report.event != attempt.document.plan.event:
+    if report.event != document.plan.event:
         raise RunRefused(
-            f"what training released isn't what was planned: {report.steps_released} steps instead of {attempt.document.plan.steps}, "
+            f"what training released isn't what was planned: {report.steps_released} steps instead of {document.plan.steps}, "
             "or another mechanism or sampling; nothing is certified"
         )
     folder = workdir / ARTIFACTS
     trained = _trained_files(folder)
     finished = now()
-    envelope = _certificate(attempt, report, trained, finished, settings)
-    _replace(folder / SPEC_FILE, spec_file(attempt.document.spec))
+    envelope = _certificate(attempt, document, report, trained, finished, settings)
+    _replace(folder / SPEC_FILE, spec_file(document.spec))
     _replace(folder / CODE_MANIFEST, code_manifest())
     # Digests are taken before the transaction: a large model takes a while, and the write lock is everyone's.
     artifacts = [_artifact(path) for path in (*trained.values(), folder / SPEC_FILE, folder / CODE_MANIFEST)]
@@ -76,11 +100,13 @@ def _report(workdir: Path) -> RunReport:
         raise RunRefused(f"training left a report that can't be read (field {field!r})") from error
 
 
-def _certificate(attempt: Attempt, report: RunReport, trained: dict[str, Path], finished: datetime, settings: Settings) -> bytes:
+def _certificate(
+    attempt: Attempt, document: TrainingDocument, report: RunReport, trained: dict[str, Path], finished: datetime, settings: Settings
+) -> bytes:
     given = CertificateInput(
         job_id=attempt.job_id,
-        spec=attempt.document.spec,
-        plan=attempt.document.plan,
+        spec=document.spec,
+        plan=document.plan,
         report=report,
         artifacts=trained,
         started=attempt.started,

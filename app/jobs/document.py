@@ -1,11 +1,12 @@
-r"""What is stored of a job when it is submitted: what was asked, and the plan that follows from it. It never changes afterwards."""
+r"""What is stored of a job when it is submitted: what was asked, and what follows from it. It never changes afterwards."""
 
 from __future__ import annotations
 
-from typing import Annotated, final
+from typing import Annotated, Any, final
 
-from pydantic import Field, StringConstraints
+from pydantic import Discriminator, Field, StringConstraints, Tag, TypeAdapter
 
+from app.jobs.calculation import CalculationDocument
 from mechanisms.base import Value
 from trainer import AnyTrainingSpec, ExecutionPlan, RuntimeSpec
 
@@ -15,7 +16,7 @@ Labels = Annotated[dict[LabelName, LabelValue], Field(max_length=32)]
 
 
 @final
-class JobDocument(Value):
+class TrainingDocument(Value):
     """The spec as sent, the settings of the run, the calibrated plan, and the user's labels."""
 
     spec: AnyTrainingSpec
@@ -23,6 +24,17 @@ class JobDocument(Value):
     plan: ExecutionPlan
     labels: Labels
 
-    def training_request(self) -> str:
+    def child_request(self) -> str:
         """What the training child reads: everything but the labels, which are no business of its."""
         return self.model_dump_json(include={"spec", "runtime", "plan"})
+
+
+def _kind(document: Any) -> str:
+    # The first jobs were stored when all were trainings, and nothing in them says so.
+    return "calculation" if isinstance(document, CalculationDocument) or "calculation" in document else "training"
+
+
+JobDocument = Annotated[
+    Annotated[TrainingDocument, Tag("training")] | Annotated[CalculationDocument, Tag("calculation")], Discriminator(_kind)
+]
+JOB_DOCUMENT: TypeAdapter[JobDocument] = TypeAdapter(JobDocument)

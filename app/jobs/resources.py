@@ -7,6 +7,7 @@ from typing import final
 
 from pydantic import Field
 
+from app.jobs.calculation import CalculationKind, CalculationResult
 from app.jobs.document import Labels
 from app.jobs.events import Artifact, JobState
 from mechanisms.base import Extended, Value
@@ -46,21 +47,24 @@ class JobLinks(Value):
 
 @final
 class Job(Value):
-    r"""A job.
+    r"""A job: a training, or a calculation (whose ``algorithm``, ``spec`` and ``runtime`` are null).
 
     Attributes:
+      calculation: what kind of calculation it is; null for a training.
       attempt: how often a worker has taken it up; 0 before the first.
       progress: as last told by training; null before its first step.
       metrics: as last measured on the held-out records; null before.
       failure: why it failed; null otherwise.
-      certificate: id of its certificate; null until it succeeded.
+      certificate: id of its certificate; null until a training succeeded.
+      result: what the calculation came to; null until it succeeded, and always in lists: they would be long.
     """
 
     id: str
     state: JobState
-    algorithm: str
-    spec: AnyTrainingSpec
-    runtime: RuntimeSpec
+    algorithm: str | None
+    spec: AnyTrainingSpec | None
+    runtime: RuntimeSpec | None
+    calculation: CalculationKind | None
     labels: Labels
     created: datetime
     started: datetime | None
@@ -70,6 +74,7 @@ class Job(Value):
     metrics: Metrics | None
     failure: str | None
     certificate: str | None
+    result: CalculationResult | None
     links: JobLinks
 
 

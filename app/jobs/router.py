@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response, 
 from fastapi.responses import FileResponse
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
+from app.jobs.calculation import Calculation
 from app.jobs.events import JobState
 from app.jobs.lifecycle import job_service
 from app.jobs.resources import ArtifactList, Job, JobPage, JobSubmission
@@ -36,6 +37,15 @@ LastEventId = Annotated[str | None, Header(description="The last event seen; the
 LabelFilter = Annotated[str, Query(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}=", max_length=320)]
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
+calculations = APIRouter(prefix="/calculations", tags=["jobs"])
+
+
+@calculations.post("", status_code=status.HTTP_202_ACCEPTED, summary="Submit a calculation")
+def submit_calculation(calculation: Calculation, service: Service, response: Response, idempotency_key: IdempotencyKey = None) -> Job:
+    """For calculations beyond the time limit of an answer at once: a job whose `result` is there when it succeeded."""
+    job = service.submit_calculation(calculation, idempotency_key)
+    response.headers["Location"] = job.links.self
+    return job
 
 
 @router.post("", status_code=status.HTTP_202_ACCEPTED, summary="Submit a training job")

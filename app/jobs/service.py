@@ -1,4 +1,4 @@
-r"""What can be done with jobs, apart from training them: submit, read, list, cancel. Each is one transaction."""
+r"""What can be done with jobs, apart from doing them: submit, read, list, cancel. Each is one transaction."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import hashlib
 import json
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import cast, final
 
 import structlog
 from pydantic import ValidationError
@@ -19,8 +19,9 @@ from sqlalchemy.orm import Session
 
 from app.certificates.tables import CertificateRow
 from app.database import Database, now
-from app.jobs.child import ARTIFACTS
-from app.jobs.document import JobDocument
+from app.jobs.calculation import KINDS, Calculation, CalculationDocument, CalculationKind, CalculationResult
+from app.jobs.child import ARTIFACTS, RESULT
+from app.jobs.document import JobDocument, TrainingDocument
 from app.jobs.errors import ArtifactNotFound, IdempotencyConflict, JobConflict, JobNotFound, QueueUnavailable
 from app.jobs.events import Artifact, ArtifactsStored, JobEvent, JobEventRecord, JobState, StateChanged
 from app.jobs.history import change_state, events_after, last_number, latest, locked
@@ -63,35 +64,50 @@ class JobService:
         self._queue = queue
 
     def submit(self, submission: JobSubmission, idempotency_key: str | None) -> Job:
-        r"""Store the job and put it on the queue; with a key that was used before, the job it made then.
+        r"""Store a training and put it on the queue; with a key that was used before, the job it made then.
 
         Raises:
           InvalidParameter, CalibrationFailed, UnsupportedEvent: the spec has no plan; nothing is stored.
           IdempotencyConflict: the key came with another request before.
         """
-        digest = _digest(submission)
-        if idempotency_key is not None:
+
+        def document() -> JobDocument:
+            # Calibration takes long; the write lock isn't held meanwhile.
+            plan = _planned(submission.spec)
+            return TrainingDocument(spec=submission.spec, runtime=submission.runtime, plan=plan, labels=submission.labels)
+
+        return self._submit(document, idempotency_key, _digest(submission))
+
+    def submit_calculation(self, calculation: Calculation, idempotency_key: str | None) -> Job:
+        """Likewise for a calculation; whether it has a result is found out by the worker. Raises IdempotencyConflict."""
+        seconds = self._settings.calculation_job_seconds
+        return self._submit(lambda: CalculationDocument(calculation=calculation, seconds=seconds), idempotency_key, _digest(calculation))
+
+    def _submit(self, document: Callable[[], JobDocument], key: str | None, digest: str) -> Job:
+        if key is not None:
             with self._database.reading() as session:
-                before = self._made_before(session, idempotency_key, digest)
+                before = self._made_before(session, key, digest)
             if before is not None:
                 return before
-        # Calibration takes long; the write lock isn't held meanwhile.
-        plan = _planned(submission.spec)
-        document = JobDocument(spec=submission.spec, runtime=submission.runtime, plan=plan, labels=submission.labels)
+        made = document()
         try:
-            job, is_new = self._store(document, idempotency_key, digest)
+            job, is_new = self._store(made, key, digest)
         except IntegrityError:  # PostgreSQL: the same key was stored by another request at the same moment
-            if idempotency_key is None:
+            if key is None:
                 raise
-            job, is_new = self._store(document, idempotency_key, digest)
+            job, is_new = self._store(made, key, digest)
         if is_new:
             self._enqueue(job.id)
         return job
 
     def get(self, job_id: str) -> Job:
-        """The job. Raises JobNotFound."""
+        """The job, with the result of a calculation. Raises JobNotFound."""
         with self._database.reading() as session:
-            return _resources(session, [_found(session.get(JobRow, job_id), job_id)])[0]
+            job = _resources(session, [_found(session.get(JobRow, job_id), job_id)])[0]
+        if job.calculation is None or job.state is not JobState.SUCCEEDED:
+            return job
+        result = (self._settings.job_dir(job_id) / ARTIFACTS / RESULT).read_bytes()
+        return Job.model_validate({**dict(job), "result": CalculationResult.model_validate_json(result)})
 
     def page(self, wanted: JobFilter, before: str | None, limit: int) -> JobPage:
         """At most ``limit`` jobs that are older than the job ``before``, newest first."""
@@ -210,7 +226,7 @@ def _found(row: JobRow | None, job_id: str) -> JobRow:
     return row
 
 
-def _digest(submission: JobSubmission) -> str:
+def _digest(submission: JobSubmission | Calculation) -> str:
     return hashlib.sha256(json.dumps(submission.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
 
 
@@ -227,15 +243,19 @@ def _resources(session: Session, rows: Sequence[JobRow]) -> list[Job]:
 
 def _resource(row: JobRow, last: Mapping[str, JobEvent], certificate: str | None) -> Job:
     progress, metrics, changed = last.get("progress"), last.get("metrics"), last.get("state")
-    document = JobDocument.model_validate(row.document)
+    # A calculation's document may hold a thousand events, and nothing of them is shown.
+    asked = cast("Mapping[str, object] | None", row.document.get("calculation"))
+    kind: CalculationKind | None = None if asked is None else next(kind for kind in KINDS if asked[kind] is not None)
+    document = TrainingDocument.model_validate(row.document) if kind is None else None
     here = f"/v1/jobs/{row.id}"
     return Job(
         id=row.id,
         state=JobState(row.state),
-        algorithm=document.spec.algorithm,
-        spec=document.spec,
-        runtime=document.runtime,
-        labels=document.labels,
+        algorithm=document and document.spec.algorithm,
+        spec=document and document.spec,
+        runtime=document and document.runtime,
+        calculation=kind,
+        labels=document.labels if document else {},
         created=row.created,
         started=row.started,
         finished=row.finished,
@@ -244,6 +264,7 @@ def _resource(row: JobRow, last: Mapping[str, JobEvent], certificate: str | None
         metrics=metrics if isinstance(metrics, Metrics) else None,
         failure=changed.reason if isinstance(changed, StateChanged) and changed.state is JobState.FAILED else None,
         certificate=certificate,
+        result=None,
         links=JobLinks(
             self=here,
             events=f"{here}/events",

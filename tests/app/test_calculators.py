@@ -106,6 +106,12 @@ def test_every_mechanisms_example_is_accepted_as_it_is_shown(client):
         assert response.status_code == 200, response.text
 
 
+def test_the_accountants_of_a_request_are_the_registered_ones(client):
+    registered = [entry["name"] for entry in client.get("/v1/accountants").json()]
+    field = client.get("/openapi.json").json()["components"]["schemas"]["ProfileRequest"]["properties"]["accountant"]
+    assert field["enum"] == registered
+
+
 def test_a_proof_is_served(client):
     assert "**Proof.**" in client.get("/v1/mechanisms/laplace/proof").json()["markdown"]
 
@@ -230,9 +236,8 @@ def test_the_documentation_page_loads_nothing_from_elsewhere(client):
 def test_the_description_is_openapi_3_1_and_names_every_path_of_the_design(client):
     description = client.get("/openapi.json").json()
     assert description["openapi"].startswith("3.1")
-    calculators = {
-        f"/v1/{name}" for name in ("profiles", "calibrations", "mechanisms", "accountants", "algorithms", "compare/complex_gaussian")
-    }
+    names = ("profiles", "profiles/batch", "calibrations", "calculations", "mechanisms", "accountants", "algorithms")
+    calculators = {f"/v1/{name}" for name in (*names, "compare/complex_gaussian")}
     jobs = {f"/v1/jobs{rest}" for rest in ("", "/{job_id}", "/{job_id}/events", "/{job_id}/cancel", "/{job_id}/artifacts")}
     certificates = {"/v1/certificates/{certificate_id}", "/v1/certificates/verify", "/.well-known/jwks.json"}
     assert calculators | jobs | certificates <= description["paths"].keys()
