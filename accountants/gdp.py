@@ -3,12 +3,10 @@ r"""The closed form: compositions of Gaussian mechanisms without sampling are mu
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import final
 
-from scipy import optimize
-
 from accountants.events import Event, leaves, non_private_reason
+from accountants.gdp_inversion import MU_ERROR, ROUTE, epsilon_at, epsilon_upper_at, largest_mu, log_delta_bounds, log_delta_upper
 from accountants.profile import (
     Accountant,
     Bound,
@@ -21,13 +19,10 @@ from accountants.profile import (
     check_order,
 )
 from mechanisms.base import Step
-from mechanisms.errors import InvalidParameter, UnsupportedEvent
-from mechanisms.gdp import gdp_log_delta, gdp_trade_off, log_delta_error, trade_off_error
+from mechanisms.errors import UnsupportedEvent
+from mechanisms.gdp import gdp_trade_off, trade_off_error
 
-ROUTE = "gdp"
-
-MU_ERROR = 1e-14
-"""Relative error allowed for mu: a few roundings in each part's mu and in the root of the sum of squares (fsum adds none)."""
+__all__ = ["ROUTE", "GdpAccountant", "GdpProfile", "epsilon_at", "largest_mu"]
 
 
 @final
@@ -48,12 +43,20 @@ class GdpProfile(PrivacyProfile):
 
     def delta(self, epsilon: float) -> DeltaBound:
         check_epsilon(epsilon)
-        low, high = _log_delta_bounds(self._mu, epsilon)
+        low, high = log_delta_bounds(self._mu, epsilon)
         return DeltaBound(log_lower=low, log_upper=high, route=ROUTE)
+
+    def log_delta_upper(self, epsilon: float) -> float:
+        check_epsilon(epsilon)
+        return log_delta_upper(self._mu, epsilon)
 
     def epsilon(self, delta: float) -> Bound:
         check_delta(delta)
         return epsilon_at(self._mu, math.log(delta))
+
+    def epsilon_upper(self, delta: float) -> float:
+        check_delta(delta)
+        return epsilon_upper_at(self._mu, math.log(delta))
 
     def rdp(self, order: float) -> float | None:
         check_order(order)
@@ -70,63 +73,6 @@ class GdpProfile(PrivacyProfile):
             *self._steps,
             Step(symbol="delta(eps)", value=formula, formula="mu-GDP in closed form", source="Balle and Wang 2018, Theorem 8"),
         )
-
-
-def _log_delta_bounds(mu: float, epsilon: float) -> tuple[float, float]:
-    low = gdp_log_delta(mu * (1.0 - MU_ERROR), epsilon)
-    high = gdp_log_delta(mu * (1.0 + MU_ERROR), epsilon)
-    return low - log_delta_error(low), min(0.0, high + log_delta_error(high))
-
-
-def epsilon_at(mu: float, log_delta: float) -> Bound:
-    """Bounds on the epsilon of mu-GDP at a delta given by its logarithm (so that 1e-400 can be asked for).
-
-    >>> round(epsilon_at(5.0, math.log(1e-9)).upper, 9)
-    41.833375081
-    """
-    if _log_delta_bounds(mu, 0.0)[1] <= log_delta:
-        return Bound(lower=0.0, upper=0.0, route=ROUTE)
-    # delta(eps) <= Phi(-x) <= e^{-x^2/2} with x = eps/mu - mu/2 >= 0: at this end the target is met.
-    top = 0.5 * mu**2 + mu * math.sqrt(-2.0 * log_delta) + mu
-    # For mu beyond 1e8 rounding of eps/mu - mu/2 can hide that by a few units in the last place.
-    top = _moved(top, +1.0, lambda e: gdp_log_delta(mu, e) <= log_delta)
-    root = float(optimize.brentq(lambda e: max(gdp_log_delta(mu, e), -1e300) - log_delta, 0.0, top, xtol=1e-300, rtol=1e-15))
-    upper = _moved(root, +1.0, lambda e: _log_delta_bounds(mu, e)[1] <= log_delta)
-    lower = _moved(root, -1.0, lambda e: e <= 0.0 or _log_delta_bounds(mu, e)[0] > log_delta)
-    return Bound(lower=max(lower, 0.0), upper=upper, route=ROUTE)
-
-
-def largest_mu(epsilon: float, log_delta: float) -> float:
-    """The largest mu for which mu-GDP implies (epsilon, delta), rounded down. Balle and Wang 2018, Theorem 9.
-
-    >>> round(1.0 / largest_mu(1.0, math.log(1e-5)), 9)
-    3.730631635
-    """
-    check_epsilon(epsilon)
-    if not -math.inf < log_delta < 0.0:
-        raise InvalidParameter("log_delta", "finite and < 0", log_delta)
-
-    def excess(log_mu: float) -> float:
-        return max(gdp_log_delta(math.exp(log_mu), epsilon), -1e300) - log_delta
-
-    # At mu = 2 sqrt(2 eps) + 4 sqrt(2 L) ... delta exceeds any target; below eps / (2 sqrt(2 L) + ...) it is under it. A walk by
-    # factors of 4 from a first guess brackets the root without a case analysis.
-    low = high = math.log(max(epsilon, math.exp(max(log_delta, -700.0))) / math.sqrt(2.0 * max(1.0, -log_delta)))
-    while excess(high) <= 0.0:
-        high += math.log(4.0)
-    while excess(low) > 0.0:
-        low -= math.log(4.0)
-    root = math.exp(float(optimize.brentq(excess, low, high, xtol=1e-15, rtol=1e-15)))
-    return _moved(root, -1.0, lambda mu: _log_delta_bounds(mu, epsilon)[1] <= log_delta)
-
-
-def _moved(root: float, sign: float, good: Callable[[float], bool]) -> float:
-    """The root, moved by doubling relative steps in the direction ``sign`` until ``good`` holds: a safe end, checked."""
-    width, value = 1e-15, root
-    while not good(value):
-        value = root * (1.0 + sign * width)
-        width *= 2.0
-    return value
 
 
 @final

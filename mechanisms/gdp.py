@@ -1,35 +1,44 @@
 r"""Gaussian differential privacy in closed form and log space: the pair N(0, 1) against N(mu, 1).
 
-With x = eps/mu - mu/2 and y = x + mu, and the Mills ratio R(t) = (1 - Phi(t)) / phi(t), e^eps phi(y) = phi(x) gives
+With x = eps/mu - mu/2, y = x + mu and r(t) = erfcx(t / sqrt 2), the Mills ratio (1 - Phi(t)) / phi(t) times sqrt(2 / pi),
 
-    delta     = Phi(-x) - e^eps Phi(-y) = phi(x) (R(x) - R(y)),
-    1 - delta = Phi(x) + e^eps Phi(-y)  = Phi(x) + phi(x) R(y).
+    delta     = Phi(-x) - e^eps Phi(-y) = e^{-x^2/2} (r(x) - r(y)) / 2,
+    1 - delta = Phi(x) + e^eps Phi(-y)  = e^{-x^2/2} (r(-x) + r(y)) / 2.
 
-The first form keeps delta far below the smallest float, the second keeps 1 - delta; R(x) - R(y) is taken as an integral of positive
-terms where the two ratios nearly cancel. Balle and Wang 2018, Theorem 8; Dong, Roth and Su 2022, Corollary 2.13.
+The first form keeps delta far below the smallest float, the second keeps 1 - delta. Where r(x) and r(y) nearly cancel, ``mills.py`` takes
+their difference otherwise. Balle and Wang 2018, Theorem 8; Dong, Roth and Su 2022, Corollary 2.13. Rounding: proofs/gdp_numerics.md.
 """
 
 from __future__ import annotations
 
 import math
 import sys
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from mechanisms import logspace
 from mechanisms.errors import InvalidParameter
+from mechanisms.mills import CANCELLATION_LIMIT, SQRT_HALF, log_difference, log_differences
+
+Floats: TypeAlias = NDArray[np.float64]
 
 LOG_DELTA_ERROR = 2e-13
-"""Error of ``gdp_log_delta``: at most LOG_DELTA_ERROR + 2e-15 |log delta|. Measured against 60 and more digits, a fifth of it is used."""
+"""Error of ``gdp_log_delta``: at most LOG_DELTA_ERROR + 2e-15 |log delta| for mu <= 1e14 (proofs/gdp_numerics.md, which takes the
+accuracy of exp, log and erfcx for granted). Measured against 60 and more digits, a quarter of it is used."""
 
-_QUADRATURE_STEP = 1.0 / 32.0
-_CANCELLATION_LIMIT = 30.0
+_ROUNDED_QUOTIENT_MATTERS = 16.0
+_CERTAIN = -40.0
+_BEYOND_ALL_FLOATS = 1e150
+_CHUNK = 4096
+_SPLIT = 134217729.0
+_SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
 
 
 def log_delta_error(log_delta: float) -> float:
     """Bound on the absolute error of a ``gdp_log_delta`` that came out as ``log_delta``; relative error of delta itself."""
-    return LOG_DELTA_ERROR + 2e-15 * abs(log_delta) if math.isfinite(log_delta) else 0.0
+    return LOG_DELTA_ERROR + 2e-15 * abs(log_delta) if log_delta > -math.inf else 0.0
 
 
 def gdp_log_delta(mu: float, epsilon: float) -> float:
@@ -46,44 +55,104 @@ def gdp_log_delta(mu: float, epsilon: float) -> float:
     >>> round(gdp_log_delta(1.0, 40.0), 9)
     -788.423412774
     """
-    if not (mu >= 0.0 and math.isfinite(mu)):
+    if not 0.0 <= mu < math.inf:
         raise InvalidParameter("mu", "finite and >= 0", mu)
     if not epsilon >= 0.0:
         raise InvalidParameter("epsilon", ">= 0", epsilon)
     if mu == 0.0 or epsilon == math.inf:
         return -math.inf
-    x = epsilon / mu - 0.5 * mu
-    if x > 1e150:
+    quotient = epsilon / mu
+    x = quotient - 0.5 * mu
+    if mu > _ROUNDED_QUOTIENT_MATTERS and _CERTAIN < x < 0.5 * quotient:
+        x += _quotient_error(mu, epsilon, quotient)
+    if x > _BEYOND_ALL_FLOATS:
         # An upper bound (the other factor is below 1), and finite: such a delta is small beyond all floats but isn't 0.
         return max(-0.5 * x * x, -sys.float_info.max)
-    y = epsilon / mu + 0.5 * mu
     if x < 0.0:
-        complement = _normal_cdf(x) + math.exp(-0.5 * x * x - logspace.LOG_SQRT_2PI) * logspace.mills_ratio(y)
+        complement = 0.5 * math.exp(-0.5 * x * x) * (float(special.erfcx(-x * SQRT_HALF)) + float(special.erfcx((x + mu) * SQRT_HALF)))
         if complement < 0.5:
             return math.log1p(-complement)
-    log_density = -0.5 * x * x - logspace.LOG_SQRT_2PI
-    return log_density + _log_mills_difference(x, mu)
+    return log_difference(x, mu) - 0.5 * x * x
+
+
+def _quotient_error(mu: float, epsilon: float, quotient: float) -> float:
+    """What fl(eps / mu) lacks, eps/mu - quotient: the product quotient * mu is split exactly. Dekker 1971."""
+    if mu > 1e100:
+        return 0.0  # The split could overflow; ``LOG_DELTA_ERROR`` claims nothing there.
+    carry_q, carry_m = _SPLIT * quotient, _SPLIT * mu
+    high_q, high_m = carry_q - (carry_q - quotient), carry_m - (carry_m - mu)
+    low_q, low_m = quotient - high_q, mu - high_m
+    product = quotient * mu
+    error = ((high_q * high_m - product) + high_q * low_m + low_q * high_m) + low_q * low_m
+    return ((epsilon - product) - error) / mu
+
+
+def gdp_log_deltas(mu: ArrayLike, epsilon: ArrayLike) -> Floats:
+    """``gdp_log_delta`` element by element, the arguments broadcast against each other, with the same bound on the error.
+
+    >>> gdp_log_deltas(1.0, [1.0, 40.0]).round(6)
+    array([  -2.064066, -788.423413])
+    """
+    mus, epsilons = np.broadcast_arrays(np.asarray(mu, dtype=np.float64), np.asarray(epsilon, dtype=np.float64))
+    if not bool(np.all((mus >= 0.0) & (mus < math.inf))):
+        raise InvalidParameter("mu", "finite and >= 0", mus)
+    if not bool(np.all(epsilons >= 0.0)):
+        raise InvalidParameter("epsilon", ">= 0", epsilons)
+    result = np.empty(mus.shape)
+    flat, flat_mus, flat_epsilons = result.reshape(-1), mus.reshape(-1), epsilons.reshape(-1)
+    with np.errstate(all="ignore"):
+        # Pieces that stay in the processor's cache.
+        for start in range(0, flat.size, _CHUNK):
+            piece = slice(start, start + _CHUNK)
+            flat[piece] = _log_deltas(flat_mus[piece], flat_epsilons[piece])
+    return result
+
+
+def _log_deltas(mu: Floats, epsilon: Floats) -> Floats:
+    quotient = epsilon / mu
+    x = quotient - 0.5 * mu
+    rounded = (mu > _ROUNDED_QUOTIENT_MATTERS) & (x > _CERTAIN) & (x < 0.5 * quotient)
+    for i in np.flatnonzero(rounded):
+        x[i] += _quotient_error(float(mu[i]), float(epsilon[i]), float(quotient[i]))
+    square = 0.5 * x * x
+    difference = x >= 0.0
+    complement = np.zeros(x.shape)
+    if not difference.all():
+        near = special.erfcx(np.abs(x) * SQRT_HALF)
+        complement = 0.5 * np.exp(-square) * (near + special.erfcx((x + mu) * SQRT_HALF))
+        difference |= complement >= 0.5
+    if difference.all():
+        result = log_differences(x, mu) - square
+    else:
+        result = np.log1p(-complement)
+        result[difference] = log_differences(x[difference], mu[difference]) - square[difference]
+    beyond = x > _BEYOND_ALL_FLOATS
+    if beyond.any():
+        result[beyond] = np.maximum(-square[beyond], -sys.float_info.max)
+    trivial = (mu == 0.0) | (epsilon == math.inf)
+    if trivial.any():
+        result[trivial] = -math.inf
+    return result
+
+
+def log_delta_slopes(mu: float, epsilon: float) -> tuple[float, float, float]:
+    """``gdp_log_delta`` for mu > 0 with its derivatives, by epsilon -e^eps Phi(-y) / delta and by mu phi(x) / delta.
+
+    The derivatives are for iterations only: nothing is claimed of their error.
+    """
+    x = epsilon / mu - 0.5 * mu
+    if 0.0 <= x < 1e3 and mu <= _ROUNDED_QUOTIENT_MATTERS:
+        near, far = float(special.erfcx(x * SQRT_HALF)), float(special.erfcx((x + mu) * SQRT_HALF))
+        difference = near - far
+        if near < CANCELLATION_LIMIT * difference:
+            return math.log(0.5 * difference) - 0.5 * x * x, -far / difference, _SQRT_2_OVER_PI / difference
+    log_delta = gdp_log_delta(mu, epsilon)
+    scale = 0.5 * math.exp(min(-0.5 * x * x - log_delta, 700.0))
+    return log_delta, -scale * float(special.erfcx((x + mu) * SQRT_HALF)), _SQRT_2_OVER_PI * scale
 
 
 def _normal_cdf(x: float) -> float:
     return float(special.ndtr(x))
-
-
-def _log_mills_difference(x: float, mu: float) -> float:
-    """log(R(x) - R(x + mu)) for mu > 0, without cancellation."""
-    if x > 1e8:
-        # R(t) = 1/t (1 - 1/t^2 + ...): the correction is below 1e-16.
-        return math.log(mu) - math.log(x) - math.log(x + mu)
-    near, far = logspace.mills_ratio(x), logspace.mills_ratio(x + mu)
-    if near < _CANCELLATION_LIMIT * (near - far):
-        return math.log(near - far)
-    # R(x) = int_0^inf e^{-xt - t^2/2} dt, hence the difference is int e^{-xt - t^2/2} (1 - e^{-mu t}) dt. Here x > -1/2. The integrand
-    # is analytic; t = exp(pi/2 sinh(u)) / rate makes it decay doubly exponentially, and the trapezoid rule converges likewise.
-    rate = 0.5 * (x + math.sqrt(x * x + 4.0))
-    u = np.arange(-128, 82) * _QUADRATURE_STEP
-    t = np.exp(0.5 * math.pi * np.sinh(u)) / rate
-    slope = 0.5 * math.pi * np.cosh(u) * t
-    return math.log(float(_QUADRATURE_STEP * np.sum(slope * np.exp(-x * t - 0.5 * t * t) * -np.expm1(-mu * t))))
 
 
 def trade_off_error(mu: float, alpha: float) -> float:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy import special
 
-LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 SMALLEST_FLOAT = math.ulp(0.0)
 
 
@@ -25,11 +23,6 @@ def log_one_minus_exp(a: float) -> float:
     if a == 0.0:
         return -math.inf
     return math.log(-math.expm1(a)) if a > -math.log(2.0) else math.log1p(-math.exp(a))
-
-
-def mills_ratio(x: float) -> float:
-    """(1 - Phi(x)) / phi(x), the normal tail over its density; for x >= -30, where it doesn't overflow."""
-    return math.sqrt(math.pi / 2.0) * float(special.erfcx(x / math.sqrt(2.0)))
 
 
 def exp_up(log_value: float) -> float:

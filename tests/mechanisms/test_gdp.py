@@ -4,11 +4,13 @@ import math
 import random
 
 import mpmath
+import numpy as np
 import pytest
 from scipy import special
 
 from mechanisms.errors import InvalidParameter
-from mechanisms.gdp import gdp_log_delta, gdp_trade_off, log_delta_error, trade_off_error
+from mechanisms.gdp import gdp_log_delta, gdp_log_deltas, gdp_trade_off, log_delta_error, log_delta_slopes, trade_off_error
+from mechanisms.mills import log_difference
 from tests.golden.oracles import oracle_rows
 
 
@@ -24,19 +26,96 @@ def test_trade_off_agrees_with_forty_digits(inputs, oracle):
 
 
 def _exact_log_delta(mu: float, epsilon: float) -> mpmath.mpf:
-    with mpmath.workdps(60 + int(0.5 * (epsilon / mu) ** 2 / 2.3)):
-        m, e = mpmath.mpf(mu), mpmath.mpf(epsilon)
-        return mpmath.log(mpmath.ncdf(m / 2 - e / m) - mpmath.exp(e) * mpmath.ncdf(-m / 2 - e / m))
+    """From the same closed form with as many digits as cancel, to 60; far out by the scaled tails, whose digits don't run out."""
+    tail = max(0.0, epsilon / mu - mu / 2)
+    with mpmath.workdps(90 + int(max(0.0, -math.log10(mu))) + int(3 * math.log10(1.0 + tail))):
+        m, e, root = mpmath.mpf(mu), mpmath.mpf(epsilon), mpmath.sqrt(2)
+        x, y = e / m - m / 2, e / m + m / 2
+        if x < 0:
+            return mpmath.log1p(-(mpmath.erfc(-x / root) + mpmath.exp(e) * mpmath.erfc(y / root)) / 2)
+        return mpmath.log((_scaled_tail(x) - _scaled_tail(y)) / 2) - x * x / 2
 
 
-def test_stated_error_holds_over_six_decades_of_mu():
-    generator = random.Random(1)
-    for _ in range(300):
-        mu = 10 ** generator.uniform(-6, 2)
-        tail = generator.choice([generator.uniform(-8, 40), generator.uniform(-1, 5), 10 ** generator.uniform(-5, 1.5)])
-        epsilon = max(0.0, mu * (tail + mu / 2))
+def _scaled_tail(t: mpmath.mpf) -> mpmath.mpf:
+    """e^{t^2/2} erfc(t / sqrt 2); beyond 10^4 by the asymptotic series, whose terms fall below 10^-200 within 60."""
+    if t < 1e4:
+        return mpmath.exp(t * t / 2) * mpmath.erfc(t / mpmath.sqrt(2))
+    total, term = mpmath.mpf(0), 1 / t
+    for k in range(60):
+        total, term = total + term, -term * (2 * k + 1) / t**2
+    return total * mpmath.sqrt(2 / mpmath.pi)
+
+
+def _points(generator: random.Random, count: int) -> list[tuple[float, float]]:
+    """(mu, epsilon) over eighteen decades of mu: at random, in the bulk, in the tail, where the two terms cancel."""
+    points: list[tuple[float, float]] = []
+    for _ in range(count):
+        mu = 10 ** generator.uniform(-12, 6)
+        tail = generator.choice([generator.uniform(-8, 40), generator.uniform(-1, 9), 10 ** generator.uniform(-5, 5)])
+        points.append((mu, generator.choice([max(0.0, mu * (tail + mu / 2)), 10 ** generator.uniform(-12, 6)])))
+    return points
+
+
+def test_stated_error_holds_over_eighteen_decades_of_mu_and_down_to_any_delta():
+    for mu, epsilon in _points(random.Random(1), 600):
         exact = _exact_log_delta(mu, epsilon)
         assert abs(float(gdp_log_delta(mu, epsilon) - exact)) <= log_delta_error(float(exact)), (mu, epsilon)
+
+
+def test_half_of_the_stated_error_is_enough_on_these_points():
+    assert all(
+        abs(float(gdp_log_delta(mu, epsilon) - exact)) <= 0.5 * log_delta_error(float(exact))
+        for mu, epsilon in _points(random.Random(2), 200)
+        for exact in [_exact_log_delta(mu, epsilon)]
+    )
+
+
+@pytest.mark.parametrize(("low", "high", "allowed"), [(-0.5, 1.0, 16), (1.0, 8.0, 8), (8.0, 100.0, 8)])
+def test_erfcx_is_as_exact_as_the_proof_assumes(low, high, allowed):
+    generator = random.Random(5)
+    with mpmath.workdps(40):
+        for x in (generator.uniform(low, high) for _ in range(2000)):
+            exact = mpmath.exp(mpmath.mpf(x) ** 2) * mpmath.erfc(x)
+            assert abs(float(special.erfcx(x)) / exact - 1) <= allowed * 2.0**-53, x
+
+
+@pytest.mark.parametrize("x", [-0.67, -0.3, 0.0, 1.0, 4.9, 6.9999, 7.0001, 8.0, 100.0, 1e5])
+@pytest.mark.parametrize("share", [1e-12, 1e-4, 0.02, 0.03, 0.05, 0.1])
+def test_difference_of_the_mills_ratio_is_exact_on_both_sides_of_every_switch(x, share):
+    mu = share * max(1.0, abs(x))
+    with mpmath.workdps(140):
+        exact = mpmath.log((_scaled_tail(mpmath.mpf(x)) - _scaled_tail(mpmath.mpf(x) + mpmath.mpf(mu))) / 2)
+    assert abs(float(log_difference(x, mu) - exact)) <= 1.5e-13 + 3e-16 * abs(float(exact))
+
+
+def test_arrays_get_the_same_numbers_as_one_at_a_time():
+    points = [*_points(random.Random(3), 5000), (0.0, 1.0), (1.0, math.inf), (1e-200, 1.0), (1e-300, 1e200), (3.0, 0.0), (1e9, 5e17 + 1e9)]
+    mu, epsilon = (np.array(column) for column in zip(*points, strict=True))
+    one_by_one = np.array([gdp_log_delta(*point) for point in points])
+    # Compilers round exp and log of arrays otherwise, by a unit in the last place.
+    assert gdp_log_deltas(mu, epsilon) == pytest.approx(one_by_one, rel=4e-16, abs=1e-14)
+
+
+def test_arrays_are_broadcast_and_checked():
+    assert gdp_log_deltas([[1.0], [2.0]], [0.5, 1.0, 2.0]).shape == (2, 3)
+    assert gdp_log_deltas(1.0, 1.0).shape == ()
+    with pytest.raises(InvalidParameter, match="epsilon must be >= 0"):
+        gdp_log_deltas(1.0, [1.0, math.nan])
+    with pytest.raises(InvalidParameter, match="mu must be finite"):
+        gdp_log_deltas([1.0, math.inf], 1.0)
+
+
+def test_slopes_are_the_derivatives():
+    for mu, epsilon in [(1.0, 1.0), (0.01, 0.03), (30.0, 500.0), (0.3, 4.0), (2.0, 0.1)]:
+        value, by_epsilon, by_mu = log_delta_slopes(mu, epsilon)
+        step = 1e-5
+        assert value == pytest.approx(gdp_log_delta(mu, epsilon), rel=1e-15)
+        assert by_epsilon == pytest.approx(
+            (gdp_log_delta(mu, epsilon * (1 + step)) - gdp_log_delta(mu, epsilon * (1 - step))) / (2 * step * epsilon), rel=1e-4
+        )
+        assert by_mu == pytest.approx(
+            (gdp_log_delta(mu * (1 + step), epsilon) - gdp_log_delta(mu * (1 - step), epsilon)) / (2 * step * mu), rel=1e-4
+        )
 
 
 def test_relative_error_of_delta_is_below_1e_12_down_to_1e_300():
