@@ -97,10 +97,10 @@ class SupportingLines:
         """
         # beta far below 1 is compared as beta, beta near 1 through 1 - beta: each keeps the digits of what is small.
         small = min(line.true_positive_rate(alpha) for line in self._grid) < 0.5
-        return _Search(self._line, alpha, small=small).run(self._grid)
+        return _Search(self.line, alpha, small=small).run(self._grid)
 
-    def _line(self, epsilon: float) -> Line:
-        """Where delta isn't known, a smaller epsilon of the grid stands in: delta only falls."""
+    def line(self, epsilon: float) -> Line:
+        """The line of this signed epsilon. Where its delta isn't known, a smaller epsilon of the grid stands in: delta only falls."""
         stand_in = next(line.log_delta for line in reversed(self._grid) if 0.0 <= line.epsilon <= abs(epsilon))
         return self._known(epsilon) or Line(epsilon, stand_in)
 
