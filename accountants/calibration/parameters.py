@@ -1,8 +1,8 @@
 r"""What a calibration may change in an event: noise, sampling probability, sample size, number of steps or clipping bound.
 
 Each kind knows which part of the event it means, between which limits its value may lie, which direction is safer, and how to put a
-value into the event. Proofs that privacy only falls in that direction: more noise, fewer steps and smaller moves by post-processing
-and composition; fewer sampled records since a smaller sample is a random part of a larger one.
+value into the event. Why a direction is the safer one: more noise is the same release with noise added, a smaller sensitivity allows fewer
+neighbours, fewer steps are a part of the steps, and a smaller sample is a random part of a larger one.
 """
 
 from __future__ import annotations

@@ -90,6 +90,8 @@ class _Task:
         """Raises CalibrationFailed, UnsupportedEvent or NumericalFloor."""
         if target.gdp_mu is not None and not self.closed:
             raise UnsupportedEvent(self.accountant.name, "a gdp_mu target needs an event that is Gaussian and not sampled")
+        self._refusal = None
+        self._built.clear()
         search = Search(self._problem(target), known.slope)
         found = search.run(known.safety(math.log(target.mu)))
         known.add(math.log(target.mu), found)
@@ -97,21 +99,25 @@ class _Task:
 
     def _problem(self, target: Target) -> Problem:
         parameter, limits = self.parameter, self.limits
-        sign = 1.0 if parameter.more_is_safer else -1.0
         forecast = self._forecast(2.0 if target.rdp is None else target.rdp.order)
-        least_safe, safest = (limits.low, limits.high) if parameter.more_is_safer else (limits.high, limits.low)
-
-        def value(position: float) -> float:
-            # Of the range's ends the logarithm is rounded.
-            found = math.exp(sign * position)
-            return min(max(math.floor(found * (1.0 + 4e-15)) if parameter.whole else found, limits.low), limits.high)
+        sign = 1.0 if parameter.more_is_safer else -1.0
 
         def position(value: float) -> float:
             return sign * math.log(value)
 
+        least_safe, safest = (limits.low, limits.high) if parameter.more_is_safer else (limits.high, limits.low)
+        low, high = position(least_safe), position(safest)
+
+        def value(position: float) -> float:
+            # The limits themselves, not what their logarithms are rounded to.
+            if not low < position < high:
+                return least_safe if position <= low else safest
+            found = math.exp(sign * position)
+            return min(max(math.floor(found * (1.0 + 4e-15)) if parameter.whole else found, limits.low), limits.high)
+
         return Problem(
-            low=position(least_safe),
-            high=position(safest),
+            low=low,
+            high=high,
             value=value,
             position=position,
             safety=lambda u: -forecast.log_mu(math.exp(sign * u)),
@@ -144,7 +150,7 @@ class _Task:
     def _solution(self, target: Target, found: Found) -> Solution:
         good, limits, parameter = found.good, self.limits, self.parameter
         if good is None:
-            if self._refusal is not None:
+            if self._refusal is not None and found.bad is not None and found.bad.excess == math.inf:
                 raise self._refusal
             raise CalibrationFailed(f"no {parameter.noun} in the searched range is proved to meet the target", limits)
         least_safe = limits.low if parameter.more_is_safer else limits.high
