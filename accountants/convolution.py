@@ -1,0 +1,187 @@
+r"""Composition of lattice laws by tilted FFT, with a bound on everything that the cyclic sum and the rounding can do.
+
+Weights w_k = p_k e^{t h k - kappa} of sum about 1 are convolved; the composed mass at lattice index K is x_K e^{sum kappa - t h K}, and
+
+    delta(eps_K) = e^{sum kappa - t h K} sum_{j > 0} x_{K + j} g_j,    g_j = e^{-t h j} (1 - e^{-h j}).
+
+An error of x is so measured against the mass near eps_K, however small delta is. proofs/fft.md, section 4.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import fft
+
+from accountants import deadline
+from accountants.grid import GridLaw
+from accountants.hockey_stick import UNIT
+
+Floats = NDArray[np.float64]
+Complexes = NDArray[np.complex128]
+
+FFT_ERROR = 8.0 * UNIT
+"""Relative error, in the 2-norm, of an FFT of 2^L points, for each of the L levels: Higham 2002, Theorem 24.2. (4.1)"""
+
+PRODUCT_ERROR = 3.0 * UNIT
+"""Relative error of a complex product. (4.2)"""
+
+_SUM_ERROR = 1e-12
+"""More than the rounding of any sum of 2^22 positive terms that NumPy adds pairwise."""
+
+_KERNEL_REACH = 40.0
+_CHERNOFF_SHARES = (1.0, 0.6, 0.3)
+
+
+@final
+@dataclass(frozen=True)
+class Window:
+    """Lattice indices first ... first + size - 1, size a power of 2, and the tilt per unit of loss; > 0."""
+
+    tilt: float
+    first: int
+    size: int
+
+
+@final
+class TiltedLaw:
+    """w_k, with every rounding of theirs upwards (``grow``) or downwards."""
+
+    def __init__(self, law: GridLaw, tilt_step: float, grow: bool) -> None:
+        index = np.flatnonzero(law.masses > 0.0)
+        self.index = index
+        logs = np.log(law.masses[index])
+        turned = logs + tilt_step * index
+        peak = float(turned.max())
+        self.log_mass = peak + math.log(float(np.exp(turned - peak).sum()))
+        error = 4.0 * UNIT * (np.abs(logs) + tilt_step * index + abs(self.log_mass) + 4.0)
+        self.weights = np.exp(turned - self.log_mass) * (1.0 + error if grow else 1.0 - error)
+        self.excess = max(float(self.weights.sum()) * (1.0 + _SUM_ERROR) - 1.0, 0.0)
+
+    def folded(self, size: int) -> Floats:
+        """The weights summed over equal remainders of their index modulo ``size``."""
+        return np.bincount(self.index % size, weights=self.weights, minlength=size)
+
+    def log_moment(self, step: float) -> float:
+        """log of an upper bound on sum w_k e^{step k}."""
+        turned = step * self.index + np.log(np.maximum(self.weights, 1e-300))
+        peak = float(turned.max())
+        return peak + math.log(float(np.exp(turned - peak).sum())) + 1e-11 + 8.0 * UNIT * (abs(step) * float(self.index[-1]) + abs(peak))
+
+
+@final
+class Composition:
+    """The composed law of leaves on one lattice, as upper or lower bounds of its delta at lattice points.
+
+    Args:
+      laws: leaf laws of one step, each with its count; not empty laws.
+      window: where the tilted composed law lives.
+      upper: which of the two bounds.
+    """
+
+    def __init__(self, laws: tuple[tuple[GridLaw, int], ...], window: Window, upper: bool) -> None:
+        self.window, self.step, self.is_upper = window, laws[0][0].step, upper
+        self._tilt_step = window.tilt * self.step
+        self.start = math.fsum(law.start * count for law, count in laws)
+        self.start_error = 4.0 * UNIT * math.fsum(abs(law.start) * count for law, count in laws)
+        self._leaves = [(TiltedLaw(law, self._tilt_step, grow=upper), count) for law, count in laws]
+        self._log_scale = math.fsum(count * leaf.log_mass for leaf, count in self._leaves)
+        self._scale_error = 4.0 * UNIT * math.fsum(abs(count * leaf.log_mass) for leaf, count in self._leaves)
+        self._log_total = sum(count * math.log1p(leaf.excess) for leaf, count in self._leaves)
+        # (4.6) total masses above 1 multiply what is at infinity.
+        surplus = sum(count * max(float(law.masses.sum()) * (1.0 + _SUM_ERROR) + law.infinity - 1.0, 0.0) for law, count in laws)
+        self.infinity = sum(count * law.infinity for law, count in laws) * math.exp(min(surplus, 700.0)) * (1.0 + 1e-12)
+        self._values, self._noise = self._composed()
+        reach = min(window.size, math.ceil(_KERNEL_REACH / self._tilt_step) + 1)
+        places = np.arange(1.0, reach + 1.0)
+        self._kernel = np.exp(-self._tilt_step * places) * -np.expm1(-self.step * places)
+        self._kernel_norm = float(np.linalg.norm(self._kernel)) * (1.0 + 1e-9)
+
+    def _composed(self) -> tuple[Floats, float]:
+        """(x over the window, bound on the 2-norm of its error)."""
+        size = self.window.size
+        levels = size.bit_length() - 1
+        product: Complexes | None = None
+        error = growth = 0.0
+        for leaf, count in self._leaves:
+            deadline.check()
+            folded = leaf.folded(size)
+            norm = float(np.linalg.norm(folded)) * (1.0 + 1e-9)
+            error += count * FFT_ERROR * levels * norm
+            growth += count * (leaf.excess + FFT_ERROR * levels * math.sqrt(size) * norm)
+            factor = _power(np.asarray(fft.rfft(folded)), count)
+            product = factor if product is None else product * factor
+        assert product is not None
+        values = np.roll(np.asarray(fft.irfft(product, size), dtype=np.float64), -(self.window.first % size))
+        products = sum(count for _, count in self._leaves) + len(self._leaves)
+        error += (PRODUCT_ERROR * products + FFT_ERROR * levels) * float(np.linalg.norm(values)) * (1.0 + 1e-9)
+        # (4.3) every factor of a product is at most 1 plus its share of ``growth`` in modulus.
+        return values, 1.01 * error * math.exp(min(growth, 700.0))
+
+    @cached_property
+    def outside(self) -> tuple[float, float]:
+        """(bounds on the tilted mass before, after the window): Chernoff, at tilts of the tilted laws. (4.4)"""
+        moments = [(count, float(leaf.weights @ leaf.index), float(leaf.weights @ leaf.index.astype(float) ** 2)) for leaf, count in self._leaves]
+        mean = sum(count * first for count, first, _ in moments)
+        variance = sum(count * max(second - first * first, 1e-9 * second) for count, first, second in moments)
+        return self._beyond(self.window.first, mean, variance), self._beyond(self.window.first + self.window.size - 1, mean, variance)
+
+    def _beyond(self, edge: int, mean: float, variance: float) -> float:
+        distance = edge - mean
+        best = self._log_total
+        for share in _CHERNOFF_SHARES:
+            tilt = share * distance / max(variance, 1e-12)
+            moment = sum(count * leaf.log_moment(tilt) for leaf, count in self._leaves)
+            best = min(best, moment - tilt * edge)
+        return math.exp(min(best + 1e-9 * abs(best), 700.0))
+
+    def loss(self, index: int) -> float:
+        """The loss at a lattice index, off by at most ``loss_error``."""
+        return self.start + self.step * index
+
+    def loss_error(self, index: int) -> float:
+        """Rounding of ``loss``."""
+        return self.start_error + 4.0 * UNIT * abs(self.step * index)
+
+    def log_delta(self, index: int) -> float:
+        """log of a bound on the composed law's delta at a lattice index inside the window; -inf where a lower bound has nothing left."""
+        place = index - self.window.first
+        terms = min(len(self._kernel), self.window.size - 1 - place)
+        total = float(self._values[place + 1 : place + 1 + terms] @ self._kernel[:terms])
+        error = self._noise * self._kernel_norm
+        # (4.5) rounding of the scalar product and of the kernel.
+        error += (terms + 64.0) * UNIT * (max(total, 0.0) + 2.0 * error)
+        scale = self._log_scale - self._tilt_step * index
+        slack = self._scale_error + 8.0 * UNIT * (abs(self._log_scale) + self._tilt_step * abs(index) + 8.0)
+        if self.is_upper:
+            rest = math.exp(min(self._log_total, 700.0)) if terms == len(self._kernel) else self.outside[1]
+            size = max(total, 0.0) + error + rest * math.exp(-self._tilt_step * (terms + 1)) * (1.0 + 1e-12)
+            return _log_sum(scale + math.log(size) + slack, self.infinity) if size > 0.0 else _log_sum(-math.inf, self.infinity)
+        size = total - error - sum(self.outside) * float(self._kernel.max())
+        return scale + math.log(size) - slack if size > 0.0 else -math.inf
+
+
+def _log_sum(log_value: float, other: float) -> float:
+    """log(e^log_value + other), rounded up."""
+    if other == 0.0:
+        return log_value
+    return float(np.logaddexp(log_value, math.log(other))) + 1e-14 * (1.0 + abs(math.log(other)))
+
+
+def _power(base: Complexes, exponent: int) -> Complexes:
+    """base^exponent by squaring: as many roundings as products, of known size, where the library's power promises none."""
+    result: Complexes | None = None
+    square = base
+    while True:
+        if exponent & 1:
+            result = square if result is None else result * square
+        exponent >>= 1
+        if exponent == 0:
+            assert result is not None
+            return result
+        square = square * square
