@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from accountants.auto import AutoAccountant
 from accountants.calibration import Target, calibrate, calibrate_scale
+from accountants.contour import ContourAccountant
 from accountants.events import (
     Composed,
     Event,
@@ -24,7 +25,7 @@ from accountants.profile import Accountant, Bound, DeltaBound, PrivacyProfile
 from accountants.rdp import RdpAccountant
 from mechanisms.errors import InvalidParameter
 
-ACCOUNTANTS: tuple[Accountant, ...] = (AutoAccountant(), GdpAccountant(), RdpAccountant(), PldAccountant())
+ACCOUNTANTS: tuple[Accountant, ...] = (AutoAccountant(), GdpAccountant(), ContourAccountant(), RdpAccountant(), PldAccountant())
 
 
 def accountant_named(name: str) -> Accountant:

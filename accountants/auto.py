@@ -1,10 +1,13 @@
-r"""The default route: the closed form where it applies, otherwise every other accountant's bound, intersected."""
+r"""The default route: the closed form where it applies, otherwise the cheapest route whose proved bracket is narrow enough."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TypeVar, final
 
+from accountants import deadline
+from accountants.contour import ContourAccountant
 from accountants.events import Event, non_private_reason
 from accountants.gdp import GdpAccountant
 from accountants.pld import PldAccountant
@@ -15,80 +18,124 @@ from mechanisms.errors import NumericalFloor, UnsupportedEvent
 
 ROUTE = "auto"
 
-_Answer = TypeVar("_Answer")
+WIDTH = 1e-6
+"""A bracket of epsilon no wider than this share of it is narrow enough; so is one of delta whose ends differ by ten times as much."""
+
+FLOOR = 1e-9
+"""Or no wider than this: where epsilon is 0 or nearly so, a share of it can't be asked for."""
+
+_Answer = TypeVar("_Answer", Bound, DeltaBound)
 
 
 @final
-class IntersectedProfile(PrivacyProfile):
-    """Several profiles of one event: the smallest upper end and the largest lower end of those that can answer."""
+class RoutedProfile(PrivacyProfile):
+    """Routes for one event, cheapest first: each question goes to the next route until a bracket is narrow enough.
 
-    def __init__(self, profiles: tuple[PrivacyProfile, ...]) -> None:
-        self._profiles = profiles
+    Where none is, the answer is the smallest upper end and the largest lower end of all that answered.
+    """
+
+    def __init__(self, event: Event, routes: tuple[Accountant, ...]) -> None:
+        self._event, self._routes = event, routes
+        self._known: dict[str, PrivacyProfile | UnsupportedEvent] = {}
 
     @property
     def route(self) -> str:
-        return " and ".join(profile.route for profile in self._profiles)
+        return self._first().route
 
     def delta(self, epsilon: float) -> DeltaBound:
-        answers = self._answers(lambda profile: profile.delta(epsilon))
+        answers = self._answers(lambda profile: profile.delta(epsilon), _is_narrow_delta)
         best = min(answers, key=lambda bound: bound.log_upper)
         return DeltaBound(log_lower=min(best.log_upper, max(b.log_lower for b in answers)), log_upper=best.log_upper, route=best.route)
 
     def epsilon(self, delta: float) -> Bound:
-        answers = self._answers(lambda profile: profile.epsilon(delta))
+        return self._epsilon(lambda profile: profile.epsilon(delta))
+
+    def epsilon_at_log_delta(self, log_delta: float) -> Bound:
+        return self._epsilon(lambda profile: profile.epsilon_at_log_delta(log_delta))
+
+    def _epsilon(self, ask: Callable[[PrivacyProfile], Bound]) -> Bound:
+        answers = self._answers(ask, _is_narrow)
         best = min(answers, key=lambda bound: bound.upper)
         return Bound(lower=min(best.upper, max(b.lower for b in answers)), upper=best.upper, route=best.route)
 
-    def epsilon_upper(self, delta: float) -> float:
-        return min(self._answers(lambda profile: profile.epsilon_upper(delta)))
-
-    def log_delta_upper(self, epsilon: float) -> float:
-        return min(self._answers(lambda profile: profile.log_delta_upper(epsilon)))
-
     def rdp(self, order: float) -> float | None:
         check_order(order)
-        values = [value for profile in self._profiles if (value := profile.rdp(order)) is not None]
-        return min(values, default=None)
+        for accountant in self._routes:
+            profile = self._profile(accountant)
+            if isinstance(profile, PrivacyProfile) and (value := profile.rdp(order)) is not None:
+                return value
+        return None
 
     def derivation(self) -> tuple[Step, ...]:
-        return self._profiles[0].derivation()
+        return self._first().derivation()
 
-    def _answers(self, ask: Callable[[PrivacyProfile], _Answer]) -> list[_Answer]:
+    def _answers(self, ask: Callable[[PrivacyProfile], _Answer], is_narrow: Callable[[_Answer], bool]) -> list[_Answer]:
         found: list[_Answer] = []
-        refusal: NumericalFloor | None = None
-        for profile in self._profiles:
+        refusal: UnsupportedEvent | NumericalFloor | None = None
+        for accountant in self._routes:
+            deadline.check()
+            profile = self._profile(accountant)
+            if isinstance(profile, UnsupportedEvent):
+                refusal = refusal or profile
+                continue
             try:
-                found.append(ask(profile))
-            except NumericalFloor as floor:
+                answer = ask(profile)
+            except (UnsupportedEvent, NumericalFloor) as floor:
                 refusal = floor
+                continue
+            if is_narrow(answer):
+                return [answer]
+            found.append(answer)
         if not found and refusal is not None:
             raise refusal
         return found
 
+    def _first(self) -> PrivacyProfile:
+        found = [profile for accountant in self._routes if isinstance(profile := self._profile(accountant), PrivacyProfile)]
+        return found[0]
+
+    def _profile(self, accountant: Accountant) -> PrivacyProfile | UnsupportedEvent:
+        """The route's profile, made at its first question, or why it has none."""
+        if accountant.name not in self._known:
+            try:
+                self._known[accountant.name] = accountant.profile(self._event)
+            except UnsupportedEvent as reason:
+                self._known[accountant.name] = reason
+        return self._known[accountant.name]
+
+
+def _is_narrow(bound: Bound) -> bool:
+    return bound.upper - bound.lower <= max(WIDTH * bound.upper, FLOOR) or bound.upper == bound.lower
+
+
+def _is_narrow_delta(bound: DeltaBound) -> bool:
+    return bound.log_upper == bound.log_lower or bound.log_upper - bound.log_lower <= 10.0 * WIDTH * max(1.0, math.fabs(bound.log_upper))
+
 
 @final
 class AutoAccountant(Accountant):
-    """Picks: gdp where the event has a closed form, else the tightest of pld and rdp at each question."""
+    """Picks: gdp where the event has a closed form, else the first route whose bracket is narrow enough at each question."""
 
     name = ROUTE
-    summary = "The closed form where there is one, otherwise the tighter upper bound of pld and rdp; the answer names its route."
-    sources = ("the sources of gdp, pld and rdp",)
+    summary = (
+        "The closed form where there is one, otherwise the cheapest route with a proved bracket that is narrow enough; answers name it."
+    )
+    sources = ("the sources of the other accountants",)
 
     _closed = GdpAccountant()
-    _others: tuple[Accountant, ...] = (PldAccountant(), RdpAccountant())
+    _others: tuple[Accountant, ...] = (ContourAccountant(), PldAccountant(), RdpAccountant())
 
     def unsupported(self, event: Event) -> str | None:
         if self._closed.unsupported(event) is None:
             return None
         reasons = [accountant.unsupported(event) for accountant in self._others]
-        return None if None in reasons else reasons[-1]
+        return None if None in reasons else reasons[0]
 
     def profile(self, event: Event) -> PrivacyProfile:
         if (reason := non_private_reason(event)) is not None:
             return NonPrivateProfile(reason)
         if self._closed.unsupported(event) is None:
             return self._closed.profile(event)
-        usable = tuple(accountant.profile(event) for accountant in self._others if accountant.unsupported(event) is None)
-        if not usable:
-            raise UnsupportedEvent(self.name, self.unsupported(event) or "no accountant supports it")
-        return usable[0] if len(usable) == 1 else IntersectedProfile(usable)
+        if (reason := self.unsupported(event)) is not None:
+            raise UnsupportedEvent(self.name, reason)
+        return RoutedProfile(event, self._others)

@@ -1,259 +1,301 @@
-r"""Composition by numerical inversion of the moment function, with a proved bracket. Its cost doesn't depend on the number of releases.
-
-With M(s) = E_P[e^{sL}] of the composed event, and any t > 0,
-
-    delta(eps) = 1/(2 pi i) int_{Re s = t} M(s) e^{-s eps} / (s (s + 1)) ds,
-
-taken by the trapezoid rule through the real saddle point. Aliasing is one-sided and bounded by Chernoff's inequality at another tilt
-(A), the cut-off by a bound on |M| at every greater height (D), and quadrature (Q) and rounding (R) node by node: proofs/contour.md. One
-set of values of M serves every epsilon near it. Both directions of neighbours are taken, unless one is a mirror image of the other.
-"""
+r"""The contour route: numerical inversion of the moment function (``inversion.py``) as an accountant, with a proved bracket."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from accountants import deadline
-from accountants.transforms import UNIT, Transform, TransformUnavailable
+from accountants.dominating import pair_of, unsupported_reason
+from accountants.events import Event, Leaf, leaves, non_private_reason
+from accountants.gdp import MU_ERROR
+from accountants.inversion import Contour, Direction, Saddle, chernoff, tolerance_for
+from accountants.laplace_transforms import MixedLaplace, WholeLaplace
+from accountants.pairs import Family, Mixture, Pair
+from accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_delta, check_epsilon
+from accountants.rdp import leaf_steps
+from accountants.transforms import MixedGaussian, Transform, TransformUnavailable
+from mechanisms import logspace
+from mechanisms.base import Step
+from mechanisms.errors import InvalidParameter, UnsupportedEvent
 
-Floats = NDArray[np.float64]
-Complexes = NDArray[np.complex128]
+ROUTE = "contour"
 
-MOST_HEIGHTS = 2**19
-"""Points on the contour beyond which this route declines: releases too sparse, or too few, for their moment function to decay."""
+MOST_RELEASES = 10**13
+"""Beyond it rounding, multiplied by the number of releases, is all there is to see."""
 
-_LEAST_TOLERANCE, _LARGEST_TOLERANCE = 1e-13, 1e-8
-"""Range of the relative error of delta that aliasing, cut-off and quadrature together aim at; rounding comes on top."""
+LOWER_SLACK = 1e-10
+"""Relative slack of every lower end for the rounding of shifts themselves, which are taken 1e-14 too large for the upper end."""
 
-_ALIAS_TILTS = np.array([0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.2])
-_HEIGHTS = np.geomspace(0.8, 6.0, 8)
-_MOST_ITERATIONS = 100
+_SHARPNESS = 5e-7
+"""A bracket narrower than this share of epsilon is good enough; otherwise a second contour is laid through the better epsilon."""
+
+_SPARE_NATS = 40.0
+_MOST_CONTOURS = 3
+_KEPT_CONTOURS = 8
+_CHERNOFF_SHARES = np.array([0.5, 0.7, 1.0, 1.4, 2.0, 4.0])
+
+Ends = tuple[float, float]
 
 
 @final
-@dataclass(frozen=True)
-class Saddle:
-    """Where log M(s) - s epsilon - log s (s + 1) has its real minimum: tilt, epsilon, curvature, and about log delta there."""
+class ContourProfile(PrivacyProfile):
+    """The profile of a composition, by inversion of its moment function in both directions of neighbours."""
 
-    tilt: float
-    epsilon: float
-    curvature: float
-    log_moment: float
+    def __init__(self, parts: Mapping[Leaf, int], steps: tuple[Step, ...] | None = None) -> None:
+        self._pairs = [(_widened(pair_of(leaf)), count) for leaf, count in parts.items()]
+        self._parts, self._steps = parts, steps
+        self._depth = 0.0
+        self._directions: tuple[_Side, ...] = ()
 
     @property
-    def log_delta(self) -> float:
-        """The saddle point approximation."""
-        kernel = math.log(self.tilt) + math.log1p(self.tilt)
-        return self.log_moment - self.tilt * self.epsilon - kernel - 0.5 * math.log(2.0 * math.pi * self.curvature)
+    def route(self) -> str:
+        return ROUTE
+
+    def delta(self, epsilon: float) -> DeltaBound:
+        check_epsilon(epsilon)
+        low, high = self._log_delta(epsilon)
+        return DeltaBound(log_lower=low, log_upper=high, route=ROUTE)
+
+    def log_delta_upper(self, epsilon: float) -> float:
+        check_epsilon(epsilon)
+        return self._log_delta(epsilon)[1]
+
+    def epsilon(self, delta: float) -> Bound:
+        check_delta(delta)
+        return self.epsilon_at_log_delta(math.log(delta))
+
+    def epsilon_at_log_delta(self, log_delta: float) -> Bound:
+        """``epsilon`` at a delta given by its logarithm, so that 1e-400 can be asked for."""
+        if not -math.inf < log_delta < 0.0:
+            raise InvalidParameter("log_delta", "finite and < 0", log_delta)
+        first, *others = self._sides(log_delta)
+        low, high = first.epsilon(log_delta)
+        for side in others:
+            if side.is_below(low, log_delta, first.tilt):
+                continue
+            try:
+                other_low, other_high = side.epsilon(log_delta)
+            except TransformUnavailable:
+                other_low, other_high = 0.0, side.epsilon_by_chernoff(log_delta, first.tilt)
+            low, high = max(low, other_low), max(high, other_high)
+        return Bound(lower=max(low * (1.0 - LOWER_SLACK), 0.0), upper=high, route=ROUTE)
+
+    def epsilon_upper(self, delta: float) -> float:
+        return self.epsilon(delta).upper
+
+    def derivation(self) -> tuple[Step, ...]:
+        steps = leaf_steps(self._parts) if self._steps is None else self._steps
+        return (
+            *steps,
+            Step(symbol="M(s)", value="product of M_i(s)^count_i", formula="M_i(s) = E_P[e^(s L_i)]", source="proofs/contour.md"),
+            Step(
+                symbol="delta(eps)",
+                value="1/(2 pi i) int M(s) e^(-s eps) / (s (s + 1)) ds along Re s = t > 0, the larger of both directions",
+                formula="trapezoid rule; aliasing, cut-off, quadrature and rounding bounded",
+                source="proofs/contour.md",
+            ),
+        )
+
+    def _log_delta(self, epsilon: float) -> Ends:
+        if epsilon == math.inf:
+            return -math.inf, -math.inf
+        depth = 2.0 * _SPARE_NATS
+        while True:
+            first, *others = self._sides(-depth)
+            low, high = first.log_delta(epsilon)
+            if high > -self._depth or depth > 1e6:
+                break
+            # So small a delta sees outcomes that a smaller depth leaves out.
+            depth *= 8.0
+        for side in others:
+            if low > -math.inf and side.is_below(epsilon, low, first.tilt):
+                continue
+            try:
+                other_low, other_high = side.log_delta(epsilon)
+            except TransformUnavailable:
+                other_low, other_high = -math.inf, side.log_delta_by_chernoff(epsilon, first.tilt)
+            low, high = max(low, other_low), max(high, other_high)
+        return low - LOWER_SLACK * max(1.0, -low) if low > -math.inf else low, high
+
+    def _sides(self, log_delta: float) -> tuple[_Side, ...]:
+        """Both directions, or one where it says all, good for deltas down to this."""
+        if -log_delta > self._depth or not self._directions:
+            self._depth = -log_delta + _SPARE_NATS
+            both = (False,) if all(pair.symmetric for pair, _ in self._pairs) else (False, True)
+            improbable = self._depth + math.log(sum(count for _, count in self._pairs))
+            self._directions = tuple(_Side(_direction(self._pairs, improbable, reverse=reverse)) for reverse in both)
+        return self._directions
 
 
 @final
-class Direction:
-    """The composed loss in one direction of neighbours: transforms, each raised to its count, and a Gaussian e^{s (s + 1) g}.
+class _Side:
+    """One direction of neighbours, and the contours laid in it so far."""
 
-    Args:
-      transforms: sampled and Laplace releases.
-      gaussian: half the sum of mu^2 over whole Gaussian releases; they compose in closed form.
-    """
+    def __init__(self, direction: Direction) -> None:
+        self._direction = direction
+        self._contours: list[Contour] = []
+        self.tilt = 1.0 / max(direction.scale, 1e-300)
 
-    def __init__(self, transforms: tuple[Transform, ...], gaussian: float) -> None:
-        self.transforms, self.gaussian = transforms, gaussian
-        scales = [transform.scale for transform in transforms]
-        self.scale = max([*scales, math.sqrt(2.0 * gaussian)])
-        self.largest_loss = sum(t.count * t.largest_loss for t in transforms) if gaussian == 0.0 else math.inf
+    def is_below(self, epsilon: float, log_delta: float, tilt: float) -> bool:
+        """Whether delta(epsilon) is surely at most e^log_delta in this direction, by bounds that cost next to nothing."""
+        return epsilon >= self._direction.largest_loss or self.log_delta_by_chernoff(epsilon, tilt) <= log_delta
 
-    def cumulants(self, tilt: float) -> tuple[float, float, float]:
-        """log M and its first two derivatives."""
-        g = self.gaussian
-        value, slope, curvature = tilt * (tilt + 1.0) * g, (2.0 * tilt + 1.0) * g, 2.0 * g
-        for transform in self.transforms:
-            a, b, c = transform.cumulants(tilt)
-            value, slope, curvature = value + transform.count * a, slope + transform.count * b, curvature + transform.count * c
-        return value, slope, curvature
+    def log_delta_by_chernoff(self, epsilon: float, tilt: float) -> float:
+        """An upper bound that nearly always can be had."""
+        try:
+            tilts = tilt * _CHERNOFF_SHARES
+            value = float(np.min(chernoff(self._direction, tilts) - tilts * epsilon))
+            return min(0.0, logspace.log_add(value, math.log(max(self._direction.left_out, 1e-300))))
+        except TransformUnavailable:
+            return 0.0
 
-    def log_moment_upper(self, tilts: Floats) -> Floats:
-        """Upper bounds on log M."""
-        total = tilts * (tilts + 1.0) * (self.gaussian * (1.0 + 8.0 * UNIT))
-        for transform in self.transforms:
-            total = total + transform.count * transform.log_moment_upper(tilts)
-        return total
+    def epsilon_by_chernoff(self, log_delta: float, tilt: float) -> float:
+        """Likewise for epsilon; infinite where there is none."""
+        try:
+            tilts = tilt * _CHERNOFF_SHARES
+            sizes = chernoff(self._direction, tilts)
+            rest = log_delta + math.log1p(-min(self._direction.left_out * math.exp(-log_delta), 1.0 - 1e-9))
+            return min(max(0.0, float(np.min((sizes - rest) / tilts))), self._direction.largest_loss)
+        except TransformUnavailable:
+            return self._direction.largest_loss
 
-    def log_decay(self, tilt: float, heights: Floats) -> Floats:
-        """Upper bounds on log |M(tilt + iu)| for all u >= each height."""
-        total = (tilt * (tilt + 1.0) * (1.0 + 8.0 * UNIT) - heights**2 * (1.0 - 8.0 * UNIT)) * self.gaussian
-        for transform in self.transforms:
-            total = total + transform.count * transform.log_decay(tilt, heights)
-        return total
+    def epsilon(self, log_delta: float) -> Ends:
+        """(lower, upper) of epsilon at this delta, 0 at the least."""
+        contour, root = self._root(log_delta)
+        if root <= 0.0:
+            if contour.bracket(0.0)[1] <= log_delta:
+                return 0.0, 0.0
+            root = 0.0
+        low, high = contour.bracket(root)
+        slope = min(contour.estimate(root)[1], -1e-300)
+        least = 4e-16 * root + 1e-300
+        upper = self._walked(contour, root, max((high - log_delta) / -slope, least), log_delta)
+        if low > log_delta:
+            return root, upper
+        lower = root - 1.01 * max((log_delta - low) / -slope, least) if math.isfinite(low) else 0.0
+        while lower > 0.0 and not contour.bracket(lower)[0] > log_delta:
+            lower = 0.0 if root - lower > 0.1 * root else root - 2.0 * (root - lower)
+        return max(lower, 0.0), upper
 
-    def saddle_at(self, epsilon: float) -> Saddle:
-        """The saddle point for an epsilon."""
+    def _root(self, log_delta: float) -> tuple[Contour, float]:
+        """A contour whose bracket is narrow where its trapezoid sum is e^log_delta, and that epsilon."""
+        for contour in self._contours:
+            root = contour.solve(log_delta, contour.centre)
+            if root > 0.0 and _is_sharp(contour, root):
+                self.tilt = contour.tilt
+                return contour, root
+        saddle = self._direction.saddle_for(log_delta)
+        contour, root = self._laid(saddle, log_delta, log_delta)
+        for _ in range(_MOST_CONTOURS - 1):
+            if root <= 0.0 or _is_sharp(contour, root):
+                break
+            contour, root = self._laid(self._direction.saddle_at(root), log_delta, log_delta)
+        return contour, root
 
-        def excess(tilt: float, slope: float) -> float:
-            return slope - 1.0 / tilt - 1.0 / (1.0 + tilt) - epsilon
+    def _laid(self, saddle: Saddle, guess: float, log_delta: float) -> tuple[Contour, float]:
+        contour = self._keep(Contour(self._direction, saddle, guess, tolerance_for(saddle.epsilon, saddle.tilt)))
+        return contour, contour.solve(log_delta, saddle.epsilon)
 
-        tilt = self._first_tilt(1.0)
-        for _ in range(_MOST_ITERATIONS):
-            value, slope, variance = self.cumulants(tilt)
-            curvature = variance + 1.0 / tilt**2 + 1.0 / (1.0 + tilt) ** 2
-            move = -excess(tilt, slope) / (tilt * curvature)
-            if abs(move) < 1e-3:
-                return Saddle(tilt, epsilon, curvature, value)
-            tilt *= math.exp(min(max(move, -1.0), 0.7))
-            self._check_tilt(tilt)
-        raise TransformUnavailable("no saddle point was found")
+    def _keep(self, contour: Contour) -> Contour:
+        self._contours = [contour, *self._contours[: _KEPT_CONTOURS - 1]]
+        self.tilt = contour.tilt
+        return contour
 
-    def saddle_for(self, log_delta: float) -> Saddle:
-        """The saddle point whose approximate delta is this; its epsilon may be negative."""
-        tilt = self._first_tilt(-log_delta)
-        for _ in range(_MOST_ITERATIONS):
-            value, slope, variance = self.cumulants(tilt)
-            curvature = variance + 1.0 / tilt**2 + 1.0 / (1.0 + tilt) ** 2
-            saddle = Saddle(tilt, slope - 1.0 / tilt - 1.0 / (1.0 + tilt), curvature, value)
-            move = (saddle.log_delta - log_delta) / (tilt * tilt * curvature)
-            if abs(move) < 1e-3:
-                return saddle
-            tilt *= math.exp(min(max(move, -1.0), 0.7))
-            self._check_tilt(tilt)
-        raise TransformUnavailable("no saddle point was found")
-
-    def _first_tilt(self, size: float) -> float:
-        """A start from below: far too large a tilt would ask for a huge grid."""
-        small = 1e-3 / max(self.scale, 1.0)
-        _, slope, variance = self.cumulants(small)
-        reach = math.sqrt(2.0 * max(size, 1.0))
-        tilt = min(0.5 * reach / math.sqrt(max(variance, 1e-300)), 0.5 * reach / self.scale)
-        while self.cumulants(tilt)[0] - tilt * slope > 3.0 * reach * reach:
-            tilt *= 0.6
-        return tilt
-
-    def _check_tilt(self, tilt: float) -> None:
-        if not 1e-12 < tilt * self.scale < 1e6:
-            raise TransformUnavailable("the saddle point lies beyond the tilts that are worth a contour")
-
-
-@final
-class Contour:
-    r"""Values of M on one vertical line, and a proved bracket of delta at any epsilon near the one that it was made for.
-
-    Args:
-      direction: the composed loss.
-      saddle: where the line crosses the real axis, and the epsilon it is for.
-      tolerance: relative error of delta to aim at, rounding apart.
-    Raises:
-      TransformUnavailable: M's decay can't be proved within ``MOST_HEIGHTS`` points.
-    """
-
-    def __init__(self, direction: Direction, saddle: Saddle, tolerance: float) -> None:
-        self.tolerance = tolerance
-        self._tilt = saddle.tilt
-        need = math.log(8.0 / tolerance)
-        self._alias_tilts = saddle.tilt + _ALIAS_TILTS * math.sqrt(2.0 * need / saddle.curvature)
-        t = self._alias_tilts
-        # log of M(t) sup_x (1 - e^{-x})_+ e^{-tx}: Chernoff's bound on delta is e^{-t eps} times it. (A2)
-        self._alias_sizes = direction.log_moment_upper(t) + t * np.log(t) - (1.0 + t) * np.log1p(t)
-        wanted = min(saddle.log_delta, 0.0)
-        above = (self._alias_sizes - t * saddle.epsilon - wanted + need) / (t - saddle.tilt)
-        self._period = max((need - wanted) / saddle.tilt, float(above.min())) + 1e-3 * abs(saddle.epsilon)
-        self._step = 2.0 * math.pi / self._period
-        height, self._log_cut = self._cut_off(direction, saddle, wanted - need)
-        number = math.ceil(height / self._step) + 2
-        if number > MOST_HEIGHTS:
-            raise TransformUnavailable(f"the moment function decays too slowly: it would take {number:.1e} points")
-        deadline.check()
-        self._values(direction, number)
-
-    def _cut_off(self, direction: Direction, saddle: Saddle, wanted: float) -> tuple[float, float]:
-        """(height, log bound on |M| from there on) so that what lies above is below e^wanted. (D)"""
-        heights = _HEIGHTS * math.sqrt(2.0 * -math.log(self.tolerance / 8.0) / saddle.curvature)
-        while heights[0] * self._period < 8.0 * MOST_HEIGHTS:
-            decay = direction.log_decay(saddle.tilt, heights)
-            small = decay - saddle.tilt * saddle.epsilon - np.log(math.pi * heights) <= wanted
-            if small.any():
-                first = int(np.argmax(small))
-                return float(heights[first]), float(decay[first])
-            heights = heights * 8.0
-        raise TransformUnavailable("the moment function doesn't decay provably: too few releases, or too sparse, or with atoms")
-
-    def _values(self, direction: Direction, number: int) -> None:
-        heights = self._step * np.arange(number)
-        s = self._tilt + 1j * heights
-        g = direction.gaussian
-        exponent = s * (s + 1.0) * g - np.log(s) - np.log1p(s)
-        size = np.abs(s)
-        error = 16.0 * UNIT * (np.abs(exponent) + size * (size + 1.0) * g + np.log1p(size) + 8.0)
-        for transform in direction.transforms:
-            line = transform.line(self._tilt, self._step, number, self.tolerance / (100.0 * transform.count))
-            log_moment = np.log1p(line.minus_one)
-            modulus = np.maximum(np.abs(1.0 + line.minus_one) - line.error, 1e-300)
-            # (R5): the error of a value, and its logarithm's, are multiplied by the number of releases.
-            error = error + transform.count * (line.error / modulus + 16.0 * UNIT * np.abs(log_moment))
-            exponent = exponent + transform.count * log_moment
-        self._peak = float(exponent.real[0])
-        values = np.exp(exponent - self._peak)
-        values[0] *= 0.5
-        self._s, self._heights, self._integrand = s, heights, values
-        sizes = np.abs(values)
-        with np.errstate(over="ignore"):
-            self._rounding = float(sizes @ np.minimum(np.expm1(error), 1e300)) + UNIT * (number + 8.0) * float(sizes.sum())
-        # Rounding of s eps, which grows with epsilon.
-        self._phase_rounding = 4.0 * UNIT * float(sizes @ np.abs(s))
-        self._log_scale = math.log(self._step / math.pi) + self._peak
-        self._log_cut -= math.log(math.pi * self._step * (number - 1.0))
-
-    def estimate(self, epsilon: float) -> tuple[float, float]:
-        """(log, slope of the log) of the trapezoid sum at an epsilon; (-inf, 0) where it isn't positive."""
-        terms = self._integrand * np.exp(-1j * epsilon * self._heights)
-        total = float(terms.sum().real)
-        if not total > 0.0:
-            return -math.inf, 0.0
-        return self._log_scale - self._tilt * epsilon + math.log(total), -float((terms @ self._s).real) / total
-
-    def bracket(self, epsilon: float) -> tuple[float, float]:
-        """Proved (log lower, log upper) of delta(epsilon), in this direction."""
-        scale = self._log_scale - self._tilt * epsilon
-        total = float((self._integrand * np.exp(-1j * epsilon * self._heights)).sum().real)
-        cut = math.exp(min(self._log_cut - self._tilt * epsilon - scale, 700.0))
-        error = 1.01 * (self._rounding + abs(epsilon) * self._phase_rounding + cut)
-        slack = 8.0 * UNIT * (abs(self._log_scale) + abs(self._tilt * epsilon) + 8.0)
-        high = scale + math.log(total + error) + slack if total + error > 0.0 else -math.inf
-        low = total - error - self._aliases(epsilon, scale)
-        return (scale + math.log(low) - slack if low > 0.0 else -math.inf), min(high, 0.0)
-
-    def _aliases(self, epsilon: float, scale: float) -> float:
-        """(A): bound on what the trapezoid rule adds, over e^scale. The copies on both sides are geometric series at most."""
-        below = -self._tilt * self._period
-        fall = (self._alias_tilts - self._tilt) * self._period
-        above = float(np.min(self._alias_sizes - self._alias_tilts * epsilon - fall - np.log(-np.expm1(-fall))))
-        both = math.exp(min(below - math.log(-math.expm1(below)) - scale, 700.0)) + math.exp(min(above - scale, 700.0))
-        return both * (1.0 + 1e-9)
-
-    def solve(self, log_delta: float, epsilon: float) -> float:
-        """The epsilon at which the trapezoid sum is e^log_delta, from a first guess; guarded Newton steps on its logarithm."""
-        low, high = -math.inf, math.inf
+    def _walked(self, contour: Contour, root: float, step: float, log_delta: float) -> float:
+        """An epsilon above the root at which the target is proved to be met."""
+        step *= 1.01
         for _ in range(60):
-            value, slope = self.estimate(epsilon)
-            low, high = (epsilon, high) if value > log_delta else (low, epsilon)
-            step = (log_delta - value) / slope if slope < 0.0 and math.isfinite(value) else -0.25 * self._period
-            moved = epsilon + min(max(step, -0.25 * self._period), 0.25 * self._period)
-            if abs(moved - epsilon) <= 1e-13 * abs(moved):
-                return moved
-            if not low < moved < high:
-                moved = 0.5 * (low + high)
-            epsilon = moved
-        return epsilon
+            if contour.bracket(root + step)[1] <= log_delta:
+                return root + step
+            step *= 2.0
+        return self.epsilon_by_chernoff(log_delta, contour.tilt)
+
+    def log_delta(self, epsilon: float) -> Ends:
+        """(lower, upper) of log delta(epsilon) in this direction."""
+        if epsilon >= self._direction.largest_loss:
+            return -math.inf, -math.inf
+        for contour in self._contours:
+            if _is_sharp(contour, epsilon):
+                return contour.bracket(epsilon)
+        saddle = self._direction.saddle_at(epsilon)
+        guess = saddle.log_delta
+        for _ in range(_MOST_CONTOURS):
+            contour = self._keep(Contour(self._direction, saddle, guess, tolerance_for(epsilon, saddle.tilt)))
+            found = contour.estimate(epsilon)[0]
+            if _is_sharp(contour, epsilon) or not found < guess:
+                break
+            guess = found
+        low, high = contour.bracket(epsilon)  # pyright: ignore[reportPossiblyUnboundVariable]
+        return low, min(high, self.log_delta_by_chernoff(epsilon, saddle.tilt))
 
 
-def tolerance_for(epsilon: float, tilt: float) -> float:
-    """The relative error of delta that moves epsilon by less than a tenth of 1e-6 of itself."""
-    return min(max(1e-7 * abs(epsilon) * tilt, _LEAST_TOLERANCE), _LARGEST_TOLERANCE)
+def _is_sharp(contour: Contour, epsilon: float) -> bool:
+    low, high = contour.bracket(epsilon)
+    return high - low <= max(_SHARPNESS * abs(epsilon) * contour.tilt, 4.0 * contour.tolerance)
 
 
-def chernoff(direction: Direction, tilts: Floats, epsilon: float) -> float:
-    """Upper bound on log delta(epsilon) from real tilts alone, the best of those given. (A2)"""
-    sizes = direction.log_moment_upper(tilts) + tilts * np.log(tilts) - (1.0 + tilts) * np.log1p(tilts)
-    return min(0.0, float(np.min(sizes - tilts * epsilon)))
+def _widened(pair: Pair) -> Pair:
+    """The pair with every distance 1e-14 larger, which dominates it: a shift comes with a few roundings of its own."""
+
+    def wider(mixture: Mixture) -> Mixture:
+        return Mixture(mixture.weights, tuple(shift * (1.0 + MU_ERROR) for shift in mixture.shifts))
+
+    return Pair(pair.family, wider(pair.upper), wider(pair.lower), pair.worst_of_both)
+
+
+def _direction(pairs: list[tuple[Pair, int]], improbable: float, *, reverse: bool) -> Direction:
+    transforms: list[Transform] = []
+    squares: list[float] = []
+    for pair, count in pairs:
+        upper, lower = (_mirror(pair.lower), _mirror(pair.upper)) if reverse else (pair.upper, pair.lower)
+        if pair.is_whole and pair.family is Family.LAPLACE:
+            transforms.append(WholeLaplace(upper.shifts[0] - lower.shifts[0], count))
+        elif pair.is_whole:
+            squares.append(0.5 * count * (upper.shifts[0] - lower.shifts[0]) ** 2)
+        elif pair.family is Family.GAUSSIAN:
+            transforms.append(MixedGaussian(upper, lower, count, improbable))
+        else:
+            transforms.append(MixedLaplace(upper, lower, count))
+    return Direction(tuple(transforms), math.fsum(squares))
+
+
+def _mirror(mixture: Mixture) -> Mixture:
+    return Mixture(mixture.weights[::-1], tuple(-shift for shift in mixture.shifts[::-1]))
+
+
+@final
+class ContourAccountant(Accountant):
+    """Gaussian, complex Gaussian and Laplace releases, sampled or not, repeated and composed: proved brackets at any delta."""
+
+    name = ROUTE
+    summary = "Numerical inversion of the moment function with a proved bracket; its cost doesn't depend on the number of releases."
+    sources = ("proofs/contour.md", "Trefethen and Weideman 2014, SIAM Review 56(3)", "Zhu, Dong and Wang 2022, arXiv:2106.08567")
+
+    def unsupported(self, event: Event) -> str | None:
+        if non_private_reason(event) is not None:
+            return None
+        return _reason(leaves(event))
+
+    def profile(self, event: Event) -> PrivacyProfile:
+        if (reason := non_private_reason(event)) is not None:
+            return NonPrivateProfile(reason)
+        parts = leaves(event)
+        if (reason := _reason(parts)) is not None:
+            raise UnsupportedEvent(self.name, reason)
+        return ContourProfile(parts)
+
+
+def _reason(parts: Mapping[Leaf, int]) -> str | None:
+    for leaf in parts:
+        if (reason := unsupported_reason(leaf)) is not None:
+            return reason
+        if pair_of(leaf).worst_of_both:
+            return "a release whose direction may change from step to step has a loss with a kink, which hardly decays"
+    if all(pair_of(leaf).family is Family.LAPLACE for leaf in parts):
+        return "Laplace losses have atoms: without Gaussian company their moment function hardly decays"
+    if sum(parts.values()) > MOST_RELEASES:
+        return f"more than {MOST_RELEASES:.0e} releases: their rounding would be all there is to see"
+    return None

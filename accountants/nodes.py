@@ -1,4 +1,4 @@
-r"""Sums over complex quadrature nodes at many heights at once, with their rounding counted. Inequalities (R1) to (R4): proofs/contour.md."""
+r"""Sums over complex quadrature nodes at many heights at once, with their rounding counted; (R2) and (R3) of proofs/contour.md."""
 
 from __future__ import annotations
 
@@ -63,6 +63,11 @@ def expm1_complex(z: Complexes) -> Complexes:
     return (grown - 2.0 * (grown + 1.0) * half * half) + 1j * ((grown + 1.0) * np.sin(z.imag))
 
 
+def log1p_complex(z: Complexes) -> Complexes:
+    """log(1 + z) without cancellation near 0: its error is at most ELEMENTARY times |z| there. numpy's own loses all digits of small z."""
+    return 0.5 * np.log1p(z.real * (2.0 + z.real) + z.imag * z.imag) + 1j * np.arctan2(z.imag, 1.0 + z.real)
+
+
 def log_mixture(mixture: Mixture, x: Floats, y: float | Floats) -> LogMixture:
     r"""log of A(x + iy) = sum_j w_j e^{a_j (x + iy) - a_j^2 / 2}, for |y| times the mixture's span below pi.
 
@@ -106,7 +111,7 @@ def sum_on_line(nodes: Nodes, tilt: float, step: float, number: int) -> LineValu
     """M - 1 at tilt + i k step for k = 0 ... number - 1, in baby steps and giant steps: about 2 sqrt(number) powers a node."""
     weight, loss = nodes.weight, nodes.loss
     tilted = weight * np.exp(tilt * loss)
-    at_tilt = complex(np.sum(weight * expm1_complex(tilt * loss))).real
+    at_tilt = math.fsum((weight * expm1_complex(tilt * loss)).real.tolist())
     baby = 1 << max(1, math.ceil(0.5 * math.log2(max(number, 2))))
     giant = -(-number // baby)
     small, stride = _powers(expm1_complex(1j * step * loss), baby)
@@ -138,8 +143,9 @@ def _rounding(nodes: Nodes, tilted: Complexes, tilt: float, step: float, number:
     levels = math.log2(padded) + 2.0
     relative = nodes.weight_error + tilt * (nodes.loss_error + 2.0 * UNIT * length) + UNIT * (nodes.loss.size + 16.0 * levels + 64.0)
     phase = nodes.loss_error + 24.0 * UNIT * length
-    # At u = 0: |e^{tL} - 1| <= t |L| max(1, e^{t Re L}).
-    still = float(np.sum((weight + size) * tilt * (relative * length + phase)))
+    # At u = 0, where the sum is exact: |e^{tL} - 1| <= t |L| max(1, e^{t Re L}).
+    own = nodes.weight_error + tilt * (nodes.loss_error + 2.0 * UNIT * length) + 64.0 * UNIT
+    still = float(np.sum((weight + size) * tilt * (own * length + phase)))
     slope = float(np.sum(size * (relative * length + phase)))
     ceiling, drift = 2.0 * float(np.sum(size * relative)), float(np.sum(size * phase))
     heights = step * np.arange(number)

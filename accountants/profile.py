@@ -13,7 +13,10 @@ from accountants.events import Event
 from accountants.trade_off import SupportingLines
 from mechanisms import logspace
 from mechanisms.base import Extended, Step, Value
-from mechanisms.errors import InvalidParameter
+from mechanisms.errors import InvalidParameter, NumericalFloor
+
+SMALLEST_LOG_DELTA = -700.0
+"""Below it routes that need delta itself can't answer."""
 
 
 @final
@@ -66,6 +69,18 @@ class PrivacyProfile(ABC):
     @abstractmethod
     def epsilon(self, delta: float) -> Bound:
         """The smallest epsilon >= 0 with delta(epsilon) <= delta, for delta in (0, 1). Raises as ``delta`` does."""
+
+    def epsilon_at_log_delta(self, log_delta: float) -> Bound:
+        """``epsilon`` at a delta given by its logarithm, < 0: the way to ask for 1e-400.
+
+        Raises:
+          NumericalFloor: no float is so small, and this route needs one.
+        """
+        if not -math.inf < log_delta < 0.0:
+            raise InvalidParameter("log_delta", "finite and < 0", log_delta)
+        if log_delta < SMALLEST_LOG_DELTA:
+            raise NumericalFloor("log delta", log_delta, SMALLEST_LOG_DELTA, "use accountant contour or gdp, which have no floor")
+        return self.epsilon(math.exp(log_delta))
 
     def epsilon_upper(self, delta: float) -> float:
         """``epsilon(delta).upper``, without the work of the lower end where that costs as much again."""

@@ -15,8 +15,9 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from accountants.nodes import ELEMENTARY, UNIT, LineValues, Nodes, expm1_complex, log_mixture, sum_on_line
+from accountants.nodes import ELEMENTARY, UNIT, LineValues, Nodes, log_mixture, sum_on_line
 from accountants.pairs import Mixture
+from mechanisms.errors import UnsupportedEvent
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
@@ -27,12 +28,18 @@ MOST_NODES = 50_000
 _REACH = 9.0
 """How far beyond the outermost possible peak nodes go; what lies beyond is bounded, not ignored (Q3)."""
 
+_VALLEY = 12.0
+"""How far above the ceiling a range may reach before it is cut."""
+
 _ROUGH_SHARES = np.array([0.15, 0.3, 0.5, 0.75, 1.0])
 _LINE_SHARES = np.linspace(0.1, 0.98, 12)
 
 
-class TransformUnavailable(Exception):
-    """This route can't bound the moment function; the text says why."""
+class TransformUnavailable(UnsupportedEvent):
+    """The contour route can't prove a bracket; the reason says why."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__("contour", reason)
 
 
 class Transform(ABC):
@@ -42,11 +49,13 @@ class Transform(ABC):
       count: how often; every answer here is of a single release, accurate enough to be raised to this power.
       scale: of the tilts that matter: the largest shift, or the largest loss.
       largest_loss: the supremum of L, or infinity.
+      left_out: probability of what was left out of P, a bound.
     """
 
     count: int
     scale: float
     largest_loss: float
+    left_out: float = 0.0
 
     @abstractmethod
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
@@ -66,46 +75,6 @@ class Transform(ABC):
 
 
 @final
-class WholeLaplace(Transform):
-    r"""Lap(0, 1) against Lap(e, 1): M(s) = ((s + 1) e^{se} + s e^{-(s+1)e}) / (2s + 1). Hardly decays: L has atoms at -e and e."""
-
-    def __init__(self, epsilon: float, count: int) -> None:
-        self.count = count
-        self.scale = self.largest_loss = self._epsilon = epsilon
-
-    def cumulants(self, tilt: float) -> tuple[float, float, float]:
-        h = 1e-3 * max(tilt, 1e-3)
-        points = np.array([tilt - h, tilt, tilt + h], dtype=np.complex128)
-        low, middle, high = (math.log1p(value) for value in self._minus_one(points).real.tolist())
-        return middle, (high - low) / (2.0 * h), max((high - 2.0 * middle + low) / h**2, 0.0)
-
-    def log_moment_upper(self, tilts: Floats) -> Floats:
-        s = tilts.astype(np.complex128)
-        return np.log1p(self._minus_one(s).real + self._error(s)) + ELEMENTARY
-
-    def log_decay(self, tilt: float, heights: Floats) -> Floats:
-        # |s + 1| / |2s + 1| falls and |s| / |2s + 1| rises in u, to 1/2 (D1).
-        near = np.hypot(tilt + 1.0, heights) / np.hypot(2.0 * tilt + 1.0, 2.0 * heights)
-        value = np.logaddexp(np.log(near) + tilt * self._epsilon, math.log(0.5) - (tilt + 1.0) * self._epsilon)
-        return value + ELEMENTARY * (1.0 + (tilt + 1.0) * self._epsilon)
-
-    def line(self, tilt: float, step: float, number: int, tolerance: float) -> LineValues:
-        s = tilt + 1j * step * np.arange(number)
-        return LineValues(self._minus_one(s), self._error(s))
-
-    def _minus_one(self, s: Complexes) -> Complexes:
-        # (s + 1) (e^{se} - 1) + s (e^{-(s+1)e} - 1), over 2s + 1: the constants add up to M(0) = 1.
-        e = self._epsilon
-        return ((s + 1.0) * expm1_complex(s * e) + s * expm1_complex(-(s + 1.0) * e)) / (2.0 * s + 1.0)
-
-    def _error(self, s: Complexes) -> Floats:
-        # (R4): |e^z - 1| <= |z| max(1, e^{Re z}), and each argument's rounding counts as much again times |z|.
-        e, size = self._epsilon, np.abs(s) * np.abs(s + 1.0) / np.abs(2.0 * s + 1.0)
-        growth = np.exp(s.real * e)
-        return np.asarray(4.0 * ELEMENTARY * e * size * growth, dtype=np.float64)
-
-
-@final
 class MixedGaussian(Transform):
     r"""A pair of Gaussian mixtures (a sampled release), P = f A against Q = f B.
 
@@ -113,9 +82,11 @@ class MixedGaussian(Transform):
       upper: P, shifts >= 0.
       lower: Q, shifts <= 0.
       count: how often it is released.
+      improbable: a probability's negative logarithm, >= 0; outcomes x beyond ``ceiling`` are less probable than e^-improbable times
+        e^-40, and may be left out: M is that of what remains of P. Otherwise outcomes that never happen decide what a large tilt sees.
     """
 
-    def __init__(self, upper: Mixture, lower: Mixture, count: int) -> None:
+    def __init__(self, upper: Mixture, lower: Mixture, count: int, improbable: float) -> None:
         if not upper.shifts[0] >= 0.0 >= lower.shifts[-1]:
             raise TransformUnavailable("shifts of P and Q don't lie on two sides of 0")
         self._upper, self._lower, self.count = upper, lower, count
@@ -124,6 +95,8 @@ class MixedGaussian(Transform):
         # With P = f alone, L = -log B is bounded by the weight of Q's copy at 0.
         bounded = upper.shifts == (0.0,) and lower.shifts[-1] == 0.0
         self.largest_loss = -math.log1p(-math.fsum(lower.weights[:-1])) if bounded else math.inf
+        beyond = math.sqrt(2.0 * improbable) + _REACH
+        self.ceiling = upper.shifts[-1] + beyond
         self._rough_reach = -1.0
         self._need = math.log(2e3 * count)
 
@@ -131,7 +104,10 @@ class MixedGaussian(Transform):
         self._make_rough(tilt)
         exponent = tilt * self._loss
         if exponent[-1] > 600.0 or exponent[0] < -600.0:
-            tilted = np.exp(self._log_mass + exponent)
+            whole = self._log_mass + exponent
+            if float(whole.max()) > 600.0:
+                return math.inf, math.inf, math.inf
+            tilted = np.exp(whole)
             minus_one = float(np.where(exponent < 1.0, self._mass * np.expm1(np.minimum(exponent, 1.0)), tilted - self._mass).sum())
         else:
             growth = np.expm1(exponent)
@@ -148,10 +124,10 @@ class MixedGaussian(Transform):
         peak = exponent.max(axis=1)
         terms = np.exp(exponent - peak[:, None])
         total = terms.sum(axis=1)
-        # (Q1) for the grid's own strip, (Q3) for what lies beyond its ends, (R1) for rounding.
-        beyond = (terms[:, 0] + terms[:, -1]) / total / math.expm1(_REACH * self._rough_step)
+        # (Q1) for the grid's own strip, (Q3) for its ends, (R1) for rounding.
+        ends = self._ends(tilts, self._rough_step, 0.0, *self._rough_strip) * np.exp(-peak)
         rounding = 4.0 * UNIT * (self._loss.size + 64.0 + 2.0 * self._depth + 2.0 * highest * self._rough_depth)
-        return peak + np.log(total) + np.log1p(self._rough_error + beyond + rounding) + ELEMENTARY * (1.0 + np.abs(peak))
+        return peak + np.log(total) + np.log1p(self._rough_error + ends / total + rounding) + ELEMENTARY * (1.0 + np.abs(peak))
 
     def _make_rough(self, tilt: float) -> None:
         """A coarse grid on the real axis, good for every tilt up to ``tilt``: M's relative error is below 1e-3 / count there."""
@@ -162,25 +138,63 @@ class MixedGaussian(Transform):
         growth = 0.5 * widths**2 - reach * np.log(np.cos(0.5 * self._lower.span * widths))
         steps = 2.0 * math.pi * widths / (self._need + growth)
         best = int(np.argmax(steps))
-        x = self._grid(reach, float(steps[best]))
+        self._set_range(reach, tilt)
+        x, step = self._grid(float(steps[best]))
         log_upper, log_lower = log_mixture(self._upper, x, 0.0), log_mixture(self._lower, x, 0.0)
         self._loss = log_upper.size - log_lower.size
         self._square = self._loss**2
-        self._log_mass = log_upper.size - 0.5 * x * x + math.log(float(steps[best]) / math.sqrt(2.0 * math.pi))
+        self._log_mass = log_upper.size - 0.5 * x * x + math.log(step / math.sqrt(2.0 * math.pi))
         self._mass = np.exp(self._log_mass)
-        self._x, self._rough_reach, self._rough_step = x, reach, float(steps[best])
-        self._rough_error = 2.0 * math.exp(float(growth[best])) / math.expm1(2.0 * math.pi * float(widths[best]) / float(steps[best]))
+        self._x, self._rough_reach, self._rough_step, self._rough_strip = x, reach, step, (float(widths[best]), float(growth[best]))
+        self._rough_error = 2.02 * math.exp(float(growth[best])) / math.expm1(2.0 * math.pi * float(widths[best]) / step)
         self._depth = float(np.max(np.abs(self._log_mass)))
         self._rough_depth = float(np.max((log_upper.error + log_lower.error) / UNIT))
 
-    def _grid(self, tilt: float, step: float) -> Floats:
-        """Multiples of ``step`` from ``_REACH`` below to ``_REACH`` above where d/dx log f A^{t+1} B^{-t} = 0 is possible (Q3)."""
-        low = (tilt + 1.0) * self._upper.shifts[0] - tilt * self._lower.shifts[-1]
-        high = (tilt + 1.0) * self._upper.shifts[-1] - tilt * self._lower.shifts[0]
-        first, last = math.floor((min(low, 0.0) - _REACH) / step), math.ceil((high + _REACH) / step)
-        if last - first > MOST_NODES:
+    def _set_range(self, reach: float, tilt: float) -> None:
+        r"""The range of x for tilts up to ``reach``, cut where it would be far too long where that does least harm to ``tilt``. (Q3)
+
+        The integrand f A^{t+1} B^{-t} falls faster than e^{-d^2 / 2} from some point on, to both sides; the sum may end ``_REACH`` beyond
+        it. Where that lies far above the ceiling, the range of integration itself ends, and so does P. (T1)
+        """
+        self._low = min((reach + 1.0) * self._upper.shifts[0] - reach * self._lower.shifts[-1], 0.0) - _REACH
+        self._high = (reach + 1.0) * self._upper.shifts[-1] - reach * self._lower.shifts[0] + _REACH
+        self._cut, self.left_out = self._high > self.ceiling + _VALLEY, 0.0
+        if self._cut:
+            x = self.ceiling + np.linspace(0.0, _VALLEY, 25)
+            upper, lower = log_mixture(self._upper, x, 0.0).size, log_mixture(self._lower, x, 0.0).size
+            self._high = float(x[np.argmin((tilt + 1.0) * upper - tilt * lower - 0.5 * x * x)])
+            # Phi(-d) <= e^{-d^2 / 2} / 2, for each copy of P.
+            self.left_out = 0.5 * math.exp(-0.5 * (self._high - self._upper.shifts[-1]) ** 2)
+        edges = np.array([self._low, self._high])
+        upper, lower = log_mixture(self._upper, edges, 0.0).size, log_mixture(self._lower, edges, 0.0).size
+        self._edge_loss, self._edge_density = upper - lower, upper - 0.5 * edges * edges - 0.5 * math.log(2.0 * math.pi)
+
+    def _grid(self, step: float) -> tuple[Floats, float]:
+        """Nodes from the lower end of the range on, at most ``step`` apart, and their distance; a cut lies half way beyond the last."""
+        length = self._high - self._low
+        if length > MOST_NODES * step:
             raise TransformUnavailable(f"it would take more than {MOST_NODES} quadrature nodes: the noise is too small")
-        return np.arange(first, last + 1) * np.float64(step)
+        if self._cut:
+            number = math.ceil(length / step - 0.5)
+            step = length / (number + 0.5)
+        else:
+            number = math.ceil(length / step)
+        return np.asarray(self._low + step * np.arange(number + 1), dtype=np.float64), step
+
+    def _ends(self, tilts: Floats, step: float, amplified: float, width: float, growth: float) -> Floats:
+        r"""(Q3): bounds, at each tilt, on what the ends of the range do to a sum over ``_grid(step)``.
+
+        Args:
+          tilts: shape (n,).
+          step: between nodes.
+          amplified: log of the largest ratio of the summand to its value on the real axis.
+          width: greatest distance from the real axis that the strip's bound uses.
+          growth: log of the largest ratio of the integrand to its value on the real axis up to that distance.
+        """
+        density = np.exp(np.minimum(self._edge_density + tilts[:, None] * self._edge_loss, 700.0))
+        falling = step * math.exp(amplified) / -math.expm1(-_REACH * step)
+        right = 4.0 * width * math.exp(min(growth, 700.0)) if self._cut else falling
+        return density[:, 0] * falling + density[:, 1] * right
 
     def log_decay(self, tilt: float, heights: Floats) -> Floats:
         self._make_rough(tilt)
@@ -195,20 +209,20 @@ class MixedGaussian(Transform):
 
     def _log_decay_at(self, tilt: float, heights: Floats, shifts: Floats) -> Floats:
         r"""(D2): int |F(x + ia)| e^{-u (arg A - arg B)} dx bounds |M(t + iu)| and falls in u; by a trapezoid rule with its own strip."""
-        quarter = 0.5 * math.pi / self._span
+        # A strip of growth e^20 at most, and narrow enough for every arg to rise with height.
+        quarter = min(0.5 * math.pi / self._span, math.sqrt(160.0 / (tilt + 1.0)) / max(self._lower.span, 1e-3))
         y = np.minimum(shifts, min(0.5 * quarter, 2.0))
         widest = float(y.max())
         width = min(quarter - widest, 3.0)
         growth = 0.5 * (width**2 + widest**2) - tilt * math.log(math.cos(0.5 * self._lower.span * (width + widest)))
         step = 2.0 * math.pi * width / (self._need + growth)
-        x, column = self._grid(tilt, step), y[:, None]
+        (x, step), column = self._grid(step), y[:, None]
         upper, lower = log_mixture(self._upper, x, column), log_mixture(self._lower, x, column)
         normal = math.log(step / math.sqrt(2.0 * math.pi))
-        still = 0.5 * (column**2 - x * x) + (tilt + 1.0) * upper.size - tilt * lower.size + normal
-        terms = np.exp(still - heights[:, None] * (upper.angle - lower.angle))
+        exponent = 0.5 * (column**2 - x * x) + (tilt + 1.0) * upper.size - tilt * lower.size
+        terms = np.exp(exponent - heights[:, None] * (upper.angle - lower.angle) + normal)
         total = terms.sum(axis=1)
-        # Without the factor of u, which is at most 1, terms fall beyond the ends (Q3).
-        beyond = (np.exp(still[:, 0]) + np.exp(still[:, -1])) / math.expm1(_REACH * step)
+        beyond = float(self._ends(np.array([tilt]), step, growth, width + widest, growth)[0])
         # (Q1) relative to M(tilt), itself bounded; (R1) for rounding.
         strip = 2.0 * math.exp(growth + float(self.log_moment_upper(np.array([tilt]))[0])) / math.expm1(2.0 * math.pi * width / step)
         depth = (tilt + 1.0) * upper.error + tilt * lower.error + heights[:, None] * (upper.error + lower.error)
@@ -227,7 +241,7 @@ class MixedGaussian(Transform):
         steps = 2.0 * math.pi * shifts / (math.log(4.0 / tolerance) + growth)
         best = int(np.argmax(steps))
         y, h = float(shifts[best]), float(steps[best])
-        x = self._grid(tilt, h)
+        x, h = self._grid(h)
         upper, lower = log_mixture(self._upper, x, y), log_mixture(self._lower, x, y)
         loss = (upper.size - lower.size) + 1j * np.maximum(upper.angle - lower.angle, 0.0)
         weight = np.exp(0.5 * (y * y - x * x) + upper.size + math.log(h / math.sqrt(2.0 * math.pi)) + 1j * (upper.angle - y * x))
@@ -235,17 +249,12 @@ class MixedGaussian(Transform):
         tilted = np.abs(weight) * np.exp(tilt * loss.real)
         moment = math.exp(float(self.log_moment_upper(np.array([tilt]))[0]))
         strip = 2.0 * (math.exp(float(growth[best])) * moment + math.exp(2.0 * y * y)) / math.expm1(2.0 * math.pi * y / h)
-        # (Q3): on the line |F| is at most this factor times its value on the real axis, which falls beyond the ends.
-        real_ends = np.array([x[0], x[-1]])
-        end_upper, end_lower = log_mixture(self._upper, real_ends, 0.0).size, log_mixture(self._lower, real_ends, 0.0).size
-        amplified = math.exp(0.5 * y * y - tilt * math.log(math.cos(0.5 * self._lower.span * y))) * h / math.sqrt(2.0 * math.pi)
-        ends = np.exp(-0.5 * real_ends**2 + end_upper) * (1.0 + np.exp(tilt * (end_upper - end_lower)))
-        beyond = amplified * float(ends.sum()) / math.expm1(_REACH * h)
+        amplified = 0.5 * y * y - tilt * math.log(math.cos(0.5 * self._lower.span * y))
+        ends = self._ends(np.array([0.0, tilt]), h, amplified, 2.0 * y, float(growth[best]))
+        beyond = float(ends.sum()) + self.left_out
         # Nodes that carry nothing are left out, and counted as an error.
         sizes = tilted + np.abs(weight)
         kept = sizes > 1e-3 * tolerance * moment / x.size
         dropped = float(sizes[~kept].sum())
         weight_error = ELEMENTARY * (1.0 + x * x + y * np.abs(x)) + upper.error
-        return Nodes(
-            weight[kept], loss[kept], weight_error[kept], (upper.error + lower.error)[kept], 1.001 * (strip + beyond + dropped)
-        )
+        return Nodes(weight[kept], loss[kept], weight_error[kept], (upper.error + lower.error)[kept], 1.001 * (strip + beyond + dropped))

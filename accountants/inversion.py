@@ -1,0 +1,267 @@
+r"""Composition by numerical inversion of the moment function, with a proved bracket. Its cost doesn't depend on the number of releases.
+
+With M(s) = E_P[e^{sL}] of the composed event, and any t > 0,
+
+    delta(eps) = 1/(2 pi i) int_{Re s = t} M(s) e^{-s eps} / (s (s + 1)) ds,
+
+taken by the trapezoid rule through the real saddle point. Aliasing is one-sided and bounded by Chernoff's inequality at another tilt
+(A), the cut-off by a bound on |M| at every greater height (D), and quadrature (Q) and rounding (R) node by node: proofs/contour.md. One
+set of values of M serves every epsilon near it. Both directions of neighbours are taken, unless one is a mirror image of the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountants import deadline
+from accountants.nodes import UNIT, log1p_complex
+from accountants.transforms import Transform, TransformUnavailable
+
+Floats = NDArray[np.float64]
+Complexes = NDArray[np.complex128]
+
+MOST_HEIGHTS = 2**19
+"""Points on the contour beyond which this route declines: releases too sparse, or too few, for their moment function to decay."""
+
+_LEAST_TOLERANCE, _LARGEST_TOLERANCE = 1e-13, 1e-8
+"""Range of the relative error of delta that aliasing, cut-off and quadrature together aim at; rounding comes on top."""
+
+_ALIAS_TILTS = np.array([0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.2])
+_HEIGHTS = np.geomspace(0.8, 6.0, 8)
+_MOST_ITERATIONS = 100
+
+
+@final
+@dataclass(frozen=True)
+class Saddle:
+    """Where log M(s) - s epsilon - log s (s + 1) has its real minimum: tilt, epsilon, curvature, and about log delta there."""
+
+    tilt: float
+    epsilon: float
+    curvature: float
+    log_moment: float
+
+    @property
+    def log_delta(self) -> float:
+        """The saddle point approximation."""
+        kernel = math.log(self.tilt) + math.log1p(self.tilt)
+        return self.log_moment - self.tilt * self.epsilon - kernel - 0.5 * math.log(2.0 * math.pi * self.curvature)
+
+
+@final
+class Direction:
+    """The composed loss in one direction of neighbours: transforms, each raised to its count, and a Gaussian e^{s (s + 1) g}.
+
+    Args:
+      transforms: sampled and Laplace releases.
+      gaussian: half the sum of mu^2 over whole Gaussian releases; they compose in closed form.
+    """
+
+    def __init__(self, transforms: tuple[Transform, ...], gaussian: float) -> None:
+        self.transforms, self.gaussian = transforms, gaussian
+        scales = [transform.scale for transform in transforms]
+        self.scale = max([*scales, math.sqrt(2.0 * gaussian)])
+        self.largest_loss = sum(t.count * t.largest_loss for t in transforms) if gaussian == 0.0 else math.inf
+
+    @property
+    def left_out(self) -> float:
+        """Bound on the probability of the outcomes that the transforms, asked so far, leave out of P. (T1)"""
+        return sum(transform.count * transform.left_out for transform in self.transforms)
+
+    def cumulants(self, tilt: float) -> tuple[float, float, float]:
+        """log M and its first two derivatives."""
+        g = self.gaussian
+        value, slope, curvature = tilt * (tilt + 1.0) * g, (2.0 * tilt + 1.0) * g, 2.0 * g
+        for transform in self.transforms:
+            a, b, c = transform.cumulants(tilt)
+            value, slope, curvature = value + transform.count * a, slope + transform.count * b, curvature + transform.count * c
+        return value, slope, curvature
+
+    def log_moment_upper(self, tilts: Floats) -> Floats:
+        """Upper bounds on log M."""
+        total = tilts * (tilts + 1.0) * (self.gaussian * (1.0 + 8.0 * UNIT))
+        for transform in self.transforms:
+            total = total + transform.count * transform.log_moment_upper(tilts)
+        return total
+
+    def log_decay(self, tilt: float, heights: Floats) -> Floats:
+        """Upper bounds on log |M(tilt + iu)| for all u >= each height."""
+        total = (tilt * (tilt + 1.0) * (1.0 + 8.0 * UNIT) - heights**2 * (1.0 - 8.0 * UNIT)) * self.gaussian
+        for transform in self.transforms:
+            total = total + transform.count * transform.log_decay(tilt, heights)
+        return total
+
+    def saddle_at(self, epsilon: float) -> Saddle:
+        """The saddle point for an epsilon."""
+        return self._searched(lambda saddle: (saddle.epsilon - epsilon) / saddle.tilt, 1.0)
+
+    def saddle_for(self, log_delta: float) -> Saddle:
+        """The saddle point whose approximate delta is this; its epsilon may be negative."""
+        return self._searched(lambda saddle: (log_delta - saddle.log_delta) / saddle.tilt**2, -log_delta)
+
+    def _searched(self, excess: Callable[[Saddle], float], size: float) -> Saddle:
+        """Guarded Newton steps on log tilt: ``excess`` rises with the tilt, about as fast as the curvature says."""
+        low, high, tilt = 0.0, math.inf, self._first_tilt(size)
+        for _ in range(_MOST_ITERATIONS):
+            saddle = self._saddle(tilt)
+            value = excess(saddle) if math.isfinite(saddle.curvature) else math.inf
+            move = -value / saddle.curvature if math.isfinite(value) else -math.inf
+            if abs(move) < 1e-3 or high - low < 1e-3 * low:
+                return saddle
+            low, high = (max(low, tilt), high) if value < 0.0 else (low, min(high, tilt))
+            moved = tilt * math.exp(min(max(move, -1.0), 0.7))
+            tilt = moved if low < moved < high else math.sqrt(low * high)
+            if not 1e-12 < tilt * self.scale < 1e9:
+                break
+        raise TransformUnavailable("the saddle point lies beyond the tilts that are worth a contour")
+
+    def _saddle(self, tilt: float) -> Saddle:
+        value, slope, variance = self.cumulants(tilt)
+        curvature = variance + 1.0 / tilt**2 + 1.0 / (1.0 + tilt) ** 2
+        return Saddle(tilt, slope - 1.0 / tilt - 1.0 / (1.0 + tilt), curvature, value)
+
+    def _first_tilt(self, size: float) -> float:
+        """A start from below: far too large a tilt would ask for a huge grid."""
+        small = 1e-3 / max(self.scale, 1.0)
+        _, slope, variance = self.cumulants(small)
+        reach = math.sqrt(2.0 * max(size, 1.0))
+        tilt = min(0.5 * reach / math.sqrt(max(variance, 1e-300)), 0.5 * reach / self.scale)
+        while self.cumulants(tilt)[0] - tilt * slope > 3.0 * reach * reach:
+            tilt *= 0.6
+        return tilt
+
+
+@final
+class Contour:
+    r"""Values of M on one vertical line, and a proved bracket of delta at any epsilon near the one that it was made for.
+
+    Args:
+      direction: the composed loss.
+      saddle: where the line crosses the real axis, and the epsilon it is for.
+      log_delta: of the delta that is looked for, as far as known: errors are kept small beside it.
+      tolerance: relative error of delta to aim at, rounding apart.
+    Raises:
+      TransformUnavailable: M's decay can't be proved within ``MOST_HEIGHTS`` points.
+    """
+
+    def __init__(self, direction: Direction, saddle: Saddle, log_delta: float, tolerance: float) -> None:
+        self.tolerance, self.tilt, self.centre = tolerance, saddle.tilt, saddle.epsilon
+        need = math.log(8.0 / tolerance)
+        self._alias_tilts = saddle.tilt + _ALIAS_TILTS * math.sqrt(2.0 * need / saddle.curvature)
+        t = self._alias_tilts
+        # log of M(t) sup_x (1 - e^{-x})_+ e^{-tx}: Chernoff's bound on delta is e^{-t eps} times it. (A2)
+        self._alias_sizes = chernoff(direction, t)
+        wanted = min(log_delta, 0.0)
+        above = (self._alias_sizes - t * saddle.epsilon - wanted + need) / (t - saddle.tilt)
+        self._period = max((need - wanted) / saddle.tilt, float(above.min())) + 1e-3 * abs(saddle.epsilon)
+        self._step = 2.0 * math.pi / self._period
+        height, self._log_cut = self._cut_off(direction, saddle, wanted - need)
+        number = math.ceil(height / self._step) + 2
+        if number > MOST_HEIGHTS:
+            raise TransformUnavailable(f"the moment function decays too slowly: it would take {number:.1e} points")
+        deadline.check()
+        # Where the tilted law has most of its mass below epsilon, delta is far smaller than the integrand: errors must be as well.
+        excess = saddle.log_moment - saddle.tilt * saddle.epsilon - math.log(saddle.tilt) - wanted
+        self._values(direction, number, 0.03 * tolerance * math.exp(-max(excess - 3.0, 0.0)))
+        self._left_out = direction.left_out
+
+    def _cut_off(self, direction: Direction, saddle: Saddle, wanted: float) -> tuple[float, float]:
+        """(height, log bound on |M| from there on) so that what lies above is below e^wanted. (D)"""
+        heights = _HEIGHTS * math.sqrt(2.0 * -math.log(self.tolerance / 8.0) / saddle.curvature)
+        while heights[0] * self._period < 8.0 * MOST_HEIGHTS:
+            decay = direction.log_decay(saddle.tilt, heights)
+            small = decay - saddle.tilt * saddle.epsilon - np.log(math.pi * heights) <= wanted
+            if small.any():
+                first = int(np.argmax(small))
+                return float(heights[first]), float(decay[first])
+            heights = heights * 8.0
+        raise TransformUnavailable("the moment function doesn't decay provably: too few releases, or too sparse, or with atoms")
+
+    def _values(self, direction: Direction, number: int, tolerance: float) -> None:
+        heights = self._step * np.arange(number)
+        s = self.tilt + 1j * heights
+        g = direction.gaussian
+        exponent = s * (s + 1.0) * g - np.log(s) - np.log1p(s)
+        size = np.abs(s)
+        error = 16.0 * UNIT * (np.abs(exponent) + size * (size + 1.0) * g + np.log1p(size) + 8.0)
+        for transform in direction.transforms:
+            line = transform.line(self.tilt, self._step, number, tolerance / transform.count)
+            log_moment = log1p_complex(line.minus_one)
+            modulus = np.maximum(np.abs(1.0 + line.minus_one), 1e-100)
+            # (R5): |(z + e)^T - z^T| <= |z|^T ((1 + e/|z|)^T - 1), and the logarithm's own rounding is multiplied by T as well.
+            error = error + transform.count * (np.log1p(line.error / modulus) + 16.0 * UNIT * np.abs(log_moment))
+            exponent = exponent + transform.count * log_moment
+        self._peak = float(exponent.real[0])
+        values = np.exp(exponent - self._peak)
+        values[0] *= 0.5
+        self._s, self._heights, self._integrand = s, heights, values
+        sizes = np.abs(values)
+        # |value| (e^error - 1), also where the value has underflowed and the error is huge.
+        moved = np.where(
+            error < 1.0, sizes * np.expm1(np.minimum(error, 1.0)), np.exp(np.minimum(exponent.real - self._peak + error, 700.0))
+        )
+        self._rounding = float(moved.sum()) + UNIT * (number + 8.0) * float(sizes.sum())
+        # Rounding of s eps, which grows with epsilon.
+        self._phase_rounding = 4.0 * UNIT * float(sizes @ np.abs(s))
+        self._log_scale = math.log(self._step / math.pi) + self._peak
+        self._log_cut -= math.log(math.pi * self._step * (number - 1.0))
+
+    def estimate(self, epsilon: float) -> tuple[float, float]:
+        """(log, slope of the log) of the trapezoid sum at an epsilon; (-inf, 0) where it isn't positive."""
+        terms = self._integrand * np.exp(-1j * epsilon * self._heights)
+        total = float(terms.sum().real)
+        if not total > 0.0:
+            return -math.inf, 0.0
+        return self._log_scale - self.tilt * epsilon + math.log(total), -float((terms @ self._s).real) / total
+
+    def bracket(self, epsilon: float) -> tuple[float, float]:
+        """Proved (log lower, log upper) of delta(epsilon), in this direction."""
+        scale = self._log_scale - self.tilt * epsilon
+        total = float((self._integrand * np.exp(-1j * epsilon * self._heights)).sum().real)
+        cut = math.exp(min(self._log_cut - self.tilt * epsilon - scale, 700.0))
+        error = 1.01 * (self._rounding + abs(epsilon) * self._phase_rounding + cut)
+        slack = 8.0 * UNIT * (abs(self._log_scale) + abs(self.tilt * epsilon) + 8.0)
+        high = scale + math.log(total + error) + slack if total + error > 0.0 else -math.inf
+        if self._left_out > 0.0:
+            high = float(np.logaddexp(high, math.log(self._left_out)))  # (T1)
+        low = total - error - self._aliases(epsilon, scale)
+        return (scale + math.log(low) - slack if low > 0.0 else -math.inf), min(high, 0.0)
+
+    def _aliases(self, epsilon: float, scale: float) -> float:
+        """(A): bound on what the trapezoid rule adds, over e^scale. The copies on both sides are geometric series at most."""
+        below = -self.tilt * self._period
+        fall = (self._alias_tilts - self.tilt) * self._period
+        above = float(np.min(self._alias_sizes - self._alias_tilts * epsilon - fall - np.log(-np.expm1(-fall))))
+        both = math.exp(min(below - math.log(-math.expm1(below)) - scale, 700.0)) + math.exp(min(above - scale, 700.0))
+        return both * (1.0 + 1e-9)
+
+    def solve(self, log_delta: float, epsilon: float) -> float:
+        """The epsilon at which the trapezoid sum is e^log_delta, from a first guess; guarded Newton steps on its logarithm."""
+        low, high = -math.inf, math.inf
+        for _ in range(60):
+            value, slope = self.estimate(epsilon)
+            low, high = (epsilon, high) if value > log_delta else (low, epsilon)
+            step = (log_delta - value) / slope if slope < 0.0 and math.isfinite(value) else -0.25 * self._period
+            moved = epsilon + min(max(step, -0.25 * self._period), 0.25 * self._period)
+            if abs(moved - epsilon) <= 1e-13 * abs(moved):
+                return moved
+            if not low < moved < high:
+                moved = 0.5 * (low + high)
+            epsilon = moved
+        return epsilon
+
+
+def tolerance_for(epsilon: float, tilt: float) -> float:
+    """The relative error of delta that moves epsilon by less than a tenth of 1e-6 of itself."""
+    return min(max(1e-7 * abs(epsilon) * tilt, _LEAST_TOLERANCE), _LARGEST_TOLERANCE)
+
+
+def chernoff(direction: Direction, tilts: Floats) -> Floats:
+    """log c(t), where delta(epsilon) <= c(t) e^{-t epsilon} + what the direction leaves out, for every epsilon. (A2)"""
+    return direction.log_moment_upper(tilts) + tilts * np.log(tilts) - (1.0 + tilts) * np.log1p(tilts)

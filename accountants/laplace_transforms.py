@@ -1,0 +1,131 @@
+r"""Moment functions of Laplace releases, whole and sampled: their loss has atoms, so they hardly decay and need company that does."""
+
+from __future__ import annotations
+
+import math
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountants.nodes import ELEMENTARY, LineValues, Nodes, expm1_complex, sum_on_line
+from accountants.pairs import Mixture
+from accountants.transforms import MOST_NODES, Transform, TransformUnavailable
+
+Floats = NDArray[np.float64]
+Complexes = NDArray[np.complex128]
+
+_POINTS = 32
+_POSITIONS, _WEIGHTS = np.polynomial.legendre.leggauss(_POINTS)
+_RATIO = 4.0
+"""Sum of the half axes of the Bernstein ellipse around each panel, in units of its half-length."""
+
+
+@final
+class WholeLaplace(Transform):
+    r"""Lap(0, 1) against Lap(e, 1): M(s) = ((s + 1) e^{se} + s e^{-(s+1)e}) / (2s + 1). Hardly decays: L has atoms at -e and e."""
+
+    def __init__(self, epsilon: float, count: int) -> None:
+        self.count = count
+        self.scale = self.largest_loss = self._epsilon = epsilon
+
+    def cumulants(self, tilt: float) -> tuple[float, float, float]:
+        h = 1e-3 * max(tilt, 1e-3)
+        points = np.array([tilt - h, tilt, tilt + h], dtype=np.complex128)
+        low, middle, high = (math.log1p(value) for value in self._minus_one(points).real.tolist())
+        return middle, (high - low) / (2.0 * h), max((high - 2.0 * middle + low) / h**2, 0.0)
+
+    def log_moment_upper(self, tilts: Floats) -> Floats:
+        s = tilts.astype(np.complex128)
+        return np.log1p(self._minus_one(s).real + self._error(s)) + ELEMENTARY
+
+    def log_decay(self, tilt: float, heights: Floats) -> Floats:
+        # |s + 1| / |2s + 1| falls and |s| / |2s + 1| rises in u, to 1/2 (D1).
+        near = np.hypot(tilt + 1.0, heights) / np.hypot(2.0 * tilt + 1.0, 2.0 * heights)
+        value = np.logaddexp(np.log(near) + tilt * self._epsilon, math.log(0.5) - (tilt + 1.0) * self._epsilon)
+        return value + ELEMENTARY * (1.0 + (tilt + 1.0) * self._epsilon)
+
+    def line(self, tilt: float, step: float, number: int, tolerance: float) -> LineValues:
+        del tolerance  # a closed form: there is no quadrature
+        s = np.asarray(tilt + 1j * step * np.arange(number), dtype=np.complex128)
+        return LineValues(self._minus_one(s), self._error(s))
+
+    def _minus_one(self, s: Complexes) -> Complexes:
+        # (s + 1) (e^{se} - 1) + s (e^{-(s+1)e} - 1), over 2s + 1: the constants add up to M(0) = 1.
+        e = self._epsilon
+        return ((s + 1.0) * expm1_complex(s * e) + s * expm1_complex(-(s + 1.0) * e)) / (2.0 * s + 1.0)
+
+    def _error(self, s: Complexes) -> Floats:
+        # (R4): |e^z - 1| <= |z| max(1, e^{Re z}), and each argument's rounding counts as much again times |z|.
+        e, size = self._epsilon, np.abs(s) * np.abs(s + 1.0) / np.abs(2.0 * s + 1.0)
+        growth = np.exp(s.real * e)
+        return np.asarray(4.0 * ELEMENTARY * e * size * growth, dtype=np.float64)
+
+
+@final
+class MixedLaplace(Transform):
+    r"""A pair of Laplace mixtures (a sampled release).
+
+    Between neighbouring shifts P and Q are a e^x + b e^-x with a, b >= 0, so L is analytic there; outside all shifts L is constant: two
+    atoms. Panels of Gauss and Legendre points in between; proofs/contour.md (Q4).
+    """
+
+    def __init__(self, upper: Mixture, lower: Mixture, count: int) -> None:
+        self._upper, self._lower, self.count = upper, lower, count
+        self._breaks = np.array(sorted({*upper.shifts, *lower.shifts}))
+        ends = self._breaks[[0, -1]]
+        log_upper, log_lower = _log_density(upper, ends), _log_density(lower, ends)
+        self._end_loss, self._end_mass = log_upper - log_lower, np.exp(log_upper)
+        self.largest_loss = float(self._end_loss[1])
+        self.scale = max(self.largest_loss, -float(self._end_loss[0]))
+
+    def cumulants(self, tilt: float) -> tuple[float, float, float]:
+        nodes = self._nodes(tilt, 0.0, 1e-9 / self.count)
+        weight, loss = nodes.weight.real, nodes.loss.real
+        minus_one = float(weight @ np.expm1(tilt * loss))
+        tilted = weight * np.exp(tilt * loss)
+        mean, square = float(tilted @ loss) / (1.0 + minus_one), float(tilted @ loss**2) / (1.0 + minus_one)
+        return math.log1p(minus_one), mean, max(square - mean * mean, 0.0)
+
+    def log_moment_upper(self, tilts: Floats) -> Floats:
+        nodes = self._nodes(float(tilts.max()), 0.0, 1e-3 / self.count)
+        values = [sum_on_line(nodes, float(tilt), 1.0, 1) for tilt in tilts]
+        return np.array([math.log1p(float(value.minus_one[0].real + value.error[0])) for value in values]) + ELEMENTARY
+
+    def log_decay(self, tilt: float, heights: Floats) -> Floats:
+        return np.full(heights.shape, float(self.log_moment_upper(np.array([tilt]))[0]))
+
+    def line(self, tilt: float, step: float, number: int, tolerance: float) -> LineValues:
+        return sum_on_line(self._nodes(tilt, step * number, tolerance), tilt, step, number)
+
+    def _nodes(self, tilt: float, height: float, tolerance: float) -> Nodes:
+        # On the ellipse |Re| grows by up to 17/8 and |Im| by 15/8 of the half-length d; |log P|' and |log Q|' are at most 1, and
+        # |arg| at most |Im|: beside the panel's least value the integrand is at most e^{(2t + 1) 25/8 d + 2 u 15/8 d} / cos(15/8 d)^t.
+        wanted = 2.0 * _POINTS * math.log(_RATIO) - math.log(8.0 / tolerance)
+        half = min(0.4, wanted / (2.0 * ((2.0 * tilt + 1.0) * 3.125 + 2.0 * height * 1.875 + 2.0 * tilt)))
+        lengths = np.diff(self._breaks)
+        panels = np.ceil(lengths / (2.0 * half)).astype(int)
+        if int(panels.sum()) * _POINTS > MOST_NODES:
+            raise TransformUnavailable(f"it would take more than {MOST_NODES} quadrature nodes: the noise is too small")
+        # Panel i of an interval starts i panel lengths after it.
+        number = np.arange(int(panels.sum())) - np.repeat(np.cumsum(panels) - panels, panels)
+        halves = np.repeat(0.5 * lengths / panels, panels)[:, None]
+        edges = np.repeat(self._breaks[:-1], panels) + 2.0 * number * halves[:, 0]
+        x = (edges[:, None] + halves * (1.0 + _POSITIONS)).ravel()
+        log_upper, log_lower = _log_density(self._upper, x), _log_density(self._lower, x)
+        weight = np.concatenate([(halves * _WEIGHTS).ravel() * np.exp(log_upper), self._end_mass])
+        loss = np.concatenate([log_upper - log_lower, self._end_loss])
+        size = float(np.sum(weight * (1.0 + np.exp(tilt * loss))))
+        growth = half * ((2.0 * tilt + 1.0) * 3.125 + 2.0 * height * 1.875) - tilt * math.log(math.cos(1.875 * half))
+        # 64/15 max |F| d / (1 - 1/16) 4^-64 for each panel; the panel's own share of ``size`` bounds max |F| d.
+        quadrature = 5.0 * size * math.exp(growth) * _RATIO ** (-2.0 * _POINTS)
+        reach = float(np.max(np.abs(self._breaks)))
+        error = np.full(loss.shape, ELEMENTARY * (2.0 + reach) * len(self._upper.shifts))
+        return Nodes(weight.astype(np.complex128), loss.astype(np.complex128), error + ELEMENTARY, 2.0 * error, quadrature)
+
+
+def _log_density(mixture: Mixture, x: Floats) -> Floats:
+    """log of sum_j w_j e^{-|x - a_j|} / 2; its absolute error is a few UNIT times 1 + |x|."""
+    exponent = np.array([math.log(w) - np.abs(x - a) for w, a in zip(mixture.weights, mixture.shifts, strict=True)])
+    peak = exponent.max(axis=0)
+    return peak + np.log(np.exp(exponent - peak).sum(axis=0)) - math.log(2.0)
