@@ -15,7 +15,8 @@ from typing import Self, TypeVar, final
 import httpx2
 from pydantic import BaseModel
 
-from app.calculators.schemas import Calibration, CalibrationRequest, Profile, ProfileRequest
+from app.calculators.calibrations import Calibration, CalibrationRequest
+from app.calculators.schemas import Profile, ProfileRequest
 from app.certificates.keys import PublicKeySet
 from app.certificates.report import VerificationReport
 from app.jobs.events import Artifact, JobEventRecord

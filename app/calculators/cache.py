@@ -15,8 +15,8 @@ from typing import final
 import numpy as np
 
 from accountants import deadline
+from app.calculators.profiles import Answers
 from app.calculators.schemas import Profile, ProfileRequest
-from app.calculators.service import Answers
 
 MOST_EVENTS = 256
 _TURN_SECONDS = 0.05

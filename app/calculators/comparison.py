@@ -6,8 +6,8 @@ from typing import final
 
 from accountants import Release
 from accountants.gdp import GdpProfile
+from app.calculators.profiles import compute_profile
 from app.calculators.schemas import RELEASE, Deltas, Epsilons, Profile, ProfileRequest, example
-from app.calculators.service import compute_profile
 from mechanisms import ComplexGaussian
 from mechanisms.base import Extended, Value
 from mechanisms.published import PublishedClaim, claims_on_complex_gaussian

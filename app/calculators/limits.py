@@ -7,10 +7,11 @@ from typing import final
 from fastapi import Request
 
 from accountants.deadline import time_limit
-from app.calculators import comparison, service
+from app.calculators import comparison
 from app.calculators.cache import ProfileCache
+from app.calculators.calibrations import Calibration, CalibrationRequest, Sweep, SweepRequest, compute_calibration, compute_sweep
 from app.calculators.comparison import Comparison, ComplexGaussianComparison
-from app.calculators.schemas import Calibration, CalibrationRequest, Profile, ProfileRequest
+from app.calculators.schemas import Profile, ProfileRequest
 from app.settings import Settings
 
 
@@ -29,14 +30,19 @@ class Calculators:
         return self._batch_seconds
 
     def profile(self, request: ProfileRequest) -> Profile:
-        """As ``service.compute_profile``."""
+        """As ``compute_profile``."""
         with time_limit(self._seconds):
             return self._cache.profile(request)
 
     def calibration(self, request: CalibrationRequest) -> Calibration:
-        """As ``service.compute_calibration``."""
+        """As ``compute_calibration``."""
         with time_limit(self._seconds):
-            return service.compute_calibration(request)
+            return compute_calibration(request)
+
+    def sweep(self, request: SweepRequest) -> Sweep:
+        """As ``compute_sweep``."""
+        with time_limit(self._seconds):
+            return compute_sweep(request)
 
     def comparison(self, request: ComplexGaussianComparison) -> Comparison:
         """As ``comparison.compare``."""

@@ -1,4 +1,4 @@
-r"""Requests and answers of the calculators. Domain types appear as they are; only transport fields are added."""
+r"""Requests for profiles and their answers. Domain types appear as they are; only transport fields are added."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, final
 
 from pydantic import ConfigDict, Field
 
-from accountants import ACCOUNTANTS, Bound, Event, Target
+from accountants import ACCOUNTANTS, Event
 from mechanisms import Adjacency, PrivacyUnit, Step
 from mechanisms.base import Extended, NonNegative, Number, OpenProbability, Value
 
@@ -104,49 +104,4 @@ class Profile(Value):
     gdp_mu: Extended | None
     trade_off: tuple[TradeOffAt, ...]
     route: str
-    derivation: tuple[Step, ...]
-
-
-@final
-class CalibrationRequest(Value):
-    """The event, at any noise, and what its noise has to reach: the noise of all its parts is scaled by one common factor."""
-
-    model_config = example({"event": TRAINING, "target": {"epsilon": 1.0, "delta": 1e-5}})
-
-    event: Event
-    target: Target
-    accountant: AccountantName = "auto"
-
-
-@final
-class AchievedGuarantee(Value):
-    """What the calibrated event guarantees; only the quantity of the target is filled in, as upper bounds."""
-
-    adjacency: Adjacency | None
-    unit: PrivacyUnit | None
-    epsilon: Bound | None
-    delta: float | None
-    gdp_mu: Extended | None
-    rdp_order: float | None
-    rdp: Extended | None
-    advantage: float | None
-    route: str
-
-
-@final
-class Calibration(Value):
-    """The least noise found that meets the target, on its safe side.
-
-    Attributes:
-      event: the event with that noise.
-      scale: the factor on every noise scale of the event as sent.
-      noise_multiplier: std / l2 of the event's single Gaussian mechanism; null for several mechanisms, unequal parts or Laplace.
-      std: its standard deviation per real component; null likewise.
-    """
-
-    event: Event
-    scale: float
-    noise_multiplier: float | None
-    std: float | None
-    guarantee: AchievedGuarantee
     derivation: tuple[Step, ...]

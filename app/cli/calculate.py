@@ -9,8 +9,9 @@ from pydantic import BaseModel, RootModel, ValidationError
 
 from accountants import Event, Target
 from accountants.calibration import RdpPoint
-from app.calculators.schemas import CalibrationRequest, Profile, ProfileRequest
-from app.calculators.service import compute_calibration, compute_profile
+from app.calculators.calibrations import CalibrationRequest, compute_calibration
+from app.calculators.profiles import compute_profile
+from app.calculators.schemas import Profile, ProfileRequest
 from app.cli.console import AsJson, Exit, JsonFile, OptionalAddress, clear_errors, fail, out, print_json, read_json
 from app.client import Client
 from app.errors import field_errors, summary

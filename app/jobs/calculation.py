@@ -7,29 +7,31 @@ from typing import Annotated, Literal, Self, final
 from pydantic import Field, model_validator
 
 from app.calculators.batches import LARGEST_BATCH, BatchLine
-from app.calculators.schemas import TRAINING, Calibration, CalibrationRequest, Profile, ProfileRequest, example
+from app.calculators.calibrations import Calibration, CalibrationRequest, Sweep, SweepRequest
+from app.calculators.schemas import TRAINING, Profile, ProfileRequest, example
 from mechanisms.base import Positive, Value
 from mechanisms.errors import InvalidParameter
 
-CalculationKind = Literal["profile", "calibration", "batch"]
-KINDS: tuple[CalculationKind, ...] = ("profile", "calibration", "batch")
+CalculationKind = Literal["profile", "batch", "calibration", "sweep"]
+KINDS: tuple[CalculationKind, ...] = ("profile", "batch", "calibration", "sweep")
 
 
 @final
 class Calculation(Value):
-    """What to calculate: a profile, a calibration, or up to 1000 profiles; exactly one of the three."""
+    """What to calculate: a profile or up to 1000 of them, a calibration or a sweep of them; exactly one of the four."""
 
     model_config = example({"profile": {"event": TRAINING, "deltas": [1e-5]}})
 
     profile: ProfileRequest | None = None
-    calibration: CalibrationRequest | None = None
     batch: Annotated[tuple[ProfileRequest, ...], Field(max_length=LARGEST_BATCH)] | None = None
+    calibration: CalibrationRequest | None = None
+    sweep: SweepRequest | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         given = [kind for kind in KINDS if getattr(self, kind) is not None]
         if len(given) != 1:
-            raise InvalidParameter("calculation", "exactly one of profile, calibration, batch", given or "none of them")
+            raise InvalidParameter("calculation", "exactly one of " + ", ".join(KINDS), given or "none of them")
         return self
 
 
@@ -47,8 +49,9 @@ class CalculationDocument(Value):
 
 @final
 class CalculationResult(Value):
-    """What came of it, under the same name; the other two are null."""
+    """What came of it, under the same name; the others are null."""
 
     profile: Profile | None = None
-    calibration: Calibration | None = None
     batch: tuple[BatchLine, ...] | None = None
+    calibration: Calibration | None = None
+    sweep: Sweep | None = None

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from accountants.deadline import time_limit
 from app.calculators.batches import BatchRequest, answered
-from app.calculators.service import compute_calibration, compute_profile
+from app.calculators.calibrations import compute_calibration, compute_sweep
+from app.calculators.profiles import compute_profile
 from app.jobs.calculation import CalculationDocument, CalculationResult
 from mechanisms.errors import PrivacyError
 from trainer.parent import die_with_parent
@@ -34,6 +35,8 @@ def carried_out(document: CalculationDocument) -> CalculationResult:
     with time_limit(document.seconds):
         if asked.profile is not None:
             return CalculationResult(profile=compute_profile(asked.profile))
+        if asked.sweep is not None:
+            return CalculationResult(sweep=compute_sweep(asked.sweep))
         assert asked.calibration is not None  # exactly one is given
         return CalculationResult(calibration=compute_calibration(asked.calibration))
 

@@ -203,12 +203,12 @@ def test_a_key_used_for_a_training_is_a_conflict(api: Service) -> None:
 @pytest.mark.parametrize(
     ("body", "text"),
     [
-        ({}, "must be exactly one of profile, calibration, batch, got 'none of them'"),
-        ({"profile": PROFILE, "batch": []}, "must be exactly one of profile, calibration, batch, got ['profile', 'batch']"),
+        ({}, "must be exactly one of profile, batch, calibration, sweep, got 'none of them'"),
+        ({"profile": PROFILE, "batch": []}, "must be exactly one of profile, batch, calibration, sweep, got ['profile', 'batch']"),
         ({"profile": {"event": release(-1.0)}}, "profile.event.mechanism.std: must be >= 1e-50, got -1.0"),
         ({"batch": [PROFILE, {"event": {}}]}, "batch[1].event"),
         ({"batch": [PROFILE] * 1001}, "batch: must have at most 1000 entries, got 1001"),
-        ({"sweep": []}, "sweep: there is no field of this name"),
+        ({"profiles": []}, "profiles: there is no field of this name"),
     ],
     ids=str,
 )

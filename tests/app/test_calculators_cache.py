@@ -16,10 +16,10 @@ from fastapi.testclient import TestClient
 from accountants import Event, deadline, profile
 from accountants.deadline import time_limit
 from app.calculators import cache as cache_module
-from app.calculators import service
+from app.calculators import profiles
 from app.calculators.cache import MOST_EVENTS, ProfileCache, weight
+from app.calculators.profiles import compute_profile
 from app.calculators.schemas import ProfileRequest
-from app.calculators.service import compute_profile
 from app.main import create_app
 from app.settings import Settings
 from mechanisms.errors import TimeLimitReached
@@ -45,7 +45,7 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
         made.append(event)
         return profile(event, accountant)
 
-    monkeypatch.setattr(service, "profile", counted)
+    monkeypatch.setattr(profiles, "profile", counted)
     return made
 
 
@@ -89,7 +89,7 @@ def test_what_was_asked_longest_ago_is_forgotten_first(computed: list[Event]) ->
 
 
 def test_it_never_keeps_more_than_its_bytes() -> None:
-    size = weight(service.Answers(asked().event, "auto"))
+    size = weight(profiles.Answers(asked().event, "auto"))
     cache = ProfileCache(10 * size)
     for index in range(100):
         cache.profile(asked(1.0 + index, epsilons=[0.1 * number for number in range(index % 7)]))
@@ -141,7 +141,7 @@ def test_who_waits_for_anothers_answer_keeps_to_its_own_limit(monkeypatch: pytes
         assert finish.wait(20.0)
         return profile(event, accountant)
 
-    monkeypatch.setattr(service, "profile", slow)
+    monkeypatch.setattr(profiles, "profile", slow)
     first = threading.Thread(target=cache.profile, args=(asked(),))
     first.start()
     assert begun.wait(20.0)
@@ -177,7 +177,7 @@ def test_a_calculation_is_stopped_in_the_middle(tmp_path: Path, monkeypatch: pyt
         while True:
             deadline.check()
 
-    monkeypatch.setattr(service, "profile", endless)
+    monkeypatch.setattr(profiles, "profile", endless)
     started = time.monotonic()
     with TestClient(create_app(Settings(data_dir=tmp_path, calculation_seconds=0.2)), base_url="http://127.0.0.1") as client:
         response = client.post("/v1/profiles", json={"event": release()})

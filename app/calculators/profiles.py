@@ -1,23 +1,12 @@
-r"""What the calculators answer, free of HTTP: the command line and the REST routes call the same functions."""
+r"""Profiles at the points asked for, free of HTTP: the command line and the REST routes call the same functions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TypeVar, final
 
-from accountants import Event, PrivacyProfile, accountant_named, calibrate, deadline, leaves, neighbourhood, profile
-from app.calculators.schemas import (
-    AchievedGuarantee,
-    Calibration,
-    CalibrationRequest,
-    DeltaAt,
-    EpsilonAt,
-    Profile,
-    ProfileRequest,
-    RdpAt,
-    TradeOffAt,
-)
-from mechanisms import ComplexGaussian, Gaussian, Mechanism, Step
+from accountants import Event, deadline, neighbourhood, profile
+from app.calculators.schemas import DeltaAt, EpsilonAt, Profile, ProfileRequest, RdpAt, TradeOffAt
 
 _Point = TypeVar("_Point")
 _Answer = TypeVar("_Answer")
@@ -75,44 +64,3 @@ def _kept(known: dict[_Point, _Answer], points: tuple[_Point, ...], answer: Call
 def compute_profile(request: ProfileRequest) -> Profile:
     """The profile of the request's event at the points asked for. Raises the accountants' errors."""
     return Answers(request.event, request.accountant).at(request)
-
-
-def compute_calibration(request: CalibrationRequest) -> Calibration:
-    """The calibrated event and what it achieves. Raises CalibrationFailed and the accountants' errors."""
-    accountant = accountant_named(request.accountant)
-    event, factor = calibrate(request.event, request.target, accountant)
-    found = accountant.profile(event)
-    parts = list(leaves(event))
-    multiplier, std = _noise(parts[0].mechanism) if len(parts) == 1 else (None, None)
-    step = Step(symbol="factor", value=factor, formula="least common factor on every noise scale that meets the target", source=found.route)
-    return Calibration(
-        event=event,
-        scale=factor,
-        noise_multiplier=multiplier,
-        std=std,
-        guarantee=_achieved(event, found, request),
-        derivation=(step, *found.derivation()),
-    )
-
-
-def _noise(mechanism: Mechanism) -> tuple[float | None, float | None]:
-    """(noise multiplier, std per real component) where one number says it all."""
-    if isinstance(mechanism, Gaussian | ComplexGaussian) and mechanism.std is not None and mechanism.sensitivity.l2 is not None:
-        return mechanism.std / mechanism.sensitivity.l2, mechanism.std
-    return None, None
-
-
-def _achieved(event: Event, found: PrivacyProfile, request: CalibrationRequest) -> AchievedGuarantee:
-    target = request.target
-    adjacency, unit = neighbourhood(event) or (None, None)
-    return AchievedGuarantee(
-        adjacency=adjacency,
-        unit=unit,
-        epsilon=found.epsilon(target.delta) if target.delta is not None else None,
-        delta=target.delta,
-        gdp_mu=found.gdp_mu,
-        rdp_order=target.rdp.order if target.rdp is not None else None,
-        rdp=found.rdp(target.rdp.order) if target.rdp is not None else None,
-        advantage=found.delta(0.0).upper if target.advantage is not None else None,
-        route=found.route,
-    )

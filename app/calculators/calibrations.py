@@ -1,0 +1,173 @@
+r"""Calibration over JSON: one target or a sweep of many, for any parameter of an event."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, final
+
+from pydantic import Field
+
+from accountants import Bound, Event, PrivacyProfile, Target, accountant_named, leaves, neighbourhood
+from accountants.calibration import NoiseScale, Parameter, Solution, solve, solve_many
+from app.calculators.schemas import LONGEST_LIST, TRAINING, AccountantName, TradeOffAt, example
+from app.errors import problem_of
+from mechanisms import Adjacency, ComplexGaussian, Gaussian, PrivacyUnit, Step
+from mechanisms.base import Extended, Value
+
+
+@final
+class CalibrationRequest(Value):
+    """The event, what of it may change (by default the noise of all its parts, by one common factor), and what it has to reach."""
+
+    model_config = example({"event": TRAINING, "target": {"epsilon": 1.0, "delta": 1e-5}})
+
+    event: Event
+    target: Target
+    parameter: Parameter = NoiseScale()
+    accountant: AccountantName = "auto"
+
+
+@final
+class SweepRequest(Value):
+    """Many targets for one event: each search starts from its neighbours' solutions."""
+
+    model_config = example({"event": TRAINING, "targets": [{"epsilon": 1.0, "delta": 1e-5}, {"epsilon": 2.0, "delta": 1e-5}]})
+
+    event: Event
+    targets: Annotated[tuple[Target, ...], Field(max_length=LONGEST_LIST)]
+    parameter: Parameter = NoiseScale()
+    accountant: AccountantName = "auto"
+
+
+@final
+class AchievedGuarantee(Value):
+    """What the calibrated event guarantees; only the quantity of the target is filled in, as upper bounds (beta as a lower one)."""
+
+    adjacency: Adjacency | None
+    unit: PrivacyUnit | None
+    epsilon: Bound | None
+    delta: float | None
+    gdp_mu: Extended | None
+    rdp_order: float | None
+    rdp: Extended | None
+    advantage: float | None
+    trade_off: TradeOffAt | None
+    route: str
+
+
+@final
+class Calibration(Value):
+    """The least safe value of the parameter that was found to meet the target: the least noise, the most steps.
+
+    Attributes:
+      event: the event with that value.
+      value: of the parameter: a factor, a probability or a whole number.
+      scale: the factor on every noise scale of the event as sent; null where another parameter was asked for.
+      misses_at: the nearest less safe value that was tried and isn't proved to meet the target; null where none was.
+      at_limit: whether the value is the least safe one there is, so that the target may be met with room to spare.
+      noise_multiplier: std / l2 of the event's single Gaussian mechanism; null for several mechanisms, unequal parts or Laplace.
+      std: its standard deviation per real component; null likewise.
+    """
+
+    event: Event
+    parameter: Parameter
+    value: float
+    scale: float | None
+    misses_at: float | None
+    at_limit: bool
+    noise_multiplier: float | None
+    std: float | None
+    guarantee: AchievedGuarantee
+    derivation: tuple[Step, ...]
+
+
+@final
+class SweepPoint(Value):
+    """The solution for one target, as in ``Calibration``; or a problem (RFC 9457), and everything else null."""
+
+    target: Target
+    value: float | None
+    misses_at: float | None
+    at_limit: bool | None
+    noise_multiplier: float | None
+    std: float | None
+    problem: dict[str, Any] | None
+
+
+@final
+class Sweep(Value):
+    """A point for each target, in their order."""
+
+    parameter: Parameter
+    points: tuple[SweepPoint, ...]
+
+
+def compute_calibration(request: CalibrationRequest) -> Calibration:
+    """The calibrated event and what it achieves. Raises CalibrationFailed and the accountants' errors."""
+    accountant = accountant_named(request.accountant)
+    solution = solve(request.event, request.parameter, request.target, accountant)
+    found = accountant.profile(solution.event)
+    multiplier, std = _noise(solution.event)
+    is_noise = isinstance(solution.parameter, NoiseScale)
+    symbol = "factor" if is_noise else solution.parameter.kind
+    step = Step(symbol=symbol, value=solution.value, formula=solution.parameter.meaning, source=found.route)
+    return Calibration(
+        event=solution.event,
+        parameter=solution.parameter,
+        value=solution.value,
+        scale=solution.value if is_noise else None,
+        misses_at=solution.misses_at,
+        at_limit=solution.at_limit,
+        noise_multiplier=multiplier,
+        std=std,
+        guarantee=_achieved(solution.event, found, request.target),
+        derivation=(step, *found.derivation()),
+    )
+
+
+def compute_sweep(request: SweepRequest) -> Sweep:
+    """A calibration for each target; a target that can't be met spoils no other. Raises the accountants' errors."""
+    solutions = solve_many(request.event, request.parameter, request.targets, accountant_named(request.accountant))
+    points = (_point(target, solution) for target, solution in zip(request.targets, solutions, strict=True))
+    return Sweep(parameter=request.parameter, points=tuple(points))
+
+
+def _point(target: Target, solution: Solution | Exception) -> SweepPoint:
+    if isinstance(solution, Exception):
+        problem = problem_of(solution).marshal()
+        return SweepPoint(target=target, value=None, misses_at=None, at_limit=None, noise_multiplier=None, std=None, problem=problem)
+    multiplier, std = _noise(solution.event)
+    return SweepPoint(
+        target=target,
+        value=solution.value,
+        misses_at=solution.misses_at,
+        at_limit=solution.at_limit,
+        noise_multiplier=multiplier,
+        std=std,
+        problem=None,
+    )
+
+
+def _noise(event: Event) -> tuple[float | None, float | None]:
+    """(noise multiplier, std per real component) where one number says it all."""
+    parts = list(leaves(event))
+    mechanism = parts[0].mechanism if len(parts) == 1 else None
+    if isinstance(mechanism, Gaussian | ComplexGaussian) and mechanism.std is not None and mechanism.sensitivity.l2 is not None:
+        return mechanism.std / mechanism.sensitivity.l2, mechanism.std
+    return None, None
+
+
+def _achieved(event: Event, found: PrivacyProfile, target: Target) -> AchievedGuarantee:
+    adjacency, unit = neighbourhood(event) or (None, None)
+    alpha = target.trade_off.alpha if target.trade_off is not None else None
+    return AchievedGuarantee(
+        adjacency=adjacency,
+        unit=unit,
+        epsilon=found.epsilon(target.delta) if target.delta is not None else None,
+        delta=target.delta,
+        gdp_mu=found.gdp_mu,
+        rdp_order=target.rdp.order if target.rdp is not None else None,
+        rdp=found.rdp(target.rdp.order) if target.rdp is not None else None,
+        advantage=found.delta(0.0).upper if target.advantage is not None else None,
+        trade_off=None if alpha is None else TradeOffAt(alpha=alpha, beta=found.trade_off(alpha)),
+        route=found.route,
+    )
