@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import final
 
 from pydantic import ValidationError
@@ -25,6 +26,10 @@ TIGHTNESS = 2e-7
 
 EXACT_TIGHTNESS = 5e-13
 """The same where the event has a closed form: a few roundings."""
+
+
+Failure = CalibrationFailed | UnsupportedEvent | NumericalFloor
+"""What may stand in a sweep in the place of a solution."""
 
 
 @final
@@ -51,22 +56,28 @@ class Solution(Value):
 @final
 @dataclass
 class _Known:
-    """What earlier solutions tell of the next: where the forecast's safety stood at log mu asked, and the slope there."""
+    """What earlier solutions tell of the next: the forecast's safety where log mu was reached, and the slope there."""
 
     points: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
     slope: float = -1.0
 
     def safety(self, log_mu: float) -> float:
-        """Interpolated between, or extrapolated from, the two nearest targets of the same kind."""
-        near = sorted(self.points, key=lambda point: abs(point[0] - log_mu))[:2]
+        """Where the next search starts: log mu itself, or interpolated from the three nearest targets of the same kind."""
+        near = sorted(self.points, key=lambda point: abs(point[0] - log_mu))[:3]
         if not near:
             return -log_mu
-        (x0, y0), (x1, y1) = near[0], near[-1]
-        return y0 + (y1 - y0) / (x1 - x0) * (log_mu - x0) if abs(x1 - x0) > 1e-9 else y0 + (x0 - log_mu)
+        value, product = near[0][1], 1.0
+        # Newton's divided differences; the first one is about -1 where there is only one point.
+        slopes = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in pairwise(near)] or [-1.0]
+        bends = [(slopes[1] - slopes[0]) / (near[2][0] - near[0][0])] if len(near) > 2 else []
+        for difference, (at, _) in zip((*slopes[:1], *bends), near, strict=False):
+            product *= log_mu - at
+            value += difference * product
+        return value
 
     def add(self, log_mu: float, found: Found) -> None:
-        """Keeps where a search ended."""
-        if found.good is not None and math.isfinite(found.good.excess):
+        """Keeps where a search ended, if not too close to what is known."""
+        if found.good is not None and math.isfinite(found.good.excess) and all(abs(log_mu - at) > 1e-3 for at, _ in self.points):
             self.points.append((log_mu, found.good.safety - found.good.excess / found.slope))
             self.slope = found.slope
 
@@ -183,21 +194,22 @@ def solve(event: Event, parameter: Parameter, target: Target, accountant: Accoun
     return _Task(event, parameter, accountant).solve(target, _Known())
 
 
-def solve_many(
-    event: Event, parameter: Parameter, targets: Sequence[Target], accountant: Accountant
-) -> tuple[Solution | CalibrationFailed, ...]:
-    r"""``solve`` for each target, in their order; each search starts from its neighbours' solutions. Failures stand in their place.
+def solve_many(event: Event, parameter: Parameter, targets: Sequence[Target], accountant: Accountant) -> tuple[Solution | Failure, ...]:
+    r"""``solve`` for each target, in their order; each search starts from its neighbours' solutions.
+
+    What ``solve`` raises for one target stands in that target's place and spoils no other.
 
     Raises:
-      InvalidParameter, UnsupportedEvent, NumericalFloor: as ``solve`` does.
+      InvalidParameter: the event has no such parameter.
+      CalibrationFailed: it has a non-private part.
     """
     task, known = _Task(event, parameter, accountant), dict[str, _Known]()
-    answers: dict[int, Solution | CalibrationFailed] = {}
+    answers: dict[int, Solution | Failure] = {}
     for index in sorted(range(len(targets)), key=lambda i: (targets[i].kind, targets[i].mu)):
         target = targets[index]
         try:
             answers[index] = task.solve(target, known.setdefault(target.kind, _Known()))
-        except CalibrationFailed as failure:
+        except (CalibrationFailed, UnsupportedEvent, NumericalFloor) as failure:
             answers[index] = failure
     return tuple(answers[index] for index in range(len(targets)))
 
