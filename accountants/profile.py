@@ -64,7 +64,13 @@ class PrivacyProfile(ABC):
 
     @abstractmethod
     def delta(self, epsilon: float) -> DeltaBound:
-        """delta(epsilon), for epsilon >= 0. Raises InvalidParameter, or NumericalFloor where this route can't answer soundly."""
+        """delta(epsilon), for epsilon >= 0.
+
+        Raises:
+          InvalidParameter: epsilon is out of range.
+          NumericalFloor: this route can't answer soundly beyond some point.
+          UnsupportedEvent: it turned out at this question that it can't prove a bracket; another route may.
+        """
 
     @abstractmethod
     def epsilon(self, delta: float) -> Bound:

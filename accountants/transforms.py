@@ -25,6 +25,9 @@ Complexes = NDArray[np.complex128]
 MOST_NODES = 50_000
 """Beyond this many quadrature nodes a release's noise is too small for this route."""
 
+SMALLEST_SHIFT, LARGEST_SHIFT = 1e-12, 1e3
+"""Distances of P from Q, in units of the noise, that this route takes on."""
+
 _REACH = 9.0
 """How far beyond the outermost possible peak nodes go; what lies beyond is bounded, not ignored (Q3)."""
 
@@ -92,6 +95,8 @@ class MixedGaussian(Transform):
         self._upper, self._lower, self.count = upper, lower, count
         self._span = max(upper.span, lower.span)
         self.scale = max(upper.shifts[-1], -lower.shifts[0])
+        if not SMALLEST_SHIFT <= self.scale <= LARGEST_SHIFT:
+            raise TransformUnavailable(f"it moves its noise by {self.scale:.3g} scales: expected {SMALLEST_SHIFT} to {LARGEST_SHIFT}")
         # With P = f alone, L = -log B is bounded by the weight of Q's copy at 0.
         bounded = upper.shifts == (0.0,) and lower.shifts[-1] == 0.0
         self.largest_loss = -math.log1p(-math.fsum(lower.weights[:-1])) if bounded else math.inf
