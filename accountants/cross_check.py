@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
+from accountants.dominating import pair_of
 from accountants.events import Event, Leaf, leaves, non_private_reason
-from accountants.moments import SampledMoments
+from accountants.moments import PairMoments
 from accountants.profile import check_delta, check_epsilon
 from accountants.rdp import RdpProfile, sampling_reason
 from mechanisms.errors import UnsupportedEvent
@@ -39,9 +40,9 @@ class _Direction:
 
     def __init__(self, parts: Mapping[Leaf, int], reach: float, *, removed: bool) -> None:
         self._removed = removed
-        self._parts: list[tuple[SampledMoments, int]] = []
+        self._parts: list[tuple[PairMoments, int]] = []
         for leaf, count in parts.items():
-            moments = SampledMoments.of(leaf, reach + 1.0)
+            moments = PairMoments.of(pair_of(leaf), reach + 1.0)
             if moments is None:
                 raise UnsupportedEvent("cross_check", "the noise is too small for the quadrature")
             self._parts.append((moments, count))
@@ -120,5 +121,5 @@ def _directions(event: Event, delta: float) -> list[tuple[_Direction, float]]:
     # The saddle point lies near the order that is best for the Renyi bound, and never far above it.
     route = RdpProfile(parts, ()).epsilon(min(delta, 1e-3)).route
     reach = 4.0 * float(route.split("=")[1].rstrip(")")) + 10.0
-    both = (True, False) if any(leaf.probability < 1.0 for leaf in parts) else (True,)
+    both = (True, False) if any(not pair_of(leaf).symmetric for leaf in parts) else (True,)
     return [(_Direction(parts, reach, removed=removed), reach) for removed in both]

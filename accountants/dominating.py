@@ -39,32 +39,10 @@ _NULL = Mixture((1.0,), (0.0,))
 
 def unsupported_reason(leaf: Leaf) -> str | None:
     """Why no dominating pair of this leaf is known here, or None."""
-    if _shift(leaf.mechanism) is None:
-        return f"{leaf.mechanism.kind} noise is neither Gaussian nor Laplace, and no dominating pair of it is known here"
-    if leaf.is_whole:
-        return None
-    if leaf.scheme == "poisson":
-        return _poisson_reason(leaf)
-    return None if leaf.group == 1 else "groups with samples of a fixed size have no dominating pair that is proved here"
+    found = _resolved(leaf)
+    return found if isinstance(found, str) else None
 
 
-def _poisson_reason(leaf: Leaf) -> str | None:
-    if leaf.mechanism.sensitivity.adjacency is not Adjacency.REPLACE_ONE:
-        if leaf.group <= LARGEST_SAMPLED_GROUP:
-            return None
-        return f"Poisson sampling with groups of more than {LARGEST_SAMPLED_GROUP} units has too large a mixture"
-    if leaf.group > 1:
-        return "groups with Poisson sampling under replace_one have no dominating pair that is proved here"
-    if _contribution(leaf.mechanism) is None:
-        norm = _norm(leaf.mechanism)
-        return (
-            f"Poisson sampling under replace_one needs sensitivity.{norm}_contribution, a bound on what one unit alone adds to the query: "
-            f"{norm} bounds only the difference of two units, and a sample can leave both out"
-        )
-    return None
-
-
-@lru_cache(maxsize=4096)
 def pair_of(leaf: Leaf) -> Pair:
     """The dominating pair of one leaf; the module's table says which.
 
@@ -76,18 +54,43 @@ def pair_of(leaf: Leaf) -> Pair:
     >>> pair_of(Leaf(0.25, noise, "fixed_size")).upper
     Mixture(weights=(0.75, 0.25), shifts=(0.0, 1.0))
     """
-    reason, found = unsupported_reason(leaf), _shift(leaf.mechanism)
-    if reason is not None or found is None:
-        raise UnsupportedEvent("dominating pair", reason or "")
+    found = _resolved(leaf)
+    if isinstance(found, str):
+        raise UnsupportedEvent("dominating pair", found)
+    return found
+
+
+@lru_cache(maxsize=2**14)
+def _resolved(leaf: Leaf) -> Pair | str:
+    """The pair, or why there is none."""
+    found = _shift(leaf.mechanism)
+    if found is None:
+        return f"{leaf.mechanism.kind} noise is neither Gaussian nor Laplace, and no dominating pair of it is known here"
     family, move = found
     if leaf.is_whole:
         return Pair(family, Mixture((1.0,), (leaf.group * move,)), _NULL)
-    if leaf.scheme == "fixed_size":
-        return _fixed_size(family, leaf.probability, move, leaf.mechanism.sensitivity.adjacency)
+    if leaf.scheme == "poisson":
+        return _poisson(family, leaf, move)
+    if leaf.group > 1:
+        return "groups with samples of a fixed size have no dominating pair that is proved here"
+    return _fixed_size(family, leaf.probability, move, leaf.mechanism.sensitivity.adjacency)
+
+
+def _poisson(family: Family, leaf: Leaf, move: float) -> Pair | str:
+    q = leaf.probability
     if leaf.mechanism.sensitivity.adjacency is not Adjacency.REPLACE_ONE:
-        return _sampled_group(family, leaf.probability, leaf.group, move)
-    q, c = leaf.probability, _contribution(leaf.mechanism)
-    assert c is not None  # has a reason otherwise
+        if leaf.group > LARGEST_SAMPLED_GROUP:
+            return f"Poisson sampling with groups of more than {LARGEST_SAMPLED_GROUP} units has too large a mixture"
+        return _sampled_group(family, q, leaf.group, move)
+    if leaf.group > 1:
+        return "groups with Poisson sampling under replace_one have no dominating pair that is proved here"
+    c = _contribution(leaf.mechanism)
+    if c is None:
+        norm = _norm(leaf.mechanism)
+        return (
+            f"Poisson sampling under replace_one needs sensitivity.{norm}_contribution, a bound on what one unit alone adds to the query: "
+            f"{norm} bounds only the difference of two units, and a sample can leave both out"
+        )
     return Pair(family, _two(q, c), Mixture((q, 1.0 - q), (-c, 0.0)))
 
 
@@ -153,3 +156,18 @@ def _binomial(size: int, q: float) -> list[float]:
         success, failure = Decimal(q), 1 - Decimal(q)
         exact = [math.comb(size, j) * success**j * failure ** (size - j) for j in range(size + 1)]
     return [float(weight) if Decimal(float(weight)) >= weight else math.nextafter(float(weight), math.inf) for weight in exact]
+
+
+def statement(leaf: Leaf) -> tuple[str, str]:
+    """(what a sampled leaf's pair is, where it is proved), for derivations: f noise of scale 1, m the whole release's distance."""
+    adjacency = leaf.mechanism.sensitivity.adjacency
+    if leaf.scheme == "fixed_size":
+        distance = "m" if adjacency is Adjacency.REPLACE_ONE else "2m"
+        order = "both orders" if adjacency is Adjacency.ADD_REMOVE else "the worse order at every step"
+        source = "errata Z12" if adjacency is Adjacency.ADD_REMOVE else "Zhu, Dong and Wang 2022, Theorem 11"
+        return f"sample of a fixed size: (1 - q) f(x) + q f(x - {distance}) against f(x), {order}", f"{source}; proofs/pairs.md"
+    if adjacency is Adjacency.REPLACE_ONE:
+        return "(1 - q) f(x) + q f(x - c) against (1 - q) f(x) + q f(x + c), c of what one unit contributes", "proofs/pairs.md"
+    if leaf.group > 1:
+        return "sum of Bin(k, q)(j) f(x - j m) against f(x), and f(x) against it", "proofs/pairs.md"
+    return "(1 - q) Q + q P against Q, and Q against it", "Zhu, Dong and Wang 2022, Theorem 11"

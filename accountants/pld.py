@@ -12,12 +12,13 @@ from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from typing import Any, final
 
+from accountants.dominating import pair_of, unsupported_reason
 from accountants.events import Event, Leaf, leaves, non_private_reason
+from accountants.pairs import Family
 from accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_delta, check_epsilon
-from accountants.rdp import RdpProfile, leaf_steps, sampling_reason
+from accountants.rdp import RdpProfile, leaf_steps
 from mechanisms.base import Step
 from mechanisms.errors import NumericalFloor, UnsupportedEvent
-from mechanisms.loss import GaussianLoss, LaplaceLoss, PrivacyLoss
 
 ROUTE = "pld"
 
@@ -137,32 +138,27 @@ def _leaf_distribution(leaf: Leaf, interval: float, *, pessimistic: bool) -> Any
     # Imported here: it takes a second and a half, and most calculations never need it.
     from dp_accounting.pld import privacy_loss_distribution as library  # pyright: ignore[reportMissingTypeStubs]
 
-    q = leaf.probability
+    pair = pair_of(leaf)
+    q = pair.upper.weights[-1]
     # The connect-the-dots form is tighter but exists for the upper end only.
-    dots = pessimistic
-    match _loss(leaf):
-        case GaussianLoss(mu=mu):
-            return library.from_gaussian_mechanism(
-                1.0 / mu,
-                pessimistic_estimate=pessimistic,
-                value_discretization_interval=interval,
-                sampling_prob=q,
-                use_connect_dots=dots,
-            )
-        case LaplaceLoss(epsilon=epsilon):
-            return library.from_laplace_mechanism(
-                1.0 / epsilon,
-                pessimistic_estimate=pessimistic,
-                value_discretization_interval=interval,
-                sampling_prob=q,
-                use_connect_dots=dots,
-            )
-        case other:
-            raise UnsupportedEvent(ROUTE, f"no discretisation of {type(other).__name__}")
+    make = library.from_gaussian_mechanism if pair.family is Family.GAUSSIAN else library.from_laplace_mechanism
+    return make(
+        1.0 / pair.upper.shifts[-1],
+        pessimistic_estimate=pessimistic,
+        value_discretization_interval=interval,
+        sampling_prob=q,
+        use_connect_dots=pessimistic,
+    )
 
 
-def _loss(leaf: Leaf) -> PrivacyLoss:
-    return leaf.mechanism.privacy_loss()
+def _pair_reason(leaf: Leaf) -> str | None:
+    """Why the library has no distribution of this leaf's dominating pair, or None."""
+    if (reason := unsupported_reason(leaf)) is not None:
+        return reason
+    pair = pair_of(leaf)
+    if pair.lower.shifts == (0.0,) and len(pair.upper.shifts) <= 2 and not pair.worst_of_both:
+        return None
+    return "the library discretises whole releases and one sampled unit only: (1 - q) f(x) + q f(x - d) against f(x)"
 
 
 @final
@@ -176,11 +172,9 @@ class PldAccountant(Accountant):
     def unsupported(self, event: Event) -> str | None:
         if non_private_reason(event) is not None:
             return None
-        if (reason := sampling_reason(event)) is not None:
+        reason = next((reason for leaf in leaves(event) if (reason := _pair_reason(leaf)) is not None), None)
+        if reason is not None:
             return reason
-        for leaf in leaves(event):
-            if not isinstance(_loss(leaf), GaussianLoss | LaplaceLoss):
-                return f"no discretisation of {leaf.mechanism.kind}"
         if sum(leaves(event).values()) > MOST_RELEASES:
             return f"more than {MOST_RELEASES:.0e} releases, too many for a grid"
         if not _reach(event) <= LARGEST_LOSS:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import final
 
 import numpy as np
 from scipy import optimize
 
+from accountants.dominating import pair_of, statement, unsupported_reason
 from accountants.events import Event, Leaf, leaves, non_private_reason
-from accountants.moments import SampledMoments
+from accountants.moments import PairMoments
+from accountants.pairs import Family, Pair
 from accountants.profile import (
     Accountant,
     Bound,
@@ -21,13 +24,17 @@ from accountants.profile import (
     check_epsilon,
     check_order,
 )
-from mechanisms.base import Adjacency, Step
+from mechanisms.base import Step
 from mechanisms.errors import UnsupportedEvent
+from mechanisms.loss import GaussianLoss, LaplaceLoss
 
 ROUTE = "rdp"
 
 QUADRATURE_ERROR = 1e-9
 """Relative allowance for a sampled moment's quadrature: measured against exact binomial sums it is below 1e-11."""
+
+_SHARED_REACH = 500.0
+"""Quadrature nodes that reach less far (at most 1 MB) are kept for other orders of the same pair."""
 
 _LOG_ORDERS = [float(x) for x in np.linspace(math.log(1e-3), math.log(2e5), 48)]
 """log(order - 1) of the coarse search; every order gives a valid bound, so the grid only costs tightness."""
@@ -106,30 +113,37 @@ class RdpProfile(PrivacyProfile):
 
 def leaf_renyi(leaf: Leaf, order: float) -> float:
     """Upper bound on the Renyi divergence of one sampled release, in both directions of neighbours."""
-    whole = leaf.mechanism.privacy_loss().renyi(order) * (1.0 + 1e-12)
-    if leaf.probability == 1.0 or not math.isfinite(whole):
+    return pair_renyi(pair_of(leaf), order)
+
+
+_shared_moments = lru_cache(maxsize=64)(PairMoments.of)
+
+
+def pair_renyi(pair: Pair, order: float) -> float:
+    """Upper bound on the Renyi divergence of this order of a dominating pair, the larger of both directions."""
+    distance = pair.upper.shifts[-1] - pair.lower.shifts[0]
+    loss = GaussianLoss(distance) if pair.family is Family.GAUSSIAN else LaplaceLoss(distance)
+    # By quasi-convexity no mixture is worse than its outermost components.
+    whole = loss.renyi(order) * (1.0 + 1e-12)
+    if pair.is_whole or not math.isfinite(whole):
         return whole
-    moments = SampledMoments.of(leaf, order)
+    # Nodes are made for the next power of 2, so that a search over orders shares them.
+    reach = 2.0 ** math.ceil(math.log2(order))
+    moments = _shared_moments(pair, reach) if reach * distance <= _SHARED_REACH else PairMoments.of(pair, order)
     if moments is None:
-        # By quasi-convexity a sampled release is never worse than the release on everybody.
         return whole
-    largest = max(moments.log_moment(order), moments.log_moment(1.0 - order))
+    largest = moments.log_moment(order) if pair.symmetric else max(moments.log_moment(order), moments.log_moment(1.0 - order))
     return min(whole, largest / (order - 1.0) * (1.0 + QUADRATURE_ERROR))
 
 
 def sampling_reason(event: Event) -> str | None:
-    """Why Poisson sampling in this event can't be accounted here, or None."""
-    for leaf in leaves(event):
-        if leaf.scheme != "poisson" or leaf.group != 1:
-            return "groups and samples of a fixed size have dominating pairs of their own, which aren't available yet"
-        if leaf.probability < 1.0 and leaf.mechanism.sensitivity.adjacency is Adjacency.REPLACE_ONE:
-            return "Poisson sampling with replace_one neighbours has a dominating pair of its own, which isn't available yet"
-    return None
+    """Why a release in this event has no dominating pair that is known here, or None."""
+    return next((reason for leaf in leaves(event) if (reason := unsupported_reason(leaf)) is not None), None)
 
 
 @final
 class RdpAccountant(Accountant):
-    """Every mechanism with a Renyi curve, Poisson-sampled or not, repeated and composed."""
+    """Every release with a dominating pair, sampled or not, repeated and composed."""
 
     name = ROUTE
     summary = "Renyi divergences with the best order's conversion; an upper bound at any delta, looser than PLD."
@@ -156,8 +170,11 @@ def leaf_steps(parts: Mapping[Leaf, int]) -> tuple[Step, ...]:
     steps: list[Step] = []
     for leaf, count in parts.items():
         steps.extend(leaf.mechanism.derivation())
-        if leaf.probability < 1.0:
-            pair = "(1 - q) Q + q P against Q, and Q against it"
-            steps.append(Step(symbol="q", value=leaf.probability, formula=pair, source="Zhu, Dong and Wang 2022, Theorem 11"))
+        if leaf.group > 1:
+            formula = "most units of the event that one unit of the guarantee holds"
+            steps.append(Step(symbol="k", value=float(leaf.group), formula=formula, source="grouped.size"))
+        if not leaf.is_whole:
+            formula, source = statement(leaf)
+            steps.append(Step(symbol="q", value=leaf.probability, formula=formula, source=source))
         steps.append(Step(symbol="T", value=float(count), formula="times released", source="event"))
     return tuple(steps)
