@@ -6,7 +6,8 @@ PrivacyError
 ├── IncompatibleEvent     parts of one event that speak of different neighbours or units
 ├── CalibrationFailed     no scale in the bracket meets the target
 ├── NumericalFloor        a request beyond what the arithmetic can answer
-└── TimeLimitReached      a calculation that would take longer than its caller allows
+├── TimeLimitReached      a calculation that would take longer than its caller allows
+└── BudgetExceeded        a spend that doesn't fit what a budget has left
 """
 
 from __future__ import annotations
@@ -70,3 +71,13 @@ class TimeLimitReached(PrivacyError):
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         super().__init__(f"the calculation takes longer than the limit of {seconds:g} s")
+
+
+class BudgetExceeded(PrivacyError):
+    """A spend that doesn't fit what a budget has left. Nothing was spent, and a smaller one may fit."""
+
+    def __init__(self, quantity: str, requested: float, remaining: float) -> None:
+        self.quantity = quantity
+        self.requested = requested
+        self.remaining = remaining
+        super().__init__(f"the spend needs {quantity} = {requested!r}, and {remaining!r} remains of the budget")

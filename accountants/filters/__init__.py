@@ -1,0 +1,29 @@
+r"""Budgets and filters for fully adaptive spending: the analyst chooses each step, and its cost, with all earlier outputs in view.
+
+Profiles (delta as a function of epsilon) may not be summed up under such choices; Renyi divergences at fixed orders, rho and mu^2 may.
+"""
+
+from __future__ import annotations
+
+from accountants.filters.budgets import Budget, GdpBudget, PureBudget, ZcdpBudget
+from accountants.filters.filter import AnyBudget, Filter
+from accountants.filters.renyi_budgets import DEFAULT_ORDERS, RdpBudget, RdpTargetBudget
+from accountants.filters.spends import AnySpend, GdpSpend, PureSpend, RdpSpend, Spend, ZcdpSpend
+
+__all__ = [
+    "DEFAULT_ORDERS",
+    "AnyBudget",
+    "AnySpend",
+    "Budget",
+    "Filter",
+    "GdpBudget",
+    "GdpSpend",
+    "PureBudget",
+    "PureSpend",
+    "RdpBudget",
+    "RdpSpend",
+    "RdpTargetBudget",
+    "Spend",
+    "ZcdpBudget",
+    "ZcdpSpend",
+]

@@ -1,0 +1,160 @@
+r"""A privacy filter: admits or refuses each step of an analysis whose steps are chosen with all earlier outputs in view.
+
+Sums are kept as whole numbers on a binary grid 2^128 times finer than each limit, every cost rounded up to it: exact addition, so a
+million tiny spends are never counted short, in constant time a spend.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Annotated, Self, TypeAlias, final
+
+from pydantic import BeforeValidator, Field, PlainSerializer, Strict, model_validator
+
+from accountants.events import neighbourhood
+from accountants.filters.budgets import GdpBudget, PureBudget, ZcdpBudget
+from accountants.filters.grid import RUNGS
+from accountants.filters.renyi_budgets import RdpBudget, RdpTargetBudget
+from accountants.filters.spends import AnySpend, GdpSpend, PureSpend, RdpSpend, Spend, ZcdpSpend
+from mechanisms.base import Adjacency, PrivacyUnit, Value
+from mechanisms.errors import BudgetExceeded, IncompatibleEvent, InvalidParameter
+
+AnyBudget: TypeAlias = Annotated[PureBudget | ZcdpBudget | GdpBudget | RdpBudget | RdpTargetBudget, Field(discriminator="kind")]
+
+
+def _from_text(value: object) -> object:
+    return int(value) if isinstance(value, str) and value.isdecimal() else value
+
+
+Steps = Annotated[int, BeforeValidator(_from_text), Strict(), Field(ge=0), PlainSerializer(str, when_used="json")]
+"""A whole number of grid steps; decimal text in JSON, since many readers round integers beyond 2^53."""
+
+
+@final
+class Filter(Value):
+    r"""What was spent of a budget. Frozen: ``spend`` and ``refund`` give the next state, and its JSON restores it exactly.
+
+    Attributes:
+      budget: what may be spent in all.
+      adjacency: of every spend; events are checked, numbers are taken to speak of it.
+      unit: of every spend, likewise.
+      spent: the sums so far, in steps of each limit's grid.
+      count: how many spends are in the sums.
+    Sources: Rogers, Roth, Ullman and Vadhan 2016; Feldman and Zrnic 2021; Smith and Thakurta 2022; Koskela, Tobaben and Honkela 2022.
+    Proof: proofs/filters.md.
+
+    >>> opened = Filter.opened(GdpBudget(mu=1.0), Adjacency.ADD_REMOVE, "record")
+    >>> spent = opened.spend(GdpSpend(mu=0.6))
+    >>> spent.remaining
+    GdpSpend(kind='gdp', mu=0.7999999999999999)
+    >>> spent.admits(GdpSpend(mu=0.81))
+    False
+    """
+
+    budget: AnyBudget
+    adjacency: Adjacency
+    unit: PrivacyUnit
+    spent: tuple[Steps, ...]
+    count: Annotated[int, Strict(), Field(ge=0)]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        number = len(self.budget.grids)
+        if len(self.spent) != number:
+            raise InvalidParameter("spent", f"one sum for each limit of the budget, {number}", len(self.spent))
+        if not self._keeps(self.spent):
+            raise InvalidParameter("spent", "within the budget", self.spent)
+        return self
+
+    @classmethod
+    def opened(cls, budget: AnyBudget, adjacency: Adjacency, unit: PrivacyUnit) -> Self:
+        """Nothing spent yet."""
+        return cls(budget=budget, adjacency=adjacency, unit=unit, spent=(0,) * len(budget.limits), count=0)
+
+    def admits(self, spend: Spend) -> bool:
+        """Whether ``spend`` would succeed. Raises as it does, except for BudgetExceeded."""
+        return self._keeps(self._added(self._steps(spend)))
+
+    def spend(self, spend: Spend) -> Self:
+        """The state after the step; to be stored before the step is taken.
+
+        Raises:
+          BudgetExceeded: it doesn't fit. Nothing is spent, and a smaller one may still fit.
+          UnsupportedEvent: it has no cost in the budget's currency.
+          IncompatibleEvent: the event speaks of another adjacency or unit.
+        """
+        steps = self._steps(spend)
+        total = self._added(steps)
+        if not self._keeps(total):
+            raise self._exceeded(steps)
+        return self._with(total, self.count + 1)
+
+    def refund(self, spend: Spend) -> Self:
+        """The state without a step that was admitted but never taken: nothing of it was released. Restores the sums exactly.
+
+        Raises:
+          InvalidParameter: less than that was spent.
+        """
+        rest = tuple(a - b for a, b in zip(self.spent, self._steps(spend), strict=True))
+        if self.count == 0 or min(rest) < 0:
+            raise InvalidParameter("refund", "of something that was spent", spend)
+        return self._with(rest, self.count - 1)
+
+    @property
+    def remaining(self) -> AnySpend:
+        """The largest spend in the budget's currency that is admitted now, rounded down."""
+        grids = self.budget.grids
+        return self.budget.as_spend(tuple(grid.amount(grid.limit - spent) for grid, spent in zip(grids, self.spent, strict=True)))
+
+    def epsilon_at(self, delta: float) -> float:
+        """What the filter guarantees in the end, whatever is spent: every analysis within the budget is (epsilon, delta)-DP."""
+        return self.budget.epsilon_at(delta)
+
+    def epsilon_spent(self, failure_probability: float) -> float:
+        r"""An odometer: with probability 1 - failure_probability the privacy loss is below its reading, at all times at once.
+
+        The sums so far are rounded up to a ladder of fixed budgets, each of which answers for its share of the failure probability. That is
+        the price for reading it whenever one likes, also because of what was seen; the plain conversion of the sums so far has no proof.
+
+        Args:
+          failure_probability: in (0, 1).
+        Source: Rogers, Roth, Ullman and Vadhan 2016, Section 6; Feldman and Zrnic 2021, Section 5. Proof: proofs/filters.md, section 6.
+        """
+        if not 0.0 < failure_probability < 1.0:
+            raise InvalidParameter("failure_probability", "in (0, 1)", failure_probability)
+        if not any(self.spent):
+            return 0.0
+        parts = tuple(grid.rung(spent) for grid, spent in zip(self.budget.grids, self.spent, strict=True))
+        return self.budget.loss_at(parts, math.log(failure_probability) - math.log(RUNGS))
+
+    def _steps(self, spend: Spend) -> tuple[int, ...]:
+        """The spend's costs in steps, rounded up."""
+        self._check_neighbourhood(spend)
+        return tuple(grid.steps(cost) for grid, cost in zip(self.budget.grids, self.budget.cost(spend), strict=True))
+
+    def _added(self, steps: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(a + b for a, b in zip(self.spent, steps, strict=True))
+
+    def _keeps(self, sums: tuple[int, ...]) -> bool:
+        return self.budget.is_kept([steps <= grid.limit for grid, steps in zip(self.budget.grids, sums, strict=True)])
+
+    def _with(self, spent: tuple[int, ...], count: int) -> Self:
+        return type(self)(budget=self.budget, adjacency=self.adjacency, unit=self.unit, spent=spent, count=count)
+
+    def _check_neighbourhood(self, spend: Spend) -> None:
+        if isinstance(spend, PureSpend | ZcdpSpend | GdpSpend | RdpSpend):
+            return
+        theirs = neighbourhood(spend)
+        for what, ours, other in zip(("adjacency", "unit"), (self.adjacency, self.unit), theirs or (), strict=False):
+            if ours != other:
+                raise IncompatibleEvent(what, str(ours), str(other))
+
+    def _exceeded(self, steps: tuple[int, ...]) -> BudgetExceeded:
+        """Said of the limit that comes closest to holding the spend, among those that don't."""
+        budget = self.budget
+        rests = [grid.limit - spent for grid, spent in zip(budget.grids, self.spent, strict=True)]
+        failing = [k for k, (step, rest) in enumerate(zip(steps, rests, strict=True)) if step > rest]
+        k = max(failing, key=lambda k: Fraction(rests[k], steps[k]))
+        requested, remaining = (budget.shown(budget.grids[k].amount(max(0, amount))) for amount in (steps[k], rests[k]))
+        return BudgetExceeded(budget.quantities[k], requested, remaining)

@@ -1,0 +1,212 @@
+r"""What one step of an adaptive analysis costs: given as a number in some currency, or read off an event."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Annotated, Literal, Self, TypeAlias, final
+
+from pydantic import Field, model_validator
+from scipy import special
+
+from accountants.dominating import pair_of
+from accountants.events import Event, Leaf, leaves, non_private_reason
+from accountants.pairs import Family, Mixture, Pair
+from accountants.rdp import RdpAccountant
+from mechanisms.base import NonNegative, Value
+from mechanisms.errors import InvalidParameter, UnsupportedEvent
+
+FILTER = "filter"
+
+_ROUNDING = 1e-13
+"""Relative allowance for a sampled loss and for mu from epsilon: their few roundings stay below a tenth of it."""
+
+_ABSOLUTE = 1e-15
+_LARGEST_EXPONENT = 700.0
+_TAIL = 1.0
+
+
+@final
+class PureSpend(Value):
+    """epsilon-DP."""
+
+    kind: Literal["pure"] = "pure"
+    epsilon: NonNegative
+
+
+@final
+class ZcdpSpend(Value):
+    """rho-zCDP: Renyi divergence at most rho times the order, for every order > 1."""
+
+    kind: Literal["zcdp"] = "zcdp"
+    rho: NonNegative
+
+
+@final
+class GdpSpend(Value):
+    """mu-GDP."""
+
+    kind: Literal["gdp"] = "gdp"
+    mu: NonNegative
+
+
+@final
+class RdpSpend(Value):
+    """Renyi divergence at most ``values[k]`` at ``orders[k]``; the orders must be the budget's."""
+
+    kind: Literal["rdp"] = "rdp"
+    orders: tuple[float, ...]
+    values: tuple[NonNegative, ...]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if len(self.orders) != len(self.values):
+            raise InvalidParameter("values", f"as many as orders, {len(self.orders)}", len(self.values))
+        return self
+
+
+AnySpend: TypeAlias = Annotated[PureSpend | ZcdpSpend | GdpSpend | RdpSpend, Field(discriminator="kind")]
+Spend: TypeAlias = AnySpend | Event
+
+
+def pure_cost(spend: Spend) -> Fraction:
+    """epsilon. Raises UnsupportedEvent where the spend isn't epsilon-DP for any epsilon that is known here."""
+    match spend:
+        case PureSpend():
+            return Fraction(spend.epsilon)
+        case ZcdpSpend() | GdpSpend() | RdpSpend():
+            raise UnsupportedEvent(FILTER, f"a spend in {spend.kind} isn't pure epsilon-DP")
+        case _:
+            return sum((count * Fraction(_pure_epsilon_of(leaf)) for leaf, count in _parts(spend)), Fraction(0))
+
+
+def zcdp_cost(spend: Spend) -> Fraction:
+    """rho: mu^2 / 2 of mu-GDP, epsilon^2 / 2 of epsilon-DP (Bun and Steinke 2016, Propositions 1.6 and 3.3)."""
+    match spend:
+        case ZcdpSpend():
+            return Fraction(spend.rho)
+        case GdpSpend():
+            return Fraction(spend.mu) ** 2 / 2
+        case PureSpend():
+            return Fraction(spend.epsilon) ** 2 / 2
+        case RdpSpend():
+            raise UnsupportedEvent(FILTER, "a Renyi bound at some orders isn't one at all orders, which zCDP needs")
+        case _:
+            return sum((count * Fraction(_gaussian_or_pure(leaf)[1]) ** 2 / 2 for leaf, count in _parts(spend)), Fraction(0))
+
+
+def gdp_cost(spend: Spend) -> Fraction:
+    """mu^2; epsilon-DP is mu-GDP with mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)) (proofs/filters.md, section 4)."""
+    match spend:
+        case GdpSpend():
+            return Fraction(spend.mu) ** 2
+        case PureSpend():
+            return Fraction(mu_of_pure(spend.epsilon)) ** 2
+        case ZcdpSpend() | RdpSpend():
+            raise UnsupportedEvent(FILTER, f"a spend in {spend.kind} isn't mu-GDP for any mu that is known here")
+        case _:
+            total = Fraction(0)
+            for leaf, count in _parts(spend):
+                family, size = _gaussian_or_pure(leaf)
+                total += count * Fraction(size if family is Family.GAUSSIAN else mu_of_pure(size)) ** 2
+            return total
+
+
+def rdp_cost(spend: Spend, orders: tuple[float, ...]) -> tuple[Fraction, ...]:
+    """Renyi divergences at the orders; for epsilon-DP min(epsilon, order epsilon^2 / 2)."""
+    match spend:
+        case RdpSpend():
+            if spend.orders != orders:
+                raise InvalidParameter("orders", f"the budget's, {orders}", spend.orders)
+            return tuple(Fraction(value) for value in spend.values)
+        case ZcdpSpend() | GdpSpend():
+            rho = zcdp_cost(spend)
+            return tuple(Fraction(order) * rho for order in orders)
+        case PureSpend():
+            epsilon = Fraction(spend.epsilon)
+            return tuple(min(epsilon, Fraction(order) * epsilon**2 / 2) for order in orders)
+        case _:
+            _refuse_non_private(spend)
+            found = RdpAccountant().profile(spend)
+            return tuple(_finite(found.rdp(order), order) for order in orders)
+
+
+def _finite(value: float | None, order: float) -> Fraction:
+    if value is None or not math.isfinite(value):
+        raise UnsupportedEvent(FILTER, f"no finite Renyi divergence of order {order:g} is known for it")
+    return Fraction(value)
+
+
+def mu_of_pure(epsilon: float) -> float:
+    """The smallest mu for which epsilon-DP implies mu-GDP, rounded up: both curves pass through their symmetric point.
+
+    >>> round(mu_of_pure(1.0), 6)
+    1.232035
+    """
+    if epsilon <= _TAIL:
+        return 2.0 * math.sqrt(2.0) * float(special.erfinv(math.tanh(0.5 * epsilon))) * (1.0 + _ROUNDING)
+    # Phi^-1 of e^-epsilon / (1 + e^-epsilon), taken from the logarithm so that no epsilon is too large.
+    return -2.0 * float(special.ndtri_exp(-epsilon - math.log1p(math.exp(-epsilon)))) * (1.0 + _ROUNDING)
+
+
+def pure_epsilon(pair: Pair) -> float:
+    """The largest privacy loss of a Laplace pair in either direction, rounded up: the log ratio at the two ends of the line.
+
+    >>> half = Mixture((0.5, 0.5), (0.0, 1.0))
+    >>> round(pure_epsilon(Pair(Family.LAPLACE, half, Mixture((1.0,), (0.0,)))), 6)
+    0.620115
+    """
+    if pair.is_whole:
+        return pair.upper.shifts[0] - pair.lower.shifts[0]
+    right = _log_sum(pair.upper) - _log_sum_down(pair.lower)
+    left = _log_sum(_mirrored(pair.lower)) - _log_sum_down(_mirrored(pair.upper))
+    return max(right, left) * (1.0 + _ROUNDING) + _ABSOLUTE
+
+
+def _log_sum(mixture: Mixture) -> float:
+    """log sum_j w_j e^{s_j}; the weight at shift 0 of several components stands for 1 minus the others."""
+    if len(mixture.weights) == 1:
+        return mixture.shifts[0]
+    if mixture.shifts[-1] > _LARGEST_EXPONENT:
+        return float(special.logsumexp([math.log(w) + s for w, s in zip(mixture.weights, mixture.shifts, strict=True)]))
+    return math.log1p(math.fsum(w * math.expm1(s) for w, s in zip(mixture.weights, mixture.shifts, strict=True)))
+
+
+def _log_sum_down(mixture: Mixture) -> float:
+    """The same for shifts <= 0, rounded down: 1 minus the others may have lost its digits, but e^{lowest shift} is below it."""
+    if len(mixture.weights) == 1:
+        return mixture.shifts[0]
+    rest = 1.0 + math.fsum(w * math.expm1(s) for w, s in zip(mixture.weights, mixture.shifts, strict=True))
+    return max(math.log(rest - _ABSOLUTE) if rest > _ABSOLUTE else -math.inf, mixture.shifts[0])
+
+
+def _mirrored(mixture: Mixture) -> Mixture:
+    return Mixture(mixture.weights[::-1], tuple(0.0 - shift for shift in mixture.shifts[::-1]))
+
+
+def _pure_epsilon_of(leaf: Leaf) -> float:
+    pair = pair_of(leaf)
+    if pair.family is not Family.LAPLACE:
+        raise UnsupportedEvent(FILTER, f"{leaf.mechanism.kind} noise isn't pure epsilon-DP; use a zcdp, gdp or rdp budget")
+    return pure_epsilon(pair)
+
+
+def _gaussian_or_pure(leaf: Leaf) -> tuple[Family, float]:
+    """(Gaussian, mu) of a release on all of the data, or (Laplace, epsilon) of any release."""
+    pair = pair_of(leaf)
+    if pair.family is Family.LAPLACE:
+        return Family.LAPLACE, pure_epsilon(pair)
+    if not pair.is_whole:
+        raise UnsupportedEvent(FILTER, "a sampled Gaussian release is neither zCDP nor GDP with a useful parameter; use an rdp budget")
+    return Family.GAUSSIAN, pair.upper.shifts[0] - pair.lower.shifts[0]
+
+
+def _parts(event: Event) -> Iterator[tuple[Leaf, int]]:
+    _refuse_non_private(event)
+    yield from leaves(event).items()
+
+
+def _refuse_non_private(event: Event) -> None:
+    if (reason := non_private_reason(event)) is not None:
+        raise UnsupportedEvent(FILTER, f"no guarantee, no budget covers it: {reason}")
