@@ -31,7 +31,8 @@ from mechanisms.loss import GaussianLoss, LaplaceLoss
 ROUTE = "rdp"
 
 QUADRATURE_ERROR = 1e-9
-"""Relative allowance for a sampled moment's quadrature: measured against exact binomial sums it is below 1e-11."""
+"""Relative allowance for a sampled moment's quadrature and rounding. Measured, not proved: against exact binomial sums and against grids
+four times as fine, over random pairs of every kind and orders from 1.001 to 300, the error is at most 1e-11."""
 
 _SHARED_REACH = 500.0
 """Quadrature nodes that reach less far (at most 1 MB) are kept for other orders of the same pair."""

@@ -1,0 +1,224 @@
+r"""Events of Google's dp-accounting library, read and written: what exists there and here, and nothing else.
+
+The library's ``GaussianDpEvent(s)`` is a sum of values of norm at most C with noise of deviation s C, for whatever neighbours an
+accountant is asked about; here the neighbours are part of the event. So, with C = 1 on import,
+
+    add_remove, zero_out (REPLACE_SPECIAL there):  std s, l2 = 1;         replace_one:  std s, l2 = 2, l2_contribution = 1,
+
+and the same with l1 for ``LaplaceDpEvent``. That is how the library's PLD accountant reads them; its Renyi accountant doesn't double the
+sensitivity under REPLACE_ONE, and answers for half of the loss. An event keeps its dominating pairs on the way there and back; what else
+it said (a unit's name, complex values) is lost on the way there. The library itself is loaded only when these functions are called.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from accountants.dominating import pair_of
+from accountants.events import (
+    Composed,
+    Event,
+    FixedSizeSampled,
+    Grouped,
+    Leaf,
+    NonPrivate,
+    PoissonSampled,
+    Release,
+    Repeated,
+    leaves,
+)
+from accountants.pairs import Family
+from mechanisms import ComplexGaussian, Gaussian, Laplace
+from mechanisms.base import Adjacency, PrivacyUnit, Sensitivity
+from mechanisms.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from dp_accounting import dp_event as library  # pyright: ignore[reportMissingTypeStubs]
+
+
+def from_dp_accounting(event: library.DpEvent, *, adjacency: Adjacency, unit: PrivacyUnit) -> Event:
+    """The same event here, for these neighbours.
+
+    What does nothing there (``NoOpDpEvent``, no repetitions, nobody sampled) is left out; where nothing else is left there is no event.
+    A noise multiplier of 0 becomes ``NonPrivate``.
+
+    Args:
+      event: gaussian, laplace, poisson sampled, sampled without replacement, composed, self-composed, no-op, non-private, or a mixture
+        of two Gaussians that is a Poisson sample's. The source data set's size is taken for the population's.
+      adjacency: which data sets are neighbours.
+      unit: what one unit is.
+    Raises:
+      InvalidParameter: it, or a part of it, exists only there (the text names the part), or a number is out of its range.
+
+    >>> from dp_accounting import GaussianDpEvent, SelfComposedDpEvent
+    >>> found = from_dp_accounting(SelfComposedDpEvent(GaussianDpEvent(2.0), 10), adjacency=Adjacency.ADD_REMOVE, unit="record")
+    >>> [(leaf.mechanism.noise_scale, count) for leaf, count in leaves(found).items()]
+    [(2.0, 10)]
+    """
+    # Text is accepted for an adjacency everywhere else, and must not slip through as another one here.
+    found = _Reader(Adjacency(adjacency), unit).read(event)
+    if found is None:
+        raise _no_twin(f"{type(event).__name__}: it does nothing, and there is no event here for nothing")
+    leaves(found)  # refuses samplings over more than one release
+    return found
+
+
+class _Reader:
+    def __init__(self, adjacency: Adjacency, unit: PrivacyUnit) -> None:
+        self._adjacency, self._unit = adjacency, unit
+
+    def read(self, event: Any) -> Event | None:
+        """The event, or None where it does nothing. The library is untyped, hence Any."""
+        from dp_accounting import dp_event as library  # pyright: ignore[reportMissingTypeStubs]
+
+        match event:
+            case library.NoOpDpEvent():
+                return None
+            case library.NonPrivateDpEvent():
+                return NonPrivate(reason="dp_accounting.NonPrivateDpEvent")
+            case library.GaussianDpEvent() | library.LaplaceDpEvent():
+                return self._noise(
+                    type(event).__name__, float(event.noise_multiplier), is_laplace=isinstance(event, library.LaplaceDpEvent)
+                )
+            case library.SelfComposedDpEvent() | library.ComposedDpEvent():
+                return self._composed(event)
+            case library.PoissonSampledDpEvent() | library.SampledWithoutReplacementDpEvent():
+                return self._sampled(event)
+            case library.MixtureOfGaussiansDpEvent():
+                return self._mixture(event)
+            case _:
+                raise _no_twin(type(event).__name__)
+
+    def _composed(self, event: Any) -> Event | None:
+        if hasattr(event, "count"):
+            part = self.read(event.event)
+            return None if part is None or event.count == 0 else Repeated(count=int(event.count), event=part)
+        parts = tuple(self.read(each) for each in event.events)
+        kept = tuple(part for part in parts if part is not None)
+        return Composed(events=kept) if kept else None
+
+    def _noise(self, name: str, multiplier: float, *, is_laplace: bool) -> Event:
+        if not multiplier >= 0.0:
+            raise InvalidParameter(f"{name}.noise_multiplier", ">= 0", multiplier)
+        if multiplier == 0.0:
+            return NonPrivate(reason=f"dp_accounting.{name} without noise")
+        norm = "l1" if is_laplace else "l2"
+        replaced = self._adjacency is Adjacency.REPLACE_ONE
+        bounds = {norm: 2.0, f"{norm}_contribution": 1.0} if replaced else {norm: 1.0}
+        sensitivity = Sensitivity.model_validate(bounds | {"adjacency": self._adjacency, "unit": self._unit})
+        noise = Laplace(scale=multiplier, sensitivity=sensitivity) if is_laplace else Gaussian(std=multiplier, sensitivity=sensitivity)
+        return Release(mechanism=noise)
+
+    def _sampled(self, event: Any) -> Event | None:
+        """A sampling of one kind; nobody sampled is nothing done, whatever was to be done with the sample."""
+        name, part = type(event).__name__, self.read(event.event)
+        if name == "PoissonSampledDpEvent":
+            probability = float(event.sampling_probability)
+            if not 0.0 <= probability <= 1.0:
+                raise InvalidParameter(f"{name}.sampling_probability", "in [0, 1]", probability)
+            if part is None or probability == 0.0:
+                return None
+            found: Event = part if isinstance(part, NonPrivate) else PoissonSampled(probability=probability, event=part)
+        else:
+            if part is None or event.sample_size == 0:
+                return None
+            sizes = int(event.sample_size), int(event.source_dataset_size)
+            found = part if isinstance(part, NonPrivate) else FixedSizeSampled(sample_size=sizes[0], population_size=sizes[1], event=part)
+        try:
+            leaves(found)
+        except InvalidParameter as error:
+            raise _no_twin(f"{name} of {type(event.event).__name__}: {error}") from error
+        return found
+
+    def _mixture(self, event: Any) -> Event | None:
+        name = type(event).__name__
+        if self._adjacency is Adjacency.REPLACE_ONE:
+            raise _no_twin(f"{name} under replace_one: it is a pair for one unit more or less")
+        shifts, weights = [float(s) for s in event.sensitivities], [float(p) for p in event.sampling_probs]
+        kept = {shift: weight for shift, weight in zip(shifts, weights, strict=True) if shift != 0.0 and weight != 0.0}
+        if not kept:
+            return None
+        if len(kept) > 1 or min(kept) < 0.0 or len(set(shifts)) != len(shifts):
+            raise _no_twin(f"{name} of other than one positive sensitivity: not one unit's sample (state it as grouped)")
+        (shift, weight), std = next(iter(kept.items())), float(event.standard_deviation)
+        release = self._noise(name, std / shift, is_laplace=False)
+        return release if weight == 1.0 or isinstance(release, NonPrivate) else PoissonSampled(probability=weight, event=release)
+
+
+def to_dp_accounting(event: Event) -> library.DpEvent:
+    """The same event there; the neighbours it is meant for are then told to the library's accountant.
+
+    Gaussian noise of any kind becomes ``GaussianDpEvent`` of the same loss. Groups of whole releases shrink the noise multiplier; a group
+    with Poisson-sampled Gaussian records becomes ``MixtureOfGaussiansDpEvent``. Numbers are rounded to the nearest.
+
+    Raises:
+      InvalidParameter: a part has no event there that is the same; the text names the part.
+      UnsupportedEvent: a part has no dominating pair that is known here.
+
+    >>> noise = Gaussian(std=3.0, sensitivity=Sensitivity(l2=1.5, adjacency="add_remove", unit="record"))
+    >>> to_dp_accounting(PoissonSampled(probability=0.25, event=Release(mechanism=noise)))
+    PoissonSampledDpEvent(sampling_probability=0.25, event=GaussianDpEvent(noise_multiplier=2.0))
+    """
+    return _written(event, 1)
+
+
+def _written(event: Event, group: int) -> library.DpEvent:
+    from dp_accounting import dp_event as library  # pyright: ignore[reportMissingTypeStubs]
+
+    match event:
+        case Release():
+            return _noise(Leaf(1.0, event.mechanism, group=group))
+        case PoissonSampled() | FixedSizeSampled():
+            return _sampled(event, group)
+        case Grouped():
+            return _written(event.event, group * event.size)
+        case Repeated():
+            return library.SelfComposedDpEvent(_written(event.event, group), event.count)
+        case Composed():
+            return library.ComposedDpEvent([_written(part, group) for part in event.events])
+        case NonPrivate():
+            return library.NonPrivateDpEvent()
+
+
+def _sampled(event: PoissonSampled | FixedSizeSampled, group: int) -> library.DpEvent:
+    from dp_accounting import dp_event as library  # pyright: ignore[reportMissingTypeStubs]
+
+    (found,) = leaves(event)
+    if isinstance(event, FixedSizeSampled):
+        if group > 1:
+            raise _no_twin("a group with a sample of a fixed size")
+        return library.SampledWithoutReplacementDpEvent(event.population_size, event.sample_size, _noise(Leaf(1.0, found.mechanism)))
+    leaf = Leaf(found.probability, found.mechanism, group=group)
+    if leaf.is_whole:
+        return _noise(leaf)
+    if group == 1:
+        return library.PoissonSampledDpEvent(leaf.probability, _noise(leaf))
+    pair = pair_of(leaf)
+    if pair.family is Family.LAPLACE:
+        raise _no_twin("a group with Poisson-sampled Laplace noise")
+    return library.MixtureOfGaussiansDpEvent(1.0, [shift - pair.lower.shifts[0] for shift in pair.upper.shifts], list(pair.upper.weights))
+
+
+def _noise(leaf: Leaf) -> library.DpEvent:
+    from dp_accounting import dp_event as library  # pyright: ignore[reportMissingTypeStubs]
+
+    pair, given = pair_of(leaf), leaf.mechanism.sensitivity
+    replaced = given.adjacency is Adjacency.REPLACE_ONE
+    match leaf.mechanism:
+        case Gaussian(std=scale):
+            move, contribution = given.l2, given.l2_contribution
+        case Laplace(scale=scale):
+            move, contribution = given.l1, given.l1_contribution
+        case ComplexGaussian():
+            # Its noise may differ between directions, so that only the distance of the pair says how long C is.
+            distance = pair.upper.shifts[-1]
+            scale, move, contribution = 1.0, distance / leaf.group, distance
+    assert move is not None  # checked by each mechanism
+    # There C bounds one unit's values, which is half of their difference; a Poisson sample's pair speaks of C itself.
+    c = move if not replaced else 0.5 * move if leaf.is_whole or contribution is None else contribution
+    event = library.LaplaceDpEvent if isinstance(leaf.mechanism, Laplace) else library.GaussianDpEvent
+    return event(scale / (leaf.group * c))
+
+
+def _no_twin(what: str) -> InvalidParameter:
+    return InvalidParameter("event", "one that exists here and in dp-accounting", what)
