@@ -19,7 +19,7 @@ from accountants.profile import (
     check_order,
 )
 from mechanisms.base import Step
-from mechanisms.errors import UnsupportedEvent
+from mechanisms.errors import InvalidParameter, UnsupportedEvent
 from mechanisms.gdp import gdp_trade_off, trade_off_error
 
 __all__ = ["ROUTE", "GdpAccountant", "GdpProfile", "epsilon_at", "largest_mu"]
@@ -53,6 +53,11 @@ class GdpProfile(PrivacyProfile):
     def epsilon(self, delta: float) -> Bound:
         check_delta(delta)
         return epsilon_at(self._mu, math.log(delta))
+
+    def epsilon_at_log_delta(self, log_delta: float) -> Bound:
+        if not -math.inf < log_delta < 0.0:
+            raise InvalidParameter("log_delta", "finite and < 0", log_delta)
+        return epsilon_at(self._mu, log_delta)
 
     def epsilon_upper(self, delta: float) -> float:
         check_delta(delta)

@@ -8,7 +8,8 @@ from pydantic import Field
 
 from accountants import Bound, Event, PrivacyProfile, Target, accountant_named, leaves, neighbourhood
 from accountants.calibration import NoiseScale, Parameter, Solution, solve, solve_many
-from app.calculators.schemas import LONGEST_LIST, TRAINING, AccountantName, TradeOffAt, example
+from app.calculators.points import LONGEST_LIST
+from app.calculators.schemas import TRAINING, AccountantName, TradeOffAt, example
 from app.errors import problem_of
 from mechanisms import Adjacency, ComplexGaussian, Gaussian, PrivacyUnit, Step
 from mechanisms.base import Extended, Value

@@ -2,14 +2,17 @@ r"""The papers' printed theorems beside what is proved."""
 
 from __future__ import annotations
 
-from typing import final
+from typing import Annotated, final
+
+from pydantic import Field
 
 from accountants import Release
 from accountants.gdp import GdpProfile
+from app.calculators.points import LONGEST_LIST
 from app.calculators.profiles import compute_profile
-from app.calculators.schemas import RELEASE, Deltas, Epsilons, Profile, ProfileRequest, example
+from app.calculators.schemas import RELEASE, Profile, ProfileRequest, example
 from mechanisms import ComplexGaussian
-from mechanisms.base import Extended, Value
+from mechanisms.base import Extended, NonNegative, OpenProbability, Value
 from mechanisms.published import PublishedClaim, claims_on_complex_gaussian
 
 
@@ -20,8 +23,8 @@ class ComplexGaussianComparison(Value):
     model_config = example({"mechanism": RELEASE["mechanism"], "epsilons": [1.0], "deltas": [1e-5]})
 
     mechanism: ComplexGaussian
-    epsilons: Epsilons = ()
-    deltas: Deltas = ()
+    epsilons: Annotated[tuple[NonNegative, ...], Field(max_length=LONGEST_LIST)] = ()
+    deltas: Annotated[tuple[OpenProbability, ...], Field(max_length=LONGEST_LIST)] = ()
 
 
 @final

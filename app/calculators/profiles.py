@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar, final
 
-from accountants import Event, deadline, neighbourhood, profile
-from app.calculators.schemas import DeltaAt, EpsilonAt, Profile, ProfileRequest, RdpAt, TradeOffAt
+from accountants import Event, conversions, deadline, neighbourhood, profile
+from accountants.conversions import PosteriorBound
+from app.calculators.points import epsilon_at
+from app.calculators.schemas import DeltaAt, EpsilonAt, PosteriorAt, Profile, ProfileRequest, RdpAt, SuccessAt, TradeOffAt
 
 _Point = TypeVar("_Point")
 _Answer = TypeVar("_Answer")
@@ -20,27 +22,37 @@ class Answers:
         self._profile = profile(event, accountant)
         self._adjacency, self._unit = neighbourhood(event) or (None, None)
         self._derivation = self._profile.derivation()
+        self._advantage: float | None = None
         self._delta: dict[float, DeltaAt] = {}
-        self._epsilon: dict[float, EpsilonAt] = {}
+        self._epsilon: dict[float | str, EpsilonAt] = {}
         self._rdp: dict[float, RdpAt] = {}
         self._trade_off: dict[float, TradeOffAt] = {}
+        self._success: dict[float, SuccessAt] = {}
+        self._posterior: dict[PosteriorAt, PosteriorBound] = {}
 
     @property
     def count(self) -> int:
         """How many answers are kept."""
-        return len(self._delta) + len(self._epsilon) + len(self._rdp) + len(self._trade_off)
+        kept = (self._delta, self._epsilon, self._rdp, self._trade_off, self._success, self._posterior)
+        return sum(map(len, kept)) + (self._advantage is not None)
 
     def at(self, points: ProfileRequest) -> Profile:
         """The profile at these points; the request's event must be this one. Raises the accountants' errors."""
+        profile = self._profile
+        if points.advantage and self._advantage is None:
+            self._advantage = conversions.advantage(profile)
         return Profile(
             adjacency=self._adjacency,
             unit=self._unit,
             delta=_kept(self._delta, points.epsilons, self._delta_at),
             epsilon=_kept(self._epsilon, points.deltas, self._epsilon_at),
-            rdp=_kept(self._rdp, points.orders, lambda order: RdpAt(order=order, value=self._profile.rdp(order))),
-            gdp_mu=self._profile.gdp_mu,
-            trade_off=_kept(self._trade_off, points.alphas, lambda alpha: TradeOffAt(alpha=alpha, beta=self._profile.trade_off(alpha))),
-            route=self._profile.route,
+            rdp=_kept(self._rdp, points.orders, lambda order: RdpAt(order=order, value=profile.rdp(order))),
+            gdp_mu=profile.gdp_mu,
+            trade_off=_kept(self._trade_off, points.alphas, lambda alpha: TradeOffAt(alpha=alpha, beta=profile.trade_off(alpha))),
+            advantage=self._advantage if points.advantage else None,
+            bayes_success=_kept(self._success, points.priors, self._success_at),
+            posterior=_kept(self._posterior, points.posteriors, self._posterior_at),
+            route=profile.route,
             derivation=self._derivation,
         )
 
@@ -48,9 +60,15 @@ class Answers:
         bound = self._profile.delta(epsilon)
         return DeltaAt(epsilon=epsilon, lower=bound.lower, upper=bound.upper, log_upper=bound.log_upper, route=bound.route)
 
-    def _epsilon_at(self, delta: float) -> EpsilonAt:
-        bound = self._profile.epsilon(delta)
+    def _epsilon_at(self, delta: float | str) -> EpsilonAt:
+        bound = epsilon_at(self._profile, delta)
         return EpsilonAt(delta=delta, lower=bound.lower, upper=bound.upper, route=bound.route)
+
+    def _success_at(self, prior: float) -> SuccessAt:
+        return SuccessAt(prior=prior, success=conversions.bayes_success(self._profile, prior))
+
+    def _posterior_at(self, asked: PosteriorAt) -> PosteriorBound:
+        return conversions.posterior_bound(self._profile, asked.prior, asked.failure_probability)
 
 
 def _kept(known: dict[_Point, _Answer], points: tuple[_Point, ...], answer: Callable[[_Point], _Answer]) -> tuple[_Answer, ...]:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, final
 from pydantic import ConfigDict, Field
 
 from accountants import ACCOUNTANTS, Event
+from accountants.conversions import PosteriorBound
+from app.calculators.points import LONGEST_LIST, Alphas, DeltaPoints, EpsilonPoints, Orders
 from mechanisms import Adjacency, PrivacyUnit, Step
-from mechanisms.base import Extended, NonNegative, Number, OpenProbability, Value
+from mechanisms.base import Extended, Number, OpenProbability, Value
 
 if TYPE_CHECKING:
     AccountantName = str
@@ -16,11 +18,7 @@ else:
     # The registered ones, so that a new accountant is offered here by being registered.
     AccountantName = Literal[tuple(accountant.name for accountant in ACCOUNTANTS)]
 
-LONGEST_LIST = 1000
-Epsilons = Annotated[tuple[NonNegative, ...], Field(max_length=LONGEST_LIST)]
-Deltas = Annotated[tuple[OpenProbability, ...], Field(max_length=LONGEST_LIST)]
-Orders = Annotated[tuple[Annotated[Number, Field(gt=1.0, le=1e6)], ...], Field(max_length=LONGEST_LIST)]
-Alphas = Annotated[tuple[Annotated[Number, Field(ge=0.0, le=1.0)], ...], Field(max_length=LONGEST_LIST)]
+Priors = Annotated[tuple[Annotated[Number, Field(ge=1e-300, lt=1.0)], ...], Field(max_length=LONGEST_LIST)]
 
 _SENSITIVITY = {"l2": 1.0, "adjacency": "add_remove", "unit": "record"}
 RELEASE = {"kind": "release", "mechanism": {"kind": "complex_gaussian", "std": 1.0, "correlation": 0.0, "sensitivity": _SENSITIVITY}}
@@ -33,33 +31,47 @@ def example(request: dict[str, Any]) -> ConfigDict:
 
 
 @final
+class PosteriorAt(Value):
+    """How far an output may move a belief: from this prior, except with this probability (for each side)."""
+
+    prior: Annotated[Number, Field(ge=1e-300, lt=1.0)]
+    failure_probability: OpenProbability
+
+
+@final
 class ProfileRequest(Value):
     """What to compute of an event's privacy profile; each list may be empty.
 
     Attributes:
       event: what is done to the data.
       accountant: which route; any gives an upper bound.
-      epsilons: where delta is wanted; >= 0.
-      deltas: where epsilon is wanted; in (0, 1).
+      epsilons: where delta is wanted; >= 0, or "Infinity".
+      deltas: where epsilon is wanted; in (0, 1), as numbers or, for those no float can hold, as text like "1e-400".
       orders: where the Renyi divergence is wanted; in (1, 1e6].
       alphas: false positive rates where the attacker's false negative rate is wanted; in [0, 1].
+      advantage: whether the largest true minus false positive rate of any attack is wanted.
+      priors: probabilities of membership for which the attacker's largest success is wanted; in (0, 1).
+      posteriors: beliefs whose largest change is wanted.
     """
 
     model_config = example({"event": TRAINING, "deltas": [1e-5], "epsilons": [1.0], "orders": [2.0], "alphas": [0.01]})
 
     event: Event
     accountant: AccountantName = "auto"
-    epsilons: Epsilons = ()
-    deltas: Deltas = ()
+    epsilons: EpsilonPoints = ()
+    deltas: DeltaPoints = ()
     orders: Orders = ()
     alphas: Alphas = ()
+    advantage: bool = False
+    priors: Priors = ()
+    posteriors: Annotated[tuple[PosteriorAt, ...], Field(max_length=LONGEST_LIST)] = ()
 
 
 @final
 class DeltaAt(Value):
     """delta at an epsilon: an interval that holds it. ``log_upper`` stays exact where ``upper`` underflows."""
 
-    epsilon: float
+    epsilon: Extended
     lower: float
     upper: float
     log_upper: Extended
@@ -68,9 +80,9 @@ class DeltaAt(Value):
 
 @final
 class EpsilonAt(Value):
-    """epsilon at a delta: an interval that holds it; ``upper`` is the guarantee."""
+    """epsilon at a delta, which is repeated as it was written: an interval that holds it; ``upper`` is the guarantee."""
 
-    delta: float
+    delta: float | str
     lower: Extended
     upper: Extended
     route: str
@@ -93,6 +105,14 @@ class TradeOffAt(Value):
 
 
 @final
+class SuccessAt(Value):
+    """Upper bound on the probability that an attacker tells whether a record is a member, who is one with probability ``prior``."""
+
+    prior: float
+    success: float
+
+
+@final
 class Profile(Value):
     """An event's privacy profile at the points asked for, and how to redo it by hand."""
 
@@ -103,5 +123,8 @@ class Profile(Value):
     rdp: tuple[RdpAt, ...]
     gdp_mu: Extended | None
     trade_off: tuple[TradeOffAt, ...]
+    advantage: float | None
+    bayes_success: tuple[SuccessAt, ...]
+    posterior: tuple[PosteriorBound, ...]
     route: str
     derivation: tuple[Step, ...]

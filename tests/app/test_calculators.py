@@ -10,16 +10,7 @@ from fastapi.testclient import TestClient
 
 from app.main import create_app
 from app.settings import Settings
-
-SENSITIVITY = {"l2": 1.0, "adjacency": "add_remove", "unit": "record"}
-
-
-def _release(**mechanism):
-    return {"kind": "release", "mechanism": {"kind": "complex_gaussian", "std": 1.0, "sensitivity": SENSITIVITY, **mechanism}}
-
-
-def _sampled(event=None, probability=0.1):
-    return {"kind": "poisson_sampled", "probability": probability, "event": event or _release()}
+from tests.app.calculators_harness import SENSITIVITY, problem, release, sampled
 
 
 @pytest.fixture(scope="module")
@@ -29,17 +20,8 @@ def client(tmp_path_factory):
         yield client
 
 
-def _problem(response, status=422):
-    assert response.status_code == status, response.text
-    assert response.headers["content-type"] == "application/problem+json"
-    body = response.json()
-    assert {"type", "title", "status", "detail"} <= body.keys()
-    assert "Traceback" not in response.text
-    return body
-
-
 def test_a_profile_answers_all_its_lists_with_bounds_and_a_derivation(client):
-    request = {"event": _release(), "accountant": "auto", "epsilons": [1.0], "deltas": [1e-5], "orders": [2.0], "alphas": [0.5]}
+    request = {"event": release(), "accountant": "auto", "epsilons": [1.0], "deltas": [1e-5], "orders": [2.0], "alphas": [0.5]}
     answer = client.post("/v1/profiles", json=request).json()
     assert answer["delta"][0]["lower"] <= 0.12693673750664394 <= answer["delta"][0]["upper"]
     assert answer["delta"][0]["log_upper"] == pytest.approx(math.log(0.12693673750664394), rel=1e-12)
@@ -56,91 +38,20 @@ def test_infinite_epsilon_is_written_as_text(client):
     assert client.post("/v1/profiles", json=request).json()["epsilon"][0]["upper"] == "Infinity"
 
 
-def test_a_calibration_lands_on_the_safe_side(client):
-    answer = client.post(
-        "/v1/calibrations", json={"event": _release(), "target": {"epsilon": 1, "delta": 1e-5}, "accountant": "auto"}
-    ).json()
-    assert 3.730631634815941 <= answer["std"] <= 3.730631634815941 * (1.0 + 1e-11)
-    assert answer["noise_multiplier"] == answer["std"] == answer["scale"] == answer["event"]["mechanism"]["std"]
-    assert answer["guarantee"]["epsilon"]["upper"] <= 1.0
-    assert answer["derivation"]
-
-
-@pytest.mark.parametrize(
-    ("target", "mu"),
-    [({"gdp_mu": 0.5}, 0.5), ({"rdp": {"order": 2.0, "value": 0.25}}, 0.5), ({"advantage": 0.19741265136584744}, 0.5)],
-    ids=str,
-)
-def test_every_target_of_the_design_is_accepted(client, target, mu):
-    answer = client.post("/v1/calibrations", json={"event": _release(), "target": target}).json()
-    assert answer["guarantee"]["gdp_mu"] == pytest.approx(mu, rel=1e-9)
-
-
-TRAINING = {"kind": "repeated", "count": 1000, "event": _sampled(probability=0.01)}
-TARGET = {"epsilon": 1.0, "delta": 1e-5}
-
-
-def _epsilon(client, event):
-    return client.post("/v1/profiles", json={"event": event, "deltas": [1e-5]}).json()["epsilon"][0]
-
-
-@pytest.mark.parametrize("kind", ["noise_scale", "sampling_probability", "steps", "clipping_bound"])
-def test_every_parameter_is_calibrated_to_the_safe_side_of_its_target(client, kind):
-    request = {"event": TRAINING, "target": TARGET, "parameter": {"kind": kind}}
-    response = client.post("/v1/calibrations", json=request)
-    assert response.status_code == 200, response.text
-    answer = response.json()
-    bound = _epsilon(client, answer["event"])
-    assert bound["upper"] <= 1.0
-    assert bound["lower"] > 0.99
-    assert (answer["parameter"]["kind"], answer["scale"]) == (kind, answer["value"] if kind == "noise_scale" else None)
-    assert answer["derivation"][0]["value"] == answer["value"]
-
-
-def test_without_a_parameter_the_noise_is_calibrated(client):
-    answer = client.post("/v1/calibrations", json={"event": TRAINING, "target": TARGET}).json()
-    assert answer["parameter"] == {"kind": "noise_scale", "at": ""}
-    assert answer["scale"] == answer["value"] == answer["std"]
-
-
-def test_a_parameter_that_the_event_lacks_is_refused(client):
-    request = {"event": _release(), "target": TARGET, "parameter": {"kind": "sampling_probability"}}
-    detail = _problem(client.post("/v1/calibrations", json=request))["detail"]
-    assert "parameter.at must be a part of the event with poisson_sampled" in detail
-
-
-def test_a_sweep_answers_every_target_in_order_and_as_one_by_one(client):
-    targets = [{"epsilon": 2.0, "delta": 1e-5}, {"epsilon": 0.5, "delta": 1e-5}, {"gdp_mu": 0.5}]
-    points = client.post("/v1/calibrations/sweep", json={"event": _release(), "targets": targets}).json()["points"]
-    alone = [client.post("/v1/calibrations", json={"event": _release(), "target": target}).json() for target in targets]
-    assert [point["std"] for point in points] == pytest.approx([answer["std"] for answer in alone], rel=1e-9)
-    assert [point["target"]["epsilon"] for point in points] == [2.0, 0.5, None]
-    assert {point["problem"] for point in points} == {None}
-
-
-def test_a_target_of_a_sweep_that_cannot_be_met_spoils_no_other(client):
-    event = {"kind": "composed", "events": [_release(), _release(std=10.0)]}  # the second part alone costs more than epsilon 0.01
-    targets = [{"epsilon": 1.0, "delta": 1e-5}, {"epsilon": 0.01, "delta": 1e-5}]
-    request = {"event": event, "targets": targets, "parameter": {"kind": "noise_scale", "at": "/events/0"}}
-    points = client.post("/v1/calibrations/sweep", json=request).json()["points"]
-    assert (points[0]["problem"], points[1]["value"]) == (None, None)
-    assert points[1]["problem"]["type"] == "calibration-failed"
-
-
 @pytest.mark.parametrize(
     ("correlation", "proven", "zeta", "federated"),
     [(0.0, 1.0, math.sqrt(0.5), 1.0), (0.5, math.sqrt(2.0), None, math.sqrt(8 / 3)), (0.9, math.sqrt(10.0), None, math.sqrt(2.8 / 0.19))],
 )
 def test_comparison_shows_the_printed_theorems_beside_the_proven_mu(client, correlation, proven, zeta, federated):
     answer = client.post(
-        "/v1/compare/complex_gaussian", json={"mechanism": _release(correlation=correlation)["mechanism"], "epsilons": [1.0]}
+        "/v1/compare/complex_gaussian", json={"mechanism": release(correlation=correlation)["mechanism"], "epsilons": [1.0]}
     ).json()
     assert answer["proven"]["gdp_mu"] == pytest.approx(proven, rel=1e-13)
     assert [entry["claim"]["gdp_mu"] for entry in answer["published"]] == [zeta and pytest.approx(zeta), pytest.approx(federated)]
 
 
 def test_overclaiming_theorem_is_called_by_its_name(client):
-    claim = client.post("/v1/compare/complex_gaussian", json={"mechanism": _release()["mechanism"]}).json()["published"][0]["claim"]
+    claim = client.post("/v1/compare/complex_gaussian", json={"mechanism": release()["mechanism"]}).json()["published"][0]["claim"]
     assert (claim["verdict"], claim["errata"]) == ("overclaims privacy", "Z2")
 
 
@@ -168,45 +79,45 @@ def test_a_proof_is_served(client):
 
 
 def test_an_unknown_proof_is_refused_with_the_kinds_there_are(client):
-    assert "one of gaussian, complex_gaussian, laplace" in _problem(client.get("/v1/mechanisms/spof/proof"))["detail"]
+    assert "one of gaussian, complex_gaussian, laplace" in problem(client.get("/v1/mechanisms/spof/proof"))["detail"]
 
 
 BAD = {
-    "misspelled field": ({"event": _release(sttd=1.0)}, "event.mechanism.sttd: there is no field of this name"),
+    "misspelled field": ({"event": release(sttd=1.0)}, "event.mechanism.sttd: there is no field of this name"),
     "missing field": (
         {"event": {"kind": "release", "mechanism": {"kind": "gaussian", "sensitivity": SENSITIVITY}}},
         "event.mechanism.std: this field is required",
     ),
     "missing event": ({}, "event: this field is required"),
     "unknown kind": ({"event": {"kind": "relase"}}, "'release', 'poisson_sampled'"),
-    "negative std": ({"event": _release(std=-1)}, "event.mechanism.std: must be >= 1e-50, got -1"),
-    "text for a number": ({"event": _release(std="1")}, "event.mechanism.std: must be a valid number, got '1'"),
-    "true for a number": ({"event": _release(std=True)}, "event.mechanism.std: must be a valid number, got True"),
-    "correlation 1": ({"event": _release(correlation=1)}, "event.mechanism.correlation: must be < 1, got 1"),
-    "correlation -1.5": ({"event": _release(correlation=-1.5)}, "event.mechanism.correlation: must be > -1, got -1.5"),
+    "negative std": ({"event": release(std=-1)}, "event.mechanism.std: must be >= 1e-50, got -1"),
+    "text for a number": ({"event": release(std="1")}, "event.mechanism.std: must be a valid number, got '1'"),
+    "true for a number": ({"event": release(std=True)}, "event.mechanism.std: must be a valid number, got True"),
+    "correlation 1": ({"event": release(correlation=1)}, "event.mechanism.correlation: must be < 1, got 1"),
+    "correlation -1.5": ({"event": release(correlation=-1.5)}, "event.mechanism.correlation: must be > -1, got -1.5"),
     "part above whole": (
-        {"event": _release(sensitivity={**SENSITIVITY, "l2_real": 2.0})},
+        {"event": release(sensitivity={**SENSITIVITY, "l2_real": 2.0})},
         "event.mechanism.sensitivity.l2_real: must be <= l2 = 1.0, got 2.0",
     ),
     "no adjacency": (
-        {"event": _release(sensitivity={"l2": 1.0, "unit": "record"})},
+        {"event": release(sensitivity={"l2": 1.0, "unit": "record"})},
         "event.mechanism.sensitivity.adjacency: this field is required",
     ),
     "no unit": (
-        {"event": _release(sensitivity={"l2": 1.0, "adjacency": "add_remove"})},
+        {"event": release(sensitivity={"l2": 1.0, "adjacency": "add_remove"})},
         "event.mechanism.sensitivity.unit: this field is required",
     ),
-    "delta 0": ({"event": _release(), "deltas": [0.0]}, "deltas[0]: must be > 0, got 0.0"),
-    "delta 1": ({"event": _release(), "deltas": [1e-5, 1.0]}, "deltas[1]: must be < 1, got 1.0"),
-    "order 1": ({"event": _release(), "orders": [1]}, "orders[0]: must be > 1, got 1"),
-    "probability 2": ({"event": _sampled(probability=2)}, "event.probability: must be <= 1, got 2"),
+    "delta 0": ({"event": release(), "deltas": [0.0]}, "deltas[0]: must be > 0, got 0.0"),
+    "delta 1": ({"event": release(), "deltas": [1e-5, 1.0]}, "deltas[1]: must be < 1, got 1.0"),
+    "order 1": ({"event": release(), "orders": [1]}, "orders[0]: must be > 1, got 1"),
+    "probability 2": ({"event": sampled(probability=2)}, "event.probability: must be <= 1, got 2"),
     "mixed units": (
-        {"event": {"kind": "composed", "events": [_release(), _release(sensitivity={**SENSITIVITY, "unit": "user"})]}},
+        {"event": {"kind": "composed", "events": [release(), release(sensitivity={**SENSITIVITY, "unit": "user"})]}},
         "all parts of an event must have the same unit, got 'record' and 'user'",
     ),
-    "unknown accountant": ({"event": _release(), "accountant": "clt"}, "accountant: must be 'auto', 'gdp'"),
-    "accountant that can't": ({"event": _sampled(), "accountant": "gdp"}, "a Poisson-sampled Gaussian has no closed form"),
-    "below the floor": ({"event": _sampled(), "accountant": "pld", "deltas": [1e-12]}, "beyond this route's floor of 1e-08"),
+    "unknown accountant": ({"event": release(), "accountant": "clt"}, "accountant: must be 'auto', 'gdp'"),
+    "accountant that can't": ({"event": sampled(), "accountant": "gdp"}, "a Poisson-sampled Gaussian has no closed form"),
+    "below the floor": ({"event": sampled(), "accountant": "pld", "deltas": [1e-12]}, "beyond this route's floor of 1e-08"),
     "list for an object": ([], "body: must be"),
 }
 
@@ -214,61 +125,41 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 def test_bad_input_is_answered_with_the_field_and_what_was_expected(client, name):
     body, text = BAD[name]
-    assert text in _problem(client.post("/v1/profiles", json=body))["detail"]
+    assert text in problem(client.post("/v1/profiles", json=body))["detail"]
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
 def test_numbers_that_are_not_finite_are_refused(client, number):
-    text = json.dumps({"event": _release(std=12345.0)}).replace("12345.0", number)
-    body = _problem(client.post("/v1/profiles", content=text, headers={"content-type": "application/json"}))
+    text = json.dumps({"event": release(std=12345.0)}).replace("12345.0", number)
+    body = problem(client.post("/v1/profiles", content=text, headers={"content-type": "application/json"}))
     assert "event.mechanism.std: must be a finite number" in body["detail"]
 
 
 @pytest.mark.parametrize("levels", [65, 90, 10_000])
 def test_an_event_nested_too_deep_is_refused(client, levels):
-    text = '{"event":' + '{"kind":"repeated","count":1,"event":' * (levels - 1) + json.dumps(_release()) + "}" * levels
-    body = _problem(client.post("/v1/profiles", content=text, headers={"content-type": "application/json"}))
+    text = '{"event":' + '{"kind":"repeated","count":1,"event":' * (levels - 1) + json.dumps(release()) + "}" * levels
+    body = problem(client.post("/v1/profiles", content=text, headers={"content-type": "application/json"}))
     assert "nested at most 64 deep" in body["detail"] or "at most 200 levels" in body["detail"]
 
 
 @pytest.mark.parametrize("text", ["", "{", "\x00", '{"event": ' + "9" * 5000 + "}", '"\\ud800"', "\udcff", "[" * 10_000])
 def test_text_that_is_not_a_request_is_refused(client, text):
     content = text.encode("utf-8", "surrogateescape")
-    _problem(client.post("/v1/profiles", content=content, headers={"content-type": "application/json"}))
+    problem(client.post("/v1/profiles", content=content, headers={"content-type": "application/json"}))
 
 
 def test_a_body_beyond_the_limit_is_refused(client):
-    body = _problem(client.post("/v1/profiles", content=b" " * (2**20 + 1), headers={"content-type": "application/json"}), 413)
+    body = problem(client.post("/v1/profiles", content=b" " * (2**20 + 1), headers={"content-type": "application/json"}), 413)
     assert body["detail"] == "expected at most 1048576 bytes"
 
 
-@pytest.mark.parametrize(
-    ("target", "text"),
-    [
-        ({"epsilon": 1.0}, "target: must be epsilon and delta together, got 'only one of the two'"),
-        ({"epsilon": 1.0, "delta": 1e-5, "gdp_mu": 1.0}, "target: must be exactly one of"),
-        ({"epsilon": -1.0, "delta": 1e-5}, "target.epsilon: must be >= 0, got -1.0"),
-        ({"epsilon": "nan", "delta": 1e-5}, "target.epsilon: must be a valid number, got 'nan'"),
-    ],
-)
-def test_bad_targets_are_refused(client, target, text):
-    assert text in _problem(client.post("/v1/calibrations", json={"event": _release(), "target": target}))["detail"]
-
-
-def test_a_target_that_no_noise_meets_is_refused(client):
-    body = _problem(
-        client.post("/v1/calibrations", json={"event": {"kind": "non_private", "reason": "x"}, "target": {"epsilon": 1, "delta": 1e-5}})
-    )
-    assert body["type"] == "calibration-failed"
-
-
 def test_an_unknown_path_is_a_problem_too(client):
-    _problem(client.get("/v1/nothing"), 404)
+    problem(client.get("/v1/nothing"), 404)
 
 
 @pytest.mark.parametrize("host", ["attacker.example", "attacker.example:8000", "127.0.0.1.attacker.example", "", "[attacker.example]"])
 def test_a_foreign_host_name_is_refused(client, host):
-    assert "expected an address or a name without a dot" in _problem(client.get("/v1/mechanisms", headers={"host": host}), 400)["detail"]
+    assert "expected an address or a name without a dot" in problem(client.get("/v1/mechanisms", headers={"host": host}), 400)["detail"]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8000", "localhost", "[::1]:8000", "zetadp"])
@@ -309,4 +200,4 @@ def test_the_api_process_never_loads_torch():
     ],
 )
 def test_bad_query_parameters_and_headers_are_named(client, call, text):
-    assert text in _problem(call(client))["detail"]
+    assert text in problem(call(client))["detail"]
