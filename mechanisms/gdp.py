@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from mechanisms.errors import InvalidParameter
-from mechanisms.mills import CANCELLATION_LIMIT, SQRT_HALF, log_difference, log_differences
+from mechanisms.mills import CANCELS_BELOW, SQRT_HALF, log_difference, log_differences
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -141,11 +141,10 @@ def log_delta_slopes(mu: float, epsilon: float) -> tuple[float, float, float]:
     The derivatives are for iterations only: nothing is claimed of their error.
     """
     x = epsilon / mu - 0.5 * mu
-    if 0.0 <= x < 1e3 and mu <= _ROUNDED_QUOTIENT_MATTERS:
-        near, far = float(special.erfcx(x * SQRT_HALF)), float(special.erfcx((x + mu) * SQRT_HALF))
-        difference = near - far
-        if near < CANCELLATION_LIMIT * difference:
-            return math.log(0.5 * difference) - 0.5 * x * x, -far / difference, _SQRT_2_OVER_PI / difference
+    if 0.0 <= x < 1e3 and CANCELS_BELOW * (x + 1.5) <= mu <= _ROUNDED_QUOTIENT_MATTERS:
+        far = float(special.erfcx((x + mu) * SQRT_HALF))
+        difference = float(special.erfcx(x * SQRT_HALF)) - far
+        return math.log(0.5 * difference) - 0.5 * x * x, -far / difference, _SQRT_2_OVER_PI / difference
     log_delta = gdp_log_delta(mu, epsilon)
     scale = 0.5 * math.exp(min(-0.5 * x * x - log_delta, 700.0))
     return log_delta, -scale * float(special.erfcx((x + mu) * SQRT_HALF)), _SQRT_2_OVER_PI * scale

@@ -1,12 +1,12 @@
 r"""Differences of the Mills ratio R(t) = (1 - Phi(t)) / phi(t) = sqrt(pi/2) r(t), r(t) = erfcx(t / sqrt 2), without cancellation.
 
-Three forms, by where x and x + mu lie (proofs/gdp_numerics.md bounds the error of each):
+Three forms, by where x and mu lie (proofs/gdp_numerics.md bounds the error of each):
 
-- r(x) - r(x + mu) as it stands, where it keeps a twenty-fifth of r(x);
-- for x <= 7 the odd derivatives of R at the middle c = x + mu/2, all of one sign: R(x) - R(x + mu) = -2 sum_k (mu/2)^{2k+1} R^{(2k+1)}(c)
-  / (2k+1)!, with R^{(n+1)} = c R^{(n)} + n R^{(n-1)};
-- beyond, Laplace's continued fraction 1 / R(t) = t + K_1(t), K_n(t) = n / (t + K_{n+1}(t)), whose differences obey a recursion of their
-  own: with D_n = (K_n(x) - K_n(x + mu)) / mu, D_n = K_n(x) K_n(x + mu) (1 - D_{n+1}) / n, and
+- r(x) - r(x + mu) as it stands for mu >= (x + 3/2) / 25, where a fortieth of r(x) and mostly more is left;
+- for smaller mu and x <= 7 the odd derivatives of R at the middle c = x + mu/2, all of one sign,
+  R(x) - R(x + mu) = -2 sum_k (mu/2)^{2k+1} R^{(2k+1)}(c) / (2k+1)!, with R^{(n+1)} = c R^{(n)} + n R^{(n-1)};
+- for smaller mu and x > 7 Laplace's continued fraction 1 / R(t) = t + K_1(t), K_n(t) = n / (t + K_{n+1}(t)), whose differences obey a
+  recursion of their own: with D_n = (K_n(x) - K_n(x + mu)) / mu, D_n = K_n(x) K_n(x + mu) (1 - D_{n+1}) / n, and
   R(x) - R(x + mu) = mu (1 - D_1) / ((x + K_1(x)) (x + mu + K_1(x + mu))).
 """
 
@@ -26,9 +26,8 @@ Real = TypeVar("Real", float, Floats)
 SQRT_HALF = math.sqrt(0.5)
 _SQRT_HALF_PI = math.sqrt(0.5 * math.pi)
 
-CANCELLATION_LIMIT = 25.0
+CANCELS_BELOW = 0.04
 _FRACTION_FROM = 7.0
-_FRACTION_LEVELS = 16
 _LOG_SCALE = -0.5 * math.log(2.0 * math.pi)
 """log(r / (2 R)), a half of sqrt(2 / pi)."""
 
@@ -39,12 +38,10 @@ def log_difference(x: float, mu: float) -> float:
     >>> round(math.exp(log_difference(0.0, 1.0)), 12), round(log_difference(3.0, 1e-200), 9)
     (0.238421708135, -463.886704658)
     """
-    near = float(special.erfcx(x * SQRT_HALF))
-    difference = near - float(special.erfcx((x + mu) * SQRT_HALF))
-    if near < CANCELLATION_LIMIT * difference:
-        return math.log(0.5 * difference)
+    if mu >= CANCELS_BELOW * (x + 1.5):
+        return math.log(0.5 * (float(special.erfcx(x * SQRT_HALF)) - float(special.erfcx((x + mu) * SQRT_HALF))))
     if x > _FRACTION_FROM:
-        quotient = _by_fraction(x, mu)
+        quotient = _by_fraction(x, mu, _levels(x))
     else:
         middle = x + 0.5 * mu
         quotient = _by_derivatives(middle, mu, _SQRT_HALF_PI * float(special.erfcx(middle * SQRT_HALF)))
@@ -53,14 +50,12 @@ def log_difference(x: float, mu: float) -> float:
 
 def log_differences(x: Floats, mu: Floats) -> Floats:
     """``log_difference`` element by element."""
-    near = special.erfcx(x * SQRT_HALF)
-    difference = near - special.erfcx((x + mu) * SQRT_HALF)
-    result = np.log(0.5 * difference)
-    cancelled = near >= CANCELLATION_LIMIT * difference
+    result = np.log(0.5 * (special.erfcx(x * SQRT_HALF) - special.erfcx((x + mu) * SQRT_HALF)))
+    cancelled = mu < CANCELS_BELOW * (x + 1.5)
     beyond = cancelled & (x > _FRACTION_FROM)
     if beyond.any():
         chosen = mu[beyond]
-        result[beyond] = np.log(chosen) + np.log(_by_fraction(x[beyond], chosen)) + _LOG_SCALE
+        result[beyond] = np.log(chosen) + np.log(_by_fraction(x[beyond], chosen, _levels(float(x[beyond].min())))) + _LOG_SCALE
     middling = cancelled & ~beyond
     if middling.any():
         chosen = mu[middling]
@@ -85,11 +80,16 @@ def _by_derivatives(c: Real, mu: Real, r0: Real) -> Real:
     return -(r1 + square / 24.0 * (r3 + square / 80.0 * (r5 + square / 168.0 * (r7 + square / 288.0 * r9))))
 
 
-def _by_fraction(x: Real, mu: Real) -> Real:
+def _levels(least: float) -> int:
+    """Where to cut the fraction for x from here on: the proof carries what is cut off through it, as an interval."""
+    return 16 if least < 10.0 else 12 if least < 20.0 else 8
+
+
+def _by_fraction(x: Real, mu: Real, levels: int) -> Real:
     """(R(x) - R(x + mu)) / mu."""
     y = x + mu
     near = far = difference = 0.0 * y
-    for n in range(_FRACTION_LEVELS, 0, -1):
+    for n in range(levels, 0, -1):
         near, far = n / (x + near), n / (y + far)
         difference = near * far * (1.0 - difference) / n
     return (1.0 - difference) / ((x + near) * (y + far))
