@@ -229,16 +229,16 @@ def test_renyi_spends_must_be_at_the_budgets_orders():
         opened(BUDGETS[3]).admits(RdpSpend(orders=(2.0, 8.0), values=(0.1, 0.1)))
 
 
-@pytest.mark.parametrize("epsilon", [1e-12, 1e-3, 0.3, 1.0, 1.001, 5.0, 40.0, 900.0, 1e6])
+@pytest.mark.parametrize("epsilon", [1e-20, 1e-12, 1e-3, 0.3, 1.0, 2.999, 3.001, 5.0, 40.0, 599.0, 601.0, 1e6])
 def test_pure_privacy_is_gaussian_privacy_of_the_smallest_mu(epsilon):
-    mu = mu_of_pure(epsilon)
-    with mpmath.workdps(40):
-        # Phi(-mu / 2) against 1 / (1 + e^epsilon), compared as logarithms; by symmetry equal at the smallest mu.
-        tail = mpmath.log(mpmath.erfc(mpmath.mpf(mu) / 2 / mpmath.sqrt(2)) / 2)
-        goal = -mpmath.log1p(mpmath.exp(mpmath.mpf(epsilon))) if epsilon < 1e5 else -mpmath.mpf(epsilon)
-        assert tail <= goal
-        slope = mpmath.npdf(mpmath.mpf(mu) / 2) / 2 / mpmath.exp(tail)
-        assert (goal - tail) / slope <= 1e-12 * mu
+    with mpmath.workdps(60):
+        # By Newton's rule on log Phi(-mu / 2) = -log(1 + e^epsilon).
+        half, goal = mpmath.mpf(mu_of_pure(epsilon)) / 2, -mpmath.mpf(epsilon) - mpmath.log1p(mpmath.exp(-mpmath.mpf(epsilon)))
+        for _ in range(6):
+            tail = mpmath.erfc(half / mpmath.sqrt(2)) / 2
+            half += (mpmath.log(tail) - goal) * tail / mpmath.npdf(half)
+    # Beyond 600 the simple bound sqrt(8 epsilon) is taken.
+    assert 2 * half <= mu_of_pure(epsilon) <= 2 * half * (1 + (1e-12 if epsilon < 600 else 1e-2))
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 6.0])
