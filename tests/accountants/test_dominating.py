@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 from scipy import special
 
+import accountants
 from accountants.dominating import LARGEST_SAMPLED_GROUP, pair_of, unsupported_reason
 from accountants.events import Leaf
 from accountants.pairs import Family, Mixture, Pair
 from mechanisms import ComplexGaussian, Gaussian, Laplace, Sensitivity, UnsupportedEvent
+from tests.accountants.events import fixed_size
 
 STEP = 0.0125
 LINE = np.arange(-40.0, 40.0, STEP) + STEP / 2
@@ -293,3 +295,19 @@ def test_rounding_moves_a_groups_weights_up_only(probability, size):
 
 def test_a_group_certain_to_be_sampled_whole_is_a_whole_release_of_the_group():
     assert pair_of(leaf(Family.GAUSSIAN, 1.0, group=7)).upper == Mixture((1.0,), (7.0,))
+
+
+@pytest.mark.parametrize(
+    ("sample", "std", "count", "delta", "per_component", "over_both"),
+    [
+        (5, 0.61, 4000, 1e-5, (82.14, 82.18), (261.7, 261.8)),
+        (63, 5.0, 1587, 5e-4, (3.569, 3.577), (5.795, 5.803)),
+        (9, 1.0, 556, 1e-5, (9.888, 9.891), (29.58, 29.58)),
+        (1, 1.1, 10_000, 1e-5, (3.501, 3.551), (14.51, 14.56)),
+    ],
+)
+def test_fixed_size_samples_cost_what_the_errata_found(sample, std, count, delta, per_component, over_both):
+    # Errata Z12 and Z14, columns C and D (a total deviation sigma is sigma / sqrt(2) per component); printed to four digits.
+    for deviation, (low, high) in ((std, per_component), (std / math.sqrt(2.0), over_both)):
+        bound = accountants.profile(fixed_size(sample, 1000, deviation, count)).epsilon(delta)
+        assert low * (1 - 5e-4) <= bound.lower <= bound.upper <= high * (1 + 5e-4)

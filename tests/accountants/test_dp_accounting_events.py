@@ -7,6 +7,7 @@ import pytest
 from dp_accounting import dp_event as library
 from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
 from dp_accounting.privacy_accountant import NeighboringRelation
+from dp_accounting.rdp.rdp_privacy_accountant import RdpAccountant
 
 from accountants import Composed, Grouped, NonPrivate, PoissonSampled, Release, Repeated, leaves, profile
 from accountants.dominating import pair_of
@@ -97,6 +98,14 @@ def test_epsilon_is_bounded_as_the_librarys_own_under_every_neighbouring_relatio
     ours = profile(_read(event, adjacency), "rdp").epsilon(1e-4).upper
     # The Renyi bound is an upper one, and loose by a known share.
     assert peer * (1 - 1e-3) <= ours <= 1.4 * peer + 0.05
+
+
+def test_the_librarys_renyi_accountant_halves_replace_one_and_ours_does_not():
+    # Seen in 0.6.0: it reads a bound on one unit's values as one on the difference of two.
+    event = library.GaussianDpEvent(1.3)
+    truth = PLDAccountant(RELATIONS["replace_one"], value_discretization_interval=1e-3).compose(event).get_epsilon(1e-4)
+    peer = RdpAccountant(neighboring_relation=RELATIONS["replace_one"]).compose(event).get_epsilon(1e-4)
+    assert peer < 0.5 * truth < truth * (1 - 1e-3) <= profile(_read(event, "replace_one")).epsilon(1e-4).upper
 
 
 def test_laplace_epsilon_agrees_with_the_librarys():

@@ -11,7 +11,7 @@ from accountants.dominating import pair_of
 from accountants.pairs import Family, Mixture, Pair
 from accountants.rdp import leaf_renyi, pair_renyi
 from mechanisms import Gaussian, Laplace, UnsupportedEvent
-from tests.accountants.events import WORK_SET, fixed_size, gaussian, laplace, replace_one_gaussian, sensitivity, training
+from tests.accountants.events import WORK_SET, gaussian, laplace, replace_one_gaussian, sensitivity, training
 from tests.golden.oracles import oracle_rows
 
 
@@ -165,20 +165,6 @@ def test_a_poisson_sampled_group_costs_less_than_all_of_it_and_more_than_one_uni
     assert values == sorted(values)
     # A user sampled as one, and with all of its records, is the worse of the two ways to sample.
     assert values[1] < profile(training(0.1, 1.0 / 3.0, 10), "rdp").epsilon(1e-5).upper
-
-
-@pytest.mark.parametrize(
-    ("sample", "population", "std", "count", "delta", "low"),
-    [
-        (5, 1000, 0.61, 4000, 1e-5, 82.14),
-        (63, 1000, 5.0, 1587, 5e-4, 3.569),
-        (9, 1000, 1.0, 556, 1e-5, 9.888),
-        (1, 1000, 1.1, 10_000, 1e-5, 3.501),
-    ],
-)
-def test_fixed_size_samples_cost_what_the_errata_found(sample, population, std, count, delta, low):
-    # Errata Z14, column C: lower ends of brackets by another library's distributions.
-    assert low <= profile(fixed_size(sample, population, std, count), "rdp").epsilon(delta).upper <= 1.3 * low
 
 
 def test_replaced_records_cost_less_than_twice_the_noise_to_a_removed_one():
