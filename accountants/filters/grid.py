@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Self, final
 
 GRID_BITS = 128
-"""A limit is 2^128 to 2^129 steps of its grid: N spends are over-counted by less than N 2^-128 of it, and never under-counted."""
+"""A limit is 2^128 to 2^130 steps of its grid: N spends are over-counted by less than N 2^-128 of it, and never under-counted."""
 
 RUNGS = 64
 RUNG_RATIO = Fraction(3, 4)
