@@ -126,10 +126,13 @@ class AutoAccountant(Accountant):
     _others: tuple[Accountant, ...] = (ContourAccountant(), PldAccountant(), RdpAccountant())
 
     def unsupported(self, event: Event) -> str | None:
-        if self._closed.unsupported(event) is None:
-            return None
-        reasons = [accountant.unsupported(event) for accountant in self._others]
-        return None if None in reasons else reasons[0]
+        first = None
+        for accountant in (self._closed, *self._others):
+            reason = accountant.unsupported(event)
+            if reason is None:
+                return None
+            first = first or (reason if accountant is not self._closed else None)
+        return first
 
     def profile(self, event: Event) -> PrivacyProfile:
         if (reason := non_private_reason(event)) is not None:

@@ -3,7 +3,7 @@ r"""The contour route: numerical inversion of the moment function (``inversion.p
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import final
 
 import numpy as np
@@ -35,7 +35,6 @@ _SHARPNESS = 5e-7
 _SPARE_NATS = 40.0
 _MOST_CONTOURS = 3
 _KEPT_CONTOURS = 8
-_CHERNOFF_SHARES = np.array([0.5, 0.7, 1.0, 1.4, 2.0, 4.0])
 
 Ends = tuple[float, float]
 
@@ -74,12 +73,12 @@ class ContourProfile(PrivacyProfile):
         first, *others = self._sides(log_delta)
         low, high = first.epsilon(log_delta)
         for side in others:
-            if side.is_below(low, log_delta, first.tilt):
+            if side.epsilon_by_chernoff(log_delta) <= low:
                 continue
             try:
                 other_low, other_high = side.epsilon(log_delta)
             except TransformUnavailable:
-                other_low, other_high = 0.0, side.epsilon_by_chernoff(log_delta, first.tilt)
+                other_low, other_high = 0.0, side.epsilon_by_chernoff(log_delta)
             low, high = max(low, other_low), max(high, other_high)
         return Bound(lower=max(low * (1.0 - LOWER_SLACK), 0.0), upper=high, route=ROUTE)
 
@@ -111,12 +110,12 @@ class ContourProfile(PrivacyProfile):
             # So small a delta sees outcomes that a smaller depth leaves out.
             depth *= 8.0
         for side in others:
-            if low > -math.inf and side.is_below(epsilon, low, first.tilt):
+            if side.log_delta_by_chernoff(epsilon) <= low:
                 continue
             try:
                 other_low, other_high = side.log_delta(epsilon)
             except TransformUnavailable:
-                other_low, other_high = -math.inf, side.log_delta_by_chernoff(epsilon, first.tilt)
+                other_low, other_high = -math.inf, side.log_delta_by_chernoff(epsilon)
             low, high = max(low, other_low), max(high, other_high)
         return low - LOWER_SLACK * max(1.0, -low) if low > -math.inf else low, high
 
@@ -137,30 +136,39 @@ class _Side:
     def __init__(self, direction: Direction) -> None:
         self._direction = direction
         self._contours: list[Contour] = []
-        self.tilt = 1.0 / max(direction.scale, 1e-300)
+        self._saddles: dict[tuple[str, float], Saddle] = {}
 
-    def is_below(self, epsilon: float, log_delta: float, tilt: float) -> bool:
-        """Whether delta(epsilon) is surely at most e^log_delta in this direction, by bounds that cost next to nothing."""
-        return epsilon >= self._direction.largest_loss or self.log_delta_by_chernoff(epsilon, tilt) <= log_delta
+    def _saddle_for(self, log_delta: float) -> Saddle:
+        return self._kept(("delta", log_delta), lambda: self._direction.saddle_for(log_delta))
 
-    def log_delta_by_chernoff(self, epsilon: float, tilt: float) -> float:
-        """An upper bound that nearly always can be had."""
+    def _saddle_at(self, epsilon: float) -> Saddle:
+        return self._kept(("epsilon", epsilon), lambda: self._direction.saddle_at(epsilon))
+
+    def _kept(self, key: tuple[str, float], find: Callable[[], Saddle]) -> Saddle:
+        if key not in self._saddles:
+            self._saddles = {key: find()}
+        return self._saddles[key]
+
+    def log_delta_by_chernoff(self, epsilon: float) -> float:
+        """An upper bound on log delta(epsilon) that costs next to nothing; 0 where even that can't be had."""
+        if epsilon >= self._direction.largest_loss:
+            return -math.inf
         try:
-            tilts = tilt * _CHERNOFF_SHARES
-            value = float(np.min(chernoff(self._direction, tilts) - tilts * epsilon))
-            return min(0.0, logspace.log_add(value, math.log(max(self._direction.left_out, 1e-300))))
+            tilts = np.array([self._saddle_at(epsilon).tilt])
+            value = float(chernoff(self._direction, tilts)[0]) - float(tilts[0]) * epsilon
         except TransformUnavailable:
             return 0.0
+        return min(0.0, logspace.log_add(value, math.log(max(self._direction.left_out, 1e-300))))
 
-    def epsilon_by_chernoff(self, log_delta: float, tilt: float) -> float:
-        """Likewise for epsilon; infinite where there is none."""
+    def epsilon_by_chernoff(self, log_delta: float) -> float:
+        """Likewise for epsilon; the largest loss, or infinity, where it can't be had."""
         try:
-            tilts = tilt * _CHERNOFF_SHARES
-            sizes = chernoff(self._direction, tilts)
-            rest = log_delta + math.log1p(-min(self._direction.left_out * math.exp(-log_delta), 1.0 - 1e-9))
-            return min(max(0.0, float(np.min((sizes - rest) / tilts))), self._direction.largest_loss)
+            tilts = np.array([self._saddle_for(log_delta).tilt])
+            size = float(chernoff(self._direction, tilts)[0])
         except TransformUnavailable:
             return self._direction.largest_loss
+        rest = log_delta + math.log1p(-min(self._direction.left_out * math.exp(min(-log_delta, 700.0)), 1.0 - 1e-9))
+        return min(max(0.0, (size - rest) / float(tilts[0])), self._direction.largest_loss)
 
     def epsilon(self, log_delta: float) -> Ends:
         """(lower, upper) of epsilon at this delta, 0 at the least."""
@@ -185,23 +193,20 @@ class _Side:
         for contour in self._contours:
             root = contour.solve(log_delta, contour.centre)
             if root > 0.0 and _is_sharp(contour, root):
-                self.tilt = contour.tilt
                 return contour, root
-        saddle = self._direction.saddle_for(log_delta)
-        contour, root = self._laid(saddle, log_delta, log_delta)
+        contour, root = self._laid(self._saddle_for(log_delta), log_delta)
         for _ in range(_MOST_CONTOURS - 1):
             if root <= 0.0 or _is_sharp(contour, root):
                 break
-            contour, root = self._laid(self._direction.saddle_at(root), log_delta, log_delta)
+            contour, root = self._laid(self._direction.saddle_at(root), log_delta)
         return contour, root
 
-    def _laid(self, saddle: Saddle, guess: float, log_delta: float) -> tuple[Contour, float]:
-        contour = self._keep(Contour(self._direction, saddle, guess, tolerance_for(saddle.epsilon, saddle.tilt)))
+    def _laid(self, saddle: Saddle, log_delta: float) -> tuple[Contour, float]:
+        contour = self._keep(Contour(self._direction, saddle, log_delta, tolerance_for(saddle.epsilon, saddle.tilt)))
         return contour, contour.solve(log_delta, saddle.epsilon)
 
     def _keep(self, contour: Contour) -> Contour:
         self._contours = [contour, *self._contours[: _KEPT_CONTOURS - 1]]
-        self.tilt = contour.tilt
         return contour
 
     def _walked(self, contour: Contour, root: float, step: float, log_delta: float) -> float:
@@ -211,7 +216,7 @@ class _Side:
             if contour.bracket(root + step)[1] <= log_delta:
                 return root + step
             step *= 2.0
-        return self.epsilon_by_chernoff(log_delta, contour.tilt)
+        return self.epsilon_by_chernoff(log_delta)
 
     def log_delta(self, epsilon: float) -> Ends:
         """(lower, upper) of log delta(epsilon) in this direction."""
@@ -220,7 +225,7 @@ class _Side:
         for contour in self._contours:
             if _is_sharp(contour, epsilon):
                 return contour.bracket(epsilon)
-        saddle = self._direction.saddle_at(epsilon)
+        saddle = self._saddle_at(epsilon)
         guess = saddle.log_delta
         for _ in range(_MOST_CONTOURS):
             contour = self._keep(Contour(self._direction, saddle, guess, tolerance_for(epsilon, saddle.tilt)))
@@ -229,7 +234,7 @@ class _Side:
                 break
             guess = found
         low, high = contour.bracket(epsilon)  # pyright: ignore[reportPossiblyUnboundVariable]
-        return low, min(high, self.log_delta_by_chernoff(epsilon, saddle.tilt))
+        return low, min(high, self.log_delta_by_chernoff(epsilon))
 
 
 def _is_sharp(contour: Contour, epsilon: float) -> bool:

@@ -29,11 +29,14 @@ Complexes = NDArray[np.complex128]
 MOST_HEIGHTS = 2**19
 """Points on the contour beyond which this route declines: releases too sparse, or too few, for their moment function to decay."""
 
-_LEAST_TOLERANCE, _LARGEST_TOLERANCE = 1e-13, 1e-8
+_LEAST_TOLERANCE, _LARGEST_TOLERANCE = 1e-13, 1e-6
 """Range of the relative error of delta that aliasing, cut-off and quadrature together aim at; rounding comes on top."""
 
 _ALIAS_TILTS = np.array([0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.2])
-_HEIGHTS = np.geomspace(0.8, 6.0, 8)
+_HEIGHTS = np.array([1.0, 1.25, 1.7, 2.6, 4.5])
+_ENOUGH = 0.3
+"""How near the saddle a contour has to be, in units of log delta: any tilt gives a bracket, and this one is as good as the best."""
+
 _MOST_ITERATIONS = 100
 
 
@@ -97,13 +100,21 @@ class Direction:
             total = total + transform.count * transform.log_decay(tilt, heights)
         return total
 
+    def decay_height(self, saddle: Saddle, need: float) -> float:
+        """About the height from which on log |M| is ``need`` below its value at the tilt, as far as that can be proved cheaply."""
+        rate = 2.0 * self.gaussian + sum(transform.count * transform.decay_rate(saddle.tilt) for transform in self.transforms)
+        return max(math.sqrt(2.0 * need / saddle.curvature), math.sqrt(2.0 * need / max(rate, 1e-300)) if rate > 0.0 else 0.0)
+
     def saddle_at(self, epsilon: float) -> Saddle:
         """The saddle point for an epsilon."""
         return self._searched(lambda saddle: (saddle.epsilon - epsilon) / saddle.tilt, 1.0)
 
     def saddle_for(self, log_delta: float) -> Saddle:
         """The saddle point whose approximate delta is this; its epsilon may be negative."""
-        return self._searched(lambda saddle: (log_delta - saddle.log_delta) / saddle.tilt**2, -log_delta)
+        found = self._searched(lambda saddle: (log_delta - saddle.log_delta) / saddle.tilt**2, -log_delta)
+        # Of epsilon at this delta the tilt says more than of its own: an error of the tilt counts only squared.
+        epsilon = found.epsilon + (found.log_delta - log_delta) / found.tilt
+        return Saddle(found.tilt, epsilon, found.curvature, found.log_moment)
 
     def _searched(self, excess: Callable[[Saddle], float], size: float) -> Saddle:
         """Guarded Newton steps on log tilt: ``excess`` rises with the tilt, about as fast as the curvature says."""
@@ -112,7 +123,10 @@ class Direction:
             saddle = self._saddle(tilt)
             value = excess(saddle) if math.isfinite(saddle.curvature) else math.inf
             move = -value / saddle.curvature if math.isfinite(value) else -math.inf
-            if abs(move) < 1e-3 or high - low < 1e-3 * low:
+            # A move of log delta by this much, or of a third of the tilted law's deviation, leaves the contour as good as it was.
+            if abs(move) * min(saddle.tilt**2 * saddle.curvature, abs(move) * saddle.tilt**2 * saddle.curvature * 10.0) < _ENOUGH:
+                return saddle
+            if high - low < 1e-9 * low:
                 return saddle
             low, high = (max(low, tilt), high) if value < 0.0 else (low, min(high, tilt))
             moved = tilt * math.exp(min(max(move, -1.0), 0.7))
@@ -128,9 +142,9 @@ class Direction:
 
     def _first_tilt(self, size: float) -> float:
         """A start from below: far too large a tilt would ask for a huge grid."""
-        small = 1e-3 / max(self.scale, 1.0)
-        _, slope, variance = self.cumulants(small)
         reach = math.sqrt(2.0 * max(size, 1.0))
+        self.cumulants(0.5 * reach / self.scale)  # the grid that this makes serves the smaller tilts as well
+        _, slope, variance = self.cumulants(1e-3 / max(self.scale, 1.0))
         tilt = min(0.5 * reach / math.sqrt(max(variance, 1e-300)), 0.5 * reach / self.scale)
         while self.cumulants(tilt)[0] - tilt * slope > 3.0 * reach * reach:
             tilt *= 0.6
@@ -173,14 +187,14 @@ class Contour:
 
     def _cut_off(self, direction: Direction, saddle: Saddle, wanted: float) -> tuple[float, float]:
         """(height, log bound on |M| from there on) so that what lies above is below e^wanted. (D)"""
-        heights = _HEIGHTS * math.sqrt(2.0 * -math.log(self.tolerance / 8.0) / saddle.curvature)
+        heights = _HEIGHTS * direction.decay_height(saddle, math.log(8.0 / self.tolerance))
         while heights[0] * self._period < 8.0 * MOST_HEIGHTS:
             decay = direction.log_decay(saddle.tilt, heights)
             small = decay - saddle.tilt * saddle.epsilon - np.log(math.pi * heights) <= wanted
             if small.any():
                 first = int(np.argmax(small))
                 return float(heights[first]), float(decay[first])
-            heights = heights * 8.0
+            heights = heights * 6.0
         raise TransformUnavailable("the moment function doesn't decay provably: too few releases, or too sparse, or with atoms")
 
     def _values(self, direction: Direction, number: int, tolerance: float) -> None:

@@ -68,6 +68,55 @@ def log1p_complex(z: Complexes) -> Complexes:
     return 0.5 * np.log1p(z.real * (2.0 + z.real) + z.imag * z.imag) + 1j * np.arctan2(z.imag, 1.0 + z.real)
 
 
+@final
+class _Copies(NamedTuple):
+    """A mixture ratio A = e^{z_0} (1 + sum_j w_j (e^{d_j} - 1)) at real x: what its values at every height share."""
+
+    origin: float
+    weights: list[float]
+    distances: list[float]
+    exponents: list[Floats]
+    top: Floats
+    left: float
+
+
+def _copies(mixture: Mixture, x: Floats) -> _Copies:
+    base = min(range(len(mixture.shifts)), key=lambda j: abs(mixture.shifts[j]))
+    origin = mixture.shifts[base]
+    weights = [w for j, w in enumerate(mixture.weights) if j != base]
+    shifts = [a for j, a in enumerate(mixture.shifts) if j != base]
+    exponents = [(a - origin) * x - 0.5 * (a * a - origin * origin) for a in shifts]
+    top = np.zeros_like(x)
+    for w, exponent in zip(weights, exponents, strict=True):
+        top = np.maximum(top, exponent + math.log(w))
+    return _Copies(origin, weights, [a - origin for a in shifts], exponents, top, 1.0 - math.fsum(weights))
+
+
+def log_mixture_real(mixture: Mixture, x: Floats) -> tuple[Floats, Floats]:
+    """log A(x) at real x, and a bound on its absolute error: ``log_mixture`` at y = 0, for less."""
+    if mixture.shifts == (0.0,):
+        nothing = np.zeros_like(x)
+        return nothing, nothing
+    copies = _copies(mixture, x)
+    total = copies.left * np.expm1(-copies.top)
+    touched, argument = np.abs(total), 0.0 * x
+    for w, exponent in zip(copies.weights, copies.exponents, strict=True):
+        part = w * np.expm1(exponent - copies.top)
+        total, touched = total + part, touched + np.abs(part)
+        argument = argument + (part + w) * (np.abs(exponent) + copies.top)
+    value = copies.top + np.log1p(total)
+    error = ELEMENTARY * (touched * (1.0 + touched) / (1.0 + total) + np.abs(value) + copies.top) + 12.0 * UNIT * argument / (1.0 + total)
+    return _moved(copies, x, value, error)
+
+
+def _moved(copies: _Copies, x: Floats, value: Floats, error: Floats) -> tuple[Floats, Floats]:
+    """With the factor e^{z_0} put back."""
+    origin = copies.origin
+    if origin == 0.0:
+        return value, error
+    return value + (origin * x - 0.5 * origin * origin), error + 4.0 * UNIT * (np.abs(origin * x) + origin * origin)
+
+
 def log_mixture(mixture: Mixture, x: Floats, y: float | Floats) -> LogMixture:
     r"""log of A(x + iy) = sum_j w_j e^{a_j (x + iy) - a_j^2 / 2}, for |y| times the mixture's span below pi.
 
@@ -76,35 +125,29 @@ def log_mixture(mixture: Mixture, x: Floats, y: float | Floats) -> LogMixture:
       x: shape (n,).
       y: a number, or a column of shape (m, 1): then all results have shape (m, n).
     """
-    base = min(range(len(mixture.shifts)), key=lambda j: abs(mixture.shifts[j]))
-    origin = mixture.shifts[base]
-    others = [(w, a) for j, (w, a) in enumerate(zip(mixture.weights, mixture.shifts, strict=True)) if j != base]
-    # A = e^{z_0} (1 + sum w_j (e^{d_j} - 1)), d_j = z_j - z_0; scaled by e^{-top} where a copy outgrows the base.
-    exponents = [(a - origin) * x - 0.5 * (a * a - origin * origin) for _, a in others]
-    flat = np.zeros_like(x)
-    top = flat
-    for (w, _), exponent in zip(others, exponents, strict=True):
-        top = np.maximum(top, exponent + math.log(w))
-    left = 1.0 - math.fsum(w for w, _ in others)
-    real, imaginary = left * np.expm1(-top), np.zeros(np.broadcast(x, y).shape)
-    touched, argument = np.abs(real), flat
-    for (w, a), exponent in zip(others, exponents, strict=True):
-        grown, angle = np.expm1(exponent - top), (a - origin) * y
-        size = w * (grown + 1.0)
+    if mixture.shifts == (0.0,):
+        nothing = np.zeros(np.broadcast(x, y).shape)
+        return LogMixture(nothing, nothing, nothing)
+    copies = _copies(mixture, x)
+    # Scaled by e^{-top} where a copy outgrows the base.
+    still = copies.left * np.expm1(-copies.top)
+    real: Floats = still
+    imaginary, touched, argument = 0.0 * x, np.abs(still), 0.0 * x
+    for w, distance, exponent in zip(copies.weights, copies.distances, copies.exponents, strict=True):
+        grown, angle = w * np.expm1(exponent - copies.top), distance * y
+        size = grown + w
         half = np.sin(0.5 * angle)
-        cosine = 2.0 * half * half
-        real = real + (w * grown - size * cosine)
+        real = real + (grown - size * (2.0 * half * half))
         imaginary = imaginary + size * np.sin(angle)
-        touched = touched + (w * np.abs(grown) + size * np.abs(angle))
-        argument = argument + size * (np.abs((a - origin) * x) + 0.5 * np.abs(a * a - origin * origin) + top)
-    modulus = np.maximum(np.hypot(1.0 + real, imaginary), 1e-300)
-    log_size = top + 0.5 * np.log1p(real * (2.0 + real) + imaginary * imaginary)
+        touched = touched + (np.abs(grown) + size * np.abs(angle))
+        argument = argument + size * (np.abs(exponent) + copies.top)
+    square = real * (2.0 + real) + imaginary * imaginary
+    modulus = np.sqrt(np.maximum(1.0 + square, 1e-300))
     # (R2)
-    error = ELEMENTARY * ((touched + touched * touched) / modulus + np.abs(log_size) + top) + 4.0 * UNIT * argument / modulus
-    if origin != 0.0:
-        log_size = log_size + (origin * x - 0.5 * origin * origin)
-        error = error + 4.0 * UNIT * (np.abs(origin * x) + origin * origin)
-    return LogMixture(log_size, np.arctan2(imaginary, 1.0 + real) + origin * y, error)
+    log_size = copies.top + 0.5 * np.log1p(np.maximum(square, -1.0 + 1e-300))
+    error = ELEMENTARY * (touched * (1.0 + touched) / modulus + np.abs(log_size) + copies.top) + 12.0 * UNIT * argument / modulus
+    log_size, error = _moved(copies, x, log_size, error)
+    return LogMixture(log_size, np.arctan2(imaginary, 1.0 + real) + copies.origin * y, error)
 
 
 def sum_on_line(nodes: Nodes, tilt: float, step: float, number: int) -> LineValues:

@@ -15,7 +15,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from accountants.nodes import ELEMENTARY, UNIT, LineValues, Nodes, log_mixture, sum_on_line
+from accountants.nodes import ELEMENTARY, UNIT, LineValues, Nodes, log_mixture, log_mixture_real, sum_on_line
 from accountants.pairs import Mixture
 from mechanisms.errors import UnsupportedEvent
 
@@ -67,6 +67,11 @@ class Transform(ABC):
     @abstractmethod
     def log_moment_upper(self, tilts: Floats) -> Floats:
         """Upper bounds on log M at real points > 0, of the shape of ``tilts``."""
+
+    def decay_rate(self, tilt: float) -> float:
+        """About twice what ``log_decay`` loses per squared height, for small heights; 0 where it hardly decays."""
+        del tilt
+        return 0.0
 
     @abstractmethod
     def log_decay(self, tilt: float, heights: Floats) -> Floats:
@@ -138,22 +143,23 @@ class MixedGaussian(Transform):
         """A coarse grid on the real axis, good for every tilt up to ``tilt``: M's relative error is below 1e-3 / count there."""
         if tilt <= self._rough_reach:
             return
-        reach = 1.3 * tilt + 1.0
+        # Made again because a search goes on upwards: then further ahead, so that it is made seldom.
+        reach = 1.3 * tilt + 1.0 if self._rough_reach < 0.0 else 2.5 * tilt
         widths = _ROUGH_SHARES * min(3.0, 3.0 / self._span)
         growth = 0.5 * widths**2 - reach * np.log(np.cos(0.5 * self._lower.span * widths))
         steps = 2.0 * math.pi * widths / (self._need + growth)
         best = int(np.argmax(steps))
         self._set_range(reach, tilt)
         x, step = self._grid(float(steps[best]))
-        log_upper, log_lower = log_mixture(self._upper, x, 0.0), log_mixture(self._lower, x, 0.0)
-        self._loss = log_upper.size - log_lower.size
+        (log_upper, upper_error), (log_lower, lower_error) = log_mixture_real(self._upper, x), log_mixture_real(self._lower, x)
+        self._loss = log_upper - log_lower
         self._square = self._loss**2
-        self._log_mass = log_upper.size - 0.5 * x * x + math.log(step / math.sqrt(2.0 * math.pi))
+        self._log_mass = log_upper - 0.5 * x * x + math.log(step / math.sqrt(2.0 * math.pi))
         self._mass = np.exp(self._log_mass)
         self._x, self._rough_reach, self._rough_step, self._rough_strip = x, reach, step, (float(widths[best]), float(growth[best]))
         self._rough_error = 2.02 * math.exp(float(growth[best])) / math.expm1(2.0 * math.pi * float(widths[best]) / step)
         self._depth = float(np.max(np.abs(self._log_mass)))
-        self._rough_depth = float(np.max((log_upper.error + log_lower.error) / UNIT))
+        self._rough_depth = float(np.max(upper_error + lower_error)) / UNIT
 
     def _set_range(self, reach: float, tilt: float) -> None:
         r"""The range of x for tilts up to ``reach``, cut where it would be far too long where that does least harm to ``tilt``. (Q3)
@@ -166,12 +172,12 @@ class MixedGaussian(Transform):
         self._cut, self.left_out = self._high > self.ceiling + _VALLEY, 0.0
         if self._cut:
             x = self.ceiling + np.linspace(0.0, _VALLEY, 25)
-            upper, lower = log_mixture(self._upper, x, 0.0).size, log_mixture(self._lower, x, 0.0).size
+            upper, lower = log_mixture_real(self._upper, x)[0], log_mixture_real(self._lower, x)[0]
             self._high = float(x[np.argmin((tilt + 1.0) * upper - tilt * lower - 0.5 * x * x)])
             # Phi(-d) <= e^{-d^2 / 2} / 2, for each copy of P.
             self.left_out = 0.5 * math.exp(-0.5 * (self._high - self._upper.shifts[-1]) ** 2)
         edges = np.array([self._low, self._high])
-        upper, lower = log_mixture(self._upper, edges, 0.0).size, log_mixture(self._lower, edges, 0.0).size
+        upper, lower = log_mixture_real(self._upper, edges)[0], log_mixture_real(self._lower, edges)[0]
         self._edge_loss, self._edge_density = upper - lower, upper - 0.5 * edges * edges - 0.5 * math.log(2.0 * math.pi)
 
     def _grid(self, step: float) -> tuple[Floats, float]:
@@ -201,16 +207,26 @@ class MixedGaussian(Transform):
         right = 4.0 * width * math.exp(min(growth, 700.0)) if self._cut else falling
         return density[:, 0] * falling + density[:, 1] * right
 
-    def log_decay(self, tilt: float, heights: Floats) -> Floats:
+    def decay_rate(self, tilt: float) -> float:
+        mean, _, centre = self._slopes(tilt)
+        return max(mean, centre) ** 2 if self._lower.shifts == (0.0,) else centre**2
+
+    def _slopes(self, tilt: float) -> tuple[float, float, float]:
+        """Means of dL/dx and of its square under the tilted law, and dL/dx at x = 0."""
         self._make_rough(tilt)
         tilted = np.exp(self._log_mass + tilt * self._loss)
-        tilted /= tilted.sum()
-        slope = np.gradient(self._loss, self._x)
+        slope = np.diff(self._loss) / np.diff(self._x[:2])
+        middle = int(np.searchsorted(self._x, 0.0))
+        inner = tilted[:-1]
+        mass = float(inner.sum())
+        return float(inner @ slope) / mass, float(inner @ slope**2) / mass, float(slope[max(middle - 1, 0)])
+
+    def log_decay(self, tilt: float, heights: Floats) -> Floats:
         # Any shift gives a bound (D2). These two are nearly the best: one where the bulk of the tilted law matters, one where the
         # untilted bulk near L = 0 does.
-        mean, square, centre = float(tilted @ slope), float(tilted @ slope**2), float(np.interp(0.0, self._x, slope))
-        bulk = self._log_decay_at(tilt, heights, heights * mean / (1.0 + heights**2 * square))
-        return np.minimum(bulk, self._log_decay_at(tilt, heights, heights * centre))
+        mean, square, centre = self._slopes(tilt)
+        both = self._log_decay_at(tilt, np.tile(heights, 2), np.concatenate([heights * mean / (1.0 + heights**2 * square), heights * centre]))
+        return np.minimum(both[: heights.size], both[heights.size :])
 
     def _log_decay_at(self, tilt: float, heights: Floats, shifts: Floats) -> Floats:
         r"""(D2): int |F(x + ia)| e^{-u (arg A - arg B)} dx bounds |M(t + iu)| and falls in u; by a trapezoid rule with its own strip."""
