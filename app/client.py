@@ -7,7 +7,7 @@ with Client("http://127.0.0.1:8000") as client:
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar, final
@@ -15,10 +15,12 @@ from typing import Self, TypeVar, final
 import httpx2
 from pydantic import BaseModel
 
-from app.calculators.calibrations import Calibration, CalibrationRequest
+from app.calculators.batches import BATCH_LINE, BatchLine, BatchRequest
+from app.calculators.calibrations import Calibration, CalibrationRequest, Sweep, SweepRequest
 from app.calculators.schemas import Profile, ProfileRequest
 from app.certificates.keys import PublicKeySet
 from app.certificates.report import VerificationReport
+from app.jobs.calculation import Calculation
 from app.jobs.events import Artifact, JobEventRecord
 from app.jobs.resources import ArtifactList, Job, JobPage, JobSubmission
 
@@ -91,14 +93,32 @@ class Client:
         """A privacy profile."""
         return self._post("/v1/profiles", request, Profile)
 
+    def profiles(self, requests: Sequence[ProfileRequest]) -> Iterator[BatchLine]:
+        """Up to 1000 profiles, each as soon as it is computed; closing the iterator ends the work."""
+        body = BatchRequest(requests=tuple(requests)).model_dump_json(exclude_none=True)
+        headers = {"content-type": "application/json"}
+        with self._http.stream("POST", "/v1/profiles/batch", content=body, headers=headers) as response:
+            if response.status_code != 200:
+                response.read()
+                self._checked(response)
+            for line in response.iter_lines():
+                yield BATCH_LINE.validate_json(line)
+
     def calibrate(self, request: CalibrationRequest) -> Calibration:
-        """The least noise that meets a target."""
+        """The least noise that meets a target, or the most of what else may change."""
         return self._post("/v1/calibrations", request, Calibration)
+
+    def sweep(self, request: SweepRequest) -> Sweep:
+        """A calibration for each of many targets."""
+        return self._post("/v1/calibrations/sweep", request, Sweep)
+
+    def calculate(self, calculation: Calculation, idempotency_key: str | None = None) -> Job:
+        """Submit a calculation that takes longer than an answer at once may; ``job`` has its result when it succeeded."""
+        return self._post("/v1/calculations", calculation, Job, _key(idempotency_key))
 
     def submit(self, submission: JobSubmission, idempotency_key: str | None = None) -> Job:
         """Submit a training job."""
-        headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
-        return self._post("/v1/jobs", submission, Job, headers)
+        return self._post("/v1/jobs", submission, Job, _key(idempotency_key))
 
     def job(self, job_id: str) -> Job:
         """One job."""
@@ -199,3 +219,7 @@ class Client:
         raise RequestRefused(
             response.status_code, str(problem.get("title", f"HTTP {response.status_code}.")), str(problem.get("detail", ""))
         )
+
+
+def _key(idempotency_key: str | None) -> dict[str, str]:
+    return {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}

@@ -147,7 +147,7 @@ def _known(error: Exception, status: int, kind: str, title: str) -> Problem:
         extra["errors"] = [FieldError(field=error.field, message=f"must be {error.expected}", got=_echo(error.got)).model_dump()]
     if isinstance(error, TimeLimitReached):
         extra["job"] = CALCULATIONS
-        detail = f"{detail}; send it as a job: POST {CALCULATIONS} with this request as its profile or calibration"
+        detail = f"{detail}; send it as a job: POST {CALCULATIONS} with this request as its profile, calibration or sweep"
     return Problem(title=title, type_=kind, status=status, detail=detail, **extra)
 
 

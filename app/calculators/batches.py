@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, final
 
-from pydantic import Field, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from accountants.deadline import time_limit
 from app.calculators.schemas import TRAINING, Profile, ProfileRequest, example
@@ -47,6 +47,7 @@ class ProblemLine(Value):
 
 
 BatchLine = ProfileLine | ProblemLine
+BATCH_LINE: TypeAdapter[BatchLine] = TypeAdapter(BatchLine)
 
 
 def answered(batch: BatchRequest, profile: Callable[[ProfileRequest], Profile], seconds: float) -> Iterator[BatchLine]:

@@ -13,8 +13,11 @@ import httpx2
 import pytest
 from fastapi.testclient import TestClient
 
-from app.calculators.batches import LARGEST_BATCH
+from app.calculators.batches import LARGEST_BATCH, ProblemLine, ProfileLine
 from app.calculators.limits import Calculators
+from app.calculators.profiles import compute_profile
+from app.calculators.schemas import ProfileRequest
+from app.client import Client, RequestRefused
 from app.guard import LARGEST_BATCH_BODY, LARGEST_BODY
 from app.main import create_app
 from app.settings import Settings
@@ -187,3 +190,20 @@ def test_a_client_that_leaves_ends_the_work(api: httpx2.Client, monkeypatch: pyt
         wait_until(lambda: len(begun) >= 3)
     wait_until(lambda: time.monotonic() - begun[-1] > 0.5)
     assert len(begun) < LARGEST_BATCH // 2
+
+
+def test_the_python_client_reads_the_lines_as_they_come(api: httpx2.Client) -> None:
+    requests = [ProfileRequest.model_validate(asked(std, epsilons=["Infinity"])) for std in (1.0, 2.0)]
+    unsupported = ProfileRequest.model_validate(
+        {"event": {"kind": "poisson_sampled", "probability": 0.1, "event": release()}, "accountant": "gdp"}
+    )
+    with Client(str(api.base_url)) as client:
+        first, second, third = client.profiles([*requests, unsupported])
+    assert [line.profile for line in (first, second) if isinstance(line, ProfileLine)] == [compute_profile(request) for request in requests]
+    assert isinstance(third, ProblemLine)
+
+
+def test_the_python_client_tells_why_a_batch_is_refused(api: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.guard.LARGEST_BATCH_BODY", 100)
+    with Client(str(api.base_url)) as client, pytest.raises(RequestRefused, match="at most 100 bytes"):
+        list(client.profiles([ProfileRequest.model_validate(asked())]))

@@ -15,7 +15,10 @@ import httpx2
 import pytest
 from sqlalchemy import select
 
+from app.calculators.calibrations import SweepRequest
+from app.client import Client
 from app.database import Database
+from app.jobs.calculation import Calculation
 from app.jobs.tables import JobRow
 from app.settings import Settings
 from tests.app.jobs_harness import is_alive, kill, serving, settings, spec, state, stream, submit, wait_until, working
@@ -109,6 +112,18 @@ def test_an_infinite_epsilon_survives_the_way_through_the_files(service: Service
     asked = {"event": {"kind": "non_private", "reason": "raw data"}, "deltas": [1e-5]}
     job = ended(service.client, calculate(service.client, {"profile": asked})["id"])
     assert job["result"]["profile"]["epsilon"][0]["upper"] == "Infinity"
+
+
+def test_a_sweep_comes_out_through_the_python_client(service: Service) -> None:
+    sweep = {"event": release(), "targets": [{"epsilon": 1.0, "delta": 1e-5}, {"gdp_mu": 2.0}]}
+    request = SweepRequest.model_validate(sweep)
+    with Client(str(service.client.base_url)) as client:
+        job = client.calculate(Calculation(sweep=request), idempotency_key="sweep")
+        list(client.events(job.id))
+        done = client.job(job.id)
+        assert done.result is not None
+        assert done.result.sweep == client.sweep(request)
+    assert done.calculation == "sweep"
 
 
 def test_the_result_is_a_file_too(service: Service) -> None:
