@@ -32,11 +32,15 @@ class RoutedProfile(PrivacyProfile):
     """Routes for one event, cheapest first: each question goes to the next route until a bracket is narrow enough.
 
     Where none is, the answer is the smallest upper end and the largest lower end of all that answered.
+
+    Raises:
+      UnsupportedEvent: none of the routes supports the event.
     """
 
     def __init__(self, event: Event, routes: tuple[Accountant, ...]) -> None:
         self._event, self._routes = event, routes
         self._known: dict[str, PrivacyProfile | UnsupportedEvent] = {}
+        self._first()
 
     @property
     def route(self) -> str:
@@ -91,8 +95,13 @@ class RoutedProfile(PrivacyProfile):
         return found
 
     def _first(self) -> PrivacyProfile:
-        found = [profile for accountant in self._routes if isinstance(profile := self._profile(accountant), PrivacyProfile)]
-        return found[0]
+        refusal: UnsupportedEvent | None = None
+        for accountant in self._routes:
+            profile = self._profile(accountant)
+            if isinstance(profile, PrivacyProfile):
+                return profile
+            refusal = refusal or profile
+        raise UnsupportedEvent(ROUTE, refusal.reason if refusal is not None else "no route was given")
 
     def _profile(self, accountant: Accountant) -> PrivacyProfile | UnsupportedEvent:
         """The route's profile, made at its first question, or why it has none."""
@@ -139,6 +148,4 @@ class AutoAccountant(Accountant):
             return NonPrivateProfile(reason)
         if self._closed.unsupported(event) is None:
             return self._closed.profile(event)
-        if (reason := self.unsupported(event)) is not None:
-            raise UnsupportedEvent(self.name, reason)
         return RoutedProfile(event, self._others)

@@ -32,12 +32,13 @@ MOST_HEIGHTS = 2**19
 _LEAST_TOLERANCE, _LARGEST_TOLERANCE = 1e-13, 1e-6
 """Range of the relative error of delta that aliasing, cut-off and quadrature together aim at; rounding comes on top."""
 
-_ALIAS_TILTS = np.array([0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.2])
+_ALIAS_TILTS = np.array([0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0])
 _HEIGHTS = np.array([1.0, 1.25, 1.7, 2.6, 4.5])
 _ENOUGH = 0.3
 """How near the saddle a contour has to be, in units of log delta: any tilt gives a bracket, and this one is as good as the best."""
 
 _MOST_ITERATIONS = 100
+_LOWER_TILTS, _SPARE_SIZE, _MANY_HEIGHTS = (0.93, 0.85, 0.75, 0.6), 1.5, 600.0
 
 
 @final
@@ -143,7 +144,7 @@ class Direction:
     def _first_tilt(self, size: float) -> float:
         """A start from below: far too large a tilt would ask for a huge grid."""
         reach = math.sqrt(2.0 * max(size, 1.0))
-        self.cumulants(0.5 * reach / self.scale)  # the grid that this makes serves the smaller tilts as well
+        self.cumulants(reach / self.scale)  # the grid that this makes serves the smaller tilts as well
         _, slope, variance = self.cumulants(1e-3 / max(self.scale, 1.0))
         tilt = min(0.5 * reach / math.sqrt(max(variance, 1e-300)), 0.5 * reach / self.scale)
         while self.cumulants(tilt)[0] - tilt * slope > 3.0 * reach * reach:
@@ -165,15 +166,13 @@ class Contour:
     """
 
     def __init__(self, direction: Direction, saddle: Saddle, log_delta: float, tolerance: float) -> None:
-        self.tolerance, self.tilt, self.centre = tolerance, saddle.tilt, saddle.epsilon
-        need = math.log(8.0 / tolerance)
+        self.tolerance, self.centre = tolerance, saddle.epsilon
+        need, wanted = math.log(8.0 / tolerance), min(log_delta, 0.0)
         self._alias_tilts = saddle.tilt + _ALIAS_TILTS * math.sqrt(2.0 * need / saddle.curvature)
-        t = self._alias_tilts
-        # log of M(t) sup_x (1 - e^{-x})_+ e^{-tx}: Chernoff's bound on delta is e^{-t eps} times it. (A2)
-        self._alias_sizes = chernoff(direction, t)
-        wanted = min(log_delta, 0.0)
-        above = (self._alias_sizes - t * saddle.epsilon - wanted + need) / (t - saddle.tilt)
-        self._period = max((need - wanted) / saddle.tilt, float(above.min())) + 1e-3 * abs(saddle.epsilon)
+        self._alias_sizes = chernoff(direction, self._alias_tilts)
+        beyond = self._alias_sizes - self._alias_tilts * saddle.epsilon - wanted + need
+        saddle, self._period = _shortest(direction, saddle, self._alias_tilts, beyond, need - wanted)
+        self.tilt = saddle.tilt
         self._step = 2.0 * math.pi / self._period
         height, self._log_cut = self._cut_off(direction, saddle, wanted - need)
         number = math.ceil(height / self._step) + 2
@@ -207,9 +206,9 @@ class Contour:
         for transform in direction.transforms:
             line = transform.line(self.tilt, self._step, number, tolerance / transform.count)
             log_moment = log1p_complex(line.minus_one)
-            modulus = np.maximum(np.abs(1.0 + line.minus_one), 1e-100)
+            modulus = np.maximum(np.abs(1.0 + line.minus_one), 1e-150)
             # (R5): |(z + e)^T - z^T| <= |z|^T ((1 + e/|z|)^T - 1), and the logarithm's own rounding is multiplied by T as well.
-            error = error + transform.count * (np.log1p(line.error / modulus) + 16.0 * UNIT * np.abs(log_moment))
+            error = error + transform.count * (np.log1p((line.error + 2.0 * UNIT) / modulus) + 16.0 * UNIT * np.abs(log_moment))
             exponent = exponent + transform.count * log_moment
         self._peak = float(exponent.real[0])
         values = np.exp(exponent - self._peak)
@@ -241,7 +240,7 @@ class Contour:
         cut = math.exp(min(self._log_cut - self.tilt * epsilon - scale, 700.0))
         error = 1.01 * (self._rounding + abs(epsilon) * self._phase_rounding + cut)
         slack = 8.0 * UNIT * (abs(self._log_scale) + abs(self.tilt * epsilon) + 8.0)
-        high = scale + math.log(total + error) + slack if total + error > 0.0 else -math.inf
+        high = scale + math.log(max(total, 0.0) + error) + slack
         if self._left_out > 0.0:
             high = float(np.logaddexp(high, math.log(self._left_out)))  # (T1)
         low = total - error - self._aliases(epsilon, scale)
@@ -271,6 +270,27 @@ class Contour:
         return epsilon
 
 
+def _shortest(direction: Direction, saddle: Saddle, tilts: Floats, beyond: Floats, below: float) -> tuple[Saddle, float]:
+    """The saddle, or a smaller tilt with hardly larger an integrand whose aliases may lie nearer together; and their distance. (A)
+
+    Where the loss is a bulk and rare jumps, M rises like a cliff beyond the saddle and is flat before it.
+    """
+
+    def period(tilt: float) -> float:
+        return max(below / tilt, float(np.min(beyond / (tilts - tilt)))) + 1e-3 * abs(saddle.epsilon)
+
+    best, shortest = saddle, period(saddle.tilt)
+    if shortest * direction.decay_height(saddle, below) < _MANY_HEIGHTS:
+        return best, shortest
+    for share in _LOWER_TILTS:
+        tilt = share * saddle.tilt
+        size = direction.cumulants(tilt)[0]
+        larger = size - saddle.log_moment + (saddle.tilt - tilt) * saddle.epsilon - math.log(share)
+        if larger < _SPARE_SIZE and period(tilt) < 0.8 * shortest:
+            best, shortest = Saddle(tilt, saddle.epsilon, saddle.curvature, size), period(tilt)
+    return best, shortest
+
+
 def tolerance_for(epsilon: float, tilt: float) -> float:
     """The relative error of delta that moves epsilon by less than a tenth of 1e-6 of itself."""
     return min(max(1e-7 * abs(epsilon) * tilt, _LEAST_TOLERANCE), _LARGEST_TOLERANCE)
@@ -278,4 +298,4 @@ def tolerance_for(epsilon: float, tilt: float) -> float:
 
 def chernoff(direction: Direction, tilts: Floats) -> Floats:
     """log c(t), where delta(epsilon) <= c(t) e^{-t epsilon} + what the direction leaves out, for every epsilon. (A2)"""
-    return direction.log_moment_upper(tilts) + tilts * np.log(tilts) - (1.0 + tilts) * np.log1p(tilts)
+    return direction.log_moment_upper(tilts) - tilts * np.log1p(1.0 / tilts) - np.log1p(tilts) + 8.0 * UNIT

@@ -64,8 +64,12 @@ def expm1_complex(z: Complexes) -> Complexes:
 
 
 def log1p_complex(z: Complexes) -> Complexes:
-    """log(1 + z) without cancellation near 0: its error is at most ELEMENTARY times |z| there. numpy's own loses all digits of small z."""
-    return 0.5 * np.log1p(z.real * (2.0 + z.real) + z.imag * z.imag) + 1j * np.arctan2(z.imag, 1.0 + z.real)
+    """log(1 + z) without cancellation near 0, where numpy's own loses all digits: its error is at most ELEMENTARY |log(1 + z)|, and what
+    an error of 2 UNIT of z makes. Where 1 + z is 0 it is a large negative number."""
+    square = z.real * (2.0 + z.real) + z.imag * z.imag
+    modulus = np.maximum(np.hypot(1.0 + z.real, z.imag), 1e-150)
+    size = np.where(square < -0.5, np.log(modulus), 0.5 * np.log1p(np.maximum(square, -0.75)))
+    return size + 1j * np.arctan2(z.imag, 1.0 + z.real)
 
 
 @final

@@ -225,13 +225,17 @@ class MixedGaussian(Transform):
         # Any shift gives a bound (D2). These two are nearly the best: one where the bulk of the tilted law matters, one where the
         # untilted bulk near L = 0 does.
         mean, square, centre = self._slopes(tilt)
-        both = self._log_decay_at(tilt, np.tile(heights, 2), np.concatenate([heights * mean / (1.0 + heights**2 * square), heights * centre]))
+        both = self._log_decay_at(
+            tilt, np.tile(heights, 2), np.concatenate([heights * mean / (1.0 + heights**2 * square), heights * centre])
+        )
         return np.minimum(both[: heights.size], both[heights.size :])
 
     def _log_decay_at(self, tilt: float, heights: Floats, shifts: Floats) -> Floats:
         r"""(D2): int |F(x + ia)| e^{-u (arg A - arg B)} dx bounds |M(t + iu)| and falls in u; by a trapezoid rule with its own strip."""
         # A strip of growth e^20 at most, and narrow enough for every arg to rise with height.
-        quarter = min(0.5 * math.pi / self._span, math.sqrt(160.0 / (tilt + 1.0)) / max(self._lower.span, 1e-3))
+        quarter = 0.5 * math.pi / self._span
+        if self._lower.span > 0.0:
+            quarter = min(quarter, math.sqrt(160.0 / (tilt + 1.0)) / self._lower.span)
         y = np.minimum(shifts, min(0.5 * quarter, 2.0))
         widest = float(y.max())
         width = min(quarter - widest, 3.0)
