@@ -1,13 +1,30 @@
-r"""``python -m benchmarks``: speed and memory, as ratios against a peer measured in turn in this process, one thread, medians."""
+r"""``python -m benchmarks``: speed and memory, as ratios against a peer measured in turn in this process, one thread, medians.
+
+Names of parts may follow, to run only those: ``python -m benchmarks accounting service``.
+"""
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import os
 import sys
 
-from benchmarks import accounting, training
+PARTS = ("closed_form", "accounting", "random_points", "filters", "service", "training")
 
-if __name__ == "__main__":
-    for module in (accounting, training):
-        for line in module.run():
+
+def main(parts: tuple[str, ...]) -> None:
+    """Writes the report of these parts."""
+    for part in parts:
+        if importlib.util.find_spec(f"benchmarks.{part}") is None:
+            continue
+        for line in importlib.import_module(f"benchmarks.{part}").run():
             sys.stdout.write(line + "\n")
             sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    # Before NumPy is imported: one thread for everybody.
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(variable, "1")
+    main(tuple(sys.argv[1:]) or PARTS)
