@@ -16,6 +16,9 @@ Complexes = NDArray[np.complex128]
 UNIT = 2.0**-53
 """Unit roundoff of float64."""
 
+TINY = 1e-150
+"""Stands for a modulus of 0 where its logarithm is asked for."""
+
 ELEMENTARY = 16.0 * UNIT
 """Relative error allowed for an elementary function (numpy states at most 4 ulp, which is 8 UNIT) with the operations around it."""
 
@@ -66,19 +69,28 @@ def expm1_complex(z: Complexes) -> Complexes:
 def log1p_complex(z: Complexes) -> Complexes:
     """log(1 + z) without cancellation near 0, where numpy's own loses all digits: its error is at most ELEMENTARY |log(1 + z)|, and what
     an error of 2 UNIT of z makes. Where 1 + z is 0 it is a large negative number."""
-    square = z.real * (2.0 + z.real) + z.imag * z.imag
-    modulus = np.maximum(np.hypot(1.0 + z.real, z.imag), 1e-150)
-    size = np.where(square < -0.5, np.log(modulus), 0.5 * np.log1p(np.maximum(square, -0.75)))
-    return size + 1j * np.arctan2(z.imag, 1.0 + z.real)
+    modulus = np.maximum(np.hypot(1.0 + z.real, z.imag), TINY)
+    return _log_modulus(z.real, z.imag, modulus) + 1j * np.arctan2(z.imag, 1.0 + z.real)
+
+
+def _log_modulus(real: Floats, imaginary: Floats, modulus: Floats) -> Floats:
+    """log |1 + z|: from z's parts near 0; from the modulus, whose 1 + real is exact there, near -1, where the squares have cancelled."""
+    square = real * (2.0 + real) + imaginary * imaginary
+    return np.where(square < -0.5, np.log(modulus), 0.5 * np.log1p(np.maximum(square, -0.75)))
 
 
 @final
 class _Copies(NamedTuple):
-    """A mixture ratio A = e^{z_0} (1 + sum_j w_j (e^{d_j} - 1)) at real x: what its values at every height share."""
+    """A mixture ratio A = e^{z_0} (1 + sum_j w_j (e^{d_j} - 1)) at real x: what its values at every height share.
+
+    Each exponent is a difference that may cancel, at a node x that is itself rounded, by up to UNIT (2 |x| + 9): its error is at most
+    6 UNIT times |exponent| + its square.
+    """
 
     origin: float
     weights: list[float]
     distances: list[float]
+    squares: list[float]
     exponents: list[Floats]
     top: Floats
     left: float
@@ -93,7 +105,8 @@ def _copies(mixture: Mixture, x: Floats) -> _Copies:
     top = np.zeros_like(x)
     for w, exponent in zip(weights, exponents, strict=True):
         top = np.maximum(top, exponent + math.log(w))
-    return _Copies(origin, weights, [a - origin for a in shifts], exponents, top, 1.0 - math.fsum(weights))
+    squares = [a * a + origin * origin + 2.0 * abs(a - origin) for a in shifts]
+    return _Copies(origin, weights, [a - origin for a in shifts], squares, exponents, top, 1.0 - math.fsum(weights))
 
 
 def log_mixture_real(mixture: Mixture, x: Floats) -> tuple[Floats, Floats]:
@@ -104,12 +117,12 @@ def log_mixture_real(mixture: Mixture, x: Floats) -> tuple[Floats, Floats]:
     copies = _copies(mixture, x)
     total = copies.left * np.expm1(-copies.top)
     touched, argument = np.abs(total), 0.0 * x
-    for w, exponent in zip(copies.weights, copies.exponents, strict=True):
+    for w, square, exponent in zip(copies.weights, copies.squares, copies.exponents, strict=True):
         part = w * np.expm1(exponent - copies.top)
         total, touched = total + part, touched + np.abs(part)
-        argument = argument + (part + w) * (np.abs(exponent) + copies.top)
+        argument = argument + (part + w) * (np.abs(exponent) + (copies.top + square))
     value = copies.top + np.log1p(total)
-    error = ELEMENTARY * (touched * (1.0 + touched) / (1.0 + total) + np.abs(value) + copies.top) + 12.0 * UNIT * argument / (1.0 + total)
+    error = ELEMENTARY * (touched * (1.0 + touched) / (1.0 + total) + np.abs(value) + copies.top) + 6.0 * UNIT * argument / (1.0 + total)
     return _moved(copies, x, value, error)
 
 
@@ -137,19 +150,18 @@ def log_mixture(mixture: Mixture, x: Floats, y: float | Floats) -> LogMixture:
     still = copies.left * np.expm1(-copies.top)
     real: Floats = still
     imaginary, touched, argument = 0.0 * x, np.abs(still), 0.0 * x
-    for w, distance, exponent in zip(copies.weights, copies.distances, copies.exponents, strict=True):
+    for w, distance, above, exponent in zip(copies.weights, copies.distances, copies.squares, copies.exponents, strict=True):
         grown, angle = w * np.expm1(exponent - copies.top), distance * y
         size = grown + w
         half = np.sin(0.5 * angle)
         real = real + (grown - size * (2.0 * half * half))
         imaginary = imaginary + size * np.sin(angle)
         touched = touched + (np.abs(grown) + size * np.abs(angle))
-        argument = argument + size * (np.abs(exponent) + copies.top)
-    square = real * (2.0 + real) + imaginary * imaginary
-    modulus = np.sqrt(np.maximum(1.0 + square, 1e-300))
+        argument = argument + size * (np.abs(exponent) + (copies.top + above))
+    modulus = np.maximum(np.hypot(1.0 + real, imaginary), TINY)
     # (R2)
-    log_size = copies.top + 0.5 * np.log1p(np.maximum(square, -1.0 + 1e-300))
-    error = ELEMENTARY * (touched * (1.0 + touched) / modulus + np.abs(log_size) + copies.top) + 12.0 * UNIT * argument / modulus
+    log_size = copies.top + _log_modulus(real, imaginary, modulus)
+    error = ELEMENTARY * (touched * (1.0 + touched) / modulus + np.abs(log_size) + copies.top) + 6.0 * UNIT * argument / modulus
     log_size, error = _moved(copies, x, log_size, error)
     return LogMixture(log_size, np.arctan2(imaginary, 1.0 + real) + copies.origin * y, error)
 
@@ -158,7 +170,9 @@ def sum_on_line(nodes: Nodes, tilt: float, step: float, number: int) -> LineValu
     """M - 1 at tilt + i k step for k = 0 ... number - 1, in baby steps and giant steps: about 2 sqrt(number) powers a node."""
     weight, loss = nodes.weight, nodes.loss
     tilted = weight * np.exp(tilt * loss)
-    at_tilt = math.fsum((weight * expm1_complex(tilt * loss)).real.tolist())
+    still = weight * expm1_complex(tilt * loss)
+    # Its imaginary part is a quadrature error, and belongs to the sums at every height.
+    at_tilt = complex(math.fsum(still.real.tolist()), math.fsum(still.imag.tolist()))
     baby = 1 << max(1, math.ceil(0.5 * math.log2(max(number, 2))))
     giant = -(-number // baby)
     small, stride = _powers(expm1_complex(1j * step * loss), baby)
