@@ -198,16 +198,19 @@ def _powers(rise: Complexes, number: int) -> tuple[Complexes, Complexes]:
 
 
 def _rounding(nodes: Nodes, tilted: Complexes, tilt: float, step: float, number: int, padded: int) -> Floats:
-    """(R3): bound on the rounding of ``sum_on_line`` at every height; each term counts |e^{iuL} - 1| <= min(2, u |L|)."""
+    """(R3): bound on the rounding of ``sum_on_line`` at every height; each term counts |e^{iuL} - 1| <= min(2, u |L|).
+
+    The three parts of a sum over n nodes have moduli of together at most twice that, or 8, and n complex products and additions, in any
+    order, lose at most sqrt(8) n UNIT of them.
+    """
     size, weight, length = np.abs(tilted), np.abs(nodes.weight), np.abs(nodes.loss)
-    # A term's relative error: its weight, its exponent, the sums over nodes, and the levels of doubling.
-    levels = math.log2(padded) + 2.0
-    relative = nodes.weight_error + tilt * (nodes.loss_error + 2.0 * UNIT * length) + UNIT * (nodes.loss.size + 16.0 * levels + 64.0)
-    phase = nodes.loss_error + 24.0 * UNIT * length
+    # A term's relative error: its weight and its exponent. Its phase's: the loss, the first power, and the levels of doubling.
+    relative = nodes.weight_error + tilt * (nodes.loss_error + 2.0 * UNIT * length) + 64.0 * UNIT
+    phase = nodes.loss_error + UNIT * (24.0 + 6.0 * (math.log2(padded) + 2.0)) * length
+    summed = 6.0 * UNIT * nodes.loss.size
     # At u = 0, where the sum is exact: |e^{tL} - 1| <= t |L| max(1, e^{t Re L}).
-    own = nodes.weight_error + tilt * (nodes.loss_error + 2.0 * UNIT * length) + 64.0 * UNIT
-    still = float(np.sum((weight + size) * tilt * (own * length + phase)))
-    slope = float(np.sum(size * (relative * length + phase)))
-    ceiling, drift = 2.0 * float(np.sum(size * relative)), float(np.sum(size * phase))
+    still = float(np.sum((weight + size) * tilt * (relative * length + phase)))
+    slope = float(np.sum(size * ((relative + summed) * length + phase)))
+    ceiling, drift = 2.0 * float(np.sum(size * (relative + 2.0 * summed))), float(np.sum(size * phase))
     heights = step * np.arange(number)
     return 1.01 * (still + np.minimum(slope * heights, ceiling + drift * heights))
