@@ -32,7 +32,7 @@ LOWER_SLACK = 1e-10
 _SHARPNESS = 5e-7
 """A bracket narrower than this share of epsilon is good enough; otherwise a second contour is laid through the better epsilon."""
 
-_SPARE_NATS = 40.0
+_SPARE_NATS = 22.0
 _MOST_CONTOURS = 3
 _KEPT_CONTOURS = 8
 

@@ -120,6 +120,7 @@ class Direction:
     def _searched(self, excess: Callable[[Saddle], float], size: float) -> Saddle:
         """Guarded Newton steps on log tilt: ``excess`` rises with the tilt, about as fast as the curvature says."""
         low, high, tilt = 0.0, math.inf, self._first_tilt(size)
+        below: Saddle | None = None
         for _ in range(_MOST_ITERATIONS):
             saddle = self._saddle(tilt)
             value = excess(saddle) if math.isfinite(saddle.curvature) else math.inf
@@ -127,9 +128,12 @@ class Direction:
             # A move of log delta by this much, or of a third of the tilted law's deviation, leaves the contour as good as it was.
             if abs(move) * min(saddle.tilt**2 * saddle.curvature, abs(move) * saddle.tilt**2 * saddle.curvature * 10.0) < _ENOUGH:
                 return saddle
-            if high - low < 1e-9 * low:
-                return saddle
-            low, high = (max(low, tilt), high) if value < 0.0 else (low, min(high, tilt))
+            if value < 0.0:
+                low, below = max(low, tilt), saddle
+            else:
+                high = min(high, tilt)
+            if below is not None and high - low < 1e-6 * low:
+                return below  # a cliff: the tilt before it is as good as any
             moved = tilt * math.exp(min(max(move, -1.0), 0.7))
             tilt = moved if low < moved < high else math.sqrt(low * high)
             if not 1e-12 < tilt * self.scale < 1e9:
@@ -169,6 +173,8 @@ class Contour:
         self.tolerance, self.centre = tolerance, saddle.epsilon
         need, wanted = math.log(8.0 / tolerance), min(log_delta, 0.0)
         self._alias_tilts = saddle.tilt + _ALIAS_TILTS * math.sqrt(2.0 * need / saddle.curvature)
+        for transform in direction.transforms:
+            transform.settle(saddle.tilt, float(self._alias_tilts[-1]))
         self._alias_sizes = chernoff(direction, self._alias_tilts)
         beyond = self._alias_sizes - self._alias_tilts * saddle.epsilon - wanted + need
         saddle, self._period = _shortest(direction, saddle, self._alias_tilts, beyond, need - wanted)

@@ -81,7 +81,7 @@ class MixedLaplace(Transform):
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
         nodes = self._nodes(tilt, 0.0, 1e-9 / self.count)
-        weight, loss = nodes.weight.real, nodes.loss.real
+        weight, loss = np.exp(nodes.log_weight.real), nodes.loss.real
         minus_one = float(weight @ np.expm1(tilt * loss))
         tilted = weight * np.exp(tilt * loss)
         mean, square = float(tilted @ loss) / (1.0 + minus_one), float(tilted @ loss**2) / (1.0 + minus_one)
@@ -121,7 +121,7 @@ class MixedLaplace(Transform):
         quadrature = 5.0 * size * math.exp(growth) * _RATIO ** (-2.0 * _POINTS)
         reach = float(np.max(np.abs(self._breaks)))
         error = np.full(loss.shape, ELEMENTARY * (2.0 + reach) * len(self._upper.shifts))
-        return Nodes(weight.astype(np.complex128), loss.astype(np.complex128), error + ELEMENTARY, 2.0 * error, quadrature)
+        return Nodes(np.log(weight).astype(np.complex128), loss.astype(np.complex128), error + ELEMENTARY, 2.0 * error, quadrature)
 
 
 def _log_density(mixture: Mixture, x: Floats) -> Floats:

@@ -34,17 +34,17 @@ class LogMixture(NamedTuple):
 
 @final
 class Nodes(NamedTuple):
-    r"""sum_j weight_j e^{s loss_j} for M(s), s = t + iu with u >= 0; all arrays of shape (nodes,).
+    r"""sum_j e^{log_weight_j + s loss_j} for M(s), s = t + iu with u >= 0; all arrays of shape (nodes,).
 
     Attributes:
-      weight: complex.
+      log_weight: complex.
       loss: complex, with imaginary part >= 0.
       weight_error: bound on the relative error of each weight.
       loss_error: bound on the absolute error of each loss.
       quadrature: bound on |sum - M(s)|, constants of M - 1 included, at any u >= 0.
     """
 
-    weight: Complexes
+    log_weight: Complexes
     loss: Complexes
     weight_error: Floats
     loss_error: Floats
@@ -168,9 +168,10 @@ def log_mixture(mixture: Mixture, x: Floats, y: float | Floats) -> LogMixture:
 
 def sum_on_line(nodes: Nodes, tilt: float, step: float, number: int) -> LineValues:
     """M - 1 at tilt + i k step for k = 0 ... number - 1, in baby steps and giant steps: about 2 sqrt(number) powers a node."""
-    weight, loss = nodes.weight, nodes.loss
-    tilted = weight * np.exp(tilt * loss)
-    still = weight * expm1_complex(tilt * loss)
+    loss, moved = nodes.loss, tilt * nodes.loss
+    weight, tilted = np.exp(nodes.log_weight), np.exp(nodes.log_weight + moved)
+    near = np.abs(moved) < 1.0
+    still = np.where(near, weight * expm1_complex(np.where(near, moved, 0.0)), tilted - weight)
     # Its imaginary part is a quadrature error, and belongs to the sums at every height.
     at_tilt = complex(math.fsum(still.real.tolist()), math.fsum(still.imag.tolist()))
     baby = 1 << max(1, math.ceil(0.5 * math.log2(max(number, 2))))
@@ -180,7 +181,9 @@ def sum_on_line(nodes: Nodes, tilt: float, step: float, number: int) -> LineValu
     weighted = tilted * large
     # e^{i(a + b)L} - 1 = (e^{iaL} - 1)(e^{ibL} - 1) + both: every part is as small as u L, so nothing is lost near M = 1.
     rise = weighted @ small.T + weighted.sum(axis=1)[:, None] + (small @ tilted)[None, :]
-    return LineValues(at_tilt + rise.ravel()[:number], _rounding(nodes, tilted, tilt, step, number, baby * giant) + nodes.quadrature)
+    return LineValues(
+        at_tilt + rise.ravel()[:number], _rounding(nodes, weight, tilted, tilt, step, number, baby * giant) + nodes.quadrature
+    )
 
 
 def _powers(rise: Complexes, number: int) -> tuple[Complexes, Complexes]:
@@ -197,19 +200,19 @@ def _powers(rise: Complexes, number: int) -> tuple[Complexes, Complexes]:
     return out, rise
 
 
-def _rounding(nodes: Nodes, tilted: Complexes, tilt: float, step: float, number: int, padded: int) -> Floats:
+def _rounding(nodes: Nodes, weight: Complexes, tilted: Complexes, tilt: float, step: float, number: int, padded: int) -> Floats:
     """(R3): bound on the rounding of ``sum_on_line`` at every height; each term counts |e^{iuL} - 1| <= min(2, u |L|).
 
     The three parts of a sum over n nodes have moduli of together at most twice that, or 8, and n complex products and additions, in any
     order, lose at most sqrt(8) n UNIT of them.
     """
-    size, weight, length = np.abs(tilted), np.abs(nodes.weight), np.abs(nodes.loss)
+    size, mass, length = np.abs(tilted), np.abs(weight), np.abs(nodes.loss)
     # A term's relative error: its weight and its exponent. Its phase's: the loss, the first power, and the levels of doubling.
     relative = nodes.weight_error + tilt * (nodes.loss_error + 2.0 * UNIT * length) + 64.0 * UNIT
     phase = nodes.loss_error + UNIT * (24.0 + 6.0 * (math.log2(padded) + 2.0)) * length
     summed = 6.0 * UNIT * nodes.loss.size
     # At u = 0, where the sum is exact: |e^{tL} - 1| <= t |L| max(1, e^{t Re L}).
-    still = float(np.sum((weight + size) * tilt * (relative * length + phase)))
+    still = float(np.sum((mass + size) * tilt * (relative * length + phase)))
     slope = float(np.sum(size * ((relative + summed) * length + phase)))
     ceiling, drift = 2.0 * float(np.sum(size * (relative + 2.0 * summed))), float(np.sum(size * phase))
     heights = step * np.arange(number)

@@ -31,8 +31,12 @@ SMALLEST_SHIFT, LARGEST_SHIFT = 1e-12, 1e3
 _REACH = 9.0
 """How far beyond the outermost possible peak nodes go; what lies beyond is bounded, not ignored (Q3)."""
 
-_VALLEY = 12.0
-"""How far above the ceiling a range may reach before it is cut."""
+_VALLEY, _LONGEST = 12.0, 60.0
+"""How far above the ceiling a range may reach before it is cut where that does no harm, and whatever it does: then the search for a
+saddle sees so large an M that it turns back to smaller tilts."""
+
+_DEEP = 35.0
+"""A cut does no harm where the integrand is this far below 1 / count, as a logarithm."""
 
 _ROUGH_SHARES = np.array([0.15, 0.3, 0.5, 0.75, 1.0])
 _LINE_SHARES = np.linspace(0.1, 0.98, 12)
@@ -64,6 +68,9 @@ class Transform(ABC):
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
         """log M and its first two derivatives at a real point; accurate, but without a bound: for choosing, never for answering."""
 
+    def settle(self, tilt: float, reach: float) -> None:  # noqa: B027 (most transforms have nothing to settle)
+        """Told before a contour is laid at this tilt, with others up to ``reach`` for its aliases: what is left out of P is chosen now."""
+
     @abstractmethod
     def log_moment_upper(self, tilts: Floats) -> Floats:
         """Upper bounds on log M at real points > 0, of the shape of ``tilts``."""
@@ -90,8 +97,8 @@ class MixedGaussian(Transform):
       upper: P, shifts >= 0.
       lower: Q, shifts <= 0.
       count: how often it is released.
-      improbable: a probability's negative logarithm, >= 0; outcomes x beyond ``ceiling`` are less probable than e^-improbable times
-        e^-40, and may be left out: M is that of what remains of P. Otherwise outcomes that never happen decide what a large tilt sees.
+      improbable: a probability's negative logarithm, >= 0; outcomes x beyond ``ceiling`` are less probable than e^-improbable,
+        and may be left out: M is that of what remains of P. Otherwise outcomes that never happen decide what a large tilt sees.
     """
 
     def __init__(self, upper: Mixture, lower: Mixture, count: int, improbable: float) -> None:
@@ -105,13 +112,16 @@ class MixedGaussian(Transform):
         # With P = f alone, L = -log B is bounded by the weight of Q's copy at 0.
         bounded = upper.shifts == (0.0,) and lower.shifts[-1] == 0.0
         self.largest_loss = -math.log1p(-math.fsum(lower.weights[:-1])) if bounded else math.inf
-        beyond = math.sqrt(2.0 * improbable) + _REACH
-        self.ceiling = upper.shifts[-1] + beyond
+        self.ceiling = upper.shifts[-1] + math.sqrt(2.0 * improbable)
         self._rough_reach = -1.0
         self._need = math.log(2e3 * count)
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
         self._make_rough(tilt)
+        if self._is_cut_shallow(tilt):
+            self._make_rough_for(tilt, self._rough_reach)
+            if self._is_cut_shallow(tilt):
+                return math.inf, math.inf, math.inf
         exponent = tilt * self._loss
         if exponent[-1] > 600.0 or exponent[0] < -600.0:
             whole = self._log_mass + exponent
@@ -139,13 +149,22 @@ class MixedGaussian(Transform):
         rounding = 4.0 * UNIT * (self._loss.size + 64.0 + 2.0 * self._depth + 2.0 * highest * self._rough_depth)
         return peak + np.log(total) + np.log1p(self._rough_error + ends / total + rounding) + ELEMENTARY * (1.0 + np.abs(peak))
 
+    def settle(self, tilt: float, reach: float) -> None:
+        if reach > self._rough_reach or self._is_cut_shallow(tilt):
+            self._make_rough_for(tilt, reach)
+
+    def _is_cut_shallow(self, tilt: float) -> bool:
+        """Whether the integrand isn't small where the range was cut."""
+        return self._cut and float(self._edge_density[1] + tilt * self._edge_loss[1]) > -self._need - _DEEP
+
     def _make_rough(self, tilt: float) -> None:
-        """A coarse grid on the real axis, good for every tilt up to ``tilt``: M's relative error is below 1e-3 / count there."""
-        if tilt <= self._rough_reach:
-            return
-        # Made again because a search goes on upwards: then further ahead, so that it is made seldom.
-        reach = 1.3 * tilt + 1.0 if self._rough_reach < 0.0 else 2.5 * tilt
-        widths = _ROUGH_SHARES * min(3.0, 3.0 / self._span)
+        if tilt > self._rough_reach:
+            # Made again because a search goes on upwards: then further ahead, so that it is made seldom.
+            self._make_rough_for(tilt, 1.3 * tilt + 1.0 if self._rough_reach < 0.0 else 2.5 * tilt)
+
+    def _make_rough_for(self, tilt: float, reach: float) -> None:
+        """A coarse grid on the real axis, good for every tilt up to ``reach``: M's relative error is below 1e-3 / count there."""
+        widths = _ROUGH_SHARES * min(3.0, 3.0 / self._span, _narrow(160.0, reach, self._lower.span))
         growth = 0.5 * widths**2 - reach * np.log(np.cos(0.5 * self._lower.span * widths))
         steps = 2.0 * math.pi * widths / (self._need + growth)
         best = int(np.argmax(steps))
@@ -169,13 +188,18 @@ class MixedGaussian(Transform):
         """
         self._low = min((reach + 1.0) * self._upper.shifts[0] - reach * self._lower.shifts[-1], 0.0) - _REACH
         self._high = (reach + 1.0) * self._upper.shifts[-1] - reach * self._lower.shifts[0] + _REACH
-        self._cut, self.left_out = self._high > self.ceiling + _VALLEY, 0.0
-        if self._cut:
+        self._cut, self.left_out = False, 0.0
+        if self._high > self.ceiling + _VALLEY:
             x = self.ceiling + np.linspace(0.0, _VALLEY, 25)
             upper, lower = log_mixture_real(self._upper, x)[0], log_mixture_real(self._lower, x)[0]
-            self._high = float(x[np.argmin((tilt + 1.0) * upper - tilt * lower - 0.5 * x * x)])
+            height = (tilt + 1.0) * upper - tilt * lower - 0.5 * x * x
+            deepest = int(np.argmin(height))
+            if height[deepest] < -self._need - _DEEP:
+                self._cut, self._high = True, float(x[deepest])
+            elif self._high > self.ceiling + _LONGEST:
+                self._cut, self._high = True, self.ceiling + _LONGEST
             # Phi(-d) <= e^{-d^2 / 2} / 2, for each copy of P.
-            self.left_out = 0.5 * math.exp(-0.5 * (self._high - self._upper.shifts[-1]) ** 2)
+            self.left_out = 0.5 * math.exp(-0.5 * (self._high - self._upper.shifts[-1]) ** 2) if self._cut else 0.0
         edges = np.array([self._low, self._high])
         upper, lower = log_mixture_real(self._upper, edges)[0], log_mixture_real(self._lower, edges)[0]
         self._edge_loss, self._edge_density = upper - lower, upper - 0.5 * edges * edges - 0.5 * math.log(2.0 * math.pi)
@@ -214,10 +238,10 @@ class MixedGaussian(Transform):
     def _slopes(self, tilt: float) -> tuple[float, float, float]:
         """Means of dL/dx and of its square under the tilted law, and dL/dx at x = 0."""
         self._make_rough(tilt)
-        tilted = np.exp(self._log_mass + tilt * self._loss)
+        exponent = (self._log_mass + tilt * self._loss)[:-1]
+        inner = np.exp(exponent - exponent.max())
         slope = np.diff(self._loss) / np.diff(self._x[:2])
         middle = int(np.searchsorted(self._x, 0.0))
-        inner = tilted[:-1]
         mass = float(inner.sum())
         return float(inner @ slope) / mass, float(inner @ slope**2) / mass, float(slope[max(middle - 1, 0)])
 
@@ -233,9 +257,7 @@ class MixedGaussian(Transform):
     def _log_decay_at(self, tilt: float, heights: Floats, shifts: Floats) -> Floats:
         r"""(D2): int |F(x + ia)| e^{-u (arg A - arg B)} dx bounds |M(t + iu)| and falls in u; by a trapezoid rule with its own strip."""
         # A strip of growth e^20 at most, and narrow enough for every arg to rise with height.
-        quarter = 0.5 * math.pi / self._span
-        if self._lower.span > 0.0:
-            quarter = min(quarter, math.sqrt(160.0 / (tilt + 1.0)) / self._lower.span)
+        quarter = min(0.5 * math.pi / self._span, _narrow(160.0, tilt, self._lower.span))
         y = np.minimum(shifts, min(0.5 * quarter, 2.0))
         widest = float(y.max())
         width = min(quarter - widest, 3.0)
@@ -245,14 +267,19 @@ class MixedGaussian(Transform):
         upper, lower = log_mixture(self._upper, x, column), log_mixture(self._lower, x, column)
         normal = math.log(step / math.sqrt(2.0 * math.pi))
         exponent = 0.5 * (column**2 - x * x) + (tilt + 1.0) * upper.size - tilt * lower.size
-        terms = np.exp(exponent - heights[:, None] * (upper.angle - lower.angle) + normal)
+        exponent = exponent - heights[:, None] * (upper.angle - lower.angle) + normal
+        peak = exponent.max(axis=1)
+        terms = np.exp(exponent - peak[:, None])
         total = terms.sum(axis=1)
-        beyond = float(self._ends(np.array([tilt]), step, growth, width + widest, growth)[0])
-        # (Q1) relative to M(tilt), itself bounded; (R1) for rounding.
-        strip = 2.0 * math.exp(growth + float(self.log_moment_upper(np.array([tilt]))[0])) / math.expm1(2.0 * math.pi * width / step)
+        # Relative to M(tilt), itself bounded: (Q1), and (Q3), whose terms lack the factor of u, which is at most 1; (R1) for rounding.
+        moment = float(self.log_moment_upper(np.array([tilt]))[0])
+        ends = float(self._ends(np.array([tilt]), step, growth, width + widest, growth)[0])
+        strip = 2.0 * math.exp(growth) / math.expm1(2.0 * math.pi * width / step) + math.exp(
+            min(math.log(max(ends, 1e-300)) - moment, 700.0)
+        )
         depth = (tilt + 1.0) * upper.error + tilt * lower.error + heights[:, None] * (upper.error + lower.error)
         rounding = (terms * (depth + ELEMENTARY * (1.0 + x * x))).sum(axis=1) + UNIT * x.size * total
-        return np.log(total + beyond + strip + rounding) + ELEMENTARY
+        return np.logaddexp(peak + np.log(total + rounding), moment + math.log(strip)) + ELEMENTARY * (1.0 + np.abs(peak))
 
     def line(self, tilt: float, step: float, number: int, tolerance: float) -> LineValues:
         nodes = self._line_nodes(tilt, tolerance)
@@ -261,7 +288,7 @@ class MixedGaussian(Transform):
     def _line_nodes(self, tilt: float, tolerance: float) -> Nodes:
         """Nodes on Im x = y, half way up a strip in which the integrand is analytic and bounded at every height u >= 0 (Q2)."""
         self._make_rough(tilt)
-        shifts = _LINE_SHARES * min(0.5 * math.pi / self._span, 3.0)
+        shifts = _LINE_SHARES * min(0.5 * math.pi / self._span, 3.0, _narrow(40.0, tilt, self._lower.span))
         growth = 2.0 * shifts**2 - tilt * np.log(np.cos(self._lower.span * shifts))
         steps = 2.0 * math.pi * shifts / (math.log(4.0 / tolerance) + growth)
         best = int(np.argmax(steps))
@@ -269,17 +296,25 @@ class MixedGaussian(Transform):
         x, h = self._grid(h)
         upper, lower = log_mixture(self._upper, x, y), log_mixture(self._lower, x, y)
         loss = (upper.size - lower.size) + 1j * np.maximum(upper.angle - lower.angle, 0.0)
-        weight = np.exp(0.5 * (y * y - x * x) + upper.size + math.log(h / math.sqrt(2.0 * math.pi)) + 1j * (upper.angle - y * x))
-        # At u = 0 and at u = infinity the terms are largest and 0: |weight| e^{tilt Re L} bounds them all.
-        tilted = np.abs(weight) * np.exp(tilt * loss.real)
-        moment = math.exp(float(self.log_moment_upper(np.array([tilt]))[0]))
+        log_weight = 0.5 * (y * y - x * x) + upper.size + math.log(h / math.sqrt(2.0 * math.pi)) + 1j * (upper.angle - y * x)
+        log_moment = float(self.log_moment_upper(np.array([tilt]))[0])
+        if log_moment > 600.0:
+            raise TransformUnavailable("a single release's moment function is beyond what a float holds")
+        moment = math.exp(log_moment)
         strip = 2.0 * (math.exp(float(growth[best])) * moment + math.exp(2.0 * y * y)) / math.expm1(2.0 * math.pi * y / h)
         amplified = 0.5 * y * y - tilt * math.log(math.cos(0.5 * self._lower.span * y))
         ends = self._ends(np.array([0.0, tilt]), h, amplified, 2.0 * y, float(growth[best]))
         beyond = float(ends.sum()) + self.left_out
-        # Nodes that carry nothing are left out, and counted as an error.
-        sizes = tilted + np.abs(weight)
+        # Nodes that carry nothing are left out, and counted as an error: a term is largest at u = 0.
+        sizes = np.exp(log_weight.real) + np.exp(log_weight.real + tilt * loss.real)
         kept = sizes > 1e-3 * tolerance * moment / x.size
         dropped = float(sizes[~kept].sum())
         weight_error = ELEMENTARY * (1.0 + x * x + y * np.abs(x)) + upper.error
-        return Nodes(weight[kept], loss[kept], weight_error[kept], (upper.error + lower.error)[kept], 1.001 * (strip + beyond + dropped))
+        return Nodes(
+            log_weight[kept], loss[kept], weight_error[kept], (upper.error + lower.error)[kept], 1.001 * (strip + beyond + dropped)
+        )
+
+
+def _narrow(growth: float, tilt: float, span: float) -> float:
+    """Half-width of a strip in which cos(span y / 2)^-tilt isn't far above e^{growth / 8}, twice as wide for four times the growth."""
+    return math.sqrt(growth / (tilt + 1.0)) / span if span > 0.0 else math.inf
