@@ -16,7 +16,7 @@ from accountants.laplace_transforms import MixedLaplace, WholeLaplace
 from accountants.pairs import Family, Mixture, Pair
 from accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_delta, check_epsilon
 from accountants.rdp import leaf_steps
-from accountants.transforms import MixedGaussian, Transform, TransformUnavailable
+from accountants.transforms import LARGEST_SHIFT, SMALLEST_SHIFT, MixedGaussian, Transform, TransformUnavailable
 from mechanisms import logspace
 from mechanisms.base import Step
 from mechanisms.errors import InvalidParameter, UnsupportedEvent
@@ -297,7 +297,13 @@ def _reason(parts: Mapping[Leaf, int]) -> str | None:
     for leaf in parts:
         if (reason := unsupported_reason(leaf)) is not None:
             return reason
-        if pair_of(leaf).worst_of_both:
+        pair = pair_of(leaf)
+        distance = pair.upper.shifts[-1] - pair.lower.shifts[0]
+        if not pair.is_whole and not 2.0 * SMALLEST_SHIFT <= distance <= LARGEST_SHIFT:
+            return (
+                f"a sampled release moves its noise by {distance:.3g} scales, and this route takes {SMALLEST_SHIFT:g} to {LARGEST_SHIFT:g}"
+            )
+        if pair.worst_of_both:
             return "a release whose direction may change from step to step has a loss with a kink, which hardly decays"
     if all(pair_of(leaf).family is Family.LAPLACE for leaf in parts):
         return "Laplace losses have atoms: without Gaussian company their moment function hardly decays"

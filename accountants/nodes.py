@@ -171,7 +171,7 @@ def sum_on_line(nodes: Nodes, tilt: float, step: float, number: int) -> LineValu
     loss, moved = nodes.loss, tilt * nodes.loss
     weight, tilted = np.exp(nodes.log_weight), np.exp(nodes.log_weight + moved)
     near = np.abs(moved) < 1.0
-    still = np.where(near, weight * expm1_complex(np.where(near, moved, 0.0)), tilted - weight)
+    still: Complexes = np.asarray(np.where(near, weight * expm1_complex(np.where(near, moved, 0.0)), tilted - weight), dtype=np.complex128)
     # Its imaginary part is a quadrature error, and belongs to the sums at every height.
     at_tilt = complex(math.fsum(still.real.tolist()), math.fsum(still.imag.tolist()))
     baby = 1 << max(1, math.ceil(0.5 * math.log2(max(number, 2))))
