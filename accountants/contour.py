@@ -73,6 +73,7 @@ class ContourProfile(PrivacyProfile):
         first, *others = self._sides(log_delta)
         low, high = first.epsilon(log_delta)
         for side in others:
+            side.start_from(first)
             if side.epsilon_by_chernoff(log_delta) <= low:
                 continue
             try:
@@ -110,6 +111,7 @@ class ContourProfile(PrivacyProfile):
             # So small a delta sees outcomes that a smaller depth leaves out.
             depth *= 8.0
         for side in others:
+            side.start_from(first)
             if side.log_delta_by_chernoff(epsilon) <= low:
                 continue
             try:
@@ -137,6 +139,11 @@ class _Side:
         self._direction = direction
         self._contours: list[Contour] = []
         self._saddles: dict[tuple[str, float], Saddle] = {}
+
+    def start_from(self, other: _Side) -> None:
+        """Search near the tilt that the other direction's last contour has."""
+        if other._contours:
+            self._direction.start = other._contours[0].tilt
 
     def _saddle_for(self, log_delta: float) -> Saddle:
         return self._kept(("delta", log_delta), lambda: self._direction.saddle_for(log_delta))

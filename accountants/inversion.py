@@ -65,10 +65,14 @@ class Direction:
     Args:
       transforms: sampled and Laplace releases.
       gaussian: half the sum of mu^2 over whole Gaussian releases; they compose in closed form.
+
+    Attributes:
+      start: a tilt to search from, where a good one is known.
     """
 
     def __init__(self, transforms: tuple[Transform, ...], gaussian: float) -> None:
         self.transforms, self.gaussian = transforms, gaussian
+        self.start: float | None = None
         scales = [transform.scale for transform in transforms]
         self.scale = max([*scales, math.sqrt(2.0 * gaussian)])
         self.largest_loss = sum(t.count * t.largest_loss for t in transforms) if gaussian == 0.0 else math.inf
@@ -148,7 +152,10 @@ class Direction:
     def _first_tilt(self, size: float) -> float:
         """A start from below: far too large a tilt would ask for a huge grid."""
         reach = math.sqrt(2.0 * max(size, 1.0))
-        self.cumulants(reach / self.scale)  # the grid that this makes serves the smaller tilts as well
+        if self.start is not None:
+            return self.start
+        for transform in self.transforms:
+            transform.look_ahead(reach / self.scale)
         _, slope, variance = self.cumulants(1e-3 / max(self.scale, 1.0))
         tilt = min(0.5 * reach / math.sqrt(max(variance, 1e-300)), 0.5 * reach / self.scale)
         while self.cumulants(tilt)[0] - tilt * slope > 3.0 * reach * reach:

@@ -68,6 +68,9 @@ class Transform(ABC):
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
         """log M and its first two derivatives at a real point; accurate, but without a bound: for choosing, never for answering."""
 
+    def look_ahead(self, tilt: float) -> None:  # noqa: B027 (most transforms have nothing to prepare)
+        """Told before a search for a tilt of about this size or below."""
+
     def settle(self, tilt: float, reach: float) -> None:  # noqa: B027 (most transforms have nothing to settle)
         """Told before a contour is laid at this tilt, with others up to ``reach`` for its aliases: what is left out of P is chosen now."""
 
@@ -149,6 +152,15 @@ class MixedGaussian(Transform):
         rounding = 4.0 * UNIT * (self._loss.size + 64.0 + 2.0 * self._depth + 2.0 * highest * self._rough_depth)
         return peak + np.log(total) + np.log1p(self._rough_error + ends / total + rounding) + ELEMENTARY * (1.0 + np.abs(peak))
 
+    def _log_moment(self, tilt: float) -> float:
+        self._make_rough(tilt)
+        if tilt not in self._moments:
+            self._moments[tilt] = float(self.log_moment_upper(np.array([tilt]))[0])
+        return self._moments[tilt]
+
+    def look_ahead(self, tilt: float) -> None:
+        self._make_rough(tilt)
+
     def settle(self, tilt: float, reach: float) -> None:
         if reach > self._rough_reach or self._is_cut_shallow(tilt):
             self._make_rough_for(tilt, reach)
@@ -176,6 +188,8 @@ class MixedGaussian(Transform):
         self._log_mass = log_upper - 0.5 * x * x + math.log(step / math.sqrt(2.0 * math.pi))
         self._mass = np.exp(self._log_mass)
         self._x, self._rough_reach, self._rough_step, self._rough_strip = x, reach, step, (float(widths[best]), float(growth[best]))
+        self._moments: dict[float, float] = {}
+        self._slope_means: dict[float, tuple[float, float, float]] = {}
         self._rough_error = 2.02 * math.exp(float(growth[best])) / math.expm1(2.0 * math.pi * float(widths[best]) / step)
         self._depth = float(np.max(np.abs(self._log_mass)))
         self._rough_depth = float(np.max(upper_error + lower_error)) / UNIT
@@ -238,12 +252,13 @@ class MixedGaussian(Transform):
     def _slopes(self, tilt: float) -> tuple[float, float, float]:
         """Means of dL/dx and of its square under the tilted law, and dL/dx at x = 0."""
         self._make_rough(tilt)
-        exponent = (self._log_mass + tilt * self._loss)[:-1]
-        inner = np.exp(exponent - exponent.max())
-        slope = np.diff(self._loss) / np.diff(self._x[:2])
-        middle = int(np.searchsorted(self._x, 0.0))
-        mass = float(inner.sum())
-        return float(inner @ slope) / mass, float(inner @ slope**2) / mass, float(slope[max(middle - 1, 0)])
+        if tilt not in self._slope_means:
+            exponent = (self._log_mass + tilt * self._loss)[:-1]
+            inner = np.exp(exponent - exponent.max())
+            slope = np.diff(self._loss) / (self._x[1] - self._x[0])
+            mass, middle = float(inner.sum()), max(int(-self._x[0] / (self._x[1] - self._x[0])) - 1, 0)
+            self._slope_means[tilt] = float(inner @ slope) / mass, float(inner @ slope**2) / mass, float(slope[middle])
+        return self._slope_means[tilt]
 
     def log_decay(self, tilt: float, heights: Floats) -> Floats:
         # Any shift gives a bound (D2). These two are nearly the best: one where the bulk of the tilted law matters, one where the
@@ -272,7 +287,7 @@ class MixedGaussian(Transform):
         terms = np.exp(exponent - peak[:, None])
         total = terms.sum(axis=1)
         # Relative to M(tilt), itself bounded: (Q1), and (Q3), whose terms lack the factor of u, which is at most 1; (R1) for rounding.
-        moment = float(self.log_moment_upper(np.array([tilt]))[0])
+        moment = self._log_moment(tilt)
         ends = float(self._ends(np.array([tilt]), step, growth, width + widest, growth)[0])
         strip = 2.0 * math.exp(growth) / math.expm1(2.0 * math.pi * width / step) + math.exp(
             min(math.log(max(ends, 1e-300)) - moment, 700.0)
@@ -297,7 +312,7 @@ class MixedGaussian(Transform):
         upper, lower = log_mixture(self._upper, x, y), log_mixture(self._lower, x, y)
         loss = (upper.size - lower.size) + 1j * np.maximum(upper.angle - lower.angle, 0.0)
         log_weight = 0.5 * (y * y - x * x) + upper.size + math.log(h / math.sqrt(2.0 * math.pi)) + 1j * (upper.angle - y * x)
-        log_moment = float(self.log_moment_upper(np.array([tilt]))[0])
+        log_moment = self._log_moment(tilt)
         if log_moment > 600.0:
             raise TransformUnavailable("a single release's moment function is beyond what a float holds")
         moment = math.exp(log_moment)
