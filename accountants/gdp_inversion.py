@@ -23,6 +23,8 @@ ROUTE = "gdp"
 MU_ERROR = 1e-14
 """Relative error allowed for mu: a few roundings in each part's mu and in the root of the sum of squares (fsum adds none)."""
 
+_RAISED = 1.0 + MU_ERROR
+_KEPT = 1.0 - 2e-15
 _MOST_STEPS = 12
 _NEARLY = 1e-5
 _FLOOR = -1e300
@@ -45,14 +47,13 @@ def log_delta_upper(mu: float, epsilon: float) -> float:
     >>> round(math.exp(log_delta_upper(1.0, 1.0)), 12)
     0.126936737507
     """
-    high = gdp_log_delta(mu * (1.0 + MU_ERROR), epsilon)
-    return min(0.0, high + log_delta_error(high))
+    # high plus its error, at -infinity too.
+    return min(0.0, gdp_log_delta(mu * _RAISED, epsilon) * _KEPT + LOG_DELTA_ERROR)
 
 
 def log_deltas_upper(mu: ArrayLike, epsilon: ArrayLike) -> Floats:
     """``log_delta_upper`` element by element, the arguments broadcast against each other."""
-    high = gdp_log_deltas(np.asarray(mu, dtype=np.float64) * (1.0 + MU_ERROR), epsilon)
-    return np.minimum(0.0, high + (LOG_DELTA_ERROR - 2e-15 * high))
+    return np.minimum(0.0, gdp_log_deltas(np.asarray(mu, dtype=np.float64) * _RAISED, epsilon) * _KEPT + LOG_DELTA_ERROR)
 
 
 def epsilon_at(mu: float, log_delta: float) -> Bound:
@@ -98,7 +99,7 @@ def _epsilon_upper(mu: float, log_delta: float) -> tuple[float, float]:
 def _epsilon_by_newton(mu: float, log_delta: float) -> tuple[float, float] | None:
     if log_delta < _STEEPEST:
         return None
-    raised = mu * (1.0 + MU_ERROR)
+    raised = mu * _RAISED
     # delta = Phi(-x) (1 - R(x + mu) / R(x)), and the second factor varies slowly: two rounds with it give a start.
     x = -float(special.ndtri_exp(min(log_delta - min(0.0, math.log(raised)), -1e-9)))
     if x > 1.0:
@@ -160,7 +161,7 @@ def _mu_by_newton(epsilon: float, log_delta: float) -> tuple[float, float] | Non
     for _ in range(_MOST_STEPS):
         if not 0.0 < mu < math.inf:
             return None
-        value, _, by_mu = log_delta_slopes(mu * (1.0 + MU_ERROR), epsilon)
+        value, _, by_mu = log_delta_slopes(mu * _RAISED, epsilon)
         if not value > _FLOOR:
             return None
         slope = mu * by_mu

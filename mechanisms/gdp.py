@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from mechanisms.errors import InvalidParameter
-from mechanisms.mills import CANCELS_BELOW, SQRT_HALF, log_difference, log_differences
+from mechanisms.mills import CANCELS_BELOW, SQRT_HALF, log_cancelled_differences, log_difference, log_differences
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -115,17 +115,20 @@ def _log_deltas(mu: Floats, epsilon: Floats) -> Floats:
     for i in np.flatnonzero(rounded):
         x[i] += _quotient_error(float(mu[i]), float(epsilon[i]), float(quotient[i]))
     square = 0.5 * x * x
-    difference = x >= 0.0
-    complement = np.zeros(x.shape)
-    if not difference.all():
-        near = special.erfcx(np.abs(x) * SQRT_HALF)
-        complement = 0.5 * np.exp(-square) * (near + special.erfcx((x + mu) * SQRT_HALF))
-        difference |= complement >= 0.5
-    if difference.all():
-        result = log_differences(x, mu) - square
-    else:
-        result = np.log1p(-complement)
-        result[difference] = log_differences(x[difference], mu[difference]) - square[difference]
+    near, far = special.erfcx(np.abs(x) * SQRT_HALF), special.erfcx((x + mu) * SQRT_HALF)
+    result = np.log(0.5 * (near - far)) - square
+    cancelled = mu < CANCELS_BELOW * (x + 1.5)
+    negative = np.flatnonzero(x < 0.0)
+    if negative.size:
+        # r(-x) stands in ``near`` there; where delta is the small one, that is taken.
+        complement = 0.5 * np.exp(-square[negative]) * (near[negative] + far[negative])
+        result[negative] = np.log1p(-complement)
+        cancelled[negative] = False
+        small = negative[complement >= 0.5]
+        result[small] = log_differences(x[small], mu[small]) - square[small]
+    cancelling = np.flatnonzero(cancelled)
+    if cancelling.size:
+        result[cancelling] = log_cancelled_differences(x[cancelling], mu[cancelling]) - square[cancelling]
     beyond = x > _BEYOND_ALL_FLOATS
     if beyond.any():
         result[beyond] = np.maximum(-square[beyond], -sys.float_info.max)

@@ -3,9 +3,9 @@ r"""Differences of the Mills ratio R(t) = (1 - Phi(t)) / phi(t) = sqrt(pi/2) r(t
 Three forms, by where x and mu lie (proofs/gdp_numerics.md bounds the error of each):
 
 - r(x) - r(x + mu) as it stands for mu >= (x + 3/2) / 25, where a fortieth of r(x) and mostly more is left;
-- for smaller mu and x <= 7 the odd derivatives of R at the middle c = x + mu/2, all of one sign,
+- for smaller mu and x < 7 the odd derivatives of R at the middle c = x + mu/2, all of one sign,
   R(x) - R(x + mu) = -2 sum_k (mu/2)^{2k+1} R^{(2k+1)}(c) / (2k+1)!, with R^{(n+1)} = c R^{(n)} + n R^{(n-1)};
-- for smaller mu and x > 7 Laplace's continued fraction 1 / R(t) = t + K_1(t), K_n(t) = n / (t + K_{n+1}(t)), whose differences obey a
+- for smaller mu and x >= 7 Laplace's continued fraction 1 / R(t) = t + K_1(t), K_n(t) = n / (t + K_{n+1}(t)), whose differences obey a
   recursion of their own: with D_n = (K_n(x) - K_n(x + mu)) / mu, D_n = K_n(x) K_n(x + mu) (1 - D_{n+1}) / n, and
   R(x) - R(x + mu) = mu (1 - D_1) / ((x + K_1(x)) (x + mu + K_1(x + mu))).
 """
@@ -28,6 +28,9 @@ _SQRT_HALF_PI = math.sqrt(0.5 * math.pi)
 
 CANCELS_BELOW = 0.04
 _FRACTION_FROM = 7.0
+_LEVELS = ((50.0, 5), (20.0, 8), (10.0, 12), (_FRACTION_FROM, 16))
+"""From which x on how many levels of the fraction are enough: the proof carries what is cut off through it, as an interval."""
+
 _LOG_SCALE = -0.5 * math.log(2.0 * math.pi)
 """log(r / (2 R)), a half of sqrt(2 / pi)."""
 
@@ -40,29 +43,38 @@ def log_difference(x: float, mu: float) -> float:
     """
     if mu >= CANCELS_BELOW * (x + 1.5):
         return math.log(0.5 * (float(special.erfcx(x * SQRT_HALF)) - float(special.erfcx((x + mu) * SQRT_HALF))))
-    if x > _FRACTION_FROM:
-        quotient = _by_fraction(x, mu, _levels(x))
+    if x >= _FRACTION_FROM:
+        quotient = _by_fraction(x, mu, next(levels for least, levels in _LEVELS if x >= least))
     else:
         middle = x + 0.5 * mu
         quotient = _by_derivatives(middle, mu, _SQRT_HALF_PI * float(special.erfcx(middle * SQRT_HALF)))
-    return math.log(mu) + math.log(quotient) + _LOG_SCALE
+    return (math.log(mu * quotient) if mu > 1e-100 and x < 1e50 else math.log(mu) + math.log(quotient)) + _LOG_SCALE
 
 
 def log_differences(x: Floats, mu: Floats) -> Floats:
     """``log_difference`` element by element."""
     result = np.log(0.5 * (special.erfcx(x * SQRT_HALF) - special.erfcx((x + mu) * SQRT_HALF)))
-    cancelled = mu < CANCELS_BELOW * (x + 1.5)
-    beyond = cancelled & (x > _FRACTION_FROM)
-    if beyond.any():
-        chosen = mu[beyond]
-        result[beyond] = np.log(chosen) + np.log(_by_fraction(x[beyond], chosen, _levels(float(x[beyond].min())))) + _LOG_SCALE
-    middling = cancelled & ~beyond
-    if middling.any():
-        chosen = mu[middling]
-        middle = x[middling] + 0.5 * chosen
-        quotient = _by_derivatives(middle, chosen, _SQRT_HALF_PI * special.erfcx(middle * SQRT_HALF))
-        result[middling] = np.log(chosen) + np.log(quotient) + _LOG_SCALE
+    cancelled = np.flatnonzero(mu < CANCELS_BELOW * (x + 1.5))
+    if cancelled.size:
+        result[cancelled] = log_cancelled_differences(x[cancelled], mu[cancelled])
     return result
+
+
+def log_cancelled_differences(x: Floats, mu: Floats) -> Floats:
+    """``log_difference`` element by element where mu < CANCELS_BELOW (x + 3/2)."""
+    quotient = np.empty(x.shape)
+    top = math.inf
+    for least, levels in _LEVELS:
+        tier = np.flatnonzero((x >= least) & (x < top))
+        if tier.size:
+            quotient[tier] = _by_fraction(x[tier], mu[tier], levels)
+        top = least
+    middling = np.flatnonzero(x < _FRACTION_FROM)
+    if middling.size:
+        chosen_mu = mu[middling]
+        middle = x[middling] + 0.5 * chosen_mu
+        quotient[middling] = _by_derivatives(middle, chosen_mu, _SQRT_HALF_PI * special.erfcx(middle * SQRT_HALF))
+    return np.log(mu) + np.log(quotient) + _LOG_SCALE
 
 
 def _by_derivatives(c: Real, mu: Real, r0: Real) -> Real:
@@ -78,11 +90,6 @@ def _by_derivatives(c: Real, mu: Real, r0: Real) -> Real:
     r9 = c * (c * r7 + 7.0 * r6) + 8.0 * r7
     # 24 = 2^2 3!, 80 = 2^2 5! / 3!, 168 = 2^2 7! / 5!, 288 = 2^2 9! / 7!.
     return -(r1 + square / 24.0 * (r3 + square / 80.0 * (r5 + square / 168.0 * (r7 + square / 288.0 * r9))))
-
-
-def _levels(least: float) -> int:
-    """Where to cut the fraction for x from here on: the proof carries what is cut off through it, as an interval."""
-    return 16 if least < 10.0 else 12 if least < 20.0 else 8
 
 
 def _by_fraction(x: Real, mu: Real, levels: int) -> Real:

@@ -89,6 +89,11 @@ def test_arrays_of_safe_deltas_are_the_scalar_ones():
     assert log_deltas_upper(0.7, epsilons) == pytest.approx(expected, rel=4e-16, abs=1e-14)
 
 
+def test_delta_of_zero_mu_and_at_infinite_epsilon_is_zero_from_above():
+    assert log_delta_upper(0.0, 1.0) == log_delta_upper(1.0, math.inf) == -math.inf
+    assert log_deltas_upper([0.0, 1.0], [1.0, math.inf]).tolist() == [-math.inf, -math.inf]
+
+
 def test_no_delta_is_needed_at_infinite_epsilon_and_none_is_enough_beyond_floats():
     assert largest_mu(math.inf, -1.0) == math.inf
     assert largest_mu(0.0, -1e6) == 0.0  # delta(0) is about 0.4 mu: e^-1000000 allows no float but 0
