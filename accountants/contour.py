@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import final
 
 import numpy as np
@@ -249,6 +250,7 @@ def _is_sharp(contour: Contour, epsilon: float) -> bool:
     return high - low <= max(_SHARPNESS * abs(epsilon) * contour.tilt, 4.0 * contour.tolerance)
 
 
+@lru_cache(maxsize=4096)
 def _widened(pair: Pair) -> Pair:
     """The pair with every distance 1e-14 larger, which dominates it: a shift comes with a few roundings of its own."""
 
@@ -274,6 +276,7 @@ def _direction(pairs: list[tuple[Pair, int]], improbable: float, *, reverse: boo
     return Direction(tuple(transforms), math.fsum(squares))
 
 
+@lru_cache(maxsize=4096)
 def _mirror(mixture: Mixture) -> Mixture:
     return Mixture(mixture.weights[::-1], tuple(-shift for shift in mixture.shifts[::-1]))
 

@@ -136,7 +136,7 @@ class Direction:
                 low, below = max(low, tilt), saddle
             else:
                 high = min(high, tilt)
-            if below is not None and high - low < 1e-6 * low:
+            if below is not None and high - low < 0.02 * low:
                 return below  # a cliff: the tilt before it is as good as any
             moved = tilt * math.exp(min(max(move, -1.0), 0.7))
             tilt = moved if low < moved < high else math.sqrt(low * high)
@@ -178,14 +178,17 @@ class Contour:
 
     def __init__(self, direction: Direction, saddle: Saddle, log_delta: float, tolerance: float) -> None:
         self.tolerance, self.centre = tolerance, saddle.epsilon
+        self._last = math.nan, (-math.inf, 0.0)
         need, wanted = math.log(8.0 / tolerance), min(log_delta, 0.0)
-        self._alias_tilts = saddle.tilt + _ALIAS_TILTS * math.sqrt(2.0 * need / saddle.curvature)
+        tilts = saddle.tilt + _ALIAS_TILTS * math.sqrt(2.0 * need / saddle.curvature)
         for transform in direction.transforms:
-            transform.settle(saddle.tilt, float(self._alias_tilts[-1]))
-        self._alias_sizes = chernoff(direction, self._alias_tilts)
-        beyond = self._alias_sizes - self._alias_tilts * saddle.epsilon - wanted + need
-        saddle, self._period = _shortest(direction, saddle, self._alias_tilts, beyond, need - wanted)
+            transform.settle(saddle.tilt, float(tilts[-1]))
+        sizes = chernoff(direction, tilts)
+        beyond = sizes - tilts * saddle.epsilon - wanted + need
+        saddle, self._period = _shortest(direction, saddle, tilts, beyond, need - wanted)
         self.tilt = saddle.tilt
+        best = int(np.argmin(beyond - (tilts - self.tilt) * self._period))
+        self._alias_tilt, self._alias_size = float(tilts[best]), float(sizes[best])
         self._step = 2.0 * math.pi / self._period
         height, self._log_cut = self._cut_off(direction, saddle, wanted - need)
         number = math.ceil(height / self._step) + 2
@@ -248,6 +251,11 @@ class Contour:
 
     def bracket(self, epsilon: float) -> tuple[float, float]:
         """Proved (log lower, log upper) of delta(epsilon), in this direction."""
+        if self._last[0] != epsilon:
+            self._last = epsilon, self._bracket(epsilon)
+        return self._last[1]
+
+    def _bracket(self, epsilon: float) -> tuple[float, float]:
         scale = self._log_scale - self.tilt * epsilon
         total = float((self._integrand * np.exp(-1j * epsilon * self._heights)).sum().real)
         cut = math.exp(min(self._log_cut - self.tilt * epsilon - scale, 700.0))
@@ -262,8 +270,8 @@ class Contour:
     def _aliases(self, epsilon: float, scale: float) -> float:
         """(A): bound on what the trapezoid rule adds, over e^scale. The copies on both sides are geometric series at most."""
         below = -self.tilt * self._period
-        fall = (self._alias_tilts - self.tilt) * self._period
-        above = float(np.min(self._alias_sizes - self._alias_tilts * epsilon - fall - np.log(-np.expm1(-fall))))
+        fall = (self._alias_tilt - self.tilt) * self._period
+        above = self._alias_size - self._alias_tilt * epsilon - fall - math.log(-math.expm1(-fall))
         both = math.exp(min(below - math.log(-math.expm1(below)) - scale, 700.0)) + math.exp(min(above - scale, 700.0))
         return both * (1.0 + 1e-9)
 

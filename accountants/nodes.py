@@ -109,21 +109,33 @@ def _copies(mixture: Mixture, x: Floats) -> _Copies:
     return _Copies(origin, weights, [a - origin for a in shifts], squares, exponents, top, 1.0 - math.fsum(weights))
 
 
-def log_mixture_real(mixture: Mixture, x: Floats) -> tuple[Floats, Floats]:
-    """log A(x) at real x, and a bound on its absolute error: ``log_mixture`` at y = 0, for less."""
+def log_mixture_real(mixture: Mixture, x: Floats) -> Floats:
+    """log A(x) at real x: ``log_mixture`` at y = 0, for less, with the same error."""
     if mixture.shifts == (0.0,):
-        nothing = np.zeros_like(x)
-        return nothing, nothing
+        return np.zeros_like(x)
     copies = _copies(mixture, x)
     total = copies.left * np.expm1(-copies.top)
-    touched, argument = np.abs(total), 0.0 * x
-    for w, square, exponent in zip(copies.weights, copies.squares, copies.exponents, strict=True):
-        part = w * np.expm1(exponent - copies.top)
-        total, touched = total + part, touched + np.abs(part)
-        argument = argument + (part + w) * (np.abs(exponent) + (copies.top + square))
+    for w, exponent in zip(copies.weights, copies.exponents, strict=True):
+        total = total + w * np.expm1(exponent - copies.top)
     value = copies.top + np.log1p(total)
-    error = ELEMENTARY * (touched * (1.0 + touched) / (1.0 + total) + np.abs(value) + copies.top) + 6.0 * UNIT * argument / (1.0 + total)
-    return _moved(copies, x, value, error)
+    return value if copies.origin == 0.0 else value + (copies.origin * x - 0.5 * copies.origin * copies.origin)
+
+
+def log_mixture_error(mixture: Mixture, ends: Floats) -> float:
+    r"""Bound on the error of ``log_mixture_real`` between two points. (R2)
+
+    With shifts on one side of the base, log A and every exponent rise or fall throughout, so that their largest sizes, and the least
+    e^{-top} A, lie at the ends; every part of the sum is at most 1 there.
+    """
+    if mixture.shifts == (0.0,):
+        return 0.0
+    copies = _copies(mixture, ends)
+    parts = len(copies.weights)
+    value = log_mixture_real(mixture, ends)
+    least = float(np.min(np.exp(np.minimum(value - copies.top, 0.0))))
+    size = float(np.max(np.abs(value)) + np.max(copies.top)) + abs(copies.origin) * float(np.max(np.abs(ends)) + abs(copies.origin))
+    argument = max(float(np.max(np.abs(exponent))) + square for exponent, square in zip(copies.exponents, copies.squares, strict=True))
+    return ELEMENTARY * ((1.0 + parts) * (2.0 + parts) / least + 2.0 * size) + 6.0 * UNIT * parts * (argument + size) / least
 
 
 def _moved(copies: _Copies, x: Floats, value: Floats, error: Floats) -> tuple[Floats, Floats]:

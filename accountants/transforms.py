@@ -15,7 +15,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from accountants.nodes import ELEMENTARY, UNIT, LineValues, Nodes, log_mixture, log_mixture_real, sum_on_line
+from accountants.nodes import ELEMENTARY, UNIT, LineValues, Nodes, log_mixture, log_mixture_error, log_mixture_real, sum_on_line
 from accountants.pairs import Mixture
 from mechanisms.errors import UnsupportedEvent
 
@@ -182,7 +182,7 @@ class MixedGaussian(Transform):
         best = int(np.argmax(steps))
         self._set_range(reach, tilt)
         x, step = self._grid(float(steps[best]))
-        (log_upper, upper_error), (log_lower, lower_error) = log_mixture_real(self._upper, x), log_mixture_real(self._lower, x)
+        log_upper, log_lower = log_mixture_real(self._upper, x), log_mixture_real(self._lower, x)
         self._loss = log_upper - log_lower
         self._square = self._loss**2
         self._log_mass = log_upper - 0.5 * x * x + math.log(step / math.sqrt(2.0 * math.pi))
@@ -192,7 +192,8 @@ class MixedGaussian(Transform):
         self._slope_means: dict[float, tuple[float, float, float]] = {}
         self._rough_error = 2.02 * math.exp(float(growth[best])) / math.expm1(2.0 * math.pi * float(widths[best]) / step)
         self._depth = float(np.max(np.abs(self._log_mass)))
-        self._rough_depth = float(np.max(upper_error + lower_error)) / UNIT
+        ends = x[[0, -1]]
+        self._rough_depth = (log_mixture_error(self._upper, ends) + log_mixture_error(self._lower, ends)) / UNIT
 
     def _set_range(self, reach: float, tilt: float) -> None:
         r"""The range of x for tilts up to ``reach``, cut where it would be far too long where that does least harm to ``tilt``. (Q3)
@@ -205,7 +206,7 @@ class MixedGaussian(Transform):
         self._cut, self.left_out = False, 0.0
         if self._high > self.ceiling + _VALLEY:
             x = self.ceiling + np.linspace(0.0, _VALLEY, 25)
-            upper, lower = log_mixture_real(self._upper, x)[0], log_mixture_real(self._lower, x)[0]
+            upper, lower = log_mixture_real(self._upper, x), log_mixture_real(self._lower, x)
             height = (tilt + 1.0) * upper - tilt * lower - 0.5 * x * x
             deepest = int(np.argmin(height))
             if height[deepest] < -self._need - _DEEP:
@@ -215,7 +216,7 @@ class MixedGaussian(Transform):
             # Phi(-d) <= e^{-d^2 / 2} / 2, for each copy of P.
             self.left_out = 0.5 * math.exp(-0.5 * (self._high - self._upper.shifts[-1]) ** 2) if self._cut else 0.0
         edges = np.array([self._low, self._high])
-        upper, lower = log_mixture_real(self._upper, edges)[0], log_mixture_real(self._lower, edges)[0]
+        upper, lower = log_mixture_real(self._upper, edges), log_mixture_real(self._lower, edges)
         self._edge_loss, self._edge_density = upper - lower, upper - 0.5 * edges * edges - 0.5 * math.log(2.0 * math.pi)
 
     def _grid(self, step: float) -> tuple[Floats, float]:
