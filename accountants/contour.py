@@ -14,6 +14,7 @@ from accountants.events import Event, Leaf, leaves, non_private_reason
 from accountants.gdp import MU_ERROR
 from accountants.inversion import Contour, Direction, Saddle, chernoff, tolerance_for
 from accountants.laplace_transforms import MixedLaplace, WholeLaplace
+from accountants.nodes import UNIT
 from accountants.pairs import Family, Mixture, Pair
 from accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_delta, check_epsilon
 from accountants.rdp import leaf_steps
@@ -163,10 +164,11 @@ class _Side:
             return -math.inf
         try:
             tilts = np.array([self._saddle_at(epsilon).tilt])
-            value = float(chernoff(self._direction, tilts)[0]) - float(tilts[0]) * epsilon
+            size, moved = float(chernoff(self._direction, tilts)[0]), float(tilts[0]) * epsilon
         except TransformUnavailable:
             return 0.0
-        return min(0.0, logspace.log_add(value, math.log(max(self._direction.left_out, 1e-300))))
+        value = size - moved + 4.0 * UNIT * (abs(size) + moved)
+        return min(0.0, logspace.log_add(value, self._direction.log_left_out))
 
     def epsilon_by_chernoff(self, log_delta: float) -> float:
         """Likewise for epsilon; the largest loss, or infinity, where it can't be had."""
@@ -175,8 +177,12 @@ class _Side:
             size = float(chernoff(self._direction, tilts)[0])
         except TransformUnavailable:
             return self._direction.largest_loss
-        rest = log_delta + math.log1p(-min(self._direction.left_out * math.exp(min(-log_delta, 700.0)), 1.0 - 1e-9))
-        return min(max(0.0, (size - rest) / float(tilts[0])), self._direction.largest_loss)
+        lost = self._direction.log_left_out - log_delta
+        if lost > -1.0:
+            return self._direction.largest_loss
+        rest = log_delta + math.log1p(-math.exp(lost))
+        slack = 4.0 * UNIT * (abs(size) + abs(rest))
+        return min(max(0.0, (size - rest + slack) / float(tilts[0])), self._direction.largest_loss)
 
     def epsilon(self, log_delta: float) -> Ends:
         """(lower, upper) of epsilon at this delta, 0 at the least."""

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from accountants import deadline
 from accountants.nodes import UNIT, log1p_complex
 from accountants.transforms import Transform, TransformUnavailable
+from mechanisms.logspace import log_add
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
@@ -75,12 +76,21 @@ class Direction:
         self.start: float | None = None
         scales = [transform.scale for transform in transforms]
         self.scale = max([*scales, math.sqrt(2.0 * gaussian)])
-        self.largest_loss = sum(t.count * t.largest_loss for t in transforms) if gaussian == 0.0 else math.inf
+        # Rounded up: nothing lies beyond it.
+        self.largest_loss = math.fsum(t.count * t.largest_loss for t in transforms) * (1.0 + 4.0 * UNIT) if gaussian == 0.0 else math.inf
 
     @property
-    def left_out(self) -> float:
-        """Bound on the probability of the outcomes that the transforms, asked so far, leave out of P. (T1)"""
-        return sum(transform.count * transform.left_out for transform in self.transforms)
+    def log_left_out(self) -> float:
+        """Bound on the log probability of the outcomes that the transforms, asked so far, leave out of P. (T1)"""
+        total = -math.inf
+        for transform in self.transforms:
+            total = log_add(total, math.log(transform.count) + transform.log_left_out)
+        return total
+
+    @property
+    def ends(self) -> tuple[float, ...]:
+        """Where each transform's range ends at present: all bounds of one contour must be of the same ranges."""
+        return tuple(transform.end for transform in self.transforms)
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
         """log M and its first two derivatives."""
@@ -183,7 +193,7 @@ class Contour:
         tilts = saddle.tilt + _ALIAS_TILTS * math.sqrt(2.0 * need / saddle.curvature)
         for transform in direction.transforms:
             transform.settle(saddle.tilt, float(tilts[-1]))
-        sizes = chernoff(direction, tilts)
+        sizes, ends = chernoff(direction, tilts), direction.ends
         beyond = sizes - tilts * saddle.epsilon - wanted + need
         saddle, self._period = _shortest(direction, saddle, tilts, beyond, need - wanted)
         self.tilt = saddle.tilt
@@ -198,7 +208,9 @@ class Contour:
         # Where the tilted law has most of its mass below epsilon, delta is far smaller than the integrand: errors must be as well.
         excess = saddle.log_moment - saddle.tilt * saddle.epsilon - math.log(saddle.tilt) - wanted
         self._values(direction, number, 0.03 * tolerance * math.exp(-max(excess - 3.0, 0.0)))
-        self._left_out = direction.left_out
+        self._log_left_out = direction.log_left_out
+        if direction.ends != ends:
+            raise TransformUnavailable("what is left out of P has changed under way")
 
     def _cut_off(self, direction: Direction, saddle: Saddle, wanted: float) -> tuple[float, float]:
         """(height, log bound on |M| from there on) so that what lies above is below e^wanted. (D)"""
@@ -262,8 +274,7 @@ class Contour:
         error = 1.01 * (self._rounding + abs(epsilon) * self._phase_rounding + cut)
         slack = 8.0 * UNIT * (abs(self._log_scale) + abs(self.tilt * epsilon) + 8.0)
         high = scale + math.log(max(total, 0.0) + error) + slack
-        if self._left_out > 0.0:
-            high = float(np.logaddexp(high, math.log(self._left_out)))  # (T1)
+        high = log_add(high, self._log_left_out)  # (T1)
         low = total - error - self._aliases(epsilon, scale)
         return (scale + math.log(low) - slack if low > 0.0 else -math.inf), min(high, 0.0)
 
@@ -319,4 +330,4 @@ def tolerance_for(epsilon: float, tilt: float) -> float:
 
 def chernoff(direction: Direction, tilts: Floats) -> Floats:
     """log c(t), where delta(epsilon) <= c(t) e^{-t epsilon} + what the direction leaves out, for every epsilon. (A2)"""
-    return direction.log_moment_upper(tilts) - tilts * np.log1p(1.0 / tilts) - np.log1p(tilts) + 8.0 * UNIT
+    return direction.log_moment_upper(tilts) - tilts * np.log1p(1.0 / tilts) - np.log1p(tilts) + 16.0 * UNIT * (2.0 + np.log1p(tilts))

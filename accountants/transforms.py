@@ -56,13 +56,15 @@ class Transform(ABC):
       count: how often; every answer here is of a single release, accurate enough to be raised to this power.
       scale: of the tilts that matter: the largest shift, or the largest loss.
       largest_loss: the supremum of L, or infinity.
-      left_out: probability of what was left out of P, a bound.
+      log_left_out: log of the probability of what was left out of P, a bound.
+      end: where the range of x ends; what is left out lies beyond.
     """
 
     count: int
     scale: float
     largest_loss: float
-    left_out: float = 0.0
+    log_left_out: float = -math.inf
+    end: float = math.inf
 
     @abstractmethod
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
@@ -114,7 +116,7 @@ class MixedGaussian(Transform):
             raise TransformUnavailable(f"it moves its noise by {self.scale:.3g} scales: expected {SMALLEST_SHIFT} to {LARGEST_SHIFT}")
         # With P = f alone, L = -log B is bounded by the weight of Q's copy at 0.
         bounded = upper.shifts == (0.0,) and lower.shifts[-1] == 0.0
-        self.largest_loss = -math.log1p(-math.fsum(lower.weights[:-1])) if bounded else math.inf
+        self.largest_loss = -math.log1p(-math.fsum(lower.weights[:-1])) * (1.0 + ELEMENTARY) if bounded else math.inf
         self.ceiling = upper.shifts[-1] + math.sqrt(2.0 * improbable)
         self._rough_reach = -1.0
         self._need = math.log(2e3 * count)
@@ -148,8 +150,8 @@ class MixedGaussian(Transform):
         terms = np.exp(exponent - peak[:, None])
         total = terms.sum(axis=1)
         # (Q1) for the grid's own strip, (Q3) for its ends, (R1) for rounding.
-        ends = self._ends(tilts, self._rough_step, 0.0, *self._rough_strip) * np.exp(-peak)
-        rounding = 4.0 * UNIT * (self._loss.size + 64.0 + 2.0 * self._depth + 2.0 * highest * self._rough_depth)
+        ends = self._ends(tilts, peak, self._rough_step, 0.0, *self._rough_strip)
+        rounding = 4.0 * UNIT * (self._loss.size + 64.0 + 2.0 * self._depth + (1.0 + 2.0 * highest) * self._rough_depth)
         return peak + np.log(total) + np.log1p(self._rough_error + ends / total + rounding) + ELEMENTARY * (1.0 + np.abs(peak))
 
     def _log_moment(self, tilt: float) -> float:
@@ -203,7 +205,7 @@ class MixedGaussian(Transform):
         """
         self._low = min((reach + 1.0) * self._upper.shifts[0] - reach * self._lower.shifts[-1], 0.0) - _REACH
         self._high = (reach + 1.0) * self._upper.shifts[-1] - reach * self._lower.shifts[0] + _REACH
-        self._cut, self.left_out = False, 0.0
+        self._cut, self.log_left_out, self.end = False, -math.inf, math.inf
         if self._high > self.ceiling + _VALLEY:
             x = self.ceiling + np.linspace(0.0, _VALLEY, 25)
             upper, lower = log_mixture_real(self._upper, x), log_mixture_real(self._lower, x)
@@ -213,8 +215,9 @@ class MixedGaussian(Transform):
                 self._cut, self._high = True, float(x[deepest])
             elif self._high > self.ceiling + _LONGEST:
                 self._cut, self._high = True, self.ceiling + _LONGEST
-            # Phi(-d) <= e^{-d^2 / 2} / 2, for each copy of P.
-            self.left_out = 0.5 * math.exp(-0.5 * (self._high - self._upper.shifts[-1]) ** 2) if self._cut else 0.0
+            if self._cut:
+                # Phi(-d) <= e^{-d^2 / 2} / 2, for each copy of P.
+                self.log_left_out, self.end = -0.5 * (self._high - self._upper.shifts[-1]) ** 2 - math.log(2.0), self._high
         edges = np.array([self._low, self._high])
         upper, lower = log_mixture_real(self._upper, edges), log_mixture_real(self._lower, edges)
         self._edge_loss, self._edge_density = upper - lower, upper - 0.5 * edges * edges - 0.5 * math.log(2.0 * math.pi)
@@ -231,17 +234,21 @@ class MixedGaussian(Transform):
             number = math.ceil(length / step)
         return np.asarray(self._low + step * np.arange(number + 1), dtype=np.float64), step
 
-    def _ends(self, tilts: Floats, step: float, amplified: float, width: float, growth: float) -> Floats:
+    def _ends(self, tilts: Floats, units: Floats, step: float, amplified: float, width: float, growth: float) -> Floats:
         r"""(Q3): bounds, at each tilt, on what the ends of the range do to a sum over ``_grid(step)``.
 
         Args:
           tilts: shape (n,).
+          units: logarithms of what the bounds are multiples of, shape (n,).
           step: between nodes.
           amplified: log of the largest ratio of the summand to its value on the real axis.
           width: greatest distance from the real axis that the strip's bound uses.
           growth: log of the largest ratio of the integrand to its value on the real axis up to that distance.
         """
-        density = np.exp(np.minimum(self._edge_density + tilts[:, None] * self._edge_loss, 700.0))
+        density = self._edge_density + tilts[:, None] * self._edge_loss - units[:, None]
+        if float(density.max()) > 600.0:
+            raise TransformUnavailable("the moment function is ruled by outcomes that never happen")
+        density = np.exp(density)
         falling = step * math.exp(amplified) / -math.expm1(-_REACH * step)
         right = 4.0 * width * math.exp(min(growth, 700.0)) if self._cut else falling
         return density[:, 0] * falling + density[:, 1] * right
@@ -274,7 +281,7 @@ class MixedGaussian(Transform):
         r"""(D2): int |F(x + ia)| e^{-u (arg A - arg B)} dx bounds |M(t + iu)| and falls in u; by a trapezoid rule with its own strip."""
         # A strip of growth e^20 at most, and narrow enough for every arg to rise with height.
         quarter = min(0.5 * math.pi / self._span, _narrow(160.0, tilt, self._lower.span))
-        y = np.minimum(shifts, min(0.5 * quarter, 2.0))
+        y = np.clip(shifts, 0.0, min(0.5 * quarter, 2.0))
         widest = float(y.max())
         width = min(quarter - widest, 3.0)
         growth = 0.5 * (width**2 + widest**2) - tilt * math.log(math.cos(0.5 * self._lower.span * (width + widest)))
@@ -289,12 +296,10 @@ class MixedGaussian(Transform):
         total = terms.sum(axis=1)
         # Relative to M(tilt), itself bounded: (Q1), and (Q3), whose terms lack the factor of u, which is at most 1; (R1) for rounding.
         moment = self._log_moment(tilt)
-        ends = float(self._ends(np.array([tilt]), step, growth, width + widest, growth)[0])
-        strip = 2.0 * math.exp(growth) / math.expm1(2.0 * math.pi * width / step) + math.exp(
-            min(math.log(max(ends, 1e-300)) - moment, 700.0)
-        )
+        ends = float(self._ends(np.array([tilt]), np.array([moment]), step, growth, width + widest, growth)[0])
+        strip = 2.0 * math.exp(growth) / math.expm1(2.0 * math.pi * width / step) + ends
         depth = (tilt + 1.0) * upper.error + tilt * lower.error + heights[:, None] * (upper.error + lower.error)
-        rounding = (terms * (depth + ELEMENTARY * (1.0 + x * x))).sum(axis=1) + UNIT * x.size * total
+        rounding = (terms * np.expm1(np.minimum(depth + ELEMENTARY * (1.0 + x * x), 300.0))).sum(axis=1) + UNIT * x.size * total
         return np.logaddexp(peak + np.log(total + rounding), moment + math.log(strip)) + ELEMENTARY * (1.0 + np.abs(peak))
 
     def line(self, tilt: float, step: float, number: int, tolerance: float) -> LineValues:
@@ -319,13 +324,13 @@ class MixedGaussian(Transform):
         moment = math.exp(log_moment)
         strip = 2.0 * (math.exp(float(growth[best])) * moment + math.exp(2.0 * y * y)) / math.expm1(2.0 * math.pi * y / h)
         amplified = 0.5 * y * y - tilt * math.log(math.cos(0.5 * self._lower.span * y))
-        ends = self._ends(np.array([0.0, tilt]), h, amplified, 2.0 * y, float(growth[best]))
-        beyond = float(ends.sum()) + self.left_out
+        ends = self._ends(np.array([0.0, tilt]), np.zeros(2), h, amplified, 2.0 * y, float(growth[best]))
+        beyond = float(ends.sum()) + math.exp(self.log_left_out)
         # Nodes that carry nothing are left out, and counted as an error: a term is largest at u = 0.
         sizes = np.exp(log_weight.real) + np.exp(log_weight.real + tilt * loss.real)
         kept = sizes > 1e-3 * tolerance * moment / x.size
         dropped = float(sizes[~kept].sum())
-        weight_error = ELEMENTARY * (1.0 + x * x + y * np.abs(x)) + upper.error
+        weight_error = ELEMENTARY * (1.0 + x * x + y * (1.0 + np.abs(x))) + upper.error
         return Nodes(
             log_weight[kept], loss[kept], weight_error[kept], (upper.error + lower.error)[kept], 1.001 * (strip + beyond + dropped)
         )
