@@ -34,18 +34,30 @@ PRODUCT_ERROR = 3.0 * UNIT
 _SUM_ERROR = 1e-12
 """More than the rounding of any sum of 2^22 positive terms that NumPy adds pairwise."""
 
-_KERNEL_REACH = 40.0
-_CHERNOFF_SHARES = (1.0, 0.6, 0.3)
+KERNEL_NATS = 40.0
+"""The kernel is followed until it has fallen by e^-40."""
 
 
 @final
 @dataclass(frozen=True)
 class Window:
-    """Lattice indices first ... first + size - 1, size a power of 2, and the tilt per unit of loss; > 0."""
+    """Where to look at the composed law, and how.
+
+    Attributes:
+      tilt: per unit of loss; > 0.
+      first: lattice index of the first point at which delta is wanted.
+      last: of the last one.
+      size: period of the cyclic sum, a power of 2.
+      before: further tilt, < 0, for the bound on what lies far before the window.
+      after: further tilt, > 0, for the bound on what lies far after it.
+    """
 
     tilt: float
     first: int
+    last: int
     size: int
+    before: float
+    after: float
 
 
 @final
@@ -88,6 +100,7 @@ class Composition:
         self.window, self.step, self.is_upper = window, laws[0][0].step, upper
         self._tilt_step = window.tilt * self.step
         self.start = math.fsum(law.start * count for law, count in laws)
+        self._top = sum((len(law.masses) - 1) * count for law, count in laws)
         self.start_error = 4.0 * UNIT * math.fsum(abs(law.start) * count for law, count in laws)
         self._leaves = [(TiltedLaw(law, self._tilt_step, grow=upper), count) for law, count in laws]
         self._log_scale = math.fsum(count * leaf.log_mass for leaf, count in self._leaves)
@@ -97,7 +110,7 @@ class Composition:
         surplus = sum(count * max(float(law.masses.sum()) * (1.0 + _SUM_ERROR) + law.infinity - 1.0, 0.0) for law, count in laws)
         self.infinity = sum(count * law.infinity for law, count in laws) * math.exp(min(surplus, 700.0)) * (1.0 + 1e-12)
         self._values, self._noise = self._composed()
-        reach = min(window.size, math.ceil(_KERNEL_REACH / self._tilt_step) + 1)
+        reach = min(window.size - 1 - (window.last - window.first), math.ceil(KERNEL_NATS / self._tilt_step) + 1)
         places = np.arange(1.0, reach + 1.0)
         self._kernel = np.exp(-self._tilt_step * places) * -np.expm1(-self.step * places)
         self._kernel_norm = float(np.linalg.norm(self._kernel)) * (1.0 + 1e-9)
@@ -124,21 +137,34 @@ class Composition:
         return values, 1.01 * error * math.exp(min(growth, 700.0))
 
     @cached_property
-    def outside(self) -> tuple[float, float]:
-        """(bounds on the tilted mass before, after the window): Chernoff, at tilts of the tilted laws. (4.4)"""
-        moments = [(count, float(leaf.weights @ leaf.index), float(leaf.weights @ leaf.index.astype(float) ** 2)) for leaf, count in self._leaves]
-        mean = sum(count * first for count, first, _ in moments)
-        variance = sum(count * max(second - first * first, 1e-9 * second) for count, first, second in moments)
-        return self._beyond(self.window.first, mean, variance), self._beyond(self.window.first + self.window.size - 1, mean, variance)
+    def aliases(self) -> float:
+        """Bound on what wraps around into the sum at any index of the window. (4.4)
 
-    def _beyond(self, edge: int, mean: float, variance: float) -> float:
-        distance = edge - mean
-        best = self._log_total
-        for share in _CHERNOFF_SHARES:
-            tilt = share * distance / max(variance, 1e-12)
-            moment = sum(count * leaf.log_moment(tilt) for leaf, count in self._leaves)
-            best = min(best, moment - tilt * edge)
-        return math.exp(min(best + 1e-9 * abs(best), 700.0))
+        Masses at or beyond last + size come in from above; what lies at or below first + half - size comes in from below, and lands
+        no more than ``half`` ahead, or further ahead, where the kernel is small.
+        """
+        half = len(self._kernel) - len(self._kernel) // 4
+        above, below = self.window.first + self.window.size, self.window.last + half - self.window.size
+        peak = float(self._kernel.max())
+        total = self._beyond(above, self.window.after) * peak if above <= self._top else 0.0
+        if self.window.last + len(self._kernel) - self.window.size >= 0:
+            total += math.exp(min(self._log_total, 700.0)) * float(self._kernel[half:].max(initial=0.0))
+        if below >= 0:
+            total += self._beyond(below, self.window.before) * peak
+        return total * (1.0 + 1e-9)
+
+    @cached_property
+    def _rest(self) -> float:
+        """Bound on the tilted mass beyond the kernel's end, from any index of the window."""
+        edge = self.window.first + len(self._kernel) + 1
+        return self._beyond(edge, self.window.after) if edge <= self._top else 0.0
+
+    def _beyond(self, edge: int, tilt: float) -> float:
+        """Chernoff's bound on the tilted mass at and beyond a lattice index, on the side that the further tilt points to."""
+        turned = tilt * self.step
+        moment = sum(count * leaf.log_moment(turned) for leaf, count in self._leaves)
+        best = min(self._log_total, moment - turned * edge + 1e-12 * abs(turned * edge))
+        return math.exp(min(best, 700.0)) * (1.0 + 1e-9)
 
     def loss(self, index: int) -> float:
         """The loss at a lattice index, off by at most ``loss_error``."""
@@ -150,19 +176,18 @@ class Composition:
 
     def log_delta(self, index: int) -> float:
         """log of a bound on the composed law's delta at a lattice index inside the window; -inf where a lower bound has nothing left."""
-        place = index - self.window.first
-        terms = min(len(self._kernel), self.window.size - 1 - place)
-        total = float(self._values[place + 1 : place + 1 + terms] @ self._kernel[:terms])
+        place, terms = index - self.window.first, len(self._kernel)
+        assert 0 <= place <= self.window.last - self.window.first
+        total = float(self._values[place + 1 : place + 1 + terms] @ self._kernel)
         error = self._noise * self._kernel_norm
         # (4.5) rounding of the scalar product and of the kernel.
         error += (terms + 64.0) * UNIT * (max(total, 0.0) + 2.0 * error)
         scale = self._log_scale - self._tilt_step * index
         slack = self._scale_error + 8.0 * UNIT * (abs(self._log_scale) + self._tilt_step * abs(index) + 8.0)
         if self.is_upper:
-            rest = math.exp(min(self._log_total, 700.0)) if terms == len(self._kernel) else self.outside[1]
-            size = max(total, 0.0) + error + rest * math.exp(-self._tilt_step * (terms + 1)) * (1.0 + 1e-12)
-            return _log_sum(scale + math.log(size) + slack, self.infinity) if size > 0.0 else _log_sum(-math.inf, self.infinity)
-        size = total - error - sum(self.outside) * float(self._kernel.max())
+            size = max(total, 0.0) + error + self._rest * math.exp(-self._tilt_step * (terms + 1)) * (1.0 + 1e-12)
+            return _log_sum(scale + math.log(size) + slack if size > 0.0 else -math.inf, self.infinity)
+        size = total - error - self.aliases
         return scale + math.log(size) - slack if size > 0.0 else -math.inf
 
 

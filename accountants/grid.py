@@ -1,15 +1,16 @@
 r"""Laws of the privacy loss on a lattice c + h Z that dominate, or are dominated by, a pair, exactly: every rounding goes one way.
 
-A law with mass p_k at loss eps_k = c + k h has H(gamma) = sum_k p_k (1 - gamma e^{-eps_k})_+, linear in gamma between nodes. It dominates a
-pair if H(gamma_k) is at or above the pair's at every node and at 0 (the pair's curve is convex), and is dominated if every chord lies below a
-tangent of the pair's curve. Neither needs total mass 1. proofs/fft.md, sections 2 and 3.
+A law with mass p_k at loss eps_k = c + k h has H(gamma) = sum_k p_k (1 - gamma e^{-eps_k})_+, linear in gamma between nodes. It dominates
+a pair if H(gamma_k) is at or above the pair's at every node and at 0 (the pair's curve is convex), and is dominated if every chord lies
+below a tangent of the pair's curve. Neither needs total mass 1. proofs/fft.md, sections 2 and 3.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import final
+from typing import TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,10 @@ from accountants.pairs import Pair
 
 Floats = NDArray[np.float64]
 
-_MOST_SWEEPS = 400
+Kind: TypeAlias = Callable[[Pair, Floats], Calls]
+
+_MOST_SWEEPS = 60
+_NEAR = 1e-6
 _CHUNK = 16384
 
 
@@ -62,23 +66,18 @@ class Lattice:
 
     def upper(self) -> GridLaw:
         """Dominates the pair: connects the dots (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022)."""
-        zero = self._zero
-        here, there = self._values(self._nodes[zero:], calls), self._values(self._nodes[:zero], puts)
-        call = here.upper + self._blur(self._nodes[zero:]) * here.tail
-        put = there.upper + self._blur(self._nodes[:zero]) * there.tail
+        zero, nodes = self._zero, self._nodes
+        # Taken where the exact lattice's value can only be smaller: calls fall in epsilon, puts rise.
+        call = self._values(nodes[zero:] - self._blur(nodes[zero:]), calls).upper
+        put = self._values(nodes[:zero] + self._blur(nodes[:zero]), puts).upper
         masses, rounding = self._masses(np.arange(self._count + 1), np.concatenate((put, call)), -4.0 * UNIT, 0.0, 0.0)
         return GridLaw(self._start, self._step, np.maximum(masses + rounding, 0.0), float(call[-1]))
 
     def lower(self) -> GridLaw:
         """Is dominated by the pair: at every node the lower of the tangents to the cells beside it, made convex."""
-        last = self._last()
-        if last <= self._zero + 1:
-            return GridLaw(self._start, self._step, np.zeros(1), 0.0)
-        if last < self._count:
-            return Lattice(self._pair, self._start, self._step, last).lower()
         curve, missing = self._tangents()
         # Losses beyond the last node count as if they were there: the whole curve is lower by its value at that node. (3.4)
-        dropped = float(self._values(self._nodes[-1:], calls).upper[0])
+        dropped = max(float(curve[-1]), 0.0)
         curve[self._zero :] -= dropped
         curve[-1] = 0.0
         kept = np.arange(self._count + 1)
@@ -98,25 +97,9 @@ class Lattice:
             kept = kept[~above]
         return GridLaw(self._start, self._step, np.zeros(1), 0.0)
 
-    def _last(self) -> int:
-        """The last node that isn't beyond the largest loss: the curve is above 0 just before it."""
-
-        def reached(index: int) -> bool:
-            before = self._nodes[index : index + 1] - 1e-6 * self._step
-            return float(calls(self._pair, before).lower[0]) > 0.0
-
-        low, high = self._zero, self._count
-        if reached(high):
-            return high
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if reached(middle) else (low, middle)
-        return low
-
-    def _values(self, epsilons: Floats, kind: object) -> Calls:
+    def _values(self, epsilons: Floats, kind: Kind) -> Calls:
         """In chunks that stay in the processor's cache."""
-        function = calls if kind is calls else puts
-        parts = [function(self._pair, epsilons[i : i + _CHUNK]) for i in range(0, len(epsilons), _CHUNK)]
+        parts = [kind(self._pair, epsilons[i : i + _CHUNK]) for i in range(0, max(len(epsilons), 1), _CHUNK)]
         deadline.check()
         if len(parts) == 1:
             return parts[0]
@@ -140,7 +123,8 @@ class Lattice:
         right, left = 1.0 / np.expm1(widths), -1.0 / np.expm1(-widths)
         fall = values[:-1] - values[1:]
         loss = float(self._nodes[kept[zero]])
-        bridge = (float(values[zero]) + dropped + math.expm1(loss)) * (1.0 + lean)
+        blur = float(self._blur(np.array([loss]))[0])
+        bridge = (float(values[zero]) + dropped + math.expm1(loss)) * (1.0 + lean) + math.copysign(2.0 * blur, lean)
         if zero > 0:
             fall[zero - 1] = values[zero - 1] - bridge
         masses, rounding = np.empty(len(kept)), np.empty(len(kept))
@@ -157,48 +141,58 @@ class Lattice:
 
     def _tangents(self) -> tuple[Floats, float]:
         """(puts and calls at the nodes, P's mass before the first one): no chord between these values rises above the pair's curve."""
-        zero, count, h = self._zero, self._count, self._step
-        middles = 0.5 * (self._nodes[:-1] + self._nodes[1:])
-        straddling = zero - 1
-        first = straddling if middles[straddling] >= 0.0 else zero
-        above, below = self._values(middles[first:], calls), self._values(middles[:first], puts)
-        gamma = math.exp(middles[straddling])
-        # The straddling cell's tangent in both forms: put = call - 1 + gamma, slope likewise.
-        if first == straddling:
-            shift = math.expm1(middles[straddling])
-            both = (above.lower[0] + shift, max(gamma - above.tail[0], 0.0))
+        zero, nodes = self._zero, self._nodes
+        middles = 0.5 * (nodes[:-1] + nodes[1:])
+        first = zero - 1 if middles[zero - 1] >= 0.0 else zero
+        left_call, right_call = self._call_lines(middles[first:], first)
+        left_put, right_put = self._put_lines(middles[:first])
+        # The tangent to the cell around 0 is needed in both forms: put = call - 1 + gamma.
+        if first == zero:
+            left_call = np.concatenate(([_less(left_put[-1] - math.expm1(nodes[zero - 1]))], left_call))
+            right_call = np.concatenate(([_less(right_put[-1] - math.expm1(nodes[zero]))], right_call))
         else:
-            shift = -math.expm1(middles[straddling])
-            both = (below.lower[-1] + shift, max(gamma - below.tail[-1], 0.0))
-        doubt = 8.0 * UNIT * (abs(shift) + gamma)
-        half_up, half_down = math.expm1(0.5 * h), -math.expm1(-0.5 * h)
-        call, put = np.empty(count + 1 - zero), np.empty(zero)
-        c_value, c_tail, c_blur = self._cells(above, middles[first:], both, doubt, first == straddling, before=True)
-        p_value, p_tail, p_blur = self._cells(below, middles[:first], both, doubt, first != straddling, before=False)
-        # c_* run over cells straddling ... count - 1, p_* over cells 0 ... straddling.
-        call[:-1] = np.minimum(c_value[:-1] - c_tail[:-1] * half_up - c_blur[:-1], c_value[1:] + c_tail[1:] * half_down - c_blur[1:])
-        put[1:] = np.minimum(p_value[:-1] + p_tail[:-1] * half_up - p_blur[:-1], p_value[1:] - p_tail[1:] * half_down - p_blur[1:])
-        first, last = self._values(self._nodes[:1], puts), self._values(self._nodes[-1:], calls)
-        put[0], missing = p_value[0] - p_tail[0] * half_down - p_blur[0], 0.0
-        if float(first.upper[0]) <= 1e-12 * float(first.tail[0]):
-            # No loss lies below the first node, where an atom may sit: the tangent of slope -1 will do.
-            put[0] = min(put[0], 0.0)
-        else:
-            put[0] = min(put[0], float(first.lower[0]))
-            missing = max((float(first.tail[0]) - float(first.lower[0])) * (1.0 + 1e-12) + float(first.tail[0]) * 8.0 * UNIT, 0.0)
-        call[-1] = float(last.lower[0])
-        call[-2] = min(call[-2], (float(last.lower[0]) - float(last.tail[0]) * math.expm1(-h)) * (1.0 - 1e-12))
-        return np.concatenate((put, call)), missing
+            left_put = np.append(left_put, _less(left_call[0] + math.expm1(nodes[zero - 1])))
+            right_put = np.append(right_put, _less(right_call[0] + math.expm1(nodes[zero])))
+        # Lines in call form run over the cells zero - 1 ... count - 1, in put form over 0 ... zero - 1.
+        call = np.append(np.minimum(right_call[:-1], left_call[1:]), right_call[-1])
+        put = np.concatenate((left_put[:1], np.minimum(right_put[:-1], left_put[1:])))
+        start = self._values(nodes[:1], puts)
+        slope = float(start.tail[0])
+        value = float(start.lower[0]) - slope * float(self._blur(nodes[:1])[0])
+        if float(start.upper[0]) <= 1e-12 * slope or slope == 0.0:
+            return np.concatenate((put, call)), 0.0
+        put[0] = min(put[0], value)
+        return np.concatenate((put, call)), max((slope - value) * (1.0 + 1e-12) + 8.0 * UNIT * slope, 0.0)
 
-    def _cells(
-        self, known: Calls, middles: Floats, both: tuple[float, float], doubt: float, complete: bool, before: bool
-    ) -> tuple[Floats, Floats, Floats]:
-        """(value, slope, allowance) of the cells' tangents, the straddling cell put before or after where it was known otherwise."""
-        blur = (self._blur(middles) + 8.0 * UNIT) * known.tail + 8.0 * UNIT * known.lower + TINY
-        if complete:
-            return known.lower, known.tail, blur
-        ends = (np.array([both[0]]), np.array([both[1]]), np.array([doubt]))
-        inner = (known.lower, known.tail, blur)
-        if before:
-            return tuple(np.concatenate((end, part)) for end, part in zip(ends, inner, strict=True))  # type: ignore[return-value]
-        return tuple(np.concatenate((part, end)) for end, part in zip(ends, inner, strict=True))  # type: ignore[return-value]
+    def _call_lines(self, middles: Floats, first: int) -> tuple[Floats, Floats]:
+        """Values at both ends of tangents to the cells from ``first`` on: at the middle; near the right end, or 0, where that falls below 0."""
+        left, right = self._lines(middles, 0.5, calls)
+        steep = np.flatnonzero(right < 0.0)
+        if len(steep):
+            near_left, near_right = self._lines(self._nodes[first + 1 + steep] - _NEAR * self._step, 1.0 - _NEAR, calls)
+            good = near_right >= 0.0
+            left[steep], right[steep] = np.where(good, near_left, 0.0), np.where(good, near_right, 0.0)
+        return left, right
+
+    def _put_lines(self, middles: Floats) -> tuple[Floats, Floats]:
+        """Values at both ends of tangents to the first cells: at the middle; near the left end, or 0, where that falls below 0."""
+        left, right = self._lines(middles, 0.5, puts)
+        steep = np.flatnonzero(left < 0.0)
+        if len(steep):
+            near_left, near_right = self._lines(self._nodes[steep] + _NEAR * self._step, _NEAR, puts)
+            good = near_left >= -_NEAR * np.maximum(near_right, 0.0)
+            left[steep], right[steep] = np.where(good, near_left, 0.0), np.where(good, near_right, 0.0)
+        return left, right
+
+    def _lines(self, points: Floats, share: float, kind: Kind) -> tuple[Floats, Floats]:
+        """Values at both ends of the cells of tangents at points that lie this share of a step inside."""
+        known = self._values(points, kind)
+        before, after = -math.expm1(-share * self._step), math.expm1((1.0 - share) * self._step)
+        sign = 1.0 if kind is calls else -1.0
+        doubt = (self._blur(points) + 8.0 * UNIT * (before + after)) * known.tail + 8.0 * UNIT * known.lower
+        return known.lower + sign * known.tail * before - doubt, known.lower - sign * known.tail * after - doubt
+
+
+def _less(value: float) -> float:
+    """Minus the rounding of sums of terms of order 1."""
+    return value - 16.0 * UNIT

@@ -12,6 +12,7 @@ bound at eps. proofs/fft.md, section 1.
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import final
@@ -46,7 +47,7 @@ class Calls:
     Attributes:
       lower: at most H_{e^eps}(P || Q).
       upper: at least H_{e^eps}(P || Q).
-      tail: e^eps Q(L > eps), a subgradient of H in -eps; nearest to the truth at an epsilon within ``slack`` of the one asked for.
+      tail: about e^eps Q(L > eps): H(eps') >= lower + tail (1 - e^{eps' - eps}) for every eps'.
     """
 
     lower: Floats
@@ -81,9 +82,9 @@ def calls(pair: Pair, epsilons: Floats) -> Calls:
 
 
 def puts(pair: Pair, epsilons: Floats) -> Calls:
-    r"""H_{e^eps}(P || Q) - 1 + e^eps = E[(e^{eps - L} - 1)_+] at each epsilon < 0, and e^eps Q(L < eps): small where calls are near 1.
+    r"""H_{e^eps}(P || Q) - 1 + e^eps = E[(e^{eps - L} - 1)_+] at each epsilon < 0: small where calls are near 1.
 
-    They are the calls of (Q, P) at -eps, times e^eps.
+    They are the calls of (Q, P) at -eps, times e^eps; ``tail`` is about e^eps Q(L < eps), and the tangent rises with it.
     """
     there = calls(reverse(pair), -epsilons)
     factor = np.exp(epsilons)
@@ -104,8 +105,19 @@ def _calls(pair: Pair, epsilons: Floats) -> Calls:
     late = excess > 0.0
     if late.any():
         upper[late] += excess[late] * (1.0 + 1e-9) * _tail_before(pair, x[late], epsilons[late])
-    upper = np.minimum(upper, 1.0)
+    # A line that is 0 or less at eps says no more than that H >= 0 does.
+    tail = np.where(lower > 0.0, tail * np.exp(np.minimum(epsilons - loss, 700.0)), 0.0)
+    upper = np.where(epsilons >= _largest_loss(pair), 0.0, np.minimum(upper, 1.0))
     return Calls(np.minimum(np.maximum(lower, 0.0), upper), upper, tail)
+
+
+@lru_cache(maxsize=256)
+def _largest_loss(pair: Pair) -> float:
+    """Certified to be at or above every loss; infinite for Gaussian noise, whose losses approach theirs too slowly to matter."""
+    if pair.family is not Family.LAPLACE:
+        return math.inf
+    loss, error = log_ratio(pair, np.array([pair.upper.shifts[-1] + 1.0]))
+    return float(loss[0] + error[0])
 
 
 def _value(pair: Pair, x: Floats, loss: Floats, error: Floats) -> tuple[Floats, Floats, Floats]:
@@ -192,7 +204,7 @@ def _log_mixture(family: Family, mixture: Mixture, x: Floats) -> tuple[Floats, F
 
 def _tail_before(pair: Pair, x: Floats, epsilons: Floats) -> Floats:
     """Upper bound on e^eps Q(L > eps): of Q beyond a point where the loss is certified to be below eps."""
-    result = np.exp(epsilons)
+    result = np.exp(np.minimum(epsilons, 700.0))
     left = np.arange(len(x))
     for back in (1e-6, 1e-2, 1.0, 10.0):
         before = x[left] - back
@@ -230,7 +242,7 @@ def _closed_form(pair: Pair, epsilons: Floats) -> Floats | None:
     if pair.is_whole:
         distance = upper.shifts[0] - lower.shifts[0]
         return epsilons / distance + 0.5 * (upper.shifts[0] + lower.shifts[0])
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         if len(upper.weights) == 2 and lower.shifts == (upper.shifts[0],):
             q, distance = upper.weights[1], upper.span
             # e^z = (e^eps - 1 + q) / q; beyond e^30 the logarithm of the ratio is eps - log q.

@@ -1,0 +1,380 @@
+r"""The grid route: any composition on a lattice, between a law that dominates it and one that it dominates, composed by tilted FFT.
+
+Few releases, sparse samples, Laplace noise and pairs with a kink, alone or together, are all the same to it. Whole Gaussian releases are
+merged into one first. The step is refined until the bracket is narrow enough or the grid is as large as is reasonable; a wider bracket is
+returned as it is. proofs/fft.md
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import final
+
+from accountants import deadline
+from accountants.convolution import KERNEL_NATS, Composition, Window
+from accountants.dominating import pair_of, unsupported_reason
+from accountants.events import Event, Leaf, leaves, non_private_reason
+from accountants.gdp import MU_ERROR
+from accountants.grid import GridLaw, Lattice
+from accountants.hockey_stick import reverse
+from accountants.layout import Estimates, Losses, Saddle
+from accountants.pairs import Family, Mixture, Pair
+from accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_delta, check_epsilon
+from accountants.rdp import leaf_steps
+from mechanisms.base import Step
+from mechanisms.errors import NumericalFloor, UnsupportedEvent
+
+ROUTE = "fft"
+
+WIDTH = 1e-6
+"""Width of a bracket that is aimed at, relative to epsilon."""
+
+MOST_POINTS = 2**21
+"""Largest window of the composed law."""
+
+MOST_NODES = 2**20
+"""Most nodes of the leaves' laws together."""
+
+SMALLEST_LOG_DELTA = -600.0
+"""Below e^-600 masses underflow."""
+
+MOST_RELEASES = 10**12
+"""Beyond it rounding, multiplied by the number of releases, is all there is to see."""
+
+_COARSE = 3.0
+_MOST_ROUNDS = 5
+_KEPT = 4
+
+
+@final
+@dataclass
+class _Layer:
+    """One direction at one step: its upper law, and its lower law where it was asked for."""
+
+    upper: Composition
+    lower: Composition | None
+    step: float
+    finest: bool
+
+
+@final
+class _Plan:
+    """One direction of neighbours, laid out around one delta or epsilon."""
+
+    def __init__(self, pairs: tuple[tuple[Pair, int], ...], estimates: Estimates, saddle: Saddle) -> None:
+        self._pairs, self._estimates, self.saddle = pairs, estimates, saddle
+        self._edges = estimates.edges(saddle)
+
+    def step(self) -> float:
+        """Step whose bracket should be about half as wide as is aimed at."""
+        saddle = self.saddle
+        spread = sum(count * leaf.spread_share(saddle.tilt) for leaf, count in self._estimates.leaves)
+        epsilon = max(saddle.epsilon, 1e-3 * saddle.spread)
+        step = math.sqrt(4.0 * WIDTH * epsilon / (max(spread, 1e-6) * (1.0 + saddle.slope)))
+        return max(min(step, 0.1 * saddle.spread), 1e-11 * self._estimates.scale)
+
+    def layer(self, step: float, both: bool) -> _Layer:
+        """The composed laws at about this step, or at the finest that is allowed if that is larger."""
+        finest = False
+        while True:
+            step = self._aligned(step)
+            lattices = [self._lattice(leaf, count, step) for leaf, count in self._estimates.leaves]
+            window = self._window(lattices, step)
+            nodes = sum(count for _, count in lattices)
+            if window.size <= MOST_POINTS and nodes <= MOST_NODES:
+                break
+            finest = True
+            step *= 1.1 * max(min(window.size / MOST_POINTS, 1.9), nodes / MOST_NODES, 1.0)
+        upper = Composition(self._laws(lattices, step, _widened, Lattice.upper), window, upper=True)
+        lower = None
+        if both:
+            # Atoms of the narrowed pair must not lie below their nodes, nor so close above them that rounding hides it.
+            lattices = [(start - 1e-9 * step, nodes) for start, nodes in lattices]
+            laws = self._laws(lattices, step, _narrowed, Lattice.lower)
+            if all(law.masses.any() for law, _ in laws):
+                lower = Composition(laws, window, upper=False)
+        return _Layer(upper, lower, step, finest)
+
+    def _laws(
+        self, lattices: list[tuple[float, int]], step: float, version: Callable[[Pair], Pair], kind: Callable[[Lattice], GridLaw]
+    ) -> tuple[tuple[GridLaw, int], ...]:
+        return tuple(
+            (kind(Lattice(version(pair), start, step, nodes)), count)
+            for (pair, count), (start, nodes) in zip(self._pairs, lattices, strict=True)
+        )
+
+    def _aligned(self, step: float) -> float:
+        """The largest step not above this one that puts both ends of the first Laplace loss on the lattice."""
+        for leaf, _ in self._estimates.leaves:
+            if len(leaf.atoms) > 1:
+                distance = leaf.atoms[1] - leaf.atoms[0]
+                return distance / math.ceil(distance / step * (1.0 - 1e-12))
+        return step
+
+    def _lattice(self, leaf: Losses, count: int, step: float) -> tuple[float, int]:
+        """(loss of the first node, index of the last)."""
+        first, last = leaf.first(self.saddle.tilt, count), max(float(leaf.losses[-1]), 0.0)
+        anchor = first
+        if leaf.atoms:
+            anchor = leaf.atoms[0]
+        elif leaf.high - last < 4.0 * step:
+            anchor = leaf.high
+        elif first - leaf.low < 4.0 * step:
+            anchor = leaf.low
+        start = anchor - step * math.ceil((anchor - first) / step - 1e-9)
+        if not start < -1e-6 * step:
+            start -= step * math.ceil(start / step + 1.0)
+        return start, math.ceil((last - start) / step - 1e-9) + 2
+
+    def _window(self, lattices: list[tuple[float, int]], step: float) -> Window:
+        saddle, (before, after) = self.saddle, self._edges
+        counts = [count for _, count in self._pairs]
+        start = math.fsum(count * begin for count, (begin, _) in zip(counts, lattices, strict=True))
+        top = sum(count * nodes for count, (_, nodes) in zip(counts, lattices, strict=True))
+        reach = min(0.5 * saddle.spread, 3.0 / saddle.tilt)
+        first, last = saddle.epsilon - reach, saddle.epsilon + reach
+        # Nothing may wrap around: from the right edge to the first point, from the left one to the end of the last point's kernel.
+        left, right = max(before.loss, start), min(after.loss, start + step * top)
+        period = max(right - first, last + KERNEL_NATS / saddle.tilt - left) / step + 8.0
+        low = math.floor((first - start) / step)
+        size = max(2 ** math.ceil(math.log2(period)), 1024)
+        return Window(saddle.tilt, low, low + math.ceil((last - first) / step) + 2, size, before.tilt, after.tilt)
+
+
+def _widened(pair: Pair) -> Pair:
+    """Every distance 1e-14 larger, which dominates: a shift comes with a few roundings of its own."""
+    return _stretched(pair, 1.0 + MU_ERROR)
+
+
+def _narrowed(pair: Pair) -> Pair:
+    """Every distance 1e-14 smaller, which is dominated."""
+    return _stretched(pair, 1.0 - MU_ERROR)
+
+
+def _stretched(pair: Pair, factor: float) -> Pair:
+    def mixture(given: Mixture) -> Mixture:
+        return Mixture(given.weights, tuple(shift * factor for shift in given.shifts))
+
+    return Pair(pair.family, mixture(pair.upper), mixture(pair.lower), pair.worst_of_both)
+
+
+def epsilon_upper(composition: Composition, log_delta: float) -> float:
+    """An epsilon at which this upper law's delta is at most e^log_delta; infinity where the window has none."""
+    first, last = _range(composition)
+    if first >= last:
+        return math.inf if composition.is_upper else 0.0
+    low, high = _crossing(composition, log_delta, first, last)
+    if high > last:
+        return math.inf
+    if low < first:
+        return max(0.0, _rounded_loss(composition, high, 1.0))
+    left, right = composition.log_delta(low), composition.log_delta(high)
+    # The true curve is convex in e^eps, so it lies below the chord between two upper bounds.
+    share = min(1.0, math.expm1(log_delta - left) / math.expm1(right - left) * (1.0 + 1e-9))
+    return max(0.0, _rounded_loss(composition, low, 1.0) + math.log1p(share * math.expm1(composition.step)) * (1.0 + 1e-14))
+
+
+def epsilon_lower(composition: Composition, log_delta: float) -> float:
+    """An epsilon up to which this lower law's delta, and so the true one, is above e^log_delta; 0 where none is known."""
+    first, last = _range(composition)
+    if first >= last:
+        return math.inf if composition.is_upper else 0.0
+    low, high = _crossing(composition, log_delta, first, last)
+    if low < first or high > last:
+        return 0.0
+    left, right = composition.log_delta(low), composition.log_delta(high)
+    # The lower law's own curve is linear between nodes.
+    share = math.expm1(log_delta - left) / math.expm1(right - left) * (1.0 - 1e-9)
+    return max(0.0, _rounded_loss(composition, low, -1.0) + math.log1p(share * math.expm1(composition.step)) * (1.0 - 1e-14))
+
+
+def log_delta_bound(composition: Composition, epsilon: float) -> float:
+    """log of a bound on delta(epsilon), upper or lower as the law is: linear between nodes. The trivial bound outside of the window."""
+    first, last = _range(composition)
+    trivial = 0.0 if composition.is_upper else -math.inf
+    place = math.floor((epsilon - composition.start) / composition.step)
+    if not first <= place < last:
+        return trivial
+    error = composition.loss_error(place) * (-1.0 if composition.is_upper else 1.0)
+    share = math.expm1(epsilon - composition.loss(place) + error) / math.expm1(composition.step)
+    share = min(max(share * (1.0 - 1e-9 if composition.is_upper else 1.0 + 1e-9), 0.0), 1.0)
+    left, right = composition.log_delta(place), composition.log_delta(place + 1)
+    if left == -math.inf:
+        return trivial
+    value = left + math.log1p(share * math.expm1(min(right - left, 0.0))) if share < 1.0 or right > -math.inf else -math.inf
+    return min(value + (1e-14 if composition.is_upper else -1e-14) * (1.0 + abs(value)), 0.0)
+
+
+def _range(composition: Composition) -> tuple[int, int]:
+    """Lattice indices of losses about >= 0 inside the window."""
+    zero = math.floor(-composition.start / composition.step)
+    window = composition.window
+    return max(window.first, zero), window.last
+
+
+def _crossing(composition: Composition, log_delta: float, first: int, last: int) -> tuple[int, int]:
+    """Neighbours (low, high) with the bound above e^log_delta at low and not above it at high; first - 1 or last + 1 at the ends."""
+    low, high = first - 1, last + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if composition.log_delta(middle) > log_delta:
+            low = middle
+        else:
+            high = middle
+    return low, high
+
+
+def _rounded_loss(composition: Composition, index: int, direction: float) -> float:
+    return composition.loss(index) + direction * composition.loss_error(index)
+
+
+def merged(parts: Mapping[Leaf, int]) -> tuple[tuple[Pair, int], ...]:
+    """Pairs with counts: whole Gaussian releases together are one, with the root of the sum of squares."""
+    counts: dict[Pair, int] = {}
+    squares: list[float] = []
+    for leaf, count in parts.items():
+        pair = pair_of(leaf)
+        if pair.is_whole and pair.family is Family.GAUSSIAN:
+            squares.append(count * (pair.upper.shifts[0] - pair.lower.shifts[0]) ** 2)
+        else:
+            counts[pair] = counts.get(pair, 0) + count
+    if squares:
+        mu = math.sqrt(math.fsum(squares))
+        counts[Pair(Family.GAUSSIAN, Mixture((1.0,), (mu,)), Mixture((1.0,), (0.0,)))] = 1
+    return tuple(counts.items())
+
+
+@final
+class FftProfile(PrivacyProfile):
+    """The profile of a composition on a lattice."""
+
+    def __init__(self, parts: Mapping[Leaf, int], name: str = ROUTE) -> None:
+        self._parts, self._name = parts, name
+        pairs = merged(parts)
+        self._sides = [pairs]
+        if not all(pair.symmetric for pair, _ in pairs):
+            self._sides.append(tuple((reverse(pair), count) for pair, count in pairs))
+        self._kept: list[list[_Layer]] = [[] for _ in self._sides]
+
+    @property
+    def route(self) -> str:
+        return self._name
+
+    def epsilon(self, delta: float) -> Bound:
+        check_delta(delta)
+        log_delta = math.log(delta)
+        _check_floor(log_delta)
+
+        def ends(layer: _Layer) -> tuple[float, float]:
+            low = epsilon_lower(layer.lower, log_delta) if layer.lower is not None else 0.0
+            return low, epsilon_upper(layer.upper, log_delta)
+
+        plans = [_Plan(side, *Estimates.for_delta(side, log_delta)) for side in self._sides]
+        low, high = self._bracket(plans, ends, lambda _, high: WIDTH * high)
+        if high == math.inf:
+            raise NumericalFloor("delta", delta, math.exp(SMALLEST_LOG_DELTA), "no lattice of reasonable size holds this event's losses")
+        return Bound(lower=min(low, high), upper=high, route=self.route)
+
+    def delta(self, epsilon: float) -> DeltaBound:
+        check_epsilon(epsilon)
+        if epsilon == math.inf:
+            return DeltaBound(log_lower=-math.inf, log_upper=-math.inf, route=self.route)
+        plans = [_Plan(side, *Estimates.for_epsilon(side, epsilon)) for side in self._sides]
+        tilt = max(plan.saddle.tilt for plan in plans)
+
+        def ends(layer: _Layer) -> tuple[float, float]:
+            low = log_delta_bound(layer.lower, epsilon) if layer.lower is not None else -math.inf
+            return low, log_delta_bound(layer.upper, epsilon)
+
+        low, high = self._bracket(plans, ends, lambda _low, _high: max(WIDTH * epsilon * tilt, 1e-9))
+        return DeltaBound(log_lower=min(low, high), log_upper=high, route=self.route)
+
+    def _bracket(
+        self, plans: list[_Plan], ends: Callable[[_Layer], tuple[float, float]], allowed: Callable[[float, float], float]
+    ) -> tuple[float, float]:
+        """(largest lower end, largest upper end) over the directions, the direction with the larger upper end refined until it will do."""
+        found = [self._known(index, ends) for index in range(len(self._sides))]
+        steps = [plan.step() for plan in plans]
+        rough = [len(self._sides) > 1] * len(self._sides)
+        for _ in range(_MOST_ROUNDS * len(self._sides)):
+            for index, known in enumerate(found):
+                if known is None:
+                    found[index] = self._refined(index, plans[index], steps[index] * (_COARSE if rough[index] else 1.0), ends, not rough[index])
+            known = [one for one in found if one is not None]
+            top = max(range(len(known)), key=lambda index: known[index][1])
+            low, high = max(one[0] for one in known), known[top][1]
+            if high - low <= allowed(low, high) or (known[top][2].finest and known[top][2].lower is not None) or high == low:
+                break
+            if not rough[top]:
+                steps[top] = known[top][2].step * min(max(math.sqrt(0.6 * allowed(low, high) / (high - low)), 0.2), 0.7)
+            rough[top] = False
+            deadline.check()
+            better = self._refined(top, plans[top], steps[top], ends, True)
+            found[top] = (max(better[0], known[top][0]), min(better[1], known[top][1]), better[2])
+        known = [one for one in found if one is not None]
+        return max(one[0] for one in known), max(one[1] for one in known)
+
+    def _refined(
+        self, index: int, plan: _Plan, step: float, ends: Callable[[_Layer], tuple[float, float]], both: bool
+    ) -> tuple[float, float, _Layer]:
+        layer = plan.layer(step, both)
+        self._kept[index] = [*self._kept[index][-_KEPT + 1 :], layer]
+        return (*ends(layer), layer)
+
+    def _known(self, index: int, ends: Callable[[_Layer], tuple[float, float]]) -> tuple[float, float, _Layer] | None:
+        """The best answer of the laws composed before, if any of them has one."""
+        answers = [(*ends(layer), layer) for layer in self._kept[index] if layer.lower is not None]
+        answers = [answer for answer in answers if math.isfinite(answer[1])]
+        return min(answers, key=lambda answer: answer[1] - answer[0], default=None)
+
+    def derivation(self) -> tuple[Step, ...]:
+        return (
+            *leaf_steps(self._parts),
+            Step(symbol="delta(eps)", value="E[(1 - e^(eps - L))_+] of the composed privacy loss L, the larger of both directions",
+                 formula="between a lattice law that dominates the event and one that it dominates, both composed by tilted FFT",
+                 source="proofs/fft.md"),
+        )
+
+
+def fft_profile(parts: Mapping[Leaf, int]) -> FftProfile:
+    """The profile of leaves with their counts, all of which ``unsupported_parts`` accepts."""
+    return FftProfile(parts)
+
+
+def unsupported_parts(parts: Mapping[Leaf, int]) -> str | None:
+    """Why these leaves can't be put on a lattice, or None."""
+    for leaf in parts:
+        if (reason := unsupported_reason(leaf)) is not None:
+            return reason
+    if sum(parts.values()) > MOST_RELEASES:
+        return f"more than {MOST_RELEASES:.0e} releases: their rounding would be all there is to see"
+    return None
+
+
+def _check_floor(log_delta: float) -> None:
+    if log_delta < SMALLEST_LOG_DELTA:
+        raise NumericalFloor("delta", math.exp(log_delta), math.exp(SMALLEST_LOG_DELTA), "masses this small underflow on a lattice")
+
+
+@final
+class FftAccountant(Accountant):
+    """Gaussian, complex Gaussian and Laplace releases, sampled in any way, in any composition."""
+
+    name = ROUTE
+    summary = "Lattice laws above and below the event, composed by tilted FFT with every rounding bounded; for few or sparse releases and atoms."
+    sources = ("proofs/fft.md", "Doroshenko et al. 2022, arXiv:2207.04380", "Gopi, Lee and Wutschitz 2021, arXiv:2106.02848")
+
+    def unsupported(self, event: Event) -> str | None:
+        if non_private_reason(event) is not None:
+            return None
+        return unsupported_parts(leaves(event))
+
+    def profile(self, event: Event) -> PrivacyProfile:
+        if (reason := non_private_reason(event)) is not None:
+            return NonPrivateProfile(reason)
+        parts = leaves(event)
+        if (reason := unsupported_parts(parts)) is not None:
+            raise UnsupportedEvent(self.name, reason)
+        return FftProfile(parts)

@@ -1,0 +1,303 @@
+r"""Where to lay the lattice: tilt, step, ends of the leaves' laws and window of the composed law. Estimates: no bound rests on them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountants.hockey_stick import log_ratio
+from accountants.pairs import Family, Pair
+
+Floats = NDArray[np.float64]
+
+_LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
+_PANEL_NODES = 24
+_GAUSSIAN_REACH = 38.0
+_LAPLACE_REACH = 60.0
+_NEGLIGIBLE = 1e-11
+"""Share of the mass that matters that may fall off the ends of the leaves' laws, all releases together."""
+
+_COARSE_POINTS = 4096
+_SPARE_NATS = 14.0
+
+Before: TypeAlias = Callable[[Floats, Floats], NDArray[np.bool_]]
+
+_LOG_NEGLIGIBLE = math.log(_NEGLIGIBLE)
+
+_EDGE_NATS = 29.0
+"""-log of the tilted mass that may lie beyond each edge of the window."""
+
+
+@final
+@dataclass(frozen=True)
+class Losses:
+    """One pair's privacy loss under P as a quadrature.
+
+    Attributes:
+      losses: nodes, in ascending order.
+      log_weights: logarithms of their weights.
+      atoms: losses of positive probability.
+      low: the smallest loss, or about.
+      high: the largest loss, or about.
+    """
+
+    losses: Floats
+    log_weights: Floats
+    atoms: tuple[float, ...]
+    low: float
+    high: float
+
+    def cumulants(self, tilt: float) -> tuple[float, float, float]:
+        """log E e^{tilt L} and its first two derivatives."""
+        turned = self.log_weights + tilt * self.losses
+        peak = float(turned.max())
+        shares = np.exp(turned - peak)
+        total = float(shares.sum())
+        mean = float(shares @ self.losses) / total
+        centred = self.losses - mean
+        return peak + math.log(total), mean, float(shares @ (centred * centred)) / total
+
+    def cut(self, log_probability: float) -> Losses:
+        """Without the largest losses, of together less than this probability: what is beyond counts as infinite, or as the last."""
+        with np.errstate(under="ignore"):
+            beyond = np.cumsum(np.exp(self.log_weights[::-1]))[::-1]
+        kept = int(np.flatnonzero(beyond > math.exp(max(log_probability, -650.0)))[-1]) + 2
+        return Losses(self.losses[:kept], self.log_weights[:kept], self.atoms, self.low, self.high)
+
+    def first(self, tilt: float, count: int) -> float:
+        """Loss below which the tilted law of ``count`` such leaves has next to nothing, even moved up to it."""
+        below = np.log(np.cumsum(np.exp(self.log_weights)) + 1e-300) + tilt * self.losses - self.cumulants(tilt)[0] + math.log(count)
+        return float(self.losses[max(int(np.argmax(below > math.log(_NEGLIGIBLE))) - 1, 0)])
+
+    def spread_share(self, tilt: float) -> float:
+        """Share of the tilted law that isn't in atoms."""
+        if not self.atoms:
+            return 1.0
+        turned = np.exp(self.log_weights + tilt * self.losses - self.cumulants(tilt)[0])
+        near = np.zeros(len(self.losses), dtype=bool)
+        for atom in self.atoms:
+            near |= np.abs(self.losses - atom) <= 1e-9 * abs(atom)
+        return float(turned[~near].sum())
+
+
+@lru_cache(maxsize=256)
+def losses_of(pair: Pair) -> Losses:
+    """The losses of a pair, kept."""
+    one = Pair(pair.family, pair.upper, pair.lower)
+    x, weights = _nodes(one)
+    losses = log_ratio(one, x)[0]
+    with np.errstate(divide="ignore"):
+        logs = np.log(weights) + _log_density(one, x)
+    atoms = _atoms(one)
+    if pair.worst_of_both:
+        # For losses above 0 the law of (P, Q), below it the mirror image, and the rest at 0: about the law of the larger curve.
+        above = losses > 0.0
+        logs, losses = logs[above], losses[above]
+        rest = max(1.0 - float(np.exp(logs).sum() + np.exp(logs - losses).sum()), 1e-300)
+        losses = np.concatenate((-losses[::-1], [0.0], losses))
+        logs = np.concatenate(((logs - losses[-len(logs) :])[::-1], [math.log(rest)], logs))
+        top = max((abs(atom) for atom in atoms), default=0.0)
+        atoms = (-top, 0.0, top) if top > 0.0 else (0.0,)
+    kept = logs > -690.0
+    return Losses(losses[kept], logs[kept], atoms, float(losses[0]), float(losses[-1]))
+
+
+def _nodes(pair: Pair) -> tuple[Floats, Floats]:
+    """Gauss-Legendre panels in x that break at every shift."""
+    gaussian = pair.family is Family.GAUSSIAN
+    reach = _GAUSSIAN_REACH if gaussian else _LAPLACE_REACH
+    shifts = sorted({*pair.upper.shifts, *pair.lower.shifts})
+    width = min(1.5, 2.0 / max(1e-9, (shifts[-1] - shifts[0])) + 0.25)
+    edges = [shifts[0] - reach]
+    for stop in (*shifts, shifts[-1] + reach):
+        panels = min(max(1, math.ceil((stop - edges[-1]) / (width if gaussian else 4.0))), 400)
+        edges += list(np.linspace(edges[-1], stop, panels + 1)[1:])
+    points, weights = _rule()
+    ends = np.asarray(edges)
+    half = 0.5 * np.diff(ends)
+    x = (0.5 * (ends[1:] + ends[:-1]))[:, None] + half[:, None] * points
+    return x.ravel(), (half[:, None] * weights).ravel()
+
+
+@lru_cache(maxsize=1)
+def _rule() -> tuple[Floats, Floats]:
+    points, weights = np.polynomial.legendre.leggauss(_PANEL_NODES)
+    return np.asarray(points), np.asarray(weights)
+
+
+def _log_density(pair: Pair, x: Floats) -> Floats:
+    parts: list[Floats] = []
+    for weight, shift in zip(pair.upper.weights, pair.upper.shifts, strict=True):
+        centred = x - shift
+        gaussian = pair.family is Family.GAUSSIAN
+        log_noise = -0.5 * centred**2 - _LOG_SQRT_2PI if gaussian else -np.abs(centred) - math.log(2.0)
+        parts.append(log_noise + math.log(weight))
+    return np.logaddexp.reduce(parts, axis=0)
+
+
+def _atoms(pair: Pair) -> tuple[float, ...]:
+    """Losses of positive probability: Laplace noise has constant log ratios outside of all shifts."""
+    if pair.family is not Family.LAPLACE:
+        return ()
+    ends = np.array([pair.lower.shifts[0] - 1.0, pair.upper.shifts[-1] + 1.0])
+    low, high = log_ratio(pair, ends)[0]
+    return float(low), float(high)
+
+
+@final
+@dataclass(frozen=True)
+class Saddle:
+    """A tilt, an epsilon that it is good for, about log delta and its slope there, and spread and mean of the tilted composed law."""
+
+    tilt: float
+    epsilon: float
+    log_delta: float
+    spread: float
+    slope: float
+    mean: float
+
+
+@final
+@dataclass(frozen=True)
+class Edge:
+    """A loss that the tilted composed law hardly passes, and the further tilt that shows it."""
+
+    loss: float
+    tilt: float
+
+
+@final
+class Estimates:
+    """One direction of a composition: the losses of its pairs with their counts, cut where they no longer matter at some delta."""
+
+    def __init__(self, leaves: tuple[tuple[Losses, int], ...]) -> None:
+        self.leaves = leaves
+        reach = sum(count * max(abs(float(leaf.losses[0])), abs(float(leaf.losses[-1]))) for leaf, count in leaves)
+        self.scale = max(math.sqrt(sum(count * leaf.cumulants(0.0)[2] for leaf, count in leaves)), 1e-6 * reach)
+
+    @classmethod
+    def for_delta(cls, pairs: tuple[tuple[Pair, int], ...], log_delta: float) -> tuple[Estimates, Saddle]:
+        """Estimates for a delta, with the tilt and the epsilon to lay the lattice around."""
+        found = cls._cut(pairs, log_delta)
+        return found, found._located(found.saddle_for_delta(log_delta), lambda curve, _: curve > log_delta)
+
+    @classmethod
+    def for_epsilon(cls, pairs: tuple[tuple[Pair, int], ...], epsilon: float) -> tuple[Estimates, Saddle]:
+        """Estimates for an epsilon, likewise."""
+        log_delta = -1.0
+        for _ in range(4):
+            found = cls._cut(pairs, log_delta)
+            saddle = found._located(found.saddle_for_epsilon(epsilon), lambda _, losses: losses < epsilon)
+            if abs(saddle.log_delta - log_delta) < 2.0:
+                break
+            log_delta = saddle.log_delta
+        return found, saddle
+
+    @classmethod
+    def _cut(cls, pairs: tuple[tuple[Pair, int], ...], log_delta: float) -> Estimates:
+        total = sum(count for _, count in pairs)
+        return cls(tuple((losses_of(pair).cut(log_delta + _LOG_NEGLIGIBLE - math.log(total)), count) for pair, count in pairs))
+
+    def _located(self, saddle: Saddle, before: Before) -> Saddle:
+        """The saddle corrected by composing a coarse law: few or sparse releases are far from the approximation."""
+        for _ in range(3):
+            losses, curve = self._coarse(saddle)
+            inside = np.flatnonzero((losses >= 0.0) & np.isfinite(curve))
+            if len(inside) < 8:
+                return saddle
+            losses, curve = losses[inside], curve[inside]
+            place = int(np.clip(np.count_nonzero(before(curve, losses)), 3, len(inside) - 4))
+            epsilon, log_delta = float(losses[place]), float(curve[place])
+            slope = (curve[place - 3] - curve[place + 3]) / (losses[place + 3] - losses[place - 3])
+            tilt = min(max(float(slope), 1e-4 / self.scale), 1e7 / self.scale)
+            value, _, variance = self.cumulants(tilt)
+            if value - tilt * epsilon - log_delta > _SPARE_NATS:
+                # The tilted law would lie elsewhere: the tilt that moves its mean there.
+                found = self._solve(lambda one: one.mean < epsilon)
+                tilt, variance = found.tilt, found.spread**2
+            moved = Saddle(tilt, epsilon, min(log_delta, 0.0), math.sqrt(variance), tilt, epsilon)
+            if abs(math.log(tilt / saddle.tilt)) < 0.3 and abs(epsilon - saddle.epsilon) < 0.5 / tilt:
+                return moved
+            saddle = moved
+        return saddle
+
+    def _coarse(self, saddle: Saddle) -> tuple[Floats, Floats]:
+        """(losses, about log delta at them), on a lattice of a few thousand points."""
+        left, right = (edge.loss for edge in self.edges(saddle))
+        low, high = min(left, -0.1 * (right - left)), max(right, saddle.epsilon + 20.0 / saddle.tilt)
+        step = (high - low) / _COARSE_POINTS
+        product, start, scale = np.ones(_COARSE_POINTS // 2 + 1, dtype=complex), 0.0, 0.0
+        for leaf, count in self.leaves:
+            place = (leaf.losses - leaf.losses[0]) / step
+            index = np.floor(place)
+            log_moment = self._log_moment(leaf, saddle.tilt)
+            weights = np.exp(leaf.log_weights + saddle.tilt * leaf.losses - log_moment)
+            share, index = place - index, index.astype(int) % _COARSE_POINTS
+            law = np.bincount(index, weights * (1.0 - share), _COARSE_POINTS)
+            law += np.bincount((index + 1) % _COARSE_POINTS, weights * share, _COARSE_POINTS)
+            product *= np.fft.rfft(law) ** count
+            start += count * float(leaf.losses[0])
+            scale += count * log_moment
+        offset = math.ceil((low - start) / step)
+        values = np.roll(np.fft.irfft(product, _COARSE_POINTS), -(offset % _COARSE_POINTS))
+        places = step * np.arange(1, _COARSE_POINTS + 1)
+        kernel = np.exp(-saddle.tilt * places) * -np.expm1(-places)
+        double = 2 * _COARSE_POINTS
+        sums = np.fft.irfft(np.fft.rfft(values, double) * np.conj(np.fft.rfft(kernel, double)), double)
+        sums = np.append(sums[1:_COARSE_POINTS], 0.0)
+        losses = start + step * (offset + np.arange(_COARSE_POINTS))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            curve = np.log(np.where(sums > 1e-13 * sums.max(), sums, 0.0)) + scale - saddle.tilt * losses
+        return losses, curve
+
+    @staticmethod
+    def _log_moment(leaf: Losses, tilt: float) -> float:
+        return leaf.cumulants(tilt)[0]
+
+    def cumulants(self, tilt: float) -> tuple[float, float, float]:
+        """log M and its first two derivatives, of the composed loss."""
+        parts = [(count, leaf.cumulants(tilt)) for leaf, count in self.leaves]
+        return tuple(sum(count * part[i] for count, part in parts) for i in range(3))  # type: ignore[return-value]
+
+    def saddle(self, tilt: float) -> Saddle:
+        """The saddle point approximation at a tilt."""
+        value, mean, variance = self.cumulants(tilt)
+        epsilon = mean - 1.0 / tilt - 1.0 / (1.0 + tilt)
+        curvature = variance + 1.0 / tilt**2 + 1.0 / (1.0 + tilt) ** 2
+        log_delta = value - tilt * epsilon - math.log(tilt) - math.log1p(tilt) - 0.5 * math.log(2.0 * math.pi * curvature)
+        return Saddle(tilt, epsilon, min(log_delta, 0.0), math.sqrt(variance), tilt, mean)
+
+    def saddle_for_delta(self, log_delta: float) -> Saddle:
+        """Where delta is about e^log_delta, or at epsilon 0 where it is less there already."""
+        found = self._solve(lambda saddle: saddle.log_delta > log_delta)
+        return found if found.epsilon >= 0.0 else self.saddle_for_epsilon(0.0)
+
+    def saddle_for_epsilon(self, epsilon: float) -> Saddle:
+        """Where the composed law, tilted, sits around epsilon."""
+        return self._solve(lambda saddle: saddle.epsilon < epsilon)
+
+    def _solve(self, before: Callable[[Saddle], bool]) -> Saddle:
+        low, high = math.log(1e-4 / self.scale), math.log(1e7 / self.scale)
+        for _ in range(40):
+            middle = 0.5 * (low + high)
+            if before(self.saddle(math.exp(middle))):
+                low = middle
+            else:
+                high = middle
+            if high - low < 0.01:
+                break
+        return self.saddle(math.exp(low))
+
+    def edges(self, saddle: Saddle) -> tuple[Edge, Edge]:
+        """Losses between which the tilted composed law lies, by Chernoff's bound."""
+        base = self.cumulants(saddle.tilt)[0] - _EDGE_NATS
+        tilts = np.geomspace(0.3, 40.0, 14) / saddle.spread
+        right = [Edge((self.cumulants(saddle.tilt + t)[0] - base) / t, t) for t in tilts]
+        left = [Edge(-(self.cumulants(saddle.tilt - t)[0] - base) / t, -t) for t in tilts]
+        return max(left, key=lambda edge: edge.loss), min(right, key=lambda edge: edge.loss)
