@@ -1,4 +1,7 @@
-"""Values to 40 digits, computed apart from this project; where the file isn't there, the tests that need it say so and are skipped."""
+"""Values to 40 digits, computed apart from this project; where the file isn't there, the tests that need it say so and are skipped.
+
+Truths of random questions about sampled training are in random_points.json, computed by ``truth.py``, which says how.
+"""
 
 from __future__ import annotations
 
