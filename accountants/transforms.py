@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,6 +95,16 @@ class Transform(ABC):
 
 
 @final
+class _Range(NamedTuple):
+    """The x that a trapezoid sum covers, and at both ends the logarithm of P's density and the loss; arrays of shape (2,)."""
+
+    low: float
+    high: float
+    density: Floats
+    loss: Floats
+
+
+@final
 class MixedGaussian(Transform):
     r"""A pair of Gaussian mixtures (a sampled release), P = f A against Q = f B.
 
@@ -150,7 +160,7 @@ class MixedGaussian(Transform):
         terms = np.exp(exponent - peak[:, None])
         total = terms.sum(axis=1)
         # (Q1) for the grid's own strip, (Q3) for its ends, (R1) for rounding.
-        ends = self._ends(tilts, peak, self._rough_step, 0.0, *self._rough_strip)
+        ends = self._ends(self._range, tilts, peak, self._rough_step, 0.0, *self._rough_strip)
         rounding = 4.0 * UNIT * (self._loss.size + 64.0 + 2.0 * self._depth + (1.0 + 2.0 * highest) * self._rough_depth)
         return peak + np.log(total) + np.log1p(self._rough_error + ends / total + rounding) + ELEMENTARY * (1.0 + np.abs(peak))
 
@@ -169,12 +179,12 @@ class MixedGaussian(Transform):
 
     def _is_cut_shallow(self, tilt: float) -> bool:
         """Whether the integrand isn't small where the range was cut."""
-        return self._cut and float(self._edge_density[1] + tilt * self._edge_loss[1]) > -self._need - _DEEP
+        return self._cut and float(self._range.density[1] + tilt * self._range.loss[1]) > -self._need - _DEEP
 
     def _make_rough(self, tilt: float) -> None:
         if tilt > self._rough_reach:
-            # Made again because a search goes on upwards: then further ahead, so that it is made seldom.
-            self._make_rough_for(tilt, 1.3 * tilt + 1.0 if self._rough_reach < 0.0 else 2.5 * tilt)
+            # Further ahead, so that it is made seldom while a search goes on upwards.
+            self._make_rough_for(tilt, 3.0 * tilt + 1.0)
 
     def _make_rough_for(self, tilt: float, reach: float) -> None:
         """A coarse grid on the real axis, good for every tilt up to ``reach``: M's relative error is below 1e-3 / count there."""
@@ -183,7 +193,7 @@ class MixedGaussian(Transform):
         steps = 2.0 * math.pi * widths / (self._need + growth)
         best = int(np.argmax(steps))
         self._set_range(reach, tilt)
-        x, step = self._grid(float(steps[best]))
+        x, step = self._grid(self._range, float(steps[best]))
         log_upper, log_lower = log_mixture_real(self._upper, x), log_mixture_real(self._lower, x)
         self._loss = log_upper - log_lower
         self._square = self._loss**2
@@ -220,11 +230,21 @@ class MixedGaussian(Transform):
                 self.log_left_out, self.end = -0.5 * (self._high - self._upper.shifts[-1]) ** 2 - math.log(2.0), self._high
         edges = np.array([self._low, self._high])
         upper, lower = log_mixture_real(self._upper, edges), log_mixture_real(self._lower, edges)
-        self._edge_loss, self._edge_density = upper - lower, upper - 0.5 * edges * edges - 0.5 * math.log(2.0 * math.pi)
+        self._range = _Range(self._low, self._high, upper - 0.5 * edges * edges - 0.5 * math.log(2.0 * math.pi), upper - lower)
 
-    def _grid(self, step: float) -> tuple[Floats, float]:
+    def _range_at(self, tilt: float) -> _Range:
+        """The part of the range that this tilt alone needs: it may end at the first rough node ``_REACH`` beyond the last peak. (Q3)"""
+        whole = self._range
+        enough = (tilt + 1.0) * self._upper.shifts[-1] - tilt * self._lower.shifts[0] + _REACH
+        if self._cut or enough >= self._x[-1]:
+            return whole
+        last = int(np.searchsorted(self._x, enough))
+        density = np.array([whole.density[0], self._log_mass[last] - math.log(self._rough_step)])
+        return _Range(whole.low, float(self._x[last]), density, np.array([whole.loss[0], self._loss[last]]))
+
+    def _grid(self, reach: _Range, step: float) -> tuple[Floats, float]:
         """Nodes from the lower end of the range on, at most ``step`` apart, and their distance; a cut lies half way beyond the last."""
-        length = self._high - self._low
+        length = reach.high - reach.low
         if length > MOST_NODES * step:
             raise TransformUnavailable(f"it would take more than {MOST_NODES} quadrature nodes: the noise is too small")
         if self._cut:
@@ -232,12 +252,13 @@ class MixedGaussian(Transform):
             step = length / (number + 0.5)
         else:
             number = math.ceil(length / step)
-        return np.asarray(self._low + step * np.arange(number + 1), dtype=np.float64), step
+        return np.asarray(reach.low + step * np.arange(number + 1), dtype=np.float64), step
 
-    def _ends(self, tilts: Floats, units: Floats, step: float, amplified: float, width: float, growth: float) -> Floats:
+    def _ends(self, reach: _Range, tilts: Floats, units: Floats, step: float, amplified: float, width: float, growth: float) -> Floats:
         r"""(Q3): bounds, at each tilt, on what the ends of the range do to a sum over ``_grid(step)``.
 
         Args:
+          reach: the range.
           tilts: shape (n,).
           units: logarithms of what the bounds are multiples of, shape (n,).
           step: between nodes.
@@ -245,7 +266,7 @@ class MixedGaussian(Transform):
           width: greatest distance from the real axis that the strip's bound uses.
           growth: log of the largest ratio of the integrand to its value on the real axis up to that distance.
         """
-        density = self._edge_density + tilts[:, None] * self._edge_loss - units[:, None]
+        density = reach.density + tilts[:, None] * reach.loss - units[:, None]
         if float(density.max()) > 600.0:
             raise TransformUnavailable("the moment function is ruled by outcomes that never happen")
         density = np.exp(density)
@@ -286,7 +307,8 @@ class MixedGaussian(Transform):
         width = min(quarter - widest, 3.0)
         growth = 0.5 * (width**2 + widest**2) - tilt * math.log(math.cos(0.5 * self._lower.span * (width + widest)))
         step = 2.0 * math.pi * width / (self._need + growth)
-        (x, step), column = self._grid(step), y[:, None]
+        reach, column = self._range_at(tilt), y[:, None]
+        x, step = self._grid(reach, step)
         upper, lower = log_mixture(self._upper, x, column), log_mixture(self._lower, x, column)
         normal = math.log(step / math.sqrt(2.0 * math.pi))
         exponent = 0.5 * (column**2 - x * x) + (tilt + 1.0) * upper.size - tilt * lower.size
@@ -296,7 +318,7 @@ class MixedGaussian(Transform):
         total = terms.sum(axis=1)
         # Relative to M(tilt), itself bounded: (Q1), and (Q3), whose terms lack the factor of u, which is at most 1; (R1) for rounding.
         moment = self._log_moment(tilt)
-        ends = float(self._ends(np.array([tilt]), np.array([moment]), step, growth, width + widest, growth)[0])
+        ends = float(self._ends(reach, np.array([tilt]), np.array([moment]), step, growth, width + widest, growth)[0])
         strip = 2.0 * math.exp(growth) / math.expm1(2.0 * math.pi * width / step) + ends
         depth = (tilt + 1.0) * upper.error + tilt * lower.error + heights[:, None] * (upper.error + lower.error)
         rounding = (terms * np.expm1(np.minimum(depth + ELEMENTARY * (1.0 + x * x), 300.0))).sum(axis=1) + UNIT * x.size * total
@@ -314,17 +336,18 @@ class MixedGaussian(Transform):
         steps = 2.0 * math.pi * shifts / (math.log(4.0 / tolerance) + growth)
         best = int(np.argmax(steps))
         y, h = float(shifts[best]), float(steps[best])
-        x, h = self._grid(h)
+        reach = self._range_at(tilt)
+        x, h = self._grid(reach, h)
         upper, lower = log_mixture(self._upper, x, y), log_mixture(self._lower, x, y)
         loss = (upper.size - lower.size) + 1j * np.maximum(upper.angle - lower.angle, 0.0)
         log_weight = 0.5 * (y * y - x * x) + upper.size + math.log(h / math.sqrt(2.0 * math.pi)) + 1j * (upper.angle - y * x)
         log_moment = self._log_moment(tilt)
-        if log_moment > 600.0:
+        if log_moment > 300.0:
             raise TransformUnavailable("a single release's moment function is beyond what a float holds")
         moment = math.exp(log_moment)
         strip = 2.0 * (math.exp(float(growth[best])) * moment + math.exp(2.0 * y * y)) / math.expm1(2.0 * math.pi * y / h)
         amplified = 0.5 * y * y - tilt * math.log(math.cos(0.5 * self._lower.span * y))
-        ends = self._ends(np.array([0.0, tilt]), np.zeros(2), h, amplified, 2.0 * y, float(growth[best]))
+        ends = self._ends(reach, np.array([0.0, tilt]), np.zeros(2), h, amplified, 2.0 * y, float(growth[best]))
         beyond = float(ends.sum()) + math.exp(self.log_left_out)
         # Nodes that carry nothing are left out, and counted as an error: a term is largest at u = 0.
         sizes = np.exp(log_weight.real) + np.exp(log_weight.real + tilt * loss.real)
