@@ -244,7 +244,7 @@ class _Side:
         for _ in range(_MOST_CONTOURS):
             contour = self._keep(Contour(self._direction, saddle, guess, tolerance_for(epsilon, saddle.tilt)))
             found = contour.estimate(epsilon)[0]
-            if _is_sharp(contour, epsilon) or not found < guess:
+            if _is_sharp(contour, epsilon) or not -math.inf < found < guess:
                 break
             guess = found
         low, high = contour.bracket(epsilon)  # pyright: ignore[reportPossiblyUnboundVariable]

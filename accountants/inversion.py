@@ -38,6 +38,9 @@ _HEIGHTS = np.array([1.0, 1.25, 1.7, 2.6, 4.5])
 _ENOUGH = 0.3
 """How near the saddle a contour has to be, in units of log delta: any tilt gives a bracket, and this one is as good as the best."""
 
+_SMALLEST_SHARE = 1e-20
+"""No quadrature needs to be better than this: rounding isn't."""
+
 _MOST_ITERATIONS = 100
 _LOWER_TILTS, _SPARE_SIZE, _MANY_HEIGHTS = (0.93, 0.85, 0.75, 0.6), 1.5, 600.0
 
@@ -207,7 +210,7 @@ class Contour:
         deadline.check()
         # Where the tilted law has most of its mass below epsilon, delta is far smaller than the integrand: errors must be as well.
         excess = saddle.log_moment - saddle.tilt * saddle.epsilon - math.log(saddle.tilt) - wanted
-        self._values(direction, number, 0.03 * tolerance * math.exp(-max(excess - 3.0, 0.0)))
+        self._values(direction, number, max(0.03 * tolerance * math.exp(-max(excess - 3.0, 0.0)), _SMALLEST_SHARE))
         self._log_left_out = direction.log_left_out
         if direction.ends != ends:
             raise TransformUnavailable("what is left out of P has changed under way")

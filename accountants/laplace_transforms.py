@@ -17,6 +17,9 @@ Complexes = NDArray[np.complex128]
 
 _POINTS = 32
 _POSITIONS, _WEIGHTS = np.polynomial.legendre.leggauss(_POINTS)
+_LARGEST_EXPONENT = 300.0
+"""Beyond it a single release's moment function is more than a float holds."""
+
 _RATIO = 4.0
 """Sum of the half axes of the Bernstein ellipse around each panel, in units of its half-length."""
 
@@ -30,6 +33,8 @@ class WholeLaplace(Transform):
         self.scale = self.largest_loss = self._epsilon = epsilon
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
+        if tilt * self._epsilon > _LARGEST_EXPONENT:
+            return math.inf, math.inf, math.inf
         h = 1e-3 * max(tilt, 1e-3)
         points = np.array([tilt - h, tilt, tilt + h], dtype=np.complex128)
         low, middle, high = (math.log1p(value) for value in self._minus_one(points).real.tolist())
@@ -53,6 +58,7 @@ class WholeLaplace(Transform):
     def _minus_one(self, s: Complexes) -> Complexes:
         # (s + 1) (e^{se} - 1) + s (e^{-(s+1)e} - 1), over 2s + 1: the constants add up to M(0) = 1.
         e = self._epsilon
+        _check(float(s.real.max()) * e)
         return ((s + 1.0) * expm1_complex(s * e) + s * expm1_complex(-(s + 1.0) * e)) / (2.0 * s + 1.0)
 
     def _error(self, s: Complexes) -> Floats:
@@ -76,10 +82,13 @@ class MixedLaplace(Transform):
         ends = self._breaks[[0, -1]]
         log_upper, log_lower = _log_density(upper, ends), _log_density(lower, ends)
         self._end_loss, self._end_mass = log_upper - log_lower, np.exp(log_upper)
-        self.largest_loss = float(self._end_loss[1])
+        # Rounded up: nothing lies beyond it.
+        self.largest_loss = float(self._end_loss[1]) + 4.0 * ELEMENTARY * (2.0 + float(np.max(np.abs(self._breaks))))
         self.scale = max(self.largest_loss, -float(self._end_loss[0]))
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
+        if tilt * self.scale > _LARGEST_EXPONENT:
+            return math.inf, math.inf, math.inf
         nodes = self._nodes(tilt, 0.0, 1e-9 / self.count)
         weight, loss = np.exp(nodes.log_weight.real), nodes.loss.real
         minus_one = float(weight @ np.expm1(tilt * loss))
@@ -99,6 +108,7 @@ class MixedLaplace(Transform):
         return sum_on_line(self._nodes(tilt, step * number, tolerance), tilt, step, number)
 
     def _nodes(self, tilt: float, height: float, tolerance: float) -> Nodes:
+        _check(tilt * self.scale)
         # On the ellipse |Re| grows by up to 17/8 and |Im| by 15/8 of the half-length d; |log P|' and |log Q|' are at most 1, and
         # |arg| at most |Im|: beside the panel's least value the integrand is at most e^{(2t + 1) 25/8 d + 2 u 15/8 d} / cos(15/8 d)^t.
         wanted = 2.0 * _POINTS * math.log(_RATIO) - math.log(8.0 / tolerance)
@@ -122,6 +132,11 @@ class MixedLaplace(Transform):
         reach = float(np.max(np.abs(self._breaks)))
         error = np.full(loss.shape, ELEMENTARY * (2.0 + reach) * len(self._upper.shifts))
         return Nodes(np.log(weight).astype(np.complex128), loss.astype(np.complex128), error + ELEMENTARY, 2.0 * error, quadrature)
+
+
+def _check(exponent: float) -> None:
+    if exponent > _LARGEST_EXPONENT:
+        raise TransformUnavailable("a single release's moment function is beyond what a float holds")
 
 
 def _log_density(mixture: Mixture, x: Floats) -> Floats:

@@ -134,7 +134,8 @@ def log_mixture_error(mixture: Mixture, ends: Floats) -> float:
     value = log_mixture_real(mixture, ends)
     least = float(np.min(np.exp(np.minimum(value - copies.top, 0.0))))
     size = float(np.max(np.abs(value)) + np.max(copies.top)) + abs(copies.origin) * float(np.max(np.abs(ends)) + abs(copies.origin))
-    argument = max(float(np.max(np.abs(exponent))) + square for exponent, square in zip(copies.exponents, copies.squares, strict=True))
+    arguments = (float(np.max(np.abs(exponent))) + square for exponent, square in zip(copies.exponents, copies.squares, strict=True))
+    argument = max(arguments, default=0.0)
     return ELEMENTARY * ((1.0 + parts) * (2.0 + parts) / least + 2.0 * size) + 6.0 * UNIT * parts * (argument + size) / least
 
 
