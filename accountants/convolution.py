@@ -34,8 +34,8 @@ PRODUCT_ERROR = 3.0 * UNIT
 _SUM_ERROR = 1e-12
 """More than the rounding of any sum of 2^22 positive terms that NumPy adds pairwise."""
 
-KERNEL_NATS = 40.0
-"""The kernel is followed until it has fallen by e^-40."""
+KERNEL_NATS = 30.0
+"""The kernel is followed until it has fallen by e^-30."""
 
 
 @final
@@ -65,9 +65,9 @@ class TiltedLaw:
     """w_k, with every rounding of theirs upwards (``grow``) or downwards."""
 
     def __init__(self, law: GridLaw, tilt_step: float, grow: bool) -> None:
-        index = np.flatnonzero(law.masses > 0.0)
+        index = law.index
         self.index = index
-        logs = np.log(law.masses[index])
+        logs = np.log(law.masses)
         turned = logs + tilt_step * index
         peak = float(turned.max())
         self.log_mass = peak + math.log(float(np.exp(turned - peak).sum()))
@@ -100,7 +100,7 @@ class Composition:
         self.window, self.step, self.is_upper = window, laws[0][0].step, upper
         self._tilt_step = window.tilt * self.step
         self.start = math.fsum(law.start * count for law, count in laws)
-        self._top = sum((len(law.masses) - 1) * count for law, count in laws)
+        self._top = sum(int(law.index[-1]) * count for law, count in laws)
         self.start_error = 4.0 * UNIT * math.fsum(abs(law.start) * count for law, count in laws)
         self._leaves = [(TiltedLaw(law, self._tilt_step, grow=upper), count) for law, count in laws]
         self._log_scale = math.fsum(count * leaf.log_mass for leaf, count in self._leaves)

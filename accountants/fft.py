@@ -12,12 +12,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import final
 
+import numpy as np
+
 from accountants import deadline
 from accountants.convolution import KERNEL_NATS, Composition, Window
 from accountants.dominating import pair_of, unsupported_reason
 from accountants.events import Event, Leaf, leaves, non_private_reason
 from accountants.gdp import MU_ERROR
-from accountants.grid import GridLaw, Lattice
+from accountants.grid import GridLaw, Indices, Lattice
 from accountants.hockey_stick import reverse
 from accountants.layout import Estimates, Losses, Saddle
 from accountants.pairs import Family, Mixture, Pair
@@ -44,6 +46,7 @@ MOST_RELEASES = 10**12
 """Beyond it rounding, multiplied by the number of releases, is all there is to see."""
 
 _COARSE = 3.0
+_MOST_TRIALS = 4000
 _MOST_ROUNDS = 5
 _KEPT = 4
 
@@ -66,14 +69,16 @@ class _Plan:
     def __init__(self, pairs: tuple[tuple[Pair, int], ...], estimates: Estimates, saddle: Saddle) -> None:
         self._pairs, self._estimates, self.saddle = pairs, estimates, saddle
         self._edges = estimates.edges(saddle)
+        excess = estimates.cumulants(saddle.tilt)[0] - saddle.tilt * saddle.epsilon - saddle.log_delta
+        self._weight = math.exp(min(max(excess, 0.0), 100.0))
 
     def step(self) -> float:
         """Step whose bracket should be about half as wide as is aimed at."""
         saddle = self.saddle
         spread = sum(count * leaf.spread_share(saddle.tilt) for leaf, count in self._estimates.leaves)
         epsilon = max(saddle.epsilon, 1e-3 * saddle.spread)
-        step = math.sqrt(4.0 * WIDTH * epsilon / (max(spread, 1e-6) * (1.0 + saddle.slope)))
-        return max(min(step, 0.1 * saddle.spread), 1e-11 * self._estimates.scale)
+        step = math.sqrt(2.5 * WIDTH * epsilon / (max(spread, 1e-6) * (1.0 + saddle.slope)))
+        return max(min(step, 0.1 * max(saddle.spread, 1.0 / saddle.tilt)), 1e-11 * self._estimates.scale)
 
     def layer(self, step: float, both: bool) -> _Layer:
         """The composed laws at about this step, or at the finest that is allowed if that is larger."""
@@ -82,7 +87,7 @@ class _Plan:
             step = self._aligned(step)
             lattices = [self._lattice(leaf, count, step) for leaf, count in self._estimates.leaves]
             window = self._window(lattices, step)
-            nodes = sum(count for _, count in lattices)
+            nodes = sum(len(index) for _, index in lattices)
             if window.size <= MOST_POINTS and nodes <= MOST_NODES:
                 break
             finest = True
@@ -91,30 +96,33 @@ class _Plan:
         lower = None
         if both:
             # Atoms of the narrowed pair must not lie below their nodes, nor so close above them that rounding hides it.
-            lattices = [(start - 1e-9 * step, nodes) for start, nodes in lattices]
+            lattices = [(start - 1e-9 * step, index) for start, index in lattices]
             laws = self._laws(lattices, step, _narrowed, Lattice.lower)
-            if all(law.masses.any() for law, _ in laws):
+            if all(len(law.masses) for law, _ in laws):
                 lower = Composition(laws, window, upper=False)
         return _Layer(upper, lower, step, finest)
 
     def _laws(
-        self, lattices: list[tuple[float, int]], step: float, version: Callable[[Pair], Pair], kind: Callable[[Lattice], GridLaw]
+        self, lattices: list[tuple[float, Indices]], step: float, version: Callable[[Pair], Pair], kind: Callable[[Lattice], GridLaw]
     ) -> tuple[tuple[GridLaw, int], ...]:
         return tuple(
-            (kind(Lattice(version(pair), start, step, nodes)), count)
-            for (pair, count), (start, nodes) in zip(self._pairs, lattices, strict=True)
+            (kind(Lattice(version(pair), start, step, index)), count)
+            for (pair, count), (start, index) in zip(self._pairs, lattices, strict=True)
         )
 
     def _aligned(self, step: float) -> float:
-        """The largest step not above this one that puts both ends of the first Laplace loss on the lattice."""
-        for leaf, _ in self._estimates.leaves:
-            if len(leaf.atoms) > 1:
-                distance = leaf.atoms[1] - leaf.atoms[0]
-                return distance / math.ceil(distance / step * (1.0 - 1e-12))
-        return step
+        """The largest step not above this one that puts both ends of the first Laplace loss on the lattice, and others nearly."""
+        distances = [np.diff(leaf.atoms[:2])[0] for leaf, _ in self._estimates.leaves if len(leaf.atoms) > 1]
+        if not distances:
+            return step
+        least = math.ceil(distances[0] / step * (1.0 - 1e-12))
+        parts = np.arange(least, least + min(least, _MOST_TRIALS) + 1)
+        ratios = np.asarray(distances[1:])[:, None] * (parts / distances[0])
+        miss = np.max(np.abs(ratios - np.round(ratios)), axis=0, initial=0.0)
+        return float(distances[0] / parts[int(np.argmin(np.round(miss, 4)))])
 
-    def _lattice(self, leaf: Losses, count: int, step: float) -> tuple[float, int]:
-        """(loss of the first node, index of the last)."""
+    def _lattice(self, leaf: Losses, count: int, step: float) -> tuple[float, Indices]:
+        """(loss at index 0, indices of the nodes)."""
         first, last = leaf.first(self.saddle.tilt, count), max(float(leaf.losses[-1]), 0.0)
         anchor = first
         if leaf.atoms:
@@ -126,14 +134,14 @@ class _Plan:
         start = anchor - step * math.ceil((anchor - first) / step - 1e-9)
         if not start < -1e-6 * step:
             start -= step * math.ceil(start / step + 1.0)
-        return start, math.ceil((last - start) / step - 1e-9) + 2
+        return start, leaf.indices(start, step, self.saddle.tilt, self._weight)
 
-    def _window(self, lattices: list[tuple[float, int]], step: float) -> Window:
+    def _window(self, lattices: list[tuple[float, Indices]], step: float) -> Window:
         saddle, (before, after) = self.saddle, self._edges
         counts = [count for _, count in self._pairs]
         start = math.fsum(count * begin for count, (begin, _) in zip(counts, lattices, strict=True))
-        top = sum(count * nodes for count, (_, nodes) in zip(counts, lattices, strict=True))
-        reach = min(0.5 * saddle.spread, 3.0 / saddle.tilt)
+        top = sum(count * int(index[-1]) for count, (_, index) in zip(counts, lattices, strict=True))
+        reach = 2.0 / saddle.tilt
         first, last = saddle.epsilon - reach, saddle.epsilon + reach
         # Nothing may wrap around: from the right edge to the first point, from the left one to the end of the last point's kernel.
         left, right = max(before.loss, start), min(after.loss, start + step * top)
@@ -301,7 +309,9 @@ class FftProfile(PrivacyProfile):
         for _ in range(_MOST_ROUNDS * len(self._sides)):
             for index, known in enumerate(found):
                 if known is None:
-                    found[index] = self._refined(index, plans[index], steps[index] * (_COARSE if rough[index] else 1.0), ends, not rough[index])
+                    found[index] = self._refined(
+                        index, plans[index], steps[index] * (_COARSE if rough[index] else 1.0), ends, not rough[index]
+                    )
             known = [one for one in found if one is not None]
             top = max(range(len(known)), key=lambda index: known[index][1])
             low, high = max(one[0] for one in known), known[top][1]
@@ -332,9 +342,12 @@ class FftProfile(PrivacyProfile):
     def derivation(self) -> tuple[Step, ...]:
         return (
             *leaf_steps(self._parts),
-            Step(symbol="delta(eps)", value="E[(1 - e^(eps - L))_+] of the composed privacy loss L, the larger of both directions",
-                 formula="between a lattice law that dominates the event and one that it dominates, both composed by tilted FFT",
-                 source="proofs/fft.md"),
+            Step(
+                symbol="delta(eps)",
+                value="E[(1 - e^(eps - L))_+] of the composed privacy loss L, the larger of both directions",
+                formula="between a lattice law that dominates the event and one that it dominates, both composed by tilted FFT",
+                source="proofs/fft.md",
+            ),
         )
 
 
@@ -363,7 +376,9 @@ class FftAccountant(Accountant):
     """Gaussian, complex Gaussian and Laplace releases, sampled in any way, in any composition."""
 
     name = ROUTE
-    summary = "Lattice laws above and below the event, composed by tilted FFT with every rounding bounded; for few or sparse releases and atoms."
+    summary = (
+        "Lattice laws above and below the event, composed by tilted FFT with every rounding bounded; for few or sparse releases and atoms."
+    )
     sources = ("proofs/fft.md", "Doroshenko et al. 2022, arXiv:2207.04380", "Gopi, Lee and Wutschitz 2021, arXiv:2106.02848")
 
     def unsupported(self, event: Event) -> str | None:

@@ -20,10 +20,11 @@ from accountants.hockey_stick import TINY, UNIT, Calls, calls, puts
 from accountants.pairs import Pair
 
 Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
 
 Kind: TypeAlias = Callable[[Pair, Floats], Calls]
 
-_MOST_SWEEPS = 60
+_FAST_SWEEPS, _MOST_SWEEPS = 8, 40
 _NEAR = 1e-6
 _CHUNK = 16384
 
@@ -34,34 +35,36 @@ class GridLaw:
     """Masses on a lattice.
 
     Attributes:
-      start: loss of the first node.
+      start: loss at index 0.
       step: h.
-      masses: of P, at start, start + h, ...; >= 0.
+      index: ascending lattice indices >= 0.
+      masses: of P, at start + h index; > 0. None at all for the law that is dominated by everything.
       infinity: mass of P at loss +infinity.
     """
 
     start: float
     step: float
+    index: Indices
     masses: Floats
     infinity: float
 
 
 @final
 class Lattice:
-    """The pair's curve at the nodes start + k step, k = 0 ... count: calls from the first node >= 0 on, puts before it.
+    """The pair's curve at nodes start + h index: calls from the first node >= 0 on, puts before it.
 
     Args:
       pair: what to discretise.
-      start: loss of the first node, < 0.
+      start: loss at index 0, < 0.
       step: h.
-      count: index of the last node, whose loss is > 0.
+      index: ascending lattice indices from 0 on, not necessarily all; the loss at the last but one is > 0.
     """
 
-    def __init__(self, pair: Pair, start: float, step: float, count: int) -> None:
-        assert start < 0.0 < start + step * (count - 1)
-        self._pair, self._start, self._step, self._count = pair, start, step, count
-        self._right = 1.0 / math.expm1(step)
-        self._nodes = start + step * np.arange(count + 1)
+    def __init__(self, pair: Pair, start: float, step: float, index: Indices) -> None:
+        assert start < 0.0 < start + step * float(index[-2])
+        self._pair, self._start, self._step, self._index = pair, start, step, index
+        self._widths = np.diff(index) * step
+        self._nodes = start + step * index
         self._zero = int(np.searchsorted(self._nodes, 0.0))
 
     def upper(self) -> GridLaw:
@@ -70,8 +73,8 @@ class Lattice:
         # Taken where the exact lattice's value can only be smaller: calls fall in epsilon, puts rise.
         call = self._values(nodes[zero:] - self._blur(nodes[zero:]), calls).upper
         put = self._values(nodes[:zero] + self._blur(nodes[:zero]), puts).upper
-        masses, rounding = self._masses(np.arange(self._count + 1), np.concatenate((put, call)), -4.0 * UNIT, 0.0, 0.0)
-        return GridLaw(self._start, self._step, np.maximum(masses + rounding, 0.0), float(call[-1]))
+        masses, rounding = self._masses(np.arange(len(nodes)), np.concatenate((put, call)), -4.0 * UNIT, 0.0, 0.0)
+        return self._law(np.arange(len(nodes)), masses + rounding, float(call[-1]))
 
     def lower(self) -> GridLaw:
         """Is dominated by the pair: at every node the lower of the tangents to the cells beside it, made convex."""
@@ -80,22 +83,67 @@ class Lattice:
         dropped = max(float(curve[-1]), 0.0)
         curve[self._zero :] -= dropped
         curve[-1] = 0.0
-        kept = np.arange(self._count + 1)
-        for _ in range(_MOST_SWEEPS):
+        kept = np.arange(len(curve))
+        for sweep in range(_MOST_SWEEPS):
+            deadline.check()
             masses, rounding = self._masses(kept, curve, 4.0 * UNIT, dropped, missing)
             above, doubtful = masses < -rounding, np.abs(masses) < rounding
-            if not (above.any() or doubtful.any()):
-                result = np.zeros(self._count + 1)
-                result[kept] = masses - rounding
-                return GridLaw(self._start, self._step, result, 0.0)
-            deadline.check()
-            # A node above the chord of its neighbours isn't on the convex minorant; one that may be on it goes down by a trifle.
-            sides = (-1.0 / np.expm1(-self._step)) + self._right
-            curve[kept[doubtful]] -= 2.0 * rounding[doubtful] / sides
-            if above[-1] or len(kept) < 3:
+            if above[-1] or len(kept) < 4:
                 break
-            kept = kept[~above]
-        return GridLaw(self._start, self._step, np.zeros(1), 0.0)
+            if above.any():
+                # A node above the chord of its neighbours isn't on the convex minorant.
+                kept = kept[~above] if sweep < _FAST_SWEEPS else self._hull(kept, curve, dropped, missing)
+            elif doubtful[:-1].any():
+                kept = self._straightened(kept, curve, doubtful, rounding)
+            else:
+                return self._law(kept, masses - rounding, 0.0)
+        return self._law(kept[:0], masses[:0], 0.0)
+
+    def _hull(self, kept: Indices, curve: Floats, dropped: float, missing: float) -> Indices:
+        """The vertices of the convex minorant, from left to right; for long stretches that bend the wrong way up to rounding."""
+        index, zero = self._index.tolist(), self._zero
+        values = curve.tolist()
+
+        def fall(a: int, b: int) -> float:
+            join = dropped + math.expm1(float(self._nodes[b])) if a < zero <= b else 0.0
+            return values[a] - values[b] - join
+
+        def mass(a: int | None, b: int, c: int) -> float:
+            width = (index[c] - index[b]) * self._step
+            right = fall(b, c) / math.expm1(width) if width < 700.0 else 0.0
+            if a is None:
+                return -right - values[b] - missing
+            joined = math.exp(float(self._nodes[b])) if a < zero <= b else 0.0
+            return joined + fall(a, b) / -math.expm1(-(index[b] - index[a]) * self._step) - right
+
+        found: list[int] = []
+        first = int(kept[np.searchsorted(kept, zero)])
+        for place in kept.tolist():
+            # Where no node at a small loss >= 0 is left, puts and calls can't be joined with any accuracy.
+            joinable = place < zero or (found and found[-1] > first) or self._nodes[place] < 1.0
+            while found and joinable and mass(found[-2] if len(found) > 1 else None, found[-1], place) < 0.0:
+                joinable = found.pop() > first or self._nodes[place] < 1.0
+            found.append(place)
+        return np.asarray(found)
+
+    def _straightened(self, kept: Indices, curve: Floats, doubtful: NDArray[np.bool_], rounding: Floats) -> Indices:
+        """Without the nodes at which the curve is straight up to rounding; the ends of each straight piece go down by all of it. (3.5)"""
+        if doubtful[0]:
+            curve[kept[0]] -= 4.0 * rounding[0] * self._widths[0]
+        doubtful[0] = doubtful[-1] = False
+        inside = np.flatnonzero(doubtful)
+        if len(inside) == 0:
+            return kept
+        breaks = np.flatnonzero(np.diff(inside) > 1)
+        begins, ends = inside[np.append(0, breaks + 1)] - 1, inside[np.append(breaks, len(inside) - 1)] + 1
+        sums = np.append(0.0, np.cumsum(rounding))
+        for side in (begins, ends):
+            np.subtract.at(curve, kept[side], 4.0 * (sums[ends] - sums[begins + 1]))
+        return kept[~doubtful]
+
+    def _law(self, kept: Indices, masses: Floats, infinity: float) -> GridLaw:
+        some = masses > 0.0
+        return GridLaw(self._start, self._step, self._index[kept[some]], masses[some], infinity)
 
     def _values(self, epsilons: Floats, kind: Kind) -> Calls:
         """In chunks that stay in the processor's cache."""
@@ -109,7 +157,7 @@ class Lattice:
         """How far the exact lattice may lie from the floats that stand for it."""
         return 4.0 * UNIT * (np.abs(epsilons) + abs(self._start))
 
-    def _masses(self, kept: NDArray[np.intp], curve: Floats, lean: float, dropped: float, missing: float) -> tuple[Floats, Floats]:
+    def _masses(self, kept: Indices, curve: Floats, lean: float, dropped: float, missing: float) -> tuple[Floats, Floats]:
         """Second differences, in gamma, of the curve that is linear between the nodes ``kept``; times gamma; and a bound on their rounding.
 
         Args:
@@ -119,8 +167,8 @@ class Lattice:
         """
         zero = int(np.searchsorted(kept, self._zero))
         values = curve[kept]
-        widths = np.diff(kept) * self._step
-        right, left = 1.0 / np.expm1(widths), -1.0 / np.expm1(-widths)
+        widths = np.diff(self._index[kept]) * self._step
+        right, left = 1.0 / np.expm1(np.minimum(widths, 700.0)), -1.0 / np.expm1(-widths)
         fall = values[:-1] - values[1:]
         loss = float(self._nodes[kept[zero]])
         blur = float(self._blur(np.array([loss]))[0])
@@ -166,28 +214,30 @@ class Lattice:
 
     def _call_lines(self, middles: Floats, first: int) -> tuple[Floats, Floats]:
         """Values at both ends of tangents to the cells from ``first`` on: at the middle; near the right end, or 0, where that falls below 0."""
-        left, right = self._lines(middles, 0.5, calls)
-        steep = np.flatnonzero(right < 0.0)
+        cells = np.arange(first, len(self._widths))
+        left, right = self._lines(middles, cells, 0.5, calls)
+        steep = cells[right < 0.0]
         if len(steep):
-            near_left, near_right = self._lines(self._nodes[first + 1 + steep] - _NEAR * self._step, 1.0 - _NEAR, calls)
+            near_left, near_right = self._lines(self._nodes[steep + 1] - _NEAR * self._widths[steep], steep, 1.0 - _NEAR, calls)
             good = near_right >= 0.0
-            left[steep], right[steep] = np.where(good, near_left, 0.0), np.where(good, near_right, 0.0)
+            left[steep - first], right[steep - first] = np.where(good, near_left, 0.0), np.where(good, near_right, 0.0)
         return left, right
 
     def _put_lines(self, middles: Floats) -> tuple[Floats, Floats]:
         """Values at both ends of tangents to the first cells: at the middle; near the left end, or 0, where that falls below 0."""
-        left, right = self._lines(middles, 0.5, puts)
-        steep = np.flatnonzero(left < 0.0)
+        cells = np.arange(len(middles))
+        left, right = self._lines(middles, cells, 0.5, puts)
+        steep = cells[left < 0.0]
         if len(steep):
-            near_left, near_right = self._lines(self._nodes[steep] + _NEAR * self._step, _NEAR, puts)
+            near_left, near_right = self._lines(self._nodes[steep] + _NEAR * self._widths[steep], steep, _NEAR, puts)
             good = near_left >= -_NEAR * np.maximum(near_right, 0.0)
             left[steep], right[steep] = np.where(good, near_left, 0.0), np.where(good, near_right, 0.0)
         return left, right
 
-    def _lines(self, points: Floats, share: float, kind: Kind) -> tuple[Floats, Floats]:
-        """Values at both ends of the cells of tangents at points that lie this share of a step inside."""
+    def _lines(self, points: Floats, cells: Indices, share: float, kind: Kind) -> tuple[Floats, Floats]:
+        """Values at both ends of some cells, of tangents at points that lie this share of the cell inside."""
         known = self._values(points, kind)
-        before, after = -math.expm1(-share * self._step), math.expm1((1.0 - share) * self._step)
+        before, after = -np.expm1(-share * self._widths[cells]), np.expm1((1.0 - share) * self._widths[cells])
         sign = 1.0 if kind is calls else -1.0
         doubt = (self._blur(points) + 8.0 * UNIT * (before + after)) * known.tail + 8.0 * UNIT * known.lower
         return known.lower + sign * known.tail * before - doubt, known.lower - sign * known.tail * after - doubt

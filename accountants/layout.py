@@ -11,10 +11,12 @@ from typing import TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
+from accountants.convolution import KERNEL_NATS
 from accountants.hockey_stick import log_ratio
 from accountants.pairs import Family, Pair
 
 Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
 
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 _PANEL_NODES = 24
@@ -28,9 +30,9 @@ _SPARE_NATS = 14.0
 
 Before: TypeAlias = Callable[[Floats, Floats], NDArray[np.bool_]]
 
-_LOG_NEGLIGIBLE = math.log(_NEGLIGIBLE)
+_LOG_CUT = math.log(1e-8)
 
-_EDGE_NATS = 29.0
+_EDGE_NATS = 25.0
 """-log of the tilted mass that may lie beyond each edge of the window."""
 
 
@@ -75,6 +77,34 @@ class Losses:
         below = np.log(np.cumsum(np.exp(self.log_weights)) + 1e-300) + tilt * self.losses - self.cumulants(tilt)[0] + math.log(count)
         return float(self.losses[max(int(np.argmax(below > math.log(_NEGLIGIBLE))) - 1, 0)])
 
+    def indices(self, start: float, step: float, tilt: float, weight: float) -> Indices:
+        """Lattice indices from ``start`` to beyond the largest loss, sparser where the tilted law has little mass.
+
+        A spacing of 2^j steps squared, times the share of delta that comes through it, is at most an eighth of what single steps cost
+        everywhere. That share is at most the tilted mass times ``weight``, the tilted bound on delta over delta.
+        """
+        count = math.ceil((max(float(self.losses[-1]), 0.0) - start) / step - 1e-9) + 2
+        levels = 0 if self.atoms else int(max(math.log2(max(0.25 / (tilt * step), 1.0)), 0.0))
+        turned = weight * np.exp(self.log_weights + tilt * self.losses - self.cumulants(tilt)[0])
+        above, below = np.cumsum(turned[::-1])[::-1], np.cumsum(turned)
+        parts, first, last = [], count, 0
+        for level in range(levels + 1):
+            small = 0.125 * 4.0 ** -(level + 1)
+            right = int(np.searchsorted(-above, -small))
+            left = int(np.searchsorted(below, small))
+            stop = count if level == levels or right >= len(self.losses) else _index_at(self.losses[right], start, step, count)
+            begin = 0 if level == levels or left == 0 else _index_at(self.losses[left - 1], start, step, count)
+            if level == 0:
+                first, last = begin, stop
+                parts.append(np.arange(begin, stop + 1))
+                continue
+            spacing = 2**level
+            parts.append(np.arange(last, max(stop, last) + 1, spacing))
+            parts.append(np.arange(first, min(begin, first) - 1, -spacing))
+            last, first = int(parts[-2][-1]), int(parts[-1][-1])
+        parts.append(np.array([0, max(count, last + 1)]))
+        return np.unique(np.concatenate(parts))
+
     def spread_share(self, tilt: float) -> float:
         """Share of the tilted law that isn't in atoms."""
         if not self.atoms:
@@ -84,6 +114,10 @@ class Losses:
         for atom in self.atoms:
             near |= np.abs(self.losses - atom) <= 1e-9 * abs(atom)
         return float(turned[~near].sum())
+
+
+def _index_at(loss: float, start: float, step: float, count: int) -> int:
+    return min(max(round((loss - start) / step), 0), count)
 
 
 @lru_cache(maxsize=256)
@@ -150,6 +184,17 @@ def _atoms(pair: Pair) -> tuple[float, ...]:
     return float(low), float(high)
 
 
+def _spread(places: Floats, weights: Floats) -> Floats:
+    """Weights at real places moved to ``_COARSE_POINTS`` cyclic lattice points by cubic interpolation, which keeps three moments."""
+    whole = np.floor(places)
+    s, index = places - whole, whole.astype(int)
+    shares = (-s * (s - 1) * (s - 2) / 6, (s + 1) * (s - 1) * (s - 2) / 2, -(s + 1) * s * (s - 2) / 2, (s + 1) * s * (s - 1) / 6)
+    law = np.zeros(_COARSE_POINTS)
+    for offset, share in enumerate(shares, -1):
+        law += np.bincount((index + offset) % _COARSE_POINTS, weights * share, _COARSE_POINTS)
+    return law
+
+
 @final
 @dataclass(frozen=True)
 class Saddle:
@@ -178,6 +223,8 @@ class Estimates:
 
     def __init__(self, leaves: tuple[tuple[Losses, int], ...]) -> None:
         self.leaves = leaves
+        # A tilt that isn't the saddle's makes rounding, which grows with the releases, larger next to delta.
+        self._spare = max(_SPARE_NATS - 1.25 * math.log(sum(count for _, count in leaves)), 1.0)
         reach = sum(count * max(abs(float(leaf.losses[0])), abs(float(leaf.losses[-1]))) for leaf, count in leaves)
         self.scale = max(math.sqrt(sum(count * leaf.cumulants(0.0)[2] for leaf, count in leaves)), 1e-6 * reach)
 
@@ -202,7 +249,7 @@ class Estimates:
     @classmethod
     def _cut(cls, pairs: tuple[tuple[Pair, int], ...], log_delta: float) -> Estimates:
         total = sum(count for _, count in pairs)
-        return cls(tuple((losses_of(pair).cut(log_delta + _LOG_NEGLIGIBLE - math.log(total)), count) for pair, count in pairs))
+        return cls(tuple((losses_of(pair).cut(log_delta + _LOG_CUT - math.log(total)), count) for pair, count in pairs))
 
     def _located(self, saddle: Saddle, before: Before) -> Saddle:
         """The saddle corrected by composing a coarse law: few or sparse releases are far from the approximation."""
@@ -217,15 +264,30 @@ class Estimates:
             slope = (curve[place - 3] - curve[place + 3]) / (losses[place + 3] - losses[place - 3])
             tilt = min(max(float(slope), 1e-4 / self.scale), 1e7 / self.scale)
             value, _, variance = self.cumulants(tilt)
-            if value - tilt * epsilon - log_delta > _SPARE_NATS:
+            if value - tilt * epsilon - log_delta > self._spare:
                 # The tilted law would lie elsewhere: the tilt that moves its mean there.
                 found = self._solve(lambda one: one.mean < epsilon)
                 tilt, variance = found.tilt, found.spread**2
-            moved = Saddle(tilt, epsilon, min(log_delta, 0.0), math.sqrt(variance), tilt, epsilon)
-            if abs(math.log(tilt / saddle.tilt)) < 0.3 and abs(epsilon - saddle.epsilon) < 0.5 / tilt:
+            moved = self._gentlest(Saddle(tilt, epsilon, min(log_delta, 0.0), math.sqrt(variance), tilt, epsilon))
+            if abs(math.log(moved.slope / saddle.slope)) < 0.3 and abs(epsilon - saddle.epsilon) < 0.5 / tilt:
                 return moved
             saddle = moved
         return saddle
+
+    def _gentlest(self, saddle: Saddle) -> Saddle:
+        """The same with the tilt, out of a few, that needs the shortest window: a strong one raises far tails of sparse releases."""
+        best, shortest = saddle, math.inf
+        for share in (1.0, 0.7, 0.5, 0.35):
+            tilt = share * saddle.tilt
+            value, _, variance = self.cumulants(tilt)
+            if share < 1.0 and value - tilt * saddle.epsilon - saddle.log_delta > self._spare:
+                break
+            one = Saddle(tilt, saddle.epsilon, saddle.log_delta, math.sqrt(variance), saddle.slope, saddle.mean)
+            left, right = self.edges(one)
+            length = max(right.loss - saddle.epsilon, saddle.epsilon + KERNEL_NATS / tilt - left.loss)
+            if length < 0.9 * shortest:
+                best, shortest = one, length
+        return best
 
     def _coarse(self, saddle: Saddle) -> tuple[Floats, Floats]:
         """(losses, about log delta at them), on a lattice of a few thousand points."""
@@ -234,13 +296,9 @@ class Estimates:
         step = (high - low) / _COARSE_POINTS
         product, start, scale = np.ones(_COARSE_POINTS // 2 + 1, dtype=complex), 0.0, 0.0
         for leaf, count in self.leaves:
-            place = (leaf.losses - leaf.losses[0]) / step
-            index = np.floor(place)
-            log_moment = self._log_moment(leaf, saddle.tilt)
+            log_moment = leaf.cumulants(saddle.tilt)[0]
             weights = np.exp(leaf.log_weights + saddle.tilt * leaf.losses - log_moment)
-            share, index = place - index, index.astype(int) % _COARSE_POINTS
-            law = np.bincount(index, weights * (1.0 - share), _COARSE_POINTS)
-            law += np.bincount((index + 1) % _COARSE_POINTS, weights * share, _COARSE_POINTS)
+            law = _spread((leaf.losses - leaf.losses[0]) / step, weights)
             product *= np.fft.rfft(law) ** count
             start += count * float(leaf.losses[0])
             scale += count * log_moment
@@ -255,10 +313,6 @@ class Estimates:
         with np.errstate(divide="ignore", invalid="ignore"):
             curve = np.log(np.where(sums > 1e-13 * sums.max(), sums, 0.0)) + scale - saddle.tilt * losses
         return losses, curve
-
-    @staticmethod
-    def _log_moment(leaf: Losses, tilt: float) -> float:
-        return leaf.cumulants(tilt)[0]
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
         """log M and its first two derivatives, of the composed loss."""
