@@ -24,7 +24,7 @@ import numpy as np
 
 FILE = Path(__file__).with_name("random_points.json")
 SETTLED = 1e-11
-MOST_NODES = 60_000
+MOST_NODES = 400_000
 
 Real, Complex = np.longdouble, np.clongdouble
 PI = Real("3.14159265358979323846264338327950288")
