@@ -34,9 +34,6 @@ PRODUCT_ERROR = 3.0 * UNIT
 _SUM_ERROR = 1e-12
 """More than the rounding of any sum of 2^22 positive terms that NumPy adds pairwise."""
 
-KERNEL_NATS = 30.0
-"""The kernel is followed until it has fallen by e^-30."""
-
 
 @final
 @dataclass(frozen=True)
@@ -48,6 +45,7 @@ class Window:
       first: lattice index of the first point at which delta is wanted.
       last: of the last one.
       size: period of the cyclic sum, a power of 2.
+      kernel: how many lattice points ahead to look; what is beyond is bounded.
       before: further tilt, < 0, for the bound on what lies far before the window.
       after: further tilt, > 0, for the bound on what lies far after it.
     """
@@ -56,6 +54,7 @@ class Window:
     first: int
     last: int
     size: int
+    kernel: int
     before: float
     after: float
 
@@ -110,7 +109,7 @@ class Composition:
         surplus = sum(count * max(float(law.masses.sum()) * (1.0 + _SUM_ERROR) + law.infinity - 1.0, 0.0) for law, count in laws)
         self.infinity = sum(count * law.infinity for law, count in laws) * math.exp(min(surplus, 700.0)) * (1.0 + 1e-12)
         self._values, self._noise = self._composed()
-        reach = min(window.size - 1 - (window.last - window.first), math.ceil(KERNEL_NATS / self._tilt_step) + 1)
+        reach = min(window.size - 1 - (window.last - window.first), window.kernel)
         places = np.arange(1.0, reach + 1.0)
         self._kernel = np.exp(-self._tilt_step * places) * -np.expm1(-self.step * places)
         self._kernel_norm = float(np.linalg.norm(self._kernel)) * (1.0 + 1e-9)

@@ -15,7 +15,7 @@ from typing import final
 import numpy as np
 
 from accountants import deadline
-from accountants.convolution import KERNEL_NATS, Composition, Window
+from accountants.convolution import Composition, Window
 from accountants.dominating import pair_of, unsupported_reason
 from accountants.events import Event, Leaf, leaves, non_private_reason
 from accountants.gdp import MU_ERROR
@@ -69,8 +69,6 @@ class _Plan:
     def __init__(self, pairs: tuple[tuple[Pair, int], ...], estimates: Estimates, saddle: Saddle) -> None:
         self._pairs, self._estimates, self.saddle = pairs, estimates, saddle
         self._edges = estimates.edges(saddle)
-        excess = estimates.cumulants(saddle.tilt)[0] - saddle.tilt * saddle.epsilon - saddle.log_delta
-        self._weight = math.exp(min(max(excess, 0.0), 100.0))
 
     def step(self) -> float:
         """Step whose bracket should be about half as wide as is aimed at."""
@@ -134,7 +132,7 @@ class _Plan:
         start = anchor - step * math.ceil((anchor - first) / step - 1e-9)
         if not start < -1e-6 * step:
             start -= step * math.ceil(start / step + 1.0)
-        return start, leaf.indices(start, step, self.saddle.tilt, self._weight)
+        return start, leaf.indices(start, step, self.saddle.tilt, math.exp(min(self.saddle.excess, 100.0)))
 
     def _window(self, lattices: list[tuple[float, Indices]], step: float) -> Window:
         saddle, (before, after) = self.saddle, self._edges
@@ -145,10 +143,10 @@ class _Plan:
         first, last = saddle.epsilon - reach, saddle.epsilon + reach
         # Nothing may wrap around: from the right edge to the first point, from the left one to the end of the last point's kernel.
         left, right = max(before.loss, start), min(after.loss, start + step * top)
-        period = max(right - first, last + KERNEL_NATS / saddle.tilt - left) / step + 8.0
+        period = max(right - first, last + saddle.kernel - left) / step + 8.0
         low = math.floor((first - start) / step)
         size = max(2 ** math.ceil(math.log2(period)), 1024)
-        return Window(saddle.tilt, low, low + math.ceil((last - first) / step) + 2, size, before.tilt, after.tilt)
+        return Window(saddle.tilt, low, low + math.ceil((last - first) / step) + 2, size, math.ceil(saddle.kernel / step), before.tilt, after.tilt)
 
 
 def _widened(pair: Pair) -> Pair:

@@ -11,7 +11,6 @@ from typing import TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
-from accountants.convolution import KERNEL_NATS
 from accountants.hockey_stick import log_ratio
 from accountants.pairs import Family, Pair
 
@@ -32,8 +31,8 @@ Before: TypeAlias = Callable[[Floats, Floats], NDArray[np.bool_]]
 
 _LOG_CUT = math.log(1e-8)
 
-_EDGE_NATS = 25.0
-"""-log of the tilted mass that may lie beyond each edge of the window."""
+_EDGE_NATS = 21.0
+"""-log of the share of delta that what lies beyond each edge of the window, or beyond the kernel, may make."""
 
 
 @final
@@ -206,6 +205,17 @@ class Saddle:
     spread: float
     slope: float
     mean: float
+    log_moment: float
+
+    @property
+    def kernel(self) -> float:
+        """Beyond this distance from epsilon the tilted law's mass, times e^{-tilt distance}, is nothing next to delta."""
+        return (_EDGE_NATS + self.excess) / self.tilt
+
+    @property
+    def excess(self) -> float:
+        """log of the tilted bound on delta over delta: how much less than everything matters, as the tilted law sees it."""
+        return max(self.log_moment - self.tilt * self.epsilon - self.log_delta, 0.0)
 
 
 @final
@@ -253,7 +263,7 @@ class Estimates:
 
     def _located(self, saddle: Saddle, before: Before) -> Saddle:
         """The saddle corrected by composing a coarse law: few or sparse releases are far from the approximation."""
-        for _ in range(3):
+        for _ in range(4):
             losses, curve = self._coarse(saddle)
             inside = np.flatnonzero((losses >= 0.0) & np.isfinite(curve))
             if len(inside) < 8:
@@ -267,8 +277,8 @@ class Estimates:
             if value - tilt * epsilon - log_delta > self._spare:
                 # The tilted law would lie elsewhere: the tilt that moves its mean there.
                 found = self._solve(lambda one: one.mean < epsilon)
-                tilt, variance = found.tilt, found.spread**2
-            moved = self._gentlest(Saddle(tilt, epsilon, min(log_delta, 0.0), math.sqrt(variance), tilt, epsilon))
+                tilt, variance, value = found.tilt, found.spread**2, found.log_moment
+            moved = self._gentlest(Saddle(tilt, epsilon, min(log_delta, 0.0), math.sqrt(variance), float(slope), epsilon, value))
             if abs(math.log(moved.slope / saddle.slope)) < 0.3 and abs(epsilon - saddle.epsilon) < 0.5 / tilt:
                 return moved
             saddle = moved
@@ -282,9 +292,9 @@ class Estimates:
             value, _, variance = self.cumulants(tilt)
             if share < 1.0 and value - tilt * saddle.epsilon - saddle.log_delta > self._spare:
                 break
-            one = Saddle(tilt, saddle.epsilon, saddle.log_delta, math.sqrt(variance), saddle.slope, saddle.mean)
+            one = Saddle(tilt, saddle.epsilon, saddle.log_delta, math.sqrt(variance), saddle.slope, saddle.mean, value)
             left, right = self.edges(one)
-            length = max(right.loss - saddle.epsilon, saddle.epsilon + KERNEL_NATS / tilt - left.loss)
+            length = max(right.loss - one.epsilon, one.epsilon + one.kernel - left.loss)
             if length < 0.9 * shortest:
                 best, shortest = one, length
         return best
@@ -325,7 +335,7 @@ class Estimates:
         epsilon = mean - 1.0 / tilt - 1.0 / (1.0 + tilt)
         curvature = variance + 1.0 / tilt**2 + 1.0 / (1.0 + tilt) ** 2
         log_delta = value - tilt * epsilon - math.log(tilt) - math.log1p(tilt) - 0.5 * math.log(2.0 * math.pi * curvature)
-        return Saddle(tilt, epsilon, min(log_delta, 0.0), math.sqrt(variance), tilt, mean)
+        return Saddle(tilt, epsilon, min(log_delta, 0.0), math.sqrt(variance), tilt, mean, value)
 
     def saddle_for_delta(self, log_delta: float) -> Saddle:
         """Where delta is about e^log_delta, or at epsilon 0 where it is less there already."""
@@ -350,7 +360,7 @@ class Estimates:
 
     def edges(self, saddle: Saddle) -> tuple[Edge, Edge]:
         """Losses between which the tilted composed law lies, by Chernoff's bound."""
-        base = self.cumulants(saddle.tilt)[0] - _EDGE_NATS
+        base = self.cumulants(saddle.tilt)[0] - _EDGE_NATS - saddle.excess
         tilts = np.geomspace(0.3, 40.0, 14) / saddle.spread
         right = [Edge((self.cumulants(saddle.tilt + t)[0] - base) / t, t) for t in tilts]
         left = [Edge(-(self.cumulants(saddle.tilt - t)[0] - base) / t, -t) for t in tilts]
