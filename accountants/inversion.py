@@ -34,13 +34,14 @@ _LEAST_TOLERANCE, _LARGEST_TOLERANCE = 1e-13, 1e-6
 """Range of the relative error of delta that aliasing, cut-off and quadrature together aim at; rounding comes on top."""
 
 _ALIAS_TILTS = np.array([0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0])
-_HEIGHTS = np.array([1.0, 1.25, 1.7, 2.6, 4.5])
+_HEIGHTS = np.array([1.0, 1.3, 2.2])
 _ENOUGH = 0.3
 """How near the saddle a contour has to be, in units of log delta: any tilt gives a bracket, and this one is as good as the best."""
 
 _SMALLEST_SHARE = 1e-20
 """No quadrature needs to be better than this: rounding isn't."""
 
+_CLIFF = 10.0
 _MOST_ITERATIONS = 100
 _LOWER_TILTS, _SPARE_SIZE, _MANY_HEIGHTS = (0.93, 0.85, 0.75, 0.6), 1.5, 600.0
 
@@ -136,7 +137,7 @@ class Direction:
 
     def _searched(self, excess: Callable[[Saddle], float], size: float) -> Saddle:
         """Guarded Newton steps on log tilt: ``excess`` rises with the tilt, about as fast as the curvature says."""
-        low, high, tilt = 0.0, math.inf, self._first_tilt(size)
+        low, high, tilt = 1e-15 / self.scale, math.inf, self._first_tilt(size)
         below: Saddle | None = None
         for _ in range(_MOST_ITERATIONS):
             saddle = self._saddle(tilt)
@@ -151,8 +152,10 @@ class Direction:
                 high = min(high, tilt)
             if below is not None and high - low < 0.02 * low:
                 return below  # a cliff: the tilt before it is as good as any
-            moved = tilt * math.exp(min(max(move, -1.0), 0.7))
-            tilt = moved if low < moved < high else math.sqrt(low * high)
+            moved = tilt * math.exp(min(max(move, -1.0), 1.1))
+            # High on a cliff Newton's steps are short: down to between the last tilt before it and this one.
+            on_cliff = value > 0.0 and low > 0.0 and abs(move) * saddle.tilt**2 * saddle.curvature > _CLIFF
+            tilt = moved if low < moved < high and not on_cliff else low**0.4 * high**0.6
             if not 1e-12 < tilt * self.scale < 1e9:
                 break
         raise TransformUnavailable("the saddle point lies beyond the tilts that are worth a contour")
@@ -224,7 +227,7 @@ class Contour:
             if small.any():
                 first = int(np.argmax(small))
                 return float(heights[first]), float(decay[first])
-            heights = heights * 6.0
+            heights = heights * 3.0
         raise TransformUnavailable("the moment function doesn't decay provably: too few releases, or too sparse, or with atoms")
 
     def _values(self, direction: Direction, number: int, tolerance: float) -> None:
@@ -295,7 +298,8 @@ class Contour:
         for _ in range(60):
             value, slope = self.estimate(epsilon)
             low, high = (epsilon, high) if value > log_delta else (low, epsilon)
-            step = (log_delta - value) / slope if slope < 0.0 and math.isfinite(value) else -0.25 * self._period
+            back = 0.25 * self._period if value > log_delta else -0.25 * self._period
+            step = (log_delta - value) / slope if slope < 0.0 and math.isfinite(value) else back
             moved = epsilon + min(max(step, -0.25 * self._period), 0.25 * self._period)
             if abs(moved - epsilon) <= 1e-13 * abs(moved):
                 return moved

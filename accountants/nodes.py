@@ -23,6 +23,10 @@ ELEMENTARY = 16.0 * UNIT
 """Relative error allowed for an elementary function (numpy states at most 4 ulp, which is 8 UNIT) with the operations around it."""
 
 
+_FEW = 24
+"""Up to so many heights each power is taken by itself: fewer, larger steps."""
+
+
 @final
 class LogMixture(NamedTuple):
     """log |A| and arg A of a mixture ratio A at x + iy, and a bound on the absolute error of each."""
@@ -189,14 +193,16 @@ def sum_on_line(nodes: Nodes, tilt: float, step: float, number: int) -> LineValu
     at_tilt = complex(math.fsum(still.real.tolist()), math.fsum(still.imag.tolist()))
     baby = 1 << max(1, math.ceil(0.5 * math.log2(max(number, 2))))
     giant = -(-number // baby)
-    small, stride = _powers(expm1_complex(1j * step * loss), baby)
-    large, _ = _powers(stride, giant)
-    weighted = tilted * large
-    # e^{i(a + b)L} - 1 = (e^{iaL} - 1)(e^{ibL} - 1) + both: every part is as small as u L, so nothing is lost near M = 1.
-    rise = weighted @ small.T + weighted.sum(axis=1)[:, None] + (small @ tilted)[None, :]
-    return LineValues(
-        at_tilt + rise.ravel()[:number], _rounding(nodes, weight, tilted, tilt, step, number, baby * giant) + nodes.quadrature
-    )
+    if number <= _FEW:
+        rise = expm1_complex(1j * step * np.arange(number)[:, None] * loss) @ tilted
+    else:
+        small, stride = _powers(expm1_complex(1j * step * loss), baby)
+        large, _ = _powers(stride, giant)
+        weighted = tilted * large
+        # e^{i(a + b)L} - 1 = (e^{iaL} - 1)(e^{ibL} - 1) + both: every part is as small as u L, so nothing is lost near M = 1.
+        rise = weighted @ small.T + weighted.sum(axis=1)[:, None] + (small @ tilted)[None, :]
+    error = _rounding(nodes, weight, tilted, tilt, step, number, baby * giant) + nodes.quadrature
+    return LineValues(at_tilt + rise.ravel()[:number], error)
 
 
 def _powers(rise: Complexes, number: int) -> tuple[Complexes, Complexes]:
