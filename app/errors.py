@@ -16,7 +16,15 @@ from structlog import get_logger
 from app.certificates.errors import CertificateNotFound
 from app.jobs.errors import ArtifactNotFound, IdempotencyConflict, JobConflict, JobNotFound, QueueUnavailable
 from mechanisms.base import Value
-from mechanisms.errors import CalibrationFailed, IncompatibleEvent, InvalidParameter, NumericalFloor, TimeLimitReached, UnsupportedEvent
+from mechanisms.errors import (
+    BudgetExceeded,
+    CalibrationFailed,
+    IncompatibleEvent,
+    InvalidParameter,
+    NumericalFloor,
+    TimeLimitReached,
+    UnsupportedEvent,
+)
 
 STATUS_OF: Mapping[type[Exception], tuple[int, str, str]] = {
     InvalidParameter: (422, "invalid-parameter", "A value is outside its range."),
@@ -26,6 +34,7 @@ STATUS_OF: Mapping[type[Exception], tuple[int, str, str]] = {
     NumericalFloor: (422, "numerical-floor", "The request is beyond what this route can answer soundly."),
     # Not 503 or 504: those are sent again by themselves, and the same request would only take as long again.
     TimeLimitReached: (422, "time-limit-reached", "The calculation takes too long for an answer at once."),
+    BudgetExceeded: (409, "budget-exceeded", "The spend doesn't fit what the budget has left."),
     JobNotFound: (404, "job-not-found", "No such job."),
     ArtifactNotFound: (404, "artifact-not-found", "No such artifact."),
     CertificateNotFound: (404, "certificate-not-found", "No such certificate."),

@@ -19,11 +19,13 @@ from mechanisms.base import (
 )
 from mechanisms.complex_gaussian import ComplexGaussian
 from mechanisms.errors import (
+    BudgetExceeded,
     CalibrationFailed,
     IncompatibleEvent,
     InvalidParameter,
     NumericalFloor,
     PrivacyError,
+    TimeLimitReached,
     UnsupportedEvent,
 )
 from mechanisms.gaussian import Gaussian
@@ -40,6 +42,7 @@ __all__ = [
     "Adjacency",
     "AnyMechanism",
     "Assumption",
+    "BudgetExceeded",
     "CalibrationFailed",
     "ComplexGaussian",
     "Facts",
@@ -60,6 +63,7 @@ __all__ = [
     "RandomStream",
     "Sensitivity",
     "Step",
+    "TimeLimitReached",
     "UnsupportedEvent",
     "Value",
 ]
