@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-SHORTEST_SECONDS = 2e-3
-"""What takes less is repeated until it takes about as much: the clock of CPU time ticks in microseconds."""
+SHORTEST_SECONDS = 2e-2
+"""What takes less is repeated until it takes about as much: a question right after another program's finds the processor's caches cold."""
 
 
 class Ratio(NamedTuple):
