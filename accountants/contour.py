@@ -11,11 +11,10 @@ import numpy as np
 
 from accountants.dominating import pair_of, unsupported_reason
 from accountants.events import Event, Leaf, leaves, non_private_reason
-from accountants.gdp import MU_ERROR
 from accountants.inversion import Contour, Direction, Saddle, chernoff, tolerance_for
 from accountants.laplace_transforms import MixedLaplace, WholeLaplace
 from accountants.nodes import UNIT
-from accountants.pairs import Family, Mixture, Pair
+from accountants.pairs import Family, Mixture, Pair, widened
 from accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_delta, check_epsilon
 from accountants.rdp import leaf_steps
 from accountants.transforms import LARGEST_SHIFT, SMALLEST_SHIFT, MixedGaussian, Transform, TransformUnavailable
@@ -46,7 +45,7 @@ class ContourProfile(PrivacyProfile):
     """The profile of a composition, by inversion of its moment function in both directions of neighbours."""
 
     def __init__(self, parts: Mapping[Leaf, int], steps: tuple[Step, ...] | None = None) -> None:
-        self._pairs = [(_widened(pair_of(leaf)), count) for leaf, count in parts.items()]
+        self._pairs = [(widened(pair_of(leaf)), count) for leaf, count in parts.items()]
         self._parts, self._steps = parts, steps
         self._depth = 0.0
         self._directions: tuple[_Side, ...] = ()
@@ -254,16 +253,6 @@ class _Side:
 def _is_sharp(contour: Contour, epsilon: float) -> bool:
     low, high = contour.bracket(epsilon)
     return high - low <= max(_SHARPNESS * abs(epsilon) * contour.tilt, 4.0 * contour.tolerance)
-
-
-@lru_cache(maxsize=4096)
-def _widened(pair: Pair) -> Pair:
-    """The pair with every distance 1e-14 larger, which dominates it: a shift comes with a few roundings of its own."""
-
-    def wider(mixture: Mixture) -> Mixture:
-        return Mixture(mixture.weights, tuple(shift * (1.0 + MU_ERROR) for shift in mixture.shifts))
-
-    return Pair(pair.family, wider(pair.upper), wider(pair.lower), pair.worst_of_both)
 
 
 def _direction(pairs: list[tuple[Pair, int]], improbable: float, *, reverse: bool) -> Direction:

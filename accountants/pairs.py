@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import final
 
 from mechanisms.errors import InvalidParameter
@@ -82,3 +83,26 @@ class Pair:
     def is_whole(self) -> bool:
         """One shifted copy against another: a release that isn't sampled."""
         return len(self.upper.weights) == len(self.lower.weights) == 1
+
+
+SHIFT_ERROR = 1e-14
+"""Relative error allowed for a shift: a few roundings on the way from a mechanism's parameters to its mu or epsilon."""
+
+
+@lru_cache(maxsize=4096)
+def widened(pair: Pair) -> Pair:
+    """The pair with every distance larger by ``SHIFT_ERROR``: it dominates what the pair stands for."""
+    return _stretched(pair, 1.0 + SHIFT_ERROR)
+
+
+@lru_cache(maxsize=4096)
+def narrowed(pair: Pair) -> Pair:
+    """The pair with every distance smaller by ``SHIFT_ERROR``: what it stands for dominates it."""
+    return _stretched(pair, 1.0 - SHIFT_ERROR)
+
+
+def _stretched(pair: Pair, factor: float) -> Pair:
+    def moved(mixture: Mixture) -> Mixture:
+        return Mixture(mixture.weights, tuple(shift * factor for shift in mixture.shifts))
+
+    return Pair(pair.family, moved(pair.upper), moved(pair.lower), pair.worst_of_both)

@@ -1,0 +1,88 @@
+"""One release in closed form: against the other closed forms, in both directions, at every size of delta."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from accountants import FixedSizeSampled, Grouped, PoissonSampled, Repeated, accountant_named
+from accountants.gdp import epsilon_at
+from mechanisms.errors import NumericalFloor, UnsupportedEvent
+from tests.accountants.events import gaussian, laplace
+
+SINGLE = accountant_named("single")
+
+
+@pytest.mark.parametrize("std", [0.2, 1.0, 7.0])
+@pytest.mark.parametrize("delta", [0.01, 1e-5, 1e-30, 1e-200])
+def test_a_whole_gaussian_is_its_closed_form(std, delta):
+    exact = epsilon_at(1.0 / std, math.log(delta))
+    found = SINGLE.profile(gaussian(std)).epsilon(delta)
+    assert found.lower <= exact.upper
+    assert found.upper >= exact.lower
+    assert found.upper - found.lower <= 1e-11 * max(found.upper, 1e-3)
+
+
+@pytest.mark.parametrize("delta", [1e-9, 1e-3, 0.2])
+def test_a_whole_laplace_is_its_closed_form(delta):
+    exact = 2.0 + 2.0 * math.log1p(-delta)  # 1 - e^{(eps - 2) / 2} = delta
+    found = SINGLE.profile(laplace(0.5)).epsilon(delta)
+    assert found.lower <= exact <= found.upper
+    assert found.upper - found.lower < 1e-10
+
+
+@pytest.mark.parametrize("noise", [gaussian(0.8), laplace(0.7)], ids=["gaussian", "laplace"])
+@pytest.mark.parametrize("q", [0.9, 0.05, 1e-4])
+@pytest.mark.parametrize("epsilon", [0.0, 0.02, 1.0])
+def test_sampling_amplifies_by_the_two_known_formulas(noise, q, epsilon):
+    whole, sampled = SINGLE.profile(noise), SINGLE.profile(PoissonSampled(probability=q, event=noise))
+    # Removing, the larger one: delta_q(eps) = q delta(log(1 + (e^eps - 1) / q)), Balle, Barthe and Gaboardi 2018, Theorem 8.
+    inner = math.log1p(math.expm1(epsilon) / q)
+    exact = q * math.exp(whole.delta(inner).log_upper)
+    found = sampled.delta(epsilon)
+    assert found.lower <= exact * (1.0 + 1e-11)
+    assert found.upper >= exact * (1.0 - 1e-11)
+    assert found.log_upper - found.log_lower < 1e-9 or exact < 1e-15
+
+
+def test_adding_can_be_no_worse_than_what_is_answered():
+    q, std = 0.3, 1.0
+    found = SINGLE.profile(PoissonSampled(probability=q, event=gaussian(std)))
+    for threshold in [-3.0, -2.0, -1.0, 0.0]:
+        below = 0.5 * math.erfc(-threshold / math.sqrt(2.0))
+        mixed = (1.0 - q) * below + q * 0.5 * math.erfc(-(threshold - 1.0 / std) / math.sqrt(2.0))
+        for epsilon in [0.0, 0.1, 0.3]:
+            assert below - math.exp(epsilon) * mixed <= found.delta(epsilon).upper
+
+
+def test_the_worst_of_both_orders_is_the_larger_one():
+    fixed = FixedSizeSampled(sample_size=30, population_size=100, event=gaussian(1.0, adjacency="replace_one"))
+    poisson = PoissonSampled(probability=0.3, event=gaussian(1.0))  # the same pair of mixtures
+    both, one = SINGLE.profile(fixed), SINGLE.profile(poisson)
+    for delta in [1e-2, 1e-6]:
+        assert both.epsilon(delta).upper == pytest.approx(one.epsilon(delta).upper, rel=1e-10)
+
+
+def test_a_group_of_whole_releases_moves_so_many_times_as_far():
+    grouped = SINGLE.profile(Grouped(size=4, unit="user", event=gaussian(2.0))).epsilon(1e-6)
+    assert grouped.upper == pytest.approx(epsilon_at(2.0, math.log(1e-6)).upper, rel=1e-10)
+
+
+def test_nothing_is_answered_below_the_floor():
+    with pytest.raises(NumericalFloor, match="floor"):
+        SINGLE.profile(gaussian(1.0)).epsilon(1e-300)
+    with pytest.raises(NumericalFloor, match="floor"):
+        SINGLE.profile(gaussian(1.0)).delta(40.0)
+
+
+def test_two_releases_are_not_one():
+    with pytest.raises(UnsupportedEvent, match="more than one release"):
+        SINGLE.profile(Repeated(count=2, event=gaussian(1.0)))
+
+
+def test_infinite_epsilon_leaves_nothing_and_large_deltas_need_none():
+    profile = SINGLE.profile(laplace(1.0))
+    assert profile.delta(math.inf).upper == 0.0
+    assert profile.delta(1.0 + 1e-9).upper == 0.0
+    assert profile.epsilon(0.9).upper == 0.0
