@@ -3,9 +3,21 @@ r"""From an event to the figures of its guarantee, each rounded to the safe side
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from accountants import profile
-from accountants.events import Composed, Event, NonPrivate, PoissonSampled, Release, Repeated, leaves, non_private_reason
+from accountants.events import (
+    Composed,
+    Event,
+    FixedSizeSampled,
+    Grouped,
+    NonPrivate,
+    PoissonSampled,
+    Release,
+    Repeated,
+    leaves,
+    non_private_reason,
+)
 from accountants.profile import PrivacyProfile
 from app.certificates.decimals import exact, lower, upper
 from app.certificates.guarantee import SEED_SENTENCE, ApproximateDp, DeltaPoint, NoGuarantee, RenyiPoint
@@ -38,15 +50,22 @@ def guarantee_of(event: Event, delta: float, origin: RandomOrigin) -> Approximat
     return claim
 
 
-def without_sampling(event: Event) -> Event:
-    """The same releases, each on all of the data."""
+def without_sampling(event: Event) -> Event | None:
+    """The same releases, each on all of the data; None where samples of a fixed size leave nothing to compare with."""
+    # In a sample of a fixed size one record displaces another, which moves the sum twice as far as in all of the data.
+    return None if any(leaf.scheme == "fixed_size" for leaf in leaves(event)) else _on_all_data(event)
+
+
+def _on_all_data(event: Event) -> Event:
     match event:
-        case PoissonSampled():
-            return without_sampling(event.event)
+        case PoissonSampled() | FixedSizeSampled():
+            return _on_all_data(event.event)
         case Repeated():
-            return Repeated(count=event.count, event=without_sampling(event.event))
+            return Repeated(count=event.count, event=_on_all_data(event.event))
+        case Grouped():
+            return Grouped(size=event.size, unit=event.unit, event=_on_all_data(event.event))
         case Composed():
-            return Composed(events=tuple(without_sampling(part) for part in event.events))
+            return Composed(events=tuple(_on_all_data(part) for part in event.events))
         case Release() | NonPrivate():
             return event
 
@@ -95,9 +114,19 @@ def _delta_curve(found: PrivacyProfile, epsilon: float, delta: float) -> tuple[D
             continue
         try:
             points[position] = DeltaPoint(epsilon=exact(position), delta=upper(found.delta(position).upper))
-        except NumericalFloor:
+        except (NumericalFloor, UnsupportedEvent):
             continue
-    return tuple(points[position] for position in sorted(points))
+    return tuple(_falling([points[position] for position in sorted(points)], certified))
+
+
+def _falling(points: list[DeltaPoint], certified: DeltaPoint) -> Iterator[DeltaPoint]:
+    """The same curve with deltas that fall: what holds at an epsilon holds at larger ones, and points may come from unlike routes."""
+    least = "1"
+    for point in points:
+        if float(point.epsilon) < float(certified.epsilon) and float(point.delta) < float(certified.delta):
+            continue  # a better route here than at the certified pair, which is stated as it was found
+        least = min(least, point.delta, key=float)
+        yield DeltaPoint(epsilon=point.epsilon, delta=least)
 
 
 def _renyi(found: PrivacyProfile) -> tuple[RenyiPoint, ...]:
@@ -109,10 +138,13 @@ def _renyi(found: PrivacyProfile) -> tuple[RenyiPoint, ...]:
 
 def _without_sampling(event: Event, delta: float) -> tuple[str | None, str | None]:
     """(epsilon without amplification, why there is none)."""
-    if all(leaf.probability == 1.0 for leaf in leaves(event)):
+    if all(leaf.is_whole for leaf in leaves(event)):
         return None, "nothing was sampled: every release used all of the data"
+    whole = without_sampling(event)
+    if whole is None:
+        return None, "samples have a fixed size: one record displaces another there, so releases on all of the data don't compare"
     try:
-        bound = profile(without_sampling(event), accountant="auto").epsilon(delta)
+        bound = profile(whole, accountant="auto").epsilon(delta)
     except (UnsupportedEvent, NumericalFloor) as error:
         return None, f"no accountant bounds the run without sampling: {error}"
     if not math.isfinite(bound.upper):

@@ -8,12 +8,12 @@ from itertools import pairwise
 from accountants.events import Event, leaves, non_private_reason
 from app.certificates import wording
 from app.certificates.decimals import exact, fraction
-from app.certificates.facts import neighbourhood_of, releases_of
+from app.certificates.facts import ADJACENCY_MEANING, EARLIER_MEANINGS, Neighbourhood, ReleaseFacts, neighbourhood_of, releases_of
 from app.certificates.guarantee import SEED_SENTENCE, ApproximateDp, NoGuarantee, figures
 from app.certificates.report import Check, failed, outcome
 from app.certificates.statement import PrivacyCertificate
-from mechanisms import PrivacyError, RandomOrigin
-from mechanisms.base import Value
+from mechanisms import PrivacyError, RandomOrigin, Sensitivity
+from mechanisms.base import Adjacency, Value
 
 LARGEST_FLOAT = fraction("1.7e308")
 
@@ -27,8 +27,9 @@ def check_words(predicate: PrivacyCertificate) -> Check:
         return failed("event", f"the event can't be read: {error}")
     problems = [
         *_differences("releases", predicate.releases, releases),
-        *_differences("neighbourhood", predicate.neighbourhood, neighbourhood),
+        *_differences("neighbourhood", _in_todays_words(predicate.neighbourhood), neighbourhood),
         *_run_differences(predicate, event),
+        *_sampling_differences(predicate, releases),
     ]
     return outcome("event", problems, "noise, sampling, sensitivity, steps, adjacency and unit are those of the event")
 
@@ -52,18 +53,47 @@ def check_parts(predicate: PrivacyCertificate) -> Check:
     return outcome("parts", problems, "the certificate's parts agree with each other")
 
 
+def _in_todays_words(stated: Neighbourhood | None) -> Neighbourhood | None:
+    """A meaning that certificates gave before, put as they give it now; anything else as it stands."""
+    if stated is None or stated.meaning not in EARLIER_MEANINGS.get(stated.adjacency, ()):
+        return stated
+    return Neighbourhood(adjacency=stated.adjacency, meaning=ADJACENCY_MEANING[stated.adjacency], unit=stated.unit)
+
+
 def _run_differences(predicate: PrivacyCertificate, event: Event) -> Iterator[str]:
     parts = leaves(event)
     released = sum(parts.values())
     if predicate.steps.released != released:
         yield f"steps.released: the certificate says {predicate.steps.released}, its event has {released}"
-    probability = predicate.data.expected_batch_size / predicate.data.training_records
+    if predicate.data.units_are_records != all(leaf.group == 1 for leaf in parts):
+        group = max((leaf.group for leaf in parts), default=1)
+        yield f"data.units_are_records: the certificate says {predicate.data.units_are_records}, its event has groups of up to {group}"
     for leaf in parts:
-        if leaf.probability not in (probability, 1.0):
-            yield f"expected_batch_size / training_records is {probability!r}, the event samples with {leaf.probability!r}"
-        l2 = leaf.mechanism.sensitivity.l2
-        if l2 is not None and exact(l2) != predicate.clipping.bound:
-            yield f"clipping.bound: the certificate says {predicate.clipping.bound}, the event's sensitivity is {exact(l2)}"
+        bound = _clipping_bound(leaf.mechanism.sensitivity)
+        if bound is not None and exact(bound) != predicate.clipping.bound:
+            yield f"clipping.bound: the certificate says {predicate.clipping.bound}, the event's sensitivity is for {exact(bound)}"
+
+
+def _clipping_bound(sensitivity: Sensitivity) -> float | None:
+    """The largest clipping bound that this sensitivity covers; of two clipped terms that replace each other, the difference is twice it."""
+    if sensitivity.l2 is None:
+        return None
+    bound = sensitivity.l2 / 2.0 if sensitivity.adjacency is Adjacency.REPLACE_ONE else sensitivity.l2
+    return bound if sensitivity.l2_contribution is None else min(bound, sensitivity.l2_contribution)
+
+
+def _sampling_differences(predicate: PrivacyCertificate, releases: Sequence[ReleaseFacts]) -> Iterator[str]:
+    data = predicate.data
+    probability = exact(data.expected_batch_size / data.training_records)
+    for sampling in (release.sampling for release in releases):
+        if sampling.kind == "poisson" and sampling.probability != probability:
+            yield f"expected_batch_size / training_records is {probability}, the event samples with {sampling.probability}"
+        sizes = sampling.sample_size, sampling.population_size
+        if sampling.kind == "fixed_size" and sizes != (data.expected_batch_size, data.training_records):
+            yield (
+                f"expected_batch_size and training_records are {data.expected_batch_size} and {data.training_records}, the event samples "
+                f"{sampling.sample_size} of {sampling.population_size}"
+            )
 
 
 def _claim_problems(claim: ApproximateDp) -> Iterator[str]:

@@ -3,18 +3,47 @@ r"""What an event says, in a certificate's words. Issuer and verifier both deriv
 from __future__ import annotations
 
 import math
-from typing import Literal, final
+from collections.abc import Iterator
+from typing import Annotated, Literal, final
 
-from accountants.events import Event, leaves, neighbourhood
+from pydantic import Field, Strict
+
+from accountants.events import (
+    LARGEST_COUNT,
+    LARGEST_GROUP,
+    Composed,
+    Event,
+    FixedSizeSampled,
+    Grouped,
+    Leaf,
+    NonPrivate,
+    PoissonSampled,
+    Release,
+    Repeated,
+    leaves,
+    neighbourhood,
+)
 from app.certificates.decimals import DecimalText, SignedDecimalText, exact, upper
 from mechanisms import AnyMechanism, ComplexGaussian, Gaussian, Laplace
 from mechanisms.base import Adjacency, Count, PrivacyUnit, Value
 
+Released = Annotated[int, Strict(), Field(ge=1, le=LARGEST_COUNT)]
+GroupSize = Annotated[int, Strict(), Field(ge=2, le=LARGEST_GROUP)]
+
 ADJACENCY_MEANING = {
     Adjacency.ADD_REMOVE: "two data sets are neighbours if one is the other with one unit added or removed",
     Adjacency.REPLACE_ONE: "two data sets are neighbours if one is the other with one unit replaced by another",
-    Adjacency.ZERO_OUT: "two data sets are neighbours if one is the other with one unit's contribution set to zero",
+    Adjacency.ZERO_OUT: "two data sets are neighbours if one is the other with one unit replaced by a null unit, which contributes nothing",
 }
+
+EARLIER_MEANINGS = {
+    Adjacency.ZERO_OUT: ("two data sets are neighbours if one is the other with one unit's contribution set to zero",),
+}
+"""What certificates said before; they stay valid."""
+
+
+def _is_none(value: object) -> bool:
+    return value is None
 
 
 @final
@@ -28,12 +57,20 @@ class Neighbourhood(Value):
 
 @final
 class SensitivityFacts(Value):
-    """How far one unit moves the released vector: bounds as exact decimal text, null where none was stated."""
+    r"""How far one unit moves the released vector: bounds as exact decimal text, null where none was stated.
+
+    Attributes:
+      l2, l1, l2_real, l2_imag: of the move between neighbours.
+      l2_contribution, l1_contribution: of what one unit alone adds, where that isn't the move itself (replace_one); else absent.
+    """
 
     l2: DecimalText | None
     l1: DecimalText | None
     l2_real: DecimalText | None
     l2_imag: DecimalText | None
+    # Absent where they say nothing: a certificate without them is the one that was signed before they existed.
+    l2_contribution: Annotated[DecimalText | None, Field(exclude_if=_is_none)] = None
+    l1_contribution: Annotated[DecimalText | None, Field(exclude_if=_is_none)] = None
 
 
 @final
@@ -64,21 +101,34 @@ class SamplingFacts(Value):
     r"""Which records a release used.
 
     Attributes:
-      kind: ``poisson``: each record joined independently; ``none``: all of the data.
-      probability: of one record, exact.
+      kind: ``poisson``: each record joined independently; ``fixed_size``: a uniform sample of a public size, without replacement;
+        ``none``: all of the data.
+      probability: of one record; exact, or for a fixed size the quotient of the two sizes, rounded up.
+      sample_size, population_size: of a fixed size: records in the sample, and in the smallest data set that is protected; else absent.
     """
 
-    kind: Literal["poisson", "none"]
+    kind: Literal["poisson", "fixed_size", "none"]
     probability: DecimalText
+    sample_size: Annotated[Count | None, Field(exclude_if=_is_none)] = None
+    population_size: Annotated[Count | None, Field(exclude_if=_is_none)] = None
+
+
+@final
+class GroupFacts(Value):
+    """One unit of the guarantee holds at most ``size`` of the release's own units, which are one ``of`` each."""
+
+    size: GroupSize
+    of: PrivacyUnit
 
 
 @final
 class ReleaseFacts(Value):
-    """``count`` releases of this mechanism, each on a fresh sample."""
+    """``count`` releases of this mechanism, each on a fresh sample; ``group`` is absent where its unit is the guarantee's."""
 
     mechanism: MechanismFacts
     sampling: SamplingFacts
-    count: Count
+    group: Annotated[GroupFacts | None, Field(exclude_if=_is_none)] = None
+    count: Released
 
 
 def neighbourhood_of(event: Event) -> Neighbourhood | None:
@@ -88,15 +138,44 @@ def neighbourhood_of(event: Event) -> Neighbourhood | None:
 
 
 def releases_of(event: Event) -> tuple[ReleaseFacts, ...]:
-    """Every different release of the event and how often it ran."""
+    """Every different release of the event and how often it ran. Raises InvalidParameter where ``leaves`` does."""
+    leaves(event)  # refuses what can't be told apart or counted
+    found: dict[tuple[Leaf, SamplingFacts], int] = {}
+    for part, group, count in _sampled_parts(event, 1, 1):
+        ((leaf, _),) = leaves(part).items()
+        key = Leaf(leaf.probability, leaf.mechanism, leaf.scheme, group), _sampling(part, leaf)
+        found[key] = found.get(key, 0) + count
     return tuple(
-        ReleaseFacts(mechanism=_mechanism(leaf.mechanism), sampling=_sampling(leaf.probability), count=count)
-        for leaf, count in leaves(event).items()
+        ReleaseFacts(mechanism=_mechanism(leaf.mechanism), sampling=sampling, group=_group(leaf), count=count)
+        for (leaf, sampling), count in found.items()
     )
 
 
-def _sampling(probability: float) -> SamplingFacts:
-    return SamplingFacts(kind="poisson" if probability < 1.0 else "none", probability=exact(probability))
+def _sampled_parts(event: Event, group: int, count: int) -> Iterator[tuple[Release | PoissonSampled | FixedSizeSampled, int, int]]:
+    """(single release with its sampling, group size, how often): leaves before they lose the sizes of their samples."""
+    match event:
+        case Repeated():
+            yield from _sampled_parts(event.event, group, count * event.count)
+        case Composed():
+            for part in event.events:
+                yield from _sampled_parts(part, group, count)
+        case Grouped():
+            yield from _sampled_parts(event.event, group * event.size, count)
+        case NonPrivate():
+            return
+        case Release() | PoissonSampled() | FixedSizeSampled():
+            yield event, group, count
+
+
+def _sampling(part: Event, leaf: Leaf) -> SamplingFacts:
+    probability = exact(leaf.probability)
+    if isinstance(part, FixedSizeSampled):
+        return SamplingFacts(kind="fixed_size", probability=probability, sample_size=part.sample_size, population_size=part.population_size)
+    return SamplingFacts(kind="none" if leaf.is_whole else "poisson", probability=probability)
+
+
+def _group(leaf: Leaf) -> GroupFacts | None:
+    return None if leaf.group == 1 else GroupFacts(size=leaf.group, of=leaf.mechanism.sensitivity.unit)
 
 
 def _mechanism(mechanism: AnyMechanism) -> MechanismFacts:
@@ -105,6 +184,8 @@ def _mechanism(mechanism: AnyMechanism) -> MechanismFacts:
         l1=_exact(mechanism.sensitivity.l1),
         l2_real=_exact(mechanism.sensitivity.l2_real),
         l2_imag=_exact(mechanism.sensitivity.l2_imag),
+        l2_contribution=_exact(mechanism.sensitivity.l2_contribution),
+        l1_contribution=_exact(mechanism.sensitivity.l1_contribution),
     )
     match mechanism:
         case Gaussian():

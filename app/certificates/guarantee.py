@@ -41,13 +41,13 @@ class ApproximateDp(Value):
       epsilon: the certified figure: the upper end of the bracket, rounded up.
       delta: at which it holds; exact.
       epsilon_lower: the lower end of the bracket, rounded down: the true epsilon of this event lies between.
-      accountant: which of the registry proved the bracket.
+      accountant: which of the registry the upper end comes from.
       route: how it did.
       delta_curve: other (epsilon, delta) pairs that hold at the same time, by rising epsilon.
       renyi: upper bounds on the Renyi divergence at some orders; null where no accountant has them, with the reason.
       gdp_mu: the run is mu-GDP for this mu, rounded up; null where it isn't Gaussian DP exactly, with the reason.
       epsilon_without_sampling: at the same delta for the same releases on all of the data, rounded up: what amplification by sampling is
-        worth. Null where nothing is sampled (or where no finite bound was found), with the reason.
+        worth. Null where nothing is sampled, where samples have a fixed size, or where no finite bound was found, with the reason.
     """
 
     kind: Literal["approximate_dp"] = "approximate_dp"

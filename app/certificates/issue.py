@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import final
 
+from accountants.events import leaves
 from app.certificates import wording
 from app.certificates.canonical import canonical_json
 from app.certificates.claims import guarantee_of
@@ -131,6 +132,7 @@ def predicate_of(given: CertificateInput, facts: DataSetFacts) -> PrivacyCertifi
         data=DataFacts(
             description=facts.description,
             unit_meaning=f"one {facts.unit} is one row of the training data as described; a person with several rows is protected less",
+            units_are_records=all(leaf.group == 1 for leaf in leaves(plan.event)),
             training_records=plan.sampling.records,
             expected_batch_size=plan.sampling.expected_batch_size,
             realised_sample_sizes=wording.SAMPLE_SIZES,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, final
 
-from pydantic import AwareDatetime, Field, StringConstraints
+from pydantic import AwareDatetime, Field, Strict, StringConstraints
 
 from accountants.events import Event
 from app.certificates.decimals import DecimalText
@@ -75,7 +75,8 @@ class DataFacts(Value):
     Attributes:
       description: source and recipe.
       unit_meaning: what one unit of the guarantee is in this data set.
-      units_are_records: one unit is one training record; a person who is in several records is protected less.
+      units_are_records: one unit is one training record, and a person who is in several records is protected less; otherwise a unit
+        holds up to as many records as the releases' groups say.
       training_records: treated as public.
       expected_batch_size: the constant that noisy sums were divided by; public.
       realised_sample_sizes: why they aren't here.
@@ -84,7 +85,7 @@ class DataFacts(Value):
 
     description: Words
     unit_meaning: Words
-    units_are_records: Literal[True] = True
+    units_are_records: Annotated[bool, Strict()] = True
     training_records: Count
     expected_batch_size: Count
     realised_sample_sizes: Words

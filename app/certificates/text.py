@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from datetime import UTC
 
-from app.certificates.facts import ReleaseFacts
+from app.certificates.facts import GroupFacts, ReleaseFacts, SamplingFacts
 from app.certificates.guarantee import ApproximateDp, NoGuarantee
 from app.certificates.statement import PrivacyCertificate
 
@@ -82,7 +82,7 @@ def _guarantee(predicate: PrivacyCertificate) -> list[str]:
         f"    If they may wrongly accuse 1 in 100 outsiders, they recognise at most {_percent(hit)} of the members (blind guessing: 1 %).",
         f"    Guessing with even odds beforehand, they are right at most {_percent((1.0 + edge) / 2.0)} of the time (chance is 50 %).",
     ]
-    if guarantee.epsilon_without_sampling is not None:
+    if guarantee.epsilon_without_sampling is not None and float(guarantee.epsilon_without_sampling) > float(guarantee.epsilon):
         lines.append(
             f"    Drawing random samples helped: without it, the same noise would give only epsilon = {guarantee.epsilon_without_sampling}."
         )
@@ -104,11 +104,24 @@ def _done(predicate: PrivacyCertificate) -> list[str]:
 
 
 def _release(release: ReleaseFacts) -> str:
-    mechanism, sampling = release.mechanism, release.sampling
+    mechanism = release.mechanism
     parts = " and ".join(dict.fromkeys(std for std in (mechanism.std_real, mechanism.std_imag) if std is not None))
     scale = f"standard deviation {parts} on each real component" if parts else f"scale {mechanism.laplace_scale}"
-    drawn = f"each record drawn with probability {sampling.probability}" if sampling.kind == "poisson" else "on all of the data"
-    return f"{release.count} releases with {mechanism.kind} noise of {scale}, {drawn}"
+    return f"{release.count} releases with {mechanism.kind} noise of {scale}, {_drawn(release.sampling)}{_held(release.group)}"
+
+
+def _drawn(sampling: SamplingFacts) -> str:
+    match sampling.kind:
+        case "poisson":
+            return f"each record drawn with probability {sampling.probability}"
+        case "fixed_size":
+            return f"on samples of exactly {sampling.sample_size} of {sampling.population_size} records"
+        case "none":
+            return "on all of the data"
+
+
+def _held(group: GroupFacts | None) -> str:
+    return "" if group is None else f", where one protected unit holds at most {group.size} of the unit {group.of!r}"
 
 
 def _percent(rate: float) -> str:
