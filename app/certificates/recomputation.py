@@ -1,6 +1,6 @@
-r"""Recomputing a certificate's figures from its event: by every accountant that can, and by a route that shares nothing with them.
+r"""Recomputing a certificate's figures from its event: by the accountant it names, by another one, and by code that only checks.
 
-Two questions. Does any accountant's bracket contradict a figure, or give it again? And does the independent recomputation
+Two questions. Does the bracket of the named accountant, or of another one, contradict a figure? And does the independent recomputation
 (``accountants.cross_check``, accurate to 1e-6, not a bound) find a figure too small?
 """
 
@@ -10,13 +10,13 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import final
 
-from accountants import ACCOUNTANTS, cross_check, profile
+from accountants import ACCOUNTANTS, cross_check, deadline, profile
 from accountants.events import Event, leaves
-from accountants.profile import PrivacyProfile
+from accountants.profile import Accountant, PrivacyProfile
 from app.certificates.claims import without_sampling
-from app.certificates.guarantee import ApproximateDp
+from app.certificates.guarantee import ApproximateDp, DeltaPoint
 from app.certificates.report import Check, failed, not_checked, outcome
-from mechanisms import NumericalFloor, PrivacyError, UnsupportedEvent
+from mechanisms import NumericalFloor, PrivacyError, TimeLimitReached, UnsupportedEvent
 
 TOLERANCE = cross_check.ACCURACY
 """How far below a recomputed figure a certified one may lie, relatively: the accuracy of the independent recomputation."""
@@ -24,63 +24,106 @@ TOLERANCE = cross_check.ACCURACY
 NUMERICAL_FAILURES = (PrivacyError, ArithmeticError, ValueError, RuntimeError)
 """What numerical code raises on an event it can't handle, SciPy's root finders included: a check that fails, never a crash."""
 
+_OTHERS = ("contour", "fft", "lattice", "single", "pld", "rdp")
+"""Who is asked beside the named accountant, the first that answers; accountants that aren't named here come last."""
+
+_SECONDS = 1.5
+"""For epsilon by an accountant that the certificate doesn't name: one that takes longer leaves it to the next."""
+
+_CURVE_SECONDS = 1.0
+"""For the points of the curve by each accountant; those that none reaches are said not to be checked."""
+
 
 def check_figures(event: Event, claim: ApproximateDp) -> list[Check]:
     """Every figure of the claim that can be recomputed. The claim's parts have been found to agree with each other."""
     try:
         brackets = _Brackets(event, claim)
-        return [brackets.check(), _check_other_figures(event, claim), _check_independently(event, claim, proved=brackets.prove_epsilon)]
+        recomputation = _Recomputation(event, claim)
+        return [
+            brackets.check(),
+            _check_other_figures(event, claim),
+            recomputation.check(brackets.proved_by),
+            *_check_reach(claim, brackets.reached | recomputation.reached),
+        ]
     except NUMERICAL_FAILURES as error:
         return [failed("recomputation", f"the figures can't be recomputed from this event: {error}")]
 
 
 @final
 class _Brackets:
-    """What every accountant of the registry says of the certified epsilon and curve."""
+    r"""What the named accountant and another one say of the certified epsilon and curve.
+
+    Attributes:
+      proved_by: the accountant whose bracket gives epsilon again; None where neither does.
+      reached: the epsilons of the curve at which one of them was asked for delta.
+    """
 
     def __init__(self, event: Event, claim: ApproximateDp) -> None:
-        self._claim = claim
+        self._event, self._claim = event, claim
         self._epsilon = float(claim.epsilon)
         self._told: list[str] = []
         self._problems: list[str] = []
-        self.prove_epsilon = False
+        self.proved_by: str | None = None
+        self.reached: set[str] = set()
         # "auto" only picks among the others.
-        for accountant in ACCOUNTANTS:
-            if accountant.name == "auto":
-                continue
-            if (reason := accountant.unsupported(event)) is not None:
-                self._told.append(f"{accountant.name}: {reason}")
-            else:
-                self._ask(accountant.name, accountant.profile(event))
+        known = {accountant.name: accountant for accountant in ACCOUNTANTS if accountant.name != "auto"}
+        named = known.pop(claim.accountant, None)
+        if named is None:
+            self._told.append(f"{claim.accountant}: this version has no accountant of that name")
+        else:
+            self._ask(named, math.inf)
+        for other in sorted(known.values(), key=_preference):
+            if self._ask(other, _SECONDS):
+                break
 
     def check(self) -> Check:
         """Failed where an accountant's bracket contradicts a figure."""
         certified = f"epsilon {self._claim.epsilon} at delta {self._claim.delta}, named accountant {self._claim.accountant}"
         return outcome("accountants", self._problems, f"{certified}; brackets of epsilon recomputed: {'; '.join(self._told)}")
 
-    def _ask(self, name: str, found: PrivacyProfile) -> None:
+    def _ask(self, accountant: Accountant, seconds: float) -> bool:
+        """Whether it answered."""
+        name = accountant.name
+        if (reason := accountant.unsupported(self._event)) is not None:
+            self._told.append(f"{name}: {reason}")
+            return False
         try:
-            bound = found.epsilon(float(self._claim.delta))
-        except NumericalFloor as error:
+            with deadline.time_limit(seconds):
+                found = accountant.profile(self._event)
+                bound = found.epsilon(float(self._claim.delta))
+        except (NumericalFloor, UnsupportedEvent, TimeLimitReached) as error:
             self._told.append(f"{name}: {error}")
-            return
+            return False
         self._told.append(f"{name} [{bound.lower:.7g}, {bound.upper:.7g}]")
-        self.prove_epsilon = self.prove_epsilon or self._epsilon >= bound.upper
+        if self.proved_by is None and self._epsilon >= bound.upper:
+            self.proved_by = name
         if self._epsilon < bound.lower:
             self._problems.append(f"epsilon is {self._claim.epsilon}, but by {name} it is at least {bound.lower!r}")
         if float(self._claim.epsilon_lower) > bound.upper:
             self._problems.append(f"epsilon_lower is {self._claim.epsilon_lower}, but by {name} epsilon is at most {bound.upper!r}")
-        self._problems.extend(_curve_below(self._claim, name, found))
+        self._compare_curve(name, found)
+        return True
 
+    def _compare_curve(self, name: str, found: PrivacyProfile) -> None:
+        try:
+            with deadline.time_limit(_CURVE_SECONDS):
+                for point in self._claim.delta_curve:
+                    self._compare_point(name, found, point)
+        except TimeLimitReached as error:
+            self._told.append(f"{name} on the whole curve: {error}")
 
-def _curve_below(claim: ApproximateDp, name: str, found: PrivacyProfile) -> Iterator[str]:
-    for point in claim.delta_curve:
+    def _compare_point(self, name: str, found: PrivacyProfile, point: DeltaPoint) -> None:
         try:
             low = found.delta(float(point.epsilon)).lower
-        except NumericalFloor:
-            continue
+        except (NumericalFloor, UnsupportedEvent):
+            return
+        self.reached.add(point.epsilon)
         if float(point.delta) < low:
-            yield f"delta({point.epsilon}) is {point.delta}, but by {name} it is at least {low!r}"
+            self._problems.append(f"delta({point.epsilon}) is {point.delta}, but by {name} it is at least {low!r}")
+
+
+def _preference(accountant: Accountant) -> int:
+    return _OTHERS.index(accountant.name) if accountant.name in _OTHERS else len(_OTHERS)
 
 
 def _check_other_figures(event: Event, claim: ApproximateDp) -> Check:
@@ -90,10 +133,17 @@ def _check_other_figures(event: Event, claim: ApproximateDp) -> Check:
         f"renyi({point.order})": (point.epsilon, found.rdp(float(point.order))) for point in claim.renyi or ()
     }
     stated["gdp_mu"] = claim.gdp_mu, found.gdp_mu
-    if any(leaf.probability < 1.0 for leaf in leaves(event)) and claim.epsilon_without_sampling is not None:
-        low = profile(without_sampling(event), accountant="auto").epsilon(float(claim.delta)).lower
-        stated["epsilon_without_sampling"] = claim.epsilon_without_sampling, low
+    if claim.epsilon_without_sampling is not None:
+        stated["epsilon_without_sampling"] = claim.epsilon_without_sampling, _least_without_sampling(event, float(claim.delta))
     return outcome("other_figures", list(_too_small(stated)), f"{', '.join(stated)}: none is below its recomputed value")
+
+
+def _least_without_sampling(event: Event, delta: float) -> float | None:
+    """Lower end of epsilon for the releases on all of the data; None where that isn't stated of such an event."""
+    whole = without_sampling(event)
+    if whole is None or all(leaf.is_whole for leaf in leaves(event)):
+        return None
+    return profile(whole, accountant="auto").epsilon(delta).lower
 
 
 def _too_small(stated: Mapping[str, tuple[str | None, float | None]]) -> Iterator[str]:
@@ -106,29 +156,49 @@ def _too_small(stated: Mapping[str, tuple[str | None, float | None]]) -> Iterato
             yield f"{name} is {text}, but recomputed it is {value!r}"
 
 
-def _check_independently(event: Event, claim: ApproximateDp, *, proved: bool) -> Check:
-    """Epsilon and the curve by inverting the moment function. Where that declines, a bracket must have proved epsilon again."""
-    try:
-        epsilon = cross_check.recomputed_epsilon(event, float(claim.delta))
-    except UnsupportedEvent as error:
-        if proved:
-            return not_checked("recomputation", f"{error}; an accountant's bracket gives epsilon {claim.epsilon} again")
-        return failed("recomputation", f"{error}; and no accountant's bracket gives epsilon {claim.epsilon} again")
-    problems = []
-    if float(claim.epsilon) < epsilon * (1.0 - TOLERANCE):
-        problems.append(f"epsilon is {claim.epsilon}, but recomputed from the event it is {epsilon:.9g}")
-    problems.extend(_curve_too_small(event, claim))
-    return outcome(
-        "recomputation", problems, f"epsilon {claim.epsilon} is at least the independently recomputed {epsilon:.9g}; so is the curve"
-    )
+@final
+class _Recomputation:
+    r"""Epsilon and the curve by inverting the moment function.
 
+    Attributes:
+      reached: the epsilons of the curve at which delta was recomputed.
+    """
 
-def _curve_too_small(event: Event, claim: ApproximateDp) -> Iterator[str]:
-    for point in claim.delta_curve:
-        stated = float(point.delta)
+    def __init__(self, event: Event, claim: ApproximateDp) -> None:
+        self._event, self._claim = event, claim
+        self.reached: set[str] = set()
+
+    def check(self, proved_by: str | None) -> Check:
+        """Where the inversion declines, an accountant's bracket must have proved epsilon again."""
+        claim = self._claim
         try:
-            log_delta = cross_check.recomputed_log_delta(event, float(point.epsilon))
-        except UnsupportedEvent:
-            continue  # a point that this route can't reach; the accountants' brackets still cover it
-        if stated == 0.0 or math.log(stated) < log_delta + math.log1p(-TOLERANCE) * max(1.0, -log_delta):
-            yield f"delta({point.epsilon}) is {point.delta}, but recomputed its logarithm is {log_delta:.9g}"
+            epsilon = cross_check.recomputed_epsilon(self._event, float(claim.delta))
+        except UnsupportedEvent as error:
+            if proved_by is not None:
+                return not_checked("recomputation", f"{error}; the bracket of accountant {proved_by} gives epsilon {claim.epsilon} again")
+            return failed("recomputation", f"{error}; and no accountant's bracket gives epsilon {claim.epsilon} again")
+        problems: list[str] = []
+        if float(claim.epsilon) < epsilon * (1.0 - TOLERANCE):
+            problems.append(f"epsilon is {claim.epsilon}, but recomputed from the event it is {epsilon:.9g}")
+        problems.extend(self._curve_problems())
+        return outcome(
+            "recomputation", problems, f"epsilon {claim.epsilon} is at least the independently recomputed {epsilon:.9g}; so is the curve"
+        )
+
+    def _curve_problems(self) -> Iterator[str]:
+        for point in self._claim.delta_curve:
+            stated = float(point.delta)
+            try:
+                log_delta = cross_check.recomputed_log_delta(self._event, float(point.epsilon))
+            except UnsupportedEvent:
+                continue  # a point that this route can't reach; the accountants' brackets may
+            self.reached.add(point.epsilon)
+            if stated == 0.0 or math.log(stated) < log_delta + math.log1p(-TOLERANCE) * max(1.0, -log_delta):
+                yield f"delta({point.epsilon}) is {point.delta}, but recomputed its logarithm is {log_delta:.9g}"
+
+
+def _check_reach(claim: ApproximateDp, reached: set[str]) -> Iterator[Check]:
+    """Nothing, or the points of the curve that no route could compare: the certificate may be right there, and nobody has looked."""
+    missed = [point.epsilon for point in claim.delta_curve if point.epsilon not in reached]
+    if missed:
+        yield not_checked("curve", f"no route recomputed delta at epsilon {', '.join(missed)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,13 +15,17 @@ import pytest
 from accountants.events import NonPrivate
 from app.certificates.digests import code_manifest, sha256_of
 from app.certificates.files import check_file
-from app.certificates.issue import issue_certificate
+from app.certificates.issue import CertificateInput, issue_certificate
 from app.certificates.keys import PublicKeySet, jwks, rotate
 from app.certificates.report import Status, VerificationReport
 from app.certificates.statement import Digest, Subject
 from app.certificates.verification import verify
 from app.settings import Settings
 from tests.app.certificates_harness import details, finished_run, forged, statement_of
+from trainer.report import RunReport
+
+EARLIER = Path(__file__).parents[1] / "golden" / "certificates"
+"""Issued by the code of commit 9f6d7d7 from the harness's run, which then took its figures from ``pld``."""
 
 Change = Callable[[dict[str, Any]], None]
 
@@ -67,8 +72,10 @@ def test_epsilon_is_recomputed_independently(report: VerificationReport) -> None
 
 def test_epsilon_is_bracketed_by_another_accountant_than_the_one_named(report: VerificationReport) -> None:
     told = details(report, "accountants", Status.PASSED)
-    assert "named accountant pld" in told
-    assert "rdp [0, " in told
+    assert "named accountant contour" in told
+    answered = re.findall(r"(\w+) \[[0-9.]+, [0-9.]+\]", told)
+    assert answered[0] == "contour"
+    assert set(answered[1:]) - {"contour", "rdp"}  # another route, and one with a lower end
 
 
 def test_files_beside_the_certificate_are_compared(report: VerificationReport) -> None:
@@ -108,6 +115,13 @@ def test_a_certificate_signed_before_a_rotation_stays_valid(envelope: bytes, set
     later = Settings(data_dir=tmp_path)
     rotate(later)
     assert details(verify(envelope, jwks(later), None), "signature", Status.PASSED).endswith(jwks(settings).keys[0].kid)
+
+
+@pytest.mark.parametrize("name", ["add_remove", "zero_out", "whole_data", "seeded"])
+def test_a_certificate_signed_by_the_first_version_stays_valid(name: str) -> None:
+    keys = PublicKeySet.model_validate_json((EARLIER / "keys.json").read_bytes())
+    report = verify((EARLIER / f"{name}.json").read_bytes(), keys, None)
+    assert report.verdict == "valid", [check for check in report.checks if check.status is Status.FAILED]
 
 
 def test_a_final_newline_may_be_lost(envelope: bytes) -> None:
@@ -183,8 +197,19 @@ def test_a_smaller_epsilon_makes_the_certificate_invalid(smaller_epsilon: Verifi
     assert smaller_epsilon.verdict == "invalid"
 
 
-def test_a_smaller_epsilon_is_caught_by_a_proved_bracket(smaller_epsilon: VerificationReport) -> None:
-    assert "but by pld it is at least" in details(smaller_epsilon, "accountants")
+def test_a_smaller_epsilon_is_caught_by_the_named_accountants_bracket(smaller_epsilon: VerificationReport) -> None:
+    assert "but by contour it is at least" in details(smaller_epsilon, "accountants")
+
+
+def test_a_smaller_epsilon_is_caught_by_the_bracket_of_another_accountant(smaller_epsilon: VerificationReport) -> None:
+    found = re.findall(r"but by (\w+) it is at least", details(smaller_epsilon, "accountants"))
+    assert set(found) - {"contour"}
+
+
+def test_a_figure_of_an_accountant_that_is_not_known_here_is_recomputed_by_others(forge: Callable[[Change], VerificationReport]) -> None:
+    report = forge(lambda predicate: predicate["guarantee"].update(accountant="abacus"))
+    told = details(report, "accountants", Status.PASSED)
+    assert "abacus: this version has no accountant of that name; contour [" in told
 
 
 def test_a_point_of_the_curve_made_smaller_is_caught(forge: Callable[[Change], VerificationReport]) -> None:
@@ -205,6 +230,22 @@ def test_a_renyi_bound_made_smaller_is_caught(forge: Callable[[Change], Verifica
 def test_an_epsilon_without_sampling_made_smaller_is_caught(forge: Callable[[Change], VerificationReport]) -> None:
     report = forge(lambda predicate: predicate["guarantee"].update(epsilon_without_sampling="0.5"))
     assert "epsilon_without_sampling is 0.5, but recomputed it is" in details(report, "other_figures")
+
+
+def test_an_epsilon_without_sampling_where_nothing_was_sampled_is_caught(
+    run: CertificateInput, settings: Settings, keys: PublicKeySet
+) -> None:
+    spec = type(run.spec).model_validate({**run.spec.model_dump(mode="json"), "expected_batch_size": 713})
+    plan = spec.plan()
+    whole = dataclasses.replace(
+        run, job_id="whole", spec=spec, plan=plan, report=RunReport.model_validate({**dict(run.report), "event": plan.event})
+    )
+
+    def change(statement: dict[str, Any]) -> None:
+        statement["predicate"]["guarantee"].update(epsilon_without_sampling="99", epsilon_without_sampling_absent_because=None)
+
+    report = verify(forged(issue_certificate(whole, settings), settings, change), keys, None)
+    assert "epsilon_without_sampling is stated as 99, but this event has none" in details(report, "other_figures")
 
 
 def test_an_invented_mu_is_caught(forge: Callable[[Change], VerificationReport]) -> None:
@@ -239,7 +280,7 @@ def test_noise_halved_in_event_and_words_is_caught_by_the_figures(forge: Callabl
         (lambda p: p["event"].update(count=39), "steps.released: the certificate says 40, its event has 39"),
         (lambda p: p["event"]["event"].update(probability=0.01), "expected_batch_size / training_records is 0.0561"),
         (lambda p: p["data"].update(training_records=10_000), "expected_batch_size / training_records is 0.004"),
-        (lambda p: p["clipping"].update(bound="0.25"), "clipping.bound: the certificate says 0.25, the event's sensitivity is 0.5"),
+        (lambda p: p["clipping"].update(bound="0.25"), "clipping.bound: the certificate says 0.25, the event's sensitivity is for 0.5"),
         (lambda p: _noise(p)["sensitivity"].update(adjacency="zero_out"), "neighbourhood.adjacency: the certificate says add_remove"),
         (lambda p: p["neighbourhood"].update(unit="patient"), "neighbourhood.unit: the certificate says patient, its event gives record"),
         (lambda p: p.update(neighbourhood=None), "neighbourhood.adjacency: the certificate says None, its event gives add_remove"),
