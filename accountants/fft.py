@@ -83,13 +83,21 @@ class _Plan:
         finest = False
         while True:
             step = self._aligned(step)
-            lattices = [self._lattice(leaf, count, step) for leaf, count in self._estimates.leaves]
-            window = self._window(lattices, step)
-            nodes = sum(len(index) for _, index in lattices)
-            if window.size <= MOST_POINTS and nodes <= MOST_NODES:
+            starts = [self._start(leaf, count, step) for leaf, count in self._estimates.leaves]
+            window = self._window(starts, step)
+            lattices: list[tuple[float, Indices]] = []
+            excess = window.size / MOST_POINTS
+            if excess <= 1.0:
+                weight = math.exp(min(self.saddle.excess, 100.0))
+                leaves = (leaf for leaf, _ in self._estimates.leaves)
+                lattices = [
+                    (start, leaf.indices(start, step, self.saddle.tilt, weight)) for start, leaf in zip(starts, leaves, strict=True)
+                ]
+                excess = sum(len(index) for _, index in lattices) / MOST_NODES
+            if excess <= 1.0:
                 break
             finest = True
-            step *= 1.1 * max(min(window.size / MOST_POINTS, 1.9), nodes / MOST_NODES, 1.0)
+            step *= 1.1 * min(excess, 1.9)
         upper = Composition(self._laws(lattices, step, _widened, Lattice.upper), window, upper=True)
         lower = None
         if both:
@@ -119,8 +127,8 @@ class _Plan:
         miss = np.max(np.abs(ratios - np.round(ratios)), axis=0, initial=0.0)
         return float(distances[0] / parts[int(np.argmin(np.round(miss, 4)))])
 
-    def _lattice(self, leaf: Losses, count: int, step: float) -> tuple[float, Indices]:
-        """(loss at index 0, indices of the nodes)."""
+    def _start(self, leaf: Losses, count: int, step: float) -> float:
+        """Loss at index 0."""
         first, last = leaf.first(self.saddle.tilt, count), max(float(leaf.losses[-1]), 0.0)
         anchor = first
         if leaf.atoms:
@@ -130,15 +138,14 @@ class _Plan:
         elif first - leaf.low < 4.0 * step:
             anchor = leaf.low
         start = anchor - step * math.ceil((anchor - first) / step - 1e-9)
-        if not start < -1e-6 * step:
-            start -= step * math.ceil(start / step + 1.0)
-        return start, leaf.indices(start, step, self.saddle.tilt, math.exp(min(self.saddle.excess, 100.0)))
+        return start if start < -1e-6 * step else start - step * math.ceil(start / step + 1.0)
 
-    def _window(self, lattices: list[tuple[float, Indices]], step: float) -> Window:
+    def _window(self, starts: list[float], step: float) -> Window:
         saddle, (before, after) = self.saddle, self._edges
-        counts = [count for _, count in self._pairs]
-        start = math.fsum(count * begin for count, (begin, _) in zip(counts, lattices, strict=True))
-        top = sum(count * int(index[-1]) for count, (_, index) in zip(counts, lattices, strict=True))
+        start, top = 0.0, 0
+        for begin, (leaf, count) in zip(starts, self._estimates.leaves, strict=True):
+            start += count * begin
+            top += count * leaf.last_index(begin, step)
         reach = 2.0 / saddle.tilt
         first, last = saddle.epsilon - reach, saddle.epsilon + reach
         # Nothing may wrap around: from the right edge to the first point, from the left one to the end of the last point's kernel.
@@ -146,7 +153,9 @@ class _Plan:
         period = max(right - first, last + saddle.kernel - left) / step + 8.0
         low = math.floor((first - start) / step)
         size = max(2 ** math.ceil(math.log2(period)), 1024)
-        return Window(saddle.tilt, low, low + math.ceil((last - first) / step) + 2, size, math.ceil(saddle.kernel / step), before.tilt, after.tilt)
+        return Window(
+            saddle.tilt, low, low + math.ceil((last - first) / step) + 2, size, math.ceil(saddle.kernel / step), before.tilt, after.tilt
+        )
 
 
 def _widened(pair: Pair) -> Pair:
@@ -281,7 +290,7 @@ class FftProfile(PrivacyProfile):
         low, high = self._bracket(plans, ends, lambda _, high: WIDTH * high)
         if high == math.inf:
             raise NumericalFloor("delta", delta, math.exp(SMALLEST_LOG_DELTA), "no lattice of reasonable size holds this event's losses")
-        return Bound(lower=min(low, high), upper=high, route=self.route)
+        return Bound(lower=low, upper=high, route=self.route)
 
     def delta(self, epsilon: float) -> DeltaBound:
         check_epsilon(epsilon)
@@ -295,7 +304,7 @@ class FftProfile(PrivacyProfile):
             return low, log_delta_bound(layer.upper, epsilon)
 
         low, high = self._bracket(plans, ends, lambda _low, _high: max(WIDTH * epsilon * tilt, 1e-9))
-        return DeltaBound(log_lower=min(low, high), log_upper=high, route=self.route)
+        return DeltaBound(log_lower=low, log_upper=high, route=self.route)
 
     def _bracket(
         self, plans: list[_Plan], ends: Callable[[_Layer], tuple[float, float]], allowed: Callable[[float, float], float]
@@ -313,7 +322,8 @@ class FftProfile(PrivacyProfile):
             known = [one for one in found if one is not None]
             top = max(range(len(known)), key=lambda index: known[index][1])
             low, high = max(one[0] for one in known), known[top][1]
-            if high - low <= allowed(low, high) or (known[top][2].finest and known[top][2].lower is not None) or high == low:
+            layer = known[top][2]
+            if high - low <= allowed(low, high) or high == low or (not rough[top] and (layer.finest or layer.lower is None)):
                 break
             if not rough[top]:
                 steps[top] = known[top][2].step * min(max(math.sqrt(0.6 * allowed(low, high) / (high - low)), 0.2), 0.7)

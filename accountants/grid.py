@@ -84,7 +84,7 @@ class Lattice:
         curve[self._zero :] -= dropped
         curve[-1] = 0.0
         kept = np.arange(len(curve))
-        for sweep in range(_MOST_SWEEPS):
+        for sweep in range(1, _MOST_SWEEPS):
             deadline.check()
             masses, rounding = self._masses(kept, curve, 4.0 * UNIT, dropped, missing)
             above, doubtful = masses < -rounding, np.abs(masses) < rounding
@@ -92,39 +92,23 @@ class Lattice:
                 break
             if above.any():
                 # A node above the chord of its neighbours isn't on the convex minorant.
-                kept = kept[~above] if sweep < _FAST_SWEEPS else self._hull(kept, curve, dropped, missing)
+                kept = kept[~above] if sweep % _FAST_SWEEPS else self._hull(kept[~above], curve, dropped)
             elif doubtful[:-1].any():
                 kept = self._straightened(kept, curve, doubtful, rounding)
             else:
                 return self._law(kept, masses - rounding, 0.0)
         return self._law(kept[:0], masses[:0], 0.0)
 
-    def _hull(self, kept: Indices, curve: Floats, dropped: float, missing: float) -> Indices:
-        """The vertices of the convex minorant, from left to right; for long stretches that bend the wrong way up to rounding."""
-        index, zero = self._index.tolist(), self._zero
-        values = curve.tolist()
-
-        def fall(a: int, b: int) -> float:
-            join = dropped + math.expm1(float(self._nodes[b])) if a < zero <= b else 0.0
-            return values[a] - values[b] - join
-
-        def mass(a: int | None, b: int, c: int) -> float:
-            width = (index[c] - index[b]) * self._step
-            right = fall(b, c) / math.expm1(width) if width < 700.0 else 0.0
-            if a is None:
-                return -right - values[b] - missing
-            joined = math.exp(float(self._nodes[b])) if a < zero <= b else 0.0
-            return joined + fall(a, b) / -math.expm1(-(index[b] - index[a]) * self._step) - right
-
-        found: list[int] = []
-        first = int(kept[np.searchsorted(kept, zero)])
-        for place in kept.tolist():
-            # Where no node at a small loss >= 0 is left, puts and calls can't be joined with any accuracy.
-            joinable = place < zero or (found and found[-1] > first) or self._nodes[place] < 1.0
-            while found and joinable and mass(found[-2] if len(found) > 1 else None, found[-1], place) < 0.0:
-                joinable = found.pop() > first or self._nodes[place] < 1.0
-            found.append(place)
-        return np.asarray(found)
+    def _hull(self, kept: Indices, curve: Floats, dropped: float) -> Indices:
+        """The vertices of the convex minorants of puts and of calls, for stretches that bend the wrong way by no more than rounding."""
+        before, after = kept[kept < self._zero], kept[kept >= self._zero]
+        left = _chain(before, self._nodes, curve)
+        if len(before) == 0:
+            return _chain(after, self._nodes, curve)
+        # Calls go on from the last put, as a call.
+        joined, last = curve.copy(), int(before[-1])
+        joined[last] -= math.expm1(float(self._nodes[last])) + dropped
+        return np.concatenate((left, _chain(np.append(last, after), self._nodes, joined)[1:]))
 
     def _straightened(self, kept: Indices, curve: Floats, doubtful: NDArray[np.bool_], rounding: Floats) -> Indices:
         """Without the nodes at which the curve is straight up to rounding; the ends of each straight piece go down by all of it. (3.5)"""
@@ -170,21 +154,30 @@ class Lattice:
         widths = np.diff(self._index[kept]) * self._step
         right, left = 1.0 / np.expm1(np.minimum(widths, 700.0)), -1.0 / np.expm1(-widths)
         fall = values[:-1] - values[1:]
-        loss = float(self._nodes[kept[zero]])
-        blur = float(self._blur(np.array([loss]))[0])
-        bridge = (float(values[zero]) + dropped + math.expm1(loss)) * (1.0 + lean) + math.copysign(2.0 * blur, lean)
-        if zero > 0:
-            fall[zero - 1] = values[zero - 1] - bridge
-        masses, rounding = np.empty(len(kept)), np.empty(len(kept))
-        masses[1:-1] = left[:-1] * fall[:-1] - right[1:] * fall[1:]
-        masses[0] = -right[0] * fall[0] - values[0] - missing
-        masses[-1] = left[-1] * fall[-1]
-        masses[zero] += math.exp(loss)
         size = np.abs(fall)
-        rounding[1:-1] = left[:-1] * size[:-1] + right[1:] * size[1:]
-        rounding[0] = left[0] * size[0] + abs(values[0]) + missing
-        rounding[-1] = left[-1] * size[-1]
-        rounding[zero] += 2.0
+        masses, rounding = np.zeros(len(kept)), np.zeros(len(kept))
+        if zero > 0:
+            # Puts and calls meet between two nodes: one of them is written in the other's form, put = call - 1 + gamma.
+            before, after = (float(x) for x in self._nodes[kept[zero - 1 : zero + 1]])
+            blur = math.copysign(2.0 * float(np.max(self._blur(np.array([before, after])))), lean)
+            if -before < after:
+                turned = (float(values[zero - 1]) - math.expm1(before) - dropped) * (1.0 - lean) - blur
+                fall[zero - 1], join, loss = turned - values[zero], zero - 1, before
+            else:
+                turned = (float(values[zero]) + math.expm1(after) + dropped) * (1.0 + lean) + blur
+                fall[zero - 1], join, loss = values[zero - 1] - turned, zero, after
+            size[zero - 1] = abs(fall[zero - 1]) + abs(turned)
+            masses[join] += math.exp(loss)
+            rounding[join] += 2.0
+            masses[0] -= float(values[0]) + missing
+        else:
+            masses[0] += 1.0 - missing - dropped - float(values[0])
+            rounding[0] += 2.0
+        rounding[0] += abs(float(values[0])) + missing
+        masses[:-1] -= right * fall
+        masses[1:] += left * fall
+        rounding[:-1] += right * size
+        rounding[1:] += left * size
         return masses, np.where(rounding > 0.0, 8.0 * UNIT * rounding + TINY, 0.0)
 
     def _tangents(self) -> tuple[Floats, float]:
@@ -241,6 +234,25 @@ class Lattice:
         sign = 1.0 if kind is calls else -1.0
         doubt = (self._blur(points) + 8.0 * UNIT * (before + after)) * known.tail + 8.0 * UNIT * known.lower
         return known.lower + sign * known.tail * before - doubt, known.lower - sign * known.tail * after - doubt
+
+
+def _chain(kept: Indices, nodes: Floats, curve: Floats) -> Indices:
+    """The vertices of the convex minorant in e^loss (Andrew's monotone chain)."""
+    losses, values = nodes.tolist(), curve.tolist()
+
+    def slope(a: int, b: int) -> float:
+        """Of the chord, times e^loss at a."""
+        return (values[b] - values[a]) / math.expm1(min(losses[b] - losses[a], 700.0))
+
+    found: list[int] = []
+    for place in kept.tolist():
+        while len(found) > 1:
+            a, b = found[-2:]
+            if slope(a, b) * math.exp(min(losses[b] - losses[a], 700.0)) <= slope(b, place):
+                break
+            found.pop()
+        found.append(place)
+    return np.asarray(found, dtype=np.int64)
 
 
 def _less(value: float) -> float:

@@ -97,7 +97,8 @@ def _calls(pair: Pair, epsilons: Floats) -> Calls:
     loss, error = log_ratio(pair, x)
     value, rounding, tail = _value(pair, x, loss, error)
     # (1.3) a threshold that is off by any amount makes the formula too small, never too large.
-    beyond = np.expm1(epsilons - loss + error) * tail
+    # (capped where it is beyond any value anyway)
+    beyond = np.expm1(np.minimum(epsilons - loss + error, 700.0)) * tail
     lower = value - beyond - 1e-12 * np.abs(beyond) - rounding
     # (1.2) H at the certified loss l - error <= eps is an upper bound; where l isn't certified to be below eps, (1.4) adds the slope.
     excess = np.maximum(loss + error - epsilons, 0.0)

@@ -76,33 +76,36 @@ class Losses:
         below = np.log(np.cumsum(np.exp(self.log_weights)) + 1e-300) + tilt * self.losses - self.cumulants(tilt)[0] + math.log(count)
         return float(self.losses[max(int(np.argmax(below > math.log(_NEGLIGIBLE))) - 1, 0)])
 
+    def last_index(self, start: float, step: float) -> int:
+        """Lattice index beyond the largest loss."""
+        return math.ceil((max(float(self.losses[-1]), 0.0) - start) / step - 1e-9) + 2
+
     def indices(self, start: float, step: float, tilt: float, weight: float) -> Indices:
         """Lattice indices from ``start`` to beyond the largest loss, sparser where the tilted law has little mass.
 
         A spacing of 2^j steps squared, times the share of delta that comes through it, is at most an eighth of what single steps cost
         everywhere. That share is at most the tilted mass times ``weight``, the tilted bound on delta over delta.
         """
-        count = math.ceil((max(float(self.losses[-1]), 0.0) - start) / step - 1e-9) + 2
+        count = self.last_index(start, step)
         levels = 0 if self.atoms else int(max(math.log2(max(0.25 / (tilt * step), 1.0)), 0.0))
-        turned = weight * np.exp(self.log_weights + tilt * self.losses - self.cumulants(tilt)[0])
-        above, below = np.cumsum(turned[::-1])[::-1], np.cumsum(turned)
-        parts, first, last = [], count, 0
-        for level in range(levels + 1):
-            small = 0.125 * 4.0 ** -(level + 1)
-            right = int(np.searchsorted(-above, -small))
-            left = int(np.searchsorted(below, small))
-            stop = count if level == levels or right >= len(self.losses) else _index_at(self.losses[right], start, step, count)
-            begin = 0 if level == levels or left == 0 else _index_at(self.losses[left - 1], start, step, count)
-            if level == 0:
-                first, last = begin, stop
-                parts.append(np.arange(begin, stop + 1))
-                continue
+        shares = weight * np.exp(self.log_weights + tilt * self.losses - self.cumulants(tilt)[0])
+        small = 0.125 * 0.25 ** np.arange(1.0, levels + 1.0)
+        right = np.searchsorted(-np.cumsum(shares[::-1])[::-1], -small)
+        left = np.searchsorted(np.cumsum(shares), small) - 1
+        padded = np.concatenate(([-math.inf], self.losses, [math.inf]))
+        # Ends of the stretches with spacings 1, 2, 4, ... on either side.
+        stops = [*np.clip(np.rint((padded[right + 1] - start) / step), 0, count).astype(int).tolist(), count]
+        begins = [*np.clip(np.rint((padded[left + 1] - start) / step), 0, count).astype(int).tolist(), 0]
+        above, below = [np.arange(begins[0], stops[0] + 1)], [np.zeros(0, dtype=np.int64)]
+        first, last = begins[0], int(above[0][-1])
+        for level in range(1, levels + 1):
             spacing = 2**level
-            parts.append(np.arange(last, max(stop, last) + 1, spacing))
-            parts.append(np.arange(first, min(begin, first) - 1, -spacing))
-            last, first = int(parts[-2][-1]), int(parts[-1][-1])
-        parts.append(np.array([0, max(count, last + 1)]))
-        return np.unique(np.concatenate(parts))
+            above.append(np.arange(last + spacing, stops[level] + 1, spacing))
+            below.append(np.arange(first - spacing, begins[level] - 1, -spacing)[::-1])
+            last = int(above[-1][-1]) if len(above[-1]) else last
+            first = int(below[-1][0]) if len(below[-1]) else first
+        ends = ([0] if first > 0 else [], [count + 1] if last < count else [])
+        return np.concatenate((np.asarray(ends[0], dtype=np.int64), *below[::-1], *above, np.asarray(ends[1], dtype=np.int64)))
 
     def spread_share(self, tilt: float) -> float:
         """Share of the tilted law that isn't in atoms."""
@@ -113,10 +116,6 @@ class Losses:
         for atom in self.atoms:
             near |= np.abs(self.losses - atom) <= 1e-9 * abs(atom)
         return float(turned[~near].sum())
-
-
-def _index_at(loss: float, start: float, step: float, count: int) -> int:
-    return min(max(round((loss - start) / step), 0), count)
 
 
 @lru_cache(maxsize=256)
@@ -247,14 +246,14 @@ class Estimates:
     @classmethod
     def for_epsilon(cls, pairs: tuple[tuple[Pair, int], ...], epsilon: float) -> tuple[Estimates, Saddle]:
         """Estimates for an epsilon, likewise."""
-        log_delta = -1.0
-        for _ in range(4):
+        log_delta, rounds = -1.0, 4
+        while True:
             found = cls._cut(pairs, log_delta)
             saddle = found._located(found.saddle_for_epsilon(epsilon), lambda _, losses: losses < epsilon)
-            if abs(saddle.log_delta - log_delta) < 2.0:
-                break
+            rounds -= 1
+            if abs(saddle.log_delta - log_delta) < 2.0 or rounds == 0:
+                return found, saddle
             log_delta = saddle.log_delta
-        return found, saddle
 
     @classmethod
     def _cut(cls, pairs: tuple[tuple[Pair, int], ...], log_delta: float) -> Estimates:
@@ -276,7 +275,7 @@ class Estimates:
             value, _, variance = self.cumulants(tilt)
             if value - tilt * epsilon - log_delta > self._spare:
                 # The tilted law would lie elsewhere: the tilt that moves its mean there.
-                found = self._solve(lambda one: one.mean < epsilon)
+                found = self._with_mean(epsilon)
                 tilt, variance, value = found.tilt, found.spread**2, found.log_moment
             moved = self._gentlest(Saddle(tilt, epsilon, min(log_delta, 0.0), math.sqrt(variance), float(slope), epsilon, value))
             if abs(math.log(moved.slope / saddle.slope)) < 0.3 and abs(epsilon - saddle.epsilon) < 0.5 / tilt:
@@ -341,6 +340,9 @@ class Estimates:
         """Where delta is about e^log_delta, or at epsilon 0 where it is less there already."""
         found = self._solve(lambda saddle: saddle.log_delta > log_delta)
         return found if found.epsilon >= 0.0 else self.saddle_for_epsilon(0.0)
+
+    def _with_mean(self, epsilon: float) -> Saddle:
+        return self._solve(lambda saddle: saddle.mean < epsilon)
 
     def saddle_for_epsilon(self, epsilon: float) -> Saddle:
         """Where the composed law, tilted, sits around epsilon."""
