@@ -11,7 +11,7 @@ import numpy as np
 
 from accountants.dominating import pair_of, unsupported_reason
 from accountants.events import Event, Leaf, leaves, non_private_reason
-from accountants.inversion import Contour, Direction, Saddle, chernoff, tolerance_for
+from accountants.inversion import Contour, Direction, Saddle, chernoff, log_integral, tolerance_for
 from accountants.laplace_transforms import MixedLaplace, WholeLaplace
 from accountants.nodes import UNIT
 from accountants.pairs import Family, Mixture, Pair, widened
@@ -34,6 +34,7 @@ _SHARPNESS = 5e-7
 """A bracket narrower than this share of epsilon is good enough; otherwise a second contour is laid through the better epsilon."""
 
 _SPARE_NATS = 22.0
+_INTEGRAL_NATS = 1.15
 _MOST_CONTOURS = 3
 _KEPT_CONTOURS = 8
 
@@ -75,7 +76,7 @@ class ContourProfile(PrivacyProfile):
         low, high = first.epsilon(log_delta)
         for side in others:
             side.start_from(first)
-            if side.epsilon_by_chernoff(log_delta) <= low:
+            if side.is_surely_below(low, log_delta):
                 continue
             try:
                 other_low, other_high = side.epsilon(log_delta)
@@ -176,12 +177,30 @@ class _Side:
             size = float(chernoff(self._direction, tilts)[0])
         except TransformUnavailable:
             return self._direction.largest_loss
+        return self._epsilon_from(size, float(tilts[0]), log_delta)
+
+    def is_surely_below(self, epsilon: float, log_delta: float) -> bool:
+        """Whether this direction's epsilon is certainly no larger, by two bounds that cost less than a contour."""
+        excess = self.epsilon_by_chernoff(log_delta) - epsilon
+        if excess <= 0.0:
+            return True
+        try:
+            saddle = self._saddle_for(log_delta)
+            # The second bound is a few times smaller; where that can't be enough it isn't worth its time.
+            if excess * saddle.tilt > _INTEGRAL_NATS:
+                return False
+            return self._epsilon_from(log_integral(self._direction, saddle), saddle.tilt, log_delta) <= epsilon
+        except TransformUnavailable:
+            return False
+
+    def _epsilon_from(self, size: float, tilt: float, log_delta: float) -> float:
+        """The epsilon at which e^{size - tilt epsilon} and what is left out are together e^log_delta."""
         lost = self._direction.log_left_out - log_delta
         if lost > -1.0:
             return self._direction.largest_loss
         rest = log_delta + math.log1p(-math.exp(lost))
         slack = 4.0 * UNIT * (abs(size) + abs(rest))
-        return min(max(0.0, (size - rest + slack) / float(tilts[0])), self._direction.largest_loss)
+        return min(max(0.0, (size - rest + slack) / tilt), self._direction.largest_loss)
 
     def epsilon(self, log_delta: float) -> Ends:
         """(lower, upper) of epsilon at this delta, 0 at the least."""
