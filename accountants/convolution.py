@@ -124,7 +124,8 @@ class Composition:
             deadline.check()
             folded = leaf.folded(size)
             norm = float(np.linalg.norm(folded)) * (1.0 + 1e-9)
-            error += count * FFT_ERROR * levels * norm
+            # Weights that meet at one remainder are added, each sum with one rounding.
+            error += count * (FFT_ERROR * levels + UNIT * (int(leaf.index[-1]) // size)) * norm
             growth += count * (leaf.excess + FFT_ERROR * levels * math.sqrt(size) * norm)
             factor = _power(np.asarray(fft.rfft(folded)), count)
             product = factor if product is None else product * factor

@@ -197,8 +197,10 @@ def epsilon_lower(composition: Composition, log_delta: float) -> float:
     if first >= last:
         return math.inf if composition.is_upper else 0.0
     low, high = _crossing(composition, log_delta, first, last)
-    if low < first or high > last:
+    if low < first:
         return 0.0
+    if high > last:
+        return max(0.0, _rounded_loss(composition, last, -1.0))
     left, right = composition.log_delta(low), composition.log_delta(high)
     # The lower law's own curve is linear between nodes.
     share = math.expm1(log_delta - left) / math.expm1(right - left) * (1.0 - 1e-9)
@@ -209,11 +211,13 @@ def log_delta_bound(composition: Composition, epsilon: float) -> float:
     """log of a bound on delta(epsilon), upper or lower as the law is: linear between nodes. The trivial bound outside of the window."""
     first, last = _range(composition)
     trivial = 0.0 if composition.is_upper else -math.inf
-    place = math.floor((epsilon - composition.start) / composition.step)
+    # delta falls with epsilon: it is taken where rounding of the lattice's losses can only be on the safe side.
+    error = 2.0 * max(composition.loss_error(first), composition.loss_error(last))
+    moved = epsilon - error if composition.is_upper else epsilon + error
+    place = math.floor((moved - composition.start) / composition.step)
     if not first <= place < last:
         return trivial
-    error = composition.loss_error(place) * (-1.0 if composition.is_upper else 1.0)
-    share = math.expm1(epsilon - composition.loss(place) + error) / math.expm1(composition.step)
+    share = math.expm1(moved - composition.loss(place)) / math.expm1(composition.step)
     share = min(max(share * (1.0 - 1e-9 if composition.is_upper else 1.0 + 1e-9), 0.0), 1.0)
     left, right = composition.log_delta(place), composition.log_delta(place + 1)
     if left == -math.inf:

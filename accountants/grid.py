@@ -135,7 +135,7 @@ class Lattice:
         deadline.check()
         if len(parts) == 1:
             return parts[0]
-        return Calls(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("lower", "upper", "tail")))
+        return Calls(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("lower", "upper", "tail", "doubt")))
 
     def _blur(self, epsilons: Floats) -> Floats:
         """How far the exact lattice may lie from the floats that stand for it."""
@@ -232,7 +232,7 @@ class Lattice:
         known = self._values(points, kind)
         before, after = -np.expm1(-share * self._widths[cells]), np.expm1((1.0 - share) * self._widths[cells])
         sign = 1.0 if kind is calls else -1.0
-        doubt = (self._blur(points) + 8.0 * UNIT * (before + after)) * known.tail + 8.0 * UNIT * known.lower
+        doubt = (self._blur(points) + 8.0 * UNIT * (before + after)) * known.tail + 8.0 * UNIT * known.lower + (before + after) * known.doubt
         return known.lower + sign * known.tail * before - doubt, known.lower - sign * known.tail * after - doubt
 
 

@@ -47,12 +47,14 @@ class Calls:
     Attributes:
       lower: at most H_{e^eps}(P || Q).
       upper: at least H_{e^eps}(P || Q).
-      tail: about e^eps Q(L > eps): H(eps') >= lower + tail (1 - e^{eps' - eps}) for every eps'.
+      tail: about e^eps Q(L > eps): H(eps') >= lower + tail (1 - e^{eps' - eps}) for every eps' ...
+      doubt: ... but for the rounding of ``tail``, of which this is a bound.
     """
 
     lower: Floats
     upper: Floats
     tail: Floats
+    doubt: Floats
 
 
 def reverse(pair: Pair) -> Pair:
@@ -89,7 +91,9 @@ def puts(pair: Pair, epsilons: Floats) -> Calls:
     there = calls(reverse(pair), -epsilons)
     factor = np.exp(epsilons)
     up, down = 1.0 + 4.0 * UNIT, 1.0 - 4.0 * UNIT
-    return Calls(there.lower * factor * down, there.upper * factor * up + TINY, (there.lower + there.tail) * factor)
+    return Calls(
+        there.lower * factor * down, there.upper * factor * up + TINY, (there.lower + there.tail) * factor, 2.0 * there.doubt * factor
+    )
 
 
 def _calls(pair: Pair, epsilons: Floats) -> Calls:
@@ -107,9 +111,10 @@ def _calls(pair: Pair, epsilons: Floats) -> Calls:
     if late.any():
         upper[late] += excess[late] * (1.0 + 1e-9) * _tail_before(pair, x[late], epsilons[late])
     # A line that is 0 or less at eps says no more than that H >= 0 does.
-    tail = np.where(lower > 0.0, tail * np.exp(np.minimum(epsilons - loss, 700.0)), 0.0)
+    tail = np.where(lower > 0.0, tail * np.exp(np.minimum(epsilons - loss, 600.0)), 0.0)
     upper = np.where(epsilons >= _largest_loss(pair), 0.0, np.minimum(upper, 1.0))
-    return Calls(np.minimum(np.maximum(lower, 0.0), upper), upper, tail)
+    doubt = UNIT * tail * (16.0 + 4.0 * np.abs(loss) + 4.0 * np.square(x - pair.lower.shifts[0]))
+    return Calls(np.minimum(np.maximum(lower, 0.0), upper), upper, tail, doubt)
 
 
 @lru_cache(maxsize=256)
@@ -125,24 +130,23 @@ def _value(pair: Pair, x: Floats, loss: Floats, error: Floats) -> tuple[Floats, 
     """(the formula above, bound on its rounding, e^loss Q(X > x))."""
     family, upper, lower = pair.family, pair.upper, pair.lower
     base = lower.shifts[-1]
-    reference, relative = _tail(family, x - base)
+    reference, relative = _tail(family, x - base, np.zeros_like(x))
     total, rounding = np.zeros_like(x), np.full_like(x, TINY)
     for weight, shift in zip(upper.weights, upper.shifts, strict=True):
         if shift == base:
             continue
         z, spread = _relative(family, x - base, shift - base)
-        near, own = _tail(family, x - shift)
-        total += weight * np.maximum(near - np.exp(np.minimum(z, 700.0)) * reference, 0.0)
-        rounding += weight * near * (own + relative + UNIT * (4.0 + spread + np.abs(z)))
-    gamma = np.exp(np.minimum(loss, 700.0))
-    tail = gamma * _weight_at_top(lower) * reference
+        near, own = _tail(family, x - shift, np.zeros_like(x))
+        total += weight * np.maximum(near - _tail(family, x - base, z)[0], 0.0)
+        rounding += weight * near * (own + relative + UNIT * (4.0 + spread + 2.0 * np.abs(z)))
+    tail = _weight_at_top(lower) * _tail(family, x - base, loss)[0]
     for weight, shift in zip(lower.weights[:-1], lower.shifts[:-1], strict=True):
         z, spread = _relative(family, x - base, shift - base)
-        far, own = _tail(family, x - shift)
-        near = np.exp(np.minimum(z, 700.0)) * reference
-        total += gamma * weight * np.maximum(near - far, 0.0)
-        rounding += gamma * weight * near * (own + relative + 2.0 * error + UNIT * (4.0 + spread + np.abs(z)))
-        tail += gamma * weight * far
+        far, own = _tail(family, x - shift, loss)
+        near = _tail(family, x - base, loss + z)[0]
+        total += weight * np.maximum(near - far, 0.0)
+        rounding += weight * near * (own + relative + 2.0 * error + UNIT * (4.0 + spread + 2.0 * np.abs(z) + 2.0 * np.abs(loss)))
+        tail += weight * far
     return total, rounding, tail
 
 
@@ -150,12 +154,21 @@ def _weight_at_top(mixture: Mixture) -> float:
     return mixture.weights[-1]
 
 
-def _tail(family: Family, x: Floats) -> tuple[Floats, Floats]:
-    """(S(x), bound on its relative error): scipy's ndtr is off by up to 1.5 x^2 units in the tail, as measured; allowed are 3 x^2."""
+def _tail(family: Family, x: Floats, log_factor: Floats) -> tuple[Floats, Floats]:
+    """(e^log_factor S(x), bound on the relative error of S): scipy's ndtr is off by up to 1.5 x^2 units as measured; allowed are 3 x^2.
+
+    A factor or a tail that leaves the range of floats is joined with the other before the exponential is taken.
+    """
     if family is Family.GAUSSIAN:
-        return special.ndtr(-x), UNIT * (8.0 + 3.0 * np.square(np.maximum(x, 0.0)))
-    far = 0.5 * np.exp(-np.abs(x))
-    return np.where(x > 0.0, far, 1.0 - far), UNIT * (4.0 + np.maximum(x, 0.0))
+        error = UNIT * (8.0 + 3.0 * np.square(np.maximum(x, 0.0)))
+        result = np.exp(np.minimum(log_factor, 600.0)) * special.ndtr(-x)
+        wide = (log_factor > 300.0) | (x > 30.0)
+        if wide.any():
+            result[wide] = np.exp(np.minimum(log_factor[wide] + special.log_ndtr(-x[wide]), 600.0))
+        return result, error
+    far = 0.5 * np.exp(np.minimum(log_factor, 600.0) - np.abs(x))
+    whole = np.exp(np.minimum(log_factor, 600.0))
+    return np.where(x > 0.0, far, whole - far), UNIT * (4.0 + np.maximum(x, 0.0))
 
 
 def _relative(family: Family, x: Floats, shift: float) -> tuple[Floats, Floats]:
