@@ -1,0 +1,61 @@
+"""The epsilon shown while training runs: as tight as the final one, never below the truth, and cheap at every step."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+import accountants
+from mechanisms import Adjacency, ComplexGaussian, Sensitivity
+from trainer.engine import EpsilonSpent
+from trainer.engine.spent import LIMIT_SECONDS
+from trainer.plan import ExecutionPlan, FlatClipping, PoissonSampling
+
+
+def _plan(*, records: int, batch: int, std: float, steps: int, delta: float) -> ExecutionPlan:
+    return ExecutionPlan(
+        sampling=PoissonSampling(records=records, expected_batch_size=batch),
+        clipping=FlatClipping(bound=1.0),
+        mechanism=ComplexGaussian(std=std, sensitivity=Sensitivity(l2=1.0, adjacency=Adjacency.ADD_REMOVE, unit="record")),
+        steps=steps,
+        delta=delta,
+    )
+
+
+ORDINARY = _plan(records=713, batch=200, std=2.0, steps=400, delta=1e-5)
+SPARSE = _plan(records=10**6, batch=100, std=0.7, steps=100_000, delta=1e-6)
+WHOLE_DATA = _plan(records=713, batch=713, std=5.0, steps=100, delta=1e-5)
+
+
+@pytest.mark.parametrize(("plan", "steps"), [(ORDINARY, 50), (ORDINARY, 399), (SPARSE, 10_000), (WHOLE_DATA, 1), (WHOLE_DATA, 50)])
+def test_live_epsilon_is_the_one_that_a_certificate_of_those_steps_would_state(plan: ExecutionPlan, steps: int) -> None:
+    EpsilonSpent(plan).after(steps)  # code and tables are loaded at the first question
+    assert EpsilonSpent(plan).after(steps) == accountants.profile(plan.event_after(steps)).epsilon_upper(plan.delta)
+
+
+@pytest.mark.parametrize("plan", [ORDINARY, SPARSE, WHOLE_DATA])
+def test_the_last_steps_live_epsilon_is_the_runs(plan: ExecutionPlan) -> None:
+    assert EpsilonSpent(plan).after(plan.steps) == accountants.profile(plan.event).epsilon_upper(plan.delta)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 5, 10, 100, 1000])
+def test_live_epsilon_of_sparse_steps_is_never_below_the_truth_nor_above_the_whole_run(steps: int) -> None:
+    live = EpsilonSpent(SPARSE)
+    truth = accountants.profile(SPARSE.event_after(steps)).epsilon(SPARSE.delta).lower
+    assert truth <= live.after(steps) <= live.after(SPARSE.steps)
+
+
+@pytest.mark.parametrize("steps", [1, 3, 7, 20, 1000])
+def test_live_epsilon_of_few_sparse_steps_does_not_hold_training_up(steps: int) -> None:
+    live = EpsilonSpent(SPARSE)
+    before = time.process_time()
+    live.after(steps)
+    # Two questions at the limit, which is looked at between pieces of work, and a quick one.
+    assert time.process_time() - before < 2 * LIMIT_SECONDS + 1.0
+
+
+def test_live_epsilon_falls_back_where_no_tight_accountant_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainer.engine.spent.TIGHT_ACCOUNTANTS", ())
+    quick = accountants.profile(ORDINARY.event_after(50), accountant="rdp").epsilon_upper(ORDINARY.delta)
+    assert EpsilonSpent(ORDINARY).after(20) < EpsilonSpent(ORDINARY).after(50) == quick
