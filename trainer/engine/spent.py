@@ -9,7 +9,7 @@ from accountants import deadline
 from mechanisms import NumericalFloor, TimeLimitReached, UnsupportedEvent
 from trainer.plan import ExecutionPlan
 
-TIGHT_ACCOUNTANTS = ("gdp", "contour")
+TIGHT_ACCOUNTANTS = ("gdp", "single", "contour")
 """Where they answer, as tight as ``auto`` and in about a millisecond."""
 
 QUICK_ACCOUNTANT = "rdp"
@@ -46,8 +46,8 @@ class EpsilonSpent:
     def _tight(self, steps: int) -> float | None:
         """By the first of the tight accountants that answers in time."""
         event = self._plan.event_after(steps)
-        for accountant in map(accountants.accountant_named, TIGHT_ACCOUNTANTS):
-            if accountant.unsupported(event) is not None:
+        for accountant in accountants.ACCOUNTANTS:
+            if accountant.name not in TIGHT_ACCOUNTANTS or accountant.unsupported(event) is not None:
                 continue
             try:
                 with deadline.time_limit(LIMIT_SECONDS):
