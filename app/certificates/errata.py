@@ -59,7 +59,12 @@ _ROWS: tuple[tuple[str, Literal["O", "o", "W", "L", "OK"], str], ...] = (
         "O",
         "Samples of a fixed size cost far more than Poisson samples of the same rate; this run samples by Poisson and is accounted so.",
     ),
-    ("Z13", "O", "Epsilon from a central limit theorem isn't an upper bound; here every figure is an accountant's upper end."),
+    (
+        "Z13",
+        "O",
+        "Epsilon from a central limit theorem isn't an upper bound (it came out a fifth too small); here every figure is the safe "
+        "end of a bracket, whose rounding is proved or allowed for as the floating-point caveat says for its route.",
+    ),
     ("Z15", "W", "Wirtinger gradients don't lower the noise that privacy needs; this run clips the full real gradient of each record."),
     ("Z19", "O", "Pairing images with replacement puts one image into several records; a guarantee per record isn't one per image then."),
     ("Z20", "o", "A guarantee per slice says nothing per patient; the unit of this certificate is the one it names."),

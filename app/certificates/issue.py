@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import final
 
-from accountants.events import leaves
+from accountants.events import Event, leaves
 from app.certificates import wording
 from app.certificates.canonical import canonical_json
 from app.certificates.claims import guarantee_of
@@ -18,6 +18,7 @@ from app.certificates.envelope import sign
 from app.certificates.errata import note
 from app.certificates.errors import CertificateRefused
 from app.certificates.facts import neighbourhood_of, releases_of
+from app.certificates.guarantee import Guarantee, figures
 from app.certificates.keys import signer
 from app.certificates.statement import (
     CERTIFICATE_FILE,
@@ -116,6 +117,7 @@ def predicate_of(given: CertificateInput, facts: DataSetFacts) -> PrivacyCertifi
     """Everything a certificate says about this run."""
     plan, report, spec = given.plan, given.report, given.spec
     mechanism = type(plan.mechanism).FACTS
+    guarantee = guarantee_of(plan.event, plan.delta, report.random_origin)
     rows = sorted({*mechanism.errata, *spec.ERRATA}, key=lambda row: (row[0], int(row[1:])))
     return PrivacyCertificate(
         job=JobFacts(
@@ -127,7 +129,7 @@ def predicate_of(given: CertificateInput, facts: DataSetFacts) -> PrivacyCertifi
             attempts=given.attempts,
             resumptions=report.resumptions,
         ),
-        guarantee=guarantee_of(plan.event, plan.delta, report.random_origin),
+        guarantee=guarantee,
         neighbourhood=neighbourhood_of(plan.event),
         data=DataFacts(
             description=facts.description,
@@ -153,9 +155,17 @@ def predicate_of(given: CertificateInput, facts: DataSetFacts) -> PrivacyCertifi
         assumptions=(*(wording.ASSUMPTIONS[assumption] for assumption in mechanism.assumptions), *wording.RUN_ASSUMPTIONS),
         sources=tuple(dict.fromkeys((*mechanism.sources, *spec.SOURCES))),
         errata=tuple(note(row) for row in rows),
-        proofs=(mechanism.proof,),
+        proofs=_proofs(mechanism.proof, plan.event, guarantee),
         event=plan.event,
     )
+
+
+def _proofs(of_mechanism: str, event: Event, guarantee: Guarantee) -> tuple[str, ...]:
+    """Of the mechanism, of its sampling, and of the route that epsilon came by where that has one."""
+    claim = figures(guarantee)
+    route = None if claim is None else wording.ROUNDING_PROOFS.get(claim.accountant)
+    sampled = any(not leaf.is_whole or leaf.group > 1 for leaf in leaves(event))
+    return (of_mechanism, *((wording.PAIRS_PROOF,) if sampled else ()), *(() if route is None else (route,)))
 
 
 def _scope(report: RunReport) -> ReleaseScope:

@@ -156,6 +156,7 @@ class PrivacyCertificate(Value):
     Attributes:
       neighbourhood: null where the event has no private part.
       releases: every different release; derived from ``event``, which alone decides.
+      proofs: files in the code's ``proofs`` folders: of the mechanism, of its sampling, and of the rounding on epsilon's route if there is.
       ledger: the budget entry that paid for the run; null without a ledger.
       event: the whole run as accountants read it; every figure of ``guarantee`` follows from it.
     """

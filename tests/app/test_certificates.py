@@ -15,7 +15,7 @@ import pytest
 
 import accountants
 from accountants.events import Composed, NonPrivate, Release
-from app.certificates import errata
+from app.certificates import errata, wording
 from app.certificates.canonical import canonical_json
 from app.certificates.claims import guarantee_of, without_sampling
 from app.certificates.decimals import fraction
@@ -316,6 +316,27 @@ def test_a_laplace_run_can_be_certified() -> None:
     guarantee = guarantee_of(Release(mechanism=noise), 1e-5, RandomOrigin.OPERATING_SYSTEM)
     assert isinstance(guarantee, ApproximateDp)
     assert fraction(guarantee.epsilon) <= Fraction(1, 2) * (1 + Fraction(1, 10**3))
+
+
+# Proofs
+
+
+def test_a_certificate_names_the_proofs_of_its_mechanism_sampling_and_route(predicate: PrivacyCertificate) -> None:
+    assert predicate.proofs == ("complex_gaussian.md", "pairs.md", "contour.md")
+
+
+def test_every_proof_of_rounding_that_is_named_exists() -> None:
+    root = PACKAGE.parents[1]
+    found = {path.name for layer in ("accountants", "mechanisms") for path in (root / layer / "proofs").glob("*.md")}
+    assert {wording.PAIRS_PROOF, *wording.ROUNDING_PROOFS.values()} <= found
+
+
+def test_routes_said_to_have_proved_rounding_are_accountants() -> None:
+    assert set(wording.ROUNDING_PROOFS) <= {accountant.name for accountant in accountants.ACCOUNTANTS}
+
+
+def test_routes_with_measured_allowances_are_not_said_to_be_proved() -> None:
+    assert not {"pld", "rdp", "auto"} & set(wording.ROUNDING_PROOFS)
 
 
 # Purity
