@@ -18,11 +18,10 @@ from accountants import deadline
 from accountants.convolution import Composition, Window
 from accountants.dominating import pair_of, unsupported_reason
 from accountants.events import Event, Leaf, leaves, non_private_reason
-from accountants.gdp import MU_ERROR
 from accountants.grid import GridLaw, Indices, Lattice
 from accountants.hockey_stick import reverse
 from accountants.layout import Estimates, Losses, Saddle
-from accountants.pairs import Family, Mixture, Pair
+from accountants.pairs import Family, Mixture, Pair, narrowed, widened
 from accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_delta, check_epsilon
 from accountants.rdp import leaf_steps
 from mechanisms.base import Step
@@ -98,12 +97,12 @@ class _Plan:
                 break
             finest = True
             step *= 1.1 * min(excess, 1.9)
-        upper = Composition(self._laws(lattices, step, _widened, Lattice.upper), window, upper=True)
+        upper = Composition(self._laws(lattices, step, widened, Lattice.upper), window, upper=True)
         lower = None
         if both:
             # Atoms of the narrowed pair must not lie below their nodes, nor so close above them that rounding hides it.
             lattices = [(start - 1e-9 * step, index) for start, index in lattices]
-            laws = self._laws(lattices, step, _narrowed, Lattice.lower)
+            laws = self._laws(lattices, step, narrowed, Lattice.lower)
             if all(len(law.masses) for law, _ in laws):
                 lower = Composition(laws, window, upper=False)
         return _Layer(upper, lower, step, finest)
@@ -158,23 +157,6 @@ class _Plan:
         )
 
 
-def _widened(pair: Pair) -> Pair:
-    """Every distance 1e-14 larger, which dominates: a shift comes with a few roundings of its own."""
-    return _stretched(pair, 1.0 + MU_ERROR)
-
-
-def _narrowed(pair: Pair) -> Pair:
-    """Every distance 1e-14 smaller, which is dominated."""
-    return _stretched(pair, 1.0 - MU_ERROR)
-
-
-def _stretched(pair: Pair, factor: float) -> Pair:
-    def mixture(given: Mixture) -> Mixture:
-        return Mixture(given.weights, tuple(shift * factor for shift in given.shifts))
-
-    return Pair(pair.family, mixture(pair.upper), mixture(pair.lower), pair.worst_of_both)
-
-
 def epsilon_upper(composition: Composition, log_delta: float) -> float:
     """An epsilon at which this upper law's delta is at most e^log_delta; infinity where the window has none."""
     first, last = _range(composition)
@@ -208,20 +190,23 @@ def epsilon_lower(composition: Composition, log_delta: float) -> float:
 
 
 def log_delta_bound(composition: Composition, epsilon: float) -> float:
-    """log of a bound on delta(epsilon), upper or lower as the law is: linear between nodes. The trivial bound outside of the window."""
+    """log of a bound on delta(epsilon), upper or lower as the law is: linear between nodes. Flat outside of the window."""
     first, last = _range(composition)
-    trivial = 0.0 if composition.is_upper else -math.inf
+    if first > last:
+        return 0.0 if composition.is_upper else -math.inf
     # delta falls with epsilon: it is taken where rounding of the lattice's losses can only be on the safe side.
     error = 2.0 * max(composition.loss_error(first), composition.loss_error(last))
     moved = epsilon - error if composition.is_upper else epsilon + error
     place = math.floor((moved - composition.start) / composition.step)
-    if not first <= place < last:
-        return trivial
+    if place < first:
+        return 0.0 if composition.is_upper else composition.log_delta(first)
+    if place >= last:
+        return composition.log_delta(last) if composition.is_upper else -math.inf
     share = math.expm1(moved - composition.loss(place)) / math.expm1(composition.step)
     share = min(max(share * (1.0 - 1e-9 if composition.is_upper else 1.0 + 1e-9), 0.0), 1.0)
     left, right = composition.log_delta(place), composition.log_delta(place + 1)
     if left == -math.inf:
-        return trivial
+        return -math.inf
     value = left + math.log1p(share * math.expm1(min(right - left, 0.0))) if share < 1.0 or right > -math.inf else -math.inf
     return min(value + (1e-14 if composition.is_upper else -1e-14) * (1.0 + abs(value)), 0.0)
 

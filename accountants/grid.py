@@ -80,7 +80,7 @@ class Lattice:
         """Is dominated by the pair: at every node the lower of the tangents to the cells beside it, made convex."""
         curve, missing = self._tangents()
         # Losses beyond the last node count as if they were there: the whole curve is lower by its value at that node. (3.4)
-        dropped = max(float(curve[-1]), 0.0)
+        dropped = max(float(curve[self._zero :].min()), 0.0)
         curve[self._zero :] -= dropped
         curve[-1] = 0.0
         kept = np.arange(len(curve))
@@ -232,7 +232,9 @@ class Lattice:
         known = self._values(points, kind)
         before, after = -np.expm1(-share * self._widths[cells]), np.expm1((1.0 - share) * self._widths[cells])
         sign = 1.0 if kind is calls else -1.0
-        doubt = (self._blur(points) + 8.0 * UNIT * (before + after)) * known.tail + 8.0 * UNIT * known.lower + (before + after) * known.doubt
+        doubt = (
+            (self._blur(points) + 8.0 * UNIT * (before + after)) * known.tail + 8.0 * UNIT * known.lower + (before + after) * known.doubt
+        )
         return known.lower + sign * known.tail * before - doubt, known.lower - sign * known.tail * after - doubt
 
 

@@ -80,7 +80,12 @@ def calls(pair: Pair, epsilons: Floats) -> Calls:
     one = Pair(pair.family, pair.upper, pair.lower)
     first, second = _calls(one, epsilons), _calls(reverse(one), epsilons)
     larger = first.lower >= second.lower
-    return Calls(np.maximum(first.lower, second.lower), np.maximum(first.upper, second.upper), np.where(larger, first.tail, second.tail))
+    return Calls(
+        np.maximum(first.lower, second.lower),
+        np.maximum(first.upper, second.upper),
+        np.where(larger, first.tail, second.tail),
+        np.where(larger, first.doubt, second.doubt),
+    )
 
 
 def puts(pair: Pair, epsilons: Floats) -> Calls:

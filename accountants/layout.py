@@ -363,7 +363,7 @@ class Estimates:
     def edges(self, saddle: Saddle) -> tuple[Edge, Edge]:
         """Losses between which the tilted composed law lies, by Chernoff's bound."""
         base = self.cumulants(saddle.tilt)[0] - _EDGE_NATS - saddle.excess
-        tilts = np.geomspace(0.3, 40.0, 14) / saddle.spread
+        tilts = np.geomspace(0.3, 40.0, 14) / max(saddle.spread, 0.03 / saddle.tilt)
         right = [Edge((self.cumulants(saddle.tilt + t)[0] - base) / t, t) for t in tilts]
         left = [Edge(-(self.cumulants(saddle.tilt - t)[0] - base) / t, -t) for t in tilts]
         return max(left, key=lambda edge: edge.loss), min(right, key=lambda edge: edge.loss)
