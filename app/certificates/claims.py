@@ -116,10 +116,10 @@ def _delta_curve(found: PrivacyProfile, epsilon: float, delta: float) -> tuple[D
             points[position] = DeltaPoint(epsilon=exact(position), delta=upper(found.delta(position).upper))
         except (NumericalFloor, UnsupportedEvent):
             continue
-    return tuple(_falling([points[position] for position in sorted(points)], certified))
+    return tuple(falling([points[position] for position in sorted(points)], certified))
 
 
-def _falling(points: list[DeltaPoint], certified: DeltaPoint) -> Iterator[DeltaPoint]:
+def falling(points: list[DeltaPoint], certified: DeltaPoint) -> Iterator[DeltaPoint]:
     """The same curve with deltas that fall: what holds at an epsilon holds at larger ones, and points may come from unlike routes."""
     least = "1"
     for point in points:

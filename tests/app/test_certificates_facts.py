@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from accountants.events import Composed, Event, FixedSizeSampled, Grouped, NonPrivate, PoissonSampled, Release, Repeated
-from app.certificates.claims import guarantee_of, without_sampling
+from app.certificates.claims import falling, guarantee_of, without_sampling
 from app.certificates.consistency import check_words
 from app.certificates.facts import GroupFacts, ReleaseFacts, SamplingFacts, neighbourhood_of, releases_of
-from app.certificates.guarantee import ApproximateDp
+from app.certificates.guarantee import ApproximateDp, DeltaPoint
 from app.certificates.issue import CertificateInput, predicate_of
 from app.certificates.recomputation import check_figures
 from app.certificates.report import Check, Status
@@ -144,6 +144,24 @@ def test_a_certificate_says_why_samples_of_fixed_size_have_no_epsilon_without_sa
 
 def test_groups_stay_groups_without_sampling() -> None:
     assert without_sampling(EVENTS["users"]) == Grouped(size=4, unit="user", event=Repeated(count=50, event=release()))
+
+
+def _points(*pairs: tuple[str, str]) -> list[DeltaPoint]:
+    return [DeltaPoint(epsilon=epsilon, delta=delta) for epsilon, delta in pairs]
+
+
+def test_a_curve_never_contradicts_itself_where_its_points_come_from_unlike_routes() -> None:
+    curve = _points(("0", "0.1"), ("1", "0.2"), ("1.5", "9e-06"), ("2", "1e-05"), ("3", "2e-05"), ("4", "1e-09"))
+    assert list(falling(curve, curve[3])) == _points(("0", "0.1"), ("1", "0.1"), ("2", "1e-05"), ("3", "1e-05"), ("4", "1e-09"))
+
+
+def test_points_of_the_curve_that_no_route_reaches_are_said_not_to_be_checked() -> None:
+    event = PoissonSampled(probability=0.01, event=release())
+    guarantee = guarantee_of(event, DELTA, RandomOrigin.OPERATING_SYSTEM)
+    assert isinstance(guarantee, ApproximateDp)
+    beyond = DeltaPoint(epsilon="500", delta="1e-300")
+    checks = check_figures(event, ApproximateDp.model_validate({**dict(guarantee), "delta_curve": (*guarantee.delta_curve, beyond)}))
+    assert [check.detail for check in checks if check.name == "curve"] == ["no route recomputed delta at epsilon 500"]
 
 
 # Words against the event
