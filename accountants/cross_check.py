@@ -4,9 +4,13 @@ With M(s) = E_P[e^{sL}] over the composed event,
 
     delta(eps) = 1/(2 pi i) int_{Re s = theta} M(s) e^{-s eps} / (s (s + 1)) ds,    theta > 0,
 
-taken by the trapezoid rule through the real saddle point, for both directions of neighbours. Nothing of it is shared with the
-discretised distributions of ``pld``: other mathematics, other code. Its accuracy (about 1e-9 where it answers) is measured, not
-proved, so it gives a number and no bound; where the integrand doesn't decay it declines.
+taken by the trapezoid rule through the real saddle point, for both directions of neighbours. Where the unit's worst direction may change
+from step to step, one symmetric pair stands for both.
+
+How independent it is: with ``contour`` it shares the integral and nothing of the code (contour, step, cut-off and quadrature of M are its
+own); with ``rdp`` the quadrature of M at real s; with ``fft`` and ``pld`` nothing. All share what an event means (``leaves`` and
+``pair_of``). Its accuracy (about 1e-8 where it answers) is measured, not proved, so it gives a number and no bound; where the integrand
+doesn't decay it declines.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
+from accountants import deadline
 from accountants.dominating import pair_of
 from accountants.events import Event, Leaf, leaves, non_private_reason
 from accountants.moments import PairMoments
@@ -55,6 +60,7 @@ class _Direction:
         power = s + 1.0 if self._removed else -s
         total = np.zeros(s.shape, dtype=complex)
         for moments, count in self._parts:
+            deadline.check()
             total += count * moments.log_moment_complex(power)
         return total
 
@@ -98,6 +104,7 @@ def recomputed_epsilon(event: Event, delta: float) -> float:
 
     Raises:
       UnsupportedEvent: the inversion isn't reliable for this event (a single release, say, or noise that is too small).
+      TimeLimitReached: the caller's time limit is over.
     """
     check_delta(delta)
     if non_private_reason(event) is not None:

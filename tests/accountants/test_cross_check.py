@@ -4,10 +4,10 @@ import math
 
 import pytest
 
-from accountants import NonPrivate, Repeated
-from accountants.cross_check import recomputed_epsilon, recomputed_log_delta
+from accountants import FixedSizeSampled, Grouped, NonPrivate, PoissonSampled, Release, Repeated, deadline, profile
+from accountants.cross_check import ACCURACY, recomputed_epsilon, recomputed_log_delta
 from accountants.gdp import epsilon_at
-from mechanisms import UnsupportedEvent
+from mechanisms import Adjacency, Gaussian, Sensitivity, TimeLimitReached, UnsupportedEvent
 from mechanisms.gdp import gdp_log_delta
 from tests.accountants.events import WORK_SET, gaussian, laplace, training
 
@@ -29,6 +29,41 @@ def test_log_delta_agrees_with_the_closed_form_far_below_the_floor_of_pld(epsilo
 
 def test_repeated_laplace_agrees_with_the_exact_epsilon():
     assert recomputed_epsilon(Repeated(count=1000, event=laplace(100.0)), 1e-6) == pytest.approx(1.36292, abs=2e-5)
+
+
+@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE, Adjacency.ZERO_OUT])
+@pytest.mark.parametrize("delta", [1e-3, 1e-9])
+def test_recomputation_agrees_with_brackets_for_samples_of_a_fixed_size(adjacency, delta):
+    event = Repeated(count=50, event=FixedSizeSampled(sample_size=10, population_size=100, event=_release(adjacency, 1.0, None)))
+    _check_within_bracket(event, delta)
+
+
+@pytest.mark.parametrize("delta", [1e-3, 1e-9])
+def test_recomputation_agrees_with_brackets_for_groups(delta):
+    event = Repeated(count=50, event=PoissonSampled(probability=0.05, event=_release(Adjacency.ADD_REMOVE, 1.0, None)))
+    _check_within_bracket(Grouped(size=4, unit="user", event=event), delta)
+
+
+@pytest.mark.parametrize("delta", [1e-3, 1e-9])
+def test_recomputation_agrees_with_brackets_for_replaced_records(delta):
+    event = PoissonSampled(probability=0.1, event=_release(Adjacency.REPLACE_ONE, 2.0, 1.0))
+    _check_within_bracket(Repeated(count=50, event=event), delta)
+
+
+def _release(adjacency, l2, contribution):
+    sensitivity = Sensitivity(l2=l2, l2_contribution=contribution, adjacency=adjacency, unit="record")
+    return Release(mechanism=Gaussian(std=3.0, sensitivity=sensitivity))
+
+
+def _check_within_bracket(event, delta):
+    bracket = profile(event).epsilon(delta)
+    assert bracket.lower > 0.99999 * bracket.upper  # a bracket that says something
+    assert bracket.lower * (1.0 - ACCURACY) <= recomputed_epsilon(event, delta) <= bracket.upper * (1.0 + ACCURACY)
+
+
+def test_recomputation_stops_at_the_callers_time_limit():
+    with pytest.raises(TimeLimitReached), deadline.time_limit(0.0):
+        recomputed_epsilon(training(0.01, 1.0, 1000), 1e-5)
 
 
 def test_a_law_with_atoms_and_few_releases_is_declined():
