@@ -76,7 +76,7 @@ class TiltedLaw:
 
     def folded(self, size: int) -> Floats:
         """The weights summed over equal remainders of their index modulo ``size``."""
-        return np.bincount(self.index % size, weights=self.weights, minlength=size)
+        return np.asarray(np.bincount(self.index % size, weights=self.weights, minlength=size), dtype=np.float64)
 
     def log_moment(self, step: float) -> float:
         """log of an upper bound on sum w_k e^{step k}."""

@@ -18,7 +18,7 @@ from accountants import deadline
 from accountants.convolution import Composition, Window
 from accountants.dominating import pair_of, unsupported_reason
 from accountants.events import Event, Leaf, leaves, non_private_reason
-from accountants.grid import GridLaw, Indices, Lattice
+from accountants.grid import Floats, GridLaw, Indices, Lattice
 from accountants.hockey_stick import reverse
 from accountants.layout import Estimates, Losses, Saddle
 from accountants.pairs import Family, Mixture, Pair, narrowed, widened
@@ -44,7 +44,7 @@ SMALLEST_LOG_DELTA = -600.0
 MOST_RELEASES = 10**12
 """Beyond it rounding, multiplied by the number of releases, is all there is to see."""
 
-_COARSE = 3.0
+_COARSE, _POOR = 3.0, 0.1
 _MOST_TRIALS = 4000
 _MOST_ROUNDS = 5
 _KEPT = 4
@@ -117,13 +117,13 @@ class _Plan:
 
     def _aligned(self, step: float) -> float:
         """The largest step not above this one that puts both ends of the first Laplace loss on the lattice, and others nearly."""
-        distances = [np.diff(leaf.atoms[:2])[0] for leaf, _ in self._estimates.leaves if len(leaf.atoms) > 1]
+        distances = [leaf.atoms[1] - leaf.atoms[0] for leaf, _ in self._estimates.leaves if len(leaf.atoms) > 1]
         if not distances:
             return step
         least = math.ceil(distances[0] / step * (1.0 - 1e-12))
-        parts = np.arange(least, least + min(least, _MOST_TRIALS) + 1)
-        ratios = np.asarray(distances[1:])[:, None] * (parts / distances[0])
-        miss = np.max(np.abs(ratios - np.round(ratios)), axis=0, initial=0.0)
+        parts: Floats = np.asarray(np.arange(least, least + min(least, _MOST_TRIALS) + 1), dtype=np.float64)
+        ratios: Floats = np.asarray(distances[1:])[:, None] * (parts / distances[0])
+        miss: Floats = np.max(np.abs(ratios - np.round(ratios)), axis=0, initial=0.0)
         return float(distances[0] / parts[int(np.argmin(np.round(miss, 4)))])
 
     def _start(self, leaf: Losses, count: int, step: float) -> float:
@@ -275,8 +275,13 @@ class FftProfile(PrivacyProfile):
             low = epsilon_lower(layer.lower, log_delta) if layer.lower is not None else 0.0
             return low, epsilon_upper(layer.upper, log_delta)
 
-        plans = [_Plan(side, *Estimates.for_delta(side, log_delta)) for side in self._sides]
-        low, high = self._bracket(plans, ends, lambda _, high: WIDTH * high)
+        low, high = self._bracket([_Plan(side, *Estimates.for_delta(side, log_delta)) for side in self._sides], ends, _width_of)
+        if 0.0 < high < math.inf and high - low > _POOR * high:
+            # The estimate of epsilon was far off, and the lattices lie elsewhere: once more, around the upper end.
+            self._kept = [[] for _ in self._sides]
+            plans = [_Plan(side, *Estimates.for_epsilon(side, high)) for side in self._sides]
+            again = self._bracket(plans, ends, _width_of)
+            low, high = max(low, again[0]), min(high, again[1])
         if high == math.inf:
             raise NumericalFloor("delta", delta, math.exp(SMALLEST_LOG_DELTA), "no lattice of reasonable size holds this event's losses")
         return Bound(lower=low, upper=high, route=self.route)
@@ -308,20 +313,19 @@ class FftProfile(PrivacyProfile):
                     found[index] = self._refined(
                         index, plans[index], steps[index] * (_COARSE if rough[index] else 1.0), ends, not rough[index]
                     )
-            known = [one for one in found if one is not None]
-            top = max(range(len(known)), key=lambda index: known[index][1])
-            low, high = max(one[0] for one in known), known[top][1]
-            layer = known[top][2]
+            answers = [one for one in found if one is not None]
+            top = int(np.argmax([high for _, high, _ in answers]))
+            low, high, layer = max(low for low, _, _ in answers), answers[top][1], answers[top][2]
             if high - low <= allowed(low, high) or high == low or (not rough[top] and (layer.finest or layer.lower is None)):
                 break
             if not rough[top]:
-                steps[top] = known[top][2].step * min(max(math.sqrt(0.6 * allowed(low, high) / (high - low)), 0.2), 0.7)
+                steps[top] = layer.step * min(max(math.sqrt(0.6 * allowed(low, high) / (high - low)), 0.2), 0.7)
             rough[top] = False
             deadline.check()
             better = self._refined(top, plans[top], steps[top], ends, True)
-            found[top] = (max(better[0], known[top][0]), min(better[1], known[top][1]), better[2])
-        known = [one for one in found if one is not None]
-        return max(one[0] for one in known), max(one[1] for one in known)
+            found[top] = (max(better[0], answers[top][0]), min(better[1], answers[top][1]), better[2])
+        answers = [one for one in found if one is not None]
+        return max(low for low, _, _ in answers), max(high for _, high, _ in answers)
 
     def _refined(
         self, index: int, plan: _Plan, step: float, ends: Callable[[_Layer], tuple[float, float]], both: bool
@@ -361,6 +365,10 @@ def unsupported_parts(parts: Mapping[Leaf, int]) -> str | None:
     if sum(parts.values()) > MOST_RELEASES:
         return f"more than {MOST_RELEASES:.0e} releases: their rounding would be all there is to see"
     return None
+
+
+def _width_of(_low: float, high: float) -> float:
+    return WIDTH * high
 
 
 def _check_floor(log_delta: float) -> None:

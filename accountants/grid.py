@@ -64,7 +64,7 @@ class Lattice:
         assert start < 0.0 < start + step * float(index[-2])
         self._pair, self._start, self._step, self._index = pair, start, step, index
         self._widths = np.diff(index) * step
-        self._nodes = start + step * index
+        self._nodes: Floats = np.asarray(start + step * index, dtype=np.float64)
         self._zero = int(np.searchsorted(self._nodes, 0.0))
 
     def upper(self) -> GridLaw:
@@ -97,7 +97,7 @@ class Lattice:
                 kept = self._straightened(kept, curve, doubtful, rounding)
             else:
                 return self._law(kept, masses - rounding, 0.0)
-        return self._law(kept[:0], masses[:0], 0.0)
+        return self._law(kept[:0], curve[:0], 0.0)
 
     def _hull(self, kept: Indices, curve: Floats, dropped: float) -> Indices:
         """The vertices of the convex minorants of puts and of calls, for stretches that bend the wrong way by no more than rounding."""
@@ -189,11 +189,11 @@ class Lattice:
         left_put, right_put = self._put_lines(middles[:first])
         # The tangent to the cell around 0 is needed in both forms: put = call - 1 + gamma.
         if first == zero:
-            left_call = np.concatenate(([_less(left_put[-1] - math.expm1(nodes[zero - 1]))], left_call))
-            right_call = np.concatenate(([_less(right_put[-1] - math.expm1(nodes[zero]))], right_call))
+            left_call = np.concatenate(([self._turned(left_put[-1], zero - 1, -1.0)], left_call))
+            right_call = np.concatenate(([self._turned(right_put[-1], zero, -1.0)], right_call))
         else:
-            left_put = np.append(left_put, _less(left_call[0] + math.expm1(nodes[zero - 1])))
-            right_put = np.append(right_put, _less(right_call[0] + math.expm1(nodes[zero])))
+            left_put = np.append(left_put, self._turned(left_call[0], zero - 1, 1.0))
+            right_put = np.append(right_put, self._turned(right_call[0], zero, 1.0))
         # Lines in call form run over the cells zero - 1 ... count - 1, in put form over 0 ... zero - 1.
         call = np.append(np.minimum(right_call[:-1], left_call[1:]), right_call[-1])
         put = np.concatenate((left_put[:1], np.minimum(right_put[:-1], left_put[1:])))
@@ -205,8 +205,14 @@ class Lattice:
         put[0] = min(put[0], value)
         return np.concatenate((put, call)), max((slope - value) * (1.0 + 1e-12) + 8.0 * UNIT * slope, 0.0)
 
+    def _turned(self, value: float, place: int, sign: float) -> float:
+        """A put from a call at a node (sign 1), or a call from a put (sign -1), rounded down."""
+        shift = sign * math.expm1(float(self._nodes[place]))
+        blur = float(self._blur(self._nodes[place : place + 1])[0])
+        return float(value) + shift - 8.0 * UNIT * (abs(float(value)) + abs(shift)) - 2.0 * blur * math.exp(float(self._nodes[place]))
+
     def _call_lines(self, middles: Floats, first: int) -> tuple[Floats, Floats]:
-        """Values at both ends of tangents to the cells from ``first`` on: at the middle; near the right end, or 0, where that falls below 0."""
+        """Values at both ends of tangents to the cells from ``first`` on: in the middle; near the right end, or 0, where below 0."""
         cells = np.arange(first, len(self._widths))
         left, right = self._lines(middles, cells, 0.5, calls)
         steep = cells[right < 0.0]
@@ -255,8 +261,3 @@ def _chain(kept: Indices, nodes: Floats, curve: Floats) -> Indices:
             found.pop()
         found.append(place)
     return np.asarray(found, dtype=np.int64)
-
-
-def _less(value: float) -> float:
-    """Minus the rounding of sums of terms of order 1."""
-    return value - 16.0 * UNIT

@@ -135,7 +135,7 @@ def _value(pair: Pair, x: Floats, loss: Floats, error: Floats) -> tuple[Floats, 
     """(the formula above, bound on its rounding, e^loss Q(X > x))."""
     family, upper, lower = pair.family, pair.upper, pair.lower
     base = lower.shifts[-1]
-    reference, relative = _tail(family, x - base, np.zeros_like(x))
+    _, relative = _tail(family, x - base, np.zeros_like(x))
     total, rounding = np.zeros_like(x), np.full_like(x, TINY)
     for weight, shift in zip(upper.weights, upper.shifts, strict=True):
         if shift == base:
@@ -144,6 +144,7 @@ def _value(pair: Pair, x: Floats, loss: Floats, error: Floats) -> tuple[Floats, 
         near, own = _tail(family, x - shift, np.zeros_like(x))
         total += weight * np.maximum(near - _tail(family, x - base, z)[0], 0.0)
         rounding += weight * near * (own + relative + UNIT * (4.0 + spread + 2.0 * np.abs(z)))
+        rounding += _remainder_error(upper, shift) * near
     tail = _weight_at_top(lower) * _tail(family, x - base, loss)[0]
     for weight, shift in zip(lower.weights[:-1], lower.shifts[:-1], strict=True):
         z, spread = _relative(family, x - base, shift - base)
@@ -151,8 +152,14 @@ def _value(pair: Pair, x: Floats, loss: Floats, error: Floats) -> tuple[Floats, 
         near = _tail(family, x - base, loss + z)[0]
         total += weight * np.maximum(near - far, 0.0)
         rounding += weight * near * (own + relative + 2.0 * error + UNIT * (4.0 + spread + 2.0 * np.abs(z) + 2.0 * np.abs(loss)))
+        rounding += _remainder_error(lower, shift) * near
         tail += weight * far
     return total, rounding, tail
+
+
+def _remainder_error(mixture: Mixture, shift: float) -> float:
+    """Absolute error of a weight that stands for 1 minus the others."""
+    return 4.0 * UNIT if shift == 0.0 and len(mixture.weights) > 1 else 0.0
 
 
 def _weight_at_top(mixture: Mixture) -> float:
@@ -207,9 +214,12 @@ def _log_mixture(family: Family, mixture: Mixture, x: Floats) -> tuple[Floats, F
     peak = np.maximum(0.0, np.max([z for _, _, z, _ in terms], axis=0))
     shares = [w * np.exp(z - peak) for w, _, z, _ in terms]
     total = np.sum(shares, axis=0) + rest * np.exp(-peak)
-    spread = sum((share * (extra + np.abs(z)) for share, (_, _, z, extra) in zip(shares, terms, strict=True)), np.zeros_like(x)) / total
+    spread: Floats = (
+        sum((share * (extra + np.abs(z)) for share, (_, _, z, extra) in zip(shares, terms, strict=True)), np.zeros_like(x)) / total
+    )
     value = peak + np.log(total)
-    error = UNIT * (spread + 8.0 + 2.0 * np.abs(peak))
+    # The last term: 1 minus the others, as a float, may have lost digits next to a small weight.
+    error: Floats = UNIT * (spread + 8.0 + 2.0 * np.abs(peak) + 4.0 * np.exp(-peak) / total)
     if rest >= 0.5:
         minus_one = sum((w * np.expm1(np.minimum(z, 600.0)) for w, _, z, _ in terms), np.zeros_like(x))
         exact = peak < 30.0

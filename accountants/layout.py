@@ -92,11 +92,12 @@ class Losses:
         small = 0.125 * 0.25 ** np.arange(1.0, levels + 1.0)
         right = np.searchsorted(-np.cumsum(shares[::-1])[::-1], -small)
         left = np.searchsorted(np.cumsum(shares), small) - 1
-        padded = np.concatenate(([-math.inf], self.losses, [math.inf]))
+        padded: Floats = np.concatenate(([-math.inf], self.losses, [math.inf]))
         # Ends of the stretches with spacings 1, 2, 4, ... on either side.
-        stops = [*np.clip(np.rint((padded[right + 1] - start) / step), 0, count).astype(int).tolist(), count]
-        begins = [*np.clip(np.rint((padded[left + 1] - start) / step), 0, count).astype(int).tolist(), 0]
-        above, below = [np.arange(begins[0], stops[0] + 1)], [np.zeros(0, dtype=np.int64)]
+        stops = [*(_index_at(float(loss), start, step, count) for loss in np.take(padded, right + 1)), count]
+        begins = [*(_index_at(float(loss), start, step, count) for loss in np.take(padded, left + 1)), 0]
+        above: list[Indices] = [np.arange(begins[0], stops[0] + 1)]
+        below: list[Indices] = [np.zeros(0, dtype=np.int64)]
         first, last = begins[0], int(above[0][-1])
         for level in range(1, levels + 1):
             spacing = 2**level
@@ -116,6 +117,11 @@ class Losses:
         for atom in self.atoms:
             near |= np.abs(self.losses - atom) <= 1e-9 * abs(atom)
         return float(turned[~near].sum())
+
+
+def _index_at(loss: float, start: float, step: float, count: int) -> int:
+    """The lattice index nearest to a loss, within 0 ... count."""
+    return round(min(max((loss - start) / step, 0.0), float(count)))
 
 
 @lru_cache(maxsize=256)
@@ -318,7 +324,7 @@ class Estimates:
         double = 2 * _COARSE_POINTS
         sums = np.fft.irfft(np.fft.rfft(values, double) * np.conj(np.fft.rfft(kernel, double)), double)
         sums = np.append(sums[1:_COARSE_POINTS], 0.0)
-        losses = start + step * (offset + np.arange(_COARSE_POINTS))
+        losses: Floats = np.asarray(start + step * (offset + np.arange(_COARSE_POINTS)), dtype=np.float64)
         with np.errstate(divide="ignore", invalid="ignore"):
             curve = np.log(np.where(sums > 1e-13 * sums.max(), sums, 0.0)) + scale - saddle.tilt * losses
         return losses, curve

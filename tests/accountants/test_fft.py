@@ -106,7 +106,8 @@ def test_lattice_laws_enclose_the_curve_at_random():
 def test_bracket_holds_the_work_set(q, multiplier, count, delta, exact):
     bound = FFT.profile(training(q, multiplier, count)).epsilon(delta)
     # The references have six decimals.
-    assert bound.lower <= exact + 6e-7 and exact - 6e-7 <= bound.upper
+    assert bound.lower <= exact + 6e-7
+    assert exact - 6e-7 <= bound.upper
     assert width(bound) <= 3e-5
 
 
@@ -117,7 +118,8 @@ def test_bracket_holds_the_work_set(q, multiplier, count, delta, exact):
 )
 def test_bracket_holds_at_small_delta(delta, exact):
     bound = FFT.profile(training(0.01, 1.0, 10_000)).epsilon(delta)
-    assert bound.lower <= exact + 2e-6 and exact - 2e-6 <= bound.upper
+    assert bound.lower <= exact + 2e-6
+    assert exact - 2e-6 <= bound.upper
     assert width(bound) <= 1e-6
 
 
@@ -132,7 +134,8 @@ def test_gaussian_releases_kept_apart_compose_to_the_closed_form(mu, count, delt
     bound = profile.epsilon(delta)
     total = mu * math.sqrt(count)
     exact = optimize.brentq(lambda e: gdp_log_delta(total, e) - math.log(delta), 0.0, 300.0, xtol=1e-13)
-    assert bound.lower <= exact * (1.0 + 1e-12) and exact * (1.0 - 1e-12) <= bound.upper
+    assert bound.lower <= exact * (1.0 + 1e-12)
+    assert exact * (1.0 - 1e-12) <= bound.upper
     assert width(bound) <= 1e-6
 
 
@@ -208,7 +211,8 @@ def test_order_of_questions_changes_no_bracket_beyond_its_width():
     second.epsilon(1e-3)
     second.delta(1.0)
     a, b = first.epsilon(1e-7), second.epsilon(1e-7)
-    assert a.lower <= b.upper and b.lower <= a.upper
+    assert a.lower <= b.upper
+    assert b.lower <= a.upper
 
 
 def test_delta_beyond_the_floor_is_refused():
@@ -296,11 +300,12 @@ def test_upper_ends_fall_and_lower_ends_stay_below_them_over_a_window():
     for epsilon in np.linspace(upper.loss(first) + step, upper.loss(first + 499), 37):
         low, high = log_delta_bound(lower, epsilon), log_delta_bound(upper, epsilon)
         assert low <= high <= low + 1e-3
-        assert epsilon_lower(lower, high) <= epsilon + 1e-9 and epsilon_upper(upper, low) >= epsilon - 1e-9
+        assert epsilon_lower(lower, high) <= epsilon + 1e-9
+        assert epsilon_upper(upper, low) >= epsilon - 1e-9
 
 
 def test_rounding_unit_is_that_of_doubles():
-    assert 2.0 * UNIT == np.finfo(float).eps
+    assert np.finfo(float).eps == 2.0 * UNIT
 
 
 def test_calls_are_fields_of_one_shape():
