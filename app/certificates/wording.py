@@ -67,7 +67,7 @@ GENERATORS = {
 
 SEED_STATEMENTS = {RandomOrigin.OPERATING_SYSTEM: None, RandomOrigin.USER_SEED: SEED_SENTENCE}
 
-ROUNDING_PROOFS = {"gdp": "gdp_numerics.md", "contour": "contour.md"}
+ROUNDING_PROOFS = {"gdp": "gdp_numerics.md", "contour": "contour.md", "single": "fft.md", "fft": "fft.md", "lattice": "lattice.md"}
 """Routes whose brackets hold with the rounding of their own arithmetic, by proof; every other route's allowance is measured."""
 
 PAIRS_PROOF = "pairs.md"
@@ -77,9 +77,9 @@ FLOATING_POINT = (
     "the proof is for idealized real numbers; the run computed gradients in float32 and the noisy sum in float64, and its normal variates "
     "are by Box-Muller from 53-bit uniforms, truncated at 8.58 standard deviations; attacks on the lowest bits of floats aren't covered; "
     "rounding in the accounting itself is counted in every figure: by proof on "
-    + " and ".join(f"route {route} ({proof})" for route, proof in ROUNDING_PROOFS.items())
-    + ", which take for granted that float64 operations round correctly and that elementary and error functions are as accurate as these "
-    "proofs say; on every other route and in Renyi divergences by allowances that were measured against exact values, not proved (every "
+    + ", ".join(f"route {route} ({proof})" for route, proof in ROUNDING_PROOFS.items())
+    + ", which take for granted that float64 operations round correctly and that elementary functions, error functions and the constants of "
+    "the Fourier transform are as accurate as these proofs say; on every other route and in Renyi divergences by allowances that were measured against exact values, not proved (every "
     "delta of a pld route: 1e-11 and 1e-15 per release; every sampled Renyi divergence: 1e-9 relatively)"
 )
 
