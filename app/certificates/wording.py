@@ -78,9 +78,10 @@ FLOATING_POINT = (
     "are by Box-Muller from 53-bit uniforms, truncated at 8.58 standard deviations; attacks on the lowest bits of floats aren't covered; "
     "rounding in the accounting itself is counted in every figure: by proof on "
     + ", ".join(f"route {route} ({proof})" for route, proof in ROUNDING_PROOFS.items())
-    + ", which take for granted that float64 operations round correctly and that elementary functions, error functions and the constants of "
-    "the Fourier transform are as accurate as these proofs say; on every other route and in Renyi divergences by allowances that were measured against exact values, not proved (every "
-    "delta of a pld route: 1e-11 and 1e-15 per release; every sampled Renyi divergence: 1e-9 relatively)"
+    + ", which take for granted that float64 operations round correctly and that elementary functions, error functions and the constants "
+    "of the Fourier transform are as accurate as these proofs say; on every other route and in Renyi divergences by allowances that were "
+    "measured against exact values, not proved (every delta of a pld route: 1e-11 and 1e-15 per release; every sampled Renyi divergence: "
+    "1e-9 relatively)"
 )
 
 _LIBRARIES = ("cryptography", "dp-accounting", "numpy", "pydantic", "scipy", "securesystemslib")
