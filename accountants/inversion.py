@@ -243,7 +243,7 @@ class Contour:
             log_moment = log1p_complex(line.minus_one)
             modulus = np.maximum(np.abs(1.0 + line.minus_one), 1e-150)
             # (R5): |(z + e)^T - z^T| <= |z|^T ((1 + e/|z|)^T - 1), and the logarithm's own rounding is multiplied by T as well.
-            error = error + transform.count * (np.log1p((line.error + 2.0 * UNIT) / modulus) + 16.0 * UNIT * np.abs(log_moment))
+            error = error + transform.count * (np.log1p(line.error / modulus) + 16.0 * UNIT * np.abs(log_moment))
             exponent = exponent + transform.count * log_moment
         self._peak = float(exponent.real[0])
         values = np.exp(exponent - self._peak)

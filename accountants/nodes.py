@@ -71,8 +71,10 @@ def expm1_complex(z: Complexes) -> Complexes:
 
 
 def log1p_complex(z: Complexes) -> Complexes:
-    """log(1 + z) without cancellation near 0, where numpy's own loses all digits: its error is at most ELEMENTARY |log(1 + z)|, and what
-    an error of 2 UNIT of z makes. Where 1 + z is 0 it is a large negative number."""
+    """log(1 + z) with an error of at most ELEMENTARY |log(1 + z)|, also near 0, where numpy's own loses all digits.
+
+    Where 1 + z is 0 it is a large negative number.
+    """
     modulus = np.maximum(np.hypot(1.0 + z.real, z.imag), TINY)
     return _log_modulus(z.real, z.imag, modulus) + 1j * np.arctan2(z.imag, 1.0 + z.real)
 

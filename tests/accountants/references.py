@@ -76,11 +76,11 @@ def _expm1(z):
 class _Sum:
     """M - 1 of one pair at a given tilt, as a sum over nodes."""
 
-    def __init__(self, pair, tilt):
+    def __init__(self, pair, tilt, highest):
         if pair.family is Family.LAPLACE:
             self._log_weight, self._loss = _laplace_nodes(pair, tilt)
         else:
-            self._log_weight, self._loss = _gaussian_nodes(pair, tilt)
+            self._log_weight, self._loss = _gaussian_nodes(pair, tilt, highest)
 
     def minus_one(self, s):
         out = np.empty(s.shape, dtype=Complex)
@@ -94,11 +94,11 @@ class _Sum:
         return out
 
 
-def _gaussian_nodes(pair, tilt):
+def _gaussian_nodes(pair, tilt, highest):
     spans = [m.shifts[-1] - m.shifts[0] for m in (pair.upper, pair.lower)]
     y = min(1.2, 0.5 / max(*spans, 1e-9), math.sqrt(8.0 / (tilt + 1.0)) / max(spans[1], 1e-9))
     step = Real(2 * math.pi * y / (48 + 2 * y * y - tilt * math.log(math.cos(spans[1] * y))))
-    top = (tilt + 1.0) * pair.upper.shifts[-1] - tilt * pair.lower.shifts[0] + 13.0
+    top = min((tilt + 1.0) * pair.upper.shifts[-1] - tilt * pair.lower.shifts[0] + 13.0, highest)
     z = Real(-13.0) + step * np.arange(int((top + 13.0) / float(step)) + 1, dtype=Real) + IMAGINARY * Real(y)
     logs = []
     for mixture in (pair.upper, pair.lower):
@@ -130,10 +130,10 @@ def _laplace_nodes(pair, tilt):
     return np.log(w * densities[0]) + 0 * IMAGINARY, np.log(densities[0] / densities[1]) + 0 * IMAGINARY
 
 
-def _log_moments(parts, gaussian, s):
+def _log_moments(parts, gaussian, s, highest):
     total = s * (s + 1) * Real(gaussian)
     for pair, count in parts:
-        total = total + count * _log1p(_Sum(pair, float(s[0].real)).minus_one(s))
+        total = total + count * _log1p(_Sum(pair, float(s[0].real), highest).minus_one(s))
     return total
 
 
@@ -145,18 +145,21 @@ def _sides(composition):
     return [(p, n) for p, n in composition if not (p.is_whole and p.family is Family.GAUSSIAN)], gaussian
 
 
-def one_sided_log_delta(composition, epsilon):
-    """log delta(epsilon) in the direction given, for ((pair, count), ...)."""
+def one_sided_log_delta(composition, epsilon, highest=math.inf):
+    """log delta(epsilon) in the direction given, for ((pair, count), ...).
+
+    Outcomes above ``highest`` are left out: where they are far less probable than delta they only disturb.
+    """
     parts, gaussian = _sides(composition)
 
     def height(tilt):
         s = np.array([Complex(tilt)])
-        return float(_log_moments(parts, gaussian, s)[0].real) - tilt * epsilon - math.log(tilt * (1.0 + tilt))
+        return float(_log_moments(parts, gaussian, s, highest)[0].real) - tilt * epsilon - math.log(tilt * (1.0 + tilt))
 
     tilt = _least(height)
     previous, period = math.inf, (60.0 - height(tilt)) / tilt
     for _ in range(8):
-        value = _trapezoid(parts, gaussian, epsilon, tilt, period)
+        value = _trapezoid(parts, gaussian, epsilon, tilt, period, highest)
         if abs(value - previous) < 1e-13 * max(1.0, abs(value)):
             return value
         previous, period = value, 1.7 * period
@@ -165,7 +168,7 @@ def one_sided_log_delta(composition, epsilon):
 
 def _least(height):
     """Golden section for the least height over log tilt."""
-    grid = [10.0 ** (0.5 * k) for k in range(-8, 7)]
+    grid = [10.0 ** (0.5 * k) for k in range(-8, 13)]
     values = []
     for tilt in grid:
         values.append(height(tilt))
@@ -179,12 +182,12 @@ def _least(height):
     return math.exp(0.5 * (low + high))
 
 
-def _trapezoid(parts, gaussian, epsilon, tilt, period):
+def _trapezoid(parts, gaussian, epsilon, tilt, period, highest):
     step = 2 * PI / Real(period)
     total, start, size, peak = Real(0), 0, 64, None
     while True:
         s = Real(tilt) + IMAGINARY * step * np.arange(start, start + size, dtype=Real)
-        exponent = _log_moments(parts, gaussian, s) - s * Real(epsilon) - np.log(s) - np.log(1 + s)
+        exponent = _log_moments(parts, gaussian, s, highest) - s * Real(epsilon) - np.log(s) - np.log(1 + s)
         if peak is None:
             peak = exponent[0].real
         values = np.exp(exponent - peak)
@@ -198,9 +201,10 @@ def _trapezoid(parts, gaussian, epsilon, tilt, period):
             raise Unsettled
 
 
-def log_delta(composition, epsilon):
+def log_delta(composition, epsilon, highest=math.inf):
     """log delta(epsilon), the larger of both directions."""
-    return max(one_sided_log_delta(composition, epsilon), one_sided_log_delta([(reverse(p), n) for p, n in composition], epsilon))
+    reversed_ = [(reverse(pair), count) for pair, count in composition]
+    return max(one_sided_log_delta(composition, epsilon, highest), one_sided_log_delta(reversed_, epsilon, highest))
 
 
 # -- many digits ---------------------------------------------------------------------------------------------------------------------
@@ -278,6 +282,18 @@ class ExactMoment:
         corners = [mpmath.mpc(-12 + (end + 12) * mpmath.mpf(k) / 90, y) for k in range(91)]
         corners += [mpmath.mpc(end, y * (8 - k) / 8) for k in range(1, 9)]
         return [((a + b) / 2 + (b - a) / 2 * x, (b - a) / 2 * w) for a, b in pairwise(corners) for x, w in rule]
+
+    def log_delta(self, count, epsilon, period):
+        """log delta(epsilon) of ``count`` such releases, in this direction, from points 2 pi / period apart on the line."""
+        with mpmath.workdps(30):
+            total, k, step = mpmath.mpf(0), 0, 2 * mpmath.pi / period
+            while True:
+                s = mpmath.mpc(self._tilt, k * step)
+                term = mpmath.exp(count * mpmath.log(1 + self.minus_one(k * step)) - s * epsilon) / (s * (s + 1))
+                total += term.real / (1 if k else 2)
+                if abs(term) < mpmath.mpf(10) ** -20 * abs(total):
+                    return mpmath.log(total * step / mpmath.pi)
+                k += 1
 
     def minus_one(self, height):
         with mpmath.workdps(30):

@@ -93,7 +93,7 @@ def test_complex_log1p_keeps_its_digits_near_0_and_near_minus_1():
     with mpmath.workdps(60):
         for v, got in zip(z.tolist(), log1p_complex(z).tolist(), strict=True):
             truth = mpmath.log(1 + mpmath.mpc(v))
-            assert abs(truth - mpmath.mpc(got)) <= ELEMENTARY * abs(truth) + 2.0 * UNIT / abs(1 + mpmath.mpc(v))
+            assert abs(truth - mpmath.mpc(got)) <= ELEMENTARY * abs(truth)
     assert abs(complex(np.log1p(1e-12 * (1 + 1j))) / (1e-12 * (1 + 1j)) - 1) > 1e-5  # numpy's own: no use here
 
 
