@@ -30,6 +30,7 @@ _SPARE_NATS = 14.0
 Before: TypeAlias = Callable[[Floats, Floats], NDArray[np.bool_]]
 
 _LOG_CUT = math.log(1e-8)
+_LEAST_MASS = 1e-22
 
 _EDGE_NATS = 21.0
 """-log of the share of delta that what lies beyond each edge of the window, or beyond the kernel, may make."""
@@ -65,11 +66,15 @@ class Losses:
         return peak + math.log(total), mean, float(shares @ (centred * centred)) / total
 
     def cut(self, log_probability: float) -> Losses:
-        """Without the largest losses, of together less than this probability: what is beyond counts as infinite, or as the last."""
+        """Without the largest losses, of together less than this probability: what is beyond counts as infinite, or as the last.
+
+        And without the smallest, whose mass is tiny next to the rounding of 1: they are moved up, or dropped.
+        """
         with np.errstate(under="ignore"):
             beyond = np.cumsum(np.exp(self.log_weights[::-1]))[::-1]
-        kept = int(np.flatnonzero(beyond > math.exp(max(log_probability, -650.0)))[-1]) + 2
-        return Losses(self.losses[:kept], self.log_weights[:kept], self.atoms, self.low, self.high)
+        last = int(np.flatnonzero(beyond > math.exp(max(log_probability, -650.0)))[-1]) + 2
+        first = max(int(np.argmax(np.cumsum(np.exp(self.log_weights)) > _LEAST_MASS)) - 1, 0)
+        return Losses(self.losses[first:last], self.log_weights[first:last], self.atoms, self.low, self.high)
 
     def first(self, tilt: float, count: int) -> float:
         """Loss below which the tilted law of ``count`` such leaves has next to nothing, even moved up to it."""
