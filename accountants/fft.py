@@ -9,34 +9,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 
 from accountants import deadline
-from accountants.convolution import Composition, Window
+from accountants.convolution import Composition
 from accountants.dominating import pair_of, unsupported_reason
 from accountants.events import Event, Leaf, leaves, non_private_reason
-from accountants.grid import Floats, GridLaw, Indices, Lattice
 from accountants.hockey_stick import reverse
-from accountants.layout import Estimates, Losses, Saddle
-from accountants.pairs import Family, Mixture, Pair, narrowed, widened
+from accountants.layers import WIDTH, Layer, Plan
+from accountants.layout import Estimates
+from accountants.pairs import Family, Mixture, Pair
 from accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_delta, check_epsilon
 from accountants.rdp import leaf_steps
 from mechanisms.base import Step
+from mechanisms.logspace import log_add
 from mechanisms.errors import NumericalFloor, UnsupportedEvent
 
 ROUTE = "fft"
-
-WIDTH = 1e-6
-"""Width of a bracket that is aimed at, relative to epsilon."""
-
-MOST_POINTS = 2**21
-"""Largest window of the composed law."""
-
-MOST_NODES = 2**20
-"""Most nodes of the leaves' laws together."""
 
 SMALLEST_LOG_DELTA = -600.0
 """Below e^-600 masses underflow."""
@@ -45,116 +36,8 @@ MOST_RELEASES = 10**12
 """Beyond it rounding, multiplied by the number of releases, is all there is to see."""
 
 _COARSE, _POOR = 3.0, 0.1
-_MOST_TRIALS = 4000
 _MOST_ROUNDS = 5
 _KEPT = 4
-
-
-@final
-@dataclass
-class _Layer:
-    """One direction at one step: its upper law, and its lower law where it was asked for."""
-
-    upper: Composition
-    lower: Composition | None
-    step: float
-    finest: bool
-
-
-@final
-class _Plan:
-    """One direction of neighbours, laid out around one delta or epsilon."""
-
-    def __init__(self, pairs: tuple[tuple[Pair, int], ...], estimates: Estimates, saddle: Saddle) -> None:
-        self._pairs, self._estimates, self.saddle = pairs, estimates, saddle
-        self._edges = estimates.edges(saddle)
-
-    def step(self) -> float:
-        """Step whose bracket should be about half as wide as is aimed at."""
-        saddle = self.saddle
-        spread = sum(count * leaf.spread_share(saddle.tilt) for leaf, count in self._estimates.leaves)
-        epsilon = max(saddle.epsilon, 1e-3 * saddle.spread)
-        step = math.sqrt(2.5 * WIDTH * epsilon / (max(spread, 1e-6) * (1.0 + saddle.slope)))
-        return max(min(step, 0.1 * max(saddle.spread, 1.0 / saddle.tilt)), 1e-11 * self._estimates.scale)
-
-    def layer(self, step: float, both: bool) -> _Layer:
-        """The composed laws at about this step, or at the finest that is allowed if that is larger."""
-        finest = False
-        while True:
-            step = self._aligned(step)
-            starts = [self._start(leaf, count, step) for leaf, count in self._estimates.leaves]
-            window = self._window(starts, step)
-            lattices: list[tuple[float, Indices]] = []
-            excess = window.size / MOST_POINTS
-            if excess <= 1.0:
-                weight = math.exp(min(self.saddle.excess, 100.0))
-                leaves = (leaf for leaf, _ in self._estimates.leaves)
-                lattices = [
-                    (start, leaf.indices(start, step, self.saddle.tilt, weight)) for start, leaf in zip(starts, leaves, strict=True)
-                ]
-                excess = sum(len(index) for _, index in lattices) / MOST_NODES
-            if excess <= 1.0:
-                break
-            finest = True
-            step *= 1.1 * min(excess, 1.9)
-        upper = Composition(self._laws(lattices, step, widened, Lattice.upper), window, upper=True)
-        lower = None
-        if both:
-            # Atoms of the narrowed pair must not lie below their nodes, nor so close above them that rounding hides it.
-            lattices = [(start - 1e-9 * step, index) for start, index in lattices]
-            laws = self._laws(lattices, step, narrowed, Lattice.lower)
-            if all(len(law.masses) for law, _ in laws):
-                lower = Composition(laws, window, upper=False)
-        return _Layer(upper, lower, step, finest)
-
-    def _laws(
-        self, lattices: list[tuple[float, Indices]], step: float, version: Callable[[Pair], Pair], kind: Callable[[Lattice], GridLaw]
-    ) -> tuple[tuple[GridLaw, int], ...]:
-        return tuple(
-            (kind(Lattice(version(pair), start, step, index)), count)
-            for (pair, count), (start, index) in zip(self._pairs, lattices, strict=True)
-        )
-
-    def _aligned(self, step: float) -> float:
-        """The largest step not above this one that puts both ends of the first Laplace loss on the lattice, and others nearly."""
-        distances = [leaf.atoms[1] - leaf.atoms[0] for leaf, _ in self._estimates.leaves if len(leaf.atoms) > 1]
-        if not distances:
-            return step
-        least = math.ceil(distances[0] / step * (1.0 - 1e-12))
-        parts: Floats = np.asarray(np.arange(least, least + min(least, _MOST_TRIALS) + 1), dtype=np.float64)
-        ratios: Floats = np.asarray(distances[1:])[:, None] * (parts / distances[0])
-        miss: Floats = np.max(np.abs(ratios - np.round(ratios)), axis=0, initial=0.0)
-        return float(distances[0] / parts[int(np.argmin(np.round(miss, 4)))])
-
-    def _start(self, leaf: Losses, count: int, step: float) -> float:
-        """Loss at index 0."""
-        first, last = leaf.first(self.saddle.tilt, count), max(float(leaf.losses[-1]), 0.0)
-        anchor = first
-        if leaf.atoms:
-            anchor = leaf.atoms[0]
-        elif leaf.high - last < 4.0 * step:
-            anchor = leaf.high
-        elif first - leaf.low < 4.0 * step:
-            anchor = leaf.low
-        start = anchor - step * math.ceil((anchor - first) / step - 1e-9)
-        return start if start < -1e-6 * step else start - step * math.ceil(start / step + 1.0)
-
-    def _window(self, starts: list[float], step: float) -> Window:
-        saddle, (before, after) = self.saddle, self._edges
-        start, top = 0.0, 0
-        for begin, (leaf, count) in zip(starts, self._estimates.leaves, strict=True):
-            start += count * begin
-            top += count * leaf.last_index(begin, step)
-        reach = 2.0 / saddle.tilt
-        first, last = saddle.epsilon - reach, saddle.epsilon + reach
-        # Nothing may wrap around: from the right edge to the first point, from the left one to the end of the last point's kernel.
-        left, right = max(before.loss, start), min(after.loss, start + step * top)
-        period = max(right - first, last + saddle.kernel - left) / step + 8.0
-        low = math.floor((first - start) / step)
-        size = max(2 ** math.ceil(math.log2(period)), 1024)
-        return Window(
-            saddle.tilt, low, low + math.ceil((last - first) / step) + 2, size, math.ceil(saddle.kernel / step), before.tilt, after.tilt
-        )
 
 
 def epsilon_upper(composition: Composition, log_delta: float) -> float:
@@ -199,7 +82,11 @@ def log_delta_bound(composition: Composition, epsilon: float) -> float:
     moved = epsilon - error if composition.is_upper else epsilon + error
     place = math.floor((moved - composition.start) / composition.step)
     if place < first:
-        return 0.0 if composition.is_upper else composition.log_delta(first)
+        if not composition.is_upper:
+            return composition.log_delta(first)
+        # delta falls by at most the difference of e^epsilon, Q(L > epsilon) being at most 1: epsilon = 0 lies within an error of a node.
+        fall = math.exp(composition.loss(first) + error) - math.exp(moved)
+        return min(log_add(composition.log_delta(first), math.log(max(fall, 1e-300))) + 1e-14, 0.0)
     if place >= last:
         return composition.log_delta(last) if composition.is_upper else -math.inf
     share = math.expm1(moved - composition.loss(place)) / math.expm1(composition.step)
@@ -260,7 +147,7 @@ class FftProfile(PrivacyProfile):
         self._sides = [pairs]
         if not all(pair.symmetric for pair, _ in pairs):
             self._sides.append(tuple((reverse(pair), count) for pair, count in pairs))
-        self._kept: list[list[_Layer]] = [[] for _ in self._sides]
+        self._kept: list[list[Layer]] = [[] for _ in self._sides]
 
     @property
     def route(self) -> str:
@@ -271,15 +158,15 @@ class FftProfile(PrivacyProfile):
         log_delta = math.log(delta)
         _check_floor(log_delta)
 
-        def ends(layer: _Layer) -> tuple[float, float]:
+        def ends(layer: Layer) -> tuple[float, float]:
             low = epsilon_lower(layer.lower, log_delta) if layer.lower is not None else 0.0
             return low, epsilon_upper(layer.upper, log_delta)
 
-        low, high = self._bracket([_Plan(side, *Estimates.for_delta(side, log_delta)) for side in self._sides], ends, _width_of)
+        low, high = self._bracket([Plan(side, *Estimates.for_delta(side, log_delta)) for side in self._sides], ends, _width_of)
         if 0.0 < high < math.inf and high - low > _POOR * high:
             # The estimate of epsilon was far off, and the lattices lie elsewhere: once more, around the upper end.
             self._kept = [[] for _ in self._sides]
-            plans = [_Plan(side, *Estimates.for_epsilon(side, high)) for side in self._sides]
+            plans = [Plan(side, *Estimates.for_epsilon(side, high)) for side in self._sides]
             again = self._bracket(plans, ends, _width_of)
             low, high = max(low, again[0]), min(high, again[1])
         if high == math.inf:
@@ -290,10 +177,10 @@ class FftProfile(PrivacyProfile):
         check_epsilon(epsilon)
         if epsilon == math.inf:
             return DeltaBound(log_lower=-math.inf, log_upper=-math.inf, route=self.route)
-        plans = [_Plan(side, *Estimates.for_epsilon(side, epsilon)) for side in self._sides]
+        plans = [Plan(side, *Estimates.for_epsilon(side, epsilon)) for side in self._sides]
         tilt = max(plan.saddle.tilt for plan in plans)
 
-        def ends(layer: _Layer) -> tuple[float, float]:
+        def ends(layer: Layer) -> tuple[float, float]:
             low = log_delta_bound(layer.lower, epsilon) if layer.lower is not None else -math.inf
             return low, log_delta_bound(layer.upper, epsilon)
 
@@ -301,7 +188,7 @@ class FftProfile(PrivacyProfile):
         return DeltaBound(log_lower=low, log_upper=high, route=self.route)
 
     def _bracket(
-        self, plans: list[_Plan], ends: Callable[[_Layer], tuple[float, float]], allowed: Callable[[float, float], float]
+        self, plans: list[Plan], ends: Callable[[Layer], tuple[float, float]], allowed: Callable[[float, float], float]
     ) -> tuple[float, float]:
         """(largest lower end, largest upper end) over the directions, the direction with the larger upper end refined until it will do."""
         found = [self._known(index, ends) for index in range(len(self._sides))]
@@ -328,13 +215,13 @@ class FftProfile(PrivacyProfile):
         return max(low for low, _, _ in answers), max(high for _, high, _ in answers)
 
     def _refined(
-        self, index: int, plan: _Plan, step: float, ends: Callable[[_Layer], tuple[float, float]], both: bool
-    ) -> tuple[float, float, _Layer]:
+        self, index: int, plan: Plan, step: float, ends: Callable[[Layer], tuple[float, float]], both: bool
+    ) -> tuple[float, float, Layer]:
         layer = plan.layer(step, both)
         self._kept[index] = [*self._kept[index][-_KEPT + 1 :], layer]
         return (*ends(layer), layer)
 
-    def _known(self, index: int, ends: Callable[[_Layer], tuple[float, float]]) -> tuple[float, float, _Layer] | None:
+    def _known(self, index: int, ends: Callable[[Layer], tuple[float, float]]) -> tuple[float, float, Layer] | None:
         """The best answer of the laws composed before, if any of them has one."""
         answers = [(*ends(layer), layer) for layer in self._kept[index] if layer.lower is not None]
         answers = [answer for answer in answers if math.isfinite(answer[1])]

@@ -202,6 +202,10 @@ class Lattice:
         value = float(start.lower[0]) - slope * float(self._blur(nodes[:1])[0])
         if float(start.upper[0]) <= 1e-12 * slope or slope == 0.0:
             return np.concatenate((put, call)), 0.0
+        if put[0] < 0.5 * value:
+            # The first cell's tangent is low: rather than dropping what lies before the node, let it go there. The tangent is 1 - gamma.
+            put[0] = min(put[0], 0.0)
+            return np.concatenate((put, call)), 0.0
         put[0] = min(put[0], value)
         return np.concatenate((put, call)), max((slope - value) * (1.0 + 1e-12) + 8.0 * UNIT * slope, 0.0)
 

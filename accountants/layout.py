@@ -97,10 +97,10 @@ class Losses:
         small = 0.125 * 0.25 ** np.arange(1.0, levels + 1.0)
         right = np.searchsorted(-np.cumsum(shares[::-1])[::-1], -small)
         left = np.searchsorted(np.cumsum(shares), small) - 1
-        padded: Floats = np.concatenate(([-math.inf], self.losses, [math.inf]))
+        padded: list[float] = [-math.inf, *self.losses.tolist(), math.inf]
         # Ends of the stretches with spacings 1, 2, 4, ... on either side.
-        stops = [*(_index_at(float(loss), start, step, count) for loss in np.take(padded, right + 1)), count]
-        begins = [*(_index_at(float(loss), start, step, count) for loss in np.take(padded, left + 1)), 0]
+        stops = [*(_index_at(padded[int(place) + 1], start, step, count) for place in right), count]
+        begins = [*(_index_at(padded[int(place) + 1], start, step, count) for place in left), 0]
         above: list[Indices] = [np.arange(begins[0], stops[0] + 1)]
         below: list[Indices] = [np.zeros(0, dtype=np.int64)]
         first, last = begins[0], int(above[0][-1])

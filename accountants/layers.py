@@ -1,0 +1,180 @@
+r"""Laws of a composition's leaves on one lattice, and their composition, for one direction of neighbours.
+
+What is chosen here, by estimates, is where nodes lie; every choice gives laws above and below. proofs/fft.md, section 6
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from accountants.convolution import Composition, Window
+from accountants.grid import Floats, GridLaw, Indices, Lattice
+from accountants.hockey_stick import calls, puts
+from accountants.layout import Estimates, Losses, Saddle
+from accountants.pairs import Pair, narrowed, widened
+
+WIDTH = 1e-6
+"""Width of a bracket that is aimed at, relative to epsilon."""
+
+MOST_POINTS = 2**21
+"""Largest window of the composed law."""
+
+MOST_NODES = 2**20
+"""Most nodes of the leaves' laws together."""
+
+_MOST_TRIALS = 4000
+
+
+@final
+@dataclass
+class Layer:
+    """One direction at one step: its upper law, and its lower law where it was asked for."""
+
+    upper: Composition
+    lower: Composition | None
+    step: float
+    finest: bool
+
+
+@final
+class Plan:
+    """One direction of neighbours, laid out around one delta or epsilon."""
+
+    def __init__(self, pairs: tuple[tuple[Pair, int], ...], estimates: Estimates, saddle: Saddle) -> None:
+        self._pairs, self._estimates, self.saddle = pairs, estimates, saddle
+        self._edges = estimates.edges(saddle)
+
+    def step(self) -> float:
+        """Step whose bracket should be about half as wide as is aimed at."""
+        saddle = self.saddle
+        spread = sum(count * leaf.spread_share(saddle.tilt) for leaf, count in self._estimates.leaves)
+        epsilon = max(saddle.epsilon, 1e-3 * saddle.spread)
+        step = math.sqrt(2.5 * WIDTH * epsilon / (max(spread, 1e-6) * (1.0 + saddle.slope)))
+        return max(min(step, 0.1 * max(saddle.spread, 1.0 / saddle.tilt)), 1e-11 * self._estimates.scale)
+
+    def layer(self, step: float, both: bool) -> Layer:
+        """The composed laws at about this step, or at the finest that is allowed if that is larger."""
+        finest = False
+        while True:
+            step = self._aligned(step)
+            starts = [self._start(leaf, count, step) for leaf, count in self._estimates.leaves]
+            window = self._window(starts, step)
+            lattices: list[tuple[float, Indices]] = []
+            excess = window.size / MOST_POINTS
+            if excess <= 1.0:
+                weight = math.exp(min(self.saddle.excess, 100.0))
+                leaves = (leaf for leaf, _ in self._estimates.leaves)
+                lattices = [
+                    (start, leaf.indices(start, step, self.saddle.tilt, weight)) for start, leaf in zip(starts, leaves, strict=True)
+                ]
+                excess = sum(len(index) for _, index in lattices) / MOST_NODES
+            if excess <= 1.0:
+                break
+            finest = True
+            step *= 1.1 * min(excess, 1.9)
+        above = tuple(
+            (Lattice(widened(pair), start, step, index).upper(), count)
+            for (pair, count), (start, index) in zip(self._pairs, lattices, strict=True)
+        )
+        upper = Composition(above, window, upper=True)
+        lower = None
+        if both:
+            laws = tuple(
+                (_lower_law(narrowed(pair), leaf, start, step, index), count)
+                for (pair, count), (leaf, _), (start, index) in zip(self._pairs, self._estimates.leaves, lattices, strict=True)
+            )
+            if all(len(law.masses) for law, _ in laws):
+                lower = Composition(laws, self._window([law.start for law, _ in laws], step), upper=False)
+        return Layer(upper, lower, step, finest)
+
+    def _aligned(self, step: float) -> float:
+        """The largest step not above this one that puts both ends of the first Laplace loss on the lattice, and others nearly."""
+        distances = [leaf.atoms[1] - leaf.atoms[0] for leaf, _ in self._estimates.leaves if len(leaf.atoms) > 1]
+        if not distances:
+            return step
+        least = math.ceil(distances[0] / step * (1.0 - 1e-12))
+        parts: Floats = np.asarray(np.arange(least, least + min(least, _MOST_TRIALS) + 1), dtype=np.float64)
+        ratios: Floats = np.asarray(distances[1:])[:, None] * (parts / distances[0])
+        miss: Floats = np.max(np.abs(ratios - np.round(ratios)), axis=0, initial=0.0)
+        return float(distances[0] / parts[int(np.argmin(np.round(miss, 4)))])
+
+    def _start(self, leaf: Losses, count: int, step: float) -> float:
+        """Loss at index 0."""
+        first, last = leaf.first(self.saddle.tilt, count), max(float(leaf.losses[-1]), 0.0)
+        anchor = first
+        if leaf.atoms:
+            anchor = leaf.atoms[0]
+        elif leaf.high - last < 4.0 * step:
+            anchor = leaf.high
+        elif first - leaf.low < 4.0 * step:
+            anchor = leaf.low
+        start = anchor - step * math.ceil((anchor - first) / step - 1e-9)
+        return start if start < -1e-6 * step else start - step * math.ceil(start / step + 1.0)
+
+    def _window(self, starts: list[float], step: float) -> Window:
+        saddle, (before, after) = self.saddle, self._edges
+        start, top = 0.0, 0
+        for begin, (leaf, count) in zip(starts, self._estimates.leaves, strict=True):
+            start += count * begin
+            top += count * leaf.last_index(begin, step)
+        reach = 2.0 / saddle.tilt
+        first, last = saddle.epsilon - reach, saddle.epsilon + reach
+        # Nothing may wrap around: from the right edge to the first point, from the left one to the end of the last point's kernel.
+        left, right = max(before.loss, start), min(after.loss, start + step * top)
+        period = max(right - first, last + saddle.kernel - left) / step + 8.0
+        low = math.floor((first - start) / step)
+        size = max(2 ** math.ceil(math.log2(period)), 1024)
+        return Window(
+            saddle.tilt, low, low + math.ceil((last - first) / step) + 2, size, math.ceil(saddle.kernel / step), before.tilt, after.tilt
+        )
+
+
+def _lower_law(pair: Pair, leaf: Losses, start: float, step: float, index: Indices) -> GridLaw:
+    """The lower law of one leaf, its nodes moved down a little.
+
+    Atoms must not lie below their nodes, nor so close above them that rounding hides it: hence 1e-9 of a step. If that leaves nothing,
+    nearly all of a sparse release lies inside one cell at an end of its losses: a node then goes where those outcomes lie when merged.
+    """
+    law = Lattice(pair, start - 1e-9 * step, step, index).lower()
+    if len(law.masses) > 0 or leaf.atoms:
+        return law
+    if start - leaf.low < 0.5 * step:
+        merged = start
+        for _ in range(4):
+            merged = merged_below(pair, merged + 0.5 * step)
+        moved = merged + 1e-9 * step
+    else:
+        merged = leaf.high
+        for _ in range(4):
+            merged = merged_above(pair, merged - 0.5 * step)
+        moved = merged - 1e-9 * step - step * math.ceil((merged - start) / step)
+    return Lattice(pair, moved, step, index).lower() if moved < -1e-12 * step else law
+
+
+def merged_below(pair: Pair, edge: float) -> float:
+    """log P(L < edge) / Q(L < edge), about."""
+    if edge < 0.0:
+        under = puts(pair, np.array([edge]))
+        mass = float(under.tail[0])
+        return edge + math.log1p(-float(under.lower[0]) / mass) if mass > float(under.lower[0]) else edge
+    over = calls(pair, np.array([edge]))
+    value, slope = float(over.lower[0]), float(over.tail[0])
+    rest = 1.0 - slope * math.exp(-edge)
+    gain = value - slope * math.expm1(-edge)
+    return math.log1p(-gain / rest) if gain < rest else edge
+
+
+def merged_above(pair: Pair, edge: float) -> float:
+    """log P(L > edge) / Q(L > edge), about."""
+    if edge < 0.0:
+        under = puts(pair, np.array([edge]))
+        value, slope = float(under.lower[0]), float(under.tail[0])
+        rest = 1.0 - slope * math.exp(-edge)
+        return math.log1p((value - slope * -math.expm1(-edge)) / rest) if rest > 0.0 else edge
+    over = calls(pair, np.array([edge]))
+    slope = float(over.tail[0])
+    return edge + math.log1p(float(over.lower[0]) / slope) if slope > 0.0 else edge
