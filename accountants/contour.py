@@ -230,7 +230,11 @@ class _Side:
         for _ in range(_MOST_CONTOURS - 1):
             if root <= 0.0 or _is_sharp(contour, root):
                 break
-            contour, root = self._laid(self._direction.saddle_at(root), log_delta)
+            try:
+                better = self._laid(self._direction.saddle_at(root), log_delta)
+            except TransformUnavailable:
+                break  # the first contour's wider bracket stands
+            contour, root = better
         return contour, root
 
     def _laid(self, saddle: Saddle, log_delta: float) -> tuple[Contour, float]:
