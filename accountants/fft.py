@@ -24,8 +24,8 @@ from accountants.pairs import Family, Mixture, Pair
 from accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_delta, check_epsilon
 from accountants.rdp import leaf_steps
 from mechanisms.base import Step
-from mechanisms.logspace import log_add
 from mechanisms.errors import NumericalFloor, UnsupportedEvent
+from mechanisms.logspace import log_add
 
 ROUTE = "fft"
 

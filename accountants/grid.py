@@ -31,6 +31,38 @@ _CHUNK = 16384
 
 @final
 @dataclass(frozen=True)
+class Stretches:
+    """Lattice indices ``begins[j]`` and ``stops[j]`` up to which the spacing is at most 2^j, downwards and upwards."""
+
+    begins: tuple[int, ...]
+    stops: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """About how many nodes ``indices`` has."""
+        total = self.stops[0] - self.begins[0]
+        for level in range(1, len(self.stops)):
+            total += (self.stops[level] - self.stops[level - 1] + self.begins[level - 1] - self.begins[level]) >> level
+        return total
+
+    def indices(self) -> Indices:
+        """Ascending lattice indices, from 0 to beyond the last stretch."""
+        above: list[Indices] = [np.arange(self.begins[0], self.stops[0] + 1, dtype=np.int64)]
+        below: list[Indices] = []
+        first, last = self.begins[0], int(above[0][-1])
+        for level in range(1, len(self.stops)):
+            spacing = 2**level
+            above.append(np.arange(last + spacing, self.stops[level] + 1, spacing, dtype=np.int64))
+            below.append(np.arange(first - spacing, self.begins[level] - 1, -spacing, dtype=np.int64)[::-1])
+            last = int(above[-1][-1]) if len(above[-1]) else last
+            first = int(below[-1][0]) if len(below[-1]) else first
+        lowest: Indices = np.arange(0, 1 if first > 0 else 0)
+        highest: Indices = np.arange(self.stops[-1] + 1, self.stops[-1] + (2 if last < self.stops[-1] else 1))
+        return np.concatenate((lowest, *below[::-1], *above, highest))
+
+
+@final
+@dataclass(frozen=True)
 class GridLaw:
     """Masses on a lattice.
 

@@ -16,6 +16,7 @@ from accountants.grid import Floats, GridLaw, Indices, Lattice
 from accountants.hockey_stick import calls, puts
 from accountants.layout import Estimates, Losses, Saddle
 from accountants.pairs import Pair, narrowed, widened
+from mechanisms.errors import UnsupportedEvent
 
 WIDTH = 1e-6
 """Width of a bracket that is aimed at, relative to epsilon."""
@@ -63,19 +64,18 @@ class Plan:
             step = self._aligned(step)
             starts = [self._start(leaf, count, step) for leaf, count in self._estimates.leaves]
             window = self._window(starts, step)
-            lattices: list[tuple[float, Indices]] = []
-            excess = window.size / MOST_POINTS
-            if excess <= 1.0:
-                weight = math.exp(min(self.saddle.excess, 100.0))
-                leaves = (leaf for leaf, _ in self._estimates.leaves)
-                lattices = [
-                    (start, leaf.indices(start, step, self.saddle.tilt, weight)) for start, leaf in zip(starts, leaves, strict=True)
-                ]
-                excess = sum(len(index) for _, index in lattices) / MOST_NODES
+            weight = math.exp(min(self.saddle.excess, 100.0))
+            leaves = zip(starts, self._estimates.leaves, strict=True)
+            stretches = [leaf.stretches(start, step, self.saddle.tilt, weight) for start, (leaf, _) in leaves]
+            excess = max(window.size / MOST_POINTS, sum(one.size for one in stretches) / MOST_NODES)
             if excess <= 1.0:
                 break
             finest = True
-            step *= 1.1 * min(excess, 1.9)
+            wider = self._aligned(step * 1.1 * min(excess, 1.9))
+            if not wider > step:
+                raise UnsupportedEvent("fft", "its window would take more points than a grid has, at the largest step that its atoms allow")
+            step = wider
+        lattices = [(start, one.indices()) for start, one in zip(starts, stretches, strict=True)]
         above = tuple(
             (Lattice(widened(pair), start, step, index).upper(), count)
             for (pair, count), (start, index) in zip(self._pairs, lattices, strict=True)

@@ -11,11 +11,9 @@ from typing import TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
+from accountants.grid import Floats, Stretches
 from accountants.hockey_stick import log_ratio
 from accountants.pairs import Family, Pair
-
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 _PANEL_NODES = 24
@@ -85,8 +83,8 @@ class Losses:
         """Lattice index beyond the largest loss."""
         return math.ceil((max(float(self.losses[-1]), 0.0) - start) / step - 1e-9) + 2
 
-    def indices(self, start: float, step: float, tilt: float, weight: float) -> Indices:
-        """Lattice indices from ``start`` to beyond the largest loss, sparser where the tilted law has little mass.
+    def stretches(self, start: float, step: float, tilt: float, weight: float) -> Stretches:
+        """Where on the lattice spacings of 1, 2, 4, ... steps will do, from the middle outwards.
 
         A spacing of 2^j steps squared, times the share of delta that comes through it, is at most an eighth of what single steps cost
         everywhere. That share is at most the tilted mass times ``weight``, the tilted bound on delta over delta.
@@ -98,20 +96,9 @@ class Losses:
         right = np.searchsorted(-np.cumsum(shares[::-1])[::-1], -small)
         left = np.searchsorted(np.cumsum(shares), small) - 1
         padded: list[float] = [-math.inf, *self.losses.tolist(), math.inf]
-        # Ends of the stretches with spacings 1, 2, 4, ... on either side.
         stops = [*(_index_at(padded[int(place) + 1], start, step, count) for place in right), count]
         begins = [*(_index_at(padded[int(place) + 1], start, step, count) for place in left), 0]
-        above: list[Indices] = [np.arange(begins[0], stops[0] + 1)]
-        below: list[Indices] = [np.zeros(0, dtype=np.int64)]
-        first, last = begins[0], int(above[0][-1])
-        for level in range(1, levels + 1):
-            spacing = 2**level
-            above.append(np.arange(last + spacing, stops[level] + 1, spacing))
-            below.append(np.arange(first - spacing, begins[level] - 1, -spacing)[::-1])
-            last = int(above[-1][-1]) if len(above[-1]) else last
-            first = int(below[-1][0]) if len(below[-1]) else first
-        ends = ([0] if first > 0 else [], [count + 1] if last < count else [])
-        return np.concatenate((np.asarray(ends[0], dtype=np.int64), *below[::-1], *above, np.asarray(ends[1], dtype=np.int64)))
+        return Stretches(tuple(begins), tuple(stops))
 
     def spread_share(self, tilt: float) -> float:
         """Share of the tilted law that isn't in atoms."""
@@ -353,7 +340,9 @@ class Estimates:
         return found if found.epsilon >= 0.0 else self.saddle_for_epsilon(0.0)
 
     def _with_mean(self, epsilon: float) -> Saddle:
-        return self._solve(lambda saddle: saddle.mean < epsilon)
+        found = self._solve(lambda saddle: saddle.mean < epsilon)
+        # Near the untilted mean that tilt is next to 0, and the kernel's reach, 1 / tilt, far beyond the law.
+        return self.saddle(max(found.tilt, 0.5 / found.spread)) if found.spread > 0.0 else found
 
     def saddle_for_epsilon(self, epsilon: float) -> Saddle:
         """Where the composed law, tilted, sits around epsilon."""
