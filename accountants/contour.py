@@ -248,7 +248,7 @@ class _Side:
     def _walked(self, contour: Contour, root: float, step: float, log_delta: float) -> float:
         """An epsilon above the root at which the target is proved to be met."""
         step *= 1.01
-        for _ in range(60):
+        while step < contour.period:
             if contour.bracket(root + step)[1] <= log_delta:
                 return root + step
             step *= 2.0

@@ -262,6 +262,11 @@ class Contour:
         self._log_scale = math.log(self._step / math.pi) + self._peak
         self._log_cut -= math.log(math.pi * self._step * (number - 1.0))
 
+    @property
+    def period(self) -> float:
+        """Distance of the aliases: so far from its centre a contour says nothing any more."""
+        return self._period
+
     def estimate(self, epsilon: float) -> tuple[float, float]:
         """(log, slope of the log) of the trapezoid sum at an epsilon; (-inf, 0) where it isn't positive."""
         terms = self._integrand * np.exp(-1j * epsilon * self._heights)
