@@ -204,7 +204,17 @@ def _trapezoid(parts, gaussian, epsilon, tilt, period, highest):
 def log_delta(composition, epsilon, highest=math.inf):
     """log delta(epsilon), the larger of both directions."""
     reversed_ = [(reverse(pair), count) for pair, count in composition]
-    return max(one_sided_log_delta(composition, epsilon, highest), one_sided_log_delta(reversed_, epsilon, highest))
+    found = one_sided_log_delta(composition, epsilon, highest)
+    return found if _is_below(reversed_, epsilon, highest, found) else max(found, one_sided_log_delta(reversed_, epsilon, highest))
+
+
+def _is_below(composition, epsilon, highest, target):
+    """Whether Chernoff's bound, delta <= M(t) e^{-t epsilon}, says so."""
+    parts, gaussian = _sides(composition)
+    for tilt in (1.0, 3.0, 10.0, 30.0):
+        if float(_log_moments(parts, gaussian, np.array([Complex(tilt)]), highest)[0].real) - tilt * epsilon < target:
+            return True
+    return False
 
 
 # -- many digits ---------------------------------------------------------------------------------------------------------------------
