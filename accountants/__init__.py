@@ -19,13 +19,25 @@ from accountants.events import (
     neighbourhood,
     non_private_reason,
 )
+from accountants.fft import FftAccountant
 from accountants.gdp import GdpAccountant
+from accountants.lattice import LatticeAccountant
 from accountants.pld import PldAccountant
 from accountants.profile import Accountant, Bound, DeltaBound, PrivacyProfile
 from accountants.rdp import RdpAccountant
+from accountants.single import SingleAccountant
 from mechanisms.errors import InvalidParameter
 
-ACCOUNTANTS: tuple[Accountant, ...] = (AutoAccountant(), GdpAccountant(), ContourAccountant(), RdpAccountant(), PldAccountant())
+ACCOUNTANTS: tuple[Accountant, ...] = (
+    AutoAccountant(),
+    GdpAccountant(),
+    SingleAccountant(),
+    ContourAccountant(),
+    LatticeAccountant(),
+    FftAccountant(),
+    RdpAccountant(),
+    PldAccountant(),
+)
 
 
 def accountant_named(name: str) -> Accountant:

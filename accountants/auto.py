@@ -9,10 +9,12 @@ from typing import TypeVar, final
 from accountants import deadline
 from accountants.contour import ContourAccountant
 from accountants.events import Event, non_private_reason
+from accountants.fft import FftAccountant
 from accountants.gdp import GdpAccountant
-from accountants.pld import PldAccountant
+from accountants.lattice import LatticeAccountant
 from accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_order
 from accountants.rdp import RdpAccountant
+from accountants.single import SingleAccountant
 from mechanisms.base import Step
 from mechanisms.errors import NumericalFloor, UnsupportedEvent
 
@@ -23,6 +25,9 @@ WIDTH = 1e-6
 
 FLOOR = 1e-9
 """Or no wider than this: where epsilon is 0 or nearly so, a share of it can't be asked for."""
+
+ENOUGH = 10.0
+"""A bracket up to so many times as wide is kept: the next route takes a thousand times as long, and rounding limits all of them there."""
 
 _Answer = TypeVar("_Answer", Bound, DeltaBound)
 
@@ -114,11 +119,12 @@ class RoutedProfile(PrivacyProfile):
 
 
 def _is_narrow(bound: Bound) -> bool:
-    return bound.upper - bound.lower <= max(WIDTH * bound.upper, FLOOR) or bound.upper == bound.lower
+    return bound.upper - bound.lower <= max(ENOUGH * WIDTH * bound.upper, FLOOR) or bound.upper == bound.lower
 
 
 def _is_narrow_delta(bound: DeltaBound) -> bool:
-    return bound.log_upper == bound.log_lower or bound.log_upper - bound.log_lower <= 10.0 * WIDTH * max(1.0, math.fabs(bound.log_upper))
+    width = bound.log_upper - bound.log_lower if bound.log_upper > bound.log_lower else 0.0
+    return width <= 10.0 * ENOUGH * WIDTH * max(1.0, math.fabs(bound.log_upper))
 
 
 @final
@@ -132,7 +138,7 @@ class AutoAccountant(Accountant):
     sources = ("the sources of the other accountants",)
 
     _closed = GdpAccountant()
-    _others: tuple[Accountant, ...] = (ContourAccountant(), PldAccountant(), RdpAccountant())
+    _others: tuple[Accountant, ...] = (SingleAccountant(), ContourAccountant(), LatticeAccountant(), FftAccountant(), RdpAccountant())
 
     def unsupported(self, event: Event) -> str | None:
         first = None

@@ -32,6 +32,9 @@ ROUTE = "fft"
 SMALLEST_LOG_DELTA = -600.0
 """Below e^-600 masses underflow."""
 
+SMALLEST_DISTANCE, LARGEST_DISTANCE = 1e-12, 1e3
+"""Distances of P from Q, in units of the noise, whose losses fit on a lattice."""
+
 MOST_RELEASES = 10**12
 """Beyond it rounding, multiplied by the number of releases, is all there is to see."""
 
@@ -249,6 +252,10 @@ def unsupported_parts(parts: Mapping[Leaf, int]) -> str | None:
     for leaf in parts:
         if (reason := unsupported_reason(leaf)) is not None:
             return reason
+        pair = pair_of(leaf)
+        distance = pair.upper.shifts[-1] - pair.lower.shifts[0]
+        if not SMALLEST_DISTANCE <= distance <= LARGEST_DISTANCE:
+            return f"a release moves its noise by {distance:.3g} scales, and this route takes {SMALLEST_DISTANCE:g} to {LARGEST_DISTANCE:g}"
     if sum(parts.values()) > MOST_RELEASES:
         return f"more than {MOST_RELEASES:.0e} releases: their rounding would be all there is to see"
     return None
