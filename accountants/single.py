@@ -48,7 +48,7 @@ class SingleProfile(PrivacyProfile):
         if 0.0 < high < SMALLEST_DELTA:
             raise NumericalFloor("delta", high, SMALLEST_DELTA, "use accountant rdp, which has no floor")
         log_upper = math.log(high) if high > 0.0 else -math.inf
-        log_lower = min(math.log(low), log_upper) if low > 0.0 else -math.inf
+        log_lower = math.log(low) if low > 0.0 else -math.inf
         return DeltaBound(log_lower=log_lower, log_upper=min(log_upper, 0.0), route=ROUTE)
 
     def epsilon(self, delta: float) -> Bound:
@@ -56,7 +56,7 @@ class SingleProfile(PrivacyProfile):
         if delta < SMALLEST_DELTA:
             raise NumericalFloor("delta", delta, SMALLEST_DELTA, "use accountant rdp, which has no floor")
         upper = self._smallest(delta, lower_end=False)
-        return Bound(lower=min(self._smallest(delta, lower_end=True), upper), upper=upper, route=ROUTE)
+        return Bound(lower=self._smallest(delta, lower_end=True), upper=upper, route=ROUTE)
 
     def derivation(self) -> tuple[Step, ...]:
         formula = "H(e^eps) = P(L > eps) - e^eps Q(L > eps), the larger of both orders of the pair"
