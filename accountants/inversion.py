@@ -356,6 +356,7 @@ def log_integral(direction: Direction, saddle: Saddle) -> float:
     """
     heights = _STAIRS / math.sqrt(saddle.curvature)
     decay = np.concatenate([direction.log_moment_upper(np.array([saddle.tilt])), direction.log_decay(saddle.tilt, heights[1:])])
+    decay = np.minimum(decay, decay[0])  # |M(t + iu)| <= M(t)
     kernel = np.hypot(saddle.tilt, heights) * np.hypot(saddle.tilt + 1.0, heights)
     top = float(decay[0])
     steps = np.exp(decay[:-1] - top) * np.diff(heights) / kernel[:-1]
