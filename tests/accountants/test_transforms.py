@@ -10,7 +10,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from accountants import laplace_transforms
+from accountants import laplace_transforms, transforms
 from accountants.laplace_transforms import MixedLaplace, WholeLaplace
 from accountants.nodes import (
     ELEMENTARY,
@@ -277,6 +277,23 @@ def test_bounds_of_a_cut_range_are_those_of_the_restricted_law(tilt):
         assert float(mpmath.log(abs(1 + moment.minus_one(height)))) <= bound
 
 
+def test_a_cut_where_the_integrand_is_largest_is_bounded_as_well(monkeypatch):
+    """Never chosen, but nothing in the bounds depends on the choice: here the cut's own terms are most of the error."""
+    monkeypatch.setattr(transforms, "_DEEP", -1e3)
+    pair, tilt = poisson(0.1, 0.5), 40.0
+    transform = gaussian(pair, improbable=2.0)
+    transform.settle(tilt, 1.3 * tilt)
+    assert transform.end == pytest.approx(2.5)
+    moment = ExactMoment(pair.upper, pair.lower, tilt, transform.end)
+    assert float(mpmath.log1p(moment.minus_one(0).real)) <= float(transform.log_moment_upper(np.array([tilt]))[0])
+    line = transform.line(tilt, 0.4, 60, 1e-10)
+    errors = [abs(moment.minus_one(mpmath.mpf(0.4) * k) - mpmath.mpc(complex(line.minus_one[k]))) for k in (0, 1, 17, 59)]
+    assert all(error <= float(line.error[k]) for error, k in zip(errors, (0, 1, 17, 59), strict=True))
+    assert max(errors) > 1e-6
+    for height, bound in zip((0.5, 5.0), transform.log_decay(tilt, np.array([0.5, 5.0])), strict=True):
+        assert float(mpmath.log(abs(1 + moment.minus_one(1.1 * height)))) <= bound
+
+
 def test_without_the_cut_impossible_outcomes_rule():
     """At tilt 6000 outcomes of probability e^-40000 outweigh all others."""
     whole = gaussian(SPARSE_AND_LARGE, improbable=1e6)
@@ -321,6 +338,18 @@ def test_sampled_laplace_is_within_its_error(name):
             truth = exact_laplace(pair, mpmath.mpc(1.5, 2.0 * k))
             assert abs(truth - mpmath.mpc(complex(line.minus_one[k]))) <= float(line.error[k]) <= 1e-8
             assert float(mpmath.log(abs(1 + truth))) <= bound <= float(transform.log_decay(1.5, np.array([1.0]))[0]) + 1e-15
+
+
+def test_few_points_on_a_panel_are_seen_and_bounded(monkeypatch):
+    pair = LAPLACE["remove"]
+    fine = MixedLaplace(pair.upper, pair.lower, 10).line(1.5, 2.0, 8, 1e-11)
+    positions, weights = np.polynomial.legendre.leggauss(2)
+    for name, value in (("_POINTS", 2), ("_POSITIONS", positions), ("_WEIGHTS", weights)):
+        monkeypatch.setattr(laplace_transforms, name, value)
+    coarse = MixedLaplace(pair.upper, pair.lower, 10).line(1.5, 2.0, 8, 1.0)
+    difference = np.abs(fine.minus_one - coarse.minus_one)
+    assert np.all(difference <= coarse.error + fine.error)
+    assert np.any(difference > 10.0 * fine.error)
 
 
 @pytest.mark.parametrize("epsilon", [1e-6, 0.3, 4.0])
