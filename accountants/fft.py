@@ -14,6 +14,7 @@ from typing import final
 import numpy as np
 
 from accountants import deadline
+from accountants.arithmetic import within_floats
 from accountants.convolution import Composition
 from accountants.dominating import pair_of, unsupported_reason
 from accountants.events import Event, Leaf, leaves, non_private_reason
@@ -88,7 +89,8 @@ def log_delta_bound(composition: Composition, epsilon: float) -> float:
         if not composition.is_upper:
             return composition.log_delta(first)
         # delta falls by at most the difference of e^epsilon, Q(L > epsilon) being at most 1: epsilon = 0 lies within an error of a node.
-        fall = math.exp(composition.loss(first) + error) - math.exp(moved)
+        last_loss = composition.loss(first) + error
+        fall = math.exp(last_loss) - math.exp(moved) if last_loss < 1.0 else 1.0
         return min(log_add(composition.log_delta(first), math.log(max(fall, 1e-300))) + 1e-14, 0.0)
     if place >= last:
         return composition.log_delta(last) if composition.is_upper else -math.inf
@@ -158,9 +160,14 @@ class FftProfile(PrivacyProfile):
 
     def epsilon(self, delta: float) -> Bound:
         check_delta(delta)
-        log_delta = math.log(delta)
-        _check_floor(log_delta)
+        _check_floor(math.log(delta))
+        with within_floats(self.route):
+            low, high = self._epsilon(math.log(delta))
+        if high == math.inf:
+            raise NumericalFloor("delta", delta, math.exp(SMALLEST_LOG_DELTA), "no lattice of reasonable size holds this event's losses")
+        return Bound(lower=low, upper=high, route=self.route)
 
+    def _epsilon(self, log_delta: float) -> tuple[float, float]:
         def ends(layer: Layer) -> tuple[float, float]:
             low = epsilon_lower(layer.lower, log_delta) if layer.lower is not None else 0.0
             return low, epsilon_upper(layer.upper, log_delta)
@@ -172,14 +179,17 @@ class FftProfile(PrivacyProfile):
             plans = [Plan(side, *Estimates.for_epsilon(side, high)) for side in self._sides]
             again = self._bracket(plans, ends, _width_of)
             low, high = max(low, again[0]), min(high, again[1])
-        if high == math.inf:
-            raise NumericalFloor("delta", delta, math.exp(SMALLEST_LOG_DELTA), "no lattice of reasonable size holds this event's losses")
-        return Bound(lower=low, upper=high, route=self.route)
+        return low, high
 
     def delta(self, epsilon: float) -> DeltaBound:
         check_epsilon(epsilon)
         if epsilon == math.inf:
             return DeltaBound(log_lower=-math.inf, log_upper=-math.inf, route=self.route)
+        with within_floats(self.route):
+            low, high = self._log_delta(epsilon)
+        return DeltaBound(log_lower=low, log_upper=min(high, 0.0), route=self.route)
+
+    def _log_delta(self, epsilon: float) -> tuple[float, float]:
         plans = [Plan(side, *Estimates.for_epsilon(side, epsilon)) for side in self._sides]
         tilt = max(plan.saddle.tilt for plan in plans)
 
@@ -187,8 +197,7 @@ class FftProfile(PrivacyProfile):
             low = log_delta_bound(layer.lower, epsilon) if layer.lower is not None else -math.inf
             return low, log_delta_bound(layer.upper, epsilon)
 
-        low, high = self._bracket(plans, ends, lambda _low, _high: max(WIDTH * epsilon * tilt, 1e-9))
-        return DeltaBound(log_lower=low, log_upper=high, route=self.route)
+        return self._bracket(plans, ends, lambda _low, _high: max(WIDTH * epsilon * tilt, 1e-9))
 
     def _bracket(
         self, plans: list[Plan], ends: Callable[[Layer], tuple[float, float]], allowed: Callable[[float, float], float]

@@ -233,7 +233,8 @@ def _log_mixture(family: Family, mixture: Mixture, x: Floats) -> tuple[Floats, F
 
 def _tail_before(pair: Pair, x: Floats, epsilons: Floats) -> Floats:
     """Upper bound on e^eps Q(L > eps): of Q beyond a point where the loss is certified to be below eps."""
-    result = np.exp(np.minimum(epsilons, 700.0))
+    # e^eps Q(L > eps) <= P(L > eps) <= 1.
+    result = np.exp(np.minimum(epsilons, 0.0))
     left = np.arange(len(x))
     for back in (1e-6, 1e-2, 1.0, 10.0):
         before = x[left] - back
@@ -242,7 +243,9 @@ def _tail_before(pair: Pair, x: Floats, epsilons: Floats) -> Floats:
         if good.any():
             _, _, tail = _value(pair, before[good], loss[good], error[good])
             found = left[good]
-            result[found] = np.minimum(result[found], tail * np.exp(epsilons[found] - loss[good]) * (1.0 + 1e-9))
+            ahead = epsilons[found] - loss[good]
+            moved = np.where(ahead < 700.0, tail * np.exp(np.minimum(ahead, 700.0)) * (1.0 + 1e-9), math.inf)
+            result[found] = np.minimum(result[found], moved)
         left = left[~good]
         if len(left) == 0:
             break

@@ -151,10 +151,10 @@ class Direction:
                 low, below = max(low, tilt), saddle
             else:
                 high = min(high, tilt)
-            if below is not None and high - low < 0.02 * low:
-                # A cliff: the tilt before it is as good as any, unless log delta is so large that much still lies between the two.
-                if high - low < 1e-6 * low or abs(excess(below)) * low * low < _CLIFF + 0.05 * size:
-                    return below
+            # A cliff: the tilt before it is as good as any, unless log delta is so large that much still lies between the two.
+            near = 0.02 if below is not None and abs(excess(below)) * low * low < _CLIFF + 0.05 * size else 1e-6
+            if below is not None and high - low < near * low:
+                return below
             moved = tilt * math.exp(min(max(move, -1.0), 1.1))
             # High on a cliff Newton's steps are short: down to between the last tilt before it and this one.
             on_cliff = value > 0.0 and low > 0.0 and abs(move) * saddle.tilt**2 * saddle.curvature > _CLIFF

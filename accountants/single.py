@@ -8,6 +8,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from accountants.arithmetic import within_floats
 from accountants.dominating import pair_of, unsupported_reason
 from accountants.events import Event, Leaf, leaves, non_private_reason
 from accountants.hockey_stick import calls, reverse
@@ -44,7 +45,8 @@ class SingleProfile(PrivacyProfile):
         check_epsilon(epsilon)
         if epsilon == math.inf:
             return DeltaBound(log_lower=-math.inf, log_upper=-math.inf, route=ROUTE)
-        high, low = self._delta_upper(epsilon), self._delta_lower(epsilon)
+        with within_floats(ROUTE):
+            high, low = self._delta_upper(epsilon), self._delta_lower(epsilon)
         if 0.0 < high < SMALLEST_DELTA:
             raise NumericalFloor("delta", high, SMALLEST_DELTA, "use accountant rdp, which has no floor")
         log_upper = math.log(high) if high > 0.0 else -math.inf
@@ -55,8 +57,9 @@ class SingleProfile(PrivacyProfile):
         check_delta(delta)
         if delta < SMALLEST_DELTA:
             raise NumericalFloor("delta", delta, SMALLEST_DELTA, "use accountant rdp, which has no floor")
-        upper = self._smallest(delta, lower_end=False)
-        return Bound(lower=self._smallest(delta, lower_end=True), upper=upper, route=ROUTE)
+        with within_floats(ROUTE):
+            lower, upper = self._smallest(delta, lower_end=True), self._smallest(delta, lower_end=False)
+        return Bound(lower=lower, upper=upper, route=ROUTE)
 
     def derivation(self) -> tuple[Step, ...]:
         formula = "H(e^eps) = P(L > eps) - e^eps Q(L > eps), the larger of both orders of the pair"

@@ -128,10 +128,11 @@ class Search:
             return True
         if problem.whole:
             return bad is not None and bad.value - good.value <= 1.0
-        tightness = problem.tightness * (1.0 if len(self.trials) < _ENOUGH_EVALUATIONS else _LATE_SLACK)
-        if bad is not None and good.position - bad.position <= tightness:
+        late = len(self.trials) >= _ENOUGH_EVALUATIONS
+        if bad is not None and good.position - bad.position <= problem.tightness * (_LATE_SLACK if late else 1.0):
             return True
-        return good is self.trials[-1] and good.excess >= tightness * self._steepness(good.position)
+        # The excess says how near the root is only as far as the slope is known: with more slack a plateau would pass for it.
+        return good is self.trials[-1] and good.excess >= problem.tightness * self._steepness(good.position)
 
     def _steepness(self, position: float) -> float:
         """The excess per unit of position; < 0."""

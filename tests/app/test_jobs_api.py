@@ -73,7 +73,7 @@ def test_bad_submission_is_refused_by_the_name_of_its_field_and_stores_nothing(c
 
 def test_target_that_cannot_be_met_is_refused_and_stores_nothing(client: TestClient) -> None:
     before = stored_jobs(client)
-    target = {"adjacency": "add_remove", "unit": "record", "delta": 1e-9, "epsilon": 1e-6}
+    target = {"adjacency": "add_remove", "unit": "record", "delta": 1e-300, "epsilon": 1e-49}
     response = client.post("/v1/jobs", json={"spec": spec(privacy=target)})
     assert (response.status_code, stored_jobs(client)) == (422, before), response.text
 

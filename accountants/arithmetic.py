@@ -1,0 +1,30 @@
+r"""Where numbers leave the range of floats a route refuses: an infinity or a NaN on the way would make its bounds meaningless."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import numpy as np
+from pydantic import ValidationError
+
+from mechanisms.errors import PrivacyError, UnsupportedEvent
+
+
+@contextmanager
+def within_floats(route: str) -> Generator[None]:
+    """Overflows, divisions by 0 and undefined operations become a refusal by this route. Errors of our own pass.
+
+    >>> with within_floats("example"):
+    ...     np.exp(np.array([1000.0]))
+    Traceback (most recent call last):
+    mechanisms.errors.UnsupportedEvent: accountant example can't bound this event: its numbers leave the range of floats here
+    """
+    try:
+        with np.errstate(over="raise", divide="raise", invalid="raise"):
+            yield
+    except (PrivacyError, ValidationError):
+        raise
+    except (ArithmeticError, ValueError) as reason:
+        # ValueError is what ``math`` raises for logarithms of 0 and for NaN where a whole number is needed.
+        raise UnsupportedEvent(route, "its numbers leave the range of floats here") from reason
