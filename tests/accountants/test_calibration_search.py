@@ -72,7 +72,10 @@ def test_any_falling_curve_with_a_knee_ends_close_and_on_the_safe_side(root, sta
     assert excess(found.good.value) <= 0.0
     assert found.good.value >= max(root, refuses_below) - 1e-12
     # Where the evaluations run out on a plateau the answer is still safe, and the bracket says how far it may be.
-    assert found.good.value <= max(root, refuses_below) + 1e-3 or found.evaluations == MOST_EVALUATIONS
+    # A search that comes down the steep side to just above a knee can't see the plateau behind it: a slack of TIGHTNESS times the steep
+    # slope is that many times as wide there.
+    unseen = TIGHTNESS * max(steep / flat, 1.0)
+    assert found.good.value <= max(root, refuses_below) + 1e-3 + unseen or found.evaluations == MOST_EVALUATIONS
 
 
 @settings(max_examples=200, deadline=None)
