@@ -9,6 +9,7 @@ from typing import final
 
 import numpy as np
 
+from accountants.arithmetic import within_floats
 from accountants.dominating import pair_of, unsupported_reason
 from accountants.events import Event, Leaf, leaves, non_private_reason
 from accountants.inversion import Contour, Direction, Saddle, chernoff, log_integral, tolerance_for
@@ -57,12 +58,9 @@ class ContourProfile(PrivacyProfile):
 
     def delta(self, epsilon: float) -> DeltaBound:
         check_epsilon(epsilon)
-        low, high = self._log_delta(epsilon)
+        with within_floats(ROUTE):
+            low, high = self._log_delta(epsilon)
         return DeltaBound(log_lower=low, log_upper=high, route=ROUTE)
-
-    def log_delta_upper(self, epsilon: float) -> float:
-        check_epsilon(epsilon)
-        return self._log_delta(epsilon)[1]
 
     def epsilon(self, delta: float) -> Bound:
         check_delta(delta)
@@ -72,6 +70,12 @@ class ContourProfile(PrivacyProfile):
         """``epsilon`` at a delta given by its logarithm, so that 1e-400 can be asked for."""
         if not -math.inf < log_delta < 0.0:
             raise InvalidParameter("log_delta", "finite and < 0", log_delta)
+        # A NaN in one direction would vanish in the maximum over both.
+        with within_floats(ROUTE):
+            low, high = self._epsilon(log_delta)
+        return Bound(lower=max(low * (1.0 - LOWER_SLACK), 0.0), upper=high, route=ROUTE)
+
+    def _epsilon(self, log_delta: float) -> Ends:
         first, *others = self._sides(log_delta)
         low, high = first.epsilon(log_delta)
         for side in others:
@@ -83,7 +87,7 @@ class ContourProfile(PrivacyProfile):
             except TransformUnavailable:
                 other_low, other_high = 0.0, side.epsilon_by_chernoff(log_delta)
             low, high = max(low, other_low), max(high, other_high)
-        return Bound(lower=max(low * (1.0 - LOWER_SLACK), 0.0), upper=high, route=ROUTE)
+        return low, high
 
     def epsilon_upper(self, delta: float) -> float:
         return self.epsilon(delta).upper
