@@ -7,10 +7,8 @@ from typing import final
 from fastapi import Request
 
 from accountants.deadline import time_limit
-from app.calculators import comparison
 from app.calculators.cache import ProfileCache
 from app.calculators.calibrations import Calibration, CalibrationRequest, Sweep, SweepRequest, compute_calibration, compute_sweep
-from app.calculators.comparison import Comparison, ComplexGaussianComparison
 from app.calculators.schemas import Profile, ProfileRequest
 from app.settings import Settings
 
@@ -43,11 +41,6 @@ class Calculators:
         """As ``compute_sweep``."""
         with time_limit(self._seconds):
             return compute_sweep(request)
-
-    def comparison(self, request: ComplexGaussianComparison) -> Comparison:
-        """As ``comparison.compare``."""
-        with time_limit(self._seconds):
-            return comparison.compare(request)
 
 
 def calculators(request: Request) -> Calculators:

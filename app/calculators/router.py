@@ -11,7 +11,7 @@ from app.calculators import catalogue
 from app.calculators.batches import BatchLine, BatchRequest, answered, as_text
 from app.calculators.calibrations import Calibration, CalibrationRequest, Sweep, SweepRequest
 from app.calculators.catalogue import AccountantEntry, AlgorithmEntry, MechanismEntry, Proof
-from app.calculators.comparison import Comparison, ComplexGaussianComparison
+from app.calculators.compare.router import router as compare_router
 from app.calculators.limits import Calculators, calculators
 from app.calculators.schemas import Profile, ProfileRequest
 from mechanisms.base import Value
@@ -19,6 +19,7 @@ from mechanisms.base import Value
 Desk = Annotated[Calculators, Depends(calculators)]
 
 router = APIRouter(tags=["calculators"])
+router.include_router(compare_router)
 
 
 @final
@@ -60,12 +61,6 @@ def create_calibration(request: CalibrationRequest, desk: Desk) -> Response:
 def create_sweep(request: SweepRequest, desk: Desk) -> Response:
     """One parameter of one event for up to 1000 targets, much faster than one by one."""
     return _json(desk.sweep(request))
-
-
-@router.post("/compare/complex_gaussian", summary="Compare the papers' printed theorems with what is proved", response_model=Comparison)
-def compare_complex_gaussian(request: ComplexGaussianComparison, desk: Desk) -> Response:
-    """The printed theorems of both complex Gaussian papers beside what is proved."""
-    return _json(desk.comparison(request))
 
 
 @router.get("/mechanisms", summary="List mechanisms")

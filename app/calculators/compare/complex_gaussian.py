@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, final
 
+from fastapi import APIRouter
 from pydantic import Field
 
 from accountants import Release
@@ -61,6 +62,10 @@ class Comparison(Value):
     published: tuple[Claim, ...]
 
 
+router = APIRouter()
+
+
+@router.post("/complex_gaussian", summary="Compare the papers' printed theorems with what is proved")
 def compare(request: ComplexGaussianComparison) -> Comparison:
     """The printed theorems of both papers beside the proved profile of one release."""
     points = ProfileRequest(event=Release(mechanism=request.mechanism), epsilons=request.epsilons, deltas=request.deltas)

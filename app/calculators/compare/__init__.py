@@ -1,0 +1,1 @@
+r"""The papers' printed statements beside what is proved: one module a family, all answering with findings."""

@@ -1,0 +1,147 @@
+r"""A finding: one printed statement of a paper beside what is proved of the same quantity, and how to see the difference by hand."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, final
+
+from mechanisms import Step
+from mechanisms.base import Extended, Value
+
+Paper = Literal["zeta_dp", "complex_dp_federated", "spof", "complex_feature_obfuscation", "spectral_dp"]
+
+Direction = Literal["overclaims", "loose", "equal", "differs", "does_not_apply"]
+"""overclaims: the print promises more than holds. loose: less. differs: no order makes one of them the larger promise."""
+
+Stronger = Literal["smaller", "larger", "neither"]
+"""Which of two values of a quantity promises more: a smaller epsilon or sensitivity, a larger noise or probability of doing well."""
+
+ROUNDING = 1e-12
+"""Relative difference up to which two values are called equal: formulas of a few operations agree to far less."""
+
+
+@final
+class Counterexample(Value):
+    """The smallest case that refutes the print: what to take, and what comes out, step by step."""
+
+    description: str
+    steps: tuple[Step, ...]
+
+
+@final
+class PointComparison(Value):
+    """The print's consequence at one epsilon or delta, beside the proved value; ``proven`` is an upper bound."""
+
+    at: float
+    printed: Extended
+    proven: Extended
+    ratio: Extended | None
+    direction: Direction
+
+
+@final
+class Finding(Value):
+    r"""One printed statement beside the proved one. Never a guarantee: those come from profiles and certificates.
+
+    Attributes:
+      quantity: what both values are of, with its unit.
+      paper, where: whose statement it is, and its theorem, equation or algorithm.
+      printed, printed_formula: the statement at the numbers given; null where it doesn't cover them.
+      proven, proven_formula: what holds; "Infinity" where there is no bound at all, null where nothing holds that is a number.
+      ratio: printed / proven; null where either is null or both are zero.
+      direction: what the print does to a reader who relies on it.
+      erratum: the row that proves it; ``GET /v1/errata/{row}``.
+      derivation: from the request's numbers to ``proven``.
+      counterexample: the smallest case that refutes the print, where one exists.
+      delta, epsilon: consequences at the points asked for, where the quantity has them.
+    """
+
+    quantity: str
+    paper: Paper
+    where: str
+    printed: Extended | None
+    printed_formula: str
+    proven: Extended | None
+    proven_formula: str
+    ratio: Extended | None
+    direction: Direction
+    erratum: str
+    note: str
+    derivation: tuple[Step, ...]
+    counterexample: Counterexample | None = None
+    delta: tuple[PointComparison, ...] = ()
+    epsilon: tuple[PointComparison, ...] = ()
+
+
+def ratio_of(printed: float | None, proven: float | None) -> float | None:
+    """printed / proven, 1 for two equal infinities, None where there is no such number.
+
+    >>> ratio_of(1.0, float("inf")), ratio_of(2.0, 0.0), ratio_of(0.0, 0.0), ratio_of(None, 1.0)
+    (0.0, inf, None, None)
+    """
+    if printed is None or proven is None or (printed == 0.0 and proven == 0.0):
+        return None
+    if math.isinf(printed) and math.isinf(proven):
+        return math.copysign(1.0, printed) * math.copysign(1.0, proven)
+    if proven == 0.0:
+        return math.copysign(math.inf, printed)
+    return printed / proven
+
+
+def direction_of(printed: float | None, proven: float | None, stronger: Stronger) -> Direction:
+    """What the print does to a reader who relies on it.
+
+    >>> direction_of(1.0, 2.0, "smaller"), direction_of(1.0, 2.0, "larger"), direction_of(1.0, 1.0, "neither")
+    ('overclaims', 'loose', 'equal')
+    """
+    if printed is None or proven is None:
+        return "does_not_apply"
+    if printed == proven or math.isclose(printed, proven, rel_tol=ROUNDING, abs_tol=0.0):
+        return "equal"
+    if stronger == "neither":
+        return "differs"
+    return "overclaims" if (printed < proven) == (stronger == "smaller") else "loose"
+
+
+def compared_at(at: float, printed: float, proven: float) -> PointComparison:
+    """A consequence at one point, in a quantity of which less promises more (delta or epsilon)."""
+    return PointComparison(
+        at=at, printed=printed, proven=proven, ratio=ratio_of(printed, proven), direction=direction_of(printed, proven, "smaller")
+    )
+
+
+def finding(
+    quantity: str,
+    paper: Paper,
+    where: str,
+    *,
+    printed: float | None,
+    printed_formula: str,
+    proven: float | None,
+    proven_formula: str,
+    stronger: Stronger,
+    erratum: str,
+    note: str,
+    derivation: tuple[Step, ...] = (),
+    counterexample: Counterexample | None = None,
+    delta: tuple[PointComparison, ...] = (),
+    epsilon: tuple[PointComparison, ...] = (),
+) -> Finding:
+    """A finding with its ratio and direction worked out; ``stronger`` says which value would promise more."""
+    return Finding(
+        quantity=quantity,
+        paper=paper,
+        where=where,
+        printed=printed,
+        printed_formula=printed_formula,
+        proven=proven,
+        proven_formula=proven_formula,
+        ratio=ratio_of(printed, proven),
+        direction=direction_of(printed, proven, stronger),
+        erratum=erratum,
+        note=note,
+        derivation=derivation,
+        counterexample=counterexample,
+        delta=delta,
+        epsilon=epsilon,
+    )

@@ -1,0 +1,11 @@
+r"""POST /v1/compare/...: one small router a family, gathered here."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from app.calculators.compare import complex_gaussian
+
+router = APIRouter(prefix="/compare")
+for family in (complex_gaussian,):
+    router.include_router(family.router)
