@@ -8,6 +8,7 @@ from typing import Any, final
 from pydantic import Field
 
 from accountants import ACCOUNTANTS
+from app.calculators.proofs import path_of
 from mechanisms import MECHANISMS, Facts
 from mechanisms.base import Value
 from mechanisms.errors import InvalidParameter
@@ -20,6 +21,7 @@ class MechanismEntry(Value):
 
     kind: str
     facts: Facts
+    proof: str
     example: dict[str, Any]
     schema_: dict[str, Any] = Field(serialization_alias="schema")
 
@@ -59,6 +61,7 @@ def list_mechanisms() -> list[MechanismEntry]:
         MechanismEntry(
             kind=mechanism.kind_name(),
             facts=mechanism.FACTS,
+            proof=path_of(mechanism.FACTS.proof),
             example=mechanism.example().model_dump(mode="json", exclude_none=True),
             schema_=mechanism.model_json_schema(),
         )

@@ -13,6 +13,7 @@ from app.calculators.calibrations import Calibration, CalibrationRequest, Sweep,
 from app.calculators.catalogue import AccountantEntry, AlgorithmEntry, MechanismEntry, Proof
 from app.calculators.compare.router import router as compare_router
 from app.calculators.limits import Calculators, calculators
+from app.calculators.proofs import router as proofs_router
 from app.calculators.schemas import Profile, ProfileRequest
 from mechanisms.base import Value
 
@@ -20,6 +21,7 @@ Desk = Annotated[Calculators, Depends(calculators)]
 
 router = APIRouter(tags=["calculators"])
 router.include_router(compare_router)
+router.include_router(proofs_router)
 
 
 @final
