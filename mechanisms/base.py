@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from enum import StrEnum
-from typing import Annotated, ClassVar, Self, final
+from typing import Annotated, Any, ClassVar, Self, final
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, StringConstraints, model_validator
 
 from mechanisms.errors import InvalidParameter
@@ -159,9 +161,32 @@ class Mechanism(Value, ABC):
     def example(cls) -> Self:
         """A typical value: shown by the service, and what the contract tests run on."""
 
+    @property
+    @abstractmethod
+    def is_complex(self) -> bool:
+        """Whether it is for complex values. Real noise on complex values would protect nothing, so kinds never mix."""
+
+    @abstractmethod
+    def example_value(self) -> NDArray[Any]:
+        """A small value that this mechanism can release, float64 or complex128; a new array at each call."""
+
     @abstractmethod
     def release(self, value: Array, source: NoiseSource[Array]) -> Array:
-        """The privatised value, of the shape of ``value``. Raises InvalidParameter where the value's kind doesn't fit or isn't finite."""
+        """The privatised value. Raises InvalidParameter where the value's kind or shape doesn't fit or isn't finite."""
+
+    def check_value(self, value: Array, source: NoiseSource[Array]) -> None:
+        """What every release asks of its value first.
+
+        Raises:
+          InvalidParameter: real where it must be complex or the reverse, or not finite in every coordinate.
+        """
+        if source.is_complex(value) != self.is_complex:
+            expected = "complex" if self.is_complex else "real"
+            got = "complex" if source.is_complex(value) else "real"
+            raise InvalidParameter("value", f"{expected} for this mechanism", got)
+        if not source.all_finite(value):
+            # inf + noise is inf: the release would tell the record, and no sensitivity bound covers it.
+            raise InvalidParameter("value", "finite in every coordinate", "a value with NaN or infinity")
 
     @abstractmethod
     def privacy_loss(self) -> PrivacyLoss:
@@ -182,23 +207,15 @@ class Mechanism(Value, ABC):
 
 
 class AdditiveNoise(Mechanism):
-    """A mechanism that adds noise that doesn't depend on the value."""
+    """A mechanism that adds noise that doesn't depend on the value, of the value's shape."""
 
     @abstractmethod
     def noise(self, shape: tuple[int, ...], source: NoiseSource[Array]) -> Array:
         """Noise of this shape; complex where the mechanism is."""
 
-    @property
-    @abstractmethod
-    def is_complex(self) -> bool:
-        """Whether it is for complex values. Real noise on complex values would protect nothing, so kinds never mix."""
+    def example_value(self) -> NDArray[Any]:
+        return np.full((2, 3), 0.25 + 0.5j) if self.is_complex else np.full((2, 3), 0.25)
 
     def release(self, value: Array, source: NoiseSource[Array]) -> Array:
-        if source.is_complex(value) != self.is_complex:
-            expected = "complex" if self.is_complex else "real"
-            got = "complex" if source.is_complex(value) else "real"
-            raise InvalidParameter("value", f"{expected} for this mechanism", got)
-        if not source.all_finite(value):
-            # inf + noise is inf: the release would tell the record, and no sensitivity bound covers it.
-            raise InvalidParameter("value", "finite in every coordinate", "a value with NaN or infinity")
+        self.check_value(value, source)
         return value + self.noise(tuple(value.shape), source)

@@ -16,10 +16,6 @@ EXAMPLES = [pytest.param(kind.example(), id=kind.kind_name()) for kind in MECHAN
 ADAPTER: TypeAdapter[AnyMechanism] = TypeAdapter(AnyMechanism)
 
 
-def _value(mechanism, shape=(2, 3)):
-    return np.full(shape, 0.25 + 0.5j) if mechanism.is_complex else np.full(shape, 0.25)
-
-
 @pytest.mark.parametrize("mechanism", EXAMPLES)
 def test_json_round_trip_is_exact(mechanism):
     odd = mechanism.scaled(1 / 3)
@@ -77,7 +73,7 @@ def test_reference_nodes_are_a_law(mechanism):
 
 @pytest.mark.parametrize("mechanism", EXAMPLES)
 def test_release_has_the_shape_of_its_value_and_moves_every_coordinate(mechanism):
-    value = _value(mechanism)
+    value = mechanism.example_value()
     released = mechanism.release(value, NumpySource.from_operating_system())
     assert released.shape == value.shape
     assert np.all(released != value)
@@ -87,7 +83,8 @@ def test_release_has_the_shape_of_its_value_and_moves_every_coordinate(mechanism
 
 @pytest.mark.parametrize("mechanism", EXAMPLES)
 def test_values_of_the_other_kind_are_refused(mechanism):
-    other = np.zeros(2) if mechanism.is_complex else np.zeros(2, dtype=complex)
+    value = mechanism.example_value()
+    other = value.real if mechanism.is_complex else value.astype(complex)
     with pytest.raises(InvalidParameter, match="for this mechanism"):
         mechanism.release(other, NumpySource.from_operating_system())
 
@@ -95,8 +92,8 @@ def test_values_of_the_other_kind_are_refused(mechanism):
 @pytest.mark.parametrize("mechanism", EXAMPLES)
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_values_that_are_not_finite_are_refused(mechanism, bad):
-    value = _value(mechanism)
-    value[0, 0] = bad
+    value = mechanism.example_value()
+    value.flat[0] = bad
     with pytest.raises(InvalidParameter, match="finite in every coordinate"):
         mechanism.release(value, NumpySource.from_operating_system())
 
