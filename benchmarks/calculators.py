@@ -1,0 +1,70 @@
+r"""Single calculators in this process: CPU time of one thread for reading the documented example, answering it and writing the answer.
+
+No peer has these calculators, so the target is a time: 2 ms. The first answer of a process stands beside, since some keep what they found.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.compare import goal
+
+REPETITIONS = 50
+LONGEST_MILLISECONDS = 2.0
+MODULES = ("app.calculators.compare", "app.calculators.notions", "app.calculators.noise_shapes")
+"""Where the calculators are that take closed forms; profiles and calibrations are measured by ``accounting``."""
+
+
+def run() -> Iterator[str]:
+    """The report's lines."""
+    slowest = 0.0
+    for path, answer in _calculators():
+        first, *later = [_cpu_milliseconds(answer) for _ in range(1 + REPETITIONS)]
+        typical = statistics.median(later)
+        slowest = max(slowest, typical)
+        yield f"calculator {path}: {typical:.3f} ms of CPU (first answer {first:.3f} ms)"
+    yield goal("calculators, slowest of all", slowest, LONGEST_MILLISECONDS, "ms", at_most=True)
+
+
+def _calculators() -> Iterator[tuple[str, Any]]:
+    """Each calculator with a function that answers its documented example, from JSON to JSON."""
+    # Only this part needs the application.
+    from fastapi.routing import APIRoute
+    from pydantic import BaseModel
+
+    from app.main import create_app
+    from app.settings import Settings
+
+    for route in _routes(create_app(Settings(data_dir=Path("unused"))).routes):
+        if not (isinstance(route, APIRoute) and "POST" in route.methods and route.endpoint.__module__.startswith(MODULES)):
+            continue
+        (field,) = route.dependant.body_params
+        model = field.field_info.annotation
+        assert isinstance(model, type)
+        assert issubclass(model, BaseModel)
+        text = json.dumps(model.model_config["json_schema_extra"]["examples"][0])  # pyright: ignore
+
+        def answer(endpoint: Any = route.endpoint, model: type[BaseModel] = model, text: str = text, name: str = field.name) -> None:
+            endpoint(**{name: model.model_validate_json(text)}).model_dump_json()
+
+        yield f"{route.endpoint.__module__.rpartition('.')[2]} {route.path}", answer
+
+
+def _routes(routes: list[Any]) -> Iterator[Any]:
+    for route in routes:
+        # An included router is a route of its own, and resolves its paths late.
+        if (included := getattr(route, "original_router", None)) is not None:
+            yield from _routes(included.routes)
+        else:
+            yield route
+
+
+def _cpu_milliseconds(work: Any) -> float:
+    start = time.process_time()
+    work()
+    return 1e3 * (time.process_time() - start)
