@@ -12,6 +12,7 @@ from app.calculators.batches import BatchLine, BatchRequest, answered, as_text
 from app.calculators.calibrations import Calibration, CalibrationRequest, Sweep, SweepRequest
 from app.calculators.catalogue import AccountantEntry, AlgorithmEntry, MechanismEntry, Proof
 from app.calculators.compare.router import router as compare_router
+from app.calculators.errata import router as errata_router
 from app.calculators.limits import Calculators, calculators
 from app.calculators.proofs import router as proofs_router
 from app.calculators.schemas import Profile, ProfileRequest
@@ -21,6 +22,7 @@ Desk = Annotated[Calculators, Depends(calculators)]
 
 router = APIRouter(tags=["calculators"])
 router.include_router(compare_router)
+router.include_router(errata_router)
 router.include_router(proofs_router)
 
 

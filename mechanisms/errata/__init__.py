@@ -1,0 +1,44 @@
+r"""What the five papers print, and what is true: one row a statement, named by everything here that corrects it.
+
+A row is the reason for a difference, never a source of numbers: those are computed, by ``mechanisms.published`` for the print and by the
+mechanisms and accountants for what holds.
+"""
+
+from __future__ import annotations
+
+from mechanisms.errata.complex_dp_federated import ROWS as FEDERATED
+from mechanisms.errata.complex_feature_obfuscation import ROWS as OBFUSCATION
+from mechanisms.errata.row import SEVERITIES, Erratum, Paper, Severity
+from mechanisms.errata.spectral_dp import ROWS as SPECTRAL
+from mechanisms.errata.spof import ROWS as SPOF
+from mechanisms.errata.zeta_dp import ROWS as ZETA
+
+ERRATA: tuple[Erratum, ...] = (*ZETA, *FEDERATED, *SPOF, *OBFUSCATION, *SPECTRAL)
+"""Every row, paper by paper."""
+
+_BY_NAME = {found.row: found for found in ERRATA}
+
+
+class UnknownRow(LookupError):
+    """No row has this name."""
+
+    def __init__(self, row: str) -> None:
+        self.row = row
+        super().__init__(f"the errata have no row {row!r}")
+
+
+def erratum(row: str) -> Erratum:
+    """The row of this name.
+
+    Raises:
+      UnknownRow: there is none.
+
+    >>> erratum("Z2").severity, erratum("C3").paper
+    ('O', 'complex_dp_federated')
+    """
+    if (found := _BY_NAME.get(row)) is None:
+        raise UnknownRow(row)
+    return found
+
+
+__all__ = ["ERRATA", "SEVERITIES", "Erratum", "Paper", "Severity", "UnknownRow", "erratum"]
