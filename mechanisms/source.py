@@ -15,8 +15,17 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
+from mechanisms.errors import InvalidParameter
+
 # An array of NumPy or a tensor of torch: the mechanisms use only +, *, .shape of it, and this layer may not import torch.
 Array = TypeVar("Array", bound=Any)
+
+
+PROBABILITY_BITS = 256
+"""Probabilities of signs are whole multiples of 2^-256."""
+
+FAIR = 1 << (PROBABILITY_BITS - 1)
+"""Numerator of the probability 1/2."""
 
 
 class RandomOrigin(StrEnum):
@@ -40,14 +49,26 @@ class NoiseSource(Protocol[Array]):
         """Independent Laplace of scale 1 (variance 2), real."""
         ...
 
+    def uniform(self, shape: tuple[int, ...]) -> Array:
+        """Independent uniforms in (0, 1], real: whole multiples of 2^-53."""
+        ...
+
+    def signs(self, shape: tuple[int, ...], negative: int = FAIR) -> Array:
+        """Independent signs 1 and -1, real; -1 with probability ``negative`` / 2^256, exactly, for 0 <= negative <= 2^256."""
+        ...
+
     def is_complex(self, value: Array) -> bool: ...
 
     def all_finite(self, value: Array) -> bool: ...
 
+    def all_within(self, value: Array, lower: float, upper: float) -> bool:
+        """Whether every coordinate of a real value lies in [lower, upper]; no NaN does."""
+        ...
+
 
 @final
 class RandomStream:
-    r"""Uniform and normal float64 numbers from an AES-256-CTR key stream.
+    r"""Uniform numbers, normal numbers and signs from an AES-256-CTR key stream, all float64.
 
     Uniforms have 53 bits and lie in (0, 1]; normals are by Box-Muller, so |z| <= sqrt(2 * 53 * ln 2) = 8.58, a truncation of
     probability 1e-17.
@@ -72,6 +93,21 @@ class RandomStream:
         """``count`` independent uniforms in (0, 1]."""
         words = np.frombuffer(self._encryptor.update(bytes(8 * count)), dtype="<u8")
         return ((words >> np.uint64(11)) + np.uint64(1)).astype(np.float64) * 2.0**-53
+
+    def signs(self, count: int, negative: int = FAIR) -> NDArray[np.float64]:
+        """``count`` independent signs; -1 with probability ``negative`` / 2^256 exactly, by comparing as many bits."""
+        if not 0 <= negative <= 2 * FAIR:
+            raise InvalidParameter("negative", "a numerator from 0 to 2^256", negative)
+        if negative == FAIR:
+            bits = np.unpackbits(np.frombuffer(self._encryptor.update(bytes((count + 7) // 8)), dtype=np.uint8), count=count)
+            return 1.0 - 2.0 * bits.astype(np.float64)
+        words = np.frombuffer(self._encryptor.update(bytes(PROBABILITY_BITS // 8 * count)), dtype=">u8").reshape(count, PROBABILITY_BITS // 64)
+        below, equal = np.full(count, negative == 2 * FAIR), np.full(count, negative < 2 * FAIR)
+        for place, word in enumerate(words.T, 1):
+            digit = np.uint64((negative >> (PROBABILITY_BITS - 64 * place)) & (2**64 - 1))
+            below |= equal & (word < digit)
+            equal &= word == digit
+        return 1.0 - 2.0 * below.astype(np.float64)
 
     def normal(self, count: int) -> NDArray[np.float64]:
         """``count`` independent N(0, 1)."""
@@ -114,8 +150,19 @@ class NumpySource:
     def standard_laplace(self, shape: tuple[int, ...]) -> NDArray[Any]:
         return self._stream.laplace(int(np.prod(shape))).reshape(shape)
 
+    def uniform(self, shape: tuple[int, ...]) -> NDArray[Any]:
+        return self._stream.uniform(int(np.prod(shape))).reshape(shape)
+
+    def signs(self, shape: tuple[int, ...], negative: int = FAIR) -> NDArray[Any]:
+        return self._stream.signs(int(np.prod(shape)), negative).reshape(shape)
+
     def is_complex(self, value: NDArray[Any]) -> bool:
         return bool(np.iscomplexobj(value))
 
     def all_finite(self, value: NDArray[Any]) -> bool:
         return bool(np.isfinite(value).all())
+
+    def all_within(self, value: NDArray[Any], lower: float, upper: float) -> bool:
+        # In float64: a narrower type would round the bounds to its own numbers first.
+        wide = np.asarray(value, dtype=np.float64)
+        return bool(((wide >= lower) & (wide <= upper)).all())

@@ -8,7 +8,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from mechanisms.source import RandomOrigin, RandomStream
+from mechanisms.source import FAIR, RandomOrigin, RandomStream
 
 
 @final
@@ -42,8 +42,21 @@ class TorchSource:
         numbers = torch.from_numpy(self._stream.laplace(math.prod(shape)))
         return numbers.reshape(shape).to(self._device, self._dtype)
 
+    def uniform(self, shape: tuple[int, ...]) -> Tensor:
+        numbers = torch.from_numpy(self._stream.uniform(math.prod(shape)))
+        return numbers.reshape(shape).to(self._device, self._dtype)
+
+    def signs(self, shape: tuple[int, ...], negative: int = FAIR) -> Tensor:
+        numbers = torch.from_numpy(self._stream.signs(math.prod(shape), negative))
+        return numbers.reshape(shape).to(self._device, self._dtype)
+
     def is_complex(self, value: Tensor) -> bool:
         return value.is_complex()
 
     def all_finite(self, value: Tensor) -> bool:
         return bool(torch.isfinite(value).all())
+
+    def all_within(self, value: Tensor, lower: float, upper: float) -> bool:
+        # In float64: a narrower type would round the bounds to its own numbers first.
+        wide = value.to(torch.float64)
+        return bool(((wide >= lower) & (wide <= upper)).all())
