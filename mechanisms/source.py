@@ -16,8 +16,9 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from mechanisms.errors import InvalidParameter
+from mechanisms.spectrum import low_pass
 
-# An array of NumPy or a tensor of torch: the mechanisms use only +, *, .shape of it, and this layer may not import torch.
+# An array of NumPy or a tensor of torch: the mechanisms use only +, *, .shape of it and a source; this layer may not import torch.
 Array = TypeVar("Array", bound=Any)
 
 
@@ -36,7 +37,7 @@ class RandomOrigin(StrEnum):
 
 
 class NoiseSource(Protocol[Array]):
-    """What a mechanism needs of an array library: fresh standard noise, and two questions about a value."""
+    """What a mechanism needs of an array library: fresh standard noise, two questions about a value, and a filter."""
 
     @property
     def origin(self) -> RandomOrigin: ...
@@ -60,6 +61,10 @@ class NoiseSource(Protocol[Array]):
     def is_complex(self, value: Array) -> bool: ...
 
     def all_finite(self, value: Array) -> bool: ...
+
+    def low_pass(self, value: Array, kept: tuple[int, ...]) -> Array:
+        """The trailing len(kept) axes of a real value projected onto their first ``kept`` rfft frequencies (``spectrum.low_pass``)."""
+        ...
 
     def all_within(self, value: Array, lower: float, upper: float) -> bool:
         """Whether every coordinate of a real value lies in [lower, upper]; no NaN does."""
@@ -101,7 +106,8 @@ class RandomStream:
         if negative == FAIR:
             bits = np.unpackbits(np.frombuffer(self._encryptor.update(bytes((count + 7) // 8)), dtype=np.uint8), count=count)
             return 1.0 - 2.0 * bits.astype(np.float64)
-        words = np.frombuffer(self._encryptor.update(bytes(PROBABILITY_BITS // 8 * count)), dtype=">u8").reshape(count, PROBABILITY_BITS // 64)
+        stream = self._encryptor.update(bytes(PROBABILITY_BITS // 8 * count))
+        words = np.frombuffer(stream, dtype=">u8").reshape(count, PROBABILITY_BITS // 64)
         below, equal = np.full(count, negative == 2 * FAIR), np.full(count, negative < 2 * FAIR)
         for place, word in enumerate(words.T, 1):
             digit = np.uint64((negative >> (PROBABILITY_BITS - 64 * place)) & (2**64 - 1))
@@ -161,6 +167,9 @@ class NumpySource:
 
     def all_finite(self, value: NDArray[Any]) -> bool:
         return bool(np.isfinite(value).all())
+
+    def low_pass(self, value: NDArray[Any], kept: tuple[int, ...]) -> NDArray[Any]:
+        return low_pass(value, kept)
 
     def all_within(self, value: NDArray[Any], lower: float, upper: float) -> bool:
         # In float64: a narrower type would round the bounds to its own numbers first.
