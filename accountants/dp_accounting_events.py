@@ -28,7 +28,7 @@ from accountants.events import (
     leaves,
 )
 from accountants.pairs import Family
-from mechanisms import ComplexGaussian, Gaussian, Laplace
+from mechanisms import ComplexGaussian, Gaussian, Laplace, Spectral
 from mechanisms.base import Adjacency, PrivacyUnit, Sensitivity
 from mechanisms.errors import InvalidParameter
 
@@ -205,7 +205,7 @@ def _noise(leaf: Leaf) -> library.DpEvent:
     pair, given = pair_of(leaf), leaf.mechanism.sensitivity
     replaced = given.adjacency is Adjacency.REPLACE_ONE
     match leaf.mechanism:
-        case Gaussian(std=scale):
+        case Gaussian(std=scale) | Spectral(std=scale):
             move, contribution = given.l2, given.l2_contribution
         case Laplace(scale=scale):
             move, contribution = given.l1, given.l1_contribution

@@ -32,9 +32,10 @@ from mechanisms.gaussian import Gaussian
 from mechanisms.laplace import Laplace
 from mechanisms.loss import GaussianLoss, LaplaceLoss, PrivacyLoss
 from mechanisms.source import NoiseSource, NumpySource, RandomOrigin, RandomStream
+from mechanisms.spectral import Spectral
 
-AnyMechanism = Annotated[Gaussian | ComplexGaussian | Laplace, Field(discriminator="kind")]
-MECHANISMS: tuple[type[Mechanism], ...] = (Gaussian, ComplexGaussian, Laplace)
+AnyMechanism = Annotated[Gaussian | ComplexGaussian | Laplace | Spectral, Field(discriminator="kind")]
+MECHANISMS: tuple[type[Mechanism], ...] = (Gaussian, ComplexGaussian, Laplace, Spectral)
 
 __all__ = [
     "MECHANISMS",
@@ -62,6 +63,7 @@ __all__ = [
     "RandomOrigin",
     "RandomStream",
     "Sensitivity",
+    "Spectral",
     "Step",
     "TimeLimitReached",
     "UnsupportedEvent",

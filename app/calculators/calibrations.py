@@ -11,7 +11,7 @@ from accountants.calibration import NoiseScale, Parameter, Solution, solve, solv
 from app.calculators.points import LONGEST_LIST
 from app.calculators.schemas import TRAINING, AccountantName, TradeOffAt, example
 from app.errors import problem_of
-from mechanisms import Adjacency, ComplexGaussian, Gaussian, PrivacyUnit, Step
+from mechanisms import Adjacency, ComplexGaussian, Gaussian, PrivacyUnit, Spectral, Step
 from mechanisms.base import Extended, Value
 
 
@@ -152,7 +152,7 @@ def _noise(event: Event) -> tuple[float | None, float | None]:
     """(noise multiplier, std per real component) where one number says it all."""
     parts = list(leaves(event))
     mechanism = parts[0].mechanism if len(parts) == 1 else None
-    if isinstance(mechanism, Gaussian | ComplexGaussian) and mechanism.std is not None and mechanism.sensitivity.l2 is not None:
+    if isinstance(mechanism, Gaussian | ComplexGaussian | Spectral) and mechanism.std is not None and mechanism.sensitivity.l2 is not None:
         return mechanism.std / mechanism.sensitivity.l2, mechanism.std
     return None, None
 

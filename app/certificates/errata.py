@@ -80,10 +80,23 @@ _ROWS: tuple[tuple[str, Literal["O", "o", "W", "L", "OK"], str], ...] = (
     ("C10", "O", "A guarantee per image isn't one per patient who has many; the unit of this certificate is the one it names."),
     ("C18", "OK", "Their Algorithm 1 (std sigma B per component, divided by the expected batch) is right under add or remove."),
     ("S8", "O", "Splitting a Laplace scale as if variances added doubles epsilon; here every Laplace release is charged l1 / scale."),
+    (
+        "P1",
+        "O",
+        "Real noise on complex coefficients leaves their imaginary parts bare; here the noise is white in the real coordinates kept.",
+    ),
     ("P2", "O", "Complex noise is easily given half its variance per component; here std always means one real component."),
+    (
+        "P4",
+        "W",
+        "A real signal's first K frequencies are min(2 K - 1, N) real numbers, not K; the noise is counted so, and isn't part of mu.",
+    ),
+    ("P5", "W", "In two dimensions that count is the product over both axes, not K^2; it isn't part of mu either."),
     ("P7", "O", "Clipping a query to S gives it sensitivity 2S, not S; here only sums of clipped per-record terms have sensitivity S."),
     ("P8", "O", "Noise for adding or removing a record is too small for replacing one; the adjacency is named above."),
     ("P11", "o", "The classic sqrt(2 ln(1.25/delta)) / epsilon fails for large epsilon; it is never used here, only the exact formula."),
+    ("P16", "O", "Noise fit for a clipped signal is too small for its unnormalised transform; here every transform is unitary."),
+    ("P19", "L", "Filtering before clipping is as private and keeps more; here sensitivity may be stated for the filtered query."),
 )
 
 _NOTES = {row: ErratumNote(row=row, severity=severity, meaning=meaning) for row, severity, meaning in _ROWS}

@@ -24,7 +24,7 @@ from accountants.events import (
     neighbourhood,
 )
 from app.certificates.decimals import DecimalText, SignedDecimalText, exact, upper
-from mechanisms import AnyMechanism, ComplexGaussian, Gaussian, Laplace
+from mechanisms import AnyMechanism, ComplexGaussian, Gaussian, Laplace, Spectral
 from mechanisms.base import Adjacency, Count, PrivacyUnit, Value
 
 Released = Annotated[int, Strict(), Field(ge=1, le=LARGEST_COUNT)]
@@ -86,7 +86,7 @@ class MechanismFacts(Value):
       sensitivity: of one unit.
     """
 
-    kind: Literal["gaussian", "complex_gaussian", "laplace"]
+    kind: Literal["gaussian", "complex_gaussian", "laplace", "spectral"]
     std_real: DecimalText | None = None
     std_imag: DecimalText | None = None
     correlation: SignedDecimalText | None = None
@@ -188,7 +188,7 @@ def _mechanism(mechanism: AnyMechanism) -> MechanismFacts:
         l1_contribution=_exact(mechanism.sensitivity.l1_contribution),
     )
     match mechanism:
-        case Gaussian():
+        case Gaussian() | Spectral():
             multiplier = exact(mechanism.noise_multiplier)
             return MechanismFacts(kind=mechanism.kind, std_real=exact(mechanism.std), noise_multiplier=multiplier, sensitivity=sensitivity)
         case ComplexGaussian():

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from mechanisms.source import FAIR, RandomOrigin, RandomStream
+from mechanisms.spectrum import dropped_slices
 
 
 @final
@@ -55,6 +56,14 @@ class TorchSource:
 
     def all_finite(self, value: Tensor) -> bool:
         return bool(torch.isfinite(value).all())
+
+    def low_pass(self, value: Tensor, kept: tuple[int, ...]) -> Tensor:
+        axes = tuple(range(-len(kept), 0))
+        shape = tuple(value.shape)[-len(kept) :]
+        spectrum = torch.fft.rfftn(value, dim=axes, norm="ortho")
+        for part in dropped_slices(shape, kept):
+            spectrum[part] = 0.0
+        return torch.fft.irfftn(spectrum, s=shape, dim=axes, norm="ortho")
 
     def all_within(self, value: Tensor, lower: float, upper: float) -> bool:
         # In float64: a narrower type would round the bounds to its own numbers first.
