@@ -3,6 +3,7 @@ r"""The complex Gaussian mechanism, circular or not, with its tight GDP paramete
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import ClassVar, Literal, Self, final
 
 from pydantic import model_validator
@@ -162,6 +163,18 @@ class ComplexGaussian(AdditiveNoise):
                 source="errata C3, C6; Dong, Roth and Su 2022",
             ),
         )
+
+
+def whitened_length(moves: Sequence[complex], std_real: float, std_imag: float, correlation: float) -> float:
+    r"""|S^-1/2 d| of a move d, S the covariance of (Re n, Im n): its two releases are exactly this mu apart.
+
+    >>> whitened_length([3.0 + 4.0j], 1.0, 2.0, 0.0) == 13.0**0.5
+    True
+    """
+    # With x = Re d / std_real, y = Im d / std_imag: (x, y) R^-1 (x, y)^T = y^2 + (x - rho y)^2 / (1 - rho^2).
+    independent = math.sqrt((1.0 - correlation) * (1.0 + correlation))
+    parts = [(move.real / std_real, move.imag / std_imag) for move in moves]
+    return math.hypot(*(y for _, y in parts), *((x - correlation * y) / independent for x, y in parts))
 
 
 def _bounds(sensitivity: Sensitivity) -> tuple[float, float, float]:

@@ -1,65 +1,115 @@
-r"""The papers' printed theorems beside what is proved."""
+r"""POST /v1/compare/complex_gaussian: one release of complex Gaussian noise, as two papers state it and as it is."""
 
 from __future__ import annotations
 
-from typing import Annotated, final
+from functools import cached_property
+from typing import Annotated, Literal, Self, final
 
 from fastapi import APIRouter
-from pydantic import Field
+from pydantic import Field, Strict, model_validator
 
-from accountants import Release
-from accountants.gdp import GdpProfile
+from accountants import Grouped, Release
+from accountants.events import LARGEST_GROUP
+from app.calculators.compare import complex_gaussian_federated, complex_gaussian_neighbours, complex_gaussian_zeta
+from app.calculators.compare.complex_gaussian_neighbours import replacing, with_sensitivity
+from app.calculators.compare.complex_gaussian_points import Points
+from app.calculators.compare.finding import Finding
 from app.calculators.points import LONGEST_LIST
 from app.calculators.profiles import compute_profile
-from app.calculators.schemas import RELEASE, Profile, ProfileRequest, example
-from mechanisms import ComplexGaussian
-from mechanisms.base import Extended, NonNegative, OpenProbability, Value
-from mechanisms.published import PublishedClaim, claims_on_complex_gaussian
+from app.calculators.schemas import Profile, ProfileRequest, example
+from mechanisms import ComplexGaussian, Sensitivity, Step
+from mechanisms.base import NonNegative, Number, OpenProbability, Positive, Value
+from mechanisms.conventions import NoiseStatement, complex_gaussian
+from mechanisms.errors import InvalidParameter
+
+MOST_FINDINGS = 50
+
+_SENSITIVITY = {"l2": 1.0, "adjacency": "add_remove", "unit": "record"}
 
 
 @final
 class ComplexGaussianComparison(Value):
-    """Both papers' Theorem 1 for this mechanism, beside the proved values."""
+    r"""Noise, either as this service writes it (``mechanism``) or as a paper does (``noise`` and ``sensitivity``), and where to compare it.
 
-    model_config = example({"mechanism": RELEASE["mechanism"], "epsilons": [1.0], "deltas": [1e-5]})
+    Attributes:
+      mechanism: the noise with deviations per real component; or
+      noise: under a paper's convention, which has to be named, with
+      sensitivity: of the query.
+      epsilons: where delta is compared; deltas: where epsilon is.
+      orders: where the Renyi divergence is compared; 2 where none is given. At most 50.
+      mus: for which the noise that is needed is compared; the mechanism's own where none is given. At most 50.
+      group: how many units of the sensitivity one person holds, at most.
+      reading: "replace_one" to read a sensitivity for adding or removing a unit as one for replacing it, which doubles it.
+    """
 
-    mechanism: ComplexGaussian
+    model_config = example(
+        {
+            "noise": {"convention": "total", "sigma": 1.0},
+            "sensitivity": _SENSITIVITY,
+            "epsilons": [1.0, 8.0],
+            "deltas": [1e-5],
+            "orders": [2.0],
+            "mus": [1.0],
+            "group": 2,
+        }
+    )
+
+    mechanism: ComplexGaussian | None = None
+    noise: NoiseStatement | None = None
+    sensitivity: Sensitivity | None = None
     epsilons: Annotated[tuple[NonNegative, ...], Field(max_length=LONGEST_LIST)] = ()
     deltas: Annotated[tuple[OpenProbability, ...], Field(max_length=LONGEST_LIST)] = ()
+    orders: Annotated[tuple[Annotated[Number, Field(gt=1.0, le=1e6)], ...], Field(max_length=MOST_FINDINGS)] = ()
+    mus: Annotated[tuple[Positive, ...], Field(max_length=MOST_FINDINGS)] = ()
+    group: Annotated[int, Strict(), Field(ge=1, le=LARGEST_GROUP)] = 1
+    reading: Literal["replace_one"] | None = None
 
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.mechanism is None) == (self.noise is None):
+            raise InvalidParameter("mechanism", "given, or noise and sensitivity without it", "neither" if self.noise is None else "both")
+        if (self.noise is None) != (self.sensitivity is None):
+            raise InvalidParameter("sensitivity", "given together with noise, and not beside mechanism", "only one of the two")
+        if self.reading is not None:
+            replacing(self.stated.sensitivity)
+        elif self.noise is not None:
+            complex_gaussian(self.noise, self._sensitivity)
+        return self
 
-@final
-class ClaimedDelta(Value):
-    """What a printed formula says of delta at an epsilon."""
+    @property
+    def _sensitivity(self) -> Sensitivity:
+        assert self.sensitivity is not None  # checked at construction
+        return self.sensitivity
 
-    epsilon: float
-    delta: float
-    log_delta: Extended
+    @cached_property
+    def stated(self) -> ComplexGaussian:
+        """The mechanism, for the neighbours its sensitivity is stated for."""
+        if self.mechanism is not None:
+            return self.mechanism
+        assert self.noise is not None  # checked at construction
+        return complex_gaussian(self.noise, self._sensitivity)
 
-
-@final
-class ClaimedEpsilon(Value):
-    """What a printed formula says of epsilon at a delta."""
-
-    delta: float
-    epsilon: Extended
-
-
-@final
-class Claim(Value):
-    """One printed formula with its consequences. Never a guarantee."""
-
-    claim: PublishedClaim
-    delta: tuple[ClaimedDelta, ...]
-    epsilon: tuple[ClaimedEpsilon, ...]
+    @cached_property
+    def read(self) -> ComplexGaussian:
+        """The mechanism, for the neighbours that are asked for."""
+        return self.stated if self.reading is None else with_sensitivity(self.stated, replacing(self.stated.sensitivity))
 
 
 @final
 class Comparison(Value):
-    """The proved profile, and each paper's claim beside it."""
+    """The mechanism with its proved profile, and each printed statement beside what is proved.
 
+    Attributes:
+      mechanism: deviations per real component, for the neighbours asked for.
+      conversion: from the paper's symbol to those deviations; empty where they were given.
+      proven: the profile of one release, for the group and neighbours asked for.
+      published: the findings. All but C9 and C10 are of the noise as stated, for one unit.
+    """
+
+    mechanism: ComplexGaussian
+    conversion: tuple[Step, ...]
     proven: Profile
-    published: tuple[Claim, ...]
+    published: tuple[Finding, ...]
 
 
 router = APIRouter()
@@ -68,17 +118,21 @@ router = APIRouter()
 @router.post("/complex_gaussian", summary="Compare the papers' printed theorems with what is proved")
 def compare(request: ComplexGaussianComparison) -> Comparison:
     """The printed theorems of both papers beside the proved profile of one release."""
-    points = ProfileRequest(event=Release(mechanism=request.mechanism), epsilons=request.epsilons, deltas=request.deltas)
-    claims = claims_on_complex_gaussian(request.mechanism)
-    return Comparison(proven=compute_profile(points), published=tuple(_claim(claim, request) for claim in claims))
-
-
-def _claim(claim: PublishedClaim, request: ComplexGaussianComparison) -> Claim:
-    printed = None if claim.gdp_mu is None else GdpProfile(claim.gdp_mu, ())
-    deltas = [] if printed is None else [(epsilon, printed.delta(epsilon)) for epsilon in request.epsilons]
-    epsilons = [] if printed is None else [(delta, printed.epsilon(delta)) for delta in request.deltas]
-    return Claim(
-        claim=claim,
-        delta=tuple(ClaimedDelta(epsilon=at, delta=bound.upper, log_delta=bound.log_upper) for at, bound in deltas),
-        epsilon=tuple(ClaimedEpsilon(delta=at, epsilon=bound.upper) for at, bound in epsilons),
+    points = Points(request.epsilons, request.deltas, request.orders, request.mus)
+    return Comparison(
+        mechanism=request.read,
+        conversion=() if request.noise is None else request.noise.components().steps,
+        proven=_profile(request),
+        published=(
+            *complex_gaussian_zeta.findings(request.stated, points),
+            *complex_gaussian_federated.findings(request.stated, points),
+            *complex_gaussian_neighbours.findings(request.stated, request.read, request.group, points),
+        ),
     )
+
+
+def _profile(request: ComplexGaussianComparison) -> Profile:
+    one = Release(mechanism=request.read)
+    unit = request.read.sensitivity.unit
+    event = one if request.group == 1 else Grouped(size=request.group, unit=f"group_of_{request.group}_{unit}"[:64], event=one)
+    return compute_profile(ProfileRequest(event=event, epsilons=request.epsilons, deltas=request.deltas, orders=request.orders))

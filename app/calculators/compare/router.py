@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from app.calculators.compare import complex_gaussian
+from app.calculators.compare import complex_gaussian, complex_gaussian_means, complex_gaussian_sgd_step
 
 router = APIRouter(prefix="/compare")
-for family in (complex_gaussian,):
+for family in (complex_gaussian, complex_gaussian_means, complex_gaussian_sgd_step):
     router.include_router(family.router)
