@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
 from typing import Any, final
 
 import numpy as np
@@ -57,6 +59,11 @@ class LowPass:
     def dimensions(self) -> int:
         """Real numbers in a signal."""
         return math.prod(self.shape)
+
+    @property
+    def half_spectrum_bins(self) -> int:
+        """Complex numbers in ``rfftn`` of a signal."""
+        return math.prod(self.shape[:-1]) * (self.shape[-1] // 2 + 1)
 
     @property
     def kept_per_axis(self) -> tuple[int, ...]:
@@ -135,6 +142,56 @@ def _cosine_mean(bins: int, length: int, step: int) -> float:
     if bins == length:
         return 0.0
     return math.sin(math.pi * (bins * nearest % (2 * length)) / length) / (length * math.sin(math.pi * nearest / length))
+
+
+class Rounding(StrEnum):
+    """How a filtering ratio that isn't a multiple of 1 / N becomes a whole number of frequencies."""
+
+    FLOOR = "floor"
+    CEIL = "ceil"
+    NEAREST = "nearest"
+    """Ties keep one more."""
+
+
+def filtering_ratio(length: int, kept: int) -> float:
+    """rho = 1 - K / N: the part of an axis' N bins, counted as the papers count, that is dropped.
+
+    >>> filtering_ratio(8, 6)
+    0.25
+    """
+    return (length - kept) / length
+
+
+def kept_for_ratio(length: int, ratio: float, rounding: Rounding) -> int:
+    r"""K = (1 - rho) N, rounded as told; rho is taken as the decimal it is written as, so that 0.9 of 10 leaves exactly 1.
+
+    Args:
+      length: N >= 1.
+      ratio: rho in [0, 1).
+      rounding: which whole number is taken.
+    Raises:
+      InvalidParameter: a ratio out of range (a negative one is the printed sign), or one that leaves nothing.
+
+    >>> kept_for_ratio(10, 0.9, Rounding.FLOOR), kept_for_ratio(9, 0.5, Rounding.NEAREST)
+    (1, 5)
+    """
+    if ratio < 0.0:
+        raise InvalidParameter("filtering_ratio", "rho = 1 - K / N, in [0, 1): the printed (K - N) / N has the wrong sign (P6)", ratio)
+    if not ratio < 1.0:
+        raise InvalidParameter("filtering_ratio", "rho = 1 - K / N, in [0, 1)", ratio)
+    exact = (1 - Fraction(repr(ratio))) * length
+    match rounding:
+        case Rounding.FLOOR:
+            kept = math.floor(exact)
+        case Rounding.CEIL:
+            kept = math.ceil(exact)
+        case Rounding.NEAREST:
+            kept = math.floor(exact + Fraction(1, 2))
+    if kept == 0:
+        raise InvalidParameter(
+            "filtering_ratio", f"small enough to keep one of {length} frequencies with rounding {rounding.value!r}", ratio
+        )
+    return kept
 
 
 def half_spectrum_multiplicity(length: int) -> NDArray[np.float64]:
