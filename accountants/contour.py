@@ -335,8 +335,8 @@ def _reason(parts: Mapping[Leaf, int]) -> str | None:
             return (
                 f"a sampled release moves its noise by {distance:.3g} scales, and this route takes {SMALLEST_SHIFT:g} to {LARGEST_SHIFT:g}"
             )
-        if pair.worst_of_both:
-            return "a release whose direction may change from step to step has a loss with a kink, which hardly decays"
+        if pair.worst_of_both or pair.family is Family.RESPONSE or pair.shown < 1.0:
+            return "a release that is local, or whose direction may change from step to step, has a loss with a kink, which hardly decays"
     if all(pair_of(leaf).family is Family.LAPLACE for leaf in parts):
         return "Laplace losses have atoms: without Gaussian company their moment function hardly decays"
     if sum(parts.values()) > MOST_RELEASES:

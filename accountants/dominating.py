@@ -9,7 +9,9 @@ A release with whole-data pair f(x - m) against f(x) (m: mu of a Gaussian mechan
     fixed size                P = (1 - q) f(x) + q f(x - m)                 Q = f(x), the worse direction       replace_one
     fixed size                P = (1 - q) f(x) + q f(x - 2 m)               Q = f(x), the worse direction       zero_out
 
-for a group of k, with c the shift of what one unit contributes. proofs/pairs.md proves each row, and says which of them are attained.
+for a group of k, with c the shift of what one unit contributes. A local release (one record by itself, replace_one) keeps its whole pair,
+and a sample of any kind only shows it with probability q: that is no amplification of epsilon. proofs/pairs.md proves each row, and says
+which of them are attained.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from accountants.events import Leaf
 from accountants.pairs import Family, Mixture, Pair
 from mechanisms.base import Adjacency, Mechanism, Sensitivity
 from mechanisms.errors import UnsupportedEvent
-from mechanisms.loss import GaussianLoss, LaplaceLoss
+from mechanisms.local import LocalRelease
+from mechanisms.loss import GaussianLoss, LaplaceLoss, ResponseLoss
 
 LARGEST_SAMPLED_GROUP = 1000
 """A Poisson-sampled group has a mixture of one component more than it has members; beyond this no route is fast."""
@@ -67,6 +70,8 @@ def _resolved(leaf: Leaf) -> Pair | str:
     if found is None:
         return f"{leaf.mechanism.kind} noise is neither Gaussian nor Laplace, and no dominating pair of it is known here"
     family, move = found
+    if isinstance(leaf.mechanism, LocalRelease):
+        return _local(family, move, leaf)
     if leaf.is_whole:
         return Pair(family, Mixture((1.0,), (leaf.group * move,)), _NULL)
     if leaf.scheme == "poisson":
@@ -74,6 +79,18 @@ def _resolved(leaf: Leaf) -> Pair | str:
     if leaf.group > 1:
         return "groups with samples of a fixed size have no dominating pair that is proved here"
     return _fixed_size(family, leaf.probability, move, leaf.mechanism.sensitivity.adjacency)
+
+
+def _local(family: Family, move: float, leaf: Leaf) -> Pair | str:
+    """Row 7: the record's own pair, shown with the probability that it is in the sample (and that its output tells anything)."""
+    if leaf.group > 1:
+        # A group of whole or Poisson-sampled local releases is that many releases, and comes as such from ``events.leaves``.
+        return "groups of local releases with samples of a fixed size have no dominating pair that is proved here"
+    loss = leaf.mechanism.privacy_loss()
+    shown = loss.shown if isinstance(loss, ResponseLoss) else 1.0
+    if leaf.probability < 1.0:
+        shown = max(math.nextafter(shown * leaf.probability, math.inf), SMALLEST_WEIGHT)
+    return Pair(family, Mixture((1.0,), (move,)), _NULL, shown=min(shown, 1.0))
 
 
 def _poisson(family: Family, leaf: Leaf, move: float) -> Pair | str:
@@ -109,6 +126,8 @@ def _shift(mechanism: Mechanism) -> tuple[Family, float] | None:
             return Family.GAUSSIAN, mu
         case LaplaceLoss(epsilon=epsilon):
             return Family.LAPLACE, epsilon
+        case ResponseLoss(epsilon=epsilon):
+            return Family.RESPONSE, epsilon
         case _:
             return None
 
@@ -161,6 +180,11 @@ def _binomial(size: int, q: float) -> list[float]:
 def statement(leaf: Leaf) -> tuple[str, str]:
     """(what a sampled leaf's pair is, where it is proved), for derivations: f noise of scale 1, m the whole release's distance."""
     adjacency = leaf.mechanism.sensitivity.adjacency
+    if isinstance(leaf.mechanism, LocalRelease):
+        return (
+            "a local release, of records that are in the sample: its own pair with probability q, else no difference",
+            "proofs/pairs.md, row 7",
+        )
     if leaf.scheme == "fixed_size":
         distance = "m" if adjacency is Adjacency.REPLACE_ONE else "2m"
         order = "both orders" if adjacency is Adjacency.ADD_REMOVE else "the worse order at every step"

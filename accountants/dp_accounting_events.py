@@ -31,6 +31,7 @@ from accountants.pairs import Family
 from mechanisms import ComplexGaussian, Gaussian, Laplace, Spectral
 from mechanisms.base import Adjacency, PrivacyUnit, Sensitivity
 from mechanisms.errors import InvalidParameter
+from mechanisms.local import LocalRelease
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event as library  # pyright: ignore[reportMissingTypeStubs]
@@ -202,6 +203,9 @@ def _sampled(event: PoissonSampled | FixedSizeSampled, group: int) -> library.Dp
 def _noise(leaf: Leaf) -> library.DpEvent:
     from dp_accounting import dp_event as library  # pyright: ignore[reportMissingTypeStubs]
 
+    if isinstance(leaf.mechanism, LocalRelease):
+        # There a sample of records amplifies every event, and PLD counts a repeated randomized response once.
+        raise _no_twin(f"{leaf.mechanism.kind}, which releases every record by itself")
     pair, given = pair_of(leaf), leaf.mechanism.sensitivity
     replaced = given.adjacency is Adjacency.REPLACE_ONE
     match leaf.mechanism:

@@ -18,6 +18,7 @@ from pydantic import Field, PrivateAttr, Strict, model_validator
 from mechanisms import AnyMechanism
 from mechanisms.base import Adjacency, Count, PrivacyUnit, Probability, Value
 from mechanisms.errors import IncompatibleEvent, InvalidParameter
+from mechanisms.local import LocalRelease
 
 MAXIMUM_DEPTH = 64
 """Deepest nesting accepted: real events need 4, and a bound keeps every walk over the tree finite and cheap."""
@@ -249,9 +250,9 @@ def _counted(event: Event) -> dict[Leaf, int]:
 def _walk(event: Event, group: int, count: int) -> Iterator[tuple[Leaf, int]]:
     match event:
         case Release():
-            yield Leaf(1.0, event.mechanism, group=group), count
+            yield from _by_record(Leaf(1.0, event.mechanism, group=group), count)
         case PoissonSampled() | FixedSizeSampled():
-            yield _sampled(event, group), count
+            yield from _by_record(_sampled(event, group), count)
         case Grouped():
             if group * event.size > LARGEST_GROUP:
                 raise InvalidParameter("event", f"groups of at most {LARGEST_GROUP} units in all", group * event.size)
@@ -263,6 +264,15 @@ def _walk(event: Event, group: int, count: int) -> Iterator[tuple[Leaf, int]]:
                 yield from _walk(part, group, count)
         case NonPrivate():
             return
+
+
+def _by_record(leaf: Leaf, count: int) -> Iterator[tuple[Leaf, int]]:
+    """Local mechanisms release every record by itself: the k records of one unit are k releases, unless a fixed size ties them together."""
+    tied = leaf.scheme == "fixed_size" and leaf.probability < 1.0
+    if isinstance(leaf.mechanism, LocalRelease) and not tied:
+        yield Leaf(leaf.probability, leaf.mechanism, leaf.scheme), count * leaf.group
+    else:
+        yield leaf, count
 
 
 def _sampled(event: PoissonSampled | FixedSizeSampled, group: int) -> Leaf:

@@ -61,7 +61,7 @@ def reverse(pair: Pair) -> Pair:
     """(Q, P), mirrored so that its log ratio increases again."""
     if pair.worst_of_both:
         return pair
-    return Pair(pair.family, _mirror(pair.lower), _mirror(pair.upper))
+    return Pair(pair.family, _mirror(pair.lower), _mirror(pair.upper), shown=pair.shown)
 
 
 def _mirror(mixture: Mixture) -> Mixture:
@@ -75,6 +75,10 @@ def calls(pair: Pair, epsilons: Floats) -> Calls:
     >>> round(float(calls(pair, np.array([1.0])).upper[0]), 12)
     0.126936737507
     """
+    if pair.shown < 1.0:
+        return _shown(calls(Pair(pair.family, pair.upper, pair.lower), epsilons), pair.shown, epsilons)
+    if pair.family is Family.RESPONSE:
+        return _response(pair.distance, epsilons)
     if not pair.worst_of_both:
         return _calls(pair, epsilons)
     one = Pair(pair.family, pair.upper, pair.lower)
@@ -99,6 +103,27 @@ def puts(pair: Pair, epsilons: Floats) -> Calls:
     return Calls(
         there.lower * factor * down, there.upper * factor * up + TINY, (there.lower + there.tail) * factor, 2.0 * there.doubt * factor
     )
+
+
+def _response(distance: float, epsilons: Floats) -> Calls:
+    """Randomized response: (1 - e^{eps - distance}) / (1 + e^-distance) between -distance and distance, 0 and 1 - e^eps outside. (1.5)"""
+    likely = 1.0 / (1.0 + math.exp(-distance))
+    low, high = epsilons < -distance, epsilons >= distance
+    ahead = np.clip(epsilons - distance, -2.0 * distance, 0.0)
+    value = np.where(low, -np.expm1(np.minimum(epsilons, 0.0)), -np.expm1(ahead) * likely)
+    tail = np.where(high, 0.0, np.where(low, np.exp(np.minimum(epsilons, 0.0)), np.exp(ahead) * likely))
+    rounding = 8.0 * UNIT * value
+    return Calls(np.where(high, 0.0, value - rounding), np.where(high, 0.0, value + rounding + TINY), tail, 16.0 * UNIT * tail)
+
+
+def _shown(base: Calls, shown: float, epsilons: Floats) -> Calls:
+    """(1 - shown) (1 - e^eps)_+ + shown H: calls of a pair that is shown with this probability. (1.6)"""
+    rest = (1.0 - shown) * np.maximum(-np.expm1(np.minimum(epsilons, 0.0)), 0.0)
+    slope = np.where(epsilons < 0.0, (1.0 - shown) * np.exp(np.minimum(epsilons, 0.0)), 0.0)
+    lower, upper = rest + shown * base.lower, rest + shown * base.upper
+    tail = slope + shown * base.tail
+    some = np.where(upper > 0.0, TINY, 0.0)
+    return Calls(lower * (1.0 - 8.0 * UNIT), upper * (1.0 + 8.0 * UNIT) + some, tail, shown * base.doubt + 8.0 * UNIT * tail)
 
 
 def _calls(pair: Pair, epsilons: Floats) -> Calls:

@@ -1,4 +1,4 @@
-r"""The lattice route: whole Laplace releases, whose losses have atoms at both ends of (-e, e), on a lattice that holds every atom.
+r"""The lattice route: whole Laplace releases and randomized response, with atoms at both ends of (-e, e), on a lattice of every atom.
 
 The laws, their composition and the proofs are the grid route's (``fft.py``); with h = e / m the atoms need no splitting, and only the
 part of the loss between them, of mass about e / 2, is discretised: a few points per e do. Distinct e with a common divisor share a
@@ -45,20 +45,19 @@ def unsupported_parts_of_lattice(parts: Mapping[Leaf, int]) -> str | None:
         if (reason := unsupported_reason(leaf)) is not None:
             return reason
         pair = pair_of(leaf)
-        if pair.family is not Family.LAPLACE or not pair.is_whole:
-            return "only whole Laplace releases have all their atoms on a lattice"
-    distances = tuple(pair_of(leaf).upper.shifts[0] - pair_of(leaf).lower.shifts[0] for leaf in parts)
-    if shared_divisor(distances) is None:
-        return "its Laplace losses have no common divisor"
+        if pair.family is Family.GAUSSIAN or len(pair.upper.weights) > 1 or len(pair.lower.weights) > 1:
+            return "only whole Laplace and local releases have all their atoms on a lattice"
+    if shared_divisor(tuple(pair_of(leaf).distance for leaf in parts)) is None:
+        return "its losses have no common divisor"
     return unsupported_parts(parts)
 
 
 @final
 class LatticeAccountant(Accountant):
-    """Whole Laplace releases, repeated and composed, whose losses have a common divisor."""
+    """Whole Laplace releases and local releases, sampled or not, repeated and composed, whose losses have a common divisor."""
 
     name = ROUTE
-    summary = "Laplace losses with their atoms on a lattice, between two laws that bound them; a few milliseconds at any delta."
+    summary = "Losses of Laplace noise and randomized response with their atoms on a lattice, between two laws; milliseconds at any delta."
     sources = ("accountants/proofs/lattice.md", "accountants/proofs/fft.md", "Doroshenko et al. 2022, arXiv:2207.04380")
 
     def unsupported(self, event: Event) -> str | None:

@@ -120,6 +120,11 @@ def _index_at(loss: float, start: float, step: float, count: int) -> int:
 def losses_of(pair: Pair) -> Losses:
     """The losses of a pair, kept."""
     one = Pair(pair.family, pair.upper, pair.lower)
+    if pair.shown < 1.0:
+        return _shown(losses_of(one), pair.shown)
+    if pair.family is Family.RESPONSE:
+        e, likely = pair.distance, -math.log1p(math.exp(-pair.distance))
+        return Losses(np.array([-e, e]), np.array([likely - e, likely]), (-e, e), -e, e)
     x, weights = _nodes(one)
     losses = log_ratio(one, x)[0]
     with np.errstate(divide="ignore"):
@@ -136,6 +141,13 @@ def losses_of(pair: Pair) -> Losses:
         atoms = (-top, 0.0, top) if top > 0.0 else (0.0,)
     kept = logs > -690.0
     return Losses(losses[kept], logs[kept], atoms, float(losses[0]), float(losses[-1]))
+
+
+def _shown(base: Losses, shown: float) -> Losses:
+    """The same with probability ``shown``, and the rest at 0."""
+    place = int(np.searchsorted(base.losses, 0.0))
+    logs = np.insert(base.log_weights + math.log(shown), place, math.log1p(-shown))
+    return Losses(np.insert(base.losses, place, 0.0), logs, (*base.atoms[:1], 0.0, *base.atoms[1:]), base.low, base.high)
 
 
 def _nodes(pair: Pair) -> tuple[Floats, Floats]:

@@ -57,6 +57,8 @@ class PairMoments:
     @classmethod
     def of(cls, pair: Pair, order: float) -> Self | None:
         """Nodes for powers from 1 - order to order, or None where they would be too many."""
+        if pair.family is Family.RESPONSE or pair.shown < 1.0:
+            return cls._of_atoms(pair, order)
         start = _crossing(pair) if pair.worst_of_both else -math.inf
         nodes = (_gaussian_nodes if pair.family is Family.GAUSSIAN else _laplace_nodes)(pair, order, start)
         if nodes is None:
@@ -72,6 +74,25 @@ class PairMoments:
             minus_one=np.where(close, (upper - lower) / np.where(close, 1.0 + lower, 1.0), 1.0),
             weighted_minus_one=weighted_upper - weighted_lower,
             upper_half=pair.worst_of_both,
+        )
+
+    @classmethod
+    def _of_atoms(cls, pair: Pair, order: float) -> Self | None:
+        """Randomized response, or a pair that is shown with some probability: the loss is 0 where it isn't."""
+        if pair.family is Family.RESPONSE:
+            loss = np.array([-pair.distance, pair.distance])
+            log_weight = np.array([0.0, -pair.distance]) - math.log1p(math.exp(-pair.distance))
+            base = cls(log_weight, loss, np.expm1(np.minimum(loss, 1.0)), np.exp(log_weight + loss) - np.exp(log_weight), upper_half=False)
+        else:
+            base = cls.of(Pair(pair.family, pair.upper, pair.lower), order)
+        if base is None or pair.shown == 1.0:
+            return base
+        return cls(
+            log_weight=np.append(base.log_weight + math.log(pair.shown), math.log1p(-pair.shown)),
+            log_ratio=np.append(base.log_ratio, 0.0),
+            minus_one=np.append(base.minus_one, 0.0),
+            weighted_minus_one=np.append(pair.shown * base.weighted_minus_one, 0.0),
+            upper_half=False,
         )
 
     def log_moment(self, power: float) -> float:

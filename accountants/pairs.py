@@ -2,6 +2,7 @@ r"""Dominating pairs as every route sees them: two mixtures of shifted copies of
 
 P = sum_j p_j f(x - a_j) against Q = sum_j q_j f(x - b_j), f the standard normal or the Laplace density e^{-|x|} / 2. Whole and sampled
 releases, groups and both kinds of sampling have such a pair (``dominating.py``, proofs/pairs.md); their log ratio never decreases in x.
+Randomized response is a pair of its own, on two points, and local releases may be *shown* only with some probability.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from mechanisms.errors import InvalidParameter
 
 
 class Family(StrEnum):
-    """The noise density f, with scale 1."""
+    """The noise density f, with scale 1; or two points, whose pair at distance e is (e^e, 1) / (1 + e^e) against (1, e^e) / (1 + e^e)."""
 
     GAUSSIAN = "gaussian"
     LAPLACE = "laplace"
+    RESPONSE = "response"
 
 
 @final
@@ -55,6 +57,8 @@ class Pair:
       lower: Q.
       worst_of_both: the release may choose at every step which of (P, Q) and (Q, P) it shows (replace_one with samples of a fixed
         size): the pair meant has the profile max(H(P || Q), H(Q || P)) at every epsilon >= 0 and is symmetric.
+      shown: probability in (0, 1] that the output is one of P or Q; otherwise it is the same for both neighbours, and says so. Below 1
+        for pairs of one component each: the pair meant is ((1 - shown) R + shown P, (1 - shown) R + shown Q), R apart from both.
 
     >>> Pair(Family.GAUSSIAN, Mixture((0.99, 0.01), (0.0, 1.0)), Mixture((1.0,), (0.0,))).symmetric
     False
@@ -64,8 +68,15 @@ class Pair:
     upper: Mixture
     lower: Mixture
     worst_of_both: bool = False
+    shown: float = 1.0
 
     def __post_init__(self) -> None:
+        if not 0.0 < self.shown <= 1.0:
+            raise InvalidParameter("pair.shown", "in (0, 1]", self.shown)
+        if (self.shown < 1.0 or self.family is Family.RESPONSE) and not (self._is_plain and not self.worst_of_both):
+            raise InvalidParameter(
+                "pair", "of one component each where it is randomized response or shown only sometimes", self.upper.shifts
+            )
         if not self.upper.shifts[0] >= self.lower.shifts[-1]:
             raise InvalidParameter("pair", "P's shifts at or above Q's", (self.upper.shifts, self.lower.shifts))
 
@@ -82,11 +93,20 @@ class Pair:
     @property
     def is_whole(self) -> bool:
         """One shifted copy against another: a release that isn't sampled."""
+        return self._is_plain and self.shown == 1.0
+
+    @property
+    def distance(self) -> float:
+        """Of the outermost shifts: mu or epsilon of a whole release."""
+        return self.upper.shifts[-1] - self.lower.shifts[0]
+
+    @property
+    def _is_plain(self) -> bool:
         return len(self.upper.weights) == len(self.lower.weights) == 1
 
 
 SHIFT_ERROR = 1e-14
-"""Relative error allowed for a shift: a few roundings on the way from a mechanism's parameters to its mu or epsilon."""
+"""Relative error allowed for a shift, and for ``shown`` below 1: a few roundings on the way from a mechanism's parameters."""
 
 
 @lru_cache(maxsize=4096)
@@ -105,4 +125,5 @@ def _stretched(pair: Pair, factor: float) -> Pair:
     def moved(mixture: Mixture) -> Mixture:
         return Mixture(mixture.weights, tuple(shift * factor for shift in mixture.shifts))
 
-    return Pair(pair.family, moved(pair.upper), moved(pair.lower), pair.worst_of_both)
+    shown = min(pair.shown * factor, 1.0) if pair.shown < 1.0 else 1.0
+    return Pair(pair.family, moved(pair.upper), moved(pair.lower), pair.worst_of_both, shown)

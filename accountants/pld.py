@@ -156,6 +156,8 @@ def _pair_reason(leaf: Leaf) -> str | None:
     if (reason := unsupported_reason(leaf)) is not None:
         return reason
     pair = pair_of(leaf)
+    if pair.family is Family.RESPONSE or pair.shown < 1.0:
+        return "this route has the library discretise Gaussian and Laplace noise only, whole or one sampled unit"
     if pair.lower.shifts == (0.0,) and len(pair.upper.shifts) <= 2 and not pair.worst_of_both:
         return None
     return "the library discretises whole releases and one sampled unit only: (1 - q) f(x) + q f(x - d) against f(x)"

@@ -26,7 +26,7 @@ from accountants.profile import (
 )
 from mechanisms.base import Step
 from mechanisms.errors import UnsupportedEvent
-from mechanisms.loss import GaussianLoss, LaplaceLoss
+from mechanisms.loss import GaussianLoss, LaplaceLoss, PrivacyLoss, ResponseLoss
 
 ROUTE = "rdp"
 
@@ -122,8 +122,11 @@ _shared_moments = lru_cache(maxsize=64)(PairMoments.of)
 
 def pair_renyi(pair: Pair, order: float) -> float:
     """Upper bound on the Renyi divergence of this order of a dominating pair, the larger of both directions."""
-    distance = pair.upper.shifts[-1] - pair.lower.shifts[0]
-    loss = GaussianLoss(distance) if pair.family is Family.GAUSSIAN else LaplaceLoss(distance)
+    distance = pair.distance
+    loss = _loss_of(pair.family, distance)
+    if pair.shown < 1.0:
+        # The moment is (1 - shown) + shown e^{(order - 1) R}.
+        return _shown_renyi(loss.renyi(order), order, pair.shown) * (1.0 + 1e-12)
     # By quasi-convexity no mixture is worse than its outermost components.
     whole = loss.renyi(order) * (1.0 + 1e-12)
     if pair.is_whole or not math.isfinite(whole):
@@ -135,6 +138,25 @@ def pair_renyi(pair: Pair, order: float) -> float:
         return whole
     largest = moments.log_moment(order) if pair.symmetric else max(moments.log_moment(order), moments.log_moment(1.0 - order))
     return min(whole, largest / (order - 1.0) * (1.0 + QUADRATURE_ERROR))
+
+
+def _loss_of(family: Family, distance: float) -> PrivacyLoss:
+    match family:
+        case Family.GAUSSIAN:
+            return GaussianLoss(distance)
+        case Family.LAPLACE:
+            return LaplaceLoss(distance)
+        case Family.RESPONSE:
+            return ResponseLoss(distance)
+
+
+def _shown_renyi(whole: float, order: float, shown: float) -> float:
+    """Renyi divergence of a pair that is shown with this probability, from that of the pair itself."""
+    exponent = (order - 1.0) * whole
+    if exponent < 700.0:
+        return math.log1p(shown * math.expm1(exponent)) / (order - 1.0)
+    # log(shown e^x + 1 - shown) = x + log(shown + (1 - shown) e^-x).
+    return (exponent + math.log(shown + (1.0 - shown) * math.exp(-exponent))) / (order - 1.0)
 
 
 def sampling_reason(event: Event) -> str | None:

@@ -18,6 +18,7 @@ from mechanisms.base import (
     Value,
 )
 from mechanisms.complex_gaussian import ComplexGaussian
+from mechanisms.duchi_linf import DuchiLinf
 from mechanisms.errors import (
     BudgetExceeded,
     CalibrationFailed,
@@ -30,12 +31,14 @@ from mechanisms.errors import (
 )
 from mechanisms.gaussian import Gaussian
 from mechanisms.laplace import Laplace
-from mechanisms.loss import GaussianLoss, LaplaceLoss, PrivacyLoss
+from mechanisms.local import LocalRelease
+from mechanisms.local_laplace import LocalLaplace
+from mechanisms.loss import GaussianLoss, LaplaceLoss, PrivacyLoss, ResponseLoss
 from mechanisms.source import NoiseSource, NumpySource, RandomOrigin, RandomStream
 from mechanisms.spectral import Spectral
 
-AnyMechanism = Annotated[Gaussian | ComplexGaussian | Laplace | Spectral, Field(discriminator="kind")]
-MECHANISMS: tuple[type[Mechanism], ...] = (Gaussian, ComplexGaussian, Laplace, Spectral)
+AnyMechanism = Annotated[Gaussian | ComplexGaussian | Laplace | Spectral | LocalLaplace | DuchiLinf, Field(discriminator="kind")]
+MECHANISMS: tuple[type[Mechanism], ...] = (Gaussian, ComplexGaussian, Laplace, Spectral, LocalLaplace, DuchiLinf)
 
 __all__ = [
     "MECHANISMS",
@@ -46,6 +49,7 @@ __all__ = [
     "BudgetExceeded",
     "CalibrationFailed",
     "ComplexGaussian",
+    "DuchiLinf",
     "Facts",
     "Gaussian",
     "GaussianLoss",
@@ -53,6 +57,8 @@ __all__ = [
     "InvalidParameter",
     "Laplace",
     "LaplaceLoss",
+    "LocalLaplace",
+    "LocalRelease",
     "Mechanism",
     "NoiseSource",
     "NumericalFloor",
@@ -62,6 +68,7 @@ __all__ = [
     "PrivacyUnit",
     "RandomOrigin",
     "RandomStream",
+    "ResponseLoss",
     "Sensitivity",
     "Spectral",
     "Step",

@@ -17,6 +17,7 @@ from accountants.events import Event, FixedSizeSampled, PoissonSampled, Release,
 from mechanisms import AnyMechanism
 from mechanisms.base import LARGEST_SCALE, SMALLEST_SCALE, Sensitivity, Value
 from mechanisms.errors import InvalidParameter
+from mechanisms.local import LocalRelease
 
 LARGEST_STEPS = 10**12
 """The most repetitions that one ``Repeated`` takes."""
@@ -100,6 +101,8 @@ class ClippingBound(_Parameter):
 
     def limits(self, event: Event) -> Limits:
         mechanisms = _mechanisms(self.part(event))
+        if (local := next((m for m in mechanisms if isinstance(m, LocalRelease)), None)) is not None:
+            raise InvalidParameter("parameter.at", "a part without local releases (their box says how far a record moves them)", local.kind)
         most = NO_NOISE_MU / min(_size(mechanism) for mechanism in mechanisms)
         bounds = [bound for mechanism in mechanisms for bound in _bounds(mechanism.sensitivity).values() if bound > 0.0]
         return Limits(SMALLEST_SCALE / min(bounds), min(most, LARGEST_SCALE / max(bounds)))

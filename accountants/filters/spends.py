@@ -154,14 +154,15 @@ def mu_of_pure(epsilon: float) -> float:
 
 
 def pure_epsilon(pair: Pair) -> float:
-    """The largest privacy loss of a Laplace pair in either direction, rounded up: the log ratio at the two ends of the line.
+    """The largest privacy loss of a Laplace or two-point pair in either direction, rounded up: the log ratio at the ends of the line.
 
     >>> half = Mixture((0.5, 0.5), (0.0, 1.0))
     >>> round(pure_epsilon(Pair(Family.LAPLACE, half, Mixture((1.0,), (0.0,)))), 6)
     0.620115
     """
-    if pair.is_whole:
-        return pair.upper.shifts[0] - pair.lower.shifts[0]
+    if pair.is_whole or pair.shown < 1.0:
+        # Where a pair isn't shown its loss is 0.
+        return pair.distance
     right = _log_sum(pair.upper) - _log_sum_down(pair.lower)
     left = _log_sum(_mirrored(pair.lower)) - _log_sum_down(_mirrored(pair.upper))
     return max(right, left) * (1.0 + _ROUNDING) + _ABSOLUTE
@@ -190,15 +191,15 @@ def _mirrored(mixture: Mixture) -> Mixture:
 
 def _pure_epsilon_of(leaf: Leaf) -> float:
     pair = pair_of(leaf)
-    if pair.family is not Family.LAPLACE:
+    if pair.family is Family.GAUSSIAN:
         raise UnsupportedEvent(FILTER, f"{leaf.mechanism.kind} noise isn't pure epsilon-DP; use a zcdp, gdp or rdp budget")
     return pure_epsilon(pair)
 
 
 def _gaussian_or_pure(leaf: Leaf) -> tuple[Family, float]:
-    """(Gaussian, mu) of a release on all of the data, or (Laplace, epsilon) of any release."""
+    """(Gaussian, mu) of a release on all of the data, or (Laplace, epsilon) of any release that is pure epsilon-DP."""
     pair = pair_of(leaf)
-    if pair.family is Family.LAPLACE:
+    if pair.family is not Family.GAUSSIAN:
         return Family.LAPLACE, pure_epsilon(pair)
     if not pair.is_whole:
         raise UnsupportedEvent(FILTER, "a sampled Gaussian release is neither zCDP nor GDP with a useful parameter; use an rdp budget")

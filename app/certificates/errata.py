@@ -81,6 +81,19 @@ _ROWS: tuple[tuple[str, Literal["O", "o", "W", "L", "OK"], str], ...] = (
     ("C18", "OK", "Their Algorithm 1 (std sigma B per component, divided by the expected batch) is right under add or remove."),
     ("S8", "O", "Splitting a Laplace scale as if variances added doubles epsilon; here every Laplace release is charged l1 / scale."),
     (
+        "S9",
+        "O",
+        "Without a public box a record's sensitivity is infinite, and a scale taken from the data is a release; here the box is part of "
+        "the mechanism, and values outside are refused.",
+    ),
+    (
+        "S14",
+        "O",
+        "Noise on a loss's coefficients protects nothing while gradients use the raw record; only what was computed from the released "
+        "records alone is covered here.",
+    ),
+    ("S16", "O", "Fresh noise at every pass is a release at every pass; here each one is counted, and so is every record of a unit."),
+    (
         "P1",
         "O",
         "Real noise on complex coefficients leaves their imaginary parts bare; here the noise is white in the real coordinates kept.",

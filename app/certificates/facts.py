@@ -24,7 +24,7 @@ from accountants.events import (
     neighbourhood,
 )
 from app.certificates.decimals import DecimalText, SignedDecimalText, exact, upper
-from mechanisms import AnyMechanism, ComplexGaussian, Gaussian, Laplace, Spectral
+from mechanisms import AnyMechanism, ComplexGaussian, DuchiLinf, Gaussian, Laplace, LocalLaplace, LocalRelease, Spectral
 from mechanisms.base import Adjacency, Count, PrivacyUnit, Value
 
 Released = Annotated[int, Strict(), Field(ge=1, le=LARGEST_COUNT)]
@@ -74,6 +74,20 @@ class SensitivityFacts(Value):
 
 
 @final
+class BoxFacts(Value):
+    r"""The public box of a local release, which every record was checked to lie in: exact decimal text.
+
+    Attributes:
+      lower, upper: of every coordinate.
+      dimension: coordinates of one record.
+    """
+
+    lower: SignedDecimalText
+    upper: SignedDecimalText
+    dimension: Count
+
+
+@final
 class MechanismFacts(Value):
     r"""The noise of one release.
 
@@ -82,17 +96,21 @@ class MechanismFacts(Value):
       correlation: of the two components; null for a real mechanism.
       total_std: sqrt(E|n|^2) of a complex coordinate, rounded up; null for a real mechanism. Not the per-component figure.
       laplace_scale: b, exact; null for Gaussian noise.
+      epsilon: of one record's release, exact, where it is the mechanism's parameter; else absent.
+      box: of the records that were released one by one; absent for any other release.
       noise_multiplier: the smaller std per real component over the l2 sensitivity, as the float quotient; null for Laplace noise.
       sensitivity: of one unit.
     """
 
-    kind: Literal["gaussian", "complex_gaussian", "laplace", "spectral"]
+    kind: Literal["gaussian", "complex_gaussian", "laplace", "spectral", "local_laplace", "duchi_linf"]
     std_real: DecimalText | None = None
     std_imag: DecimalText | None = None
     correlation: SignedDecimalText | None = None
     total_std: DecimalText | None = None
     laplace_scale: DecimalText | None = None
     noise_multiplier: DecimalText | None = None
+    epsilon: Annotated[DecimalText | None, Field(exclude_if=_is_none)] = None
+    box: Annotated[BoxFacts | None, Field(exclude_if=_is_none)] = None
     sensitivity: SensitivityFacts
 
 
@@ -205,6 +223,16 @@ def _mechanism(mechanism: AnyMechanism) -> MechanismFacts:
             )
         case Laplace():
             return MechanismFacts(kind=mechanism.kind, laplace_scale=exact(mechanism.scale), sensitivity=sensitivity)
+        case LocalLaplace():
+            scale = exact(mechanism.scale)
+            return MechanismFacts(kind=mechanism.kind, laplace_scale=scale, box=_box(mechanism), sensitivity=sensitivity)
+        case DuchiLinf():
+            epsilon = exact(mechanism.epsilon)
+            return MechanismFacts(kind=mechanism.kind, epsilon=epsilon, box=_box(mechanism), sensitivity=sensitivity)
+
+
+def _box(mechanism: LocalRelease) -> BoxFacts:
+    return BoxFacts(lower=exact(mechanism.lower), upper=exact(mechanism.upper), dimension=mechanism.dimension)
 
 
 def _exact(value: float | None) -> str | None:

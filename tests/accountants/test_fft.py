@@ -88,7 +88,7 @@ def test_lattice_laws_enclose_the_curve_at_random():
     random = np.random.default_rng(7)
     for _ in range(40):
         q, distance = 10.0 ** random.uniform(-4.0, -0.1), 10.0 ** random.uniform(-1.0, 0.7)
-        pair = sampled(q, distance, random.choice(list(Family)), bool(random.integers(2)))
+        pair = sampled(q, distance, random.choice([Family.GAUSSIAN, Family.LAPLACE]), bool(random.integers(2)))
         pair = reverse(pair) if random.integers(2) else pair
         scale = q * min(distance, 1.0)
         step = scale * 10.0 ** random.uniform(-2.5, 0.0)

@@ -1,0 +1,114 @@
+r"""Mechanisms that release every record by itself, so that each record's owner could run them: the local model."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from fractions import Fraction
+from typing import Annotated, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, Strict, model_validator
+
+from mechanisms.base import LARGEST_SCALE, SMALLEST_SCALE, Adjacency, Mechanism, Sensitivity
+from mechanisms.errors import InvalidParameter
+from mechanisms.source import Array, NoiseSource
+
+Edge = Annotated[float, Strict(), Field(allow_inf_nan=False, ge=-LARGEST_SCALE, le=LARGEST_SCALE)]
+Dimension = Annotated[int, Strict(), Field(ge=1, le=10**6)]
+
+
+class LocalRelease(Mechanism):
+    r"""Releases each record of a box [lower, upper]^dimension by itself, with randomness of its own.
+
+    The last axis of a value is one record's coordinates; every index before it is a record. The neighbours are two values of one record
+    (replace_one): with a record more or less, the number of outputs would tell them apart. A unit of k records is k releases, and a
+    sample's records are released or not: nothing else hides them (accountants/proofs/pairs.md, row 7).
+
+    Attributes:
+      lower, upper: the box that every coordinate lies in: a public choice, never taken from the data.
+      dimension: coordinates of one record, n.
+      sensitivity: replace_one; l1 at least n (upper - lower), the diameter of the box, exactly (no rounding below it passes).
+    Raises:
+      ValidationError: an empty box, another adjacency, or a sensitivity that the box exceeds or that says something else.
+    """
+
+    lower: Edge
+    upper: Edge
+    dimension: Dimension
+
+    @staticmethod
+    def least_l1(lower: float, upper: float, dimension: int) -> float:
+        """The smallest float that is at least dimension (upper - lower).
+
+        >>> LocalRelease.least_l1(0.0, 1.0, 14)
+        14.0
+        """
+        return _rounded_up(dimension * (Fraction(upper) - Fraction(lower)))
+
+    @property
+    def width(self) -> float:
+        """upper - lower."""
+        return self.upper - self.lower
+
+    @property
+    @abstractmethod
+    def worst_variance(self) -> float:
+        """The largest variance of one released coordinate, over all records of the box; in squared units of the record."""
+
+    @property
+    def is_complex(self) -> bool:
+        return False
+
+    def example_value(self) -> NDArray[Any]:
+        return np.full((2, self.dimension), 0.5 * self.lower + 0.5 * self.upper)
+
+    def check_value(self, value: Array, source: NoiseSource[Array]) -> None:
+        super().check_value(value, source)
+        shape = tuple(value.shape)
+        if not shape or shape[-1] != self.dimension:
+            raise InvalidParameter("value", f"records of {self.dimension} coordinates along its last axis", f"shape {shape}")
+        if not source.all_within(value, self.lower, self.upper):
+            # Silent clipping would be a bias that nobody sees; it is for the caller, at this public box.
+            raise InvalidParameter(
+                "value", f"within [{self.lower!r}, {self.upper!r}] in every coordinate", "a value outside (clip it first)"
+            )
+
+    @model_validator(mode="after")
+    def _check_box(self) -> Self:
+        if not SMALLEST_SCALE <= self.width <= LARGEST_SCALE:
+            raise InvalidParameter("upper", f"above lower by {SMALLEST_SCALE:g} to {LARGEST_SCALE:g}", self.upper)
+        given = self.sensitivity
+        if given.adjacency is not Adjacency.REPLACE_ONE:
+            raise InvalidParameter(
+                "sensitivity.adjacency", "replace_one (a local release shows how many records there are)", given.adjacency.value
+            )
+        if given.l1 is None:
+            raise InvalidParameter("sensitivity.l1", "given for a local release", None)
+        side = Fraction(self.upper) - Fraction(self.lower)
+        if Fraction(given.l1) < self.dimension * side:
+            least = self.least_l1(self.lower, self.upper, self.dimension)
+            raise InvalidParameter("sensitivity.l1", f"at least dimension * (upper - lower), here {least!r}", given.l1)
+        if given.l2 is not None and Fraction(given.l2) ** 2 < self.dimension * side**2:
+            raise InvalidParameter("sensitivity.l2", "at least sqrt(dimension) * (upper - lower), or absent", given.l2)
+        _refuse_other_bounds(given)
+        return self
+
+
+def _refuse_other_bounds(given: Sensitivity) -> None:
+    for name in ("l2_real", "l2_imag", "l1_contribution", "l2_contribution"):
+        if getattr(given, name) is not None:
+            raise InvalidParameter(
+                f"sensitivity.{name}", "absent for a local release, which is of real records, each by itself", getattr(given, name)
+            )
+
+
+def _rounded_up(value: Fraction) -> float:
+    nearest = float(value)
+    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
+
+
+def quotient_up(numerator: float, denominator: float) -> float:
+    """The smallest float that is at least numerator / denominator, both > 0."""
+    return _rounded_up(Fraction(numerator) / Fraction(denominator))
