@@ -47,12 +47,13 @@ def test_comparison_shows_the_printed_theorems_beside_the_proven_mu(client, corr
         "/v1/compare/complex_gaussian", json={"mechanism": release(correlation=correlation)["mechanism"], "epsilons": [1.0]}
     ).json()
     assert answer["proven"]["gdp_mu"] == pytest.approx(proven, rel=1e-13)
-    assert [entry["claim"]["gdp_mu"] for entry in answer["published"]] == [zeta and pytest.approx(zeta), pytest.approx(federated)]
+    printed = {found["erratum"]: found["printed"] for found in answer["published"]}
+    assert (printed["Z2"], printed["C3"]) == (zeta and pytest.approx(zeta), pytest.approx(federated))
 
 
 def test_overclaiming_theorem_is_called_by_its_name(client):
-    claim = client.post("/v1/compare/complex_gaussian", json={"mechanism": release()["mechanism"]}).json()["published"][0]["claim"]
-    assert (claim["verdict"], claim["errata"]) == ("overclaims privacy", "Z2")
+    found = client.post("/v1/compare/complex_gaussian", json={"mechanism": release()["mechanism"]}).json()["published"][0]
+    assert (found["direction"], found["erratum"]) == ("overclaims", "Z2")
 
 
 @pytest.mark.parametrize("path", ["/v1/mechanisms", "/v1/accountants", "/v1/algorithms"])

@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from mechanisms import Adjacency, ComplexGaussian, InvalidParameter, NumpySource, Sensitivity
+from mechanisms.complex_gaussian import whitened_length
 from tests.golden.oracles import oracle_rows
 
 
@@ -80,6 +81,40 @@ def test_mu_keeps_its_digits_where_a_tiny_part_meets_tiny_noise(part):
     # Nearly all of the loss comes from the real part, which is tiny but hardly noised: mu^2 = (part / std_real)^2 + 1 - part^2.
     noise = ComplexGaussian(std_real=part / 1e4, std_imag=1.0, sensitivity=_sensitivity(1.0, part, 1.0))
     assert noise.privacy_loss().mu == pytest.approx(math.sqrt(1e8 + 1.0 - part**2), rel=1e-15)
+
+
+def test_whitened_length_is_the_mahalanobis_distance():
+    generator = random.Random(6)
+    for _ in range(100):
+        std_real, std_imag, rho = 10 ** generator.uniform(-2, 2), 10 ** generator.uniform(-2, 2), generator.uniform(-0.99, 0.99)
+        moves = [complex(generator.gauss(0, 1), generator.gauss(0, 1)) for _ in range(5)]
+        cross = rho * std_real * std_imag
+        precision = np.linalg.inv([[std_real**2, cross], [cross, std_imag**2]])
+        squared = sum(np.array([move.real, move.imag]) @ precision @ np.array([move.real, move.imag]) for move in moves)
+        assert whitened_length(moves, std_real, std_imag, rho) == pytest.approx(math.sqrt(squared), rel=1e-11)
+
+
+def test_the_worst_move_is_as_far_apart_as_mu_says_and_no_other_is_farther():
+    generator = random.Random(7)
+    for _ in range(100):
+        whole = 10 ** generator.uniform(-2, 2)
+        noise = ComplexGaussian(
+            std_real=10 ** generator.uniform(-1, 1),
+            std_imag=10 ** generator.uniform(-1, 1),
+            correlation=generator.uniform(-0.99, 0.99),
+            sensitivity=_sensitivity(whole, whole * generator.uniform(0.01, 1), whole * generator.uniform(0.01, 1)),
+        )
+        r, s = noise.worst_move()
+        worst = complex(r, -math.copysign(s, noise.correlation))
+        assert whitened_length([worst], *noise.stds, noise.correlation) == pytest.approx(noise.privacy_loss().mu, rel=1e-13)
+        # Moves of two coordinates within the bounds, at random.
+        for _ in range(20):
+            real, imag = ([generator.gauss(0, 1) for _ in range(2)] for _ in range(2))
+            r, s = (generator.random() * bound for bound in (noise.sensitivity.l2_real, noise.sensitivity.l2_imag))
+            shrunk = min(1.0, whole / math.hypot(r, s))
+            scales = shrunk * r / math.hypot(*real), shrunk * s / math.hypot(*imag)
+            moves = [complex(x * scales[0], y * scales[1]) for x, y in zip(real, imag, strict=True)]
+            assert whitened_length(moves, *noise.stds, noise.correlation) <= noise.privacy_loss().mu * (1 + 1e-13)
 
 
 def test_mu_survives_extreme_scales():
