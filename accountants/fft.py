@@ -236,7 +236,8 @@ class FftProfile(PrivacyProfile):
     def _known(self, index: int, ends: Callable[[Layer], tuple[float, float]]) -> tuple[float, float, Layer] | None:
         """The best answer of the laws composed before, if any of them has one."""
         answers = [(*ends(layer), layer) for layer in self._kept[index] if layer.lower is not None]
-        answers = [answer for answer in answers if math.isfinite(answer[1])]
+        # A law that was laid elsewhere may say nothing here.
+        answers = [answer for answer in answers if math.isfinite(answer[0]) and math.isfinite(answer[1])]
         return min(answers, key=lambda answer: answer[1] - answer[0], default=None)
 
     def derivation(self) -> tuple[Step, ...]:

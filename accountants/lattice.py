@@ -2,7 +2,7 @@ r"""The lattice route: whole Laplace releases and randomized response, with atom
 
 The laws, their composition and the proofs are the grid route's (``fft.py``); with h = e / m the atoms need no splitting, and only the
 part of the loss between them, of mass about e / 2, is discretised: a few points per e do. Distinct e with a common divisor share a
-lattice; others are for ``fft``. proofs/lattice.md
+lattice; others are for ``fft``. Randomized response alone, at one e, has a sum of its own (``binomial.py``). proofs/lattice.md
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import final
 
+from accountants.binomial import MOST_RELEASES, BinomialProfile
 from accountants.dominating import pair_of, unsupported_reason
 from accountants.events import Event, Leaf, leaves, non_private_reason
 from accountants.fft import FftProfile, unsupported_parts
 from accountants.pairs import Family
 from accountants.profile import Accountant, NonPrivateProfile, PrivacyProfile
+from accountants.rdp import leaf_steps
 from mechanisms.errors import UnsupportedEvent
 
 ROUTE = "lattice"
@@ -39,8 +41,18 @@ def shared_divisor(distances: tuple[float, ...]) -> float | None:
     return distances[0] / parts if close and parts <= LARGEST_DIVISOR else None
 
 
+def is_repeated_response(parts: Mapping[Leaf, int]) -> bool:
+    """Whether all that is released is randomized response at one distance: its composed loss is binomial, and needs no grid."""
+    if sum(parts.values()) > MOST_RELEASES or any(unsupported_reason(leaf) is not None for leaf in parts):
+        return False
+    pairs = {pair_of(leaf) for leaf in parts}
+    return len(pairs) == 1 and all(pair.family is Family.RESPONSE and pair.is_whole for pair in pairs)
+
+
 def unsupported_parts_of_lattice(parts: Mapping[Leaf, int]) -> str | None:
     """Why these leaves have no common lattice here, or None."""
+    if is_repeated_response(parts):
+        return None
     for leaf in parts:
         if (reason := unsupported_reason(leaf)) is not None:
             return reason
@@ -71,4 +83,6 @@ class LatticeAccountant(Accountant):
         parts = leaves(event)
         if (reason := unsupported_parts_of_lattice(parts)) is not None:
             raise UnsupportedEvent(self.name, reason)
+        if is_repeated_response(parts):
+            return BinomialProfile(pair_of(next(iter(parts))), sum(parts.values()), leaf_steps(parts), ROUTE)
         return FftProfile(parts, ROUTE)

@@ -281,6 +281,9 @@ class Estimates:
             place = int(np.clip(np.count_nonzero(before(curve, losses)), 3, len(inside) - 4))
             epsilon, log_delta = float(losses[place]), float(curve[place])
             slope = (curve[place - 3] - curve[place + 3]) / (losses[place + 3] - losses[place - 3])
+            if not slope > 0.0:
+                # delta is 1 up to rounding here: nothing to correct the approximation by.
+                return saddle
             tilt = min(max(float(slope), 1e-4 / self.scale), 1e7 / self.scale)
             value, _, variance = self.cumulants(tilt)
             if value - tilt * epsilon - log_delta > self._spare:

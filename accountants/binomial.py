@@ -1,0 +1,209 @@
+r"""Randomized response, repeated: its composed loss is binomial, and delta a sum of few terms, at any delta and with every rounding.
+
+k releases at distance e have the loss (2J - k) e, J ~ Bin(k, p) under P, p = e^e / (1 + e^e) (Kairouz, Oh and Viswanath 2015):
+
+    delta(t) = sum_{j >= m} C(k, j) p^j (1 - p)^{k - j} (1 - e^{t - (2j - k) e}),    m the first j with (2j - k) e > t.
+
+All terms are positive. They are summed from the largest weight outwards, whose logarithm is taken with 60 digits. proofs/lattice.md
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import lru_cache
+from typing import TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize
+
+from accountants import deadline
+from accountants.arithmetic import within_floats
+from accountants.hockey_stick import UNIT
+from accountants.pairs import Pair, narrowed, widened
+from accountants.profile import Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon
+from mechanisms.base import Step
+from mechanisms.errors import InvalidParameter
+
+MOST_RELEASES = 10**10
+"""Beyond it the terms of a sum are more than a million."""
+
+_CUT = 1e-40
+"""Weights below this share of the largest one are bounded together, as a geometric series."""
+
+_FIRST_TERMS = 256
+_SUM_ERROR = 1e-13
+"""More than the rounding of a sum, of a term's factor and of the largest weight's logarithm, when that is small, together."""
+
+_DIGITS, _EXACT_FACTORIALS = 60, 64
+_STIRLING = (12, -360, 1260, -1680, 1188)
+_PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494")
+_WIDENINGS = (1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-6, 1e-4)
+
+Floats = NDArray[np.float64]
+Ratios: TypeAlias = Callable[[Floats], Floats]
+
+
+@final
+class RepeatedResponse:
+    """``count`` releases of randomized response at one distance, in exact terms of these two numbers."""
+
+    def __init__(self, distance: float, count: int) -> None:
+        self._distance, self._count = distance, count
+        self._largest = Fraction(distance) * count
+
+    @property
+    def largest_loss(self) -> float:
+        """The largest loss, rounded up."""
+        nearest = float(self._largest)
+        return nearest if Fraction(nearest) >= self._largest else math.nextafter(nearest, math.inf)
+
+    def log_delta(self, epsilon: float) -> tuple[float, float]:
+        """(lower, upper) of log delta(epsilon), for finite epsilon >= 0."""
+        if Fraction(epsilon) >= self._largest:
+            return -math.inf, -math.inf
+        e, k = self._distance, self._count
+        first = math.floor((k + Fraction(epsilon) / Fraction(e)) / 2) + 1
+        gap = float((2 * first - k) * Fraction(e) - Fraction(epsilon))
+        # Near the largest weight; where exactly doesn't matter.
+        top = min(max(first, math.floor((k + 1) / (1.0 + math.exp(-e)))), k)
+        up = _outwards(self._ratios_up(top), k - top)
+        down = _outwards(self._ratios_down(top), top - first)
+        places = np.concatenate(
+            (np.arange(top - first, top - first + len(up.weights) + 1.0), top - first - np.arange(1.0, len(down.weights) + 1.0))
+        )
+        weights = np.concatenate(([1.0], up.weights, down.weights))
+        total = float(weights @ -np.expm1(-(gap + 2.0 * e * places)))
+        anchor = _log_weight(k, top, e)
+        low, high = anchor + math.log(total), anchor + math.log(total + up.rest + down.rest)
+        slack = _SUM_ERROR + 16.0 * UNIT * len(weights) + 4.0 * UNIT * (abs(anchor) + abs(low))
+        return min(low - slack, 0.0), min(high + slack, 0.0)
+
+    def _ratios_up(self, top: int) -> Ratios:
+        # Beyond a distance of 700 the top is k, and nothing lies above it.
+        odds = math.exp(min(self._distance, 700.0))
+        return lambda place: (self._count - top + 1.0 - place) / (top + place) * odds
+
+    def _ratios_down(self, top: int) -> Ratios:
+        odds = math.exp(-self._distance)
+        return lambda place: (top + 1.0 - place) / (self._count - top + place) * odds
+
+
+@final
+@dataclass(frozen=True)
+class _Side:
+    """Weights on one side of the top, that one being 1, and a bound on the sum of those left out."""
+
+    weights: Floats
+    rest: float
+
+
+def _outwards(ratios: Ratios, available: int) -> _Side:
+    wanted = min(_FIRST_TERMS, available)
+    while True:
+        deadline.check()
+        steps = ratios(np.asarray(np.arange(1.0, wanted + 1.0), dtype=np.float64))
+        weights: Floats = np.asarray(np.cumprod(steps), dtype=np.float64)
+        if wanted == available or weights[-1] < _CUT:
+            break
+        wanted = min(8 * wanted, available)
+    kept = int(np.count_nonzero(weights >= _CUT))
+    if kept == available:
+        return _Side(weights, 0.0)
+    # Ratios fall outwards: what is left out lies below a geometric series.
+    return _Side(weights[:kept], float(weights[kept]) / (1.0 - float(steps[kept])) * (1.0 + 1e-9))
+
+
+@lru_cache(maxsize=4096)
+def _log_weight(count: int, successes: int, distance: float) -> float:
+    """log of C(k, j) p^j (1 - p)^{k - j}, off by a rounding or two."""
+    with localcontext() as context:
+        context.prec = _DIGITS
+        e = Decimal(distance)
+        choices = _log_factorial(count) - _log_factorial(successes) - _log_factorial(count - successes)
+        # p = 1 / (1 + e^-e) and 1 - p = e^-e p.
+        return float(choices - (count - successes) * e - count * (1 + (-e).exp()).ln())
+
+
+def _log_factorial(number: int) -> Decimal:
+    """log n!, exactly or by Stirling's series, whose next term is below 1e-22."""
+    if number < _EXACT_FACTORIALS:
+        return Decimal(math.factorial(number)).ln()
+    n = Decimal(number)
+    return (
+        (n + Decimal("0.5")) * n.ln()
+        - n
+        + (2 * _PI).ln() / 2
+        + sum(1 / (divisor * n ** (2 * i + 1)) for i, divisor in enumerate(_STIRLING))
+    )
+
+
+@final
+class BinomialProfile(PrivacyProfile):
+    """The profile of randomized response at one distance, repeated."""
+
+    def __init__(self, pair: Pair, count: int, steps: tuple[Step, ...], name: str) -> None:
+        self._upper = RepeatedResponse(widened(pair).distance, count)
+        self._lower = RepeatedResponse(narrowed(pair).distance, count)
+        self._steps, self._name = steps, name
+
+    @property
+    def route(self) -> str:
+        return self._name
+
+    def delta(self, epsilon: float) -> DeltaBound:
+        check_epsilon(epsilon)
+        if epsilon == math.inf:
+            return DeltaBound(log_lower=-math.inf, log_upper=-math.inf, route=self.route)
+        with within_floats(self.route):
+            low, high = self._lower.log_delta(epsilon)[0], self._upper.log_delta(epsilon)[1]
+        return DeltaBound(log_lower=low, log_upper=high, route=self.route)
+
+    def epsilon(self, delta: float) -> Bound:
+        check_delta(delta)
+        return self.epsilon_at_log_delta(math.log(delta))
+
+    def epsilon_at_log_delta(self, log_delta: float) -> Bound:
+        """``epsilon`` at a delta given by its logarithm: there is no floor."""
+        if not -math.inf < log_delta < 0.0:
+            raise InvalidParameter("log_delta", "finite and < 0", log_delta)
+        with within_floats(self.route):
+            high = _crossing(self._upper, log_delta, upper=True)
+            low = _crossing(self._lower, log_delta, upper=False)
+        return Bound(lower=min(low, high), upper=high, route=self.route)
+
+    def derivation(self) -> tuple[Step, ...]:
+        return (
+            *self._steps,
+            Step(
+                symbol="delta(eps)",
+                value="sum of C(T, j) p^j (1 - p)^(T - j) (1 - e^(eps - (2j - T) epsilon_0)) over j with (2j - T) epsilon_0 > eps",
+                formula="p = e^epsilon_0 / (1 + e^epsilon_0); all terms are positive, each rounding is counted",
+                source="Kairouz, Oh and Viswanath 2015, Theorem 3.3; accountants/proofs/lattice.md",
+            ),
+        )
+
+
+def _crossing(law: RepeatedResponse, log_delta: float, *, upper: bool) -> float:
+    """An epsilon at which the upper end is at most e^log_delta, or up to which the lower end is above it."""
+    end = 1 if upper else 0
+    least = 4.0 * log_delta - 50.0
+
+    def excess(epsilon: float) -> float:
+        return max(law.log_delta(epsilon)[end], least) - log_delta
+
+    if excess(0.0) <= 0.0:
+        return 0.0
+    top = law.largest_loss
+    root = float(optimize.brentq(excess, 0.0, top, xtol=1e-300, rtol=1e-15))
+    for share in _WIDENINGS:
+        moved = root * (1.0 + share) if upper else root * (1.0 - share)
+        if upper and (moved >= top or excess(moved) <= 0.0):
+            return min(moved, top)
+        if not upper and excess(moved) > 0.0:
+            return moved
+    return top if upper else 0.0
