@@ -36,9 +36,12 @@ from mechanisms.local_laplace import LocalLaplace
 from mechanisms.loss import GaussianLoss, LaplaceLoss, PrivacyLoss, ResponseLoss
 from mechanisms.source import NoiseSource, NumpySource, RandomOrigin, RandomStream
 from mechanisms.spectral import Spectral
+from mechanisms.spof_coefficients import SpofCoefficients
 
-AnyMechanism = Annotated[Gaussian | ComplexGaussian | Laplace | Spectral | LocalLaplace | DuchiLinf, Field(discriminator="kind")]
-MECHANISMS: tuple[type[Mechanism], ...] = (Gaussian, ComplexGaussian, Laplace, Spectral, LocalLaplace, DuchiLinf)
+AnyMechanism = Annotated[
+    Gaussian | ComplexGaussian | Laplace | Spectral | LocalLaplace | DuchiLinf | SpofCoefficients, Field(discriminator="kind")
+]
+MECHANISMS: tuple[type[Mechanism], ...] = (Gaussian, ComplexGaussian, Laplace, Spectral, LocalLaplace, DuchiLinf, SpofCoefficients)
 
 __all__ = [
     "MECHANISMS",
@@ -71,6 +74,7 @@ __all__ = [
     "ResponseLoss",
     "Sensitivity",
     "Spectral",
+    "SpofCoefficients",
     "Step",
     "TimeLimitReached",
     "UnsupportedEvent",

@@ -79,6 +79,18 @@ _ROWS: tuple[tuple[str, Literal["O", "o", "W", "L", "OK"], str], ...] = (
     ("C9", "O", "The same noise costs twice the mu when a record is replaced rather than added or removed; the adjacency is named above."),
     ("C10", "O", "A guarantee per image isn't one per patient who has many; the unit of this certificate is the one it names."),
     ("C18", "OK", "Their Algorithm 1 (std sigma B per component, divided by the expected batch) is right under add or remove."),
+    (
+        "S3",
+        "W",
+        "SPOF's printed expansion makes its second-order coefficient depend on the record; the right one is public, and only that of z "
+        "is private and noised.",
+    ),
+    (
+        "S7",
+        "O",
+        "Its Algorithm 1 puts one coefficient's noise on two and spends sqrt(2) epsilon; here every released number is in the l1 "
+        "sensitivity that is charged.",
+    ),
     ("S8", "O", "Splitting a Laplace scale as if variances added doubles epsilon; here every Laplace release is charged l1 / scale."),
     (
         "S9",
@@ -87,12 +99,25 @@ _ROWS: tuple[tuple[str, Literal["O", "o", "W", "L", "OK"], str], ...] = (
         "the mechanism, and values outside are refused.",
     ),
     (
+        "S11",
+        "L",
+        "Its sensitivity with a stabilisation constant is that of a wrongly expanded loss; in the right one a public constant leaves the "
+        "coefficients of z at n.",
+    ),
+    (
+        "S13",
+        "O",
+        "A stabilisation constant computed from the record's own code puts the record into the noise's scale, which is private at no "
+        "epsilon; here it is a public number.",
+    ),
+    (
         "S14",
         "O",
         "Noise on a loss's coefficients protects nothing while gradients use the raw record; only what was computed from the released "
         "records alone is covered here.",
     ),
     ("S16", "O", "Fresh noise at every pass is a release at every pass; here each one is counted, and so is every record of a unit."),
+    ("S26", "L", "Its sensitivity depends on the expansion point; that of everything a gradient sees is n at every point."),
     (
         "P1",
         "O",

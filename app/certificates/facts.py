@@ -24,7 +24,7 @@ from accountants.events import (
     neighbourhood,
 )
 from app.certificates.decimals import DecimalText, SignedDecimalText, exact, upper
-from mechanisms import AnyMechanism, ComplexGaussian, DuchiLinf, Gaussian, Laplace, LocalLaplace, LocalRelease, Spectral
+from mechanisms import AnyMechanism, ComplexGaussian, DuchiLinf, Gaussian, Laplace, LocalLaplace, LocalRelease, Spectral, SpofCoefficients
 from mechanisms.base import Adjacency, Count, PrivacyUnit, Value
 
 Released = Annotated[int, Strict(), Field(ge=1, le=LARGEST_COUNT)]
@@ -102,7 +102,7 @@ class MechanismFacts(Value):
       sensitivity: of one unit.
     """
 
-    kind: Literal["gaussian", "complex_gaussian", "laplace", "spectral", "local_laplace", "duchi_linf"]
+    kind: Literal["gaussian", "complex_gaussian", "laplace", "spectral", "local_laplace", "duchi_linf", "spof_coefficients"]
     std_real: DecimalText | None = None
     std_imag: DecimalText | None = None
     correlation: SignedDecimalText | None = None
@@ -223,7 +223,7 @@ def _mechanism(mechanism: AnyMechanism) -> MechanismFacts:
             )
         case Laplace():
             return MechanismFacts(kind=mechanism.kind, laplace_scale=exact(mechanism.scale), sensitivity=sensitivity)
-        case LocalLaplace():
+        case LocalLaplace() | SpofCoefficients():
             scale = exact(mechanism.scale)
             return MechanismFacts(kind=mechanism.kind, laplace_scale=scale, box=_box(mechanism), sensitivity=sensitivity)
         case DuchiLinf():
