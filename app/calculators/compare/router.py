@@ -9,9 +9,16 @@ from app.calculators.compare import (
     complex_gaussian,
     complex_gaussian_means,
     complex_gaussian_sgd_step,
+    constant_selection,
+    operation_counts,
     spectral,
     spectral_layers,
     spectral_training,
+    spof,
+    spof_dp_sgd,
+    spof_environment,
+    spof_functional,
+    taylor,
 )
 
 router = APIRouter(prefix="/compare")
@@ -23,5 +30,12 @@ for family in (
     spectral_layers,
     spectral_training,
     classic_gaussian,
+    spof,
+    spof_dp_sgd,
+    spof_functional,
+    spof_environment,
+    taylor,
+    operation_counts,
+    constant_selection,
 ):
     router.include_router(family.router)

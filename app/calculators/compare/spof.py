@@ -1,0 +1,109 @@
+r"""SPOF, the stabilised perturbed loss function: every printed figure beside the proved one, and the sound release."""
+
+from __future__ import annotations
+
+from typing import final
+
+from fastapi import APIRouter
+
+from app.calculators.compare import spof_attack, spof_loss, spof_noise
+from app.calculators.compare.finding import Finding
+from app.calculators.compare.spof_setting import SpofComparison
+from app.calculators.proofs import path_of
+from mechanisms import Step
+from mechanisms.base import Extended, Value
+from mechanisms.cross_entropy import (
+    Expansion,
+    coefficient_l1,
+    coefficient_l1_with_constant,
+    sigmoid,
+    sigmoid_slope,
+    taylor_l1_with_constant,
+)
+from mechanisms.spof_coefficients import SpofCoefficients
+
+
+@final
+class LossCoefficients(Value):
+    """The right second-order loss of one feature at z + c: (public_constant - c x) + (public_linear - x) z + quadratic z^2."""
+
+    public_constant: float
+    public_linear: float
+    quadratic: float
+
+
+@final
+class CoefficientSensitivities(Value):
+    """l1 sensitivities of the right loss's coefficients, replacing one record: each is attained by (0, ..., 0) and (1, ..., 1).
+
+    Attributes:
+      of_z: of all coefficients of z and z^2; all that a gradient sees.
+      with_constant_in_powers_of_z: with the constants, n (1 + |c|).
+      with_constant_in_taylor_powers: the same in powers of z + c - a, n (1 + |a|).
+      with_constant_in_powers_of_shifted_z: the same in powers of z + c: n.
+    """
+
+    of_z: float
+    with_constant_in_powers_of_z: float
+    with_constant_in_taylor_powers: float
+    with_constant_in_powers_of_shifted_z: float
+
+
+@final
+class SpofAnswer(Value):
+    """What holds, then what the paper prints of the same numbers.
+
+    Attributes:
+      loss, l1: the right expansion and its sensitivities.
+      mechanism: the sound release for the epsilon asked for, one release a row; ``POST /v1/profiles`` takes it.
+      epsilon: its pure epsilon for a row, over any number of epochs.
+      user_epsilon: the same for a user with rows_per_user rows.
+      algorithm_epsilon: the paper's Algorithm 1 as a whole.
+    """
+
+    loss: LossCoefficients
+    l1: CoefficientSensitivities
+    mechanism: SpofCoefficients
+    epsilon: Extended
+    user_epsilon: Extended
+    algorithm_epsilon: Extended
+    derivation: tuple[Step, ...]
+    proof: str
+    published: tuple[Finding, ...]
+
+
+router = APIRouter()
+
+
+@router.post("/spof", summary="Compare SPOF's printed sensitivities and epsilons with what is proved")
+def compare(request: SpofComparison) -> SpofAnswer:
+    """The right expansion at any point, its sensitivities, the sound release, and every printed figure beside the proved one."""
+    n, a, c = request.dimension, request.expansion_point, request.stabilisation
+    mechanism = SpofCoefficients.for_epsilon(n, a, c, request.epsilon, "record")
+    epsilon = mechanism.privacy_loss().epsilon
+    expansion = Expansion(a, c)
+    fatal = spof_attack.findings(request.epsilon, c)
+    return SpofAnswer(
+        loss=LossCoefficients(
+            public_constant=expansion.public_constant, public_linear=expansion.public_linear, quadratic=expansion.quadratic
+        ),
+        l1=CoefficientSensitivities(
+            of_z=coefficient_l1(n),
+            with_constant_in_powers_of_z=coefficient_l1_with_constant(n, c),
+            with_constant_in_taylor_powers=taylor_l1_with_constant(n, a),
+            with_constant_in_powers_of_shifted_z=coefficient_l1(n),
+        ),
+        mechanism=mechanism,
+        epsilon=epsilon,
+        user_epsilon=request.rows_per_user * epsilon,
+        algorithm_epsilon=spof_attack.ALGORITHM_EPSILON,
+        derivation=(
+            Step(symbol="s", value=sigmoid(a), formula="1 / (1 + e^-a)", source="expansion_point a"),
+            Step(symbol="v", value=sigmoid_slope(a), formula="s (1 - s)", source="proofs/cross_entropy.md"),
+            Step(symbol="public_linear", value=expansion.public_linear, formula="s + v (c - a)", source="proofs/cross_entropy.md"),
+            Step(symbol="quadratic", value=expansion.quadratic, formula="v / 2", source="proofs/cross_entropy.md"),
+            *mechanism.derivation(),
+        ),
+        proof=path_of(SpofCoefficients.FACTS.proof),
+        published=(*fatal, *spof_loss.findings(request), *spof_noise.findings(request)),
+    )

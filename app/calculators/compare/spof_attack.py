@@ -1,0 +1,174 @@
+r"""Recovering a record from one update of Algorithm 1 (S14, S15, S31): whatever the noise, the gradients carry the record itself.
+
+With code h = sigmoid(W^T x), outputs z and noisy derivatives g = dL~/dz, the gradients are G_d = h g^T for the decoder and
+G_e = x v^T with v_r = h_r (1 - h_r) sum_i w_ri g_i for the encoder: both of rank one, and the noise is in g alone. From the column
+of x's direction, h is known up to its length k, and v / (h g's direction) is affine in k: three linear equations give x exactly.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.calculators.compare.finding import Counterexample, Finding, finding
+from app.calculators.compare.spof_setting import PAPER
+from mechanisms import NumpySource, Step
+from mechanisms.cross_entropy import sigmoid
+from mechanisms.published import spof as published
+
+Floats = NDArray[np.float64]
+
+FEATURES, UNITS = 14, 7
+"""The paper's sizes."""
+SEED = 14
+
+ALGORITHM_EPSILON = math.inf
+"""Of Algorithm 1 and 2 as a whole: each update is a function of the record that no noise in g hides."""
+
+
+@final
+@dataclass(frozen=True)
+class Recovery:
+    """How far off the attack was: largest errors of features and of code entries, and the second singular value over the first."""
+
+    features: float
+    code: float
+    rank_one: float
+
+
+def recovered(encoder_gradient: Floats, decoder_gradient: Floats, decoder: Floats) -> tuple[Floats, Floats]:
+    r"""The record and its code, from the two gradients and the decoder's public weights.
+
+    Args:
+      encoder_gradient: x v^T, shape (n, l).
+      decoder_gradient: h g^T, shape (l, n).
+      decoder: the weights that the decoder multiplied h with, shape (l, n).
+    """
+    # Directions of h and g; g's length goes with h's, k.
+    column = decoder_gradient[:, np.argmax(np.abs(decoder_gradient).sum(axis=0))]
+    direction = np.abs(column) / np.linalg.norm(column)
+    slope = direction @ decoder_gradient
+    # v_r = A_r (1 - k u_r) with h = k u and A = u * (decoder @ slope): known up to k, and its direction is that of a row of x v^T.
+    known = direction * (decoder @ slope)
+    row = encoder_gradient[np.argmax(np.abs(encoder_gradient).sum(axis=1))]
+    # row_r = f A_r (1 - k u_r): linear in (f, f k).
+    (factor, product), *_ = np.linalg.lstsq(np.stack((known, -known * direction), axis=1), row, rcond=None)
+    code = direction * (product / factor)
+    back = known * (1.0 - code)
+    return encoder_gradient @ back / (back @ back), code
+
+
+@functools.cache
+def _setting() -> tuple[Floats, Floats, Floats]:
+    """A synthetic record, an encoder and a decoder of the paper's sizes."""
+    source = NumpySource.from_seed(SEED)
+    x = _sigmoid(source.standard_normal((FEATURES,)))
+    return x, source.standard_normal((FEATURES, UNITS)) / 4.0, source.standard_normal((UNITS, FEATURES))
+
+
+def _sigmoid(z: Floats) -> Floats:
+    return 1.0 / (1.0 + np.exp(-z))
+
+
+@functools.lru_cache(maxsize=64)
+def attack(epsilon: float, c: float) -> Recovery:
+    """One update on the synthetic record, with Algorithm 1's noise for this epsilon and c >= 0, undone."""
+    x, encoder, decoder = _setting()
+    scale = published.algorithm_1_scale(FEATURES, c, epsilon)
+    source = NumpySource.from_seed(SEED + 1)
+    noise = source.standard_laplace((FEATURES,)) * scale, source.standard_laplace((FEATURES,)) * scale
+    return _judged(published.algorithm_1_gradients(x, encoder, decoder, c, noise), decoder + c)
+
+
+@functools.lru_cache(maxsize=64)
+def attack_on_dp_sgd(epsilon: float, a: float, bound: float) -> Recovery:
+    """The same with Algorithm 2's noise."""
+    x, encoder, decoder = _setting()
+    norm = float(np.linalg.norm(sigmoid(a) - x))
+    scale = published.gradient_sensitivity(FEATURES, a, bound, norm) / epsilon
+    noise = NumpySource.from_seed(SEED + 1).standard_laplace((FEATURES,)) * scale
+    return _judged(published.algorithm_2_gradients(x, encoder, decoder, a, bound, noise), decoder)
+
+
+def _judged(gradients: tuple[Floats, Floats], decoder: Floats) -> Recovery:
+    x, encoder, _ = _setting()
+    found, code = recovered(*gradients, decoder)
+    singular = np.linalg.svd(gradients[0], compute_uv=False)
+    return Recovery(
+        features=float(np.max(np.abs(found - x))),
+        code=float(np.max(np.abs(code - _sigmoid(encoder.T @ x)))),
+        rank_one=float(singular[1] / singular[0]),
+    )
+
+
+def findings(epsilon: float, c: float) -> tuple[Finding, Finding]:
+    """S14 and S15: what the whole algorithm is worth, and what the decoder is sent."""
+    seen = attack(epsilon, max(c, 0.0))
+    algorithm = finding(
+        "pure epsilon of Algorithm 1 as a whole, from its updates",
+        PAPER,
+        "Algorithm 1, step 6, and Section V: learned solely by minimizing the perturbed loss",
+        printed=epsilon,
+        printed_formula="epsilon",
+        proven=ALGORITHM_EPSILON,
+        proven_formula="infinite: z is computed from the raw record, so each gradient is a multiple of it, and noise only scales it",
+        stronger="smaller",
+        erratum="S14",
+        note="No noise in the coefficients helps. Feed the encoder the noisy record, or clip and noise the gradients of all parameters.",
+        counterexample=counterexample(seen, epsilon),
+    )
+    code = finding(
+        "pure epsilon against the decoder, which receives the codes",
+        PAPER,
+        "Section VIII and Fig. 1",
+        printed=epsilon,
+        printed_formula="epsilon",
+        proven=math.inf,
+        proven_formula="infinite: h_j = sigmoid(W_j^T x_j) is a function of the record without noise",
+        stronger="smaller",
+        erratum="S15",
+        note="A deterministic function of the record protects nothing against whoever receives it.",
+        counterexample=Counterexample(
+            description="The same synthetic record and one with its first feature 0.01 larger: the codes differ, each with certainty.",
+            steps=(
+                Step(symbol="largest difference of codes", value=_code_difference(), formula="max |h(x) - h(x')|", source="Section III"),
+                Step(
+                    symbol="delta at any epsilon",
+                    value=1.0,
+                    formula="P[h(x)] - e^epsilon P'[h(x)] = 1 - 0",
+                    source="point masses at two codes",
+                ),
+            ),
+        ),
+    )
+    return algorithm, code
+
+
+def counterexample(seen: Recovery, epsilon: float) -> Counterexample:
+    """What the attack got out of one update."""
+    how = f"synthetic record, n = {FEATURES}, l = {UNITS}, noise for epsilon = {epsilon!r}"
+    return Counterexample(
+        description="One update and the public decoder weights, without knowing the noise: x and h(x) follow from the two gradients.",
+        steps=(
+            Step(
+                symbol="second / first singular value",
+                value=seen.rank_one,
+                formula="of dL~/dW = x v^T: rank one, its column is x",
+                source=how,
+            ),
+            Step(symbol="largest error of h", value=seen.code, formula="dL~/dW-hat = h g^T, and v = h (1 - h) (W-hat g)", source=how),
+            Step(symbol="largest error of x", value=seen.features, formula="x = (dL~/dW) v / ||v||^2", source=how),
+        ),
+    )
+
+
+@functools.cache
+def _code_difference() -> float:
+    x, encoder, _ = _setting()
+    other = x + 0.01 * (np.arange(FEATURES) == 0)
+    return float(np.max(np.abs(_sigmoid(encoder.T @ x) - _sigmoid(encoder.T @ other))))

@@ -1,0 +1,84 @@
+r"""What a comparison with the SPOF paper is asked for: its dimension, expansion point, constant, epsilon and releases."""
+
+from __future__ import annotations
+
+from typing import Annotated, final
+
+from pydantic import BeforeValidator, Field, Strict, WithJsonSchema
+
+from app.calculators.compare.finding import Paper
+from app.calculators.schemas import example
+from mechanisms import Adjacency, Laplace, Sensitivity
+from mechanisms.base import Count, Number, Value
+from mechanisms.cross_entropy import LARGEST_POINT
+from mechanisms.errors import InvalidParameter
+from mechanisms.local import Dimension, quotient_up
+from mechanisms.spof_coefficients import ExpansionPoint
+
+PAPER: Paper = "spof"
+
+
+def _a_public_number(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidParameter(
+            "stabilisation",
+            "a number that is fixed before the data is seen (one that depends on a record isn't private, errata S13)",
+            value,
+        )
+    return value
+
+
+PublicConstant = Annotated[
+    float,
+    Strict(),
+    Field(allow_inf_nan=False, ge=-LARGEST_POINT, le=LARGEST_POINT),
+    BeforeValidator(_a_public_number),
+    WithJsonSchema({"type": "number", "minimum": -LARGEST_POINT, "maximum": LARGEST_POINT}),
+]
+"""A number that doesn't depend on the data; nothing else can be sent."""
+
+EpsilonParameter = Annotated[Number, Field(ge=1e-20, le=1e20)]
+"""The epsilon that a noise scale is computed from."""
+
+
+@final
+class SpofComparison(Value):
+    r"""The numbers of one use of Algorithm 1.
+
+    Attributes:
+      dimension: n, features in a record, each in [0, 1].
+      expansion_point: a; |a| <= 1e6. The paper's noise is for a = 0.
+      stabilisation: c, a public constant; |c| <= 1e6. What the paper's c_j = sum_r c h_r(x) does instead is among the findings.
+      epsilon: the one that Algorithm 1 is given.
+      hidden_units: l, entries of the code h(x) (and of the paper's vector c_j).
+      releases: T, how often Algorithm 1 draws noise for the same row: its passes over the data.
+      rows_per_user: k, rows of the table that belong to one user.
+      users: m.
+    """
+
+    model_config = example(
+        {
+            "dimension": 14,
+            "expansion_point": 0.0,
+            "stabilisation": 2.5,
+            "epsilon": 1.0,
+            "hidden_units": 7,
+            "releases": 100,
+            "rows_per_user": 1,
+            "users": 2,
+        }
+    )
+
+    dimension: Dimension
+    expansion_point: ExpansionPoint
+    stabilisation: PublicConstant
+    epsilon: EpsilonParameter
+    hidden_units: Count = 1
+    releases: Count = 1
+    rows_per_user: Count = 1
+    users: Count = 1
+
+
+def laplace_for(l1: float, epsilon: float) -> Laplace:
+    """Laplace noise for this pure epsilon of a record, replacing it, rounded toward more noise."""
+    return Laplace(scale=quotient_up(l1, epsilon), sensitivity=Sensitivity(l1=l1, adjacency=Adjacency.REPLACE_ONE, unit="record"))
