@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import final
+from typing import Annotated, final
 
 from fastapi import APIRouter
+from pydantic import Field
 
 from accountants.gdp import GdpProfile, largest_mu
 from app.calculators.compare.finding import Counterexample, Finding, finding
 from app.calculators.compare.spectral_points import PAPER, given, step
 from app.calculators.schemas import example
-from mechanisms.base import Extended, OpenProbability, Positive, Value
+from mechanisms.base import Extended, Number, Positive, Value
 from mechanisms.classic_gaussian import classic_factor, largest_classic_epsilon
 from mechanisms.logspace import exp_up
 from mechanisms.published import spectral_dp
@@ -26,13 +27,13 @@ class ClassicGaussianComparison(Value):
 
     Attributes:
       epsilon: > 0; the textbook theorem has epsilon < 1.
-      delta: in (0, 1).
+      delta: in [1e-300, 1).
     """
 
     model_config = example({"epsilon": 8.0, "delta": 1e-3})
 
     epsilon: Positive
-    delta: OpenProbability
+    delta: Annotated[Number, Field(ge=1e-300, lt=1.0)]
 
 
 @final
