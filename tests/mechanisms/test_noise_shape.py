@@ -66,6 +66,20 @@ def test_no_covariance_of_the_same_trace_does_better():
             assert _mu_over_all_moves(sensitivity, share, 1 - share, covariance) >= best * (1 - 1e-6)
 
 
+def test_no_covariance_of_several_coordinates_does_better_either():
+    # Over moves that turn both parts alike and conjugate, the form's mean is that of a 2x2 shape: some move has at least the optimum.
+    generator = np.random.default_rng(4)
+    for sensitivity in (_random_sensitivity(random.Random(seed)) for seed in range(40)):
+        shape = optimal_shape(sensitivity)
+        factor = generator.normal(size=(4, 4)) * generator.uniform(0.05, 3.0, size=(4, 1))
+        covariance = factor @ factor.T + 1e-6 * np.eye(4)
+        precision = np.linalg.inv(covariance * (2.0 / np.trace(covariance)))  # trace 1 a complex coordinate
+        angles = np.arange(8) * math.pi / 8
+        directions = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+        moves = [np.concatenate((shape.r * turned, sign * shape.s * turned)) for turned in directions for sign in (1.0, -1.0)]
+        assert max(float(move @ precision @ move) for move in moves) >= shape.optimal_mu_times_total_std**2 * (1 - 1e-9)
+
+
 def test_searching_all_shapes_finds_the_optimum():
     generator = random.Random(8)
     for _ in range(25):

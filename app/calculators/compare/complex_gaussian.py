@@ -134,5 +134,8 @@ def compare(request: ComplexGaussianComparison) -> Comparison:
 def _profile(request: ComplexGaussianComparison) -> Profile:
     one = Release(mechanism=request.read)
     unit = request.read.sensitivity.unit
-    event = one if request.group == 1 else Grouped(size=request.group, unit=f"group_of_{request.group}_{unit}"[:64], event=one)
+    named = f"group_of_{request.group}_{unit}"[:64]
+    # Cut off, the name could be the unit's own.
+    larger = named if named != unit else f"group_of_{request.group}"
+    event = one if request.group == 1 else Grouped(size=request.group, unit=larger, event=one)
     return compute_profile(ProfileRequest(event=event, epsilons=request.epsilons, deltas=request.deltas, orders=request.orders))
