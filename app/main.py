@@ -18,6 +18,7 @@ from app.guard import RequestGuard
 from app.jobs.lifecycle import attached
 from app.jobs.router import calculations as calculations_router
 from app.jobs.router import router as jobs_router
+from app.papers.router import router as papers_router
 from app.settings import Settings
 from app.web.router import router as web_router
 from mechanisms.base import Value
@@ -54,6 +55,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.calculators = Calculators(chosen)
     errors.install(app)
     app.include_router(calculators_router, prefix="/v1")
+    app.include_router(papers_router, prefix="/v1")
     app.include_router(jobs_router, prefix="/v1")
     app.include_router(calculations_router, prefix="/v1")
     app.include_router(certificates_router)

@@ -2,7 +2,8 @@ r"""The calculators as one service offers them: each request with a time limit, 
 
 from __future__ import annotations
 
-from typing import final
+from collections.abc import Callable
+from typing import TypeVar, final
 
 from fastapi import Request
 
@@ -11,6 +12,8 @@ from app.calculators.cache import ProfileCache
 from app.calculators.calibrations import Calibration, CalibrationRequest, Sweep, SweepRequest, compute_calibration, compute_sweep
 from app.calculators.schemas import Profile, ProfileRequest
 from app.settings import Settings
+
+_Answer = TypeVar("_Answer")
 
 
 @final
@@ -41,6 +44,11 @@ class Calculators:
         """As ``compute_sweep``."""
         with time_limit(self._seconds):
             return compute_sweep(request)
+
+    def within_limit(self, compute: Callable[[], _Answer]) -> _Answer:
+        """What ``compute`` answers, if it does in time."""
+        with time_limit(self._seconds):
+            return compute()
 
 
 def calculators(request: Request) -> Calculators:

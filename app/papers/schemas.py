@@ -1,0 +1,122 @@
+r"""What a paper prints of an experiment (typed in), and what the accountants say of it (computed)."""
+
+from __future__ import annotations
+
+from typing import Literal, final
+
+from accountants import Bound, Event
+from app.calculators.compare.finding import Direction
+from mechanisms.base import Extended, Value
+from mechanisms.errata import Paper
+
+Method = Literal["gdp", "rdp", "target", "pure"]
+"""How the paper says it came to an epsilon. target: noise was chosen to reach it."""
+
+
+@final
+class Printed(Value):
+    """An epsilon that a paper prints, and where."""
+
+    epsilon: float
+    method: Method
+    where: str
+
+
+@final
+class Experiment(Value):
+    r"""The privacy settings of one experiment as its paper gives them; null where it doesn't say.
+
+    Attributes:
+      task: what was trained, or released.
+      unit: what one record is.
+      sample_size, population_size: their quotient is the sampling rate; as given, or as the rate's fraction.
+      noise_multiplier: the paper's sigma, whatever it is of.
+      steps: T.
+      delta: null for pure differential privacy.
+      printed: every epsilon printed for it.
+      note: what else the paper says of it that matters here.
+    """
+
+    task: str
+    unit: str
+    sample_size: int | None = None
+    population_size: int | None = None
+    noise_multiplier: float | None = None
+    steps: int | None = None
+    delta: float | None = None
+    printed: tuple[Printed, ...] = ()
+    note: str = ""
+
+
+@final
+class Verdict(Value):
+    """A printed epsilon against the proved one: ``ratio`` is printed / proven, ``proven`` the upper end of the bracket."""
+
+    printed: float
+    method: Method
+    where: str
+    proven: Extended
+    ratio: Extended
+    direction: Direction
+
+
+@final
+class Reading(Value):
+    r"""One way to read an experiment, and what then holds.
+
+    Attributes:
+      name: A to D for the four conventions of errata Z14; other readings have a word.
+      meaning: what is taken to have been done.
+      errata: the rows that say why.
+      noise_multiplier: deviation of one real component over the clipping bound; null where there is none.
+      event: what was accounted; send it to POST /v1/profiles for more.
+      epsilon: an interval that holds the smallest epsilon at the experiment's delta; ``upper`` is what may be claimed.
+      rdp_epsilon: what Renyi accounting gives, an upper bound too; null where it wasn't asked.
+      verdicts: each printed epsilon beside it.
+    """
+
+    name: str
+    meaning: str
+    errata: tuple[str, ...]
+    noise_multiplier: float | None
+    event: Event
+    epsilon: Bound
+    rdp_epsilon: Extended | None = None
+    verdicts: tuple[Verdict, ...]
+
+
+@final
+class Approximation(Value):
+    """An epsilon from a limit theorem: how the printed values came about. NOT A BOUND: never to be relied on."""
+
+    name: Literal["gdp_clt_uniform", "gdp_clt_poisson"]
+    is_bound: Literal[False] = False
+    formula: str
+    gdp_mu: Extended
+    epsilon: Extended
+    erratum: str
+
+
+@final
+class ExperimentReport(Value):
+    """One experiment, read in every way that its paper leaves open."""
+
+    experiment: Experiment
+    readings: tuple[Reading, ...]
+    approximations: tuple[Approximation, ...] = ()
+
+
+@final
+class PaperReport(Value):
+    r"""One paper and its experiments.
+
+    Attributes:
+      holds: what of its privacy claims holds, in short.
+    """
+
+    paper: Paper
+    title: str
+    authors: str
+    proposes: str
+    holds: str
+    experiments: tuple[ExperimentReport, ...]
