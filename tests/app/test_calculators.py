@@ -180,8 +180,8 @@ def test_the_description_is_openapi_3_1_and_names_every_path_of_the_design(clien
     description = client.get("/openapi.json").json()
     assert description["openapi"].startswith("3.1")
     names = ("profiles", "profiles/batch", "calibrations", "calculations", "mechanisms", "accountants", "algorithms")
-    compared = (*(f"compare/{name}" for name in ("complex_gaussian", "zeta_dp_sgd_step", "zeta_dp_means", "zeta_dp_lipschitz")), "noise-shapes")
-    calculators = {f"/v1/{name}" for name in (*names, *compared)}
+    compared = ("complex_gaussian", "zeta_dp_sgd_step", "zeta_dp_means", "zeta_dp_lipschitz")
+    calculators = {f"/v1/{name}" for name in (*names, "noise-shapes", *(f"compare/{name}" for name in compared))}
     jobs = {f"/v1/jobs{rest}" for rest in ("", "/{job_id}", "/{job_id}/events", "/{job_id}/cancel", "/{job_id}/artifacts")}
     certificates = {"/v1/certificates/{certificate_id}", "/v1/certificates/verify", "/.well-known/jwks.json"}
     assert calculators | jobs | certificates <= description["paths"].keys()
