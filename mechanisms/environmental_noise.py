@@ -56,14 +56,14 @@ def log_multiplier(exponent: float, h: float) -> float:
     if h == 0.0:
         return exponent
     if exponent <= 0.0:
-        return exponent - _log_mixture(exponent, h)
-    return -_log_mixture(-exponent, 1.0 - h)
+        return exponent - _log_mixture(1.0 - h, h, exponent)
+    return -_log_mixture(h, 1.0 - h, -exponent)
 
 
-def _log_mixture(exponent: float, weight: float) -> float:
-    """ln((1 - weight) + weight e^exponent) for exponent <= 0."""
+def _log_mixture(rest: float, weight: float, exponent: float) -> float:
+    """ln(rest + weight e^exponent) for exponent <= 0 and two weights that add to 1; each as given, as 1 - 1e-50 is 1."""
     change = weight * math.expm1(exponent)
-    return math.log1p(change) if change > -0.5 else math.log((1.0 - weight) + weight * math.exp(exponent))
+    return math.log1p(change) if change > -0.5 else math.log(rest + weight * math.exp(exponent))
 
 
 def log_odds_shift(x: float, h: float) -> float:

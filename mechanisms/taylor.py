@@ -5,8 +5,8 @@ at a leaves the remainder of softplus, whatever x is:
 
     R(z) = softplus(z) - softplus(a) - s (z - a) - s (1 - s) (z - a)^2 / 2,      s = sigmoid(a).
 
-Proved in proofs/taylor.md: |R| <= delta^3 / (36 sqrt 3) over |z - a| <= delta for every a, |R| <= delta^4 / 192 for a = 0, and where the
-largest |R| of an interval is attained. No constant bounds all derivatives. Errata S1 to S4.
+Proved in proofs/taylor.md: |R| <= delta^3 / (36 sqrt 3) over |z - a| <= delta for every a, |R| <= delta^4 / 192 for a = 0, and that the
+largest |R| of an interval is at an end of it. No constant bounds all derivatives. Errata S1 to S4.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from fractions import Fraction
 from functools import cache
 
 from numpy.polynomial.legendre import leggauss
-from scipy import optimize
 
 from mechanisms.cross_entropy import sigmoid, sigmoid_slope, softplus
 from mechanisms.logspace import SMALLEST_FLOAT
@@ -31,7 +30,6 @@ _CLOSE = 1.0
 _NODES, _WEIGHTS = (tuple(float(value) for value in values) for values in leggauss(20))
 _FAR_BELOW = -37.0
 """Below this point softplus(z) is e^z to the last digit."""
-_NO_TURN = 700.0
 
 
 def loss(x: float, z: float) -> float:
@@ -84,32 +82,14 @@ def third_derivative(z: float) -> float:
 
 
 def largest_remainder(a: float, distance: float) -> float:
-    r"""max |R(z)| over |z - a| <= distance, exactly (to rounding); where e^-|a| is below all floats, the smallest float bounds it.
-
-    With a >= 0 (R has the symmetry R_a(z) = R_-a(-z)): to the right of a, R falls from 0. To the left it rises from 0 up to a turning
-    point t < -a and falls ever after. So the largest |R| is at an end, or at t where t lies within.
+    r"""max |R(z)| over |z - a| <= distance: it lies at an end (proofs/taylor.md). To rounding; never 0 for a distance > 0, also where
+    e^-|a| is below all floats.
 
     >>> round(largest_remainder(0.0, 2.0), 9), largest_remainder(5.0, 0.0)
     (0.06621917, 0.0)
     """
-    a = abs(a)
-    left = a - distance
-    turn = _turning_point(a, left)
-    inner = () if turn is None else (abs(remainder(turn, a)),)
-    largest = max(abs(remainder(a + distance, a)), abs(remainder(left, a)), *inner)
+    largest = max(abs(remainder(a + distance, a)), abs(remainder(a - distance, a)))
     return max(largest, SMALLEST_FLOAT) if distance > 0.0 else 0.0
-
-
-def _turning_point(a: float, left: float) -> float | None:
-    """The zero of R' in (left, -a), for a > 0; None where there is none."""
-
-    def derivative(z: float) -> float:
-        return sigmoid(z) - sigmoid(a) - sigmoid_slope(a) * (z - a)
-
-    if a == 0.0 or left >= -a or a > _NO_TURN or derivative(left) <= 0.0:
-        # Beyond a = 700 the turn is at about -e^a, farther than any distance allowed.
-        return None
-    return float(optimize.brentq(derivative, max(left, -a - 2.0 - math.exp(a)), -a))
 
 
 def cubic_bound(distance: float) -> float:

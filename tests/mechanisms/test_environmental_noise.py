@@ -26,6 +26,16 @@ def test_multiplier_agrees_with_the_oracle(inputs, oracle):
     assert math.exp(environmental_noise.log_multiplier(exponent, h)) == pytest.approx(float(oracle["value"]), rel=CLOSE)
 
 
+@pytest.mark.parametrize("exponent", [-1e100, -800.0, -3.0, -1e-9, 0.0, 1e-9, 2.0, 120.0, 1e100])
+@pytest.mark.parametrize("h", [0.0, 1e-50, 0.3, 0.9, math.nextafter(1.0, 0.0)])
+def test_log_multiplier_agrees_with_many_digits(exponent, h):
+    with mpmath.workdps(120):
+        d, weight = mpmath.mpf(exponent), mpmath.mpf(h)
+        truth = d - mpmath.log(1 + weight * mpmath.expm1(d)) if exponent < 1e3 or h == 0.0 else -mpmath.log(weight)
+    # A logarithm's absolute error is b's relative one.
+    assert environmental_noise.log_multiplier(exponent, h) == pytest.approx(float(truth), rel=1e-15, abs=1e-15)
+
+
 @pytest.mark.parametrize(("inputs", "oracle"), oracle_rows("spof_b_distribution"))
 def test_law_agrees_with_the_oracle(inputs, oracle):
     x, h, std = _numbers(inputs, "x", "h", "sigma_tilde")
