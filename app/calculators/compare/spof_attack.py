@@ -1,8 +1,9 @@
 r"""Recovering a record from one update of Algorithm 1 (S14, S15, S31): whatever the noise, the gradients carry the record itself.
 
 With code h = sigmoid(W^T x), outputs z and noisy derivatives g = dL~/dz, the gradients are G_d = h g^T for the decoder and
-G_e = x v^T with v_r = h_r (1 - h_r) sum_i w_ri g_i for the encoder: both of rank one, and the noise is in g alone. From the column
-of x's direction, h is known up to its length k, and v / (h g's direction) is affine in k: three linear equations give x exactly.
+G_e = x v^T with v_r = h_r (1 - h_r) sum_i w_ri g_i for the encoder: both of rank one, and the noise is in g alone. G_d has the direction
+u of h = k u, and u^T G_d = k g. So v_r = A_r (1 - k u_r) with A_r = u_r sum_i w_ri (u^T G_d)_i known, and any row f v of G_e gives f and
+f k by linear equations: then k, h, v and x = G_e v / ||v||^2, exactly.
 """
 
 from __future__ import annotations
@@ -49,14 +50,11 @@ def recovered(encoder_gradient: Floats, decoder_gradient: Floats, decoder: Float
       decoder_gradient: h g^T, shape (l, n).
       decoder: the weights that the decoder multiplied h with, shape (l, n).
     """
-    # Directions of h and g; g's length goes with h's, k.
     column = decoder_gradient[:, np.argmax(np.abs(decoder_gradient).sum(axis=0))]
+    # A code is positive, whatever the sign of the column's g.
     direction = np.abs(column) / np.linalg.norm(column)
-    slope = direction @ decoder_gradient
-    # v_r = A_r (1 - k u_r) with h = k u and A = u * (decoder @ slope): known up to k, and its direction is that of a row of x v^T.
-    known = direction * (decoder @ slope)
+    known = direction * (decoder @ (direction @ decoder_gradient))
     row = encoder_gradient[np.argmax(np.abs(encoder_gradient).sum(axis=1))]
-    # row_r = f A_r (1 - k u_r): linear in (f, f k).
     (factor, product), *_ = np.linalg.lstsq(np.stack((known, -known * direction), axis=1), row, rcond=None)
     code = direction * (product / factor)
     back = known * (1.0 - code)
