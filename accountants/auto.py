@@ -119,7 +119,9 @@ class RoutedProfile(PrivacyProfile):
 
 
 def _is_narrow(bound: Bound) -> bool:
-    return bound.upper - bound.lower <= max(ENOUGH * WIDTH * bound.upper, FLOOR) or bound.upper == bound.lower
+    if bound.upper == math.inf:
+        return bound.lower == math.inf
+    return bound.upper - bound.lower <= max(ENOUGH * WIDTH * bound.upper, FLOOR)
 
 
 def _is_narrow_delta(bound: DeltaBound) -> bool:

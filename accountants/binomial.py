@@ -79,7 +79,10 @@ class RepeatedResponse:
         weights = np.concatenate(([1.0], up.weights, down.weights))
         total = float(weights @ -np.expm1(-(gap + 2.0 * e * places)))
         anchor = _log_weight(k, top, e)
-        low, high = anchor + math.log(total), anchor + math.log(total + up.rest + down.rest)
+        # 1 - e^-gap is at most the gap: what was left out is small next to a total of tiny gaps, too.
+        farthest = (gap + 2.0 * e * (float(np.max(places)) + 1.0 + up.reach)) * (1.0 + 1e-9)
+        rest = (up.rest + down.rest) * min(1.0, farthest)
+        low, high = anchor + math.log(total), anchor + math.log(total + rest)
         slack = _SUM_ERROR + 16.0 * UNIT * len(weights) + 4.0 * UNIT * (abs(anchor) + abs(low))
         return min(low - slack, 0.0), min(high + slack, 0.0)
 
@@ -96,10 +99,11 @@ class RepeatedResponse:
 @final
 @dataclass(frozen=True)
 class _Side:
-    """Weights on one side of the top, that one being 1, and a bound on the sum of those left out."""
+    """Weights on one side of the top, that one being 1; a bound on the sum of those left out, and how many steps these reach on average."""
 
     weights: Floats
     rest: float
+    reach: float
 
 
 def _outwards(ratios: Ratios, available: int) -> _Side:
@@ -113,9 +117,10 @@ def _outwards(ratios: Ratios, available: int) -> _Side:
         wanted = min(8 * wanted, available)
     kept = int(np.count_nonzero(weights >= _CUT))
     if kept == available:
-        return _Side(weights, 0.0)
+        return _Side(weights, 0.0, 0.0)
     # Ratios fall outwards: what is left out lies below a geometric series.
-    return _Side(weights[:kept], float(weights[kept]) / (1.0 - float(steps[kept])) * (1.0 + 1e-9))
+    spread = (1.0 + 1e-9) / (1.0 - float(steps[kept]))
+    return _Side(weights[:kept], float(weights[kept]) * spread, spread)
 
 
 @lru_cache(maxsize=4096)

@@ -12,7 +12,7 @@ from accountants.arithmetic import within_floats
 from accountants.dominating import pair_of, unsupported_reason
 from accountants.events import Event, Leaf, leaves, non_private_reason
 from accountants.hockey_stick import calls, reverse
-from accountants.pairs import Pair, narrowed, widened
+from accountants.pairs import Family, Pair, narrowed, widened
 from accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_delta, check_epsilon
 from accountants.rdp import leaf_steps
 from mechanisms.base import Step
@@ -89,7 +89,7 @@ class SingleProfile(PrivacyProfile):
         powers = np.asarray(2.0 ** np.arange(_LEAST_POWER, _LARGEST_POWER), dtype=np.float64)
         above = values(powers) > delta
         if above[-1]:
-            return float(powers[-1]) if lower_end else math.inf
+            return float(powers[-1]) if lower_end else max(_largest_loss(pair) for pair in self._upper)
         first = int(np.argmin(above))
         left, right = float(powers[first - 1]) if first else 0.0, float(powers[first])
         while right - left > 4e-16 * right:
@@ -99,6 +99,12 @@ class SingleProfile(PrivacyProfile):
             last = int(np.argmin(values(points[1:-1]) > delta)) if float(values(points[-2:-1])[0]) <= delta else _POINTS - 2
             left, right = float(points[last]), float(points[last + 1])
         return left if lower_end else right
+
+
+def _largest_loss(pair: Pair) -> float:
+    """A bound on the loss; infinite where none is as simple as the distance itself."""
+    plain = len(pair.upper.weights) == len(pair.lower.weights) == 1
+    return pair.distance if plain and pair.family is not Family.GAUSSIAN else math.inf
 
 
 def _orders(pair: Pair) -> tuple[Pair, ...]:
