@@ -35,7 +35,7 @@ ALGORITHM_EPSILON = math.inf
 @final
 @dataclass(frozen=True)
 class Recovery:
-    """How far off the attack was: largest errors of features and of code entries, and the second singular value over the first."""
+    """How far off the attack was: largest errors of features and of code entries, and dL~/dW's relative distance from rank one."""
 
     features: float
     code: float
@@ -55,10 +55,18 @@ def recovered(encoder_gradient: Floats, decoder_gradient: Floats, decoder: Float
     direction = np.abs(column) / np.linalg.norm(column)
     known = direction * (decoder @ (direction @ decoder_gradient))
     row = encoder_gradient[np.argmax(np.abs(encoder_gradient).sum(axis=1))]
-    (factor, product), *_ = np.linalg.lstsq(np.stack((known, -known * direction), axis=1), row, rcond=None)
+    factor, product = _two_unknowns(known, -known * direction, row)
     code = direction * (product / factor)
     back = known * (1.0 - code)
     return encoder_gradient @ back / (back @ back), code
+
+
+def _two_unknowns(first: Floats, second: Floats, seen: Floats) -> tuple[float, float]:
+    """(p, q) with p first + q second nearest to seen, by Gram and Schmidt."""
+    share = float(first @ second / (first @ first))
+    rest = second - share * first
+    q = float(rest @ seen / (rest @ rest))
+    return float(first @ seen / (first @ first)) - share * q, q
 
 
 @functools.cache
@@ -96,11 +104,13 @@ def attack_on_dp_sgd(epsilon: float, a: float, bound: float) -> Recovery:
 def _judged(gradients: tuple[Floats, Floats], decoder: Floats) -> Recovery:
     x, encoder, _ = _setting()
     found, code = recovered(*gradients, decoder)
-    singular = np.linalg.svd(gradients[0], compute_uv=False)
+    by_encoder = gradients[0]
+    row = by_encoder[np.argmax(np.abs(by_encoder).sum(axis=1))]
+    nearest = np.outer(by_encoder @ row / (row @ row), row)
     return Recovery(
         features=float(np.max(np.abs(found - x))),
         code=float(np.max(np.abs(code - _sigmoid(encoder.T @ x)))),
-        rank_one=float(singular[1] / singular[0]),
+        rank_one=float(np.linalg.norm(by_encoder - nearest) / np.linalg.norm(by_encoder)),
     )
 
 
