@@ -58,10 +58,15 @@ def remainder(z: float, a: float) -> float:
     >>> round(remainder(2.0, 0.0), 9), remainder(1e-6, 0.0) < 0.0, remainder(3.0, 3.0)
     (-0.06621917, True, 0.0)
     """
+    return _remainder_after(z - a, a)
+
+
+def _remainder_after(step: float, a: float) -> float:
+    """R(a + step); a + step itself may round to a."""
     if a > 0.0:
         # softplus(z) = z + softplus(-z), and a line has no remainder.
-        return remainder(-z, -a)
-    step = z - a
+        return _remainder_after(-step, -a)
+    z = a + step
     if abs(step) <= _CLOSE:
         # Taylor's integral form, whose integrand has one sign unless 0 lies between a and z: nothing cancels as z nears a.
         middle, half = 0.5 * step, 0.5 * step
@@ -88,7 +93,7 @@ def largest_remainder(a: float, distance: float) -> float:
     >>> round(largest_remainder(0.0, 2.0), 9), largest_remainder(5.0, 0.0)
     (0.06621917, 0.0)
     """
-    largest = max(abs(remainder(a + distance, a)), abs(remainder(a - distance, a)))
+    largest = max(abs(_remainder_after(distance, a)), abs(_remainder_after(-distance, a)))
     return max(largest, SMALLEST_FLOAT) if distance > 0.0 else 0.0
 
 

@@ -245,6 +245,18 @@ def test_the_sum_of_a_real_layers_factors_is_seldom_below_one(noise_std):
     assert observed < 0.05
 
 
+def test_the_largest_factor_of_samples_is_below_one_as_seldom_as_claimed():
+    generator = np.random.default_rng(2)
+    h, std, units, samples = 0.3, 2.0, 2, 3
+    odds = h / (1.0 - h) * np.exp(std * generator.standard_normal((COUNT, samples)))
+    observed = float(np.mean(units * (odds / (1.0 + odds) / h).max(axis=1) < 1.0))
+    claimed = math.exp(environmental_noise.log_probability_all_below_one(units, samples, h, std))
+    error = 5.0 * math.sqrt(claimed / COUNT)
+    assert observed == pytest.approx(claimed, abs=error)
+    assert error < 0.3 * claimed
+    assert observed < published.CLAIMED_PROBABILITY / 4.0
+
+
 def test_bounds_on_the_sum_hold_for_independent_units():
     generator = np.random.default_rng(1)
     b = np.exp([[environmental_noise.log_multiplier(float(d), 0.3) for d in row] for row in generator.normal(0.0, 6.0, (COUNT, 2))])

@@ -115,6 +115,7 @@ def _sensitivity(environment: Environment) -> Finding:
 
 
 def _shrunken_noise(environment: Environment) -> Finding:
+    largest = environment.units / environment.h if environment.h > 0.0 else math.inf
     return finding(
         "epsilon of the coefficients with noise of scale b_j Delta / epsilon, b_j of the record's own",
         "spof",
@@ -128,8 +129,9 @@ def _shrunken_noise(environment: Environment) -> Finding:
         note="b_j depends on the record through h(x), so the scale itself tells records apart; averaged over the environment too, since "
         "the largest b is 1/h(x).",
         derivation=(
-            _step("rate", math.inf, "sup over q of |q| |1/b' - 1/b| / d, infinite for b != b'", _PROOF),
-            _step("epsilon_true", math.inf, "sup of the log density ratio", _PROOF),
+            _step("sup b_j", largest, "l / h: what a public scale would have to cover at this h; unbounded over records", _PROOF),
+            _step("its sensitivity", proven.coefficient_sensitivity(environment.features, largest), "n (b + b^2 / 2) at sup b_j", _PROOF),
+            _step("epsilon_true", math.inf, "sup over q of |q| |1/b' - 1/b| / scale, for b != b'", _PROOF),
         ),
         counterexample=_SHRUNKEN,
     )
