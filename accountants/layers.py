@@ -76,6 +76,9 @@ class Plan:
                 raise UnsupportedEvent("fft", "its window would take more points than a grid has, at the largest step that its atoms allow")
             step = wider
         lattices = [(start, one.indices()) for start, one in zip(starts, stretches, strict=True)]
+        if not all(start < 0.0 < start + step * float(index[-2]) for start, index in lattices):
+            # Tilts for a delta next to 1 can leave a law whose losses, to the grid's precision, all lie on one side.
+            raise UnsupportedEvent("fft", "a release's losses lie on one side of 0 at the precision of its grid")
         above = tuple(
             (Lattice(widened(pair), start, step, index).upper(), count)
             for (pair, count), (start, index) in zip(self._pairs, lattices, strict=True)

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from scipy import fft, optimize
 
-from accountants import Composed, FixedSizeSampled, Grouped, PoissonSampled, Repeated, leaves
+from accountants import Composed, FixedSizeSampled, Grouped, PoissonSampled, Repeated, leaves, profile
 from accountants.convolution import FFT_ERROR, Composition, Window
 from accountants.fft import FftAccountant, epsilon_lower, epsilon_upper, fft_profile, log_delta_bound
 from accountants.grid import Lattice
 from accountants.hockey_stick import UNIT, calls, puts, reverse
 from accountants.pairs import Family, Mixture, Pair
-from mechanisms.errors import NumericalFloor
+from mechanisms.errors import NumericalFloor, UnsupportedEvent
 from mechanisms.gdp import gdp_log_delta
 from tests.accountants.events import WORK_SET, fixed_size, gaussian, laplace, replace_one_gaussian, training
 
@@ -311,3 +311,16 @@ def test_rounding_unit_is_that_of_doubles():
 def test_calls_are_fields_of_one_shape():
     answer = calls(sampled(0.1), np.linspace(0.0, 1.0, 5))
     assert {getattr(answer, one.name).shape for one in dataclasses.fields(answer)} == {(5,)}
+
+
+@pytest.mark.parametrize(
+    "event",
+    [training(1e-9, 1e-3, 10**12), fixed_size(1, 100, 1000.0 * math.sqrt(0.5), 10**12)],
+    ids=["sparse", "fixed"],
+)
+def test_a_delta_next_to_one_after_a_trillion_steps_has_a_bracket(event):
+    # The Renyi tilt for delta = 0.999 puts all losses of one release on one side of 0, to the precision of its grid: fft steps back.
+    with pytest.raises(UnsupportedEvent, match="one side of 0"):
+        FFT.profile(event).epsilon(0.999)
+    bound = profile(event).epsilon(0.999)
+    assert 0.0 <= bound.lower <= bound.upper < math.inf
