@@ -6,8 +6,7 @@ import math
 from fractions import Fraction
 
 from accountants import Bound, Event, leaves, non_private_reason, profile
-from accountants.gdp import GdpProfile
-from app.calculators.compare.conventions import CONVENTIONS, multiplier, probability_of, training_event
+from app.calculators.compare.conventions import CONVENTIONS, limit_epsilon, multiplier, probability_of, training_event
 from app.calculators.compare.finding import Direction, ratio_of
 from app.papers.schemas import Approximation, Experiment, Reading, Verdict
 from mechanisms.errors import UnsupportedEvent
@@ -134,10 +133,3 @@ def limit_approximations(experiment: Experiment) -> tuple[Approximation, ...]:
             erratum="Z13",
         ),
     )
-
-
-def limit_epsilon(mu: float, delta: float) -> float:
-    """epsilon at ``delta`` as if the training were mu-GDP, which it isn't; 0 and infinite mu are their own limits."""
-    if mu == 0.0 or math.isinf(mu):
-        return mu
-    return GdpProfile(mu, ()).epsilon(delta).upper

@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Literal, final
 
 from accountants import Event, FixedSizeSampled, PoissonSampled, Release, Repeated
+from accountants.gdp import GdpProfile
 from mechanisms import ComplexGaussian, Gaussian
 from mechanisms.base import Adjacency, PrivacyUnit, Sensitivity, Value
 from mechanisms.conventions import per_component_from_total
@@ -100,3 +101,8 @@ def training_event(
     if sampler == "poisson":
         return Repeated(count=steps, event=PoissonSampled(probability=probability_of(rate), event=release))
     return Repeated(count=steps, event=FixedSizeSampled(sample_size=rate.numerator, population_size=rate.denominator, event=release))
+
+
+def limit_epsilon(mu: float, delta: float) -> float:
+    """epsilon at ``delta`` as if a training were mu-GDP, which it isn't: NOT A BOUND. No and infinite mu are their own limits."""
+    return mu if mu == 0.0 or math.isinf(mu) else GdpProfile(mu, ()).epsilon(delta).upper

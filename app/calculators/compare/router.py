@@ -19,6 +19,7 @@ from app.calculators.compare import (
     spof_environment,
     spof_functional,
     taylor,
+    training,
 )
 
 router = APIRouter(prefix="/compare")
@@ -37,5 +38,6 @@ for family in (
     taylor,
     operation_counts,
     constant_selection,
+    training,
 ):
     router.include_router(family.router)
