@@ -274,6 +274,13 @@ def test_another_expansion_point_has_proved_sensitivities_and_no_printed_scale(a
     assert _found(answer, "S5", "printed pair").direction == "does_not_apply"
 
 
+def test_the_wrong_expansion_is_shown_at_a_point():
+    right, wrong = (step.value for step in _found(_ask("spof"), "S10", "of z in").counterexample.steps)
+    # x = 1, z = 1, c = 2.5: log 2 - 0.5 * 3.5 + 0.25 * 3.5^2, and log 2 + 0.25 * 6.25 - 0.5 * 6 + 0.25.
+    assert right == pytest.approx(math.log(2.0) + 1.3125, rel=1e-14)
+    assert wrong == pytest.approx(math.log(2.0) - 1.1875, rel=1e-14)
+
+
 def test_the_wrong_loss_is_shown_at_the_point_where_it_fails():
     values = [round(step.value, 3) for step in _found(_plain(), "S3").counterexample.steps]
     assert values == [0.127, 0.693, 0.193, 2.127, 0.693, 2.193]

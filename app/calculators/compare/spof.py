@@ -77,7 +77,10 @@ router = APIRouter()
 
 @router.post("/spof", summary="Compare SPOF's printed sensitivities and epsilons with what is proved")
 def compare(request: SpofComparison) -> SpofAnswer:
-    """The right expansion at any point, its sensitivities, the sound release, and every printed figure beside the proved one."""
+    """The right expansion at any point, its sensitivities, the sound release, and every printed figure beside the proved one.
+
+    Epsilons are pure ones. For one at a delta over many releases send a repeated release of ``mechanism`` to ``POST /v1/profiles``.
+    """
     n, a, c = request.dimension, request.expansion_point, request.stabilisation
     mechanism = SpofCoefficients.for_epsilon(n, a, c, request.epsilon, "record")
     epsilon = mechanism.privacy_loss().epsilon

@@ -56,7 +56,8 @@ class DpSgdLaplaceAnswer(Value):
     Attributes:
       below, above: the derivative's features lie in [-below, above] = [s - 1, s].
       l1: the exact l1 diameter of the clipped derivative, replacing one record.
-      mechanism: Laplace noise of one fixed scale for the epsilon asked for, on the clipped derivative.
+      mechanism: Laplace noise of one fixed scale for the epsilon asked for, on the clipped derivative. Each user releases its own, so
+        sampling users amplifies nothing: count whole releases.
       epsilon, total_epsilon: its pure epsilon for one release and for T, both attained.
       algorithm_epsilon: Algorithm 2 as a whole.
     """
@@ -78,7 +79,10 @@ router = APIRouter()
 
 @router.post("/dp_sgd_laplace", summary="Compare the SPOF paper's DP-SGD with Laplace noise with what is proved")
 def compare(request: DpSgdLaplaceComparison) -> DpSgdLaplaceAnswer:
-    """The exact sensitivity of the clipped derivative at any point, and the printed branches beside it."""
+    """The exact sensitivity of the clipped derivative at any point, and the printed branches beside it.
+
+    Epsilons are pure ones. For one at a delta over many releases send a repeated release of ``mechanism`` to ``POST /v1/profiles``.
+    """
     a = request.expansion_point
     diameter = _diameter(request)
     mechanism = laplace_for(diameter, request.epsilon)

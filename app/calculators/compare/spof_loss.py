@@ -219,9 +219,29 @@ def _stabilised_coefficients(request: SpofComparison) -> tuple[Finding, Finding]
                 Step(symbol="c", value=c, formula="given", source="a public constant"),
                 Step(symbol="right loss", value=n * slope, formula="n |d/dx|", source=_PROOF),
             ),
+            counterexample=None if c == 0.0 else _wrong_expansion(c),
         )
         for symbol, k, formula, right_formula, slope in names
     )  # pyright: ignore[reportReturnType]
+
+
+def _wrong_expansion(c: float) -> Counterexample:
+    x, z = 1.0, 1.0
+    constant, linear, quadratic = published.stabilised_coefficients(x, c)
+    return Counterexample(
+        description="One feature x = 1 at z = 1: (31) isn't (12) at z + c.",
+        steps=(
+            Step(
+                symbol="(12) at z + c", value=published.loss(x, z + c), formula="log 2 + alpha_2 (z + c) + alpha_3 (z + c)^2", source="(12)"
+            ),
+            Step(
+                symbol="(31) at z",
+                value=math.log(2.0) + constant + linear * z + quadratic * z**2,
+                formula="log 2 + c^2 alpha_3 + alpha_2 (1 + 2c) z + alpha_3 z^2",
+                source="(31)",
+            ),
+        ),
+    )
 
 
 def _stabilised_sensitivity(request: SpofComparison) -> tuple[Finding, ...]:
