@@ -6,7 +6,7 @@ from typing import final
 
 from fastapi import APIRouter
 
-from app.calculators.compare import spof_attack, spof_loss, spof_noise
+from app.calculators.compare import spof_attack, spof_expansion_point, spof_loss, spof_noise, spof_stabilised
 from app.calculators.compare.finding import Finding
 from app.calculators.compare.spof_setting import SpofComparison
 from app.calculators.proofs import path_of
@@ -108,5 +108,11 @@ def compare(request: SpofComparison) -> SpofAnswer:
             *mechanism.derivation(),
         ),
         proof=path_of(SpofCoefficients.FACTS.proof),
-        published=(*fatal, *spof_loss.findings(request), *spof_noise.findings(request)),
+        published=(
+            *fatal,
+            *spof_loss.findings(request),
+            *spof_stabilised.findings(request),
+            *spof_expansion_point.findings(request),
+            *spof_noise.findings(request),
+        ),
     )

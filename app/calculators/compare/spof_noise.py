@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from app.calculators.compare.finding import Counterexample, Finding, finding
-from app.calculators.compare.spof_setting import PAPER, SpofComparison
+from app.calculators.compare.spof_setting import PAPER, SpofComparison, printed_pair
 from mechanisms import Step
 from mechanisms.cross_entropy import affine_l1, coefficient_l1
 from mechanisms.published import spof as published
@@ -36,8 +36,7 @@ _NOT_COVERED = "The printed scale is for a = 0 and c >= 0."
 
 def printed_pair_l1(dimension: int) -> float:
     """l1 sensitivity of the 2n numbers that step 5 releases, alpha_2 and alpha_3 of (12)."""
-    ends = [(published.linear_coefficient(x, 0.0), published.quadratic_coefficient(x, 0.0)) for x in (0.0, 1.0)]
-    return affine_l1(dimension, ends[0], ends[1])
+    return affine_l1(dimension, printed_pair(0.0, 0.0), printed_pair(1.0, 0.0))
 
 
 def algorithm_1_epsilon(request: SpofComparison) -> float | None:

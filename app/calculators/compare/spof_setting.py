@@ -8,14 +8,18 @@ from pydantic import BeforeValidator, Field, Strict, WithJsonSchema
 
 from app.calculators.compare.finding import Paper
 from app.calculators.schemas import example
-from mechanisms import Adjacency, Laplace, Sensitivity
+from mechanisms import Adjacency, Laplace, Sensitivity, Step
 from mechanisms.base import Count, Number, Value
-from mechanisms.cross_entropy import LARGEST_POINT
+from mechanisms.cross_entropy import LARGEST_POINT, sigmoid, sigmoid_slope
 from mechanisms.errors import InvalidParameter
 from mechanisms.local import Dimension, quotient_up
+from mechanisms.published import spof as published
 from mechanisms.spof_coefficients import ExpansionPoint
 
 PAPER: Paper = "spof"
+EXPANSION_PROOF = "proofs/cross_entropy.md"
+NOT_AT_A = "The paper's noise is for a = 0: expanded elsewhere, its (22) to (33) say nothing."
+NOT_FOR_NEGATIVE = "Proposition 3 takes c >= 0: (32) drops absolute values that a negative c needs."
 
 
 def _a_public_number(value: object) -> object:
@@ -82,3 +86,16 @@ class SpofComparison(Value):
 def laplace_for(l1: float, epsilon: float) -> Laplace:
     """Laplace noise for this pure epsilon of a record, replacing it, rounded toward more noise."""
     return Laplace(scale=quotient_up(l1, epsilon), sensitivity=Sensitivity(l1=l1, adjacency=Adjacency.REPLACE_ONE, unit="record"))
+
+
+def at_point(a: float) -> tuple[Step, Step]:
+    """The two numbers of an expansion point."""
+    return (
+        Step(symbol="s", value=sigmoid(a), formula="1 / (1 + e^-a)", source=f"a = {a!r}"),
+        Step(symbol="v", value=sigmoid_slope(a), formula="s (1 - s)", source="second derivative of log(1 + e^z) at a"),
+    )
+
+
+def printed_pair(x: float, a: float) -> tuple[float, float]:
+    """alpha_2 and alpha_3 of (11) and (12)."""
+    return published.linear_coefficient(x, a), published.quadratic_coefficient(x, a)
