@@ -30,6 +30,7 @@ _CLOSE = 1.0
 _NODES, _WEIGHTS = (tuple(float(value) for value in values) for values in leggauss(20))
 _FAR_BELOW = -37.0
 """Below this point softplus(z) is e^z to the last digit."""
+_UNDERFLOWS = -700.0
 
 
 def loss(x: float, z: float) -> float:
@@ -74,10 +75,11 @@ def _remainder_after(step: float, a: float) -> float:
         for node, weight in zip(_NODES, _WEIGHTS, strict=True):
             at = middle + half * node
             total += weight * (step - at) ** 2 * third_derivative(a + at)
-        return 0.5 * half * total
+        return 0.5 * half * total + 0.0
     if max(z, a) <= _FAR_BELOW:
-        scale = math.exp(a)
-        return 0.0 if scale == 0.0 else math.exp(z) - scale * (1.0 + step + 0.5 * step * step)
+        factor = 1.0 + step + 0.5 * step * step
+        # e^a alone may be below all floats where its product with the factor, at least 1/2, isn't.
+        return math.exp(z) - (math.exp(a) * factor if a > _UNDERFLOWS else math.exp(a + math.log(factor)))
     return softplus(z) - softplus(a) - sigmoid(a) * step - 0.5 * sigmoid_slope(a) * step * step
 
 

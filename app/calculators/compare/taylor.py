@@ -69,7 +69,10 @@ class Derivative(Value):
 
 @final
 class LossAt(Value):
-    """The loss at z + c, its true second-order polynomial at a, and the published one (null for c != 0 and a != 0: none is printed)."""
+    """The loss at z + c, its true second-order polynomial at a, and the published one (null for c != 0 and a != 0: none is printed).
+
+    Errors are polynomial - loss; losses and errors below all floats read 0.
+    """
 
     x: float
     z: float
@@ -140,7 +143,7 @@ def _loss_at(request: TaylorComparison) -> LossAt:
         z=z,
         exact=exact,
         polynomial=taylor.polynomial(x, at, a),
-        polynomial_error=-taylor.remainder(at, a),
+        polynomial_error=0.0 - taylor.remainder(at, a),
         published=printed,
         published_error=None if printed is None else printed - exact if c != 0.0 else _published_error(x, z, a),
     )
