@@ -63,7 +63,7 @@ class NoiseSource(Protocol[Array]):
     def all_finite(self, value: Array) -> bool: ...
 
     def low_pass(self, value: Array, kept: tuple[int, ...]) -> Array:
-        """The trailing len(kept) axes of a real value projected onto their first ``kept`` rfft frequencies (``spectrum.low_pass``)."""
+        """The trailing len(kept) axes of a real value projected onto their first ``kept`` frequencies (``spectrum.low_pass``)."""
         ...
 
     def all_within(self, value: Array, lower: float, upper: float) -> bool:

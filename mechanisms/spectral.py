@@ -102,15 +102,18 @@ class Spectral(Mechanism):
         return 0.25 * np.cos(2.0 * np.pi * ramp).reshape(self.shape)
 
     def release(self, value: Array, source: NoiseSource[Array]) -> Array:
-        """P(P value + noise), of the shape of ``value``: (..., *shape). Raises as ``Mechanism.release`` does."""
+        """P(P value + noise) in float64, of the shape of ``value``: (..., *shape). Raises as ``Mechanism.release`` does."""
         self.check_value(value, source)
         trailing = tuple(value.shape)[-len(self.shape) :]
         if trailing != self.shape:
             raise InvalidParameter("value", f"of trailing shape {list(self.shape)}", list(value.shape))
         # Projected first, so that a bound on the projected query is enough; projected last, so that the rounding of the first projection
         # outside the kept frequencies is taken away again instead of being released bare.
+        projected = source.low_pass(value, self.kept)
+        if not source.all_finite(projected):
+            raise InvalidParameter("value", "small enough for its transform to be finite", "a value whose sums overflow")
         noise = source.standard_normal(tuple(value.shape)) * self.std
-        return source.low_pass(source.low_pass(value, self.kept) + noise, self.kept)
+        return source.low_pass(projected + noise, self.kept)
 
     def privacy_loss(self) -> GaussianLoss:
         return GaussianLoss(self._l2 / self.std)

@@ -147,13 +147,24 @@ def test_a_torch_source_releases_the_same():
         np.testing.assert_allclose(released.numpy(), mechanism.release(value, NumpySource.from_seed(7)), atol=1e-13)
 
 
-def test_a_torch_source_filters_in_the_values_own_type():
+def test_sums_that_overflow_are_refused():
+    with np.errstate(over="ignore", invalid="ignore"), pytest.raises(InvalidParameter, match="transform to be finite"):
+        _spectral().release(np.full(8, 1e308), NumpySource.from_seed(1))
+
+
+def test_a_narrow_value_is_projected_in_double_precision():
+    value = np.random.default_rng(1).normal(size=8).astype(np.float32) * 1e6
+    wide = _spectral(std=1e-9).release(value.astype(np.float64), NumpySource.from_seed(1))
+    np.testing.assert_array_equal(_spectral(std=1e-9).release(value, NumpySource.from_seed(1)), wide)
+
+
+def test_a_torch_source_filters_in_double_precision():
     torch = pytest.importorskip("torch")
     from mechanisms.source import RandomStream
     from trainer.engine.torch_source import TorchSource
 
     source = TorchSource(RandomStream.from_seed(7, "noise"), torch.device("cpu"), torch.float32)
     released = _spectral().release(torch.zeros(2, 8), source)
-    assert released.dtype == torch.float32
+    assert released.dtype == torch.float64
     with pytest.raises(InvalidParameter, match="real for this mechanism"):
         _spectral().release(torch.zeros(8, dtype=torch.cfloat), source)

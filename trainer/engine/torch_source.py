@@ -60,7 +60,8 @@ class TorchSource:
     def low_pass(self, value: Tensor, kept: tuple[int, ...]) -> Tensor:
         axes = tuple(range(-len(kept), 0))
         shape = tuple(value.shape)[-len(kept) :]
-        spectrum = torch.fft.rfftn(value, dim=axes, norm="ortho")
+        # In float64 whatever the value's type: a narrower transform would round away more than the noise can hide.
+        spectrum = torch.fft.rfftn(value.to(torch.float64), dim=axes, norm="ortho")
         for part in dropped_slices(shape, kept):
             spectrum[part] = 0.0
         return torch.fft.irfftn(spectrum, s=shape, dim=axes, norm="ortho")

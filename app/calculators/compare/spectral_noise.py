@@ -175,7 +175,7 @@ def _literal_mask(low_pass: LowPass) -> Finding:
     return finding(
         "noise variance at each position, over (sigma S)^2, for the literal mask index < K on Hermitian noise and the real part",
         PAPER,
-        "Algorithm 1, line 4",
+        "Algorithm 1, line 4" if len(low_pass.shape) == 1 else "Corollary 1 and Algorithm 2, line 6",
         printed=spectral_dp.corollary_1_variance_ratio(low_pass.shape, low_pass.kept),
         printed_formula="prod K / prod N",
         proven=proven,
@@ -196,7 +196,7 @@ def _amplitude(low_pass: LowPass) -> Finding:
     return finding(
         "smallest part of its amplitude that a kept frequency has after the literal mask and the real part",
         PAPER,
-        "Algorithm 1, lines 4 and 5",
+        "Algorithm 1, lines 4 and 5" if len(low_pass.shape) == 1 else "Algorithm 2, lines 6 and 7",
         printed=1.0,
         printed_formula="kept bins pass unchanged",
         proven=low_pass.smallest_one_sided_amplitude,
