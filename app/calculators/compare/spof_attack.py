@@ -145,12 +145,7 @@ def findings(epsilon: float, c: float) -> tuple[Finding, Finding]:
             description="The same synthetic record and one with its first feature 0.01 larger: the codes differ, each with certainty.",
             steps=(
                 Step(symbol="largest difference of codes", value=_code_difference(), formula="max |h(x) - h(x')|", source="Section III"),
-                Step(
-                    symbol="delta at any epsilon",
-                    value=1.0,
-                    formula="P[h(x)] - e^epsilon P'[h(x)] = 1 - 0",
-                    source="point masses at two codes",
-                ),
+                Step(symbol="delta at any epsilon", value=1.0, formula="P[h(x)] - e^epsilon P'[h(x)] = 1 - 0", source="two point masses"),
             ),
         ),
     )

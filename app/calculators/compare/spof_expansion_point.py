@@ -27,10 +27,7 @@ def _derivative_terms(request: SpofComparison) -> tuple[Finding, Finding]:
     beyond = "" if printed is not None else " Beyond floats here: it grows like 2 |a| e^|a|."
     bound, tight = derivative_bound(a), derivative_l1(a)
     printed_formula = "log(1 + e^a) + 2 [log(1 + e^-a)/log(1 + e^a) + 2 s (1 - s) + s]"
-    derivation = (
-        *at_point(request.expansion_point),
-        Step(symbol="tight (17)", value=tight, formula="log(2 + 2 cosh a) + 1 + 2v", source=EXPANSION_PROOF),
-    )
+    derivation = (*at_point(a), Step(symbol="(17)", value=tight, formula="log(2 + 2 cosh a) + 1 + 2v", source=EXPANSION_PROOF))
     return (
         finding(
             "the triangle bound (18) of the six derivatives of one feature",
