@@ -34,13 +34,17 @@ def run() -> Iterator[str]:
 def _calculators() -> Iterator[tuple[str, Any]]:
     """Each calculator with a function that answers its documented example, from JSON to JSON."""
     # Only this part needs the application.
+    import inspect
+
     from fastapi.routing import APIRoute
     from pydantic import BaseModel
 
+    from app.calculators.limits import Calculators
     from app.main import create_app
     from app.settings import Settings
 
-    for route in _routes(create_app(Settings(data_dir=Path("unused"))).routes):
+    settings = Settings(data_dir=Path("unused"))
+    for route in _routes(create_app(settings).routes):
         if not (isinstance(route, APIRoute) and "POST" in route.methods and route.endpoint.__module__.startswith(MODULES)):
             continue
         (field,) = route.dependant.body_params
@@ -49,8 +53,16 @@ def _calculators() -> Iterator[tuple[str, Any]]:
         assert issubclass(model, BaseModel)
         text = json.dumps(model.model_config["json_schema_extra"]["examples"][0])  # pyright: ignore
 
-        def answer(endpoint: Any = route.endpoint, model: type[BaseModel] = model, text: str = text, name: str = field.name) -> None:
-            endpoint(**{name: model.model_validate_json(text)}).model_dump_json()
+        fixed = {"desk": Calculators(settings)} if "desk" in inspect.signature(route.endpoint).parameters else {}
+
+        def answer(
+            endpoint: Any = route.endpoint,
+            model: type[BaseModel] = model,
+            text: str = text,
+            name: str = field.name,
+            fixed: dict[str, Any] = fixed,
+        ) -> None:
+            endpoint(**{name: model.model_validate_json(text)}, **fixed).model_dump_json()
 
         yield f"{route.endpoint.__module__.rpartition('.')[2]} {route.path}", answer
 
