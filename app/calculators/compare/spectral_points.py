@@ -3,6 +3,7 @@ r"""Lines of a derivation, and what two values of mu mean for epsilon and delta,
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 from accountants.gdp import GdpProfile
 from app.calculators.compare.finding import PointComparison, compared_at
@@ -33,9 +34,12 @@ def consequences(
     )
 
 
+# Most findings of one answer share their printed mu, and many the proved one.
+@lru_cache(maxsize=64)
 def _delta(mu: float, epsilon: float) -> float:
     return 1.0 if math.isinf(mu) else min(1.0, exp_up(GdpProfile(mu, ()).log_delta_upper(epsilon)))
 
 
+@lru_cache(maxsize=64)
 def _epsilon(mu: float, delta: float) -> float:
     return math.inf if math.isinf(mu) else GdpProfile(mu, ()).epsilon_upper(delta)

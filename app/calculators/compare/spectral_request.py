@@ -14,7 +14,7 @@ from mechanisms.spectral import AxisNumbers
 from mechanisms.spectrum import LONGEST_AXIS, MOST_AXES, LowPass, Rounding, kept_for_ratio
 
 LONGEST_SIGNAL = 4096
-MOST_POSITIONS = 16
+MOST_POSITIONS = 8
 MOST_POINTS = 4
 
 Coordinate = Annotated[Number, Field(ge=-1e50, le=1e50)]
