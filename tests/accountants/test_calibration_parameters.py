@@ -9,7 +9,7 @@ from accountants import Composed, Event, FixedSizeSampled, PoissonSampled, Relea
 from accountants.calibration import ClippingBound, NoiseScale, Parameter, SampleSize, SamplingProbability, Steps
 from accountants.calibration.forecast import Forecast
 from accountants.events import scaled
-from mechanisms import MECHANISMS, InvalidParameter
+from mechanisms import MECHANISMS, InvalidParameter, LocalRelease
 from tests.accountants.events import complex_gaussian, gaussian, laplace, training
 
 
@@ -91,7 +91,17 @@ def test_a_part_without_the_parameter_is_refused(parameter):
         parameter.limits(tree())
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: m.kind_name())
+CLIPPED = [mechanism for mechanism in MECHANISMS if not issubclass(mechanism, LocalRelease)]
+LOCAL = [mechanism for mechanism in MECHANISMS if issubclass(mechanism, LocalRelease)]
+
+
+@pytest.mark.parametrize("mechanism", LOCAL, ids=lambda m: m.kind_name())
+def test_a_local_release_has_a_box_and_no_clipping_bound(mechanism):
+    with pytest.raises(InvalidParameter, match="without local releases"):
+        ClippingBound().limits(Release(mechanism=mechanism.example()))
+
+
+@pytest.mark.parametrize("mechanism", CLIPPED, ids=lambda m: m.kind_name())
 @pytest.mark.parametrize("factor", [0.25, 1.0, 8.0])
 def test_moves_and_noise_scaled_together_change_nothing(mechanism, factor):
     event = Release(mechanism=mechanism.example())
