@@ -15,6 +15,7 @@ from app.calculators.compare.router import router as compare_router
 from app.calculators.errata import router as errata_router
 from app.calculators.limits import Calculators, calculators
 from app.calculators.noise_shapes import router as noise_shapes_router
+from app.calculators.notions import router as notions_router
 from app.calculators.proofs import router as proofs_router
 from app.calculators.schemas import Profile, ProfileRequest
 from mechanisms.base import Value
@@ -23,6 +24,7 @@ Desk = Annotated[Calculators, Depends(calculators)]
 
 router = APIRouter(tags=["calculators"])
 router.include_router(compare_router)
+router.include_router(notions_router)
 router.include_router(noise_shapes_router)
 router.include_router(errata_router)
 router.include_router(proofs_router)

@@ -1,0 +1,54 @@
+r"""Notions of privacy, and what each says in terms of every other: exactly, as a bound, or not at all. Proofs: proofs/notions.md."""
+
+from __future__ import annotations
+
+from accountants.notions.convert import convert
+from accountants.notions.matrix import PairOfNotions, matrix
+from accountants.notions.values import (
+    KINDS,
+    Advantage,
+    Approximate,
+    Conversion,
+    Gdp,
+    Kind,
+    Notion,
+    Pure,
+    Rdp,
+    Status,
+    Target,
+    ToAdvantage,
+    ToApproximate,
+    ToGdp,
+    ToPure,
+    ToRdp,
+    ToTradeOff,
+    ToZcdp,
+    TradeOff,
+    Zcdp,
+)
+
+__all__ = [
+    "KINDS",
+    "Advantage",
+    "Approximate",
+    "Conversion",
+    "Gdp",
+    "Kind",
+    "Notion",
+    "PairOfNotions",
+    "Pure",
+    "Rdp",
+    "Status",
+    "Target",
+    "ToAdvantage",
+    "ToApproximate",
+    "ToGdp",
+    "ToPure",
+    "ToRdp",
+    "ToTradeOff",
+    "ToZcdp",
+    "TradeOff",
+    "Zcdp",
+    "convert",
+    "matrix",
+]
