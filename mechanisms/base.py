@@ -2,13 +2,24 @@ r"""Values, sensitivities and the abstract mechanism that everything else builds
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Self, final
+from typing import Annotated, Any, ClassVar, Literal, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, StringConstraints, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Strict,
+    StringConstraints,
+    WithJsonSchema,
+    field_serializer,
+    model_validator,
+)
 
 from mechanisms.errors import InvalidParameter
 from mechanisms.loss import PrivacyLoss
@@ -32,7 +43,12 @@ def _infinity_from_text(value: object) -> object:
     return {"Infinity": float("inf"), "-Infinity": float("-inf")}.get(value, value) if isinstance(value, str) else value
 
 
-Extended = Annotated[float, BeforeValidator(_infinity_from_text, json_schema_input_type=float | str), Strict()]
+Extended = Annotated[
+    float,
+    BeforeValidator(_infinity_from_text, json_schema_input_type=float | Literal["Infinity", "-Infinity"]),
+    Strict(),
+    WithJsonSchema({"anyOf": [{"type": "number"}, {"enum": ["Infinity", "-Infinity"], "type": "string"}]}, mode="serialization"),
+]
 """A real number or an infinity, written ``"Infinity"`` in JSON."""
 
 
@@ -142,6 +158,11 @@ class Step(Value):
     value: Extended | str
     formula: str
     source: str
+
+    @field_serializer("value", when_used="json")
+    def _infinity_as_text(self, value: float | str) -> float | str:
+        # In a union Pydantic loses ``ser_json_inf_nan`` where a web framework annotates the model around it, and would write null.
+        return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, value) if isinstance(value, float) else value
 
 
 class Mechanism(Value, ABC):
