@@ -10,7 +10,7 @@ from typing import Literal, final
 from fastapi import FastAPI
 from fastapi.staticfiles import StaticFiles
 
-from app import errors
+from app import errors, openapi
 from app.calculators.limits import Calculators
 from app.calculators.router import router as calculators_router
 from app.certificates.router import router as certificates_router
@@ -63,6 +63,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_api_route("/livez", _live, methods=["GET"], tags=["health"], summary="Is the process alive?")
     with as_file(files("app").joinpath("web", "static")) as static:
         app.mount("/static", StaticFiles(directory=static), name="static")
+    openapi.describe_refusals(app)
     app.add_middleware(RequestGuard)
     return app
 

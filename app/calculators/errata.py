@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query
 
 from mechanisms.errata import ERRATA, Erratum, Paper, Severity, erratum
 
-router = APIRouter(prefix="/errata", tags=["calculators"])
+router = APIRouter(prefix="/errata")
 
 
 @router.get("", summary="List the errata")
