@@ -73,8 +73,7 @@ class RdpProfile(PrivacyProfile):
 
     def epsilon(self, delta: float) -> Bound:
         check_delta(delta)
-        # The same inequality solved for epsilon; Balle, Barthe, Gaboardi, Hsu and Sato 2020, Theorem 21.
-        order, epsilon = self._best(lambda a: self._renyi(a) + math.log1p(-1.0 / a) - (math.log(delta) + math.log(a)) / (a - 1.0))
+        order, epsilon = self._best(lambda a: epsilon_at_order(a, self._renyi(a), delta))
         return Bound(lower=0.0, upper=max(0.0, epsilon), route=f"{ROUTE}(order={order:.4g})")
 
     def derivation(self) -> tuple[Step, ...]:
@@ -110,6 +109,17 @@ class RdpProfile(PrivacyProfile):
         found = optimize.minimize_scalar(at, bounds=(low, high), method="bounded", options={"xatol": 1e-4, "maxiter": 40})
         log_order, value = (float(found.x), float(found.fun)) if found.fun < values[best] else (_LOG_ORDERS[best], values[best])
         return 1.0 + math.exp(log_order), value
+
+
+def epsilon_at_order(order: float, renyi: float, delta: float) -> float:
+    """epsilon at ``delta`` that a Renyi divergence of one order > 1 implies; negative where even 0 is more than needed.
+
+    The inequality of ``RdpProfile.delta`` solved for epsilon; Balle, Barthe, Gaboardi, Hsu and Sato 2020, Theorem 21.
+
+    >>> round(epsilon_at_order(2.0, 0.1, 1e-5), 9)
+    10.226631104
+    """
+    return renyi + math.log1p(-1.0 / order) - (math.log(delta) + math.log(order)) / (order - 1.0)
 
 
 def leaf_renyi(leaf: Leaf, order: float) -> float:
