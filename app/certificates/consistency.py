@@ -8,7 +8,15 @@ from itertools import pairwise
 from accountants.events import Event, leaves, non_private_reason
 from app.certificates import wording
 from app.certificates.decimals import exact, fraction
-from app.certificates.facts import ADJACENCY_MEANING, EARLIER_MEANINGS, Neighbourhood, ReleaseFacts, neighbourhood_of, releases_of
+from app.certificates.facts import (
+    ADJACENCY_MEANING,
+    EARLIER_MEANINGS,
+    Neighbourhood,
+    ReleaseFacts,
+    largest_group,
+    neighbourhood_of,
+    releases_of,
+)
 from app.certificates.guarantee import SEED_SENTENCE, ApproximateDp, NoGuarantee, figures
 from app.certificates.report import Check, failed, outcome
 from app.certificates.statement import PrivacyCertificate
@@ -28,7 +36,7 @@ def check_words(predicate: PrivacyCertificate) -> Check:
     problems = [
         *_differences("releases", predicate.releases, releases),
         *_differences("neighbourhood", _in_todays_words(predicate.neighbourhood), neighbourhood),
-        *_run_differences(predicate, event),
+        *_run_differences(predicate, event, releases),
         *_sampling_differences(predicate, releases),
     ]
     return outcome("event", problems, "noise, sampling, sensitivity, steps, adjacency and unit are those of the event")
@@ -60,15 +68,13 @@ def _in_todays_words(stated: Neighbourhood | None) -> Neighbourhood | None:
     return Neighbourhood(adjacency=stated.adjacency, meaning=ADJACENCY_MEANING[stated.adjacency], unit=stated.unit)
 
 
-def _run_differences(predicate: PrivacyCertificate, event: Event) -> Iterator[str]:
-    parts = leaves(event)
-    released = sum(parts.values())
+def _run_differences(predicate: PrivacyCertificate, event: Event, releases: Sequence[ReleaseFacts]) -> Iterator[str]:
+    released, group = sum(release.count for release in releases), largest_group(event)
     if predicate.steps.released != released:
         yield f"steps.released: the certificate says {predicate.steps.released}, its event has {released}"
-    if predicate.data.units_are_records != all(leaf.group == 1 for leaf in parts):
-        group = max((leaf.group for leaf in parts), default=1)
+    if predicate.data.units_are_records != (group == 1):
         yield f"data.units_are_records: the certificate says {predicate.data.units_are_records}, its event has groups of up to {group}"
-    for leaf in parts:
+    for leaf in leaves(event):
         bound = _clipping_bound(leaf.mechanism.sensitivity)
         if bound is not None and exact(bound) != predicate.clipping.bound:
             yield f"clipping.bound: the certificate says {predicate.clipping.bound}, the event's sensitivity is for {exact(bound)}"

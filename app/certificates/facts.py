@@ -169,6 +169,11 @@ def releases_of(event: Event) -> tuple[ReleaseFacts, ...]:
     )
 
 
+def largest_group(event: Event) -> int:
+    """The most units of a release that one unit of the guarantee holds; local releases count, though accountants see each by itself."""
+    return max((group for _, group, _ in _sampled_parts(event, 1, 1)), default=1)
+
+
 def _sampled_parts(event: Event, group: int, count: int) -> Iterator[tuple[Release | PoissonSampled | FixedSizeSampled, int, int]]:
     """(single release with its sampling, group size, how often): leaves before they lose the sizes of their samples."""
     match event:

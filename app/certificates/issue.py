@@ -17,7 +17,7 @@ from app.certificates.digests import DataManifest, code_manifest, fresh_nonce, s
 from app.certificates.envelope import sign
 from app.certificates.errata import note
 from app.certificates.errors import CertificateRefused
-from app.certificates.facts import neighbourhood_of, releases_of
+from app.certificates.facts import largest_group, neighbourhood_of, releases_of
 from app.certificates.guarantee import Guarantee, figures
 from app.certificates.keys import signer
 from app.certificates.statement import (
@@ -134,7 +134,7 @@ def predicate_of(given: CertificateInput, facts: DataSetFacts) -> PrivacyCertifi
         data=DataFacts(
             description=facts.description,
             unit_meaning=f"one {facts.unit} is one row of the training data as described; a person with several rows is protected less",
-            units_are_records=all(leaf.group == 1 for leaf in leaves(plan.event)),
+            units_are_records=largest_group(plan.event) == 1,
             training_records=plan.sampling.records,
             expected_batch_size=plan.sampling.expected_batch_size,
             realised_sample_sizes=wording.SAMPLE_SIZES,
@@ -164,7 +164,7 @@ def _proofs(of_mechanism: str, event: Event, guarantee: Guarantee) -> tuple[str,
     """Of the mechanism, of its sampling, and of the route that epsilon came by where that has one."""
     claim = figures(guarantee)
     route = None if claim is None else wording.ROUNDING_PROOFS.get(claim.accountant)
-    sampled = any(not leaf.is_whole or leaf.group > 1 for leaf in leaves(event))
+    sampled = largest_group(event) > 1 or not all(leaf.is_whole for leaf in leaves(event))
     return (of_mechanism, *((wording.PAIRS_PROOF,) if sampled else ()), *(() if route is None else (route,)))
 
 

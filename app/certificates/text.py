@@ -107,6 +107,12 @@ def _release(release: ReleaseFacts) -> str:
     mechanism = release.mechanism
     parts = " and ".join(dict.fromkeys(std for std in (mechanism.std_real, mechanism.std_imag) if std is not None))
     scale = f"standard deviation {parts} on each real component" if parts else f"scale {mechanism.laplace_scale}"
+    if mechanism.box is not None:
+        # A local release: every record by itself, in a public box.
+        box = mechanism.box
+        amount = f"of epsilon {mechanism.epsilon} for each record" if mechanism.epsilon is not None else f"of {scale}"
+        within = f"on every record by itself, of {box.dimension} coordinates in [{box.lower}, {box.upper}]"
+        return f"{release.count} releases with {mechanism.kind} noise {amount}, {within}, {_drawn(release.sampling)}{_held(release.group)}"
     return f"{release.count} releases with {mechanism.kind} noise of {scale}, {_drawn(release.sampling)}{_held(release.group)}"
 
 
