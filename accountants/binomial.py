@@ -4,7 +4,7 @@ k releases at distance e have the loss (2J - k) e, J ~ Bin(k, p) under P, p = e^
 
     delta(t) = sum_{j >= m} C(k, j) p^j (1 - p)^{k - j} (1 - e^{t - (2j - k) e}),    m the first j with (2j - k) e > t.
 
-All terms are positive. They are summed from the largest weight outwards, whose logarithm is taken with 60 digits. proofs/lattice.md
+All terms are positive. They are summed from the largest weight outwards, whose logarithm is taken with 50 digits. proofs/lattice.md
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _FIRST_TERMS = 256
 _SUM_ERROR = 1e-13
 """More than the rounding of a sum, of a term's factor and of the largest weight's logarithm, when that is small, together."""
 
-_DIGITS, _EXACT_FACTORIALS = 60, 64
+_DIGITS, _EXACT_FACTORIALS = 50, 64
 _STIRLING = (12, -360, 1260, -1680, 1188)
-_PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494")
+_LOG_ROOT_2PI = Decimal("0.91893853320467274178032973640561763986139747363778341281715154")
 _WIDENINGS = (1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-6, 1e-4)
 
 Floats = NDArray[np.float64]
@@ -128,23 +128,24 @@ def _log_weight(count: int, successes: int, distance: float) -> float:
     """log of C(k, j) p^j (1 - p)^{k - j}, off by a rounding or two."""
     with localcontext() as context:
         context.prec = _DIGITS
-        e = Decimal(distance)
         choices = _log_factorial(count) - _log_factorial(successes) - _log_factorial(count - successes)
         # p = 1 / (1 + e^-e) and 1 - p = e^-e p.
-        return float(choices - (count - successes) * e - count * (1 + (-e).exp()).ln())
+        return float(choices - (count - successes) * Decimal(distance) - count * _log_normalizer(distance))
 
 
+@lru_cache(maxsize=256)
+def _log_normalizer(distance: float) -> Decimal:
+    """log(1 + e^-distance), in the digits of the caller."""
+    return (1 + (-Decimal(distance)).exp()).ln()
+
+
+@lru_cache(maxsize=4096)
 def _log_factorial(number: int) -> Decimal:
-    """log n!, exactly or by Stirling's series, whose next term is below 1e-22."""
+    """log n!, exactly or by Stirling's series, whose next term is below 1e-22, in the digits of the caller."""
     if number < _EXACT_FACTORIALS:
         return Decimal(math.factorial(number)).ln()
     n = Decimal(number)
-    return (
-        (n + Decimal("0.5")) * n.ln()
-        - n
-        + (2 * _PI).ln() / 2
-        + sum(1 / (divisor * n ** (2 * i + 1)) for i, divisor in enumerate(_STIRLING))
-    )
+    return (n + Decimal("0.5")) * n.ln() - n + _LOG_ROOT_2PI + sum(1 / (divisor * n ** (2 * i + 1)) for i, divisor in enumerate(_STIRLING))
 
 
 @final
