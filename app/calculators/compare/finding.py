@@ -7,8 +7,7 @@ from typing import Literal, final
 
 from mechanisms import Step
 from mechanisms.base import Extended, Value
-
-Paper = Literal["zeta_dp", "complex_dp_federated", "spof", "complex_feature_obfuscation", "spectral_dp"]
+from mechanisms.errata import Paper
 
 Direction = Literal["overclaims", "loose", "equal", "differs", "does_not_apply"]
 """overclaims: the print promises more than holds. loose: less. differs: no order makes one of them the larger promise."""

@@ -142,7 +142,7 @@ def compare(request: TrainingComparison, desk: Desk) -> TrainingAnswer:
 
 def compared(request: TrainingComparison) -> TrainingAnswer:
     """The answer, without a time limit of its own."""
-    found = {each.letter: _accounted(request, each) for each in CONVENTIONS}
+    found: dict[Letter, Accounted] = {each.letter: _accounted(request, each) for each in CONVENTIONS}
     yours = convention_of(request.sampler, request.convention)
     return TrainingAnswer(
         yours=yours.letter,
