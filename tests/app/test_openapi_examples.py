@@ -58,6 +58,26 @@ def test_every_example_is_answered(client, path, example):
     assert "NaN" not in answer.text
 
 
+def _named_rows(answer):
+    """Every text that an answer gives as ``erratum`` or in ``errata``, however deep."""
+    if isinstance(answer, list):
+        return [row for part in answer for row in _named_rows(part)]
+    if not isinstance(answer, dict):
+        return []
+    here = [answer["erratum"]] if isinstance(answer.get("erratum"), str) else []
+    return [*here, *answer.get("errata", ()), *(row for part in answer.values() for row in _named_rows(part))]
+
+
+def test_every_row_that_an_answer_names_can_be_read(client):
+    requests = [each.values for each in EXAMPLES if not each.values[0].endswith("/batch")]
+    answers = [client.post(path, json=example).json() for path, example in requests]
+    answers += [client.get(path).json() for path in ("/v1/papers", "/v1/mechanisms", "/v1/algorithms")]
+    named = set(_named_rows(answers))
+    assert {"Z2", "C3", "S7", "P1", "O5"} <= named
+    for row in sorted(named):
+        assert client.get(f"/v1/errata/{row}").status_code == 200, row
+
+
 def test_every_readable_path_answers_with_its_parameters_examples(client):
     filled = {"row": "Z2", "name": "laplace", "kind": "laplace", "paper": "zeta_dp"}
     tried = 0
