@@ -34,7 +34,7 @@ class _Point:
     @property
     def odds(self) -> Fraction:
         """e^-epsilon of the randomised response that just meets the point: low / (1 - high)."""
-        return self.low / (1 - self.high)
+        return self.low / (1 - self.high) if self.low > 0 else Fraction(0)
 
     def miss(self, alpha: Fraction) -> Fraction:
         """The least false negative rate at this false positive rate."""

@@ -21,11 +21,12 @@ _ORDERS = 22
 _FIRST_WIDTH, _LAST_WIDTH, _NARROWING, _MOST_ROUNDS = 0.12, 0.006, 0.05, 12
 """Half widths of the parabolas around the best order, in steps of the grid: each is wider than the error of the one before."""
 
-_FIRST_TURNS, _TURNS, _MOST_TURNS = 3, 3, 60
+_FIRST_TURNS, _TURNS, _NEWTON_TURNS, _MOST_TURNS = 1, 1, 3, 60
 _NEWTON_STEPS, _WARM_STEPS = 4, 1
 _SETTLED = 1e-3
 _LAST_TURNS, _LAST_SETTLED = 6, 1e-5
 _SMALLEST = 1e-320
+_LOG_SMALLEST = -736.0
 
 
 @final
@@ -76,7 +77,12 @@ class Search(ABC):
         with np.errstate(all="ignore"):
             if self.family.rho is None:
                 k = np.array([self.family.k])
-                return Touch(self.family.k, float(self.settled(k, self.settled(k, None))[0]))
+                place = self.settled(k, None)
+                for _ in range(_LAST_TURNS):
+                    place, last = self.settled(k, place), place
+                    if abs(float(place[0] - last[0])) < _LAST_SETTLED * float(last[0]):
+                        break
+                return self._touch(self.family.k, float(place[0]))
             ts = np.linspace(0.0, self._largest, _ORDERS)
             places = self.settled(self._order(ts), None)
             values = self._values(ts, places)
@@ -111,7 +117,11 @@ class Search(ABC):
             if bool(np.all(np.abs(places - last) < _LAST_SETTLED * last)):
                 break
         j = int(np.argmin(self._values(t, places)))
-        return Touch(float(self._order(t)[j]), float(places[j]))
+        return self._touch(float(self._order(t)[j]), float(places[j]))
+
+    def _touch(self, k: float, place: float) -> Touch:
+        """Any numbers in range are sound; these are so where floats have failed."""
+        return Touch(k if 0.0 <= k < math.inf else 0.0, place if 0.0 < place < math.inf else self.family.epsilon)
 
     def _order(self, t: Floats) -> Floats:
         return self._scale * np.expm1(np.abs(t))
@@ -188,7 +198,7 @@ class MissSearch(Search):
 
     def settled(self, k: Floats, place: Floats | None) -> Floats:
         alpha, d = self._alpha, self._highest(k) if place is None else place
-        for _ in range(_MOST_TURNS if place is None else _TURNS):
+        for _ in range(_MOST_TURNS if place is None else _NEWTON_TURNS):
             p, missed = self._rates(k, d)
             better = np.where(missed > 0.5, -np.log1p(-(p - alpha) / (1.0 - alpha)), -np.log(missed / (1.0 - alpha)))
             d, last = np.where(better > 0.0, np.minimum(better, self.family.epsilon), d), d
@@ -223,7 +233,7 @@ class MirroredMissSearch(Search):
 
     def settled(self, k: Floats, place: Floats | None) -> Floats:
         u = np.minimum(self.family.value_at(k) + self._farthest / np.maximum(k, 1e-300), self._reach()) if place is None else place
-        for _ in range(_MOST_TURNS if place is None else _TURNS):
+        for _ in range(_MOST_TURNS if place is None else _NEWTON_TURNS):
             better = self.cost(k, u) - self._farthest
             # From scratch u starts above the root, and only comes down.
             highest = u if place is None else 1.5 * u
@@ -241,20 +251,37 @@ class MirroredMissSearch(Search):
 
 
 def _settled(family: Family, k: Floats, place: Floats | None, reach: Callable[[Floats, Floats], Floats]) -> Floats:
-    """The d at which the tangent touches the set, for each order: p from u and d, and d from p and u, in turns."""
-    d, v = np.full_like(k, _SMALLEST) if place is None else place, family.value_at(k)
-    for turn in range(_TURNS if place is not None else _FIRST_TURNS):
+    """The d at which the tangent touches the set, for each order: p from u and d, d from p and u, and secants towards agreement."""
+    value = family.value_at(k)
+
+    def answered(log_d: Floats) -> tuple[Floats, Floats]:
+        """By how much log d is answered with another one, and q."""
+        d = np.exp(log_d)
         u = np.maximum(reach(k, d), _SMALLEST)
         lost = np.where(d > 1e-290, np.exp(-d) * _shrunk(k, d) / -np.expm1(-d), 1.0)
         gap = _shrunk(k, u) + np.expm1(-u) * lost * np.exp(-k * u)
         gap = np.where((1.0 + k) * (u + d) < 1e-5, 0.5 * (1.0 + k) * u * (u + d), gap)
-        p = np.clip(_scaled_limit(k, v, u) / gap, _SMALLEST, 1.0 - 1e-12)
+        p = np.clip(_scaled_limit(k, value, u) / gap, _SMALLEST, 1.0 - 1e-12)
         q = p * np.exp(-u)
-        new = -np.log1p(p * np.expm1(-u) / (1.0 - q))
-        new = np.clip(np.where(np.isnan(new), d, new), _SMALLEST, family.epsilon)
-        # A change of d is answered by one of -q / (1 - q) times it; this weight takes the two together.
-        d = new if turn == 0 and place is None else np.exp((1.0 - q) * np.log(new) + q * np.log(d))
-    return d
+        new = np.log(np.clip(-np.log1p(p * np.expm1(-u) / (1.0 - q)), _SMALLEST, family.epsilon)) - log_d
+        return np.where(np.isnan(new), 0.0, new), q
+
+    highest = math.log(family.epsilon)
+    if place is None:
+        last = np.full_like(k, _LOG_SMALLEST)
+        x = np.minimum(last + answered(last)[0], highest)
+    else:
+        x = np.log(place)
+    move, q = answered(x)
+    # A change of d is answered by one of about -q / (1 - q) times it; this weight takes the two together.
+    for _ in range(_FIRST_TURNS if place is None else _TURNS):
+        last, last_move = x, move
+        x = np.minimum(x + (1.0 - q) * move, highest)
+        move, q = answered(x)
+        slope = (move - last_move) / (x - last)
+        good = (slope < -0.3) & (slope > -4.0)
+        x = np.minimum(np.where(good, x - move / np.where(good, slope, -1.0), x), highest)
+    return np.exp(x)
 
 
 @final

@@ -50,8 +50,8 @@ def from_approximate(given: Approximate, to: Target) -> Answer:
 def _curve(epsilon: Decimal, delta: Decimal, name: str, to: Target) -> Answer:
     kept = ONE - delta
     if isinstance(to, ToTradeOff):
-        beta = rr.false_negative_rate(epsilon, delta, Decimal(to.alpha))
-        return exact(max(0.0, digits.down(beta, _UNIT) if beta > ZERO else 0.0), name)
+        near, far = rr.false_negative_rates(epsilon, delta, Decimal(to.alpha))
+        return exact(max(0.0, digits.down(near, _UNIT), digits.down(far)), name)
     if to.kind == "advantage":
         return exact_delta(delta + kept * rr.advantage(epsilon), name)
     assert isinstance(to, ToApproximate)  # the other kinds are answered by the callers

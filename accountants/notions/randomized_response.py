@@ -32,15 +32,14 @@ def epsilon_at(epsilon: Decimal, delta: Decimal) -> Decimal:
     return max(ZERO, epsilon + log1p(-delta * (ONE + exp(-epsilon))))
 
 
-def false_negative_rate(epsilon: Decimal, delta: Decimal, alpha: Decimal) -> Decimal:
-    """max(0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha)): the curve of (epsilon, delta)."""
+def false_negative_rates(epsilon: Decimal, delta: Decimal, alpha: Decimal) -> tuple[Decimal, Decimal]:
+    """1 - delta - e^epsilon alpha, at least 0, and e^-epsilon (1 - delta - alpha): the larger is the curve of (epsilon, delta)."""
     kept = ONE - delta
-    mirrored = exp(-epsilon) * (kept - alpha)
     if alpha == ZERO:
-        return kept
+        return kept, exp(-epsilon) * kept
     # e^epsilon alpha >= 1 leaves nothing of the first line, and its exponential may be beyond every exponent.
-    first = kept - exp(epsilon + alpha.ln()) if epsilon + alpha.ln() < ZERO else ZERO
-    return max(ZERO, first, mirrored)
+    log = epsilon + alpha.ln()
+    return (max(ZERO, kept - exp(log)) if log < ZERO else ZERO), exp(-epsilon) * max(ZERO, kept - alpha)
 
 
 def renyi(epsilon: Decimal, order: Decimal) -> Decimal:

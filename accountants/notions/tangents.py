@@ -23,6 +23,8 @@ from accountants.notions.digits import ONE, ZERO, exp, expm1, log1p
 _AIM = Decimal("1e-27")
 """Relative distance below the epsilon asked for at which a slope is aimed: it costs as little of delta."""
 _STEPS = 12
+_LARGEST_EXPONENT = Decimal("1e15")
+"""Beyond it a tangent says nothing anyway."""
 
 
 @final
@@ -43,7 +45,7 @@ class Constraint:
 
     def _scaled_limit(self, u: Decimal) -> Decimal:
         """E(value) e^{-ku}."""
-        return exp(self.k * (self.value - u)) * self._shrunk(self.value)
+        return exp(min(self.k * (self.value - u), _LARGEST_EXPONENT)) * self._shrunk(self.value)
 
     def log_slope(self, w: Decimal, d: Decimal) -> Decimal:
         """log s. In w alone it is convex and rises from 0 at slope 1/2 towards slope 1."""
