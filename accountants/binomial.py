@@ -50,10 +50,11 @@ Ratios: TypeAlias = Callable[[Floats], Floats]
 
 @final
 class RepeatedResponse:
-    """``count`` releases of randomized response at one distance, in exact terms of these two numbers."""
+    """``count`` releases of randomized response at one distance, in exact terms of these numbers; one alone may be shown only sometimes."""
 
-    def __init__(self, distance: float, count: int) -> None:
-        self._distance, self._count = distance, count
+    def __init__(self, distance: float, count: int, shown: float = 1.0) -> None:
+        assert shown == 1.0 or count == 1  # a sum of several would be over how many of them are shown
+        self._distance, self._count, self._log_shown = distance, count, math.log(shown)
         self._largest = Fraction(distance) * count
 
     @property
@@ -82,8 +83,9 @@ class RepeatedResponse:
         # 1 - e^-gap is at most the gap: what was left out is small next to a total of tiny gaps, too.
         farthest = (gap + 2.0 * e * (float(np.max(places)) + 1.0 + up.reach)) * (1.0 + 1e-9)
         rest = (up.rest + down.rest) * min(1.0, farthest)
-        low, high = anchor + math.log(total), anchor + math.log(total + rest)
-        slack = _SUM_ERROR + 16.0 * UNIT * len(weights) + 4.0 * UNIT * (abs(anchor) + abs(low))
+        base = anchor + self._log_shown
+        low, high = base + math.log(total), base + math.log(total + rest)
+        slack = _SUM_ERROR + 16.0 * UNIT * len(weights) + 4.0 * UNIT * (abs(anchor) + abs(self._log_shown) + abs(low))
         return min(low - slack, 0.0), min(high + slack, 0.0)
 
     def _ratios_up(self, top: int) -> Ratios:
@@ -153,8 +155,9 @@ class BinomialProfile(PrivacyProfile):
     """The profile of randomized response at one distance, repeated."""
 
     def __init__(self, pair: Pair, count: int, steps: tuple[Step, ...], name: str) -> None:
-        self._upper = RepeatedResponse(widened(pair).distance, count)
-        self._lower = RepeatedResponse(narrowed(pair).distance, count)
+        above, below = widened(pair), narrowed(pair)
+        self._upper = RepeatedResponse(above.distance, count, above.shown)
+        self._lower = RepeatedResponse(below.distance, count, below.shown)
         self._steps, self._name = steps, name
 
     @property

@@ -43,10 +43,11 @@ def shared_divisor(distances: tuple[float, ...]) -> float | None:
 
 def is_repeated_response(parts: Mapping[Leaf, int]) -> bool:
     """Whether all that is released is randomized response at one distance: its composed loss is binomial, and needs no grid."""
-    if sum(parts.values()) > MOST_RELEASES or any(unsupported_reason(leaf) is not None for leaf in parts):
+    count = sum(parts.values())
+    if count > MOST_RELEASES or any(unsupported_reason(leaf) is not None for leaf in parts):
         return False
     pairs = {pair_of(leaf) for leaf in parts}
-    return len(pairs) == 1 and all(pair.family is Family.RESPONSE and pair.is_whole for pair in pairs)
+    return len(pairs) == 1 and all(pair.family is Family.RESPONSE and (pair.is_whole or count == 1) for pair in pairs)
 
 
 def unsupported_parts_of_lattice(parts: Mapping[Leaf, int]) -> str | None:

@@ -78,6 +78,20 @@ def test_extreme_randomized_responses_have_narrow_ordered_brackets(epsilon, coun
     assert 0.0 <= found.epsilon(1e-9).lower <= found.epsilon(1e-9).upper <= epsilon * count * (1.0 + 2e-14)
 
 
+@pytest.mark.parametrize("log10_delta", [-1, -12, -300, -4000])
+@pytest.mark.parametrize(("dimension", "q"), [(2, 1.0), (14, 1.0), (3, 0.3), (4, 1e-9), (10**6, 0.999)])
+def test_one_release_that_is_not_always_shown_has_its_closed_form_at_any_delta(dimension, q, log10_delta):
+    event = PoissonSampled(probability=q, event=response(1.0, dimension))
+    found = profile(event)
+    exact = shown(response_delta(1.0), pair_of(next(iter(leaves(event)))).shown)
+    target = mpmath.exp(mpmath.mpf(log10_delta * math.log(10.0)))
+    bound = found.epsilon_at_log_delta(log10_delta * math.log(10.0))
+    assert exact(mpmath.mpf(bound.upper)) <= target
+    assert bound.lower == 0.0 or exact(mpmath.mpf(bound.lower)) > target
+    assert bound.upper - bound.lower <= 1e-12
+    assert holds(found.delta(0.5), exact(mpmath.mpf(0.5)), 1e-11)
+
+
 def test_nothing_is_lost_beyond_the_largest_loss():
     found = profile(repeated(7, response(0.3)))
     assert found.delta(7 * 0.3 * (1.0 + 1e-12)).upper == 0.0
