@@ -199,15 +199,25 @@ class Mechanism(Value, ABC):
         """What every release asks of its value first.
 
         Raises:
-          InvalidParameter: real where it must be complex or the reverse, or not finite in every coordinate.
+          InvalidParameter: real where it must be complex or the reverse, of more digits than the noise, or not finite in every coordinate.
         """
         if source.is_complex(value) != self.is_complex:
             expected = "complex" if self.is_complex else "real"
             got = "complex" if source.is_complex(value) else "real"
             raise InvalidParameter("value", f"{expected} for this mechanism", got)
+        self.check_digits(value, source)
         if not source.all_finite(value):
             # inf + noise is inf: the release would tell the record, and no sensitivity bound covers it.
             raise InvalidParameter("value", "finite in every coordinate", "a value with NaN or infinity")
+
+    def check_digits(self, value: Array, source: NoiseSource[Array]) -> None:
+        """Refuses a value whose type has more digits than the noise.
+
+        Raises:
+          InvalidParameter: such a value. Noise is a multiple of its own last digit, so the sum would show the value's digits below it bare.
+        """
+        if source.is_finer(value):
+            raise InvalidParameter("value", "of a type with no more digits than the noise", str(value.dtype))
 
     @abstractmethod
     def privacy_loss(self) -> PrivacyLoss:

@@ -62,6 +62,10 @@ class NoiseSource(Protocol[Array]):
 
     def all_finite(self, value: Array) -> bool: ...
 
+    def is_finer(self, value: Array) -> bool:
+        """Whether a value's type has more digits than this source's noise: digits that no noise would hide."""
+        ...
+
     def low_pass(self, value: Array, kept: tuple[int, ...]) -> Array:
         """The trailing len(kept) axes of a real value projected onto their first ``kept`` frequencies (``spectrum.low_pass``)."""
         ...
@@ -167,6 +171,10 @@ class NumpySource:
 
     def all_finite(self, value: NDArray[Any]) -> bool:
         return bool(np.isfinite(value).all())
+
+    def is_finer(self, value: NDArray[Any]) -> bool:
+        kind = np.asarray(value).dtype
+        return np.issubdtype(kind, np.inexact) and np.finfo(kind).nmant > np.finfo(np.float64).nmant
 
     def low_pass(self, value: NDArray[Any], kept: tuple[int, ...]) -> NDArray[Any]:
         return low_pass(value, kept)

@@ -110,6 +110,7 @@ class Spectral(Mechanism):
         # Projected first, so that a bound on the projected query is enough; projected last, so that the rounding of the first projection
         # outside the kept frequencies is taken away again instead of being released bare.
         projected = source.low_pass(value, self.kept)
+        self.check_digits(projected, source)  # the transform is double
         if not source.all_finite(projected):
             raise InvalidParameter("value", "small enough for its transform to be finite", "a value whose sums overflow")
         noise = source.standard_normal(tuple(value.shape)) * self.std

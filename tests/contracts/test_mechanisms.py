@@ -99,6 +99,23 @@ def test_values_that_are_not_finite_are_refused(mechanism, bad):
 
 
 @pytest.mark.parametrize("mechanism", EXAMPLES)
+def test_values_of_more_digits_than_the_noise_are_refused(mechanism):
+    """x + n would show the digits of x below the last digit of n: exactly x's, whatever n is."""
+    value = mechanism.example_value()
+    finer = value.astype(np.clongdouble if mechanism.is_complex else np.longdouble)
+    with pytest.raises(InvalidParameter, match="value must be of a type with no more digits than the noise"):
+        mechanism.release(finer, NumpySource.from_seed(1))
+
+    torch = pytest.importorskip("torch")
+    from mechanisms.source import RandomStream
+    from trainer.engine.torch_source import TorchSource
+
+    narrow = TorchSource(RandomStream.from_seed(1, "noise"), torch.device("cpu"), torch.float32)
+    with pytest.raises(InvalidParameter, match="value must be of a type with no more digits than the noise"):
+        mechanism.release(torch.from_numpy(value), narrow)
+
+
+@pytest.mark.parametrize("mechanism", EXAMPLES)
 def test_proof_sources_and_summary_exist(mechanism):
     facts = mechanism.FACTS
     proof = files("mechanisms").joinpath("proofs", facts.proof).read_text(encoding="utf-8")

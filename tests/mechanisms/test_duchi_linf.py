@@ -50,6 +50,9 @@ class EveryOutcome:
     def all_finite(self, value):
         return bool(np.isfinite(value).all())
 
+    def is_finer(self, value):
+        return value.dtype != np.float64
+
     def all_within(self, value, lower, upper):
         return bool(((value >= lower) & (value <= upper)).all())
 

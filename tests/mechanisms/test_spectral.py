@@ -163,8 +163,18 @@ def test_a_torch_source_filters_in_double_precision():
     from mechanisms.source import RandomStream
     from trainer.engine.torch_source import TorchSource
 
-    source = TorchSource(RandomStream.from_seed(7, "noise"), torch.device("cpu"), torch.float32)
-    released = _spectral().release(torch.zeros(2, 8), source)
+    source = TorchSource(RandomStream.from_seed(7, "noise"), torch.device("cpu"), torch.float64)
+    released = _spectral().release(torch.zeros(2, 8, dtype=torch.float32), source)
     assert released.dtype == torch.float64
     with pytest.raises(InvalidParameter, match="real for this mechanism"):
         _spectral().release(torch.zeros(8, dtype=torch.cfloat), source)
+
+
+def test_noise_of_fewer_digits_than_the_filtered_value_is_refused():
+    torch = pytest.importorskip("torch")
+    from mechanisms.source import RandomStream
+    from trainer.engine.torch_source import TorchSource
+
+    source = TorchSource(RandomStream.from_seed(7, "noise"), torch.device("cpu"), torch.float32)
+    with pytest.raises(InvalidParameter, match=r"no more digits than the noise, got 'torch\.float64'"):
+        _spectral().release(torch.zeros(2, 8), source)

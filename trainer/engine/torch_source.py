@@ -57,6 +57,10 @@ class TorchSource:
     def all_finite(self, value: Tensor) -> bool:
         return bool(torch.isfinite(value).all())
 
+    def is_finer(self, value: Tensor) -> bool:
+        kind = value.dtype
+        return (kind.is_floating_point or kind.is_complex) and torch.finfo(kind).eps < torch.finfo(self._dtype).eps
+
     def low_pass(self, value: Tensor, kept: tuple[int, ...]) -> Tensor:
         axes = tuple(range(-len(kept), 0))
         shape = tuple(value.shape)[-len(kept) :]
