@@ -10,6 +10,7 @@ from typing import final
 import numpy as np
 from scipy import optimize
 
+from accountants import integer_moments
 from accountants.dominating import pair_of, statement, unsupported_reason
 from accountants.events import Event, Leaf, leaves, non_private_reason
 from accountants.moments import PairMoments
@@ -141,6 +142,8 @@ def pair_renyi(pair: Pair, order: float) -> float:
     whole = loss.renyi(order) * (1.0 + 1e-12)
     if pair.is_whole or not math.isfinite(whole):
         return whole
+    if integer_moments.covers(pair, order):
+        return min(whole, integer_moments.renyi(pair, int(order)))
     # Nodes are made for the next power of 2, so that a search over orders shares them.
     reach = 2.0 ** math.ceil(math.log2(order))
     moments = _shared_moments(pair, reach) if reach * distance <= _SHARED_REACH else PairMoments.of(pair, order)

@@ -20,7 +20,7 @@ from accountants import Composed, Grouped, Leaf, Release, calibrate_scale, profi
 from accountants.dominating import pair_of
 from accountants.gdp_inversion import epsilon_at, largest_mu
 from accountants.hockey_stick import calls, reverse
-from accountants.rdp import QUADRATURE_ERROR, epsilon_at_order, leaf_renyi
+from accountants.rdp import epsilon_at_order, leaf_renyi
 from app.calculators.compare import spof, spof_dp_sgd
 from app.calculators.compare.finding import Finding
 from mechanisms import ComplexGaussian, Gaussian, Sensitivity, environmental_noise
@@ -42,9 +42,6 @@ RELATIVE = 1e-12
 OPTIMUM = 1e-9
 OPTIMA = frozenset({"cgm_equal_mse_optimum", "cgm_general_covariance_mu", "classic_gaussian_threshold"})
 """Groups whose values are optima or roots, for which less is asked."""
-
-BOUNDS: Mapping[str, float] = {"subsampled_gaussian_rdp_integer": 2.0 * QUADRATURE_ERROR}
-"""Groups whose answer is an upper bound that carries its quadrature's whole allowance."""
 
 
 @dataclass(frozen=True)
@@ -340,7 +337,7 @@ def errors() -> Iterator[GroupErrors]:
         for row in members:
             computed = EVALUATED[group](row["inputs"])
             found += [error_of(computed[name], truth) for name, truth in truths(row).items()]
-        allowed = BOUNDS.get(group, OPTIMUM if group in OPTIMA else RELATIVE)
+        allowed = OPTIMUM if group in OPTIMA else RELATIVE
         yield GroupErrors(group, len(members), len(found), max(found), allowed)
 
 

@@ -6,7 +6,6 @@ import sys
 
 import pytest
 
-from accountants.rdp import QUADRATURE_ERROR
 from tests.golden import oracle_errors
 from tests.golden.oracles import FILE
 
@@ -25,16 +24,13 @@ def test_every_value_of_every_row_is_within_what_its_group_is_owed():
 
 
 def test_nothing_is_owed_less_than_the_stated_accuracies():
-    assert all(each.allowed <= oracle_errors.OPTIMUM for each in oracle_errors.errors() if each.group not in oracle_errors.BOUNDS)
-    assert set(oracle_errors.BOUNDS) == {"subsampled_gaussian_rdp_integer"}
+    assert {each.allowed for each in oracle_errors.errors() if each.group not in oracle_errors.OPTIMA} == {oracle_errors.RELATIVE}
 
 
-def test_sampled_renyi_divergences_are_above_the_truth_by_their_allowance_alone():
+def test_sampled_renyi_divergences_are_never_below_the_truth():
     for row in oracle_errors.rows():
         if row["group"] == "subsampled_gaussian_rdp_integer":
-            bound, truth = oracle_errors.EVALUATED[row["group"]](row["inputs"])[oracle_errors.ALONE], row["value"]
-            assert bound >= float(truth)
-            assert oracle_errors.error_of(bound / (1.0 + QUADRATURE_ERROR), truth) <= 1e-12
+            assert oracle_errors.EVALUATED[row["group"]](row["inputs"])[oracle_errors.ALONE] >= float(row["value"])
 
 
 def test_an_error_is_relative_and_absolute_where_the_truth_is_zero():
