@@ -130,6 +130,22 @@ def test_the_divergence_of_two_means_is_their_squared_distance(client, second, p
     assert found["direction"] == ("loose" if true == 0.0 else "overclaims")
 
 
+def test_the_printed_divergence_is_of_the_noise_whatever_convention_states_it(client):
+    """N_C(0, 2 s^2, 0) is N_C(0, sigma^2) with sigma = sqrt(2) s, which is the sigma of equation (8)."""
+    body = {"first": [[3.0, 0.0]], "second": [[-3.0, 0.0]], "order": 2.0}
+    for noise in ({"convention": "total", "sigma": math.sqrt(2.0)}, {"convention": "per_component", "sigma": 1.0}):
+        found = _posted(client, "/v1/compare/zeta_dp_means", {**body, "noise": noise})["published"][0]
+        assert found["printed"] == pytest.approx(-4.5, rel=1e-15)
+        assert found["proven"] == pytest.approx(36.0, rel=1e-13)
+
+
+def test_the_divergence_of_different_means_is_never_zero(client):
+    body = {"first": [[1e-200, 0.0]], "second": [[0.0, 0.0]], "noise": {**TOTAL, "sigma": 1.0}, "order": 2.0}
+    assert _posted(client, "/v1/compare/zeta_dp_means", body)["published"][0]["proven"] > 0.0
+    body["second"] = body["first"]
+    assert _posted(client, "/v1/compare/zeta_dp_means", body)["published"][0]["proven"] == 0.0
+
+
 def test_the_divergence_of_two_means_agrees_with_quadrature(client):
     generator = random.Random(1)
     for _ in range(5):

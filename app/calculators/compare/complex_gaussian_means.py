@@ -15,7 +15,7 @@ from app.calculators.schemas import example
 from mechanisms import Adjacency, ComplexGaussian, Sensitivity, Step
 from mechanisms.base import LARGEST_SCALE, SMALLEST_SCALE, NonNegative, Number, OpenProbability, Positive, Value
 from mechanisms.complex_gaussian import whitened_length
-from mechanisms.conventions import ComponentNoise, NoiseStatement, PerComponentNoise, TotalNoise, complex_gaussian
+from mechanisms.conventions import ComponentNoise, NoiseStatement, PerComponentNoise, TotalNoise, complex_gaussian, total_from_per_component
 from mechanisms.errors import InvalidParameter
 from mechanisms.published import zeta_dp
 
@@ -111,14 +111,15 @@ def _inner_product(request: MeansComparison) -> Finding:
     first, second = ([complex(*pair) for pair in means] for means in (request.first, request.second))
     moves = [b - a for a, b in zip(first, second, strict=True)]
     length = raised(whitened_length(moves, found.std_real, found.std_imag, found.correlation)) + _rounding(moves, found)
-    proven = 0.5 * request.order * length**2
+    # Multiplied before it is squared, and up: where the square is below all floats, the divergence still isn't 0.
+    proven = math.nextafter((math.sqrt(0.5 * request.order) * length) ** 2, math.inf) if length > 0.0 else 0.0
     circular = found.correlation == 0.0
     return finding(
         f"Renyi divergence of order {request.order!r} between the two releases, in nats",
         "zeta_dp",
         "equations (8) and (17)",
-        printed=zeta_dp.equation_8_renyi(first, second, request.noise.sigma, request.order) if circular else None,
-        printed_formula="order <mu_0, mu_1> / (2 sigma^2)",
+        printed=zeta_dp.equation_8_renyi(first, second, _paper_sigma(request.noise), request.order) if circular else None,
+        printed_formula="order <mu_0, mu_1> / (2 sigma^2), sigma^2 = E|n|^2",
         proven=proven,
         proven_formula="order |S^-1/2 (mu_0 - mu_1)|^2 / 2, S the covariance of (Re n, Im n)",
         stronger="smaller",
@@ -133,6 +134,11 @@ def _inner_product(request: MeansComparison) -> Finding:
         ),
         counterexample=_MEANS,
     )
+
+
+def _paper_sigma(noise: TotalNoise | PerComponentNoise) -> float:
+    """The sigma of the zeta-DP paper's N_C(0, sigma^2), which is that of both components together."""
+    return noise.sigma if isinstance(noise, TotalNoise) else total_from_per_component(noise.sigma)
 
 
 def _rounding(moves: list[complex], noise: ComponentNoise) -> float:
