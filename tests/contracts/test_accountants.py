@@ -12,12 +12,15 @@ from accountants import ACCOUNTANTS, Composed, NonPrivate, PoissonSampled, Relea
 from accountants.events import scaled
 from mechanisms import ComplexGaussian, InvalidParameter, NumericalFloor, Sensitivity
 from tests.accountants.events import complex_gaussian, gaussian, laplace, training
+from tests.accountants.two_point_truth import response
 
 EVENTS = {
     "gaussian": gaussian(1.5),
     "complex": Repeated(count=3, event=complex_gaussian(2.0, 0.4)),
     "laplace": Repeated(count=5, event=laplace(4.0)),
     "training": training(0.02, 0.9, 200),
+    "response": Repeated(count=20, event=response(0.2)),
+    "sampled response": Repeated(count=40, event=PoissonSampled(probability=0.5, event=response(0.3, dimension=4))),
     "mixture": Composed(events=(gaussian(3.0), laplace(5.0), training(0.1, 2.0, 20))),
 }
 CASES = [
