@@ -4,8 +4,8 @@ For P = (1 - q) N(0, 1) + q N(s, 1) against Q = N(0, 1) and a whole order a >= 2
 
     E_Q[(dP/dQ)^a] = sum_k C(a, k) (1 - q)^(a - k) q^k e^{(k^2 - k) s^2 / 2},
 
-since E_Q e^{k (s x - s^2 / 2)} = e^{(k^2 - k) s^2 / 2}. The weights sum to 1: the moment minus 1 is the same sum with expm1 of the exponent, where
-nothing cancels. Order a of Q against P is no larger: Mironov, Talwar and Zhang 2019, Theorem 5, whose mirror is x -> s - x.
+since E_Q e^{k (s x - s^2 / 2)} = e^{(k^2 - k) s^2 / 2}. Weights sum to 1: the moment minus 1 is the same sum with expm1 of the exponent;
+nothing cancels in it. Order a of Q against P is no larger: Mironov, Talwar and Zhang 2019, Theorem 5, whose mirror is x -> s - x.
 """
 
 from __future__ import annotations
