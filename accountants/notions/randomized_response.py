@@ -13,6 +13,10 @@ from decimal import Decimal
 from accountants.notions.digits import ONE, TWO, ZERO, exp, expm1, log1p
 
 _LARGE = Decimal(40)
+_FIVE = Decimal(5)
+_FLOAT_STEPS, _STEPS = 40, 60
+_CLOSE = Decimal("1e-20")
+"""A step from so near leaves an error of 1e-34: slopes are known to some 15 digits, and their own changes are smaller still."""
 
 
 def advantage(epsilon: Decimal) -> Decimal:
@@ -63,47 +67,55 @@ def concentration(epsilon: Decimal) -> Decimal:
 def epsilon_of_concentration(rho: Decimal) -> Decimal:
     """The epsilon with epsilon tanh(epsilon / 2) = rho, to all but the last few digits."""
 
-    def slope(epsilon: float) -> float:
-        return math.tanh(0.5 * epsilon) + 0.5 * epsilon * _sech_squared(0.5 * epsilon)
+    def near(epsilon: float) -> tuple[float, float]:
+        half = 0.5 * epsilon
+        return epsilon * math.tanh(half), math.tanh(half) + (half / math.cosh(half) ** 2 if half < 300.0 else 0.0)
 
-    return ZERO if rho == ZERO else _root(concentration, slope, rho, (TWO * rho).sqrt() + rho)
+    return ZERO if rho == ZERO else _root(concentration, near, rho, (TWO * rho).sqrt() + rho)
 
 
 def epsilon_of_renyi(order: Decimal, value: Decimal) -> Decimal:
     """The epsilon at which randomised response has this Renyi divergence, to all but the last few digits."""
     a = float(order)
 
-    def slope(epsilon: float) -> float:
-        c = 0.5 * epsilon
-        if a * c < 1e-4:
-            return 2.0 * a * c
-        return (0.5 * (2.0 * a - 1.0) * math.tanh((2.0 * a - 1.0) * c) - 0.5 * math.tanh(c)) / (a - 1.0)
+    def near(epsilon: float) -> tuple[float, float]:
+        half, wide = 0.5 * epsilon, (2.0 * a - 1.0) * 0.5 * epsilon
+        if a * half < 1e-4:
+            return 0.5 * a * epsilon * epsilon, a * epsilon
+        slope = (0.5 * (2.0 * a - 1.0) * math.tanh(wide) - 0.5 * math.tanh(half)) / (a - 1.0)
+        if wide > 20.0:
+            return epsilon + (math.log1p(math.exp(-2.0 * wide)) - math.log1p(math.exp(-epsilon))) / (a - 1.0), slope
+        return math.log1p(2.0 * math.sinh(a * half) * math.sinh((a - 1.0) * half) / math.cosh(half)) / (a - 1.0), slope
 
     if value == ZERO:
         return ZERO
-    # renyi <= order epsilon^2 / 2 and renyi <= epsilon; from above it comes down to the root since it is nearly convex.
-    return _root(lambda e: renyi(e, order), slope, value, max((TWO * value / order).sqrt(), value))
+    # renyi <= order epsilon^2 / 2 and renyi <= epsilon.
+    return _root(lambda e: renyi(e, order), near, value, max((TWO * value / order).sqrt(), value))
 
 
-def _root(function: Callable[[Decimal], Decimal], slope: Callable[[float], float], value: Decimal, start: Decimal) -> Decimal:
-    """Of an increasing function, by Newton's steps in the logarithms of both; slopes are floats, so a step gains about 15 digits."""
-    x = start
-    for _ in range(60):
-        got = function(x)
-        gap = value / got - ONE
-        as_float = float(x)
-        rate = float(got) / (as_float * slope(as_float)) if 0.0 < as_float < math.inf and slope(as_float) > 0.0 else 1.0
-        rate = rate if 0.0 < rate < math.inf else 1.0
-        x *= exp(min(max(log1p(gap) if gap > -ONE else -ONE, -ONE * 5), ONE * 5) * Decimal(rate))
-        if abs(gap) < Decimal("1e-36"):
+def _root(function: Callable[[Decimal], Decimal], near: Callable[[float], tuple[float, float]], value: Decimal, start: Decimal) -> Decimal:
+    """Of an increasing function, by Newton's steps in the logarithms of both; ``near`` gives it with its slope in floats, for the start."""
+    x, target = float(start), float(value)
+    for _ in range(_FLOAT_STEPS):
+        got, slope = near(x)
+        if not (got > 0.0 and slope > 0.0):
             break
-    return x
+        step = math.log(target / got) * got / (x * slope)
+        x *= math.exp(max(-5.0, min(5.0, step)))
+        if abs(step) < 1e-14:
+            break
+    root = Decimal(x)
+    for _ in range(_STEPS):
+        reached = function(root)
+        gap = value / reached - ONE
+        got, slope = near(float(root))
+        rate = got / (float(root) * slope) if got > 0.0 and slope > 0.0 else 1.0
+        root *= exp(max(-_FIVE, min(_FIVE, log1p(gap) * Decimal(rate))))
+        if abs(gap) < _CLOSE:
+            break
+    return root
 
 
 def _sinh(x: Decimal) -> Decimal:
     up = expm1(x)
     return (up + up / (ONE + up)) / TWO
-
-
-def _sech_squared(x: float) -> float:
-    return (1.0 / math.cosh(x)) ** 2 if x < 300.0 else 0.0

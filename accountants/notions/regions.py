@@ -56,8 +56,8 @@ class Region:
 
     @cached_property
     def epsilon(self) -> Decimal:
-        """Of the randomised response that just satisfies the bounds, rounded up by 1e-30 of itself."""
-        return self._epsilon() * (ONE + Decimal("1e-30"))
+        """Of the randomised response that just satisfies the bounds, rounded up by 1e-25 of itself."""
+        return self._epsilon() * (ONE + _MARGIN)
 
     def _epsilon(self) -> Decimal:
         if self.rho is not None:
@@ -94,9 +94,26 @@ class Region:
         """log of the steepest slope at which the corner is the extreme point."""
         return self._constraint(None).log_slope(TWO * self.epsilon, self.epsilon)
 
+    def _may_be_corner(self, at: float) -> bool:
+        return at <= 1.01 * self._rough_corner_slope
+
+    @cached_property
+    def _rough_corner_slope(self) -> float:
+        """The same in floats; for small widths above it, since it is (2 order - 1) epsilon^2 / 6 there."""
+        epsilon, order = float(self.epsilon), self.order or 1.0
+        if order * epsilon < 1e-3:
+            return order * epsilon * epsilon
+        return self._constraint(None).rough_slope(2.0 * epsilon) - epsilon
+
+    @cached_property
+    def _corner_delta(self) -> float:
+        """delta at the corner's steepest slope, roughly; 0 where floats can't say."""
+        epsilon = float(self.epsilon)
+        return -math.expm1(self._rough_corner_slope - epsilon) / (1.0 + math.exp(-epsilon)) if epsilon < 700.0 else 0.0
+
     def delta(self, at: Decimal) -> Extreme:
         """The largest delta at the epsilon ``at`` >= 0."""
-        if at <= self._corner_slope * (ONE - _MARGIN):
+        if self._may_be_corner(float(at)) and at <= self._corner_slope * (ONE - _MARGIN):
             return self._corner(rr.delta(self.epsilon, at))
         touch = self._widened(DeltaSearch(self._family, float(at)).run())
         delta, u = self._constraint(touch).delta(at, Decimal(touch.place))
@@ -106,7 +123,7 @@ class Region:
 
     def epsilon_at(self, delta: Decimal) -> Extreme:
         """The largest epsilon at which some mechanism still has more than this delta, in (0, 1)."""
-        if delta >= rr.delta(self.epsilon, self._corner_slope) * (ONE + _MARGIN):
+        if float(delta) > 0.5 * self._corner_delta and delta >= rr.delta(self.epsilon, self._corner_slope) * (ONE + _MARGIN):
             return self._corner(rr.epsilon_at(self.epsilon, delta))
         touch = self._widened(EpsilonSearch(self._family, float(delta.ln())).run())
         epsilon, u = self._constraint(touch).epsilon(delta, Decimal(touch.place))
@@ -134,5 +151,7 @@ class Region:
 def _touched(delta: Decimal, at: Decimal, u: Decimal, d: Decimal) -> tuple[Decimal, Decimal]:
     """The binary pair at the tangent's place; below e^-40 d isn't sharp, and the pair follows from delta = p - e^at q."""
     p, q = pair(u, d)
+    if p >= Decimal("1e-3"):
+        return p, q
     sharp = ONE - exp(at - u) if at < u else ZERO
-    return (delta / sharp, delta / sharp * exp(-u)) if p < Decimal("1e-3") and sharp > ZERO else (p, q)
+    return (delta / sharp, delta / sharp * exp(-u)) if sharp > ZERO else (p, q)

@@ -77,17 +77,19 @@ class Constraint:
             w = d + (w - d) * Decimal("0.999")
         return min(ONE, self.intercept(w - d, d)), w - d
 
+    def rough_slope(self, w: float) -> float:
+        """``log_slope`` at d = 0 in floats."""
+        k, a = float(self.k), float(self.order)
+        shrunk = -math.expm1(-k * w) / k if k > 0.0 else w
+        if a * w < 1.0:
+            return w + math.log1p((math.exp(-k * w) * -math.expm1(-w) - shrunk) / (a * shrunk))
+        return w + math.log(-math.expm1(-a * w)) - math.log(a * shrunk)
+
     def _near(self, w: float, log_slope: float) -> float:
         """A float near the w at which the slope, but for its factor e^-d, has this logarithm."""
-        k, a = float(self.k), float(self.order)
         for _ in range(_STEPS):
-            shrunk = -math.expm1(-k * w) / k if k > 0.0 else w
-            if a * w < 1.0:
-                value = w + math.log1p((math.exp(-k * w) * -math.expm1(-w) - shrunk) / (a * shrunk))
-            else:
-                value = w + math.log(-math.expm1(-a * w)) - math.log(a * shrunk)
-            step = (value - log_slope) / float(self._rise(w))
-            w -= step
+            step = (self.rough_slope(w) - log_slope) / float(self._rise(w))
+            w = max(w - step, 1e-3 * w)
             if abs(step) < 1e-9 * w:
                 break
         return w
@@ -138,5 +140,7 @@ def pair(u: Decimal, d: Decimal) -> tuple[Decimal, Decimal]:
     >>> with precise(): [round(float(x), 6) for x in pair(Decimal(2).ln(), Decimal(2).ln())]
     [0.666667, 0.333333]
     """
-    p = -expm1(-d) / -expm1(-(u + d))
-    return p, p * exp(-u)
+    ratio, missed = exp(-u), expm1(-d)
+    # 1 - e^-(u + d) = (1 - e^-d) + e^-d (1 - e^-u), from what is known already.
+    p = -missed / (-missed + (ONE + missed) * -expm1(-u))
+    return p, p * ratio

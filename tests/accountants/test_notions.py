@@ -60,9 +60,7 @@ def test_randomised_response_gives_every_level_of_pure_privacy(epsilon):
     close(value(given, ToAdvantage()), mpmath.tanh(e / 2), above=True)
     close(value(given, ToZcdp()), e * mpmath.tanh(e / 2), above=True)
     for at in (0.0, epsilon / 3.0, epsilon * 0.999):
-        close(
-            value(given, ToApproximate(epsilon=at if at >= 1e-50 else 0.0)), p - mpmath.exp(at if at >= 1e-50 else 0) * (1 - p), above=True
-        )
+        close(value(given, ToApproximate(epsilon=at if at >= 1e-50 else 0.0)), p - mpmath.exp(at if at >= 1e-50 else 0) * q, above=True)
     for order in (1.0 + 1e-9, 1.5, 2.0, 64.0, 1e4):
         a = mpmath.mpf(order)
         moment = p**a * q ** (1 - a) + q**a * p ** (1 - a)
