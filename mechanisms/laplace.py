@@ -8,6 +8,7 @@ from pydantic import model_validator
 
 from mechanisms.base import AdditiveNoise, Adjacency, Assumption, Facts, Positive, Sensitivity, Step
 from mechanisms.errors import InvalidParameter
+from mechanisms.local import quotient_up
 from mechanisms.loss import LaplaceLoss
 from mechanisms.source import Array, NoiseSource
 
@@ -69,7 +70,7 @@ class Laplace(AdditiveNoise):
         return source.standard_laplace(shape) * self.scale
 
     def privacy_loss(self) -> LaplaceLoss:
-        return LaplaceLoss(self._l1 / self.scale)
+        return LaplaceLoss(quotient_up(self._l1, self.scale))
 
     def scaled(self, factor: float) -> Self:
         return type(self)(scale=self.scale * factor, sensitivity=self.sensitivity)
@@ -78,5 +79,10 @@ class Laplace(AdditiveNoise):
         return (
             Step(symbol="l1", value=self._l1, formula="given", source="sensitivity.l1"),
             Step(symbol="b", value=self.scale, formula="given", source="Laplace scale of each coordinate"),
-            Step(symbol="epsilon_0", value=self.privacy_loss().epsilon, formula="l1 / b", source="Dwork, McSherry, Nissim and Smith 2006"),
+            Step(
+                symbol="epsilon_0",
+                value=self.privacy_loss().epsilon,
+                formula="l1 / b, rounded up",
+                source="Dwork, McSherry, Nissim and Smith 2006",
+            ),
         )

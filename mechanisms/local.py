@@ -112,3 +112,12 @@ def _rounded_up(value: Fraction) -> float:
 def quotient_up(numerator: float, denominator: float) -> float:
     """The smallest float that is at least numerator / denominator, both > 0."""
     return _rounded_up(Fraction(numerator) / Fraction(denominator))
+
+
+def multiple_up(count: int, value: float) -> float:
+    """The smallest float that is at least count * value, for count and value > 0; infinite where there is none.
+
+    >>> multiple_up(3, 0.1) > 3 * 0.09999999999999999, multiple_up(10, 0.1) > 1.0, multiple_up(2, math.inf)
+    (True, True, inf)
+    """
+    return _rounded_up(count * Fraction(value)) if count * value < math.inf else math.inf

@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import time
+from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
@@ -421,3 +424,54 @@ def test_spof_with_one_user_is_not_the_functional_mechanism():
 
 def test_training_on_raw_records_is_not_private_whatever_the_sums_noise():
     assert _found(_ask("functional_mechanism"), "S14").proven == math.inf
+
+
+# --- the safe side -----------------------------------------------------------------------------------------------------------------
+
+
+def _exact_diameter(n, a, bound):
+    """The l1 diameter of the box cut by the ball, to 40 digits, by bisection on the multiplier of each sign pattern's maximum."""
+    s = 1 / (1 + mpmath.exp(-mpmath.mpf(a)))
+    bound = mpmath.mpf(bound)
+
+    def support(ups, downs):
+        low, high = mpmath.mpf(0), max(s, 1 - s)
+        if ups * s**2 + downs * (1 - s) ** 2 <= bound**2:
+            return ups * s + downs * (1 - s)
+        for _ in range(140):
+            level = (low + high) / 2
+            fits = ups * min(s, level) ** 2 + downs * min(1 - s, level) ** 2 <= bound**2
+            low, high = (level, high) if fits else (low, level)
+        return ups * min(s, low) + downs * min(1 - s, low)
+
+    return max(support(k, n - k) + support(n - k, k) for k in range(n + 1))
+
+
+def test_the_clipped_derivative_never_gets_noise_for_less_than_its_diameter():
+    generator = random.Random(5)
+    with mpmath.workdps(45):
+        for _ in range(60):
+            n, a, bound = generator.randint(1, 6), generator.uniform(-4, 4), 10 ** generator.uniform(-2, 0.6)
+            answer = _ask("dp_sgd_laplace", dimension=n, expansion_point=a, clipping_bound=bound, epsilon=0.7, releases=3)
+            exact = _exact_diameter(n, a, bound)
+            assert exact * (1 - mpmath.mpf(10) ** -38) <= mpmath.mpf(answer.l1) <= exact * (1 + mpmath.mpf(3e-14))
+            assert Fraction(answer.epsilon) * Fraction(answer.mechanism.scale) >= Fraction(answer.l1)
+            assert Fraction(answer.total_epsilon) >= 3 * Fraction(answer.epsilon)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.3, 0.7, 1e-7])
+@pytest.mark.parametrize("count", [3, 7, 11])
+def test_epsilons_of_many_releases_are_never_rounded_down(epsilon, count):
+    answer = _ask("spof", epsilon=epsilon, rows_per_user=count, releases=1)
+    assert Fraction(answer.user_epsilon) >= count * Fraction(answer.epsilon)
+    once = _found(answer, "S7", "as printed")
+    scale = next(step.value for step in once.derivation if step.symbol == "b")
+    assert Fraction(once.proven) * Fraction(scale) >= Fraction(21)
+    assert Fraction(_found(answer, "S16").proven) >= count * Fraction(once.proven)
+    central = _ask("functional_mechanism", epsilon=epsilon, releases=count)
+    assert Fraction(central.total_epsilon) >= count * Fraction(central.epsilon)
+
+
+def test_epsilons_beyond_floats_are_infinite_and_never_an_error():
+    answer = _ask("dp_sgd_laplace", expansion_point=-744.0, epsilon=1e20, releases=10**12)
+    assert all(each.proven is None or each.proven > 0.0 for each in answer.published)

@@ -12,6 +12,7 @@ from app.calculators.proofs import path_of
 from app.calculators.schemas import example
 from mechanisms import Step
 from mechanisms.base import Count, Extended, Positive, Value
+from mechanisms.local import multiple_up
 
 _PROOF = "proofs/constant_selection.md"
 
@@ -50,7 +51,7 @@ router = APIRouter()
 def compare(request: ConstantSelectionComparison) -> ConstantSelectionAnswer:
     """The epsilon of a constant chosen by a sweep: none where private records are looked at directly, the sum of the runs otherwise."""
     private = request.accuracy_from == "private_records" and request.candidates > 1
-    total = math.inf if private else request.candidates * request.epsilon
+    total = math.inf if private else multiple_up(request.candidates, request.epsilon)
     condition = (
         "an accuracy on private records is released without noise, and no epsilon covers that"
         if private
@@ -80,7 +81,7 @@ def _selection(request: ConstantSelectionComparison, total: float) -> Finding:
             Step(
                 symbol="total",
                 value=total,
-                formula="no bound" if private else "candidates epsilon",
+                formula="no bound" if private else "candidates epsilon, rounded up",
                 source=_PROOF if private else "basic composition",
             ),
         ),

@@ -20,6 +20,7 @@ from mechanisms.cross_entropy import (
     sigmoid_slope,
     taylor_l1_with_constant,
 )
+from mechanisms.local import multiple_up
 from mechanisms.spof_coefficients import SpofCoefficients
 
 
@@ -98,7 +99,7 @@ def compare(request: SpofComparison) -> SpofAnswer:
         ),
         mechanism=mechanism,
         epsilon=epsilon,
-        user_epsilon=request.rows_per_user * epsilon,
+        user_epsilon=multiple_up(request.rows_per_user, epsilon),
         algorithm_epsilon=spof_attack.ALGORITHM_EPSILON,
         derivation=(
             Step(symbol="s", value=sigmoid(a), formula="1 / (1 + e^-a)", source="expansion_point a"),

@@ -17,11 +17,13 @@ from mechanisms import Laplace, Step
 from mechanisms.base import Count, Extended, Number, Value
 from mechanisms.clipped_box import l1_diameter
 from mechanisms.cross_entropy import sigmoid
-from mechanisms.local import Dimension
+from mechanisms.local import Dimension, multiple_up, quotient_up
 from mechanisms.published import spof as published
 from mechanisms.spof_coefficients import ExpansionPoint
 
 _PROOF = "proofs/clipped_box.md"
+_ROUNDING = 1e-14
+"""Relative error of the diameter, of a few operations, none of which cancels more than a factor of 3."""
 
 
 @final
@@ -93,7 +95,7 @@ def compare(request: DpSgdLaplaceComparison) -> DpSgdLaplaceAnswer:
         l1=diameter,
         mechanism=mechanism,
         epsilon=epsilon,
-        total_epsilon=request.releases * epsilon,
+        total_epsilon=multiple_up(request.releases, epsilon),
         algorithm_epsilon=spof_attack.ALGORITHM_EPSILON,
         derivation=(*_steps(request, diameter), *mechanism.derivation()),
         proof=path_of("clipped_box.md"),
@@ -110,8 +112,9 @@ def compare(request: DpSgdLaplaceComparison) -> DpSgdLaplaceAnswer:
 
 
 def _diameter(request: DpSgdLaplaceComparison) -> float:
-    a = request.expansion_point
-    return l1_diameter(request.dimension, sigmoid(-a), sigmoid(a), request.clipping_bound)
+    """As an upper bound: what noise is scaled by mustn't be a rounding too small. Never above n, which the diameter can't exceed."""
+    a, n = request.expansion_point, request.dimension
+    return min(float(n), l1_diameter(n, sigmoid(-a), sigmoid(a), request.clipping_bound) * (1.0 + _ROUNDING))
 
 
 def _steps(request: DpSgdLaplaceComparison, diameter: float) -> tuple[Step, ...]:
@@ -120,7 +123,7 @@ def _steps(request: DpSgdLaplaceComparison, diameter: float) -> tuple[Step, ...]
         Step(symbol="s", value=sigmoid(request.expansion_point), formula="1 / (1 + e^-a)", source="g = s - x in [s - 1, s]^n"),
         Step(symbol="k", value=float(n // 2), formula="floor(n / 2)", source=_PROOF),
         Step(symbol="ball", value=2.0 * math.sqrt(n) * bound, formula="2 sqrt(n) C", source="l1 <= sqrt(n) l2"),
-        Step(symbol="D", value=diameter, formula="H(k, n - k) + H(n - k, k) <= min(n, 2 sqrt(n) C)", source=_PROOF),
+        Step(symbol="D", value=diameter, formula="H(k, n - k) + H(n - k, k) <= min(n, 2 sqrt(n) C), rounded up", source=_PROOF),
     )
 
 
@@ -157,20 +160,21 @@ def _unclipped(request: DpSgdLaplaceComparison) -> Finding:
 
 def _quotient(value: float, scale: float) -> float:
     """value / scale, infinite where the scale is 0 or the quotient leaves the floats: an upper bound in either case."""
-    return value / scale if scale > 0.0 else math.inf
+    return quotient_up(value, scale) if scale > 0.0 and value / scale < math.inf else math.inf
 
 
 def _fixed_scale(request: DpSgdLaplaceComparison, diameter: float, printed: float, where: str, formula: str, erratum: str) -> Finding:
     """The epsilon of T releases, were the scale of this branch used for every record."""
     scale = printed / request.epsilon
     once = _quotient(diameter, scale)
+    total = multiple_up(request.releases, once)
     return finding(
         f"pure epsilon of T releases of the clipped derivative with the scale of {where} for every record",
         PAPER,
         "Algorithm 2, step 6",
         printed=request.epsilon,
         printed_formula="epsilon",
-        proven=request.releases * once,
+        proven=total,
         proven_formula=formula,
         stronger="smaller",
         erratum=erratum,
@@ -178,9 +182,9 @@ def _fixed_scale(request: DpSgdLaplaceComparison, diameter: float, printed: floa
         + (" Beyond floats here." if math.isinf(once) else ""),
         derivation=(
             Step(symbol="b", value=scale, formula=f"{where} of (26) / epsilon", source="Algorithm 2, step 6"),
-            Step(symbol="D", value=diameter, formula="exact l1 diameter", source=_PROOF),
+            Step(symbol="D", value=diameter, formula="exact l1 diameter, rounded up", source=_PROOF),
             Step(symbol="epsilon'", value=once, formula="D / b, for one release", source="proofs/laplace.md"),
-            Step(symbol="T epsilon'", value=request.releases * once, formula="basic composition, attained", source=_PROOF),
+            Step(symbol="T epsilon'", value=total, formula="basic composition, attained", source=_PROOF),
         ),
     )
 

@@ -16,7 +16,7 @@ from app.calculators.schemas import example
 from mechanisms import Laplace, Step
 from mechanisms.base import Count, Extended, Value
 from mechanisms.cross_entropy import Expansion, coefficient_l1, sigmoid
-from mechanisms.local import Dimension
+from mechanisms.local import Dimension, multiple_up, quotient_up
 from mechanisms.published import spof as published
 from mechanisms.spof_coefficients import ExpansionPoint
 
@@ -78,6 +78,7 @@ def compare(request: FunctionalMechanismComparison) -> FunctionalMechanismAnswer
     l1 = coefficient_l1(request.dimension)
     mechanism = laplace_for(l1, request.epsilon)
     epsilon = mechanism.privacy_loss().epsilon
+    total = multiple_up(request.releases, epsilon)
     return FunctionalMechanismAnswer(
         public_linear=expansion.public_linear,
         quadratic=expansion.quadratic,
@@ -85,13 +86,13 @@ def compare(request: FunctionalMechanismComparison) -> FunctionalMechanismAnswer
         mechanism=mechanism,
         noise_std=math.sqrt(2.0) * mechanism.scale,
         epsilon=epsilon,
-        total_epsilon=request.releases * epsilon,
+        total_epsilon=total,
         derivation=(
             Step(symbol="Delta", value=l1, formula="n: one record's (s - v a - x) in the sums", source=_PROOF),
             *mechanism.derivation(),
             Step(
                 symbol="epsilon in all",
-                value=request.releases * epsilon,
+                value=total,
                 formula="releases * epsilon_0",
                 source="basic composition, attained",
             ),
@@ -188,7 +189,7 @@ def _epsilon(request: FunctionalMechanismComparison, l1: float) -> tuple[Finding
             "reference [10], Zhang et al. 2012, Theorem 1, with (23)",
             printed=epsilon if covered else None,
             printed_formula="epsilon",
-            proven=request.releases * move / scale if covered else None,
+            proven=multiple_up(request.releases, quotient_up(move, scale)) if covered else None,
             proven_formula=formula,
             stronger="smaller",
             erratum="S16" if request.releases > 1 else "S5",
@@ -196,7 +197,13 @@ def _epsilon(request: FunctionalMechanismComparison, l1: float) -> tuple[Finding
             derivation=(
                 Step(symbol="b", value=scale, formula="3n / (2 epsilon)", source="(23)"),
                 Step(symbol="l1", value=move, formula="of these sums", source=_PROOF),
-                Step(symbol="epsilon'", value=move / scale, formula="l1 / b, for one release", source="proofs/laplace.md"),
+                Step(symbol="epsilon'", value=quotient_up(move, scale), formula="l1 / b, for one release", source="proofs/laplace.md"),
+                Step(
+                    symbol="epsilon in all",
+                    value=multiple_up(request.releases, quotient_up(move, scale)),
+                    formula="releases * epsilon', rounded up",
+                    source="basic composition, attained",
+                ),
             )
             if covered
             else (),

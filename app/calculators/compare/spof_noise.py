@@ -8,6 +8,7 @@ from app.calculators.compare.finding import Counterexample, Finding, finding
 from app.calculators.compare.spof_setting import PAPER, SpofComparison, printed_pair
 from mechanisms import Step
 from mechanisms.cross_entropy import affine_l1, coefficient_l1
+from mechanisms.local import multiple_up, quotient_up
 from mechanisms.published import spof as published
 
 _PROOF = "proofs/laplace.md"
@@ -43,7 +44,8 @@ def algorithm_1_epsilon(request: SpofComparison) -> float | None:
     """The pure epsilon of the coefficients that one run of step 5 releases, exactly; None where the scale isn't printed."""
     if not _covered(request):
         return None
-    return printed_pair_l1(request.dimension) / published.algorithm_1_scale(request.dimension, request.stabilisation, request.epsilon)
+    scale = published.algorithm_1_scale(request.dimension, request.stabilisation, request.epsilon)
+    return quotient_up(printed_pair_l1(request.dimension), scale)
 
 
 def _algorithm_1(request: SpofComparison) -> tuple[Finding, Finding]:
@@ -66,7 +68,7 @@ def _algorithm_1(request: SpofComparison) -> tuple[Finding, Finding]:
             "Algorithm 1, step 5",
             printed=epsilon if covered else None,
             printed_formula="epsilon, with Lap(Delta-hat / (sqrt(2) epsilon)) on each coefficient",
-            proven=None if scale is None else l1 / scale,
+            proven=None if scale is None else quotient_up(l1, scale),
             proven_formula=formula + ", attained",
             stronger="smaller",
             erratum="S7",
@@ -77,7 +79,7 @@ def _algorithm_1(request: SpofComparison) -> tuple[Finding, Finding]:
                 Step(symbol="Delta-hat", value=published.stabilised_sensitivity(n, c), formula="3n/2 + n c (c/2 + 2)", source="(32)"),
                 Step(symbol="b", value=scale, formula="Delta-hat / (sqrt(2) epsilon)", source="Algorithm 1, step 5"),
                 Step(symbol="l1", value=l1, formula="n sum |difference of the ends|", source="proofs/cross_entropy.md"),
-                Step(symbol="epsilon'", value=l1 / scale, formula="l1 / b", source=_PROOF),
+                Step(symbol="epsilon'", value=quotient_up(l1, scale), formula="l1 / b", source=_PROOF),
             ),
             counterexample=None if scale is None or l1 / scale <= epsilon else _outputs_beyond(n, l1, scale, epsilon),
         )
@@ -115,7 +117,7 @@ def _variance(request: SpofComparison) -> Finding:
         "Section V, M_i = M_{i,1} + M_{i,2}",
         printed=epsilon if covered else None,
         printed_formula="epsilon, with Laplace noise of variance (Delta-hat / epsilon)^2 / 2 on each",
-        proven=None if scale is None else l1 / scale,
+        proven=None if scale is None else quotient_up(l1, scale),
         proven_formula="3 epsilon / (1.5 + 2c + c^2/2), attained: 2 epsilon at c = 0",
         stronger="smaller",
         erratum="S8",
@@ -126,7 +128,7 @@ def _variance(request: SpofComparison) -> Finding:
         if scale is None
         else (
             Step(symbol="d", value=scale, formula="Delta-hat / (2 epsilon), from 2 d^2 = (Delta-hat / epsilon)^2 / 2", source="Section V"),
-            Step(symbol="epsilon'", value=l1 / scale, formula="l1 / d, l1 = 1.5 n", source=_PROOF),
+            Step(symbol="epsilon'", value=quotient_up(l1, scale), formula="l1 / d, l1 = 1.5 n", source=_PROOF),
         ),
         counterexample=Counterexample(
             description="The sum of two independent Laplace variables isn't a Laplace variable, whatever its scale: fourth moments differ.",
@@ -280,7 +282,7 @@ def scale_log_ratio(first: float, second: float, q: float) -> float:
 def _repetition(request: SpofComparison) -> Finding:
     once = algorithm_1_epsilon(request)
     count = request.releases * request.rows_per_user
-    total = None if once is None else once * count
+    total = None if once is None else multiple_up(count, once)
     return finding(
         "pure epsilon of one user over the whole training, of the coefficients alone",
         PAPER,
@@ -340,19 +342,21 @@ def functional_mechanism_difference(n: int, m: int, epsilon: float) -> Finding:
 
 def _parallel(request: SpofComparison) -> Finding:
     once = algorithm_1_epsilon(request)
-    rows = request.rows_per_user
+    total = None if once is None else multiple_up(request.rows_per_user, once)
     return finding(
         "pure epsilon of one user's coefficients when all users release once",
         PAPER,
         "Section V, parallel composition",
         printed=once,
         printed_formula="the epsilon of one release",
-        proven=None if once is None else once * rows,
+        proven=total,
         proven_formula="k times that of one release, k rows of the user; other users' releases add nothing",
         stronger="smaller",
         erratum="S18",
         note="Right across users with one row each, under replace_one. Not across epochs or a user's rows, nor for the codes h_j(x_j)."
         if once is not None
         else _NOT_COVERED,
-        derivation=() if once is None else (Step(symbol="epsilon of the user", value=once * rows, formula="k l1 / b", source=_PROOF),),
+        derivation=()
+        if total is None
+        else (Step(symbol="epsilon of the user", value=total, formula="k l1 / b, rounded up", source=_PROOF),),
     )
