@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import time
+from fractions import Fraction
 
 import pytest
 from fastapi.testclient import TestClient
@@ -131,7 +132,7 @@ def test_a_single_unit_and_sample_are_below_one_half_of_the_time(client):
 def test_sensitivity_of_noiseless_inputs_is_three_times_the_printed_one(client):
     found = finding(ask(client, "environmental_noise"), "S20", "l1 sensitivity")
     assert (found["printed"], found["proven"], found["direction"]) == (147.0, 441.0, "overclaims")
-    assert found["derivation"][-1]["value"] == 3.0
+    assert {step["symbol"]: step["value"] for step in found["derivation"]}["epsilon_true"] == 3.0
 
 
 @pytest.mark.parametrize(("b", "direction"), [(0.5, "loose"), (1.0, "equal"), (2.0, "overclaims")])
@@ -378,3 +379,35 @@ def test_a_single_candidate_is_no_choice(client, source):
     answer = ask(client, "constant_selection", candidates=1, accuracy_from=source)
     assert answer["epsilon"] == 1.0
     assert finding(answer, "S33")["direction"] == "equal"
+
+
+# --- safe ends and statements that don't apply --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("features", [2, 3, 5, 14, 10**12 - 1])
+def test_the_worth_of_drawn_noise_is_never_rounded_down(client, features):
+    drawn = ask(client, "environmental_noise", features=features, noise_std=0.3)["drawn_by_the_service"]
+    assert Fraction(drawn["event"]["mechanism"]["sensitivity"]["l2"]) ** 2 >= features
+    assert Fraction(drawn["gdp_mu"]) ** 2 * Fraction(0.3) ** 2 >= features
+    assert drawn["gdp_mu"] == pytest.approx(math.sqrt(features) / 0.3, rel=1e-13)
+
+
+def test_without_noise_on_the_inputs_no_statement_on_noisy_inputs_is_refuted(client):
+    answer = ask(client, "environmental_noise", noise_std=0.0)
+    for erratum, start in (("S21", ""), ("S24", "ln Pr[b_max"), ("S24", "ln Pr[b_j")):
+        found = finding(answer, erratum, start)
+        assert (found["printed"], found["direction"]) == (None, "does_not_apply")
+
+
+def test_a_factor_that_is_the_same_for_every_record_leaves_an_epsilon(client):
+    """Weights of 0 see no noise: b_j = l = 7 is public, and noise of scale 7 (3n/2) / epsilon gives epsilon (2 + 7) / 3."""
+    found = finding(ask(client, "environmental_noise", weight_norm=0.0), "S21")
+    assert (found["printed"], found["proven"], found["direction"], found["counterexample"]) == (1.0, 3.0, "overclaims", None)
+
+
+@pytest.mark.parametrize("candidates", [3, 7, 10, 10**12 - 1])
+def test_the_cost_of_a_sweep_is_never_rounded_down(client, candidates):
+    for epsilon in (0.1, 0.3, 1e-7):
+        answer = ask(client, "constant_selection", epsilon=epsilon, candidates=candidates, accuracy_from="public_records")
+        assert Fraction(answer["epsilon"]) >= candidates * Fraction(epsilon)
+        assert answer["epsilon"] == pytest.approx(candidates * epsilon, rel=1e-15)

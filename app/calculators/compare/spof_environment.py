@@ -3,6 +3,7 @@ r"""POST /v1/compare/environmental_noise: what noise on the inputs does to a hid
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Annotated, Self, final
 
 from fastapi import APIRouter
@@ -10,6 +11,7 @@ from pydantic import Field, model_validator
 
 from accountants import Release
 from app.calculators.compare import spof_environment_findings as findings
+from app.calculators.compare.complex_gaussian_points import raised
 from app.calculators.compare.finding import Finding
 from app.calculators.compare.spof_environment_findings import Environment
 from app.calculators.proofs import path_of
@@ -277,6 +279,12 @@ def _service_noise(request: EnvironmentalNoiseComparison) -> ServiceNoise:
     )
     if request.noise_std == 0.0:
         return ServiceNoise(condition=condition, gdp_mu=math.inf, event=None)
-    sensitivity = Sensitivity(l2=math.sqrt(request.features), adjacency=Adjacency.REPLACE_ONE, unit="record")
+    sensitivity = Sensitivity(l2=_root_up(request.features), adjacency=Adjacency.REPLACE_ONE, unit="record")
     release = Gaussian(std=request.noise_std, sensitivity=sensitivity)
-    return ServiceNoise(condition=condition, gdp_mu=release.privacy_loss().mu, event=Release(mechanism=release))
+    return ServiceNoise(condition=condition, gdp_mu=raised(release.privacy_loss().mu), event=Release(mechanism=release))
+
+
+def _root_up(count: int) -> float:
+    """The smallest float that is at least sqrt(count)."""
+    root = math.sqrt(count)
+    return root if Fraction(root) ** 2 >= count else math.nextafter(root, math.inf)

@@ -50,6 +50,11 @@ def all_findings(environment: Environment) -> tuple[Finding, ...]:
     )
 
 
+def _under_noise(environment: Environment, printed: float) -> float | None:
+    """The statements are on noisy inputs (n_j != 0): without noise they say nothing."""
+    return printed if environment.noise_std > 0.0 else None
+
+
 def _step(symbol: str, value: float, formula: str, source: str = _GIVEN) -> Step:
     return Step(symbol=symbol, value=float(value), formula=formula, source=source)
 
@@ -108,32 +113,46 @@ def _sensitivity(environment: Environment) -> Finding:
         derivation=(
             _step("n", n, _GIVEN),
             _step("b", b, "given, or l, its value without noise"),
+            _step("epsilon_true", environment.epsilon * (2.0 + b) / 3.0, "epsilon (2 + b) / 3, with the printed noise", _PROOF),
             _step("Delta", true, "n (b |d alpha_2| + b^2 |d alpha_3|), |d alpha_2| = 1, |d alpha_3| = 1/2", _PROOF),
-            _step("epsilon_true", environment.epsilon * (2.0 + b) / 3.0, "epsilon Delta / (b 3 n / 2)", _PROOF),
         ),
     )
 
 
 def _shrunken_noise(environment: Environment) -> Finding:
-    largest = environment.units / environment.h if environment.h > 0.0 else math.inf
+    constant = environment.std == 0.0
+    largest = float(environment.units) if constant else environment.units / environment.h if environment.h > 0.0 else math.inf
+    proven_epsilon = environment.epsilon * (2.0 + environment.units) / 3.0 if constant else math.inf
     return finding(
         "epsilon of the coefficients with noise of scale b_j Delta / epsilon, b_j of the record's own",
         "spof",
         "Appendix C.II (30), Proposition 4, Remark 1",
-        printed=environment.epsilon,
+        printed=_under_noise(environment, environment.epsilon),
         printed_formula="epsilon",
-        proven=math.inf,
-        proven_formula="no epsilon: the log density ratio grows without bound",
+        proven=proven_epsilon,
+        proven_formula="epsilon (2 + l) / 3: every b_j is l here, a public number"
+        if constant
+        else "no epsilon: the log density ratio grows without bound",
         stronger="smaller",
         erratum="S21",
         note="b_j depends on the record through h(x), so the scale itself tells records apart; averaged over the environment too, since "
-        "the largest b is 1/h(x).",
+        "the largest b is 1/h(x). Only where the noise or the weights are 0 it doesn't.",
         derivation=(
-            _step("sup b_j", largest, "l / h: what a public scale would have to cover at this h; unbounded over records", _PROOF),
+            _step(
+                "sup b_j",
+                largest,
+                "l where b = 1, else l / h: what a public scale would have to cover at this h; unbounded over records",
+                _PROOF,
+            ),
             _step("its sensitivity", proven.coefficient_sensitivity(environment.features, largest), "n (b + b^2 / 2) at sup b_j", _PROOF),
-            _step("epsilon_true", math.inf, "sup over q of |q| |1/b' - 1/b| / scale, for b != b'", _PROOF),
+            _step(
+                "epsilon_true",
+                proven_epsilon,
+                "epsilon Delta / (b 3 n / 2) at b = l" if constant else "sup over q of |q| |1/b' - 1/b| / scale, for b != b'",
+                _PROOF,
+            ),
         ),
-        counterexample=_SHRUNKEN,
+        counterexample=None if constant else _SHRUNKEN,
     )
 
 
@@ -153,9 +172,9 @@ def _inverse(environment: Environment) -> Finding:
         note="Put y into x = y / (1 + h (y - 1)): only the second gives x back. Distribution and density follow the inverse; see law.at.",
         derivation=(
             _step("h", h, _GIVEN),
-            _step("y", math.exp(shift), "x (1 - h) / (1 - h x) at x = 1/2", _PROOF),
             _step("Pr[b <= 1/2]", math.exp(proven.log_cdf(x, h, std)), "Phi(ln y / effective_std)", _PROOF),
             _step("printed Pr[b <= 1/2]", published.cdf(x, h, std), "Phi(ln y / effective_std) with the printed y", "(50)"),
+            _step("y", math.exp(shift), "x (1 - h) / (1 - h x) at x = 1/2", _PROOF),
         ),
         counterexample=_INVERSE,
     )
@@ -178,6 +197,7 @@ def _mass(environment: Environment) -> Finding:
             _step("h", h, _GIVEN),
             _step("effective_std", std, "noise_std weight_norm", _PROOF),
             _step("y at 1/h", math.inf if h == 0.0 else h**-2.0, "x / (1 - h x + h) at x = 1/h", "(50)"),
+            _step("Pr[b < 1/h]", 1.0, "b = 1 / ((1 - h) e^-D + h) < 1/h", _PROOF),
         ),
     )
 
@@ -199,6 +219,7 @@ def _variance(environment: Environment) -> Finding:
             _step("sigma", sigma, _GIVEN),
             _step("|W|_2", norm, "given, or the root of the summed squares"),
             _step("effective_std", environment.std, "sigma |W|_2", _PROOF),
+            _step("Var(W . n)", environment.std**2, "effective_std^2", _PROOF),
         ),
     )
 
@@ -210,7 +231,7 @@ def _largest_factor(environment: Environment) -> Finding:
         "ln Pr[b_max < 1]",
         "spof",
         "Figure 5, Remark 2, Proposition 4",
-        printed=math.log(published.CLAIMED_PROBABILITY),
+        printed=_under_noise(environment, math.log(published.CLAIMED_PROBABILITY)),
         printed_formula="ln 0.5: Pr[b_max < 1] >= 0.5 for noise large enough",
         proven=log_true,
         proven_formula="|D| ln F(1/l), at most -|D| ln 2",
@@ -223,8 +244,8 @@ def _largest_factor(environment: Environment) -> Finding:
             _step(
                 "ln F(1/l)", proven.log_probability_all_below_one(units, 1, h, std), "ln Phi(ln((1 - h) / (l - h)) / effective_std)", _PROOF
             ),
+            _step("bound", -samples * math.log(2.0), "-|D| ln 2, for every h and noise", _PROOF),
             _step("ln Pr[b_max < 1]", log_true, "|D| ln F(1/l)", _PROOF),
-            _step("bound", -samples * math.log(2.0), "-|D| ln 2", _PROOF),
         ),
         counterexample=_TWO_SAMPLES,
     )
@@ -237,7 +258,7 @@ def _sum_of_factors(environment: Environment) -> Finding:
         "ln Pr[b_j < 1]",
         "spof",
         "Proposition 4",
-        printed=math.log(published.CLAIMED_PROBABILITY),
+        printed=_under_noise(environment, math.log(published.CLAIMED_PROBABILITY)),
         printed_formula="ln 0.5: Pr[b_j < 1] >= 0.5",
         proven=bounds.log_upper,
         proven_formula="at most -l ln 2 for independent units; below ln(1/2) for any weights once l >= 2; ln(1/2) exactly for l = 1",

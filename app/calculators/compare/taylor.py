@@ -177,6 +177,7 @@ def _derivative_bound(request: TaylorComparison) -> Finding:
         derivation=(
             *(_step(f"softplus^({entry.order})(0)", entry.value, f"(2^r - 1) B_r / r = {entry.exact}", _PROOF) for entry in _DERIVATIVES),
             _step("radius", taylor.convergence_radius(request.expansion_point), "sqrt(a^2 + pi^2)", _PROOF),
+            _step("sup over r", math.inf, "|softplus^(r)(a)| is unbounded, as r! / radius^r is and the series diverges beyond it", _PROOF),
         ),
         counterexample=Counterexample(
             description=f"The derivative of order {order} at 0 is the first beyond G = {1.0 if bound is None else bound:g}.",
@@ -198,9 +199,7 @@ def _error_bound(request: TaylorComparison, largest: float) -> Finding:
         steps.append(
             _step("quartic bound", taylor.quartic_bound(distance), "delta^4 / 192: softplus'''(0) = 0, max |softplus''''| = 1/8", _PROOF)
         )
-    steps.append(
-        _step("largest |R|", largest, "the larger of |R| at a - delta, at a + delta and at the turning point between, if any", _PROOF)
-    )
+    steps.append(_step("largest |R|", largest, "the larger of |R| at a - delta and at a + delta", _PROOF))
     printed = None if bound is None else published.proposition_1_bound(bound, distance)
     return finding(
         "largest error of the true second-order polynomial over |z - a| <= delta",
@@ -245,6 +244,7 @@ def _quadratic_coefficient(request: TaylorComparison) -> Finding:
             _step("x", x, "given"),
             _step("s (1 - s)", slope, "e^-|a| / (1 + e^-|a|)^2", _PROOF),
             _step("difference", (2.0 * x - 1.5) * slope, "(2 x - 1) s (1 - s) - s (1 - s) / 2", _PROOF),
+            _step("coefficient", 0.5 * slope, "s (1 - s) / 2", _PROOF),
         ),
         counterexample=_AT_TWO,
     )
@@ -269,8 +269,8 @@ def _polynomial(request: TaylorComparison, at: LossAt) -> Finding:
         else "Beside the exact loss, in loss.exact.",
         derivation=(
             _step("exact loss", at.exact, "x softplus(-z - c) + (1 - x) softplus(z + c)", _PROOF),
-            _step("polynomial", at.polynomial, "the true second-order polynomial", _PROOF),
-            _step("its error", at.polynomial_error, "polynomial - exact loss", _PROOF),
+            _step("error", at.polynomial_error, "true polynomial - exact loss", _PROOF),
+            _step("polynomial", at.polynomial, "loss(a) + (s - x)(z + c - a) + s (1 - s) (z + c - a)^2 / 2", _PROOF),
         ),
     )
 
