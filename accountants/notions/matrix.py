@@ -36,7 +36,8 @@ _BINARY = (
     "Merging outcomes to an event and its complement keeps this number and only lowers divergences, so a pair of two outputs attains it."
 )
 _NUMERIC = (
-    "a bound where the level is so extreme that floats can't find the best order (order * eps > 1e8), or the value leaves their range"
+    "a bound where the level is so extreme that floats can't find the best order (order * eps > 1e8, or a target below 1e-9 of eps), "
+    "or the value leaves their range"
 )
 _TAIL = "Outputs with a heavy tail have this order's moment and no higher one."
 _GAUSSIAN = "The Gaussian mechanism has it, and no mu-GDP mechanism is easier to test."

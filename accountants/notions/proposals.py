@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 Floats: TypeAlias = NDArray[np.float64]
 
-_ORDERS = 22
+_ORDERS = 16
 _FIRST_WIDTH, _LAST_WIDTH, _NARROWING, _MOST_ROUNDS = 0.12, 0.006, 0.05, 12
 """Half widths of the parabolas around the best order, in steps of the grid: each is wider than the error of the one before."""
 

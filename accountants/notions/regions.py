@@ -21,6 +21,8 @@ from accountants.notions.tangents import Constraint, pair
 _MARGIN = Decimal("1e-25")
 _TINY = Decimal((0, (1,), -(10**15)))
 """A delta below it is given as it: exponents end at -10^18."""
+_FLOAT_SHARE = 1e-9
+"""Likewise where the epsilon asked is a smaller share of randomised response's: sums of the two hide it."""
 _FLOAT_NOISE = 1e8
 """Where (order) * epsilon is beyond this, floats can't tell orders apart well enough, and the answer is called a bound."""
 
@@ -117,6 +119,11 @@ class Region:
             return self._corner(rr.delta(self.epsilon, at))
         touch = self._widened(DeltaSearch(self._family, float(at)).run())
         delta, u = self._constraint(touch).delta(at, Decimal(touch.place))
+        if float(delta) > 0.9 * self._corner_delta:
+            # delta falls, so it is at most what it is where the corner ends: of use where floats see no difference between the two.
+            highest = rr.delta(self.epsilon, self._corner_slope)
+            if delta >= highest:
+                return Extreme(highest, touch.k + 1.0, self.corner, ONE - self.corner, tight=False)
         delta = max(delta, _TINY)
         p, q = _touched(delta, at, u, Decimal(touch.place))
         return Extreme(delta, touch.k + 1.0, p, q, self._tight(touch, float(at)))
@@ -138,14 +145,15 @@ class Region:
         else:
             touch = MirroredMissSearch(self._family, float(alpha)).run()
             beta = self._constraint(touch).mirrored_miss(alpha, Decimal(touch.place))
-        return Extreme(beta, touch.k + 1.0, ONE - beta, alpha, self._tight(touch, touch.place))
+        return Extreme(beta, touch.k + 1.0, ONE - beta, alpha, self._tight(touch, float(self.epsilon)))
 
     def _widened(self, touch: Touch) -> Touch:
         """d is kept above 1e-18 epsilon: below, it changes a value by as little, relatively, and costs digits."""
         return Touch(touch.k, max(touch.place, 1e-18 * float(self.epsilon)))
 
     def _tight(self, touch: Touch, epsilon: float) -> bool:
-        return (1.0 + touch.k) * max(epsilon, float(self.epsilon)) < _FLOAT_NOISE
+        size = float(self.epsilon)
+        return (1.0 + touch.k) * max(epsilon, size) < _FLOAT_NOISE and epsilon > _FLOAT_SHARE * size
 
 
 def _touched(delta: Decimal, at: Decimal, u: Decimal, d: Decimal) -> tuple[Decimal, Decimal]:

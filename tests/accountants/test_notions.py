@@ -313,3 +313,10 @@ def test_a_gaussian_curve_stays_below_that_of_pure_privacy():
     mu = value(Pure(epsilon=1.0), ToGdp())
     for alpha in (1e-6, 0.05, 0.268, 0.27, 0.5, 0.95):
         assert norm.cdf(norm.isf(alpha) - mu) <= value(Pure(epsilon=1.0), ToTradeOff(alpha=alpha)) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("given", [Zcdp(rho=1e-50), Zcdp(rho=1e-20), Rdp(order=1.5, value=1e-40)], ids=str)
+def test_delta_of_tiny_levels_is_never_above_the_advantage(given):
+    advantage = value(given, ToAdvantage())
+    for epsilon in (0.0, 1e-50, 1e-45, 1e-30, 1e-25, 1e-12, 1.0):
+        assert value(given, ToApproximate(epsilon=epsilon)) <= advantage
