@@ -126,6 +126,7 @@ def _delta(request: ClassicGaussianComparison, log_delta: float) -> Finding:
             step("c", factor, "sqrt(2 log(1.25 / delta))", "Theorem 1"),
             step("mu", request.epsilon / factor, "epsilon / c", PROOF),
             step("log delta", log_delta, "of the exact delta(epsilon)", "Balle and Wang 2018, Theorem 8"),
+            step("delta", min(1.0, exp_up(log_delta)), "e^(log delta), rounded up", "Balle and Wang 2018, Theorem 8"),
         ),
         counterexample=_eight(),
     )

@@ -69,6 +69,7 @@ def _tightness(mechanism: ComplexGaussian) -> Finding:
             *mechanism.derivation(),
             step("worst move, real part", r, "r", "a query with values -move/2 and move/2 attains mu"),
             step("worst move, imaginary part", sign * s, "-sign(rho) s", "the sign that makes the cross term positive"),
+            step("least mu", proven, "mu of that move, rounded up", "proofs/complex_gaussian.md"),
         ),
         counterexample=_BALL,
     )
@@ -84,11 +85,11 @@ def _correlation(mechanism: ComplexGaussian) -> Finding:
     proven = raised(length / (std_real * math.sqrt(1.0 + rho))) if covered else None
     phase = "1 - i" if mechanism.correlation < 0.0 else "1 + i"
     return finding(
-        f"least mu over rho of the query ({phase}) t, t real, at this sigma",
+        f"mu of the query ({phase}) t, t real, at this sigma and rho",
         "complex_dp_federated",
         'below Corollary 1: "choosing rho != 0 can never improve the privacy guarantee"',
         printed=printed,
-        printed_formula="Delta / sigma, that of rho = 0",
+        printed_formula="at least Delta / sigma, that of rho = 0",
         proven=proven,
         proven_formula=f"at rho = {mechanism.correlation!r}: Delta / (sigma sqrt(1 + |rho|))",
         stronger="smaller",
@@ -128,8 +129,8 @@ def _shape(mechanism: ComplexGaussian) -> Finding:
         derivation=(
             *shape.derivation(),
             step("total_std", total, "sqrt(std_real^2 + std_imag^2)", "root of the mean squared error of a coordinate"),
-            step("mu", proven, "(r + s) / total_std, rounded up", "proofs/noise_shape.md"),
             given("mu of this noise", mechanism.privacy_loss().mu, "its own shape"),
+            step("mu", proven, "(r + s) / total_std, rounded up", "proofs/noise_shape.md"),
         ),
         counterexample=_UNEQUAL,
     )

@@ -141,6 +141,7 @@ def _realised_lot(request: SgdStepComparison, epsilon: float) -> Finding:
             step("log(1 + 1/L)", math.log1p(1.0 / lot), "log of the ratio of deviations", "c cancels"),
             step("k", (2.0 + 1.0 / lot) / lot, "(1 + 1/L)^2 - 1", "proofs/realised_lot.md"),
             step("log delta", log_proven, "log of the larger of both integrals, rounded up", "proofs/realised_lot.md"),
+            step("delta", proven, "e^(log delta), rounded up", "proofs/realised_lot.md"),
         ),
         counterexample=_LOTS,
     )
@@ -161,13 +162,18 @@ def _half_gradients(request: SgdStepComparison) -> Finding:
         note="No privacy is lost, as B is enforced, and none is won: half gradients at the same B are full gradients at twice the bound.",
         derivation=(
             given("B", bound, "clipping_bound"),
-            step("share clipped, g/2 at B", _share_above(norms, 2.0 * bound), "share of |g|/2 > B", "gradient_norms"),
-            step("share clipped, g at 2 B", _share_above(norms, 2.0 * bound), "share of |g| > 2 B", "the same records"),
-            step("share clipped, g at B", _share_above(norms, bound), "share of |g| > B", "what the comparison at one B shows"),
-        )
-        if norms
-        else (given("B", bound, "clipping_bound"),),
+            *(_shares(norms, bound) if norms else ()),
+            step("noise ratio", 1.0, "(sigma B / |clip(g/2; B)|) / (sigma 2 B / |clip(g; 2 B)|)", "clip(g/2; B) = clip(g; 2 B) / 2"),
+        ),
         counterexample=_HALVES,
+    )
+
+
+def _shares(norms: tuple[float, ...], bound: float) -> tuple[Step, ...]:
+    return (
+        step("share clipped, g/2 at B", _share_above(norms, 2.0 * bound), "share of |g|/2 > B", "gradient_norms"),
+        step("share clipped, g at 2 B", _share_above(norms, 2.0 * bound), "share of |g| > 2 B", "the same records"),
+        step("share clipped, g at B", _share_above(norms, bound), "share of |g| > B", "what the comparison at one B shows"),
     )
 
 

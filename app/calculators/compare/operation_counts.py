@@ -88,6 +88,7 @@ def _findings(request: OperationCountsComparison, spof: tuple[Term, ...], dp_sgd
     as_printed = request.costs == _DEFAULT
     printed_spof = published.spof_count(request.features, request.hidden_units)
     printed_dp_sgd = published.dp_sgd_count(request.features)
+    saving = _saving(total(spof), total(dp_sgd))
     return (
         _count("macro operations of SPOF's perturbation, for one record", "(19 + l) n", printed_spof if as_printed else None, spof),
         _count("macro operations of DP-SGD's perturbation, for one record", "80 n + 283", printed_dp_sgd if as_printed else None, dp_sgd),
@@ -97,7 +98,7 @@ def _findings(request: OperationCountsComparison, spof: tuple[Term, ...], dp_sgd
             _SOURCE,
             printed=_saving(printed_spof, printed_dp_sgd) if as_printed else None,
             printed_formula="1 - (19 + l) n / (80 n + 283)",
-            proven=_saving(total(spof), total(dp_sgd)),
+            proven=saving,
             proven_formula="1 - C_SPOF / C_DP-SGD, from the terms",
             stronger="larger",
             erratum="S32",
@@ -105,6 +106,7 @@ def _findings(request: OperationCountsComparison, spof: tuple[Term, ...], dp_sgd
             derivation=(
                 Step(symbol="C_SPOF", value=float(total(spof)), formula="sum of its terms", source=_SOURCE),
                 Step(symbol="C_DP-SGD", value=float(total(dp_sgd)), formula="sum of its terms", source=_SOURCE),
+                *(() if saving is None else (Step(symbol="saving", value=saving, formula="1 - C_SPOF / C_DP-SGD", source=_SOURCE),)),
             ),
         ),
     )
@@ -122,5 +124,8 @@ def _count(quantity: str, formula: str, printed: int | None, terms: tuple[Term, 
         stronger="neither",
         erratum="S32",
         note="The closed form is for the paper's costs." if printed is None else "The closed form is the sum of the paper's terms.",
-        derivation=tuple(Step(symbol=term.formula, value=float(term.operations), formula=term.what, source=_SOURCE) for term in terms),
+        derivation=(
+            *(Step(symbol=term.formula, value=float(term.operations), formula=term.what, source=_SOURCE) for term in terms),
+            Step(symbol="total", value=float(total(terms)), formula="sum of the terms", source=_SOURCE),
+        ),
     )

@@ -207,6 +207,7 @@ def _amplitude(low_pass: LowPass) -> Finding:
         derivation=(
             step("A", float(low_pass.one_sided_bins), "bins of the mask"),
             step("B", float(low_pass.paired_one_sided_bins), "bins of the mask with their conjugates; fewer than A where one is lost"),
+            step("amplitude", low_pass.smallest_one_sided_amplitude, "1/2 where a kept bin's conjugate is dropped, else 1"),
         ),
     )
 

@@ -95,7 +95,7 @@ def _unclipped(request: SpectralComparison) -> Finding:
         stronger="smaller",
         erratum="P9",
         note="Noise must stand on the clipped tensor, as Algorithm 3 has it. Algorithm 2 also inverts the tensor from before its filter.",
-        derivation=(given("S", request.clip),),
+        derivation=(given("S", request.clip), step("sup ||F||", math.inf, "a query as long as one likes, never clipped")),
         counterexample=_longer_queries(),
     )
 

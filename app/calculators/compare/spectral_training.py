@@ -120,8 +120,8 @@ def _renyi(request: SpectralTrainingComparison, noise_epsilon: float) -> Finding
         "4 L' (1 - sqrt(L / L')), L = log(1 / delta), L' = log(1.25 / delta), and then for a narrow band of orders.",
         derivation=(
             *_noise(request, noise_epsilon),
-            step("divergence", proven, "alpha / (2 sigma^2)", PROOF),
             step("largest epsilon'", largest_equivalent_epsilon(request.delta), "4 L' (1 - sqrt(L / L'))", PROOF),
+            step("divergence", proven, "alpha / (2 sigma^2)", PROOF),
         ),
         counterexample=_order_two(),
     )

@@ -241,6 +241,12 @@ def _branch(request: DpSgdLaplaceComparison, diameter: float) -> Finding:
         derivation=(
             Step(symbol="largest ||g||", value=longest, formula="sqrt(n) max(s, 1 - s)", source="g in [s - 1, s]^n"),
             Step(symbol="C", value=bound, formula="given", source="clipping_bound"),
+            Step(
+                symbol="epsilon'",
+                value=proven,
+                formula="sup over q of the log ratio of two scales" if reached else "D / b, b of the first branch",
+                source=_PROOF,
+            ),
         ),
         counterexample=_two_branches(n, a, bound, (first, second)) if reached else None,
     )
@@ -293,7 +299,11 @@ def _environment(request: DpSgdLaplaceComparison, diameter: float) -> tuple[Find
             stronger="smaller",
             erratum="S30",
             note=note,
-            derivation=(step, Step(symbol="triangle bound", value=2.0 * factor * bound, formula="2 b C", source="(25)")),
+            derivation=(
+                step,
+                Step(symbol="triangle bound", value=2.0 * factor * bound, formula="2 b C", source="(25)"),
+                Step(symbol="largest move", value=one, formula="b [min(s, C) + min(1 - s, C)]", source=_PROOF),
+            ),
         ),
         finding(
             "l1 sensitivity of b_j times the clipped derivative",

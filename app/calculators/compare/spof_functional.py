@@ -153,6 +153,7 @@ def _zhang(request: FunctionalMechanismComparison, l1: float) -> Finding:
             Step(symbol="s", value=sigmoid(a), formula="1 / (1 + e^-a)", source="expansion_point a"),
             Step(symbol="coefficient of z at x = 0", value=at_zero, formula="s - v a", source=_PROOF),
             Step(symbol="coefficient of z at x = 1", value=at_one, formula="s - v a - 1", source=_PROOF),
+            Step(symbol="Delta", value=l1, formula="n times the difference of the two", source=_PROOF),
         ),
     )
 
@@ -170,7 +171,10 @@ def _noise(request: FunctionalMechanismComparison, mechanism: Laplace) -> Findin
         stronger="smaller",
         erratum="S5",
         note="Half as much again as needed, and on numbers that need none." if covered else _NOT_AT_A,
-        derivation=mechanism.derivation(),
+        derivation=(
+            Step(symbol="Delta", value=coefficient_l1(request.dimension), formula="n", source=_PROOF),
+            Step(symbol="b", value=mechanism.scale, formula="n / epsilon, rounded up", source="proofs/laplace.md"),
+        ),
     )
 
 

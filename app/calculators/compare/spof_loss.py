@@ -60,7 +60,7 @@ def _quadratic_factor(request: SpofComparison) -> Finding:
         stronger="neither",
         erratum="S2",
         note="The 1/2 of Taylor's second term in (8) is lost in (9), and again in (43).",
-        derivation=at_point(request.expansion_point),
+        derivation=(*at_point(a), Step(symbol="coefficient", value=0.5 * sigmoid_slope(a), formula="v / 2", source="Taylor's formula")),
     )
 
 
@@ -81,6 +81,7 @@ def _quadratic_coefficient(request: SpofComparison) -> Finding:
         derivation=(
             *at_point(request.expansion_point),
             Step(symbol="alpha_3", value=Expansion(a, 0.0).quadratic, formula="v / 2", source=EXPANSION_PROOF),
+            Step(symbol="Delta", value=0.0, formula="n |d alpha_3 / dx|", source=EXPANSION_PROOF),
         ),
         counterexample=_wrong_loss(),
     )

@@ -336,6 +336,7 @@ def functional_mechanism_difference(n: int, m: int, epsilon: float) -> Finding:
                 source="Algorithm 1, step 5",
             ),
             Step(symbol="FM, m records", value=2.0 * central**2, formula="2 b^2", source="Zhang et al. 2012, Algorithm 1"),
+            Step(symbol="b of FM", value=central, formula="3n / (2 epsilon)", source="(23)"),
         ),
     )
 

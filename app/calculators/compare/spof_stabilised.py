@@ -50,6 +50,9 @@ def _stabilised_coefficients(request: SpofComparison) -> tuple[Finding, Finding]
             derivation=(
                 Step(symbol="c", value=c, formula="given", source="a public constant"),
                 Step(symbol="right loss", value=n * slope, formula="n |d/dx|", source=EXPANSION_PROOF),
+                Step(
+                    symbol="Delta", value=affine_l1(n, (right[0][k],), (right[1][k],)), formula="n " + right_formula, source=EXPANSION_PROOF
+                ),
             ),
             counterexample=None if c == 0.0 else _wrong_expansion(c),
         )
