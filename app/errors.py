@@ -74,18 +74,25 @@ def _field_error(error: Mapping[str, Any], body: object) -> FieldError:
         # Our own check of a whole value: it names the part, what was expected of it and what came.
         inner = field if field.rsplit(".", 1)[-1].startswith(cause.field) else f"{field}.{cause.field}"
         return FieldError(field=inner, message=f"must be {cause.expected}", got=_echo(cause.got))
-    match kind:
-        case "missing":
-            return FieldError(field=field, message="this field is required", got="nothing")
-        case "extra_forbidden":
-            return FieldError(field=field, message="there is no field of this name", got=_echo(error["input"]))
-        case "too_long":
-            message = f"must have at most {context['max_length']} entries"
-            return FieldError(field=field, message=message, got=f"{context.get('actual_length') or 'more'}")
-        case "json_invalid":
-            return FieldError(field="body", message=f"must be JSON ({context.get('error', 'malformed')})", got="malformed text")
-        case _:
-            return FieldError(field=field, message=_message(error, context), got=_echo(error["input"]))
+    part, message, got = _told(kind, error, context)
+    return FieldError(field="body" if kind == "json_invalid" else field + part, message=message, got=got)
+
+
+def _told(kind: str, error: Mapping[str, Any], context: Mapping[str, Any]) -> tuple[str, str, str]:
+    """(the part of the field that is meant, what was expected, what came)."""
+    told = {
+        "missing": lambda: ("", "this field is required", "nothing"),
+        "extra_forbidden": lambda: ("", "there is no field of this name", _echo(error["input"])),
+        "too_long": lambda: ("", f"must have at most {context['max_length']} entries", f"{context.get('actual_length') or 'more'}"),
+        "json_invalid": lambda: ("", f"must be JSON ({context.get('error', 'malformed')})", "malformed text"),
+        "union_tag_not_found": lambda: ("", f"must say which one it is in its field {context['discriminator']}", "none"),
+        "union_tag_invalid": lambda: (
+            "." + str(context["discriminator"]).strip("'"),
+            f"must be one of {context['expected_tags']}",
+            _echo(context["tag"]),
+        ),
+    }.get(kind)
+    return told() if told is not None else ("", _message(error, context), _echo(error["input"]))
 
 
 def _message(error: Mapping[str, Any], context: Mapping[str, Any]) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
-from app.errors import STATUS_OF, problem_of
+from app.errors import STATUS_OF, field_errors, problem_of
 from mechanisms import BudgetExceeded, PrivacyError
+from mechanisms.conventions import NoiseStatement
 
 
 @pytest.mark.parametrize("kind", PrivacyError.__subclasses__())
@@ -22,3 +24,21 @@ def test_a_spend_beyond_its_budget_is_a_conflict_that_says_what_remains() -> Non
     problem = problem_of(BudgetExceeded("epsilon", 2.0, 0.5))
     assert (problem.status, problem.type) == (409, "budget-exceeded")
     assert problem.detail == "the spend needs epsilon = 2.0, and 0.5 remains of the budget"
+
+
+def _errors_of_noise(body: object) -> list[tuple[str, str, str]]:
+    with pytest.raises(ValidationError) as caught:
+        TypeAdapter[object](NoiseStatement).validate_python(body)
+    return [(error.field, error.message, error.got) for error in field_errors(caught.value.errors(), {"noise": body})]
+
+
+def test_a_value_that_does_not_say_which_kind_it_is_is_told_where_to_say_it() -> None:
+    ((_, message, got),) = _errors_of_noise({"sigma": 1.0})
+    assert (message, got) == ("must say which one it is in its field 'convention'", "none")
+
+
+def test_an_unknown_kind_is_answered_with_those_there_are() -> None:
+    ((field, message, got),) = _errors_of_noise({"convention": "variance", "sigma": 1.0})
+    assert field.endswith(".convention")
+    assert message.startswith("must be one of 'total', 'per_component', 'covariance'")
+    assert got == "'variance'"
