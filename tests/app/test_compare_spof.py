@@ -475,3 +475,9 @@ def test_epsilons_of_many_releases_are_never_rounded_down(epsilon, count):
 def test_epsilons_beyond_floats_are_infinite_and_never_an_error():
     answer = _ask("dp_sgd_laplace", expansion_point=-744.0, epsilon=1e20, releases=10**12)
     assert all(each.proven is None or each.proven > 0.0 for each in answer.published)
+
+
+def test_the_printed_sensitivity_at_a_point_counts_58_twice():
+    """(19) doubles a sum of terms that (58) has doubled already: 2 n 4.6931 at a = 0."""
+    only = _found(_plain(), "S26")
+    assert (only.printed, only.proven, only.direction) == (pytest.approx(28.0 * 4.693147, rel=1e-6), 14.0, "loose")

@@ -107,9 +107,9 @@ def _any_point(request: SpofComparison) -> Finding:
     return finding(
         "l1 sensitivity of what a gradient sees of one record",
         PAPER,
-        "(20) and Appendix H: the choice of a",
-        printed=None if term is None else n * term,
-        printed_formula="n Delta_SPOF(i) of (58), which depends on a",
+        "(19), (20) and Appendix H, (58): the choice of a",
+        printed=None if term is None else 2.0 * n * term,
+        printed_formula="2 sum of Delta_SPOF(i), (19), each as in (58): it depends on a",
         proven=coefficient_l1(n),
         proven_formula="n, for every a and c",
         stronger="smaller",
