@@ -11,6 +11,7 @@ from typing import final
 
 import numpy as np
 
+from accountants import deadline
 from accountants.convolution import Composition, Window
 from accountants.grid import Floats, GridLaw, Indices, Lattice
 from accountants.hockey_stick import calls, puts
@@ -28,6 +29,9 @@ MOST_NODES = 2**20
 """Most nodes of the leaves' laws together."""
 
 _MOST_TRIALS = 4000
+
+_LEAST_GROWTH = 1.05
+"""A step that is too fine grows at least by this factor."""
 
 
 @final
@@ -59,9 +63,9 @@ class Plan:
 
     def layer(self, step: float, both: bool) -> Layer:
         """The composed laws at about this step, or at the finest that is allowed if that is larger."""
-        finest = False
+        finest, step = False, self._aligned(step)
         while True:
-            step = self._aligned(step)
+            deadline.check()
             starts = [self._start(leaf, count, step) for leaf, count in self._estimates.leaves]
             window = self._window(starts, step)
             weight = math.exp(min(self.saddle.excess, 100.0))
@@ -71,10 +75,7 @@ class Plan:
             if excess <= 1.0:
                 break
             finest = True
-            wider = self._aligned(step * 1.1 * min(excess, 1.9))
-            if not wider > step:
-                raise UnsupportedEvent("fft", "its window would take more points than a grid has, at the largest step that its atoms allow")
-            step = wider
+            step = self._wider(step, step * 1.1 * min(excess, 1.9))
         lattices = [(start, one.indices()) for start, one in zip(starts, stretches, strict=True)]
         if not all(start < 0.0 < start + step * float(index[-2]) for start, index in lattices):
             # Tilts for a delta next to 1 can leave a law whose losses, to the grid's precision, all lie on one side.
@@ -104,6 +105,18 @@ class Plan:
         ratios: Floats = np.asarray(distances[1:])[:, None] * (parts / distances[0])
         miss: Floats = np.max(np.abs(ratios - np.round(ratios)), axis=0, initial=0.0)
         return float(distances[0] / parts[int(np.argmin(np.round(miss, 4)))])
+
+    def _wider(self, step: float, wanted: float) -> float:
+        """A step clearly above this one, about as wanted, with the first atoms on the lattice. Raises UnsupportedEvent where none is."""
+        wider = self._aligned(wanted)
+        if wider > _LEAST_GROWTH * step:
+            return wider
+        # The best alignment would lie where the search comes from, and it would never end.
+        distance = next(leaf.atoms[1] - leaf.atoms[0] for leaf, _ in self._estimates.leaves if len(leaf.atoms) > 1)
+        wider = distance / max(1, math.floor(distance / wanted))
+        if not wider > step:
+            raise UnsupportedEvent("fft", "its window would take more points than a grid has, at the largest step that its atoms allow")
+        return wider
 
     def _start(self, leaf: Losses, count: int, step: float) -> float:
         """Loss at index 0."""

@@ -326,3 +326,30 @@ def test_answers_do_not_depend_on_what_was_asked_before():
         fresh = accountant_named("lattice").profile(event).delta(t)
         assert np.isclose(asked.delta(t).log_upper, fresh.log_upper, rtol=1e-6)
         assert asked.delta(t).log_lower > -math.inf
+
+
+@pytest.mark.parametrize("other", [0.5, 3.1, 4.490026794042865])
+def test_a_search_for_a_step_that_fits_ends(other):
+    """The best alignment of two losses without a common divisor once led back to a step that was too fine, for ever."""
+    parts = repeated(11, response(2.9946832538608463)), local_laplace(other)
+    bound = profile(Composed(events=parts)).delta(0.9201146651409104)
+    exact = beside_responses(laplace_delta(other), 2.9946832538608463, 11)(mpmath.mpf(0.9201146651409104))
+    assert bound.log_lower <= mpmath.log(exact) <= bound.log_upper
+
+
+@pytest.mark.parametrize("log10_delta", [-3, -10, -200])
+def test_a_coarse_lattice_next_to_the_largest_loss_is_no_proof_of_a_smaller_epsilon(log10_delta):
+    """Questions asked before leave a first lattice that is coarse for the tilt there: its kernel is 0 in floats, and delta isn't."""
+    sampled = PoissonSampled(probability=0.3, event=response(0.009, dimension=4))
+    found = accountant_named("fft").profile(Composed(events=(repeated(2, sampled), local_laplace(0.0021))))
+    found.delta(0.6 * 0.0201)
+    found.delta(0.0201 * (1.0 - 1e-6))
+
+    def exact(t):
+        s, e, p = mpmath.mpf(0.3) * 0.625, mpmath.mpf(0.009), 1 / (1 + mpmath.exp(-mpmath.mpf(0.009)))
+        law = {-1: s * (1 - p), 0: 1 - s, 1: s * p}
+        return mpmath.fsum(law[i] * law[j] * laplace_delta(0.0021)(t - (i + j) * e) for i in law for j in law)
+
+    bound = found.epsilon(10.0**log10_delta)
+    assert exact(mpmath.mpf(bound.upper)) <= 10.0**log10_delta
+    assert bound.lower == 0.0 or exact(mpmath.mpf(bound.lower)) > 10.0**log10_delta
