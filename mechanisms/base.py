@@ -217,7 +217,7 @@ class Mechanism(Value, ABC):
           InvalidParameter: such a value. Noise is a multiple of its own last digit, so the sum would show the value's digits below it bare.
         """
         if source.is_finer(value):
-            raise InvalidParameter("value", "of a type with no more digits than the noise", str(value.dtype))
+            raise InvalidParameter("value", "of a type with no more digits than the noise", f"{type(value).__name__} of {value.dtype}")
 
     @abstractmethod
     def privacy_loss(self) -> PrivacyLoss:

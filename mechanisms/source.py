@@ -63,7 +63,7 @@ class NoiseSource(Protocol[Array]):
     def all_finite(self, value: Array) -> bool: ...
 
     def is_finer(self, value: Array) -> bool:
-        """Whether a value's type has more digits than this source's noise: digits that no noise would hide."""
+        """Whether a value's type has digits, or whole entries, that this source's noise would not hide."""
         ...
 
     def low_pass(self, value: Array, kept: tuple[int, ...]) -> Array:
@@ -173,6 +173,9 @@ class NumpySource:
         return bool(np.isfinite(value).all())
 
     def is_finer(self, value: NDArray[Any]) -> bool:
+        if isinstance(value, np.ma.MaskedArray):
+            # Sums leave masked entries as they are: bare beneath the mask.
+            return True
         kind = np.asarray(value).dtype
         return np.issubdtype(kind, np.inexact) and np.finfo(kind).nmant > np.finfo(np.float64).nmant
 

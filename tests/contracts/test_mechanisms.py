@@ -116,6 +116,14 @@ def test_values_of_more_digits_than_the_noise_are_refused(mechanism):
 
 
 @pytest.mark.parametrize("mechanism", EXAMPLES)
+def test_masked_values_are_refused(mechanism):
+    """A sum leaves what is under the mask as it is: the record itself, without noise."""
+    value = np.ma.masked_array(mechanism.example_value(), mask=True)
+    with pytest.raises(InvalidParameter, match="got 'MaskedArray of"):
+        mechanism.release(value, NumpySource.from_seed(1))
+
+
+@pytest.mark.parametrize("mechanism", EXAMPLES)
 def test_proof_sources_and_summary_exist(mechanism):
     facts = mechanism.FACTS
     proof = files("mechanisms").joinpath("proofs", facts.proof).read_text(encoding="utf-8")

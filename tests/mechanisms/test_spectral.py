@@ -176,5 +176,5 @@ def test_noise_of_fewer_digits_than_the_filtered_value_is_refused():
     from trainer.engine.torch_source import TorchSource
 
     source = TorchSource(RandomStream.from_seed(7, "noise"), torch.device("cpu"), torch.float32)
-    with pytest.raises(InvalidParameter, match=r"no more digits than the noise, got 'torch\.float64'"):
+    with pytest.raises(InvalidParameter, match=r"no more digits than the noise, got 'Tensor of torch\.float64'"):
         _spectral().release(torch.zeros(2, 8), source)
