@@ -34,6 +34,9 @@ PRODUCT_ERROR = 3.0 * UNIT
 _SUM_ERROR = 1e-12
 """More than the rounding of any sum of 2^22 positive terms that NumPy adds pairwise."""
 
+_UNDERFLOW = 1e-300
+"""More than all tilted weights, kernel values and products that vanish below the range of floats, together. (4.7)"""
+
 
 @final
 @dataclass(frozen=True)
@@ -112,7 +115,9 @@ class Composition:
         reach = min(window.size - 1 - (window.last - window.first), window.kernel)
         places = np.arange(1.0, reach + 1.0)
         self._kernel = np.exp(-self._tilt_step * places) * -np.expm1(-self.step * places)
-        self._kernel_norm = float(np.linalg.norm(self._kernel)) * (1.0 + 1e-9)
+        # Divided by its largest value: a steep tilt's squares would vanish, and the bound with them.
+        peak = max(float(self._kernel.max(initial=0.0)), _UNDERFLOW)
+        self._kernel_norm = peak * float(np.linalg.norm(self._kernel / peak)) * (1.0 + 1e-9)
 
     def _composed(self) -> tuple[Floats, float]:
         """(x over the window, bound on the 2-norm of its error)."""
@@ -185,9 +190,9 @@ class Composition:
         scale = self._log_scale - self._tilt_step * index
         slack = self._scale_error + 8.0 * UNIT * (abs(self._log_scale) + self._tilt_step * abs(index) + 8.0)
         if self.is_upper:
-            size = max(total, 0.0) + error + self._rest * math.exp(-self._tilt_step * (terms + 1)) * (1.0 + 1e-12)
-            return _log_sum(scale + math.log(size) + slack if size > 0.0 else -math.inf, self.infinity)
-        size = total - error - self.aliases
+            size = max(total, 0.0) + error + self._rest * math.exp(-self._tilt_step * (terms + 1)) * (1.0 + 1e-12) + _UNDERFLOW
+            return _log_sum(scale + math.log(size) + slack, self.infinity)
+        size = total - error - self.aliases - _UNDERFLOW
         return scale + math.log(size) - slack if size > 0.0 else -math.inf
 
 

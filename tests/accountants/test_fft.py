@@ -324,3 +324,13 @@ def test_a_delta_next_to_one_after_a_trillion_steps_has_a_bracket(event):
         FFT.profile(event).epsilon(0.999)
     bound = profile(event).epsilon(0.999)
     assert 0.0 <= bound.lower <= bound.upper < math.inf
+
+
+@pytest.mark.parametrize("tilt", [1.0, 100.0, 380.0, 800.0, 3000.0, 1e6])
+def test_a_tilt_whose_kernel_leaves_the_range_of_floats_never_says_that_nothing_is_left(tilt):
+    # Two randomized responses of loss 1: delta(t) = p^2 (1 - e^(t - 2)) for 0 <= t <= 2. The kernel's first value is about e^(-tilt / 4).
+    pair, likely = Pair(Family.RESPONSE, Mixture((1.0,), (1.0,)), NULL), 1.0 / (1.0 + math.exp(-1.0))
+    upper, lower = composed(pair, -1.0, 0.25, 9, 2, Window(tilt, 8, 17, 32, 12, -1.0, 1.0))
+    for index in range(8, 16):
+        exact = 2.0 * math.log(likely) + math.log(-math.expm1(0.25 * index - 4.0))
+        assert lower.log_delta(index) - 1e-12 <= exact <= upper.log_delta(index) + 1e-12
