@@ -481,3 +481,9 @@ def test_the_printed_sensitivity_at_a_point_counts_58_twice():
     """(19) doubles a sum of terms that (58) has doubled already: 2 n 4.6931 at a = 0."""
     only = _found(_plain(), "S26")
     assert (only.printed, only.proven, only.direction) == (pytest.approx(28.0 * 4.693147, rel=1e-6), 14.0, "loose")
+
+
+def test_no_counterexample_needs_two_different_records_that_share_their_only_feature():
+    only = _found(_ask("spof", dimension=1), "S13", "pure epsilon")
+    assert (only.proven, only.counterexample) == (math.inf, None)
+    assert _found(_ask("spof", dimension=2), "S13", "pure epsilon").counterexample is not None

@@ -240,7 +240,8 @@ def _private_constant(request: SpofComparison) -> tuple[Finding, Finding]:
             stronger="smaller",
             erratum="S13",
             note=note if covered and depends else "No dependence at c = 0." if covered else _NOT_COVERED,
-            counterexample=_two_scales(request) if covered and depends else None,
+            # With one feature, records that share its value are one record.
+            counterexample=_two_scales(request) if covered and depends and n > 1 else None,
         ),
     )
 
