@@ -21,7 +21,10 @@ SMALLEST_LOG_DELTA = -700.0
 
 @final
 class Bound(Value):
-    """An interval that holds the true value; only ``upper`` is ever published as the guarantee. ``route`` names what it comes from."""
+    """An interval that holds the value of the event's dominating pairs; only ``upper`` is ever published as the guarantee.
+
+    Where no two neighbours attain those pairs (proofs/pairs.md), ``lower`` may lie above the event's own value. ``route``: what it is from.
+    """
 
     lower: Extended
     upper: Extended

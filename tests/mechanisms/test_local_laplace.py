@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from mechanisms import InvalidParameter, LaplaceLoss, LocalLaplace, NumpySource, Sensitivity
+from accountants import Release, Repeated, profile
+from mechanisms import InvalidParameter, Laplace, LaplaceLoss, LocalLaplace, NumpySource, Sensitivity
 from tests.mechanisms.local import local_laplace, sensitivity
 
 
@@ -128,3 +129,14 @@ def test_unit_and_box_survive_scaling():
     noise = local_laplace(dimension=3, scale=2.0)
     assert noise.scaled(3.0) == local_laplace(dimension=3, scale=6.0)
     assert noise.sensitivity == Sensitivity.model_validate(sensitivity(3.0).model_dump())
+
+
+def test_opposite_corners_of_several_coordinates_are_easier_to_hide_than_the_pair_says():
+    # Two opposite corners are n releases of one coordinate each; only for n = 1 is that the pair which stands for them.
+    whole, single = (profile(Release(mechanism=local_laplace(dimension=n, scale=14.0))) for n in (14, 1))
+    sides = Laplace(scale=14.0, sensitivity=Sensitivity(l1=1.0, adjacency="replace_one", unit="record"))
+    corners = profile(Repeated(count=14, event=Release(mechanism=sides)))
+    assert corners.delta(0.0).upper == pytest.approx(0.10417, abs=1e-5)
+    assert corners.delta(0.0).upper < whole.delta(0.0).lower == pytest.approx(-math.expm1(-0.5), rel=1e-12)
+    assert corners.delta(1.0 - 1e-3).lower > 0.0
+    assert single.delta(0.0) == profile(Release(mechanism=sides)).delta(0.0)
