@@ -84,6 +84,14 @@ def test_directions_follow_from_the_figures(client):
         assert found["ratio"] == pytest.approx(found["printed"] / found["proven"])
 
 
+def test_a_print_between_the_ends_of_a_wide_bracket_is_not_called_an_overclaim(client):
+    answer = _asked(client, noise_multiplier=1e-5)
+    brackets = [each["epsilon"] for each in answer["conventions"]]
+    printed = [found for found in answer["published"] if found["erratum"] == "Z14"]
+    assert all(bracket["lower"] <= 1.62 < bracket["upper"] for bracket in brackets)
+    assert {found["direction"] for found in printed} == {"differs"}
+
+
 def test_without_a_printed_epsilon_only_the_derivations_are_judged(client):
     published = _asked(client, printed_epsilon=None)["published"]
     assert {found["direction"] for found in published if found["erratum"] == "Z14"} == {"does_not_apply"}

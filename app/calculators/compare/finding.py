@@ -10,7 +10,8 @@ from mechanisms.base import Extended, Value
 from mechanisms.errata import Paper
 
 Direction = Literal["overclaims", "loose", "equal", "differs", "does_not_apply"]
-"""overclaims: the print promises more than holds. loose: less. differs: no order makes one of them the larger promise."""
+"""overclaims: the print promises more than holds. loose: less. differs: no order makes one of them the larger promise,
+or the print lies between the ends of a bracket that is too wide to judge it."""
 
 Stronger = Literal["smaller", "larger", "neither"]
 """Which of two values of a quantity promises more: a smaller epsilon or sensitivity, a larger noise or probability of doing well."""

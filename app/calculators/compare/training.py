@@ -196,6 +196,12 @@ def _derivation(request: TrainingComparison, found: dict[Letter, Accounted], con
     return tuple(steps)
 
 
+def _judged(found: Finding, proven: Bound | None) -> Finding:
+    """Between the ends of a bracket, which can be wide, a print is neither refuted nor proved: it differs."""
+    undecided = proven is not None and found.printed is not None and proven.lower <= found.printed < proven.upper
+    return found.model_copy(update={"direction": "differs"}) if undecided and found.direction == "overclaims" else found
+
+
 def _refused(found: dict[Letter, Accounted], convention: Convention) -> str:
     refusal = found[convention.letter].refusal
     return "" if refusal is None else f" No bracket here: {refusal}."
@@ -203,7 +209,7 @@ def _refused(found: dict[Letter, Accounted], convention: Convention) -> str:
 
 def _printed(request: TrainingComparison, convention: Convention, found: dict[Letter, Accounted]) -> Finding:
     ours = convention_of(request.sampler, request.convention) is convention
-    return finding(
+    compared_values = finding(
         f"epsilon at delta = {request.delta!r}, convention {convention.letter}",
         "zeta_dp",
         "a table of experiments, as Tables 1, 2, 3 and 5",
@@ -218,12 +224,13 @@ def _printed(request: TrainingComparison, convention: Convention, found: dict[Le
         + _refused(found, convention),
         derivation=_derivation(request, found, convention),
     )
+    return _judged(compared_values, found[convention.letter].epsilon)
 
 
 def _half_variance(request: TrainingComparison, yours: Convention, found: dict[Letter, Accounted]) -> Finding:
     """Accounting for sigma where each component has sigma / sqrt(2)."""
     assumed, true = convention_of(yours.sampler, "per_component"), convention_of(yours.sampler, "total")
-    return finding(
+    compared_values = finding(
         f"epsilon at delta = {request.delta!r} of noise N_C(0, sigma^2 B^2)",
         "zeta_dp",
         "Algorithm 1",
@@ -236,12 +243,13 @@ def _half_variance(request: TrainingComparison, yours: Convention, found: dict[L
         note="Both parts of a complex coordinate share its variance." + _refused(found, assumed) + _refused(found, true),
         derivation=_derivation(request, found, true),
     )
+    return _judged(compared_values, found[true.letter].epsilon)
 
 
 def _sampling(request: TrainingComparison, yours: Convention, found: dict[Letter, Accounted]) -> Finding:
     """Accounting for Poisson samples where they have a fixed size."""
     assumed, true = convention_of("poisson", yours.noise), convention_of("fixed_size", yours.noise)
-    return finding(
+    compared_values = finding(
         f"epsilon at delta = {request.delta!r} with samples of fixed size",
         "zeta_dp",
         "Algorithm 1 and appendix A.7",
@@ -256,6 +264,7 @@ def _sampling(request: TrainingComparison, yours: Convention, found: dict[Letter
         + _refused(found, true),
         derivation=_derivation(request, found, true),
     )
+    return _judged(compared_values, found[true.letter].epsilon)
 
 
 def _limit_mu(request: TrainingComparison) -> float:
@@ -266,7 +275,7 @@ def _limit_mu(request: TrainingComparison) -> float:
 def _limit_theorem(request: TrainingComparison, yours: Convention, found: dict[Letter, Accounted]) -> Finding:
     mu = _limit_mu(request)
     named = "Poisson" if request.sampler == "poisson" else "uniform"
-    return finding(
+    compared_values = finding(
         f"epsilon at delta = {request.delta!r}, by the central limit theorem (NOT A BOUND)",
         "zeta_dp",
         "section 5, 'converted losslessly from GDP'",
@@ -279,3 +288,4 @@ def _limit_theorem(request: TrainingComparison, yours: Convention, found: dict[L
         note="A limit of infinitely many steps; the privacy loss of finitely many has a heavier tail." + _refused(found, yours),
         derivation=_derivation(request, found, yours),
     )
+    return _judged(compared_values, found[yours.letter].epsilon)
