@@ -25,10 +25,11 @@ def run() -> Iterator[str]:
     slowest = 0.0
     for path, answer in _calculators():
         first, *later = [_cpu_milliseconds(answer) for _ in range(1 + REPETITIONS)]
-        typical = statistics.median(later)
-        slowest = max(slowest, typical)
-        yield f"calculator {path}: {typical:.3f} ms of CPU (first answer {first:.3f} ms)"
-    yield goal("calculators, slowest of all", slowest, LONGEST_MILLISECONDS, "ms", at_most=True)
+        typical, questions = statistics.median(later), answer()
+        slowest = max(slowest, typical / questions)
+        several = f", {questions} questions of {typical / questions:.3f} ms" if questions > 1 else ""
+        yield f"calculator {path}: {typical:.3f} ms of CPU (first answer {first:.3f} ms){several}"
+    yield goal("calculators, slowest question of all", slowest, LONGEST_MILLISECONDS, "ms", at_most=True)
 
 
 def _calculators() -> Iterator[tuple[str, Any]]:
@@ -61,10 +62,14 @@ def _calculators() -> Iterator[tuple[str, Any]]:
             text: str = text,
             name: str = field.name,
             fixed: dict[str, Any] = fixed,
-        ) -> None:
-            endpoint(**{name: model.model_validate_json(text)}, **fixed).model_dump_json()
+        ) -> int:
+            found = endpoint(**{name: model.model_validate_json(text)}, **fixed)
+            found.model_dump_json()
+            # Two of the examples ask several questions at once.
+            return max(len(getattr(found, "conversions", ())), len(getattr(found, "conventions", ())), 1)
 
-        yield f"{route.endpoint.__module__.rpartition('.')[2]} {route.path}", answer
+        module = route.endpoint.__module__.removeprefix("app.calculators.")
+        yield f"{module} {route.path}", answer
 
 
 def _routes(routes: list[Any]) -> Iterator[Any]:

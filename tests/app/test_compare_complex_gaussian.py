@@ -8,9 +8,9 @@ import time
 import pytest
 from fastapi.testclient import TestClient
 
-from app.calculators.compare.complex_gaussian import ComplexGaussianComparison, compare
-from app.calculators.compare.complex_gaussian_means import LipschitzComparison, MeansComparison, compare_lipschitz, compare_means
-from app.calculators.compare.complex_gaussian_sgd_step import SgdStepComparison, compare_step
+from app.calculators.compare.complex_gaussian.means import LipschitzComparison, MeansComparison, compare_lipschitz, compare_means
+from app.calculators.compare.complex_gaussian.release import ComplexGaussianComparison, compare
+from app.calculators.compare.complex_gaussian.sgd_step import SgdStepComparison, compare_step
 from app.calculators.noise_shapes import NoiseShapeRequest, create_noise_shape
 from app.main import create_app
 from app.settings import Settings

@@ -11,7 +11,8 @@ from fractions import Fraction
 import pytest
 from fastapi.testclient import TestClient
 
-from app.calculators.compare import constant_selection, operation_counts, spof_environment, taylor
+from app.calculators.compare.spof import constant_selection, operation_counts, taylor
+from app.calculators.compare.spof import environment as spof_environment
 from app.main import create_app
 from app.settings import Settings
 from tests.app.calculators_harness import problem

@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from app.calculators.compare import spof, spof_dp_sgd, spof_functional
-from app.calculators.compare.spof_attack import recovered
-from app.calculators.compare.spof_dp_sgd import DpSgdLaplaceComparison
-from app.calculators.compare.spof_functional import FunctionalMechanismComparison
-from app.calculators.compare.spof_noise import scale_log_ratio
-from app.calculators.compare.spof_setting import SpofComparison
+from app.calculators.compare.spof import algorithm as spof
+from app.calculators.compare.spof import dp_sgd as spof_dp_sgd
+from app.calculators.compare.spof import functional as spof_functional
+from app.calculators.compare.spof.attack import recovered
+from app.calculators.compare.spof.dp_sgd import DpSgdLaplaceComparison
+from app.calculators.compare.spof.functional import FunctionalMechanismComparison
+from app.calculators.compare.spof.noise import scale_log_ratio
+from app.calculators.compare.spof.setting import SpofComparison
 from app.main import create_app
 from app.settings import Settings
 from mechanisms import NumpySource

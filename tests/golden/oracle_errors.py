@@ -21,8 +21,9 @@ from accountants.dominating import pair_of
 from accountants.gdp_inversion import epsilon_at, largest_mu
 from accountants.hockey_stick import calls, reverse
 from accountants.rdp import epsilon_at_order, leaf_renyi
-from app.calculators.compare import spof, spof_dp_sgd
 from app.calculators.compare.finding import Finding
+from app.calculators.compare.spof import algorithm as spof
+from app.calculators.compare.spof import dp_sgd as spof_dp_sgd
 from mechanisms import ComplexGaussian, Gaussian, Sensitivity, environmental_noise
 from mechanisms.classic_gaussian import largest_classic_epsilon
 from mechanisms.conventions import per_component_from_total, total_from_per_component

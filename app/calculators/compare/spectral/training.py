@@ -11,7 +11,8 @@ from pydantic import Field
 
 from accountants.gdp import GdpProfile
 from app.calculators.compare.finding import Counterexample, Finding, finding
-from app.calculators.compare.spectral_points import PAPER, given, step
+from app.calculators.compare.points import given
+from app.calculators.compare.spectral.lines import PAPER, step
 from app.calculators.schemas import example
 from mechanisms import Step
 from mechanisms.base import Count, Extended, Number, OpenProbability, Positive, Value

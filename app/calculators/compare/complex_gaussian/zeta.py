@@ -6,8 +6,9 @@ import math
 
 from scipy import special
 
-from app.calculators.compare.complex_gaussian_points import Points, bounds, consequences, given, is_circular, raised, step
+from app.calculators.compare.complex_gaussian.parts import bounds, is_circular
 from app.calculators.compare.finding import Counterexample, Finding, finding
+from app.calculators.compare.points import Points, consequences, given, raised, step
 from mechanisms import ComplexGaussian, Step
 from mechanisms.conventions import per_component_from_total
 from mechanisms.gdp import gdp_log_delta

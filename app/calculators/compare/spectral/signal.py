@@ -8,8 +8,9 @@ from functools import cache
 import numpy as np
 
 from app.calculators.compare.finding import Counterexample, Finding, finding
-from app.calculators.compare.spectral_points import PAPER, given, step
-from app.calculators.compare.spectral_request import SpectralComparison
+from app.calculators.compare.points import given
+from app.calculators.compare.spectral.lines import PAPER, step
+from app.calculators.compare.spectral.request import SpectralComparison
 from mechanisms.published import spectral_dp
 from mechanisms.signal_energy import SignalNorms, norm_inside
 from mechanisms.spectrum import LowPass

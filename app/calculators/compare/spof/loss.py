@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from app.calculators.compare.finding import Counterexample, Finding, finding
-from app.calculators.compare.spof_setting import EXPANSION_PROOF, NOT_AT_A, PAPER, SpofComparison, at_point, printed_pair
+from app.calculators.compare.spof.setting import EXPANSION_PROOF, NOT_AT_A, PAPER, SpofComparison, at_point, printed_pair
 from mechanisms import Step
 from mechanisms.cross_entropy import (
     Expansion,

@@ -7,10 +7,10 @@ from typing import final
 
 from fastapi import APIRouter
 
-from app.calculators.compare import spof_attack
 from app.calculators.compare.finding import Finding, finding
-from app.calculators.compare.spof_noise import functional_mechanism_difference, printed_pair_l1
-from app.calculators.compare.spof_setting import PAPER, EpsilonParameter, laplace_for
+from app.calculators.compare.spof import attack as spof_attack
+from app.calculators.compare.spof.noise import functional_mechanism_difference, printed_pair_l1
+from app.calculators.compare.spof.setting import PAPER, EpsilonParameter, laplace_for
 from app.calculators.proofs import path_of
 from app.calculators.schemas import example
 from mechanisms import Laplace, Step

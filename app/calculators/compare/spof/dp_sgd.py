@@ -8,9 +8,9 @@ from typing import Annotated, final
 from fastapi import APIRouter
 from pydantic import Field
 
-from app.calculators.compare import spof_attack
 from app.calculators.compare.finding import Counterexample, Finding, finding
-from app.calculators.compare.spof_setting import PAPER, EpsilonParameter, laplace_for
+from app.calculators.compare.spof import attack as spof_attack
+from app.calculators.compare.spof.setting import PAPER, EpsilonParameter, laplace_for
 from app.calculators.proofs import path_of
 from app.calculators.schemas import example
 from mechanisms import Laplace, Step

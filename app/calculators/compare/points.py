@@ -1,15 +1,16 @@
-r"""What two values of mu, printed and proved, mean at the points asked for; and how proved numbers are rounded."""
+r"""What two values of mu, printed and proved, mean at the points asked for; how proved numbers are rounded; lines of a derivation."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import final
 
 from accountants.gdp import GdpProfile
 from accountants.gdp_inversion import MU_ERROR
 from app.calculators.compare.finding import ROUNDING, PointComparison, compared_at, direction_of
-from mechanisms import ComplexGaussian, Step
+from mechanisms import Step
 from mechanisms.logspace import exp_up
 
 _SMALL = 1e-290
@@ -32,15 +33,25 @@ def raised(mu: float) -> float:
 
 
 def consequences(printed: float | None, proven: float, points: Points) -> tuple[tuple[PointComparison, ...], tuple[PointComparison, ...]]:
-    """delta and epsilon under the printed and the proved mu; nothing where the print gives none."""
+    """delta and epsilon under the printed and the proved mu, an infinite one too; nothing where the print gives none."""
     if printed is None:
         return (), ()
     if math.isclose(printed, proven, rel_tol=ROUNDING):
         # Far in the tail a rounding of mu would show as a difference of delta.
         printed = proven
-    told, true = GdpProfile(printed, ()), GdpProfile(proven, ())
-    deltas = tuple(_delta_at(epsilon, told.log_delta_upper(epsilon), true.log_delta_upper(epsilon)) for epsilon in points.epsilons)
-    return deltas, tuple(compared_at(delta, told.epsilon_upper(delta), true.epsilon_upper(delta)) for delta in points.deltas)
+    deltas = tuple(_delta_at(epsilon, _log_delta(printed, epsilon), _log_delta(proven, epsilon)) for epsilon in points.epsilons)
+    return deltas, tuple(compared_at(delta, _epsilon(printed, delta), _epsilon(proven, delta)) for delta in points.deltas)
+
+
+# Most findings of one answer share their printed mu, and many the proved one.
+@lru_cache(maxsize=256)
+def _log_delta(mu: float, epsilon: float) -> float:
+    return 0.0 if math.isinf(mu) else GdpProfile(mu, ()).log_delta_upper(epsilon)
+
+
+@lru_cache(maxsize=256)
+def _epsilon(mu: float, delta: float) -> float:
+    return math.inf if math.isinf(mu) else GdpProfile(mu, ()).epsilon_upper(delta)
 
 
 def _delta_at(epsilon: float, printed: float, proven: float) -> PointComparison:
@@ -52,24 +63,11 @@ def _delta_at(epsilon: float, printed: float, proven: float) -> PointComparison:
     return PointComparison(at=epsilon, printed=told, proven=true, ratio=ratio, direction=direction_of(printed, proven, "smaller"))
 
 
-def bounds(mechanism: ComplexGaussian) -> tuple[float, float, float]:
-    """(l2, bound on the real part, bound on the imaginary part) of the mechanism's sensitivity."""
-    stated = mechanism.sensitivity
-    assert stated.l2 is not None  # a complex Gaussian has one
-    return stated.l2, stated.l2 if stated.l2_real is None else stated.l2_real, stated.l2 if stated.l2_imag is None else stated.l2_imag
-
-
-def is_circular(mechanism: ComplexGaussian) -> bool:
-    """Whether both components have one deviation and no correlation."""
-    std_real, std_imag = mechanism.stds
-    return std_real == std_imag and mechanism.correlation == 0.0
-
-
-def given(symbol: str, value: float, source: str) -> Step:
+def given(symbol: str, value: float, source: str = "request") -> Step:
     """A number of the request."""
     return Step(symbol=symbol, value=value, formula="given", source=source)
 
 
-def step(symbol: str, value: float, formula: str, source: str) -> Step:
+def step(symbol: str, value: float | str, formula: str, source: str) -> Step:
     """One line of a derivation."""
     return Step(symbol=symbol, value=value, formula=formula, source=source)

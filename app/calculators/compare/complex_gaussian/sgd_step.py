@@ -8,8 +8,8 @@ from typing import Annotated, final
 from fastapi import APIRouter
 from pydantic import Field, Strict
 
-from app.calculators.compare.complex_gaussian_points import Points, consequences, given, raised, step
 from app.calculators.compare.finding import Counterexample, Finding, finding
+from app.calculators.compare.points import Points, consequences, given, raised, step
 from app.calculators.points import LONGEST_LIST
 from app.calculators.schemas import example
 from mechanisms import Step

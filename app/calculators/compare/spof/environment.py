@@ -10,10 +10,10 @@ from fastapi import APIRouter
 from pydantic import Field, model_validator
 
 from accountants import Release
-from app.calculators.compare import spof_environment_findings as findings
-from app.calculators.compare.complex_gaussian_points import raised
 from app.calculators.compare.finding import Finding
-from app.calculators.compare.spof_environment_findings import Environment
+from app.calculators.compare.points import raised
+from app.calculators.compare.spof import environment_findings as findings
+from app.calculators.compare.spof.environment_findings import Environment
 from app.calculators.proofs import path_of
 from app.calculators.schemas import example
 from mechanisms import Adjacency, Gaussian, Sensitivity, environmental_noise

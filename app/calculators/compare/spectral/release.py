@@ -6,9 +6,11 @@ from typing import final
 
 from fastapi import APIRouter
 
-from app.calculators.compare import spectral_noise, spectral_privacy, spectral_signal
 from app.calculators.compare.finding import Finding
-from app.calculators.compare.spectral_request import SpectralComparison
+from app.calculators.compare.spectral import noise as spectral_noise
+from app.calculators.compare.spectral import privacy as spectral_privacy
+from app.calculators.compare.spectral import signal as spectral_signal
+from app.calculators.compare.spectral.request import SpectralComparison
 from mechanisms.base import Extended, Value
 from mechanisms.signal_energy import SignalNorms
 from mechanisms.spectral_noise import real_noise_variance

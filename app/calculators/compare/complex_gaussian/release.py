@@ -10,10 +10,12 @@ from pydantic import Field, Strict, model_validator
 
 from accountants import Grouped, Release
 from accountants.events import LARGEST_GROUP
-from app.calculators.compare import complex_gaussian_federated, complex_gaussian_neighbours, complex_gaussian_zeta
-from app.calculators.compare.complex_gaussian_neighbours import replacing, with_sensitivity
-from app.calculators.compare.complex_gaussian_points import Points
+from app.calculators.compare.complex_gaussian import federated as complex_gaussian_federated
+from app.calculators.compare.complex_gaussian import neighbours as complex_gaussian_neighbours
+from app.calculators.compare.complex_gaussian import zeta as complex_gaussian_zeta
+from app.calculators.compare.complex_gaussian.neighbours import replacing, with_sensitivity
 from app.calculators.compare.finding import Finding
+from app.calculators.compare.points import Points
 from app.calculators.points import LONGEST_LIST
 from app.calculators.profiles import compute_profile
 from app.calculators.schemas import Profile, ProfileRequest, example

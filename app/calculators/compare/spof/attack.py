@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.calculators.compare.finding import Counterexample, Finding, finding
-from app.calculators.compare.spof_setting import PAPER
+from app.calculators.compare.spof.setting import PAPER
 from mechanisms import NumpySource, Step
 from mechanisms.cross_entropy import sigmoid
 from mechanisms.published import spof as published

@@ -8,8 +8,9 @@ from functools import cache
 import numpy as np
 
 from app.calculators.compare.finding import Counterexample, Finding, finding
-from app.calculators.compare.spectral_points import PAPER, consequences, given, step
-from app.calculators.compare.spectral_request import SpectralComparison
+from app.calculators.compare.points import Points, consequences, given
+from app.calculators.compare.spectral.lines import PAPER, step
+from app.calculators.compare.spectral.request import SpectralComparison
 from mechanisms.published import spectral_dp
 from mechanisms.spectral_noise import NoiseReading, reading_gdp_mu, rfft_norm_undercount, unnormalised_gdp_mu
 from mechanisms.spectrum import LowPass
@@ -111,7 +112,7 @@ def _longer_queries() -> Counterexample:
 
 def _unnormalised(request: SpectralComparison, low_pass: LowPass) -> Finding:
     printed, proven = spectral_dp.algorithm_1_gdp_mu(request.sigma), unnormalised_gdp_mu(low_pass, request.sigma)
-    delta, epsilon = consequences(printed, proven, request.epsilons, request.deltas)
+    delta, epsilon = consequences(printed, proven, Points(request.epsilons, request.deltas))
     return finding(
         "mu where signals are clipped to S in time, but transformed without 1 / sqrt(N)",
         PAPER,

@@ -8,8 +8,9 @@ from functools import cache
 import numpy as np
 
 from app.calculators.compare.finding import Counterexample, Finding, finding
-from app.calculators.compare.spectral_points import PAPER, consequences, given, step
-from app.calculators.compare.spectral_request import SpectralComparison
+from app.calculators.compare.points import Points, consequences, given
+from app.calculators.compare.spectral.lines import PAPER, step
+from app.calculators.compare.spectral.request import SpectralComparison
 from mechanisms import NumpySource
 from mechanisms.published import spectral_dp
 from mechanisms.spectral_noise import NoiseReading, reading_gdp_mu, real_noise_variance
@@ -50,7 +51,7 @@ def findings(request: SpectralComparison, low_pass: LowPass) -> tuple[Finding, .
 
 def _reading(reading: NoiseReading, request: SpectralComparison, low_pass: LowPass) -> Finding:
     printed, proven = spectral_dp.algorithm_1_gdp_mu(request.sigma), reading_gdp_mu(reading, low_pass, request.sigma)
-    delta, epsilon = consequences(printed, proven, request.epsilons, request.deltas)
+    delta, epsilon = consequences(printed, proven, Points(request.epsilons, request.deltas))
     real = reading is NoiseReading.REAL_ON_COMPLEX_BINS
     return finding(
         f"mu of one filtered release at l2 sensitivity S, noise read as {reading.value}",

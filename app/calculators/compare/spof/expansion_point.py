@@ -6,7 +6,7 @@ import functools
 import math
 
 from app.calculators.compare.finding import Finding, finding
-from app.calculators.compare.spof_setting import EXPANSION_PROOF, PAPER, SpofComparison, at_point
+from app.calculators.compare.spof.setting import EXPANSION_PROOF, PAPER, SpofComparison, at_point
 from mechanisms import Step
 from mechanisms.cross_entropy import (
     coefficient_l1,

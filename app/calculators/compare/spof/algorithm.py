@@ -6,9 +6,13 @@ from typing import final
 
 from fastapi import APIRouter
 
-from app.calculators.compare import spof_attack, spof_expansion_point, spof_loss, spof_noise, spof_stabilised
 from app.calculators.compare.finding import Finding
-from app.calculators.compare.spof_setting import SpofComparison
+from app.calculators.compare.spof import attack as spof_attack
+from app.calculators.compare.spof import expansion_point as spof_expansion_point
+from app.calculators.compare.spof import loss as spof_loss
+from app.calculators.compare.spof import noise as spof_noise
+from app.calculators.compare.spof import stabilised as spof_stabilised
+from app.calculators.compare.spof.setting import SpofComparison
 from app.calculators.proofs import path_of
 from mechanisms import Step
 from mechanisms.base import Extended, Value

@@ -11,8 +11,9 @@ from fastapi import APIRouter
 from pydantic import Field
 
 from app.calculators.compare.finding import Counterexample, Finding, finding
-from app.calculators.compare.spectral_points import PAPER, consequences, given, step
-from app.calculators.compare.spectral_request import MOST_POINTS
+from app.calculators.compare.points import Points, consequences, given
+from app.calculators.compare.spectral.lines import PAPER, step
+from app.calculators.compare.spectral.request import MOST_POINTS
 from app.calculators.schemas import example
 from mechanisms import Step
 from mechanisms.base import NonNegative, OpenProbability, Positive, Value
@@ -113,7 +114,7 @@ def _mu(
     printed: float | None,
     counterexample: Counterexample | None = None,
 ) -> Finding:
-    delta, epsilon = ((), ()) if printed is None else consequences(printed, proven, request.epsilons, request.deltas)
+    delta, epsilon = ((), ()) if printed is None else consequences(printed, proven, Points(request.epsilons, request.deltas))
     return finding(
         quantity,
         PAPER,

@@ -1,0 +1,1 @@
+r"""SPOF, its relatives and its environmental noise as printed and as they are."""
