@@ -25,6 +25,8 @@ _FIRST_TURNS, _TURNS, _NEWTON_TURNS, _MOST_TURNS = 1, 1, 3, 60
 _NEWTON_STEPS, _WARM_STEPS = 4, 1
 _SETTLED = 1e-3
 _LAST_TURNS, _LAST_SETTLED = 6, 1e-5
+NARROW = 1e-5
+"""Below this width logarithms near 1 hide it, and a derivative is off by a square of it, over 24 and more: less than roundings."""
 _SMALLEST = 1e-320
 _LOG_SMALLEST = -736.0
 
@@ -36,6 +38,8 @@ class Touch:
 
     k: float
     place: float
+    found: bool = True
+    """False where floats failed: the numbers are in range, and sound as any are, but not the best ones."""
 
 
 @final
@@ -121,7 +125,8 @@ class Search(ABC):
 
     def _touch(self, k: float, place: float) -> Touch:
         """Any numbers in range are sound; these are so where floats have failed."""
-        return Touch(k if 0.0 <= k < math.inf else 0.0, place if 0.0 < place < math.inf else self.family.epsilon)
+        found = 0.0 <= k < math.inf and 0.0 < place < math.inf
+        return Touch(k, place) if found else Touch(k if 0.0 <= k < math.inf else 0.0, self.family.epsilon, found=False)
 
     def _order(self, t: Floats) -> Floats:
         return self._scale * np.expm1(np.abs(t))
@@ -300,6 +305,9 @@ class _Widths:
             aw = (1.0 + k) * w
             steep = np.where(k > 0.0, k / np.expm1(k * w), 1.0 / w)
             rise = np.where(aw < 1e-4, 0.5 + aw / 12.0, 1.0 + (1.0 + k) / np.expm1(aw) - steep)
+            if float(w.min()) < NARROW:
+                z = (k + 0.5) * w
+                rise = np.where(w < NARROW, 1.0 + _bent(z) + z * _bent_slope(z), rise)
             w = w - (_log_slope(k, w, zero) - log_slope) / rise
         self._last = w
         return w
@@ -328,7 +336,26 @@ def _rest(k: Floats, d: Floats) -> Floats:
     return np.where((1.0 + k) * d < 1e-5, 0.5 * (1.0 + k) * d * d, _shrunk(k, d) - np.exp(-k * d) * -np.expm1(-d))
 
 
+def _bent(z: Floats) -> Floats:
+    """1 / (e^z - 1) - 1 / z, the derivative of log((1 - e^-z) / z): from -1/2 to 0."""
+    return np.where(z < 1e-3, -0.5 + z / 12.0, 1.0 / np.expm1(z) - 1.0 / z)
+
+
+def _bent_slope(z: Floats) -> Floats:
+    """Its own derivative, from 1/12 to 0."""
+    half = 0.5 * z
+    return np.where(z < 1e-2, 1.0 / 12.0 - z * z / 240.0, 1.0 / (z * z) - 0.25 / np.sinh(half) ** 2)
+
+
 def _log_slope(k: Floats, w: Floats, d: Floats) -> Floats:
+    """With g(z) = log((1 - e^-z) / z) it is w + g((1 + k) w) - g(k w) - d; for a narrow w that is w (1 + g'((k + 1/2) w)) - d."""
+    if float(w.min()) < NARROW:
+        narrow = w * (1.0 + _bent((k + 0.5) * w)) - d
+        return np.where(w < NARROW, narrow, _wide_log_slope(k, w, d))
+    return _wide_log_slope(k, w, d)
+
+
+def _wide_log_slope(k: Floats, w: Floats, d: Floats) -> Floats:
     shrunk, aw = _shrunk(k, w), (1.0 + k) * w
     if float(aw.min()) >= 1.0:
         return (w - d) + (np.log(-np.expm1(-aw)) - np.log((1.0 + k) * shrunk))

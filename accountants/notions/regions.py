@@ -8,7 +8,7 @@ plane (proofs/notions.md, section 6). Its corner is randomised response; below t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
 from typing import final
@@ -149,11 +149,11 @@ class Region:
 
     def _widened(self, touch: Touch) -> Touch:
         """d is kept above 1e-18 epsilon: below, it changes a value by as little, relatively, and costs digits."""
-        return Touch(touch.k, max(touch.place, 1e-18 * float(self.epsilon)))
+        return replace(touch, place=max(touch.place, 1e-18 * float(self.epsilon)))
 
     def _tight(self, touch: Touch, epsilon: float) -> bool:
         size = float(self.epsilon)
-        return (1.0 + touch.k) * max(epsilon, size) < _FLOAT_NOISE and epsilon > _FLOAT_SHARE * size
+        return touch.found and (1.0 + touch.k) * max(epsilon, size) < _FLOAT_NOISE and epsilon > _FLOAT_SHARE * size
 
 
 def _touched(delta: Decimal, at: Decimal, u: Decimal, d: Decimal) -> tuple[Decimal, Decimal]:

@@ -23,6 +23,8 @@ from accountants.notions.digits import ONE, ZERO, exp, expm1, log1p
 _AIM = Decimal("1e-27")
 """Relative distance below the epsilon asked for at which a slope is aimed: it costs as little of delta."""
 _STEPS = 12
+NARROW = 1e-5
+"""Below this width a difference of logarithms is taken as a derivative: floats don't see it otherwise."""
 _LARGEST_EXPONENT = Decimal("1e15")
 """Beyond it a tangent says nothing anyway."""
 
@@ -80,6 +82,8 @@ class Constraint:
     def rough_slope(self, w: float) -> float:
         """``log_slope`` at d = 0 in floats."""
         k, a = float(self.k), float(self.order)
+        if w < NARROW:
+            return w * (1.0 + _bent((k + 0.5) * w))
         shrunk = -math.expm1(-k * w) / k if k > 0.0 else w
         if a * w < 1.0:
             return w + math.log1p((math.exp(-k * w) * -math.expm1(-w) - shrunk) / (a * shrunk))
@@ -99,6 +103,9 @@ class Constraint:
         k, a, x = float(self.k), float(self.order), w
         if a * x < 1e-4:
             return Decimal("0.5")
+        if x < NARROW:
+            z = (k + 0.5) * x
+            return Decimal(max(0.5, min(1.0, 1.0 + _bent(z) + z * _bent_slope(z))))
         steep = (k / math.expm1(k * x) if k * x < 700.0 else 0.0) if k > 0.0 else 1.0 / x
         return Decimal(max(0.5, min(1.0, 1.0 + (a / math.expm1(a * x) if a * x < 700.0 else 0.0) - steep)))
 
@@ -131,6 +138,20 @@ class Constraint:
         fallen = exp(-self.k * u) * self._shrunk(d)
         residue = p * self._shrunk(u) - alpha * fallen - self._scaled_limit(u)
         return max(ZERO, exp(-u) * (p + residue / -expm1(-self.order * (u + d))))
+
+
+def _bent(z: float) -> float:
+    """1 / (e^z - 1) - 1 / z."""
+    if z < 1e-3:
+        return -0.5 + z / 12.0
+    return (1.0 / math.expm1(z) if z < 700.0 else 0.0) - 1.0 / z
+
+
+def _bent_slope(z: float) -> float:
+    """Its derivative."""
+    if z < 1e-2:
+        return 1.0 / 12.0 - z * z / 240.0
+    return 1.0 / (z * z) - (0.25 / math.sinh(0.5 * z) ** 2 if z < 700.0 else 0.0)
 
 
 def pair(u: Decimal, d: Decimal) -> tuple[Decimal, Decimal]:

@@ -320,3 +320,18 @@ def test_delta_of_tiny_levels_is_never_above_the_advantage(given):
     advantage = value(given, ToAdvantage())
     for epsilon in (0.0, 1e-50, 1e-45, 1e-30, 1e-25, 1e-12, 1.0):
         assert value(given, ToApproximate(epsilon=epsilon)) <= advantage
+
+
+@pytest.mark.parametrize("notion", [lambda level: Zcdp(rho=level), lambda level: Rdp(order=1.5, value=level)], ids=["zcdp", "rdp"])
+@pytest.mark.parametrize("share", [0.7, 1.3, 6.0])
+def test_narrow_levels_scale_as_their_root(notion, share):
+    """Divergences of narrow pairs are quadratic forms: delta / sqrt(level) at epsilon = share sqrt(level) hardly depends on level."""
+    limits = []
+    for level in (1e-16, 1e-20, 1e-26, 1e-35, 1e-47):
+        root = math.sqrt(level)
+        found = convert(notion(level), ToApproximate(epsilon=share * root))
+        assert found.status == "exact"
+        back = convert(notion(level), ToApproximate(delta=mpmath.nstr(mpmath.exp(mpmath.mpf(found.log_value)), 30)))
+        assert back.value == pytest.approx(share * root, rel=1e-6)
+        limits.append(found.log_value - math.log(root))
+    assert limits == pytest.approx([limits[-1]] * len(limits), abs=2e-6)
