@@ -12,6 +12,7 @@ from fastapi.staticfiles import StaticFiles
 
 from app import errors, openapi
 from app.calculators.limits import Calculators
+from app.calculators.router import comparisons as comparisons_router
 from app.calculators.router import router as calculators_router
 from app.certificates.router import router as certificates_router
 from app.guard import RequestGuard
@@ -29,6 +30,7 @@ Privacy accounting, noise calibration and private training, with certificates th
 
 * **Calculators** answer "what guarantee does this noise give?" and "how much noise does this guarantee need?" with upper bounds, and
   each answer carries its derivation.
+* **Papers**: each printed formula beside what is proved, with the ratio, a derivation and a counterexample. Findings are never guarantees.
 * **Jobs** train privately on a worker and return a signed certificate.
 * Noise is always given **per real component**: `std` of a complex coordinate's real and of its imaginary part, not of the whole.
 """
@@ -56,6 +58,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     errors.install(app)
     app.include_router(calculators_router, prefix="/v1")
     app.include_router(papers_router, prefix="/v1")
+    app.include_router(comparisons_router, prefix="/v1")
     app.include_router(jobs_router, prefix="/v1")
     app.include_router(calculations_router, prefix="/v1")
     app.include_router(certificates_router)

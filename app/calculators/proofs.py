@@ -54,7 +54,7 @@ def _texts() -> Iterator[ProofText]:
             yield ProofText(name=file.name.removesuffix(".md"), title=title, layer=layer, markdown=markdown)
 
 
-router = APIRouter(prefix="/proofs", tags=["calculators"])
+router = APIRouter(prefix="/proofs")
 
 
 @router.get("", summary="List proofs")

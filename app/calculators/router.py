@@ -23,11 +23,9 @@ from mechanisms.base import Value
 Desk = Annotated[Calculators, Depends(calculators)]
 
 router = APIRouter(tags=["calculators"])
-router.include_router(compare_router)
-router.include_router(notions_router)
-router.include_router(noise_shapes_router)
-router.include_router(errata_router)
-router.include_router(proofs_router)
+comparisons = APIRouter(tags=["papers"])
+comparisons.include_router(compare_router)
+comparisons.include_router(errata_router)
 
 
 @final
@@ -71,6 +69,11 @@ def create_sweep(request: SweepRequest, desk: Desk) -> Response:
     return _json(desk.sweep(request))
 
 
+# Here and not above, since the documentation lists routes in the order they came.
+router.include_router(notions_router)
+router.include_router(noise_shapes_router)
+
+
 @router.get("/mechanisms", summary="List mechanisms")
 def list_mechanisms() -> list[MechanismEntry]:
     """Every mechanism: what it is, its JSON schema, an example, sources, and the errata rows that concern it."""
@@ -93,3 +96,6 @@ def list_accountants() -> list[AccountantEntry]:
 def list_algorithms() -> list[AlgorithmEntry]:
     """Every training algorithm: its spec's JSON schema, and an example that runs."""
     return catalogue.list_algorithms()
+
+
+router.include_router(proofs_router)
