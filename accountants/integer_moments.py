@@ -59,4 +59,5 @@ def renyi(pair: Pair, order: int) -> float:
     log_excess = peak + math.log(total) + error
     # log(1 + e^x), for any x.
     log_moment = log_excess + math.log1p(math.exp(-log_excess)) if log_excess > 0.0 else math.log1p(math.exp(log_excess))
-    return log_moment / (order - 1) * (1.0 + 8.0 * _UNIT)
+    # Below the normal floats roundings are absolute, and a divergence is never 0.
+    return log_moment / (order - 1) * (1.0 + 8.0 * _UNIT) + 4.0 * math.ulp(0.0)

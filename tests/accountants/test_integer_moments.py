@@ -68,3 +68,8 @@ def test_other_orders_are_left_to_the_quadrature(order):
 def test_vanishing_and_enormous_shifts_stay_finite():
     assert 0.0 < integer_moments.renyi(_pair(1e-12, 1e-6), 2) < 1e-30
     assert integer_moments.renyi(_pair(0.5, 1e3), 256) == pytest.approx(0.5 * 256 * 1e6, rel=1e-6)
+
+
+@pytest.mark.parametrize(("q", "s", "order"), [(1e-200, 1.0, 2), (1e-150, 1e-10, 8), (1.1207e-146, 4.4754e-16, 2), (1e-300, 1e-20, 256)])
+def test_a_divergence_below_every_float_is_rounded_up_not_to_zero(q, s, order):
+    assert integer_moments.renyi(_pair(q, s), order) >= max(5e-324, _truth(q, s, order))
