@@ -117,7 +117,8 @@ class TradeOff(Value):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.alpha + self.beta > 1.0:
+        # At the ends a sum of floats hides what is above 1: no test that always, or never, says yes has any other rate.
+        if self.alpha + self.beta > 1.0 or (1.0 in {self.alpha, self.beta} and min(self.alpha, self.beta) > 0.0):
             raise InvalidParameter("trade_off", "alpha + beta <= 1 (a guess has alpha + beta = 1)", (self.alpha, self.beta))
         return self
 
