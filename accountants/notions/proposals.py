@@ -25,6 +25,8 @@ _FIRST_TURNS, _TURNS, _NEWTON_TURNS, _MOST_TURNS = 1, 1, 3, 60
 _NEWTON_STEPS, _WARM_STEPS = 4, 1
 _SETTLED = 1e-3
 _LAST_TURNS, _LAST_SETTLED = 6, 1e-5
+_LAST_STEP = 0.04
+"""Half width of the last parabola, likewise."""
 NARROW = 1e-5
 """Below this width logarithms near 1 hide it, and a derivative is off by a square of it, over 24 and more: less than roundings."""
 _SMALLEST = 1e-320
@@ -112,16 +114,28 @@ class Search(ABC):
                     if h <= _LAST_WIDTH * step:
                         break
                     h = max(_NARROWING * h, _LAST_WIDTH * step)
-            return self._finished(np.array([best[1], vertex]), np.full(2, place))
+            return self._finished(np.array([best[1], vertex]), np.full(2, place), _LAST_STEP * step)
 
-    def _finished(self, t: Floats, places: Floats) -> Touch:
-        """The better of these orders, its place settled to the end: nothing but the place is left to move."""
+    def _finished(self, t: Floats, places: Floats, h: float) -> Touch:
+        """From the better of these orders one more parabola, now through settled places, whose errors don't move its vertex."""
+        places = self._at_rest(t, places)
+        values = self._values(t, places)
+        j = int(np.argmin(values))
+        beside = np.array([t[j] - h, t[j] + h])
+        low, high = self._values(beside, self._at_rest(beside, np.full(2, places[j])))
+        move = _vertex(np.array([low, values[j], high]))
+        t = np.array([t[j], t[j] + h * move])
+        places = self._at_rest(t, np.full(2, places[j]))
+        j = int(np.argmin(self._values(t, places)))
+        return self._touch(float(self._order(t)[j]), float(places[j]))
+
+    def _at_rest(self, t: Floats, places: Floats) -> Floats:
+        """The place of each of these orders, settled until it rests."""
         for _ in range(_LAST_TURNS):
             places, last = self.settled(self._order(t), places), places
             if bool(np.all(np.abs(places - last) < _LAST_SETTLED * last)):
                 break
-        j = int(np.argmin(self._values(t, places)))
-        return self._touch(float(self._order(t)[j]), float(places[j]))
+        return places
 
     def _touch(self, k: float, place: float) -> Touch:
         """Any numbers in range are sound; these are so where floats have failed."""

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 
 import mpmath
 import pytest
+from scipy.optimize import minimize
 from scipy.stats import norm
 
 from accountants.notions import (
@@ -25,6 +27,8 @@ from accountants.notions import (
     convert,
     matrix,
 )
+from accountants.notions.digits import precise
+from accountants.notions.tangents import Constraint
 from mechanisms.errors import InvalidParameter
 from tests.golden.oracles import oracle_rows
 
@@ -298,6 +302,8 @@ def test_every_section_that_is_cited_is_in_the_proof():
     [
         (lambda: Zcdp(rho=1e-60), "0 or in [1e-50, 1e+50], got 1e-60"),
         (lambda: TradeOff(alpha=0.5, beta=0.6), "alpha + beta <= 1"),
+        (lambda: TradeOff(alpha=1.0, beta=5e-324), "alpha + beta <= 1"),
+        (lambda: TradeOff(alpha=1e-20, beta=1.0), "alpha + beta <= 1"),
         (lambda: Approximate(epsilon=1.0, delta="2"), "a number in [0, 1], like 1e-400, got '2'"),
         (ToApproximate, "asked at either an epsilon or a delta, got 'neither'"),
         (lambda: ToApproximate(epsilon=1.0, delta=0.1), "asked at either an epsilon or a delta, got 'both'"),
@@ -335,3 +341,22 @@ def test_narrow_levels_scale_as_their_root(notion, share):
         assert back.value == pytest.approx(share * root, rel=1e-6)
         limits.append(found.log_value - math.log(root))
     assert limits == pytest.approx([limits[-1]] * len(limits), abs=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("rho", "epsilon", "order"),
+    [(0.02876840498395757, 0.11295177053396116, 2.85005), (0.11419225868880026, 0.1813718420703904, 1.4506), (2e-8, 6.4e-5, 1800.0)],
+)
+def test_the_best_order_is_found_to_the_last_digits_of_delta(rho, epsilon, order):
+    """A search over order and place that knows nothing of the first: any tangent is a bound, and none is lower."""
+    found = convert(Zcdp(rho=rho), ToApproximate(epsilon=epsilon))
+    with precise(80):
+
+        def bound(logs):
+            k = Decimal(math.exp(logs[0]))
+            return float(Constraint(k, (1 + k) * Decimal(rho)).delta(Decimal(epsilon), Decimal(math.exp(logs[1])))[0].ln())
+
+        start = [math.log(order - 1.0), math.log(math.sqrt(rho))]
+        best = minimize(bound, start, method="Nelder-Mead", options={"xatol": 1e-8, "fatol": 1e-15, "maxiter": 400})
+    assert found.status == "exact"
+    assert best.fun - 1e-13 <= found.log_value <= best.fun + 1e-9
