@@ -216,3 +216,18 @@ def test_a_readings_event_gives_its_bracket_at_the_profile_calculator(client):
 
 def test_an_unknown_paper_is_refused(client):
     assert client.get("/v1/papers/abadi").status_code == 422
+
+
+def test_points_of_a_figure_are_not_called_printed_in_it():
+    """The paper's text has no epsilon as a number: where it came from says so."""
+    for entry in REPORT["spof"].experiments:
+        assert "chosen here" in entry.experiment.printed[0].where
+
+
+def test_every_column_of_table_10_has_its_epsilon_and_batch():
+    found = {
+        (entry.experiment.sample_size, entry.experiment.printed[0].epsilon)
+        for entry in REPORT["spectral_dp"].experiments
+        if entry.experiment.printed and "10" in entry.experiment.printed[0].where
+    }
+    assert found == {(2048, 1.0), (1024, 1.0), (512, 1.0), (256, 1.0), (256, 2.0), (256, 4.0), (512, 2.0), (512, 4.0), (2048, 4.0)}
