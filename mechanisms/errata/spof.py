@@ -98,7 +98,8 @@ ROWS: tuple[Erratum, ...] = (
         where="Proposition 3, equation (32)",
         severity="L",
         printed="3 n / 2 + n c (c / 2 + 2)",
-        proven="n for the correct loss (n (1 + |c|) with its constant); n (|1 - c| + 1/2) for the printed loss expanded correctly",
+        proven="n for the correct loss (n (1 + |c|) with its constant); n (|1 - c| + 1/2) for the printed loss expanded correctly, more by "
+        "n |c - c^2/2| with its constant; so the print is loose for c >= 0 only",
         why="Add the largest moves of the coefficients that S10 gives.",
         evidence="c = 2.5: printed 9.625 n.",
     ),
