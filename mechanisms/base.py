@@ -230,7 +230,7 @@ class Mechanism(Value, ABC):
     @property
     @abstractmethod
     def noise_scale(self) -> float:
-        """The number a calibration reports: std per real component (for unequal parts the larger), or the Laplace scale b."""
+        """What a calibration reports: std per real component (for unequal parts the larger), Laplace's b, or 1 / epsilon without a scale."""
 
     @abstractmethod
     def derivation(self) -> tuple[Step, ...]:
