@@ -230,7 +230,7 @@ class Mechanism(Value, ABC):
     @property
     @abstractmethod
     def noise_scale(self) -> float:
-        """What a calibration reports: std per real component (for unequal parts the larger), Laplace's b, or 1 / epsilon without a scale."""
+        """What a calibration reports: std per real component (for unequal parts the larger), Laplace's b; 1 / epsilon without any."""
 
     @abstractmethod
     def derivation(self) -> tuple[Step, ...]:

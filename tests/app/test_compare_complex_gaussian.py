@@ -3,7 +3,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import time
 
 import pytest
 from fastapi.testclient import TestClient
@@ -67,20 +66,6 @@ TOTAL = {"convention": "total", "sigma": 1.0}
 def test_the_example_runs(client, path):
     example = ROUTES[path][0].model_config["json_schema_extra"]["examples"][0]
     assert _posted(client, path, example)
-
-
-@pytest.mark.parametrize("path", ROUTES)
-def test_a_call_takes_less_than_two_milliseconds_of_processor_time(path):
-    request_type, call = ROUTES[path]
-    example = request_type.model_config["json_schema_extra"]["examples"][0]
-    call(request_type.model_validate(example))
-    best = math.inf
-    for _ in range(5):
-        start = time.process_time()
-        for _ in range(20):
-            call(request_type.model_validate(example))
-        best = min(best, (time.process_time() - start) / 20)
-    assert best < 2e-3
 
 
 def test_every_row_has_a_finding_that_names_it(client):

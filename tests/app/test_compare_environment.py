@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import time
 from fractions import Fraction
 
 import pytest
@@ -24,7 +23,6 @@ MODULES = {
     "operation_counts": (operation_counts, operation_counts.OperationCountsComparison),
     "constant_selection": (constant_selection, constant_selection.ConstantSelectionComparison),
 }
-CPU_SECONDS = 2e-3
 
 
 def example(name):
@@ -68,21 +66,6 @@ def test_the_documented_example_answers_and_every_finding_can_be_redone(client, 
         assert entry["paper"] == "spof"
     if "proof" in answer:
         assert client.get(answer["proof"]).status_code == 200
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_one_calculation_takes_less_than_two_milliseconds(name):
-    module, request = MODULES[name]
-    largest = example(name)
-    if name == "environmental_noise":
-        largest = {**largest, "at": [0.04 * k + 0.01 for k in range(50)], "probabilities": [0.019 * k + 0.01 for k in range(50)]}
-    best = math.inf
-    for _ in range(5):
-        start = time.process_time()
-        for _ in range(20):
-            module.compare(request.model_validate(largest))
-        best = min(best, (time.process_time() - start) / 20)
-    assert best < CPU_SECONDS
 
 
 # Environmental noise

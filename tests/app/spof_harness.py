@@ -1,0 +1,33 @@
+"""What the tests of SPOF's comparisons ask with."""
+
+from __future__ import annotations
+
+from app.calculators.compare.spof import algorithm as spof
+from app.calculators.compare.spof import dp_sgd as spof_dp_sgd
+from app.calculators.compare.spof import functional as spof_functional
+from app.calculators.compare.spof.dp_sgd import DpSgdLaplaceComparison
+from app.calculators.compare.spof.functional import FunctionalMechanismComparison
+from app.calculators.compare.spof.setting import SpofComparison
+
+FAMILIES = {
+    "spof": (SpofComparison, spof.compare),
+    "dp_sgd_laplace": (DpSgdLaplaceComparison, spof_dp_sgd.compare),
+    "functional_mechanism": (FunctionalMechanismComparison, spof_functional.compare),
+}
+EXAMPLES = {name: model.model_config["json_schema_extra"]["examples"][0] for name, (model, _) in FAMILIES.items()}
+
+
+def ask(family, **changes):
+    model, compare = FAMILIES[family]
+    return compare(model.model_validate(EXAMPLES[family] | changes))
+
+
+def found(answer, row, part=""):
+    """The one finding of a row whose quantity contains ``part``."""
+    (only,) = [each for each in answer.published if each.erratum == row and part in each.quantity]
+    return only
+
+
+def plain(**changes):
+    """The paper's setting without stabilisation."""
+    return ask("spof", **({"stabilisation": 0.0, "releases": 1} | changes))
