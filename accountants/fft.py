@@ -153,6 +153,7 @@ class FftProfile(PrivacyProfile):
         if not all(pair.symmetric for pair, _ in pairs):
             self._sides.append(tuple((reverse(pair), count) for pair, count in pairs))
         self._kept: list[list[Layer]] = [[] for _ in self._sides]
+        self._silent: list[tuple[float, float]] = []
 
     @property
     def route(self) -> str:
@@ -186,8 +187,20 @@ class FftProfile(PrivacyProfile):
         if epsilon == math.inf:
             return DeltaBound(log_lower=-math.inf, log_upper=-math.inf, route=self.route)
         with within_floats(self.route):
-            low, high = self._log_delta(epsilon)
+            known = self._silent_upper(epsilon)
+            low, high = known or self._log_delta(epsilon)
+        if low == -math.inf and known is None:
+            self._silent.append((epsilon, high))
         return DeltaBound(log_lower=low, log_upper=min(high, 0.0), route=self.route)
+
+    def _silent_upper(self, epsilon: float) -> tuple[float, float] | None:
+        """Beyond an epsilon without a lower end (a largest loss, say) no law is composed in vain: earlier ones' upper ends have to do."""
+        bounds = [log_upper for at, log_upper in self._silent if at <= epsilon]
+        if not bounds:
+            return None
+        sides = [min((log_delta_bound(layer.upper, epsilon) for layer in kept), default=0.0) for kept in self._kept]
+        # delta falls: what bounds it at a smaller epsilon bounds it here.
+        return -math.inf, min(*bounds, max(sides))
 
     def _log_delta(self, epsilon: float) -> tuple[float, float]:
         plans = [Plan(side, *Estimates.for_epsilon(side, epsilon)) for side in self._sides]

@@ -334,3 +334,17 @@ def test_a_tilt_whose_kernel_leaves_the_range_of_floats_never_says_that_nothing_
     for index in range(8, 16):
         exact = 2.0 * math.log(likely) + math.log(-math.expm1(0.25 * index - 4.0))
         assert lower.log_delta(index) - 1e-12 <= exact <= upper.log_delta(index) + 1e-12
+
+
+def test_beyond_the_largest_loss_later_questions_are_answered_by_earlier_laws():
+    """No lower end is to be had there: composing a law for each question took seconds, and a trade-off curve asks dozens."""
+    found = FftAccountant().profile(laplace(1.0))
+    first = found.delta(1.5)
+    before = found.delta(0.5)
+    assert first.log_lower == -math.inf
+    for epsilon in (1.5, 2.0, 40.0, 1e6):
+        later = found.delta(epsilon)
+        assert later.log_lower == -math.inf
+        assert later.log_upper <= first.log_upper
+    assert found.delta(0.5) == before
+    assert before.log_lower <= math.log(-math.expm1(-0.25)) <= before.log_upper

@@ -19,7 +19,7 @@ from accountants.events import Leaf
 from accountants.filters import Filter, PureBudget
 from accountants.filters.spends import pure_cost
 from accountants.pairs import Family
-from mechanisms import Adjacency, InvalidParameter, ResponseLoss, UnsupportedEvent
+from mechanisms import Adjacency, InvalidParameter, NumericalFloor, ResponseLoss, UnsupportedEvent
 from tests.accountants.events import laplace
 from tests.accountants.two_point_truth import (
     beside_responses,
@@ -337,19 +337,30 @@ def test_a_search_for_a_step_that_fits_ends(other):
     assert bound.log_lower <= mpmath.log(exact) <= bound.log_upper
 
 
-@pytest.mark.parametrize("log10_delta", [-3, -10, -200])
+def _three_losses_and_a_laplace():
+    sampled = PoissonSampled(probability=0.3, event=response(0.009, dimension=4))
+    return Composed(events=(repeated(2, sampled), local_laplace(0.0021)))
+
+
+def _delta_of_three_losses_and_a_laplace(t):
+    s, e, p = mpmath.mpf(0.3) * 0.625, mpmath.mpf(0.009), 1 / (1 + mpmath.exp(-mpmath.mpf(0.009)))
+    law = {-1: s * (1 - p), 0: 1 - s, 1: s * p}
+    return mpmath.fsum(law[i] * law[j] * laplace_delta(0.0021)(t - (i + j) * e) for i in law for j in law)
+
+
+@pytest.mark.parametrize("log10_delta", [-3, -10])
 def test_a_coarse_lattice_next_to_the_largest_loss_is_no_proof_of_a_smaller_epsilon(log10_delta):
     """Questions asked before leave a first lattice that is coarse for the tilt there: its kernel is 0 in floats, and delta isn't."""
-    sampled = PoissonSampled(probability=0.3, event=response(0.009, dimension=4))
-    found = accountant_named("fft").profile(Composed(events=(repeated(2, sampled), local_laplace(0.0021))))
+    found = accountant_named("fft").profile(_three_losses_and_a_laplace())
     found.delta(0.6 * 0.0201)
     found.delta(0.0201 * (1.0 - 1e-6))
-
-    def exact(t):
-        s, e, p = mpmath.mpf(0.3) * 0.625, mpmath.mpf(0.009), 1 / (1 + mpmath.exp(-mpmath.mpf(0.009)))
-        law = {-1: s * (1 - p), 0: 1 - s, 1: s * p}
-        return mpmath.fsum(law[i] * law[j] * laplace_delta(0.0021)(t - (i + j) * e) for i in law for j in law)
-
-    bound = found.epsilon(10.0**log10_delta)
+    bound, exact = found.epsilon(10.0**log10_delta), _delta_of_three_losses_and_a_laplace
     assert exact(mpmath.mpf(bound.upper)) <= 10.0**log10_delta
     assert bound.lower == 0.0 or exact(mpmath.mpf(bound.lower)) > 10.0**log10_delta
+
+
+def test_where_a_steep_tilt_underflows_the_grid_refuses_and_auto_still_answers():
+    event = _three_losses_and_a_laplace()
+    with pytest.raises(NumericalFloor):
+        accountant_named("fft").profile(event).epsilon(1e-200)
+    assert _delta_of_three_losses_and_a_laplace(mpmath.mpf(accountant_named("auto").profile(event).epsilon(1e-200).upper)) <= 1e-200
