@@ -22,7 +22,7 @@ from app.calculators.compare.conventions import (
     rate_as_fraction,
     training_event,
 )
-from app.calculators.compare.finding import Finding, finding
+from app.calculators.compare.finding import Finding, Stronger, finding
 from app.calculators.limits import Calculators, calculators
 from app.calculators.schemas import example
 from mechanisms import Step
@@ -196,10 +196,10 @@ def _derivation(request: TrainingComparison, found: dict[Letter, Accounted], con
     return tuple(steps)
 
 
-def _judged(found: Finding, proven: Bound | None) -> Finding:
-    """Between the ends of a bracket, which can be wide, a print is neither refuted nor proved: it differs."""
-    undecided = proven is not None and found.printed is not None and proven.lower <= found.printed < proven.upper
-    return found.model_copy(update={"direction": "differs"}) if undecided and found.direction == "overclaims" else found
+def _stronger(printed: float | None, proven: Bound | None) -> Stronger:
+    """Between the ends of a bracket, which can be wide, a print is neither refuted nor proved: then neither value promises more."""
+    undecided = proven is not None and printed is not None and proven.lower <= printed < proven.upper
+    return "neither" if undecided else "smaller"
 
 
 def _refused(found: dict[Letter, Accounted], convention: Convention) -> str:
@@ -209,7 +209,7 @@ def _refused(found: dict[Letter, Accounted], convention: Convention) -> str:
 
 def _printed(request: TrainingComparison, convention: Convention, found: dict[Letter, Accounted]) -> Finding:
     ours = convention_of(request.sampler, request.convention) is convention
-    compared_values = finding(
+    return finding(
         f"epsilon at delta = {request.delta!r}, convention {convention.letter}",
         "zeta_dp",
         "a table of experiments, as Tables 1, 2, 3 and 5",
@@ -217,20 +217,19 @@ def _printed(request: TrainingComparison, convention: Convention, found: dict[Le
         printed_formula="as printed",
         proven=_upper(found, convention),
         proven_formula=f"upper end of the proved bracket: {convention.meaning}",
-        stronger="smaller",
+        stronger=_stronger(request.printed_epsilon, found[convention.letter].epsilon),
         erratum="Z14",
         note=("This is what the request says was done." if ours else "This is how the same words can be read too.")
         + ("" if request.printed_epsilon is not None else " No printed epsilon was given.")
         + _refused(found, convention),
         derivation=_derivation(request, found, convention),
     )
-    return _judged(compared_values, found[convention.letter].epsilon)
 
 
 def _half_variance(request: TrainingComparison, yours: Convention, found: dict[Letter, Accounted]) -> Finding:
     """Accounting for sigma where each component has sigma / sqrt(2)."""
     assumed, true = convention_of(yours.sampler, "per_component"), convention_of(yours.sampler, "total")
-    compared_values = finding(
+    return finding(
         f"epsilon at delta = {request.delta!r} of noise N_C(0, sigma^2 B^2)",
         "zeta_dp",
         "Algorithm 1",
@@ -238,18 +237,17 @@ def _half_variance(request: TrainingComparison, yours: Convention, found: dict[L
         printed_formula="accounted with noise multiplier sigma",
         proven=_upper(found, true),
         proven_formula="accounted with sigma / sqrt(2), the deviation of each real component",
-        stronger="smaller",
+        stronger=_stronger(_upper(found, assumed), found[true.letter].epsilon),
         erratum="Z10",
         note="Both parts of a complex coordinate share its variance." + _refused(found, assumed) + _refused(found, true),
         derivation=_derivation(request, found, true),
     )
-    return _judged(compared_values, found[true.letter].epsilon)
 
 
 def _sampling(request: TrainingComparison, yours: Convention, found: dict[Letter, Accounted]) -> Finding:
     """Accounting for Poisson samples where they have a fixed size."""
     assumed, true = convention_of("poisson", yours.noise), convention_of("fixed_size", yours.noise)
-    compared_values = finding(
+    return finding(
         f"epsilon at delta = {request.delta!r} with samples of fixed size",
         "zeta_dp",
         "Algorithm 1 and appendix A.7",
@@ -257,14 +255,13 @@ def _sampling(request: TrainingComparison, yours: Convention, found: dict[Letter
         printed_formula="accounted as Poisson sampling at the same rate",
         proven=_upper(found, true),
         proven_formula="accounted as Poisson sampling with half the noise multiplier",
-        stronger="smaller",
+        stronger=_stronger(_upper(found, assumed), found[true.letter].epsilon),
         erratum="Z12",
         note="In a sample of fixed size a record takes another one's place, and the sum moves by twice the clipping bound."
         + _refused(found, assumed)
         + _refused(found, true),
         derivation=_derivation(request, found, true),
     )
-    return _judged(compared_values, found[true.letter].epsilon)
 
 
 def _limit_mu(request: TrainingComparison) -> float:
@@ -275,7 +272,7 @@ def _limit_mu(request: TrainingComparison) -> float:
 def _limit_theorem(request: TrainingComparison, yours: Convention, found: dict[Letter, Accounted]) -> Finding:
     mu = _limit_mu(request)
     named = "Poisson" if request.sampler == "poisson" else "uniform"
-    compared_values = finding(
+    return finding(
         f"epsilon at delta = {request.delta!r}, by the central limit theorem (NOT A BOUND)",
         "zeta_dp",
         "section 5, 'converted losslessly from GDP'",
@@ -283,9 +280,8 @@ def _limit_theorem(request: TrainingComparison, yours: Convention, found: dict[L
         printed_formula=f"mu-GDP with the limit mu for {named} samples and multiplier sigma, mu = {mu!r}",
         proven=_upper(found, yours),
         proven_formula=f"upper end of the proved bracket of convention {yours.letter}",
-        stronger="smaller",
+        stronger=_stronger(limit_epsilon(mu, request.delta), found[yours.letter].epsilon),
         erratum="Z13",
         note="A limit of infinitely many steps; the privacy loss of finitely many has a heavier tail." + _refused(found, yours),
         derivation=_derivation(request, found, yours),
     )
-    return _judged(compared_values, found[yours.letter].epsilon)
