@@ -131,6 +131,25 @@ class Sensitivity(Value):
                 raise InvalidParameter(name, f"given where {name}_contribution is", None)
         return self
 
+    @property
+    def stated_l2(self) -> float:
+        """l2, which Gaussian noise needs. Raises InvalidParameter where it isn't given."""
+        if self.l2 is None:
+            raise InvalidParameter("sensitivity.l2", "given for Gaussian noise", None)
+        return self.l2
+
+    @property
+    def stated_l1(self) -> float:
+        """l1, which Laplace noise needs. Raises InvalidParameter where it isn't given."""
+        if self.l1 is None:
+            raise InvalidParameter("sensitivity.l1", "given for Laplace noise", None)
+        return self.l1
+
+    def refuse_parts(self) -> None:
+        """What a mechanism for real values asks. Raises InvalidParameter where the real or imaginary part has a bound of its own."""
+        if self.l2_real is not None or self.l2_imag is not None:
+            raise InvalidParameter("sensitivity.l2_real and l2_imag", "absent for a real mechanism", "a bound on a part")
+
 
 class Assumption(StrEnum):
     """What a claim takes for granted; every certificate lists them."""

@@ -72,8 +72,7 @@ class ComplexGaussian(AdditiveNoise):
             raise InvalidParameter("std", "given alone, or std_real and std_imag without it", "both")
         if self.std is None and not all(parts):
             raise InvalidParameter("std", "given, or both std_real and std_imag", "neither" if not any(parts) else "only one of the two")
-        if self.sensitivity.l2 is None:
-            raise InvalidParameter("sensitivity.l2", "given for Gaussian noise", None)
+        _ = self.sensitivity.stated_l2
         return self
 
     @property

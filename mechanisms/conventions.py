@@ -214,8 +214,7 @@ def complex_gaussian(noise: NoiseStatement, sensitivity: Sensitivity) -> Complex
     >>> round(complex_gaussian(TotalNoise(convention="total", sigma=1.0), sensitivity).privacy_loss().mu, 12)
     1.414213562373
     """
-    if sensitivity.l2 is None:
-        raise InvalidParameter("sensitivity.l2", "given for Gaussian noise", None)
+    _ = sensitivity.stated_l2
     found = noise.components()
     if found.std_real == found.std_imag:
         return ComplexGaussian(std=found.std_real, correlation=found.correlation, sensitivity=sensitivity)

@@ -7,7 +7,6 @@ from typing import ClassVar, Literal, Self, final
 from pydantic import model_validator
 
 from mechanisms.base import AdditiveNoise, Adjacency, Assumption, Facts, Positive, Sensitivity, Step
-from mechanisms.errors import InvalidParameter
 from mechanisms.loss import GaussianLoss
 from mechanisms.source import Array, NoiseSource
 
@@ -46,10 +45,8 @@ class Gaussian(AdditiveNoise):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.sensitivity.l2 is None:
-            raise InvalidParameter("sensitivity.l2", "given for Gaussian noise", None)
-        if self.sensitivity.l2_real is not None or self.sensitivity.l2_imag is not None:
-            raise InvalidParameter("sensitivity.l2_real and l2_imag", "absent for a real mechanism", "a bound on a part")
+        _ = self.sensitivity.stated_l2
+        self.sensitivity.refuse_parts()
         return self
 
     @property
@@ -61,27 +58,22 @@ class Gaussian(AdditiveNoise):
         return self.std
 
     @property
-    def _l2(self) -> float:
-        assert self.sensitivity.l2 is not None  # checked at construction
-        return self.sensitivity.l2
-
-    @property
     def noise_multiplier(self) -> float:
         """std / l2."""
-        return self.std / self._l2
+        return self.std / self.sensitivity.stated_l2
 
     def noise(self, shape: tuple[int, ...], source: NoiseSource[Array]) -> Array:
         return source.standard_normal(shape) * self.std
 
     def privacy_loss(self) -> GaussianLoss:
-        return GaussianLoss(self._l2 / self.std)
+        return GaussianLoss(self.sensitivity.stated_l2 / self.std)
 
     def scaled(self, factor: float) -> Self:
         return type(self)(std=self.std * factor, sensitivity=self.sensitivity)
 
     def derivation(self) -> tuple[Step, ...]:
         return (
-            Step(symbol="l2", value=self._l2, formula="given", source="sensitivity.l2"),
+            Step(symbol="l2", value=self.sensitivity.stated_l2, formula="given", source="sensitivity.l2"),
             Step(symbol="std", value=self.std, formula="given", source="std of each coordinate"),
             Step(symbol="mu", value=self.privacy_loss().mu, formula="l2 / std", source="Dong, Roth and Su 2022, Theorem 1"),
         )

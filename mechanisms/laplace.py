@@ -7,7 +7,6 @@ from typing import ClassVar, Literal, Self, final
 from pydantic import model_validator
 
 from mechanisms.base import AdditiveNoise, Adjacency, Assumption, Facts, Positive, Sensitivity, Step
-from mechanisms.errors import InvalidParameter
 from mechanisms.local import quotient_up
 from mechanisms.loss import LaplaceLoss
 from mechanisms.source import Array, NoiseSource
@@ -47,10 +46,8 @@ class Laplace(AdditiveNoise):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.sensitivity.l1 is None:
-            raise InvalidParameter("sensitivity.l1", "given for Laplace noise", None)
-        if self.sensitivity.l2_real is not None or self.sensitivity.l2_imag is not None:
-            raise InvalidParameter("sensitivity.l2_real and l2_imag", "absent for a real mechanism", "a bound on a part")
+        _ = self.sensitivity.stated_l1
+        self.sensitivity.refuse_parts()
         return self
 
     @property
@@ -61,23 +58,18 @@ class Laplace(AdditiveNoise):
     def noise_scale(self) -> float:
         return self.scale
 
-    @property
-    def _l1(self) -> float:
-        assert self.sensitivity.l1 is not None  # checked at construction
-        return self.sensitivity.l1
-
     def noise(self, shape: tuple[int, ...], source: NoiseSource[Array]) -> Array:
         return source.standard_laplace(shape) * self.scale
 
     def privacy_loss(self) -> LaplaceLoss:
-        return LaplaceLoss(quotient_up(self._l1, self.scale))
+        return LaplaceLoss(quotient_up(self.sensitivity.stated_l1, self.scale))
 
     def scaled(self, factor: float) -> Self:
         return type(self)(scale=self.scale * factor, sensitivity=self.sensitivity)
 
     def derivation(self) -> tuple[Step, ...]:
         return (
-            Step(symbol="l1", value=self._l1, formula="given", source="sensitivity.l1"),
+            Step(symbol="l1", value=self.sensitivity.stated_l1, formula="given", source="sensitivity.l1"),
             Step(symbol="b", value=self.scale, formula="given", source="Laplace scale of each coordinate"),
             Step(
                 symbol="epsilon_0",

@@ -57,17 +57,12 @@ class LocalLaplace(LocalRelease):
     def worst_variance(self) -> float:
         return 2.0 * self.scale**2
 
-    @property
-    def _l1(self) -> float:
-        assert self.sensitivity.l1 is not None  # checked at construction
-        return self.sensitivity.l1
-
     def release(self, value: Array, source: NoiseSource[Array]) -> Array:
         self.check_value(value, source)
         return value + source.standard_laplace(tuple(value.shape)) * self.scale
 
     def privacy_loss(self) -> LaplaceLoss:
-        return LaplaceLoss(quotient_up(self._l1, self.scale))
+        return LaplaceLoss(quotient_up(self.sensitivity.stated_l1, self.scale))
 
     def scaled(self, factor: float) -> Self:
         return type(self)(
@@ -78,7 +73,7 @@ class LocalLaplace(LocalRelease):
         box = f"given, at least n (upper - lower) = {self.least_l1(self.lower, self.upper, self.dimension)!r}"
         return (
             Step(symbol="n", value=float(self.dimension), formula="given", source="coordinates of one record"),
-            Step(symbol="l1", value=self._l1, formula=box, source="sensitivity.l1: the box's diameter"),
+            Step(symbol="l1", value=self.sensitivity.stated_l1, formula=box, source="sensitivity.l1: the box's diameter"),
             Step(symbol="b", value=self.scale, formula="given", source="Laplace scale of each coordinate"),
             Step(symbol="variance", value=self.worst_variance, formula="2 b^2", source="of one released coordinate"),
             Step(symbol="epsilon_0", value=self.privacy_loss().epsilon, formula="l1 / b", source="proofs/local_laplace.md"),

@@ -101,8 +101,7 @@ def optimal_shape(sensitivity: Sensitivity) -> NoiseShape:
     >>> round(shape.gain**2, 3)
     0.786
     """
-    if sensitivity.l2 is None:
-        raise InvalidParameter("sensitivity.l2", "given for Gaussian noise", None)
+    _ = sensitivity.stated_l2
     big, real, imag = _bounds(sensitivity)
     corner = math.hypot(real / big, imag / big)
     if corner <= 1.0:

@@ -67,10 +67,8 @@ class Spectral(Mechanism):
     @model_validator(mode="after")
     def _check(self) -> Self:
         _ = self.low_pass  # refuses K above N and axes that don't match
-        if self.sensitivity.l2 is None:
-            raise InvalidParameter("sensitivity.l2", "given for Gaussian noise", None)
-        if self.sensitivity.l2_real is not None or self.sensitivity.l2_imag is not None:
-            raise InvalidParameter("sensitivity.l2_real and l2_imag", "absent for a real mechanism", "a bound on a part")
+        _ = self.sensitivity.stated_l2
+        self.sensitivity.refuse_parts()
         return self
 
     @property
@@ -87,14 +85,9 @@ class Spectral(Mechanism):
         return self.std
 
     @property
-    def _l2(self) -> float:
-        assert self.sensitivity.l2 is not None  # checked at construction
-        return self.sensitivity.l2
-
-    @property
     def noise_multiplier(self) -> float:
         """std / l2."""
-        return self.std / self._l2
+        return self.std / self.sensitivity.stated_l2
 
     def example_value(self) -> NDArray[Any]:
         """One period of a cosine over the whole signal, small enough for any shape that an example has."""
@@ -117,7 +110,7 @@ class Spectral(Mechanism):
         return source.low_pass(projected + noise, self.kept)
 
     def privacy_loss(self) -> GaussianLoss:
-        return GaussianLoss(self._l2 / self.std)
+        return GaussianLoss(self.sensitivity.stated_l2 / self.std)
 
     def scaled(self, factor: float) -> Self:
         return type(self)(shape=self.shape, kept=self.kept, std=self.std * factor, sensitivity=self.sensitivity)
@@ -125,7 +118,7 @@ class Spectral(Mechanism):
     def derivation(self) -> tuple[Step, ...]:
         kept, source = float(self.low_pass.kept_dimensions), "mechanisms/proofs/spectral.md"
         return (
-            Step(symbol="l2", value=self._l2, formula="given", source="sensitivity.l2"),
+            Step(symbol="l2", value=self.sensitivity.stated_l2, formula="given", source="sensitivity.l2"),
             Step(symbol="std", value=self.std, formula="given", source="std of each real orthonormal coordinate that the filter keeps"),
             Step(symbol="kept_dimensions", value=kept, formula="product over axes of min(2 K - 1, N); not part of mu", source=source),
             Step(symbol="mu", value=self.privacy_loss().mu, formula="l2 / std", source="Dong, Roth and Su 2022, Theorem 1"),

@@ -90,11 +90,6 @@ class SpofCoefficients(LocalRelease):
         return Expansion(self.expansion_point, self.stabilisation)
 
     @property
-    def _l1(self) -> float:
-        assert self.sensitivity.l1 is not None  # checked at construction
-        return self.sensitivity.l1
-
-    @property
     def public_linear(self) -> float:
         """s + v (c - a), the public part of every coefficient of z."""
         return self._expansion.public_linear
@@ -119,7 +114,7 @@ class SpofCoefficients(LocalRelease):
         return (released + self.quadratic * z) * z
 
     def privacy_loss(self) -> LaplaceLoss:
-        return LaplaceLoss(quotient_up(self._l1, self.scale))
+        return LaplaceLoss(quotient_up(self.sensitivity.stated_l1, self.scale))
 
     def scaled(self, factor: float) -> Self:
         return type(self)(
@@ -138,7 +133,7 @@ class SpofCoefficients(LocalRelease):
             Step(
                 symbol="l1(record)", value=n, formula="n |d(coefficient of z)/dx| = n, for every a and c", source="proofs/cross_entropy.md"
             ),
-            Step(symbol="l1", value=self._l1, formula="given, at least n", source="sensitivity.l1"),
+            Step(symbol="l1", value=self.sensitivity.stated_l1, formula="given, at least n", source="sensitivity.l1"),
             Step(symbol="b", value=self.scale, formula="given", source="Laplace scale of each coefficient of z"),
             Step(symbol="epsilon_0", value=self.privacy_loss().epsilon, formula="l1 / b", source=proof),
         )

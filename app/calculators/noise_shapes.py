@@ -40,8 +40,7 @@ class NoiseShapeRequest(Value):
     def _check(self) -> Self:
         if (self.total_std is None) == (self.target is None):
             raise InvalidParameter("total_std", "given, or target without it", "neither" if self.target is None else "both")
-        if self.sensitivity.l2 is None:
-            raise InvalidParameter("sensitivity.l2", "given for Gaussian noise", None)
+        _ = self.sensitivity.stated_l2
         return self
 
 
