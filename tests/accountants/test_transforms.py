@@ -13,11 +13,8 @@ import pytest
 from accountants import laplace_transforms, transforms
 from accountants.laplace_transforms import MixedLaplace, WholeLaplace
 from accountants.nodes import (
-    ELEMENTARY,
     UNIT,
     Nodes,
-    expm1_complex,
-    log1p_complex,
     log_mixture,
     log_mixture_error,
     log_mixture_real,
@@ -45,72 +42,6 @@ PAIRS = {
     "group": group(0.02, 0.5, 4),
     "group added": reverse(group(0.2, 0.3, 3)),
 }
-
-
-# -- elementary functions ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "low", "high"),
-    [("exp", -700, 700), ("expm1", -40, 40), ("log", 1e-300, 1e300), ("log1p", -0.75, 1e6), ("sin", -1e8, 1e8), ("cos", -1e8, 1e8)],
-)
-def test_elementary_functions_are_within_four_units_in_the_last_place(name, low, high):
-    rng = np.random.default_rng(1)
-    tiny = rng.uniform(-1.0, 1.0, 300) * 10.0 ** rng.uniform(-12.0, 0.0, 300)
-    x = np.concatenate([rng.uniform(low, high, 300), tiny[(tiny > low) & (tiny < high)]])
-    values = getattr(np, name)(x)
-    with mpmath.workdps(40):
-        truth = [getattr(mpmath, name)(mpmath.mpf(v)) for v in x.tolist()]
-        worst = max(abs((mpmath.mpf(v) - t) / t) for v, t in zip(values.tolist(), truth, strict=True))
-    assert worst <= 4.0 * ULP
-
-
-@pytest.mark.parametrize(("name", "exact"), [("hypot", mpmath.hypot), ("arctan2", mpmath.atan2)])
-def test_two_argument_functions_are_within_four_units_in_the_last_place(name, exact):
-    rng = np.random.default_rng(2)
-    a, b = rng.normal(size=(2, 400)) * 10.0 ** rng.uniform(-9.0, 9.0, (2, 400))
-    values = getattr(np, name)(a, b)
-    with mpmath.workdps(40):
-        truth = [exact(mpmath.mpf(u), mpmath.mpf(v)) for u, v in zip(a.tolist(), b.tolist(), strict=True)]
-        worst = max(abs((mpmath.mpf(v) - t) / t) for v, t in zip(values.tolist(), truth, strict=True))
-    assert worst <= 4.0 * ULP
-
-
-def random_complex(rng, number):
-    return (rng.normal(size=number) + 1j * rng.normal(size=number)) * 10.0 ** rng.uniform(-15.0, 0.5, number)
-
-
-def test_complex_expm1_keeps_its_digits_near_0():
-    z = random_complex(np.random.default_rng(3), 500)
-    with mpmath.workdps(40):
-        for v, got in zip(z.tolist(), expm1_complex(z).tolist(), strict=True):
-            assert abs(mpmath.expm1(mpmath.mpc(v)) - mpmath.mpc(got)) <= ELEMENTARY * abs(v) * max(1.0, math.exp(v.real))
-
-
-def test_complex_log1p_keeps_its_digits_near_0_and_near_minus_1():
-    rng = np.random.default_rng(4)
-    z = np.concatenate([random_complex(rng, 400), -1.0 + random_complex(rng, 400), np.exp(1j * rng.uniform(-3, 3, 100)) - 1.0])
-    with mpmath.workdps(60):
-        for v, got in zip(z.tolist(), log1p_complex(z).tolist(), strict=True):
-            truth = mpmath.log(1 + mpmath.mpc(v))
-            assert abs(truth - mpmath.mpc(got)) <= ELEMENTARY * abs(truth)
-    assert abs(complex(np.log1p(1e-12 * (1 + 1j))) / (1e-12 * (1 + 1j)) - 1) > 1e-5  # numpy's own: no use here
-
-
-def test_log1p_of_minus_1_is_a_number():
-    assert log1p_complex(np.array([-1.0 + 0.0j])).real[0] < -300.0
-
-
-def test_quadrature_weights_are_as_good_as_claimed():
-    with mpmath.workdps(50):
-        for x, w in zip(laplace_transforms._POSITIONS.tolist(), laplace_transforms._WEIGHTS.tolist(), strict=True):
-            root = mpmath.mpf(x)
-            for _ in range(4):
-                value, before = mpmath.legendre(32, root), mpmath.legendre(31, root)
-                slope = 32 * (before - root * value) / (1 - root**2)
-                root -= value / slope
-            assert abs(root - x) < ULP
-            assert abs(2 / ((1 - root**2) * slope**2) / w - 1) < laplace_transforms._WEIGHT_ERROR
 
 
 # -- log of a mixture (R2) -----------------------------------------------------------------------------------------------------------
