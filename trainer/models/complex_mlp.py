@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from mechanisms.source import RandomStream
 from trainer.layers import ComplexLinear, cardioid, crelu, magnitude, real_part
-from trainer.zeta_dp_sgd.spec import ComplexMlp
+from trainer.models.spec import ComplexMlp
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"cardioid": cardioid, "crelu": crelu}
 HEADS: dict[str, Callable[[Tensor], Tensor]] = {"magnitude": magnitude, "real_part": real_part}
