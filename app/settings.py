@@ -25,7 +25,9 @@ class Settings(BaseSettings):
     r"""Where the service keeps its things, and how patient it is.
 
     Attributes:
-      data_dir: folder of everything on disk: database, job folders, keys, data sets (``ZETADP_DATA_DIR``).
+      data_dir: folder of everything on disk that the service writes: database, job folders, keys (``ZETADP_DATA_DIR``).
+      data_sets_dir: folder of the data sets that are read from files; every ``folder`` of a training spec lies in it. Without it only data
+        sets that come with the libraries can be used (``ZETADP_DATA_SETS_DIR``, which readers of data sets and training processes see).
       database_url: SQLAlchemy URL; a SQLite file in ``data_dir`` if absent, else ``postgresql://...`` (``ZETADP_DATABASE_URL``).
       database_busy_seconds: how long a statement waits for another's lock before it fails.
       host: address the API listens on.
@@ -51,6 +53,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="ZETADP_", frozen=True, extra="forbid", hide_input_in_errors=True)
 
     data_dir: Path = Path("zetadp-data")
+    data_sets_dir: Path | None = None
     database_url: Annotated[str, AfterValidator(_postgresql_driver)] | None = None
     database_busy_seconds: Seconds = 30.0
     host: str = "127.0.0.1"

@@ -117,7 +117,7 @@ class Worker:
             if lock is None:
                 self._end_stopped(attempt, self._reason_to_stop(attempt))
                 return
-            with JobChild(command(workdir), workdir, lock) as child:
+            with JobChild(command(workdir), workdir, lock, self._settings.data_sets_dir) as child:
                 stop, reason = self._follow(attempt, child)
                 code = child.exit_code()
             if code == 0:

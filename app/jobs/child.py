@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Self, final
@@ -25,6 +25,9 @@ REQUEST, RESULT, LOG, ARTIFACTS, LOCK = "request.json", "result.json", "training
 EXIT_STOPPED = 3
 """The child's exit code after SIGTERM: its state is in the checkpoint."""
 LOCK_POLL_SECONDS = 0.05
+
+DATA_SETS_DIR = "ZETADP_DATA_SETS_DIR"
+"""The one setting of the service that a child sees: where the files of data sets lie."""
 
 ChildCommand = Callable[[Path], list[str]]
 _EVENT: TypeAdapter[TrainingEvent] = TypeAdapter(TrainingEvent)
@@ -75,16 +78,17 @@ class JobChild:
       command: its command line.
       workdir: its folder; what it writes to stderr is appended to ``training.log`` there.
       lock: descriptor of the folder's lock, which the child inherits.
+      data_sets_dir: folder of the data sets, told to the child as ``ZETADP_DATA_SETS_DIR``; None where there is none.
     """
 
-    def __init__(self, command: Sequence[str], workdir: Path, lock: int) -> None:
+    def __init__(self, command: Sequence[str], workdir: Path, lock: int, data_sets_dir: Path | None) -> None:
         with (workdir / LOG).open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 (our own command line; nothing of a request is in it)
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env={name: value for name, value in os.environ.items() if not name.startswith("ZETADP_")},  # may hold a password
+                env=child_environment(os.environ, data_sets_dir),
                 pass_fds=(lock,),
                 start_new_session=True,  # Ctrl-C is for the worker, which then stops its child in good order
             )
@@ -143,6 +147,16 @@ class JobChild:
     def exit_code(self) -> int:
         """Its exit code; negative for the signal that killed it. Waits for its end."""
         return self._process.wait()
+
+
+def child_environment(environment: Mapping[str, str], data_sets_dir: Path | None) -> dict[str, str]:
+    """The service's environment without its settings, which may hold a password; but with the folder of the data sets.
+
+    >>> child_environment({"PATH": "/bin", "ZETADP_DATABASE_URL": "secret"}, Path("/data"))
+    {'PATH': '/bin', 'ZETADP_DATA_SETS_DIR': '/data'}
+    """
+    found = {name: value for name, value in environment.items() if not name.startswith("ZETADP_")}
+    return found if data_sets_dir is None else {**found, DATA_SETS_DIR: str(data_sets_dir.absolute())}
 
 
 def _read_lines(pipe: IO[bytes], lines: queue.SimpleQueue[bytes | None]) -> None:

@@ -1,0 +1,97 @@
+r"""What a recipe is: a spec that is ready to be sent, and beside it what the paper did, what it printed and where this differs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, final
+
+from pydantic import Field, StringConstraints
+
+from accountants.events import Event, PoissonSampled, Release, Repeated
+from mechanisms import ComplexGaussian, Sensitivity
+from mechanisms.base import Adjacency, Count, OpenProbability, Positive, PrivacyUnit, Probability, Value
+from mechanisms.errata import Paper
+from trainer import AnyTrainingSpec
+
+RecipeName = Annotated[str, StringConstraints(strict=True, pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+Words = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=1000)]
+Metric = Literal["accuracy", "roc_auc", "f1", "recall", "nmse", "psnr", "ssim"]
+
+
+@final
+class PrintedEpsilon(Value):
+    """A guarantee as the paper prints it, right or not: what is proved stands beside it."""
+
+    epsilon: Positive
+    delta: OpenProbability
+    method: Words
+    where: Words
+
+
+@final
+class PrintedResult(Value):
+    """What the paper prints of one model: fractions for rates, decibels for ``psnr``."""
+
+    of: Words
+    figures: Annotated[dict[Metric, float], Field(min_length=1)]
+    where: Words
+
+
+@final
+class PrintedRun(Value):
+    r"""The paper's own sampling, noise and steps, read as they are sound: Poisson samples, noise per real component, add or remove.
+
+    Attributes:
+      sampling_probability: of one unit in one step.
+      noise_multiplier: std per real component / clipping bound.
+      steps: epochs / sampling_probability, rounded up.
+    """
+
+    sampling_probability: Probability
+    noise_multiplier: Positive
+    steps: Count
+    delta: OpenProbability
+    unit: PrivacyUnit
+
+    @property
+    def event(self) -> Event:
+        """What accountants read of it."""
+        sensitivity = Sensitivity(l2=1.0, adjacency=Adjacency.ADD_REMOVE, unit=self.unit)
+        release = Release(mechanism=ComplexGaussian(std=self.noise_multiplier, sensitivity=sensitivity))
+        return Repeated(count=self.steps, event=PoissonSampled(probability=self.sampling_probability, event=release))
+
+
+@final
+class Recipe(Value):
+    r"""One experiment, ready to run.
+
+    Attributes:
+      name: what it is asked for by.
+      paper: whose experiment it is; None for ours.
+      reference: section, table and appendix of the paper.
+      spec: the body of a job; complete, every choice in it.
+      hyper_parameters: the paper's, in words.
+      printed_results, printed_epsilons: what the paper states; empty where it has no such experiment.
+      printed_run: the paper's run as an event, where its numbers allow one: the data set needn't be here for it.
+      differences: what is done otherwise here, and why.
+      errata: rows of the errata that the paper's statement needs.
+      original_data: the data set that the paper used, and under what name it can be had.
+    """
+
+    name: RecipeName
+    title: Words
+    paper: Paper | None
+    reference: Words
+    spec: AnyTrainingSpec
+    hyper_parameters: Words
+    printed_results: tuple[PrintedResult, ...] = ()
+    printed_epsilons: tuple[PrintedEpsilon, ...] = ()
+    printed_run: PrintedRun | None = None
+    differences: Annotated[tuple[Words, ...], Field(min_length=1)]
+    errata: tuple[str, ...] = ()
+    original_data: Words
+
+    @property
+    def folder(self) -> str | None:
+        """Where the spec's data set lies, relative to the folder of all data sets."""
+        found = getattr(self.spec.data, "folder", None)
+        return found if isinstance(found, str) else None
