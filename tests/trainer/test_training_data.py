@@ -16,7 +16,7 @@ from trainer.data import DigitsPhasePairs, array_digest, data_set_facts
 @pytest.fixture(scope="module")
 def pairs() -> tuple[np.ndarray, np.ndarray]:
     data = DigitsPhasePairs(split_seed=3, test_fraction=0.25).read()
-    return np.concatenate((data.training_features, data.test_features)), np.concatenate((data.training_labels, data.test_labels))
+    return np.concatenate((data.training_features, data.test_features)), np.concatenate((data.training_targets, data.test_targets))
 
 
 def _image_numbers(images: np.ndarray) -> list[int]:
@@ -65,7 +65,7 @@ def test_same_spec_gives_the_same_digest_in_every_version() -> None:
     # Written down when the data set was made: a change of order, scale or source changes what certificates speak of.
     facts = data_set_facts(DigitsPhasePairs(split_seed=0, test_fraction=0.2))
     assert facts.sha256 == "a0a78c2b7c0f243d169570742e89978883ac12995c8627437797704cb7c3e3ff"
-    assert (facts.training_records, facts.test_records, facts.features, facts.classes, facts.unit) == (713, 178, 64, 10, "record")
+    assert (facts.training_records, facts.test_records, facts.shape, facts.classes, facts.unit) == (713, 178, (64,), 10, "record")
 
 
 def test_digest_tells_type_and_shape_apart() -> None:
@@ -80,7 +80,7 @@ def test_description_names_what_one_record_is() -> None:
 @pytest.mark.parametrize("fraction", [1e-9, 1.0 - 1e-9])
 def test_both_sides_of_the_split_keep_a_record(fraction: float) -> None:
     data = DigitsPhasePairs(split_seed=0, test_fraction=fraction).read()
-    assert min(len(data.training_labels), len(data.test_labels)) == 1
+    assert min(len(data.training_targets), len(data.test_targets)) == 1
 
 
 @pytest.mark.parametrize("fraction", [0.0, 1.0, float("nan"), -0.1])
@@ -91,7 +91,7 @@ def test_test_fraction_outside_its_range_is_refused(fraction: float) -> None:
 
 def test_facts_and_spec_load_without_torch() -> None:
     code = (
-        "import sys; from trainer import load_train, report, recipes; from trainer.data import DataSpec, data_set_facts;"
-        "data_set_facts(DataSpec(split_seed=0, test_fraction=0.2)); sys.exit('torch' in sys.modules)"
+        "import sys; from trainer import load_train, report, recipes; from trainer.data import DigitsPhasePairs, data_set_facts;"
+        "data_set_facts(DigitsPhasePairs(split_seed=0, test_fraction=0.2)); sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

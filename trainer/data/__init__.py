@@ -1,39 +1,53 @@
-r"""THE REGISTRY of data sets, free of torch. To add one: a module with a ``DataRecipe``, and one name here."""
+r"""THE REGISTRY of data sets, free of torch. To add one: a module with a ``DataRecipe``, and its name twice here."""
 
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Annotated
 
-from trainer.data.base import DataRecipe, DataSet, DataSetFacts, array_digest
+from pydantic import Field, TypeAdapter
+
+from mechanisms.errors import InvalidParameter
+from trainer.data.base import DataRecipe, DataSet, DataSetFacts, array_digest, facts_of
 from trainer.data.digits_phase_pairs import DigitsPhasePairs
+from trainer.data.location import ROOT_VARIABLE, Stamp, stamps
 
-# With a second data set this becomes a union discriminated by ``kind``.
-DataSpec = DigitsPhasePairs
+DataSpec = Annotated[DigitsPhasePairs, Field()]
 READERS: tuple[type[DataRecipe], ...] = (DigitsPhasePairs,)
+
+_SPECS: TypeAdapter[DataSpec] = TypeAdapter(DataSpec)
 
 
 def data_set_facts(spec: DataSpec) -> DataSetFacts:
-    """Reads the data set and states what a plan and a certificate need of it.
+    """Reads the data set, unless that was done and no file of it changed since, and states what a plan and a certificate need of it.
+
+    Raises:
+      InvalidParameter: the data can't be read, aren't ones to train on, or changed while they were read.
 
     >>> data_set_facts(DigitsPhasePairs(split_seed=0, test_fraction=0.2)).training_records
     713
     """
-    return _facts(spec.model_dump_json())
+    return _facts(spec.model_dump_json(), stamps(spec.sources()))
 
 
-@lru_cache(maxsize=8)
-def _facts(spec_text: str) -> DataSetFacts:
-    spec = DataSpec.model_validate_json(spec_text)
-    data = spec.read()
-    return DataSetFacts(
-        training_records=len(data.training_labels),
-        test_records=len(data.test_labels),
-        features=data.training_features.shape[1],
-        classes=data.classes,
-        unit=spec.UNIT,
-        sha256=array_digest(data.training_features, data.training_labels),
-        description=spec.DESCRIPTION,
-    )
+@lru_cache(maxsize=64)
+def _facts(spec_text: str, before: tuple[Stamp, ...]) -> DataSetFacts:
+    spec = _SPECS.validate_json(spec_text)
+    facts = facts_of(spec, spec.read())
+    if stamps(spec.sources()) != before:
+        raise InvalidParameter("data.folder", "left alone while it is read", "files that changed")
+    return facts
 
 
-__all__ = ["READERS", "DataRecipe", "DataSet", "DataSetFacts", "DataSpec", "DigitsPhasePairs", "array_digest", "data_set_facts"]
+__all__ = [
+    "READERS",
+    "ROOT_VARIABLE",
+    "DataRecipe",
+    "DataSet",
+    "DataSetFacts",
+    "DataSpec",
+    "DigitsPhasePairs",
+    "array_digest",
+    "data_set_facts",
+    "facts_of",
+]

@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, final
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, final
 
+import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
 from mechanisms.base import Count, PrivacyUnit, Value
+from mechanisms.errors import InvalidParameter
 
 
 @final
@@ -20,18 +23,28 @@ class DataSetFacts(Value):
     Attributes:
       training_records: rows trained on; the privacy guarantee is about these.
       test_records: rows held out; the guarantee doesn't cover them.
-      features: complex numbers a record has.
-      classes: labels lie in 0 .. classes - 1.
-      unit: what one row is; a guarantee may name no other unit.
-      sha256: of the exact training arrays (``array_digest``), 64 hexadecimal digits.
+      shape: of one record, channels first where there are channels: (features,), (channels, length) or (channels, height, width).
+      is_complex: features are complex64; otherwise float32.
+      task: labels in 0 .. classes - 1 to be told apart, or a complex image of the features' shape to be reconstructed.
+      classes: of a classification; None for a reconstruction.
+      unit: what one row is.
+      user_unit: whom several rows may belong to, where the data say so; a guarantee may name ``unit`` or this, nothing else.
+      users: different ones in the training rows.
+      largest_user: training rows of the user who has most.
+      sha256: of the exact training arrays, users included (``array_digest``), 64 hexadecimal digits.
       description: where the data came from and what was done to it.
     """
 
     training_records: Count
     test_records: Count
-    features: Count
-    classes: Count
+    shape: tuple[Count, ...]
+    is_complex: bool
+    task: Literal["classification", "reconstruction"]
+    classes: Count | None
     unit: PrivacyUnit
+    user_unit: PrivacyUnit | None = None
+    users: Count | None = None
+    largest_user: Count | None = None
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     description: str
 
@@ -39,31 +52,138 @@ class DataSetFacts(Value):
 @final
 @dataclass(frozen=True)
 class DataSet:
-    """Features complex64 of shape (records, features), labels int64 of shape (records,)."""
+    r"""Records in memory, the public split made.
+
+    Attributes:
+      training_features: complex64 or float32, (records, *shape).
+      training_targets: int64 (records,) labels, or complex64 (records, *shape) images to reconstruct.
+      test_features: as the training features, other records.
+      test_targets: as the training targets.
+      classes: labels lie in 0 .. classes - 1; None for reconstruction.
+      training_users: int64 (records,), whose record each is, numbered 0 .. users - 1 without gaps; None where nobody knows.
+    """
 
     training_features: NDArray[Any]
-    training_labels: NDArray[Any]
+    training_targets: NDArray[Any]
     test_features: NDArray[Any]
-    test_labels: NDArray[Any]
-    classes: int
+    test_targets: NDArray[Any]
+    classes: int | None
+    training_users: NDArray[Any] | None = None
 
 
 class DataRecipe(Value, ABC):
-    """How to get a data set: its source, what is done to it, and its public train/test split."""
+    """How to get a data set: its source, what is done to it, and its public train/test split.
+
+    Preprocessing uses public constants or one record alone, never a statistic of several records (errata C12): that would be a
+    release no guarantee counts.
+    """
 
     UNIT: ClassVar[str]
+    USER_UNIT: ClassVar[str | None] = None
     DESCRIPTION: ClassVar[str]
 
     @abstractmethod
+    def arrays(self) -> DataSet:
+        """The arrays as they come out of the source; ``read`` checks them."""
+
+    def sources(self) -> tuple[Path, ...]:
+        """Every file that ``arrays`` reads; none for data that come from a seed or a library."""
+        return ()
+
+    def describe(self) -> str:
+        """Where the data came from and what was done to it, for a certificate."""
+        return self.DESCRIPTION
+
+    @final
     def read(self) -> DataSet:
-        """The arrays; the same spec gives the same arrays, to the bit."""
+        """The arrays; the same spec and files give the same arrays, to the bit.
+
+        Raises:
+          InvalidParameter: a file is missing or not what its format says, or the arrays aren't ones to train on.
+        """
+        data = self.arrays()
+        check(data)
+        return data
+
+
+def check(data: DataSet) -> None:
+    """Raises InvalidParameter, naming the first thing that would spoil a training run or its guarantee."""
+    sides = (("training", data.training_features, data.training_targets), ("test", data.test_features, data.test_targets))
+    for side, features, targets in sides:
+        _check_features(side, features)
+        if features.shape[1:] != data.training_features.shape[1:] or features.dtype != data.training_features.dtype:
+            raise InvalidParameter(f"{side} features", "of the training features' shape and type", (features.dtype.name, features.shape))
+        if len(targets) != len(features):
+            raise InvalidParameter(f"{side} targets", f"as many as the {len(features)} features", len(targets))
+        if data.classes is None:
+            _check_images(side, features, targets)
+        else:
+            _check_labels(side, targets, data.classes)
+    if data.classes is not None:
+        counts = sum(np.bincount(labels, minlength=data.classes) for labels in (data.training_targets, data.test_targets))
+        if not np.all(counts):
+            raise InvalidParameter("labels", "such that every class has a record", f"none of class {np.flatnonzero(counts == 0).tolist()}")
+    if data.training_users is not None:
+        _check_users(data.training_users, len(data.training_features))
+
+
+def _check_features(side: str, features: NDArray[Any]) -> None:
+    if features.dtype not in (np.complex64, np.float32):
+        raise InvalidParameter(f"{side} features", "complex64 or float32", features.dtype.name)
+    if features.ndim < 2 or features.size == 0:
+        raise InvalidParameter(f"{side} features", "at least one record of at least one number", features.shape)
+    for number, record in enumerate(features):
+        # Record by record: a mask of the whole array would be as large as the array.
+        if not np.isfinite(record).all():
+            raise InvalidParameter(f"{side} features", "finite", f"NaN or infinity in record {number}")
+
+
+def _check_labels(side: str, labels: NDArray[Any], classes: int) -> None:
+    if labels.dtype != np.int64 or labels.ndim != 1:
+        raise InvalidParameter(f"{side} labels", "int64 of shape (records,)", (labels.dtype.name, labels.shape))
+    if classes < 2 or labels.min() < 0 or labels.max() >= classes:
+        raise InvalidParameter(f"{side} labels", f"in 0 .. {classes - 1}, of two classes at least", (int(labels.min()), int(labels.max())))
+
+
+def _check_images(side: str, features: NDArray[Any], images: NDArray[Any]) -> None:
+    if images.dtype != np.complex64 or images.shape != features.shape:
+        raise InvalidParameter(f"{side} images", "complex64 of the features' shape", (images.dtype.name, images.shape))
+    if not np.isfinite(images).all():
+        raise InvalidParameter(f"{side} images", "finite", "NaN or infinity")
+
+
+def _check_users(users: NDArray[Any], records: int) -> None:
+    if users.dtype != np.int64 or users.shape != (records,):
+        raise InvalidParameter("training users", f"int64 of shape ({records},)", (users.dtype.name, users.shape))
+    if not np.array_equal(np.unique(users), np.arange(users.max() + 1)):
+        raise InvalidParameter("training users", "numbered from 0 without gaps", (int(users.min()), int(users.max())))
+
+
+def facts_of(recipe: DataRecipe, data: DataSet) -> DataSetFacts:
+    """What a plan and a certificate need of arrays that ``recipe`` read."""
+    users = data.training_users
+    digested = (data.training_features, data.training_targets) if users is None else (data.training_features, data.training_targets, users)
+    return DataSetFacts(
+        training_records=len(data.training_features),
+        test_records=len(data.test_features),
+        shape=data.training_features.shape[1:],
+        is_complex=bool(np.iscomplexobj(data.training_features)),
+        task="reconstruction" if data.classes is None else "classification",
+        classes=data.classes,
+        unit=recipe.UNIT,
+        user_unit=None if users is None else recipe.USER_UNIT,
+        users=None if users is None else int(users.max()) + 1,
+        largest_user=None if users is None else int(np.bincount(users).max()),
+        sha256=array_digest(*digested),
+        description=recipe.describe(),
+    )
 
 
 def array_digest(*arrays: NDArray[Any]) -> str:
     """SHA-256 over type, shape and little-endian bytes of each array in turn."""
     digest = hashlib.sha256()
     for array in arrays:
-        fixed = array.astype(array.dtype.newbyteorder("<"), order="C")
+        fixed = array.astype(array.dtype.newbyteorder("<"), order="C", copy=False)
         digest.update(f"{fixed.dtype.str} {fixed.shape}\n".encode())
-        digest.update(fixed.tobytes())
+        digest.update(fixed.data if fixed.flags.c_contiguous else fixed.tobytes())
     return digest.hexdigest()

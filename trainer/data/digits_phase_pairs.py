@@ -2,15 +2,14 @@ r"""Handwritten digits made complex as phase pairs, without one image in two rec
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, final
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, Strict
 
 from mechanisms.base import OpenProbability
-from mechanisms.source import RandomStream
 from trainer.data.base import DataRecipe, DataSet
+from trainer.data.splits import SplitSeed, by_record
 
 CLASSES = 10
 BRIGHTEST = 16.0
@@ -41,17 +40,14 @@ class DigitsPhasePairs(DataRecipe):
     )
 
     kind: Literal["digits_phase_pairs"] = "digits_phase_pairs"
-    split_seed: Annotated[int, Strict(), Field(ge=0, lt=2**63)]
+    split_seed: SplitSeed
     test_fraction: OpenProbability
 
-    def read(self) -> DataSet:
+    def arrays(self) -> DataSet:
         images, digits = _source()
         real, imaginary, labels = _disjoint_pairs(digits)
         features = (images[real] + 1j * images[imaginary]).astype(np.complex64)
-        # Our own stream, since NumPy doesn't promise the same permutation from the same seed in its next version.
-        order = np.argsort(RandomStream.from_seed(self.split_seed, "train/test split").uniform(len(labels)), kind="stable")
-        held_out = min(max(1, round(self.test_fraction * len(labels))), len(labels) - 1)
-        test, training = order[:held_out], order[held_out:]
+        training, test = by_record(len(labels), self.split_seed, self.test_fraction)
         return DataSet(features[training], labels[training], features[test], labels[test], CLASSES)
 
 

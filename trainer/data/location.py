@@ -1,0 +1,98 @@
+r"""Where files of data sets lie: a folder under one root that whoever runs the service names, and nothing outside it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+from pydantic import StringConstraints
+
+from mechanisms.errors import InvalidParameter
+
+ROOT_VARIABLE = "ZETADP_DATA_SETS_DIR"
+
+Folder = Annotated[
+    str, StringConstraints(strict=True, max_length=200, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$")
+]
+"""A folder relative to the root: names of letters, digits, dot, dash and underscore, not starting with a dot, joined by slashes."""
+
+
+class Stamp(NamedTuple):
+    """What changes when a file does."""
+
+    path: str
+    size: int
+    modified_ns: int
+
+
+def root() -> Path:
+    """The folder that all data sets' folders lie in, without symbolic links.
+
+    Raises:
+      InvalidParameter: the environment variable isn't set, or names no folder.
+    """
+    named = os.environ.get(ROOT_VARIABLE, "")
+    if not named:
+        raise InvalidParameter(ROOT_VARIABLE, "set in the environment to the folder that holds the data sets", None)
+    path = Path(named).resolve()
+    if not path.is_dir():
+        raise InvalidParameter(ROOT_VARIABLE, "an existing folder", named)
+    return path
+
+
+def folder_of(folder: str) -> Path:
+    """The folder's path, without symbolic links.
+
+    Raises:
+      InvalidParameter: it doesn't exist, or a symbolic link leads it out of the root.
+    """
+    return _inside(root() / folder, folder, wanted_folder=True)
+
+
+def file_of(folder: str, *names: str) -> Path:
+    """The first of ``names`` that exists in the folder.
+
+    Raises:
+      InvalidParameter: none exists, or a symbolic link leads it out of the root.
+    """
+    place = folder_of(folder)
+    for name in names:
+        if (place / name).is_file():
+            return _inside(place / name, f"{folder}/{name}", wanted_folder=False)
+    raise InvalidParameter("data.folder", f"a folder with {' or '.join(names)}", folder)
+
+
+def files_of(folder: str, pattern: str) -> tuple[Path, ...]:
+    """The files under the folder that match a glob pattern, in the order of their names; hidden ones are left out.
+
+    Raises:
+      InvalidParameter: none matches, or a symbolic link leads one out of the root.
+    """
+    place = folder_of(folder)
+    found = sorted(path for path in place.glob(pattern) if path.is_file() and not path.name.startswith("."))
+    if not found:
+        raise InvalidParameter("data.folder", f"a folder with files {pattern}", folder)
+    return tuple(_inside(path, f"{folder}/{path.relative_to(place)}", wanted_folder=False) for path in found)
+
+
+def stamps(paths: tuple[Path, ...]) -> tuple[Stamp, ...]:
+    """Size and time of change of each file.
+
+    Raises:
+      InvalidParameter: a file went away.
+    """
+    try:
+        states = [path.stat() for path in paths]
+    except OSError as error:
+        raise InvalidParameter("data.folder", "a folder whose files stay in place", str(error)) from error
+    return tuple(Stamp(str(path), state.st_size, state.st_mtime_ns) for path, state in zip(paths, states, strict=True))
+
+
+def _inside(path: Path, name: str, *, wanted_folder: bool) -> Path:
+    resolved = path.resolve()
+    if not resolved.is_relative_to(root()):
+        raise InvalidParameter("data.folder", "inside the data sets' root, symbolic links followed", name)
+    if wanted_folder and not resolved.is_dir():
+        raise InvalidParameter("data.folder", f"an existing folder under {ROOT_VARIABLE}", name)
+    return resolved
