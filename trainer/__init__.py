@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Annotated, Protocol, cast
 
+from pydantic import Field
+
+from trainer.federated.spec import FederatedZetaDpSgd
 from trainer.plan import ExecutionPlan
 from trainer.report import RunReport, TrainingEvent
 from trainer.spec import RuntimeSpec, TrainingSpec
 from trainer.zeta_dp_sgd.spec import ZetaDpSgd
 
-# With a second algorithm this becomes a union discriminated by ``algorithm``.
-AnyTrainingSpec = ZetaDpSgd
-ALGORITHMS: tuple[type[TrainingSpec], ...] = (ZetaDpSgd,)
+AnyTrainingSpec = Annotated[ZetaDpSgd | FederatedZetaDpSgd, Field(discriminator="algorithm")]
+ALGORITHMS: tuple[type[TrainingSpec], ...] = (ZetaDpSgd, FederatedZetaDpSgd)
 
 
 class Train(Protocol):
@@ -37,4 +39,14 @@ def load_train(spec: TrainingSpec) -> Train:
     return cast("Train", import_module(type(spec).__module__.removesuffix("spec") + "train").train)
 
 
-__all__ = ["ALGORITHMS", "AnyTrainingSpec", "ExecutionPlan", "RuntimeSpec", "Train", "TrainingSpec", "ZetaDpSgd", "load_train"]
+__all__ = [
+    "ALGORITHMS",
+    "AnyTrainingSpec",
+    "ExecutionPlan",
+    "FederatedZetaDpSgd",
+    "RuntimeSpec",
+    "Train",
+    "TrainingSpec",
+    "ZetaDpSgd",
+    "load_train",
+]

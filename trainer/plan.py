@@ -6,24 +6,27 @@ exactly these parts, so there is no second sigma anywhere.
 
 from __future__ import annotations
 
-from typing import Literal, Self, final
+from typing import Annotated, Literal, Self, final
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
-from accountants.events import Event, PoissonSampled, Release, Repeated
-from mechanisms import AnyMechanism
+from accountants.events import Composed, Event, PoissonSampled, Release, Repeated
+from mechanisms import ComplexGaussian, Gaussian
 from mechanisms.base import Count, OpenProbability, Positive, Value
 from mechanisms.errors import InvalidParameter
+
+LARGEST_FEDERATION = 10_000
+"""Nodes at most."""
 
 
 @final
 class PoissonSampling(Value):
-    r"""Every record joins a step's sample independently.
+    r"""Every unit of privacy joins a step's sample independently.
 
     Attributes:
-      records: size of the training set; treated as public.
-      expected_batch_size: the public constant that noisy sums are divided by; <= records. The sample's own size is never used, since
-        dividing by it would release it (errata Z11).
+      records: units to sample from: training records, or users where the guarantee is for users; treated as public.
+      expected_batch_size: units expected in a sample: the public constant that noisy sums are divided by; <= records. The sample's own
+        size is never used, since dividing by it would release it (errata Z11).
     """
 
     kind: Literal["poisson"] = "poisson"
@@ -38,16 +41,143 @@ class PoissonSampling(Value):
 
     @property
     def probability(self) -> float:
-        """Sampling probability of one record, in (0, 1]."""
+        """Sampling probability of one unit, in (0, 1]."""
         return self.expected_batch_size / self.records
 
 
 @final
+class FederatedSampling(Value):
+    r"""Every node takes a Poisson sample of its own units in every round, all nodes with one probability.
+
+    Attributes:
+      nodes: units that live at each node; treated as public. Every unit lives at exactly one node.
+      expected_batch_size: units expected in a sample of the smallest node: the public constant that each node divides its noisy sum by.
+    """
+
+    kind: Literal["federated_poisson"] = "federated_poisson"
+    nodes: Annotated[tuple[Count, ...], Field(min_length=1, max_length=LARGEST_FEDERATION)]
+    expected_batch_size: Count
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.expected_batch_size > min(self.nodes):
+            raise InvalidParameter("expected_batch_size", f"<= the {min(self.nodes)} units of the smallest node", self.expected_batch_size)
+        return self
+
+    @property
+    def records(self) -> int:
+        """Units at all nodes together."""
+        return sum(self.nodes)
+
+    @property
+    def probability(self) -> float:
+        """Sampling probability of one unit, in (0, 1], the same at every node."""
+        return self.expected_batch_size / min(self.nodes)
+
+
+Sampling = Annotated[PoissonSampling | FederatedSampling, Field(discriminator="kind")]
+
+
+@final
 class FlatClipping(Value):
-    """Each record's whole gradient, as one vector of real pairs, is scaled down to l2 norm ``bound`` where it is longer."""
+    """Each unit's whole gradient, as one vector of real pairs, is scaled down to l2 norm ``bound`` where it is longer."""
 
     kind: Literal["flat"] = "flat"
     bound: Positive
+
+    @property
+    def sensitivity(self) -> float:
+        """l2 norm that one unit moves the released vector by, at most."""
+        return self.bound
+
+
+@final
+class PerLayerClipping(Value):
+    """Each layer's part of a unit's gradient is scaled down to norm bound / sqrt(layers): the whole then has at most norm ``bound``."""
+
+    kind: Literal["per_layer"] = "per_layer"
+    bound: Positive
+
+    @property
+    def sensitivity(self) -> float:
+        """l2 norm that one unit moves the released vector by, at most: sqrt(layers * bound^2 / layers)."""
+        return self.bound
+
+
+@final
+class AdaptiveClipping(Value):
+    r"""Flat clipping to a bound C_t that follows a quantile of the units' gradient norms, privately (Andrew et al. 2021).
+
+    One vector is released in each step, with s = ``count_share`` and b_i = 1 where unit i's norm is at most C_t, else 0:
+
+        [ sqrt(1 - s) * (sum of clipped gradients) / C_t ;  sqrt(s) * 2 * sum_i (b_i - 1/2) ].
+
+    A unit's part has l2 norm at most sqrt((1 - s) + s) = 1, whatever C_t is, so ``mechanism`` covers both with one release. Then
+    C_{t+1} = C_t exp(-learning_rate (f - quantile)), f = 1/2 + (noisy count / (2 sqrt(s))) / expected batch: post-processing.
+
+    Attributes:
+      initial_bound: C_1.
+      quantile: of the norms, that C_t moves to; in (0, 1).
+      learning_rate: > 0.
+      count_share: s, the share of the budget (of the squared sensitivity) that the count takes; in (0, 1).
+    Sources: Andrew, Thakkar, McMahan and Ramaswamy 2021, Algorithm 1; the joint vector makes their two noises one.
+    """
+
+    kind: Literal["adaptive"] = "adaptive"
+    initial_bound: Positive
+    quantile: OpenProbability
+    learning_rate: Positive
+    count_share: OpenProbability
+
+    @property
+    def bound(self) -> float:
+        """The first step's bound."""
+        return self.initial_bound
+
+    @property
+    def sensitivity(self) -> float:
+        """l2 norm that one unit moves the released vector by, at most."""
+        return 1.0
+
+
+Clipping = Annotated[FlatClipping | PerLayerClipping | AdaptiveClipping, Field(discriminator="kind")]
+
+
+@final
+class PrivateEvaluation(Value):
+    r"""How many held-out units are classified rightly, released with noise every so many steps and after the last one.
+
+    One held-out unit changes the count by at most 1, so ``mechanism`` has l2 sensitivity 1; the divisor ``units`` is public.
+
+    Attributes:
+      mechanism: real Gaussian noise of its ``std`` on the count.
+      units: held-out units, each of one record.
+      every_steps: >= 1.
+    """
+
+    mechanism: Gaussian
+    units: Count
+    every_steps: Count
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.mechanism.sensitivity.l2 != 1.0:
+            raise InvalidParameter(
+                "evaluation.mechanism.sensitivity.l2", "1.0 (one unit changes a count by 1)", self.mechanism.sensitivity.l2
+            )
+        return self
+
+    def is_due(self, step: int, steps: int) -> bool:
+        """Whether a count is released after ``step`` of ``steps``."""
+        return step % self.every_steps == 0 or step == steps
+
+    def releases(self, step: int, steps: int) -> int:
+        """Counts released up to and including ``step`` of ``steps``."""
+        return step // self.every_steps + (1 if step == steps and steps % self.every_steps else 0)
+
+
+def _is_none(value: object) -> bool:
+    return value is None
 
 
 @final
@@ -55,20 +185,27 @@ class ExecutionPlan(Value):
     """What training does, step by step; ``event`` is what it costs.
 
     Attributes:
-      steps: how many noisy sums are released.
+      mechanism: that every noisy sum is released through; its l2 sensitivity is the clipping's.
+      steps: how many noisy sums are released; in a federation, by each node.
       delta: at which epsilon is reported.
+      evaluation: the budgeted releases about held-out units; None where there are none.
     """
 
-    sampling: PoissonSampling
-    clipping: FlatClipping
-    mechanism: AnyMechanism
+    sampling: Sampling
+    clipping: Clipping
+    mechanism: Annotated[ComplexGaussian | Gaussian, Field(discriminator="kind")]
     steps: Count
     delta: OpenProbability
+    # Left out of JSON where absent: plans stored before it existed keep their bytes.
+    evaluation: PrivateEvaluation | None = Field(default=None, exclude_if=_is_none)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.mechanism.sensitivity.l2 != self.clipping.bound:
-            raise InvalidParameter("mechanism.sensitivity.l2", f"the clipping bound {self.clipping.bound!r}", self.mechanism.sensitivity.l2)
+        stated, needed = self.mechanism.sensitivity.l2, self.clipping.sensitivity
+        if stated != needed:
+            what = "the joint vector's" if isinstance(self.clipping, AdaptiveClipping) else "the clipping bound"
+            raise InvalidParameter("mechanism.sensitivity.l2", f"{what} {needed!r}", stated)
+        _ = self.event  # an evaluation for another unit or adjacency doesn't compose
         return self
 
     @property
@@ -77,6 +214,19 @@ class ExecutionPlan(Value):
         return self.event_after(self.steps)
 
     def event_after(self, steps: int) -> Event:
-        """The event of the first ``steps`` steps, >= 1."""
+        r"""The event of the first ``steps`` steps, >= 1, for the worst placed unit.
+
+        In a federation it is one node's: a unit lives at one node only. Given what was released so far, the other nodes' releases and
+        the server's update don't depend on that unit (their data and noise are others'), so against everybody who sees all releases
+        the unit's loss is that of its own node's releases; and every node has the same probability and the same noise.
+
+        With private evaluations it is both, composed. A training unit is touched by the noisy sums alone: given those, the counts are
+        functions of others' data. A held-out unit is touched by the counts alone. Whoever the unit is, its loss is at most that of all
+        of the releases together.
+        """
         sampled = PoissonSampled(probability=self.sampling.probability, event=Release(mechanism=self.mechanism))
-        return Repeated(count=steps, event=sampled)
+        training = Repeated(count=steps, event=sampled)
+        counts = 0 if self.evaluation is None else self.evaluation.releases(steps, self.steps)
+        if self.evaluation is None or counts == 0:
+            return training
+        return Composed(events=(training, Repeated(count=counts, event=Release(mechanism=self.evaluation.mechanism))))

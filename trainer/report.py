@@ -6,16 +6,32 @@ how many gradients were clipped or not finite are functions of the data that no 
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, final
+from typing import Annotated, Literal, Self, cast, final
 
-from pydantic import Field, Strict
+from pydantic import Field, Strict, model_validator
 
 from accountants.events import Event
 from mechanisms import RandomOrigin
-from mechanisms.base import Count, Extended, NonNegative, OpenProbability, Positive, Value
+from mechanisms.base import Count, Extended, NonNegative, Number, OpenProbability, Positive, Value
+from mechanisms.errors import InvalidParameter
 
 Step = Annotated[int, Strict(), Field(ge=0, le=10**12)]
-Accuracy = Annotated[float, Strict(), Field(ge=0.0, le=1.0, allow_inf_nan=False)]
+
+MetricName = Literal["accuracy", "roc_auc", "f1", "recall", "nmse", "psnr", "ssim"]
+"""Of classification the first four, of reconstruction the others; psnr in decibels, fractions in [0, 1]."""
+
+MetricValues = Annotated[dict[MetricName, Number], Field(min_length=1)]
+
+HeldOut = Literal["public", "private", "none"]
+"""What became of the held-out records: declared public and measured on, measured through budgeted noise, or nothing left the process."""
+
+FRACTIONS = ("accuracy", "roc_auc", "f1", "recall")
+
+
+def _check_fractions(metrics: dict[MetricName, float] | None) -> None:
+    for name, value in (metrics or {}).items():
+        if name in FRACTIONS and not 0.0 <= value <= 1.0:
+            raise InvalidParameter(f"metrics.{name}", "in [0, 1]", value)
 
 
 @final
@@ -23,14 +39,19 @@ class RunReport(Value):
     r"""What a finished run did: the facts a certificate is made of.
 
     Attributes:
-      steps_released: noisy sums that were released, counted by the loop; steps lost with a killed worker were never released.
-      event: the event of exactly those releases.
-      noise_std: std per real component of the released sum.
+      steps_released: noisy sums that were released (by each node, in a federation), counted by the loop; steps lost with a killed worker
+        were never released.
+      event: the event of exactly those releases, private evaluations included.
+      noise_std: std per real component of the released vector.
       random_origin: where sampling and noise came from; ``user_seed`` isn't private against someone who knows the seed.
+      generator: how the noise was computed from its keys, in words.
       resumptions: how often the run continued from a checkpoint.
-      test_accuracy: fraction of the held-out records classified rightly, in [0, 1]. The guarantee doesn't cover those records.
+      held_out: what the metrics say about held-out people; see ``HeldOut``.
+      metrics: of the final model on the held-out records; None where ``held_out`` is none. Where it is private, noisy.
       test_records: how many were held out.
       training_records: how many were trained on.
+      training_units: units of privacy among them: the records themselves, or users.
+      checkpoints_released: states that were written to a checkpoint, over all attempts; the guarantee covers all of them.
       parameters: real parameters; a complex one counts twice.
       versions: of python, torch, numpy and zetadp.
       hardware: processor or accelerator, and threads.
@@ -41,14 +62,25 @@ class RunReport(Value):
     event: Event
     noise_std: Positive
     random_origin: RandomOrigin
+    generator: str
     resumptions: Step
-    test_accuracy: Accuracy
+    held_out: HeldOut
+    metrics: MetricValues | None
     test_records: Count
     training_records: Count
+    training_units: Count
+    checkpoints_released: Step
     parameters: Count
     versions: dict[str, str]
     hardware: str
     training_seconds: NonNegative
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.held_out == "none") != (self.metrics is None):
+            raise InvalidParameter("metrics", "given exactly where held_out isn't 'none'", self.held_out)
+        _check_fractions(self.metrics)
+        return self
 
 
 @final
@@ -73,11 +105,29 @@ class Progress(Value):
 
 @final
 class Metrics(Value):
-    """Accuracy on the held-out records of a model that is already in a checkpoint, so that no lost step was ever seen."""
+    r"""On held-out records: public ones, or noisy where they are private (``held_out``).
+
+    Of a model that is already in a checkpoint, so that no lost step was ever seen.
+    """
 
     event: Literal["metrics"] = "metrics"
     step: Step
-    test_accuracy: Accuracy
+    held_out: Literal["public", "private"]
+    metrics: MetricValues
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_before(cls, given: object) -> object:
+        # Stored events from when accuracy on held-out records, outside the guarantee, was the only metric.
+        if isinstance(given, dict) and "test_accuracy" in (document := cast("dict[str, object]", given)):
+            rest = {name: value for name, value in document.items() if name != "test_accuracy"}
+            return rest | {"held_out": "public", "metrics": {"accuracy": document["test_accuracy"]}}
+        return cast("object", given)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        _check_fractions(self.metrics)
+        return self
 
 
 @final

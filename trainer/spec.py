@@ -20,7 +20,7 @@ class PrivacyTarget(Value):
 
     Attributes:
       adjacency: which data sets are neighbours. Poisson sampling is accounted under add_remove or zero_out.
-      unit: what one row of the data is; the guarantee protects one such unit.
+      unit: what the guarantee protects one of: what one row of the data is, or the user whose rows they are.
       delta: in (0, 1).
       noise_multiplier: std per real component / clipping bound; this or epsilon.
       epsilon: the noise is calibrated so that the whole run stays at or below it.
@@ -45,16 +45,21 @@ class RuntimeSpec(Value):
     """Settings of speed and memory. None of them can change what is released or its guarantee.
 
     Attributes:
-      device: where the tensors live.
-      microbatch_size: how many per-sample gradients are held at once; memory grows with it, the result doesn't change.
+      device: where the tensors live; ``auto`` is the accelerator where there is one.
+      microbatch_size: how many records are differentiated at once; memory grows with it, the result doesn't change.
       checkpoint_seconds: the longest work a killed worker loses.
-      threads: CPU threads; 0 leaves torch's default.
+      threads: CPU threads of each process; 0 leaves torch's default.
+      processes: that share each sample between them; each adds its share of the noise.
+      precision: of the network's own arithmetic; norms, sums and noise are never narrower than float32. ``bfloat16`` for networks without
+        native complex layers, which have no half precision.
     """
 
-    device: Literal["cpu", "cuda"] = "cpu"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
     microbatch_size: PositiveInt = 64
     checkpoint_seconds: Annotated[float, Strict(), Field(ge=0.0, le=3600.0, allow_inf_nan=False)] = 5.0
     threads: Annotated[int, Strict(), Field(ge=0, le=1024)] = 0
+    processes: Annotated[int, Strict(), Field(ge=1, le=64)] = 1
+    precision: Literal["float32", "bfloat16"] = "float32"
 
 
 class TrainingSpec(Value, ABC):
@@ -63,6 +68,8 @@ class TrainingSpec(Value, ABC):
     SUMMARY: ClassVar[str]
     SOURCES: ClassVar[tuple[str, ...]]
     ERRATA: ClassVar[tuple[str, ...]]
+    TRUST: ClassVar[str]
+    """Who is trusted with what while training runs, in a certificate's words."""
 
     @classmethod
     def algorithm_name(cls) -> str:

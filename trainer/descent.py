@@ -1,0 +1,131 @@
+r"""Optimizers and learning rate schedules as values: what is done with a released gradient. Post-processing; free of torch."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Annotated, Literal, Self, final
+
+from pydantic import Field, Strict, model_validator
+
+from mechanisms.base import Positive, Value
+from mechanisms.errors import InvalidParameter
+
+Decay = Annotated[float, Strict(), Field(ge=0.0, lt=1.0, allow_inf_nan=False)]
+Share = Annotated[float, Strict(), Field(ge=0.0, le=1.0, allow_inf_nan=False)]
+StepNumber = Annotated[int, Strict(), Field(ge=1, le=10**9)]
+
+
+@final
+class Constant(Value):
+    """The same learning rate in every step."""
+
+    kind: Literal["constant"] = "constant"
+
+    def factor(self, step: int, steps: int) -> float:
+        """On the learning rate, in ``step`` (from 1) of ``steps``."""
+        del step, steps
+        return 1.0
+
+
+@final
+class Cosine(Value):
+    """From the whole learning rate in the first step down half a cosine towards ``final_share`` of it, reached just after the last."""
+
+    kind: Literal["cosine"] = "cosine"
+    final_share: Share = 0.0
+
+    def factor(self, step: int, steps: int) -> float:
+        """On the learning rate, in ``step`` (from 1) of ``steps``."""
+        return self.final_share + (1.0 - self.final_share) * 0.5 * (1.0 + math.cos(math.pi * (step - 1) / steps))
+
+
+@final
+class Steps(Value):
+    """The learning rate is multiplied by ``gamma`` after each of the steps ``after``, which ascend."""
+
+    kind: Literal["steps"] = "steps"
+    after: Annotated[tuple[StepNumber, ...], Field(min_length=1, max_length=1000)]
+    gamma: Annotated[float, Strict(), Field(gt=0.0, le=1.0, allow_inf_nan=False)] = 0.1
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if any(second <= first for first, second in pairwise(self.after)):
+            raise InvalidParameter("optimizer.schedule.after", "ascending step numbers", self.after)
+        return self
+
+    def factor(self, step: int, steps: int) -> float:
+        """On the learning rate, in ``step`` (from 1) of ``steps``."""
+        del steps
+        return self.gamma ** sum(1 for last in self.after if step > last)
+
+
+Schedule = Annotated[Constant | Cosine | Steps, Field(discriminator="kind")]
+
+
+@final
+class Sgd(Value):
+    """Gradient descent with momentum."""
+
+    kind: Literal["sgd"] = "sgd"
+    learning_rate: Positive
+    momentum: Decay = 0.0
+    schedule: Schedule = Constant()
+
+
+@final
+class Adam(Value):
+    """Adam; its second moment is of |g|^2 of each complex coordinate's two real parts separately."""
+
+    kind: Literal["adam"] = "adam"
+    learning_rate: Positive
+    beta1: Decay = 0.9
+    beta2: Decay = 0.999
+    stabiliser: Positive = 1e-8
+    schedule: Schedule = Constant()
+
+
+@final
+class NAdam(Value):
+    r"""Adam with Nesterov's momentum (Dozat 2016): its momentum in step t is beta1 (1 - 0.96^(t momentum_decay) / 2)."""
+
+    kind: Literal["nadam"] = "nadam"
+    learning_rate: Positive
+    beta1: Decay = 0.9
+    beta2: Decay = 0.999
+    momentum_decay: Annotated[float, Strict(), Field(ge=0.0, le=1.0, allow_inf_nan=False)] = 4e-3
+    stabiliser: Positive = 1e-8
+    schedule: Schedule = Constant()
+
+
+@final
+class RmsProp(Value):
+    """The gradient over the root of its running mean square (``decay``), with momentum."""
+
+    kind: Literal["rmsprop"] = "rmsprop"
+    learning_rate: Positive
+    decay: Decay = 0.99
+    momentum: Decay = 0.0
+    stabiliser: Positive = 1e-8
+    schedule: Schedule = Constant()
+
+
+@final
+class FedAdam(Value):
+    r"""The server's Adam of adaptive federated optimisation (Reddi et al. 2021, Algorithm 2): no bias correction, v_0 = tau^2.
+
+    Attributes:
+      tau: degree of adaptivity, added to the root of the second moment.
+    """
+
+    kind: Literal["fed_adam"] = "fed_adam"
+    learning_rate: Positive
+    beta1: Decay = 0.9
+    beta2: Decay = 0.99
+    tau: Positive = 1e-3
+    schedule: Schedule = Constant()
+
+
+Optimizer = Annotated[Sgd | Adam | NAdam | RmsProp, Field(discriminator="kind")]
+ServerOptimizer = Annotated[Sgd | Adam | NAdam | RmsProp | FedAdam, Field(discriminator="kind")]
+AnyOptimizer = Sgd | Adam | NAdam | RmsProp | FedAdam

@@ -1,0 +1,225 @@
+r"""What every private training of a network on a data set asks for, and the plan it comes to. Free of torch."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Annotated, Literal, Self, final
+
+from pydantic import Field, Strict, model_validator
+
+from accountants import AutoAccountant
+from accountants.calibration import NoiseScale, Target, calibrate_scale, solve
+from mechanisms import ComplexGaussian, Gaussian, Sensitivity
+from mechanisms.base import OpenProbability, Positive, PrivacyUnit, Value
+from mechanisms.errors import InvalidParameter
+from trainer.data import DataSetFacts, DataSpec, data_set_facts
+from trainer.descent import AnyOptimizer
+from trainer.models.spec import ModelSpec, Sequential
+from trainer.plan import (
+    AdaptiveClipping,
+    ExecutionPlan,
+    FederatedSampling,
+    FlatClipping,
+    PerLayerClipping,
+    PoissonSampling,
+    PrivateEvaluation,
+)
+from trainer.spec import PositiveInt, PrivacyTarget, TrainingSpec
+
+# Gradients are float32: outside this range they, or their squares, vanish or overflow.
+ClippingBound = Annotated[float, Strict(), Field(ge=1e-30, le=1e30, allow_inf_nan=False)]
+Seed = Annotated[int, Strict(), Field(ge=0, lt=2**63)]
+
+
+@final
+class FlatMethod(Value):
+    """The whole gradient of a unit is one vector; ``clipping_bound`` is its bound."""
+
+    kind: Literal["flat"] = "flat"
+
+    def clipping(self, bound: float) -> FlatClipping:
+        """What the plan carries."""
+        return FlatClipping(bound=bound)
+
+
+@final
+class PerLayerMethod(Value):
+    """Every layer by itself, to clipping_bound / sqrt(layers): the whole keeps the bound ``clipping_bound``."""
+
+    kind: Literal["per_layer"] = "per_layer"
+
+    def clipping(self, bound: float) -> PerLayerClipping:
+        """What the plan carries."""
+        return PerLayerClipping(bound=bound)
+
+
+@final
+class AdaptiveMethod(Value):
+    """A bound that starts at ``clipping_bound`` and follows a quantile of the norms, for ``count_share`` of the budget. See the plan."""
+
+    kind: Literal["adaptive"] = "adaptive"
+    quantile: OpenProbability
+    learning_rate: Annotated[float, Strict(), Field(gt=0.0, le=10.0, allow_inf_nan=False)]
+    count_share: OpenProbability
+
+    def clipping(self, bound: float) -> AdaptiveClipping:
+        """What the plan carries."""
+        return AdaptiveClipping(initial_bound=bound, quantile=self.quantile, learning_rate=self.learning_rate, count_share=self.count_share)
+
+
+@final
+class NoEvaluation(Value):
+    """Nothing about held-out people leaves the process."""
+
+    kind: Literal["none"] = "none"
+
+
+@final
+class PublicHeldOut(Value):
+    """Whoever submits the job declares the held-out records public: metrics on them are streamed, outside the guarantee."""
+
+    kind: Literal["public_held_out"] = "public_held_out"
+
+
+@final
+class PrivateAccuracy(Value):
+    r"""Accuracy on private held-out records, from a noisy count that the budget pays for.
+
+    Attributes:
+      noise_std: on the count of right answers, in records.
+      every_steps: a count after each so many steps, and after the last.
+    """
+
+    kind: Literal["private_accuracy"] = "private_accuracy"
+    noise_std: Positive
+    every_steps: PositiveInt
+
+
+class NetworkTraining(TrainingSpec, ABC):
+    r"""A network, a data set, a guarantee, and how each step's sum is bounded and sampled.
+
+    Attributes:
+      data: which data set, and its public train/test split.
+      model: the network.
+      privacy: the guarantee asked for. Its unit is what one row of the data set is, or the user whose rows they are.
+      clipping_bound: B, l2 norm over all parameters as real pairs; in [1e-30, 1e30]. What of: see ``clipping``.
+      clipping: how B is used.
+      expected_batch_size: units expected in one sample.
+      steps: noisy gradients released.
+      records_per_user: for a guarantee for users, and only there: a user's first so many records, in the data set's order, are used. Who
+        else is in the data doesn't change them.
+      evaluation: what the held-out records are.
+      reproducible: the run's randomness comes from ``seed``: not private against someone who knows the seed.
+      seed: required when reproducible, refused otherwise.
+    """
+
+    data: DataSpec
+    model: ModelSpec
+    privacy: PrivacyTarget
+    clipping_bound: ClippingBound
+    clipping: Annotated[FlatMethod | PerLayerMethod | AdaptiveMethod, Field(discriminator="kind")] = FlatMethod()
+    expected_batch_size: PositiveInt
+    steps: PositiveInt
+    records_per_user: PositiveInt | None = None
+    evaluation: Annotated[NoEvaluation | PublicHeldOut | PrivateAccuracy, Field(discriminator="kind")] = NoEvaluation()
+    reproducible: Annotated[bool, Strict()] = False
+    seed: Seed | None = None
+
+    @model_validator(mode="after")
+    def _check_seed(self) -> Self:
+        if self.reproducible and self.seed is None:
+            raise InvalidParameter("seed", "given when reproducible is true", None)
+        if not self.reproducible and self.seed is not None:
+            raise InvalidParameter("seed", "absent unless reproducible is true (private noise never comes from a user's seed)", self.seed)
+        return self
+
+    @property
+    @abstractmethod
+    def descent(self) -> AnyOptimizer:
+        """What is done with the released gradients."""
+
+    @abstractmethod
+    def sampling(self, units: int) -> PoissonSampling | FederatedSampling:
+        """How a step's sample is drawn from so many units. Raises InvalidParameter where it can't be."""
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether the network has complex parameters, and so its release complex noise."""
+        return not isinstance(self.model, Sequential) or self.model.numbers == "complex"
+
+    def protects_users(self, facts: DataSetFacts) -> bool:
+        r"""Whether the unit of privacy is the user, not the record.
+
+        Raises:
+          InvalidParameter: the unit is neither, or ``records_per_user`` doesn't fit it.
+        """
+        unit = self.privacy.unit
+        if unit == facts.unit:
+            if self.records_per_user is not None:
+                raise InvalidParameter("records_per_user", f"absent where the unit is one row ({facts.unit!r})", self.records_per_user)
+            return False
+        if facts.user_unit is None or unit != facts.user_unit:
+            # A row of one pair of images sold as one "patient" would be a claim nobody checked.
+            raise InvalidParameter("privacy.unit", _units(facts.unit, facts.user_unit), unit)
+        if self.records_per_user is None:
+            raise InvalidParameter("records_per_user", f"given where the unit is {unit!r}, who may have several records", None)
+        return True
+
+    def units(self, facts: DataSetFacts) -> int:
+        """Units of privacy in the training data. Raises as ``protects_users`` does."""
+        if not self.protects_users(facts):
+            return facts.training_records
+        assert facts.users is not None  # a data set with a user unit counts its users
+        return facts.users
+
+    def plan(self) -> ExecutionPlan:
+        facts = data_set_facts(self.data)
+        multiplier = self.privacy.noise_multiplier
+        sensitivity = self.clipping.clipping(self.clipping_bound).sensitivity
+        if multiplier is not None:
+            return self.plan_with(facts, multiplier * sensitivity)
+        assert self.privacy.epsilon is not None  # checked at construction: exactly one of the two
+        draft = self.plan_with(facts, sensitivity)
+        return self.plan_with(facts, _calibrated(draft, self.privacy.epsilon) * sensitivity)
+
+    def plan_with(self, facts: DataSetFacts, noise_std: float) -> ExecutionPlan:
+        """The plan with this noise per real component of what is released. Raises InvalidParameter where spec and data don't fit."""
+        sampling = self.sampling(self.units(facts))
+        clipping = self.clipping.clipping(self.clipping_bound)
+        sensitivity = Sensitivity(l2=clipping.sensitivity, adjacency=self.privacy.adjacency, unit=self.privacy.unit)
+        mechanism = ComplexGaussian if self.is_complex else Gaussian
+        return ExecutionPlan(
+            sampling=sampling,
+            clipping=clipping,
+            mechanism=mechanism(std=noise_std, sensitivity=sensitivity),
+            steps=self.steps,
+            delta=self.privacy.delta,
+            evaluation=self._evaluation(facts),
+        )
+
+    def _evaluation(self, facts: DataSetFacts) -> PrivateEvaluation | None:
+        asked = self.evaluation
+        if not isinstance(asked, PrivateAccuracy):
+            return None
+        if facts.task != "classification":
+            raise InvalidParameter("evaluation", "none or public_held_out for a reconstruction (accuracy counts right classes)", asked.kind)
+        if self.protects_users(facts):
+            # Nobody bounded how many held-out records one user has.
+            raise InvalidParameter("evaluation", f"none or public_held_out where the unit is {self.privacy.unit!r}", asked.kind)
+        sensitivity = Sensitivity(l2=1.0, adjacency=self.privacy.adjacency, unit=self.privacy.unit)
+        return PrivateEvaluation(
+            mechanism=Gaussian(std=asked.noise_std, sensitivity=sensitivity), units=facts.test_records, every_steps=asked.every_steps
+        )
+
+
+def _calibrated(draft: ExecutionPlan, epsilon: float) -> float:
+    """The factor on the training noise with which the whole run, evaluations as they are, stays at or below epsilon."""
+    if draft.evaluation is None:
+        return calibrate_scale(draft.event, epsilon=epsilon, delta=draft.delta)
+    target = Target(epsilon=epsilon, delta=draft.delta)
+    return solve(draft.event, NoiseScale(at="/events/0"), target, AutoAccountant()).value
+
+
+def _units(row: PrivacyUnit, user: PrivacyUnit | None) -> str:
+    of_row = f"{row!r} (what one row of this data set is)"
+    return of_row if user is None else f"{of_row} or {user!r} (whose rows they are)"
