@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self, TypeVar, final
 
 import httpx2
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 
 from app.calculators.batches import BATCH_LINE, BatchLine, BatchRequest
 from app.calculators.calibrations import Calibration, CalibrationRequest, Sweep, SweepRequest
@@ -23,10 +23,12 @@ from app.certificates.report import VerificationReport
 from app.jobs.calculation import Calculation
 from app.jobs.events import Artifact, JobEventRecord
 from app.jobs.resources import ArtifactList, Job, JobPage, JobSubmission
+from app.recipes.schemas import RecipeEntry
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
 RECONNECT_SECONDS = 1.0
+_RECIPES: TypeAdapter[tuple[RecipeEntry, ...]] = TypeAdapter(tuple[RecipeEntry, ...])
 
 
 class ClientError(Exception):
@@ -119,6 +121,14 @@ class Client:
     def submit(self, submission: JobSubmission, idempotency_key: str | None = None) -> Job:
         """Submit a training job."""
         return self._post("/v1/jobs", submission, Job, _key(idempotency_key))
+
+    def recipes(self) -> tuple[RecipeEntry, ...]:
+        """Every recipe, with what is proved of it and whether its data set is at the service."""
+        return _RECIPES.validate_json(self._checked(self._send("GET", "/v1/recipes")).content)
+
+    def recipe(self, name: str) -> JobSubmission:
+        """A recipe as the body of a job."""
+        return self._get(f"/v1/recipes/{name}", JobSubmission)
 
     def job(self, job_id: str) -> Job:
         """One job."""

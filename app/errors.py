@@ -15,6 +15,7 @@ from structlog import get_logger
 
 from app.certificates.errors import CertificateNotFound
 from app.jobs.errors import ArtifactNotFound, IdempotencyConflict, JobConflict, JobNotFound, QueueUnavailable
+from app.recipes.errors import RecipeNotFound
 from mechanisms.base import Value
 from mechanisms.errata import UnknownRow
 from mechanisms.errors import (
@@ -39,6 +40,7 @@ STATUS_OF: Mapping[type[Exception], tuple[int, str, str]] = {
     JobNotFound: (404, "job-not-found", "No such job."),
     ArtifactNotFound: (404, "artifact-not-found", "No such artifact."),
     UnknownRow: (404, "erratum-not-found", "No such row of the errata."),
+    RecipeNotFound: (404, "recipe-not-found", "No such recipe."),
     CertificateNotFound: (404, "certificate-not-found", "No such certificate."),
     JobConflict: (409, "job-conflict", "The job's state doesn't allow this."),
     IdempotencyConflict: (409, "idempotency-conflict", "The Idempotency-Key was used with another request."),

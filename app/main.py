@@ -20,6 +20,7 @@ from app.jobs.lifecycle import attached
 from app.jobs.router import calculations as calculations_router
 from app.jobs.router import router as jobs_router
 from app.papers.router import router as papers_router
+from app.recipes.router import router as recipes_router
 from app.settings import Settings
 from app.web.router import router as web_router
 from mechanisms.base import Value
@@ -31,6 +32,7 @@ Privacy accounting, noise calibration and private training, with certificates th
 * **Calculators** answer "what guarantee does this noise give?" and "how much noise does this guarantee need?" with upper bounds, and
   each answer carries its derivation.
 * **Papers**: each printed formula beside what is proved, with the ratio, a derivation and a counterexample. Findings are never guarantees.
+* **Recipes** are the papers' experiments, ready to run, with the printed figures beside the proved ones.
 * **Jobs** train privately on a worker and return a signed certificate.
 * Noise is always given **per real component**: `std` of a complex coordinate's real and of its imaginary part, not of the whole.
 """
@@ -59,6 +61,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.include_router(calculators_router, prefix="/v1")
     app.include_router(papers_router, prefix="/v1")
     app.include_router(comparisons_router, prefix="/v1")
+    app.include_router(recipes_router, prefix="/v1")
     app.include_router(jobs_router, prefix="/v1")
     app.include_router(calculations_router, prefix="/v1")
     app.include_router(certificates_router)

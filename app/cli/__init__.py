@@ -1,10 +1,10 @@
-r"""The command line: ``python -m app serve|worker|demo|submit|status|watch|cancel|certificate|verify|calibrate|profile``."""
+r"""The command line: ``python -m app serve|worker|demo|recipes|submit|status|watch|cancel|certificate|verify|calibrate|profile``."""
 
 from __future__ import annotations
 
 import typer
 
-from app.cli import calculate, certify, follow, house
+from app.cli import calculate, certify, follow, house, recipes
 from app.cli.console import EXIT_CODES
 
 app = typer.Typer(
@@ -15,7 +15,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for _module in (house, follow, certify, calculate):
+for _module in (house, recipes, follow, certify, calculate):
     _module.register(app)
 
 

@@ -44,6 +44,7 @@ OptionalAddress = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 JsonFile = Annotated[Path, typer.Argument(help="A JSON file, or - for standard input.", allow_dash=True)]
+OptionalJsonFile = Annotated[Path | None, typer.Argument(help="A JSON file, or - for standard input.", allow_dash=True)]
 
 out = Console(highlight=False, soft_wrap=True)
 error = Console(stderr=True, highlight=False, soft_wrap=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from app.cli.certify import CERTIFICATE_FILE, save_artifacts
 from app.cli.console import Exit, fail, out
-from app.cli.follow import follow_to_end
+from app.cli.follow import follow_to_end, told
 from app.client import Client
 from app.jobs.events import JobState
 from app.jobs.resources import Job, JobSubmission
@@ -56,9 +56,9 @@ def _announce(job: Job) -> None:
 
 
 def _tell_result(job: Job, target: Path) -> None:
-    assert job.metrics is not None  # a job that succeeded has them
-    assert job.progress is not None
-    out.print(f"test accuracy {job.metrics.test_accuracy:.4f} on held-out records (outside the guarantee)", markup=False)
+    assert job.progress is not None  # a job that succeeded has it
+    if job.metrics is not None:
+        out.print(told(job.metrics), markup=False)
     out.print(f"epsilon {job.progress.epsilon:.6f} at delta {job.progress.delta:g} was spent on the training records", markup=False)
     out.print(f"verifying {target / CERTIFICATE_FILE} offline:\n", markup=False)
 

@@ -7,10 +7,18 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, JsonFile, clear_errors, error, fail, out, print_json, read_json
+from app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, OptionalJsonFile, clear_errors, error, fail, out, print_json, read_json
+from app.cli.recipes import recipe_submission
 from app.client import Client
 from app.jobs.events import JobState
 from app.jobs.resources import Job, JobSubmission
+from trainer.report import Metrics
+
+HELD_OUT = {
+    "public": "on held-out records that were declared public, outside the guarantee",
+    "private": "on held-out records, with noise: the guarantee covers them",
+}
+"""What metrics say about the people they were measured on."""
 
 JobId = Annotated[str, typer.Argument(help="Id of the job.")]
 
@@ -24,15 +32,26 @@ def register(app: typer.Typer) -> None:
 
 
 def submit(
-    submission: JsonFile,
+    submission: OptionalJsonFile = None,
+    recipe: Annotated[str | None, typer.Option(help="Instead of a file: a recipe of the service, as `recipes` lists them.")] = None,
+    changes: Annotated[
+        list[str], typer.Option("--set", metavar="PATH=VALUE", help="Change the recipe, like spec.steps=100 (repeatable).")
+    ] = [],
     address: Address = DEFAULT_ADDRESS,
     follow: Annotated[bool, typer.Option("--watch", help="Follow the job to its end.")] = False,
     key: Annotated[str | None, typer.Option("--idempotency-key", help="Sent again, it gives the same job instead of a second one.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Submit a training job: SUBMISSION is a JSON file like the body of POST /v1/jobs."""
+    """Submit a training job: SUBMISSION is a JSON file like the body of POST /v1/jobs; or name a recipe."""
     with clear_errors(), Client(address) as client:
-        job = client.submit(read_json(submission, JobSubmission), key)
+        if recipe is None and submission is not None and not changes:
+            body = read_json(submission, JobSubmission)
+        elif recipe is not None and submission is None:
+            body = recipe_submission(client, recipe, changes)
+        else:
+            fail("submit: give a file, or a recipe with --recipe (which --set then changes)", Exit.USAGE)
+            raise AssertionError  # fail() leaves
+        job = client.submit(body, key)
         if not follow:
             _print_job(job, as_json=as_json)
             return
@@ -81,7 +100,7 @@ def follow_to_end(client: Client, job_id: str) -> Job:
                         shown = data.step / data.steps
                         error.print(f"step {data.step}/{data.steps}  {spent} spent", markup=False)
                 case "metrics":
-                    bar.console.print(f"step {data.step}  test accuracy {data.test_accuracy:.4f}", markup=False)
+                    bar.console.print(f"step {data.step}  {told(data)}", markup=False)
                 case "started":
                     bar.update(task, description="training")
                     if data.resumed_from_step > 0:
@@ -93,6 +112,12 @@ def follow_to_end(client: Client, job_id: str) -> Job:
                 case _:
                     pass
     return client.job(job_id)
+
+
+def told(metrics: Metrics) -> str:
+    """Every metric by name, and what protects the held-out records that it was measured on."""
+    figures = "  ".join(f"{name} {value:.4f}" for name, value in metrics.metrics.items())
+    return f"{figures} ({HELD_OUT[metrics.held_out]})"
 
 
 def _finish(job: Job, *, as_json: bool) -> None:
@@ -112,6 +137,6 @@ def _print_job(job: Job, *, as_json: bool) -> None:
         spent = job.progress
         out.print(f"step {spent.step}/{spent.steps}  epsilon {spent.epsilon!r} at delta {spent.delta!r} spent", markup=False)
     if job.metrics is not None:
-        out.print(f"test accuracy {job.metrics.test_accuracy:.4f} (held-out records, outside the guarantee)", markup=False)
+        out.print(told(job.metrics), markup=False)
     if job.certificate is not None:
         out.print(f"certificate {job.certificate}", markup=False)

@@ -53,7 +53,7 @@ class Job(Value):
       calculation: what kind of calculation it is; null for a training.
       attempt: how often a worker has taken it up; 0 before the first.
       progress: as last told by training; null before its first step.
-      metrics: as last measured on the held-out records; null before.
+      metrics: as last measured on the held-out records, each by name, and whether those are public or noise covers them; null before.
       failure: why it failed; null otherwise.
       certificate: id of its certificate; null until a training succeeded.
       result: what the calculation came to; null until it succeeded, and always in lists: they would be long.

@@ -1,0 +1,119 @@
+r"""``recipes``, and how ``submit`` makes a job of one: the recipe's body with what the user changes in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, cast
+
+import typer
+from pydantic import ValidationError
+
+from app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, clear_errors, fail, out
+from app.client import Client
+from app.errors import field_errors, summary
+from app.jobs.resources import JobSubmission
+from app.recipes.schemas import ProvenEpsilon, RecipeEntry
+from mechanisms.errors import InvalidParameter
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command."""
+    app.command()(recipes)
+
+
+def recipes(address: Address = DEFAULT_ADDRESS, as_json: AsJson = False) -> None:
+    """List the experiments that are ready to run: what their papers printed, what is proved, and whether their data sets are here."""
+    with clear_errors(), Client(address) as client:
+        found = client.recipes()
+        if as_json:
+            out.print(json.dumps([entry.model_dump(mode="json") for entry in found], indent=2), markup=False)
+            return
+        for entry in found:
+            out.print("\n".join(_lines(entry)), markup=False)
+
+
+def recipe_submission(client: Client, name: str, changes: Sequence[str]) -> JobSubmission:
+    r"""The body of a job from a recipe of the service.
+
+    Args:
+      changes: of the form ``path=value``, with a path in the body like ``spec.steps`` or ``spec.model.hidden[0]`` and a value in JSON, or
+        plain text where it isn't JSON. ``null`` leaves a field out.
+    """
+    body = client.recipe(name).model_dump(mode="json", exclude_none=True)
+    try:
+        for change in changes:
+            _set(body, change)
+    except InvalidParameter as refused:
+        fail(str(refused), Exit.USAGE)
+    try:
+        return JobSubmission.model_validate_json(json.dumps(body))
+    except ValidationError as invalid:
+        fail(f"recipe {name} as changed: {summary(field_errors(invalid.errors(), body))}", Exit.USAGE)
+        raise AssertionError from invalid  # fail() leaves
+
+
+def _set(body: dict[str, Any], change: str) -> None:
+    """Put one change into the body.
+
+    Raises:
+      InvalidParameter: it isn't of the form, or its path leads through something that has no parts.
+    """
+    path, sign, text = change.partition("=")
+    parts = [part for part in path.replace("[", ".").replace("]", "").split(".") if part]
+    if not sign or not parts:
+        raise InvalidParameter("--set", "of the form path=value, like spec.steps=100", change)
+    place: Any = body
+    for part in parts[:-1]:
+        place = _within(place, part, path)
+    _put(place, parts[-1], _value(text), path)
+
+
+def _within(place: Any, part: str, path: str) -> Any:
+    if isinstance(place, list):
+        return cast("list[Any]", place)[_index(cast("list[Any]", place), part, path)]
+    if not isinstance(place, dict):
+        raise InvalidParameter("--set", f"a path in the body of a job; {part!r} lies in something without parts", path)
+    return cast("dict[str, Any]", place).setdefault(part, {})
+
+
+def _put(place: Any, part: str, value: object, path: str) -> None:
+    if isinstance(place, list):
+        items = cast("list[Any]", place)
+        items[_index(items, part, path)] = value
+    elif not isinstance(place, dict):
+        raise InvalidParameter("--set", f"a path in the body of a job; {part!r} lies in something without parts", path)
+    elif value is None:
+        cast("dict[str, Any]", place).pop(part, None)
+    else:
+        cast("dict[str, Any]", place)[part] = value
+
+
+def _index(items: list[Any], part: str, path: str) -> int:
+    if not (part.isascii() and part.isdigit() and int(part) < len(items)):
+        raise InvalidParameter("--set", f"an entry from 0 to {len(items) - 1} of the list in its path", path)
+    return int(part)
+
+
+def _value(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _lines(entry: RecipeEntry) -> list[str]:
+    here = "data here" if entry.data.available else f"data missing: {entry.data.missing}"
+    printed = ", ".join(f"{claim.epsilon:g} at {claim.delta:g} ({claim.method}, {claim.where})" for claim in entry.printed_epsilons)
+    lines = [f"{entry.name}: {entry.title} ({here})"]
+    if printed:
+        lines.append(f"  epsilon printed: {printed}")
+    if entry.proven_as_printed is not None:
+        lines.append(f"  epsilon proved of the paper's own rate, noise and steps: {_told(entry.proven_as_printed)}")
+    if entry.proven is not None:
+        lines.append(f"  epsilon proved of this recipe's run: {_told(entry.proven)}")
+    return lines
+
+
+def _told(proven: ProvenEpsilon) -> str:
+    return f"{proven.epsilon:.6g} at {proven.delta:g}, for one {proven.unit}"

@@ -1,0 +1,74 @@
+r"""What the REST interface tells of a recipe, beside the recipe's own words."""
+
+from __future__ import annotations
+
+from typing import Annotated, final
+
+from pydantic import Field
+
+from mechanisms.base import Count, Extended, OpenProbability, Positive, PrivacyUnit, Probability, Value
+from mechanisms.errata import Paper
+from trainer.recipes import PrintedEpsilon, PrintedResult
+
+
+@final
+class ProvenEpsilon(Value):
+    r"""What the engine proves of a run: at most ``epsilon`` at ``delta``, for one ``unit``.
+
+    Attributes:
+      epsilon: upper end of the bracket; ``epsilon_lower`` is its lower end.
+      sampling_probability: of one unit in one step.
+      noise_multiplier: std per real component / l2 sensitivity.
+      steps: noisy sums released.
+    """
+
+    epsilon: Extended
+    epsilon_lower: Extended
+    delta: OpenProbability
+    unit: PrivacyUnit
+    sampling_probability: Probability
+    noise_multiplier: Positive
+    steps: Count
+
+
+@final
+class DataAvailability(Value):
+    r"""Whether the recipe's data set can be read by this service.
+
+    Attributes:
+      folder: where it lies below ``ZETADP_DATA_SETS_DIR``; null where a library brings it.
+      missing: what isn't there; null where it is available.
+      original: the data set that the paper used.
+    """
+
+    kind: str
+    folder: str | None
+    available: bool
+    missing: str | None
+    original: str
+
+
+@final
+class RecipeEntry(Value):
+    r"""One recipe: what the paper did and printed, what is proved, and how this run differs.
+
+    Attributes:
+      proven: of this recipe's own run, from the plan's event; null where its data set isn't here.
+      proven_as_printed: of the paper's rate, noise and steps, read as they are sound; null where the paper gives no such numbers.
+      submission: where the ready body for ``POST /v1/jobs`` is.
+    """
+
+    name: str
+    title: str
+    paper: Paper | None
+    reference: str
+    algorithm: str
+    hyper_parameters: str
+    printed_results: tuple[PrintedResult, ...]
+    printed_epsilons: tuple[PrintedEpsilon, ...]
+    proven: ProvenEpsilon | None
+    proven_as_printed: ProvenEpsilon | None
+    differences: tuple[str, ...]
+    errata: tuple[str, ...]
+    data: DataAvailability
+    submission: Annotated[str, Field(examples=["/v1/recipes/digits"])]
