@@ -49,7 +49,7 @@ class Linear(Value):
 
 @final
 class BlockCirculantLinear(Value):
-    """A linear layer whose weight is made of circulant blocks: 1/block of the dense layer's numbers. Complex networks only."""
+    """A linear layer whose weight is made of circulant blocks: 1/block of the dense layer's numbers."""
 
     kind: Literal["block_circulant_linear"] = "block_circulant_linear"
     outputs: Width
@@ -227,8 +227,8 @@ class Sequential(Value):
                 if is_real == (self.numbers == "complex"):
                     kind = "complex" if self.numbers == "complex" else "real"
                     raise InvalidParameter(f"model.layers[{place}].name", f"a {kind} activation for numbers {self.numbers}", layer.name)
-            elif isinstance(layer, BlockCirculantLinear | Fourier) and self.numbers != "complex":
-                raise InvalidParameter(f"model.layers[{place}]", f"a layer for numbers {self.numbers}", layer.kind)
+            elif isinstance(layer, Fourier) and self.numbers == "real":
+                raise InvalidParameter(f"model.layers[{place}]", "a layer for numbers real (a spectrum is complex)", layer.kind)
         return self
 
 

@@ -1,0 +1,120 @@
+r"""How well a model does on records held out: the figures that the papers print.
+
+They are computed from test records, so publishing them is a release of those: only where these are declared public.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.ndimage import uniform_filter
+from sklearn.metrics import roc_auc_score
+
+from mechanisms.errors import InvalidParameter
+
+Floats = NDArray[np.floating[Any]]
+
+SSIM_WINDOW = 7
+"""Pixels along each side of a window, all of equal weight: Wang et al. 2004 in the form that fastMRI uses."""
+SSIM_K1 = 0.01
+SSIM_K2 = 0.03
+HIGHEST_PSNR = 200.0
+"""Of an exact reconstruction the PSNR is infinite, and no mean or JSON holds that."""
+
+
+def classification_metrics(scores: Floats, labels: NDArray[np.integer[Any]]) -> dict[str, float]:
+    r"""Accuracy, and means over classes of ROC-AUC (one against the rest), F1 and recall.
+
+    The means are over the classes that the test labels contain: of the others no recall or ROC curve is defined. A class that is
+    present but never predicted has F1 0. With a single class present the ROC-AUC is left out. Ties go to the lowest class.
+
+    Args:
+      scores: real, finite, (records, classes); the larger, the likelier.
+      labels: int, (records,), in 0 .. classes - 1.
+    Returns:
+      ``accuracy``, ``roc_auc``, ``f1`` and ``recall``, each in [0, 1].
+    Raises:
+      InvalidParameter: shapes or labels don't fit, no records, or a score isn't finite.
+    """
+    if scores.ndim != 2 or labels.shape != scores.shape[:1] or scores.size == 0:
+        raise InvalidParameter("scores and labels", "(records, classes) and (records,), not empty", (scores.shape, labels.shape))
+    if labels.min() < 0 or labels.max() >= scores.shape[1]:
+        raise InvalidParameter("labels", f"in 0 .. {scores.shape[1] - 1}", (int(labels.min()), int(labels.max())))
+    if not np.isfinite(scores).all():
+        raise InvalidParameter("scores", "finite", "NaN or infinity")
+    predicted = scores.argmax(axis=1)
+    areas, f1s, recalls = [], [], []
+    for present in np.unique(labels):
+        is_one, said_one = labels == present, predicted == present
+        hits = int((is_one & said_one).sum())
+        recalls.append(hits / int(is_one.sum()))
+        # 2 hits / (2 hits + false ones + missed ones): the denominator is at least the class's own records.
+        f1s.append(2 * hits / int(is_one.sum() + said_one.sum()))
+        if not is_one.all():
+            areas.append(float(roc_auc_score(is_one, scores[:, present])))
+    found = {"accuracy": float((predicted == labels).mean()), "f1": float(np.mean(f1s)), "recall": float(np.mean(recalls))}
+    return found | ({"roc_auc": float(np.mean(areas))} if areas else {})
+
+
+def reconstruction_metrics(images: NDArray[Any], references: NDArray[Any]) -> dict[str, float]:
+    r"""NMSE, PSNR and SSIM of magnitude images, each the mean over records.
+
+    With reference r and image x, both magnitudes of one record: NMSE = ||r - x||^2 / ||r||^2, PSNR = 10 log10(max(r)^2 / mean (r - x)^2)
+    in dB, and SSIM over 7 x 7 windows of equal weights with k1 = .01, k2 = .03, sample covariances and data range max(r). fastMRI takes
+    the maximum over a volume of slices; a record here is one image, so it is the image's own.
+
+    Args:
+      images: what the model made, (records, channels, height, width), complex or real; height and width >= 7.
+      references: the truth, of the same shape; no image zero everywhere.
+    Returns:
+      ``nmse`` (>= 0, lower is better), ``psnr`` in dB (at most ``HIGHEST_PSNR``) and ``ssim`` (at most 1).
+    Raises:
+      InvalidParameter: shapes differ, are too small or empty, a number isn't finite, or a reference is zero.
+    Source: Zbontar et al. 2018, arXiv:1811.08839, section 5.2, and fastmri/evaluate.py; Wang et al. 2004.
+    """
+    if images.shape != references.shape or images.ndim != 4 or images.size == 0 or min(images.shape[2:]) < SSIM_WINDOW:
+        expected = f"both (records, channels, height, width), height and width >= {SSIM_WINDOW}"
+        raise InvalidParameter("images and references", expected, (images.shape, references.shape))
+    if not (np.isfinite(images).all() and np.isfinite(references).all()):
+        raise InvalidParameter("images and references", "finite", "NaN or infinity")
+    rows = [_image_metrics(np.abs(image), np.abs(truth)) for image, truth in zip(images, references, strict=True)]
+    return {name: float(np.mean([row[name] for row in rows])) for name in ("nmse", "psnr", "ssim")}
+
+
+def _image_metrics(image: Floats, reference: Floats) -> dict[str, float]:
+    x, truth = image.astype(np.float64), reference.astype(np.float64)
+    peak, error = float(truth.max()), float(np.square(truth - x).sum())
+    if peak == 0.0:
+        raise InvalidParameter("references", "images that aren't zero everywhere", 0.0)
+    mean_error = error / truth.size
+    psnr = 10.0 * float(np.log10(peak**2 / mean_error)) if mean_error > 0.0 else HIGHEST_PSNR
+    similarity = float(np.mean([ssim(one, other, peak) for one, other in zip(x, truth, strict=True)]))
+    return {"nmse": error / float(np.square(truth).sum()), "psnr": min(psnr, HIGHEST_PSNR), "ssim": similarity}
+
+
+def ssim(x: Floats, y: Floats, data_range: float) -> float:
+    r"""Structural similarity of two images (height, width) of real numbers: its mean over all windows that lie inside.
+
+    Args:
+      x: an image.
+      y: another of the same shape.
+      data_range: largest less smallest possible value; > 0.
+    Source: Wang et al. 2004, eq. (13), with sample variances (divided by 48 of 49), as scikit-image's ``structural_similarity``.
+    """
+    count = SSIM_WINDOW**2
+
+    def mean(image: Floats) -> Floats:
+        # Only windows inside the image: the filter's own border is cut off.
+        edge = SSIM_WINDOW // 2
+        return uniform_filter(image, SSIM_WINDOW)[edge:-edge, edge:-edge]
+
+    mean_x, mean_y = mean(x), mean(y)
+    unbiased = count / (count - 1)
+    variance_x = unbiased * (mean(x * x) - mean_x**2)
+    variance_y = unbiased * (mean(y * y) - mean_y**2)
+    covariance = unbiased * (mean(x * y) - mean_x * mean_y)
+    c1, c2 = (SSIM_K1 * data_range) ** 2, (SSIM_K2 * data_range) ** 2
+    numerator = (2 * mean_x * mean_y + c1) * (2 * covariance + c2)
+    return float((numerator / ((mean_x**2 + mean_y**2 + c1) * (variance_x + variance_y + c2))).mean())

@@ -1,0 +1,239 @@
+r"""What every layer makes of a record's shape: whether a network fits its data is known, and refused, before torch is loaded.
+
+Shapes are (features,) or (channels, *spatial), in complex numbers for complex networks and in real ones otherwise: real pairs start
+with twice the channels, all real parts first.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import final
+
+from mechanisms.errors import InvalidParameter
+from trainer.data.base import DataSetFacts
+from trainer.models.spec import (
+    Activation,
+    AdaptiveAveragePool,
+    AdaptiveMaxPool,
+    AveragePool,
+    BlockCirculantLinear,
+    ComplexMlp,
+    ComplexUnet,
+    Convolution,
+    Dropout,
+    Flatten,
+    Fourier,
+    GroupNorm,
+    InstanceNorm,
+    LayerNorm,
+    LayerSpec,
+    Linear,
+    MaxPool,
+    ModelSpec,
+    Sequential,
+    TransposedConvolution,
+)
+
+Shape = tuple[int, ...]
+
+LARGEST_WEIGHTS = 2**28
+"""Real numbers in a network's weights: 1 GiB of float32. Noise, gradient and optimizer state are each as large."""
+LARGEST_ACTIVATIONS = 2**28
+"""Real numbers that one record becomes on its way, all layers together."""
+
+
+@final
+@dataclass(frozen=True)
+class LayerShapes:
+    """One layer of a network that fits: the record before and after it, and the numbers in its weight and bias."""
+
+    inputs: Shape
+    outputs: Shape
+    weights: int
+
+
+def as_sequential(mlp: ComplexMlp, classes: int) -> Sequential:
+    """The perceptron as layers in a row; it has one more linear layer than hidden widths."""
+    layers: list[LayerSpec] = []
+    for width in mlp.hidden:
+        layers += [Linear(outputs=width), Activation(name=mlp.activation)]
+    return Sequential(numbers="complex", layers=(*layers, Linear(outputs=classes)), head=mlp.head)
+
+
+def check_model(model: ModelSpec, facts: DataSetFacts) -> None:
+    """Whether the network takes the data set's records and answers its task; loads no torch.
+
+    Raises:
+      InvalidParameter: it doesn't, or it is too large; the message names the layer by its number, counted from 0.
+    """
+    if isinstance(model, ComplexUnet):
+        _check_unet(model, facts)
+        return
+    if isinstance(model, ComplexMlp):
+        if facts.task != "classification" or len(facts.shape) != 1:
+            raise InvalidParameter("model", "another network for this data set: complex_mlp classifies flat records", facts.shape)
+        model = as_sequential(model, _classes(facts))
+    sequential_shapes(model, facts)
+
+
+def sequential_shapes(model: Sequential, facts: DataSetFacts) -> tuple[LayerShapes, ...]:
+    """Every layer's shapes.
+
+    Raises:
+      InvalidParameter: a layer doesn't take what the one before it gives, or what comes out in the end isn't what the task asks.
+    """
+    if model.numbers == "real" and facts.is_complex:
+        raise InvalidParameter("model.numbers", "complex or real_pairs for complex data", "real")
+    shape = start = input_shape(model, facts)
+    parts = 2 if model.numbers == "complex" else 1
+    stages: list[LayerShapes] = []
+    for place, layer in enumerate(model.layers):
+        outputs = _after(f"model.layers[{place}]", layer, shape)
+        stages.append(LayerShapes(shape, outputs, parts * _weights(layer, shape)))
+        shape = outputs
+    _check_end(model, shape, start, facts)
+    _check_size(sum(stage.weights for stage in stages), parts * sum(math.prod(stage.outputs) for stage in stages))
+    return tuple(stages)
+
+
+def input_shape(model: Sequential, facts: DataSetFacts) -> Shape:
+    """A record as the network's first layer sees it."""
+    return (2 * facts.shape[0], *facts.shape[1:]) if model.numbers == "real_pairs" else facts.shape
+
+
+def _classes(facts: DataSetFacts) -> int:
+    if facts.classes is None:
+        raise InvalidParameter("model", "one that makes images: this data set has no classes", "a classifier")
+    return facts.classes
+
+
+def _check_end(model: Sequential, shape: Shape, start: Shape, facts: DataSetFacts) -> None:
+    if facts.task == "reconstruction":
+        if model.numbers == "real":
+            raise InvalidParameter("model.numbers", "complex or real_pairs where images are reconstructed", "real")
+        if model.head != "none":
+            raise InvalidParameter("model.head", "none where images are reconstructed", model.head)
+        if shape != start:
+            raise InvalidParameter("model.layers", f"such that an image comes out as it went in, {start}", shape)
+        return
+    if model.numbers == "complex" and model.head == "none":
+        raise InvalidParameter("model.head", "one that makes real class scores of complex outputs", "none")
+    if shape != (_classes(facts),):
+        raise InvalidParameter("model.layers", f"such that {facts.classes} class scores come out", shape)
+
+
+def _check_size(weights: int, activations: int) -> None:
+    if weights > LARGEST_WEIGHTS:
+        raise InvalidParameter("model", f"at most {LARGEST_WEIGHTS} real numbers in weights", weights)
+    if activations > LARGEST_ACTIVATIONS:
+        raise InvalidParameter("model", f"at most {LARGEST_ACTIVATIONS} real numbers in one record's activations", activations)
+
+
+def _after(name: str, layer: LayerSpec, shape: Shape) -> Shape:
+    """The shape after a layer. ``name`` is the layer's place, for the message."""
+    match layer:
+        case Linear() | BlockCirculantLinear():
+            if len(shape) != 1:
+                raise InvalidParameter(name, f"after a flatten layer ({layer.kind} takes flat records)", f"a record of shape {shape}")
+            return (layer.outputs,)
+        case Flatten():
+            return (math.prod(shape),)
+        case Activation() | Dropout() | Fourier():
+            return shape
+        case GroupNorm() | LayerNorm() | InstanceNorm():
+            _check_norm(name, layer, shape)
+            return shape
+        case _:
+            return _after_spatial(name, layer, shape)
+
+
+def norm_groups(layer: GroupNorm | LayerNorm | InstanceNorm, channels: int) -> int:
+    """Groups that the channels are normalised in."""
+    match layer:
+        case GroupNorm():
+            return layer.groups
+        case LayerNorm():
+            return 1
+        case InstanceNorm():
+            return channels
+
+
+def _check_norm(name: str, layer: GroupNorm | LayerNorm | InstanceNorm, shape: Shape) -> None:
+    groups = norm_groups(layer, shape[0])
+    if shape[0] % groups:
+        raise InvalidParameter(f"{name}.groups", f"a divisor of {shape[0]} channels", groups)
+    if math.prod(shape) == groups:
+        # The only number of a group is its own mean: the layer's output would be its bias, whatever the record.
+        raise InvalidParameter(name, "where every group has at least two numbers", f"{layer.kind} on a record of shape {shape}")
+
+
+def _after_spatial(
+    name: str,
+    layer: Convolution | TransposedConvolution | AveragePool | MaxPool | AdaptiveAveragePool | AdaptiveMaxPool,
+    shape: Shape,
+) -> Shape:
+    channels, *spatial = shape
+    if len(spatial) not in {1, 2}:
+        raise InvalidParameter(name, f"on records with one or two spatial axes ({layer.kind})", f"a record of shape {shape}")
+    match layer:
+        case Convolution():
+            if channels % layer.groups or layer.outputs % layer.groups:
+                raise InvalidParameter(f"{name}.groups", f"a divisor of {channels} inputs and {layer.outputs} outputs", layer.groups)
+            reach = layer.dilation * (layer.kernel - 1) + 1
+            sizes = [(size + 2 * layer.padding - reach) // layer.stride + 1 for size in spatial]
+            channels = layer.outputs
+        case TransposedConvolution():
+            if len(spatial) != 2:
+                raise InvalidParameter(name, "on records with two spatial axes (transposed_convolution)", f"a record of shape {shape}")
+            sizes = [(size - 1) * layer.stride - 2 * layer.padding + layer.kernel for size in spatial]
+            channels = layer.outputs
+        case AveragePool() | MaxPool():
+            sizes = [(size - layer.kernel) // layer.stride + 1 for size in spatial]
+        case AdaptiveAveragePool() | AdaptiveMaxPool():
+            # A window for each output, none of them empty.
+            sizes = [layer.size if layer.size <= size else 0 for size in spatial]
+    if min(sizes) < 1:
+        raise InvalidParameter(name, f"small enough for its input ({layer.kind})", f"a record of shape {shape}")
+    return (channels, *sizes)
+
+
+def _weights(layer: LayerSpec, shape: Shape) -> int:
+    """Numbers in the weight and bias of a linear layer or convolution; norms and activations have next to none."""
+    match layer:
+        case Linear():
+            return layer.outputs * (shape[0] + layer.bias)
+        case BlockCirculantLinear():
+            return -(-layer.outputs // layer.block) * -(-shape[0] // layer.block) * layer.block + layer.outputs * layer.bias
+        case Convolution():
+            return layer.outputs * (shape[0] // layer.groups * layer.kernel ** (len(shape) - 1) + layer.bias)
+        case TransposedConvolution():
+            return layer.outputs * (shape[0] * layer.kernel ** (len(shape) - 1) + layer.bias)
+        case _:
+            return 0
+
+
+def _check_unet(model: ComplexUnet, facts: DataSetFacts) -> None:
+    if facts.task != "reconstruction" or not facts.is_complex or len(facts.shape) != 3:
+        raise InvalidParameter("model", "another network: complex_unet reconstructs complex images (channels, height, width)", facts.shape)
+    multiple = 2**model.pools
+    if any(size % multiple or size < 2 * multiple for size in facts.shape[1:]):
+        # At the bottom two positions along each axis remain at least: a norm over one position has nothing to normalise.
+        raise InvalidParameter("model.pools", f"such that height and width are multiples of {multiple} beyond it", facts.shape)
+    _check_size(2 * unet_weights(model, facts.shape[0]), 2 * _unet_activations(model, facts.shape))
+
+
+def unet_weights(model: ComplexUnet, image_channels: int) -> int:
+    """Complex numbers in the U-Net's convolutions; norms and activations have next to none."""
+    widths = [image_channels, *(model.channels * 2**level for level in range(model.pools + 1))]
+    down = sum(9 * (before * after + after * after) for before, after in pairwise(widths))
+    # Upwards a 2 x 2 transposed convolution halves the channels, and the skipped connection doubles them again.
+    up = sum(4 * 2 * width * width + 9 * (2 * width * width + width * width) for width in widths[1:-1])
+    return down + up + model.channels * image_channels + image_channels
+
+
+def _unet_activations(model: ComplexUnet, shape: Shape) -> int:
+    # Five convolutions a level, each followed by a norm and an activation; a level has twice the channels and a quarter of the positions.
+    first = model.channels * math.prod(shape[1:])
+    return sum(15 * first // 2**level for level in range(model.pools + 1))
