@@ -1,0 +1,126 @@
+r"""What every layer rule takes and gives, and the small sums that they share.
+
+Gradients follow torch's convention: for a complex number 2 dL/d(conj theta), the full gradient of the real pair. Norms are of real pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, final
+
+import torch
+from torch import Tensor, nn
+
+from trainer.engine.parameters import as_real
+
+HIDDEN_BY_UNDERFLOW = 2.0**-126
+r"""Added for every square that a norm sums: the smallest normal float32, more than any square that was flushed to 0 or rounded below it.
+
+So a norm that is a product (of activations and gradients) can't be 0 while the gradient isn't. Beside a bound of 1e-10 it is nothing.
+"""
+
+GRAM_SLACK = 2.0**-22
+r"""Relative to (sum_p |a_p| |g_p|)^2, added to a norm that comes from a Gram matrix.
+
+A Gram norm is a sum with cancellation: positions that point against each other leave a small norm with the rounding error of the large
+terms. The slack is 4 units of float32 rounding of these; it pushes the norm up, which is the safe side, and stays below 1e-5 of the norm
+unless nine tenths of the length cancel.
+"""
+
+
+class UnsupportedLayer(Exception):
+    """A rule has no formula for this configuration of its layer: the general route is taken instead. Raised by the first call, or never."""
+
+
+@final
+@dataclass(frozen=True)
+class Use:
+    r"""One call of a module in one microbatch; a shared module has several.
+
+    Attributes:
+      input: detached, (units * records_per_unit, ...), unit-major.
+      gradient: of the summed loss with respect to the module's output, of the output's shape. Rows of padding are exactly 0.
+    """
+
+    input: Tensor
+    gradient: Tensor
+
+
+class LayerGradients(Protocol):
+    """The per-unit gradients of ALL of a module's own parameters, in whatever form is cheapest."""
+
+    def squared_norms(self) -> Tensor:
+        """(units,), float32 or float64: never below the truth by more than rounding."""
+        ...
+
+    def weighted_sum(self, factors: Tensor) -> dict[str, Tensor]:
+        """sum_u factors[u] gradient_u by own parameter name, of the parameter's shape and kind; ``factors``: (units,), float32."""
+        ...
+
+
+Rule = Callable[[nn.Module, Sequence[Use], int], LayerGradients]
+"""A module, its uses (at least one), the number of units -> its gradients."""
+
+
+@final
+class ExplicitGradients:
+    """Per-unit gradients that are held as they are: (units, *shape of the parameter) by own parameter name."""
+
+    def __init__(self, gradients: Mapping[str, Tensor]) -> None:
+        self._gradients = gradients
+
+    def squared_norms(self) -> Tensor:
+        squares = [squared_rows(gradient) for gradient in self._gradients.values()]
+        return squares[0] if len(squares) == 1 else torch.stack(squares).sum(dim=0)
+
+    def weighted_sum(self, factors: Tensor) -> dict[str, Tensor]:
+        return {name: weighted_rows(gradient, factors) for name, gradient in self._gradients.items()}
+
+
+def squared_rows(values: Tensor) -> Tensor:
+    """Sum of squares of everything in each row, real pairs of complex numbers: (rows, ...) -> (rows,)."""
+    flat = as_real(values).reshape(len(values), -1)
+    # ``sum`` adds in a cascade, so its error hardly grows with the length; a norm's kernel adds one after another.
+    return flat.square().sum(dim=1) + flat.shape[1] * HIDDEN_BY_UNDERFLOW
+
+
+def weighted_rows(values: Tensor, factors: Tensor) -> Tensor:
+    """sum over rows of factors[row] * values[row]: (rows, ...) -> (...), of the same kind."""
+    real = as_real(values)
+    total = (factors.to(real.dtype) @ real.reshape(len(values), -1)).reshape(real.shape[1:])
+    return torch.view_as_complex(total) if values.is_complex() else total
+
+
+def scaled_rows(values: Tensor, factors: Tensor) -> Tensor:
+    """factors[row] * values[row], of values' shape and kind. A complex product with a real number would cost twice as much."""
+    real = as_real(values)
+    scaled = real * factors.to(real.dtype).reshape(-1, *(1 for _ in real.shape[1:]))
+    return torch.view_as_complex(scaled) if values.is_complex() else scaled
+
+
+def gram_squared_norms(inputs: Tensor, gradients: Tensor) -> Tensor:
+    r"""||sum_p g_p^T conj(a_p)||^2 of each unit by Gram matrices over its positions, without the sum itself.
+
+    It is sum_pq <a_p, a_q> <g_q, g_p>, in positions^2 (inputs + outputs) multiplications.
+
+    Args:
+      inputs: a, (units, positions, inputs).
+      gradients: g, (units, positions, outputs), of the same kind (real or complex).
+    Returns:
+      (units,), with ``GRAM_SLACK`` on top.
+    """
+    of_inputs = inputs @ inputs.mH
+    of_gradients = gradients @ gradients.mH
+    product = as_real(of_inputs) * as_real(of_gradients)
+    total = product.reshape(len(inputs), -1).sum(dim=1)
+    lengths = (_diagonal(of_inputs) + inputs.shape[2] * HIDDEN_BY_UNDERFLOW) * (
+        _diagonal(of_gradients) + gradients.shape[2] * HIDDEN_BY_UNDERFLOW
+    )
+    return total.clamp(min=0.0) + GRAM_SLACK * lengths.sqrt().sum(dim=1).square()
+
+
+def _diagonal(gram: Tensor) -> Tensor:
+    """The squared lengths (units, positions) out of a Gram matrix."""
+    diagonal = gram.diagonal(dim1=1, dim2=2)
+    return diagonal.real if gram.is_complex() else diagonal
