@@ -100,6 +100,8 @@ class ComplexGaussian(AdditiveNoise):
     def noise(self, shape: tuple[int, ...], source: NoiseSource[Array]) -> Array:
         std_real, std_imag = self.stds
         # Real pairs, never a complex draw: libraries give those half the variance per component.
+        if std_real == std_imag and self.correlation == 0.0:
+            return source.circular_normal(shape, std_real)
         real, other = source.standard_normal(shape), source.standard_normal(shape)
         independent = math.sqrt((1.0 - self.correlation) * (1.0 + self.correlation))
         return real * std_real + (real * self.correlation + other * independent) * (1j * std_imag)

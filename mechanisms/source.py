@@ -15,6 +15,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
+from mechanisms.box_muller import SinglePrecisionNormals
 from mechanisms.errors import InvalidParameter
 from mechanisms.spectrum import low_pass
 
@@ -27,6 +28,9 @@ PROBABILITY_BITS = 256
 
 FAIR = 1 << (PROBABILITY_BITS - 1)
 """Numerator of the probability 1/2."""
+
+_ZEROS = bytes(1 << 18)
+"""What is encrypted to get the key stream itself."""
 
 
 class RandomOrigin(StrEnum):
@@ -44,6 +48,10 @@ class NoiseSource(Protocol[Array]):
 
     def standard_normal(self, shape: tuple[int, ...]) -> Array:
         """Independent N(0, 1), real."""
+        ...
+
+    def circular_normal(self, shape: tuple[int, ...], std: float) -> Array:
+        """Independent complex numbers; real and imaginary part are independent N(0, std^2) each, so E|z|^2 = 2 std^2."""
         ...
 
     def standard_laplace(self, shape: tuple[int, ...]) -> Array:
@@ -77,10 +85,10 @@ class NoiseSource(Protocol[Array]):
 
 @final
 class RandomStream:
-    r"""Uniform numbers, normal numbers and signs from an AES-256-CTR key stream, all float64.
+    r"""Uniform numbers, normal numbers and signs from an AES-256-CTR key stream, float64 but for ``normal32``.
 
     Uniforms have 53 bits and lie in (0, 1]; normals are by Box-Muller, so |z| <= sqrt(2 * 53 * ln 2) = 8.58, a truncation of
-    probability 1e-17.
+    probability 1e-17. ``normal32`` is about ten times faster and reaches 11.54 (``box_muller``). No part of the key stream is used twice.
     """
 
     def __init__(self, key: bytes, origin: RandomOrigin) -> None:
@@ -97,6 +105,17 @@ class RandomStream:
         """A reproducible stream, not private against someone who knows the seed. Another ``purpose`` is another stream."""
         key = hashlib.sha256(f"zetadp {purpose} {seed}".encode()).digest()
         return cls(key, RandomOrigin.USER_SEED)
+
+    def fill(self, target: NDArray[Any]) -> None:
+        """Overwrites a contiguous array, not empty, with the next bytes of the key stream."""
+        view = target.data.cast("B")
+        for first in range(0, len(view), len(_ZEROS)):
+            part = view[first : first + len(_ZEROS)]
+            self._encryptor.update_into(memoryview(_ZEROS)[: len(part)], part)
+
+    def key(self) -> bytes:
+        """32 bytes to key another stream with; they are used for nothing else."""
+        return self._encryptor.update(bytes(32))
 
     def uniform(self, count: int) -> NDArray[np.float64]:
         """``count`` independent uniforms in (0, 1]."""
@@ -125,6 +144,10 @@ class RandomStream:
         radius = np.sqrt(-2.0 * np.log(self.uniform(pairs)))
         angle = (2.0 * np.pi) * self.uniform(pairs)
         return np.concatenate((radius * np.cos(angle), radius * np.sin(angle)))[:count]
+
+    def normal32(self, count: int, std: float) -> NDArray[np.float32]:
+        """``count`` independent N(0, std^2) in single precision."""
+        return SinglePrecisionNormals(self.fill).draw(count, std)
 
     def laplace(self, count: int) -> NDArray[np.float64]:
         """``count`` independent Laplace variables of scale 1: the difference of two exponentials."""
@@ -156,6 +179,11 @@ class NumpySource:
 
     def standard_normal(self, shape: tuple[int, ...]) -> NDArray[Any]:
         return self._stream.normal(int(np.prod(shape))).reshape(shape)
+
+    def circular_normal(self, shape: tuple[int, ...], std: float) -> NDArray[Any]:
+        pairs = self._stream.normal(2 * int(np.prod(shape)))
+        pairs *= std
+        return pairs.view(np.complex128).reshape(shape)
 
     def standard_laplace(self, shape: tuple[int, ...]) -> NDArray[Any]:
         return self._stream.laplace(int(np.prod(shape))).reshape(shape)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol, final
 
-from mechanisms.source import RandomOrigin, RandomStream
+import torch
+from torch import Tensor
+
+from mechanisms.source import NoiseSource, RandomOrigin, RandomStream
+from trainer.engine.torch_source import TorchSource
 
 
 class Randomness(Protocol):
@@ -18,7 +22,11 @@ class Randomness(Protocol):
         ...
 
     def noise(self, step: int, /) -> RandomStream:
-        """The stream that the noise of ``step`` is drawn from."""
+        """A new stream for the noise of ``step``."""
+        ...
+
+    def noise_source(self, step: int, device: torch.device, dtype: torch.dtype, /) -> NoiseSource[Tensor]:
+        """The noise of ``step`` as tensors; asked for once a step."""
         ...
 
 
@@ -28,7 +36,6 @@ class FreshRandomness:
 
     def __init__(self) -> None:
         self._sampling = RandomStream.from_operating_system()
-        self._noise = RandomStream.from_operating_system()
 
     @property
     def origin(self) -> RandomOrigin:
@@ -38,7 +45,10 @@ class FreshRandomness:
         return self._sampling
 
     def noise(self, _step: int, /) -> RandomStream:
-        return self._noise
+        return RandomStream.from_operating_system()
+
+    def noise_source(self, step: int, device: torch.device, dtype: torch.dtype, /) -> NoiseSource[Tensor]:
+        return TorchSource(self.noise(step), device, dtype)
 
 
 @final
@@ -57,3 +67,6 @@ class SeededRandomness:
 
     def noise(self, step: int, /) -> RandomStream:
         return RandomStream.from_seed(self._seed, f"noise step {step}")
+
+    def noise_source(self, step: int, device: torch.device, dtype: torch.dtype, /) -> NoiseSource[Tensor]:
+        return TorchSource(self.noise(step), device, dtype)

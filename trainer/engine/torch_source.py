@@ -19,8 +19,8 @@ class TorchSource:
     torch's own generators aren't cryptographic, and its complex draws have half the variance per real component: neither is used.
 
     Attributes:
-      dtype: of the noise, a real type. The engine releases in float64 and rounds afterwards, which is post-processing; rounding sum
-        and noise to float32 first would let one record move the sum by more than the clipping bound.
+      dtype: of the noise, float32 or float64. In float32 the value must be of that type already, with a sensitivity that holds for
+        the rounded value: the engine's clipped sums aim below their bound by more than rounding moves them.
 
     >>> TorchSource(RandomStream.from_seed(1, "doctest"), torch.device("cpu"), torch.float64).standard_normal((2, 3)).shape
     torch.Size([2, 3])
@@ -36,8 +36,17 @@ class TorchSource:
         return self._stream.origin
 
     def standard_normal(self, shape: tuple[int, ...]) -> Tensor:
-        numbers = torch.from_numpy(self._stream.normal(math.prod(shape)))
-        return numbers.reshape(shape).to(self._device, self._dtype)
+        return self._normal(math.prod(shape), 1.0).reshape(shape)
+
+    def circular_normal(self, shape: tuple[int, ...], std: float) -> Tensor:
+        return torch.view_as_complex(self._normal(2 * math.prod(shape), std).reshape(*shape, 2))
+
+    def _normal(self, count: int, std: float) -> Tensor:
+        if self._dtype == torch.float32:
+            return torch.from_numpy(self._stream.normal32(count, std)).to(self._device)
+        numbers = self._stream.normal(count)
+        numbers *= std
+        return torch.from_numpy(numbers).to(self._device, self._dtype)
 
     def standard_laplace(self, shape: tuple[int, ...]) -> Tensor:
         numbers = torch.from_numpy(self._stream.laplace(math.prod(shape)))
