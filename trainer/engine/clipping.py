@@ -1,98 +1,125 @@
-r"""Per-record gradients, clipped and summed, in memory that doesn't grow with the sample."""
+r"""Per-unit gradients, clipped and summed, in memory that doesn't grow with the sample."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
 import torch
 from torch import Tensor
-from torch.func import grad, vmap  # pyright: ignore[reportPrivateImportUsage]
 
+from trainer.engine.checks import check_problem
+from trainer.engine.gradients import Microbatch
 from trainer.engine.parameters import ParameterLayout
+from trainer.engine.problem import Problem
+from trainer.engine.routes import plan_route
+from trainer.engine.rules import LayerGradients
+from trainer.plan import AdaptiveClipping, FlatClipping, PerLayerClipping
 
-PerRecordLoss = Callable[[dict[str, Tensor], Tensor, Tensor], Tensor]
-"""Parameters, one record's features, its label -> its loss, a real scalar."""
-
-NORM_CHUNK = 256
-"""Squares are added in float32 over this many numbers and in float64 beyond, so that the error doesn't grow with the network."""
-
-CLIP_MARGIN = 2.0**-15
+CLIP_MARGIN = 2.0**-11
 r"""How far below the bound a clipped gradient aims, relatively, so that float32 rounding can't lift it above.
 
-A float32 sum of 256 squares is off by at most 257 * 2^-24 = 2^-15.99 relatively, in any order of addition (Higham 2002, section 4.2), its
-root by half of that; the factor and each product add 2^-24. Together below 2^-16.9: a margin of 2^-15 leaves room and costs 0.003 % of
-signal. Squares that underflow hide a norm below sqrt(n) * 1.1e-19, nothing beside a bound of 1e-10 or more.
+Norms are sums of squares in a cascade, or products of two such sums: off by less than 2^-16 relatively for up to 10^8 numbers. Factor and
+product add 2^-23. The sum of a lot adds up to 2048 terms in float32, at worst one after another: 2048 * 2^-24 = 2^-13 of their sizes.
+Together below 2^-12.
 """
 
 
 @final
 @dataclass(frozen=True)
-class Problem:
-    """What is minimised: a loss of one record, the parameters it takes, and the training records.
+class ClippedSum:
+    r"""What one step's sample gives. Only ``total`` may leave the process, and only with noise on it.
 
     Attributes:
-      features: of all training records, (records, ...); ``labels``: (records,); on one device.
+      total: (coordinates,), the sum over units of clipped gradients; float32 from one microbatch, float64 from several.
+      within: units whose norm is at most the bound (per layer: in every layer), those that were zeroed among them.
+      zeroed: units whose gradient wasn't finite, or whose norm overflowed. Not private: it is for tests and debuggers.
     """
 
-    loss: PerRecordLoss
-    layout: ParameterLayout
-    features: Tensor
-    labels: Tensor
+    total: Tensor
+    within: int
+    zeroed: int
 
 
-def clipped_sum(problem: Problem, parameters: dict[str, Tensor], rows: Tensor, bound: float, microbatch_size: int) -> Tensor:
-    r"""sum over records of g min(1, B / ||g||): g is torch's gradient 2 dL/d(conj theta), all parameters together as real pairs.
+@final
+class ClippedGradients:
+    r"""sum over units of g min(1, B / ||g||), where g is the sum of the unit's records' gradients, all parameters as real pairs.
+
+    g is torch's gradient 2 dL/d(conj theta), the full gradient of the real pair. Routes are planned once, here.
 
     Args:
-      rows: the sample, (sampled,), may be empty.
-      bound: B > 0.
-      microbatch_size: per-record gradients held at once.
-    Returns:
-      shape (coordinates,), complex128: added in float64, so that one record moves the sum by no more than B (1 + 1e-12).
+      microbatch_size: how many records are worked on at once; speed and memory, never the result.
+    Raises:
+      InvalidParameter: the network mixes records, or network, losses and data don't fit together (``check_problem``).
     """
-    layout, features = problem.layout, problem.features
-    gradient = vmap(grad(problem.loss), in_dims=(None, 0, 0))
-    total = {
-        name: torch.zeros(math.prod(shape) * (2 if kind else 1), dtype=torch.float64, device=features.device)
-        for name, shape, kind in zip(layout.names, layout.shapes, layout.complex_kinds, strict=True)
-    }
-    for chunk in rows.split(microbatch_size) if len(rows) else ():
-        pairs = {name: _real_pairs(value) for name, value in gradient(parameters, features[chunk], problem.labels[chunk]).items()}
-        factors = _clip_factors(pairs, bound)
-        for name, value in pairs.items():
-            total[name] += value.mul_(factors[:, None]).sum(dim=0, dtype=torch.float64)
-    return layout.flatten(
-        {
-            name: torch.view_as_complex(total[name].reshape(-1, 2)) if kind else total[name]
-            for name, kind in zip(layout.names, layout.complex_kinds, strict=True)
-        },
-        torch.complex128,
-    )
+
+    def __init__(self, problem: Problem, clipping: FlatClipping | PerLayerClipping | AdaptiveClipping, microbatch_size: int) -> None:
+        check_problem(problem)
+        self._problem = problem
+        self._per_layer = isinstance(clipping, PerLayerClipping)
+        self._units_at_once = max(1, microbatch_size // problem.records_per_unit)
+        self.layout = ParameterLayout.of(problem.network)
+        self.layers, self.route = plan_route(problem)
+
+    def sum(self, parameters: Mapping[str, Tensor], units: Tensor, bound: float) -> ClippedSum:
+        r"""Clips and sums over a sample.
+
+        Args:
+          parameters: by name, as ``layout.unflatten`` gives them.
+          units: the sampled units' numbers, (sampled,), int64; may be empty, and gives exact zeros then.
+          bound: B > 0; per layer it is the total, of which each of L layers gets B / sqrt(L).
+        """
+        chunks = units.split(self._units_at_once) if len(units) else ()
+        total, within, zeroed = torch.zeros(0, device=self._problem.features.device), 0, 0
+        for number, chunk in enumerate(chunks):
+            part = self._microbatch(parameters, chunk, bound)
+            # One microbatch needs no second pass over the parameters; more are added in float64.
+            total = part.total if not number else total.double().add_(part.total)
+            within, zeroed = within + part.within, zeroed + part.zeroed
+        return ClippedSum(total if chunks else self._nothing(), within, zeroed)
+
+    def _microbatch(self, parameters: Mapping[str, Tensor], units: Tensor, bound: float) -> ClippedSum:
+        zeroed = 0
+        while len(units):
+            gradients = self.route.gradients(parameters, gather(self._problem, units))
+            with torch.autocast(units.device.type, enabled=False):
+                squares = torch.stack([layer.squared_norms() for layer in gradients])
+                finite = squares.isfinite().all(dim=0)
+                if bool(finite.all()):
+                    return self._clipped(gradients, squares, bound, zeroed)
+            # NaN * 0 is NaN, so a broken unit is left out of the products, not weighed by 0; else it would tell that it was there
+            # (errata Z22). Units don't mix: the others' gradients are the same without it.
+            del gradients
+            units, zeroed = units[finite], zeroed + int((~finite).sum())
+        return ClippedSum(self._nothing(), within=zeroed, zeroed=zeroed)
+
+    def _clipped(self, gradients: Sequence[LayerGradients], squares: Tensor, bound: float, zeroed: int) -> ClippedSum:
+        """``squares``: (layers, units), finite."""
+        clipped_together = squares if self._per_layer else squares.sum(dim=0, keepdim=True)
+        share = bound / math.sqrt(len(clipped_together))
+        norms = clipped_together.sqrt()
+        factors = (share * (1.0 - CLIP_MARGIN) / norms).clamp_(max=1.0).float().expand_as(squares)
+        named = {
+            layer.names[own]: value
+            for layer, of_layer, weight in zip(self.layers, gradients, factors, strict=True)
+            for own, value in of_layer.weighted_sum(weight).items()
+        }
+        within = int((norms <= share).all(dim=0).sum())
+        return ClippedSum(self.layout.flatten(named), within + zeroed, zeroed)
+
+    def _nothing(self) -> Tensor:
+        return torch.zeros(self.layout.coordinates, device=self._problem.features.device)
 
 
-def _real_pairs(gradient: Tensor) -> Tensor:
-    """(records, ...) -> (records, real numbers)."""
-    pairs = torch.view_as_real(gradient.resolve_conj()) if gradient.is_complex() else gradient
-    return pairs.reshape(len(gradient), -1).contiguous()
+def gather(problem: Problem, units: Tensor) -> Microbatch:
+    """The records of some units. Padding repeats the unit's own first record: whatever that gives stays within the unit."""
+    if problem.members is None:
+        return Microbatch(problem.features[units], problem.targets[units], None, len(units))
+    members = problem.members[units]
+    rows = torch.where(members < 0, members[:, :1], members).reshape(-1)
+    return Microbatch(problem.features[rows], problem.targets[rows], (members >= 0).reshape(-1).float(), len(units))
 
 
-def _clip_factors(pairs: dict[str, Tensor], bound: float) -> Tensor:
-    """min(1, B (1 - margin) / norm) for each record, (records,), float32. Sets the rows of records with NaN or infinity to 0, in place."""
-    finite = torch.stack([value.isfinite().all(dim=1) for value in pairs.values()]).all(dim=0)
-    for value in pairs.values():
-        # Before the norm: inf / inf and NaN * 0 are NaN, which would tell that the record was there (errata Z22).
-        value.masked_fill_(~finite[:, None], 0.0)
-    norms = torch.stack([_squared_norms(value) for value in pairs.values()]).sum(dim=0).sqrt()
-    aim = bound * (1.0 - CLIP_MARGIN)
-    # A norm that overflowed is infinite and gets factor 0.
-    return torch.where(norms <= aim, 1.0, aim / norms.clamp(min=aim)).to(torch.float32)
-
-
-def _squared_norms(values: Tensor) -> Tensor:
-    """Row sums of squares, float64: (records, n) -> (records,). cfloat norms would be up to 100 times slower."""
-    whole = values.shape[1] // NORM_CHUNK * NORM_CHUNK
-    head = torch.linalg.vector_norm(values[:, :whole].unflatten(1, (-1, NORM_CHUNK)), dim=2).double().square().sum(dim=1)
-    return head + torch.linalg.vector_norm(values[:, whole:], dim=1).double().square()
+PerRecordLoss, clipped_sum = None, None  # names that trainer.engine still imports, until its port

@@ -1,4 +1,4 @@
-r"""All parameters of a network as one flat complex vector: the thing that is clipped, released and optimized."""
+r"""All parameters of a network as one flat real vector: the thing that is clipped, released and optimized."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from torch import Tensor, nn
 class ParameterLayout:
     r"""Names, shapes and kinds of a network's parameters, in the order of the flat vector.
 
-    A real parameter is a complex coordinate whose imaginary part is 0: noise on that part is dropped after the release.
+    A complex parameter is the pairs (real part, imaginary part) of its entries, two numbers each, so the vector's l2 norm is the one
+    that clipping bounds and that noise is calibrated to. Complex parameters stand first: every pair then starts at an even place, which
+    a complex view of the vector needs.
     """
 
     names: tuple[str, ...]
@@ -25,30 +27,42 @@ class ParameterLayout:
 
     @classmethod
     def of(cls, network: nn.Module) -> Self:
-        named = dict(network.named_parameters())
-        shapes = tuple(tuple(parameter.shape) for parameter in named.values())
-        return cls(tuple(named), shapes, tuple(parameter.is_complex() for parameter in named.values()))
+        """A parameter that several modules share is one parameter, under its first name."""
+        named = sorted(network.named_parameters(), key=lambda item: not item[1].is_complex())
+        return cls(
+            tuple(name for name, _ in named),
+            tuple(tuple(parameter.shape) for _, parameter in named),
+            tuple(parameter.is_complex() for _, parameter in named),
+        )
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Real numbers in each parameter."""
+        return tuple(math.prod(shape) * (2 if kind else 1) for shape, kind in zip(self.shapes, self.complex_kinds, strict=True))
 
     @property
     def coordinates(self) -> int:
         """Length of the flat vector."""
-        return sum(math.prod(shape) for shape in self.shapes)
+        return sum(self.sizes)
 
     @property
     def real_parameters(self) -> int:
-        """Real numbers in the network; a complex parameter counts twice."""
-        return sum(math.prod(shape) * (2 if kind else 1) for shape, kind in zip(self.shapes, self.complex_kinds, strict=True))
+        """Real numbers in the network: a complex parameter counts twice."""
+        return self.coordinates
 
-    def flatten(self, parameters: Mapping[str, Tensor], dtype: torch.dtype) -> Tensor:
-        """The named tensors as one vector of shape (coordinates,), of a complex type."""
-        return torch.cat([parameters[name].detach().to(dtype).reshape(-1) for name in self.names])
+    def flatten(self, parameters: Mapping[str, Tensor]) -> Tensor:
+        """The named tensors as one vector (coordinates,), float32 (float64 where they are)."""
+        if not self.names:
+            return torch.zeros(0)
+        return torch.cat([as_real(parameters[name].detach()).reshape(-1) for name in self.names])
 
     def unflatten(self, vector: Tensor) -> dict[str, Tensor]:
-        """The named tensors, as views of the vector where they are complex."""
-        pieces = vector.split([math.prod(shape) for shape in self.shapes])
+        """The named tensors as views of the vector (coordinates,)."""
+        pieces = vector.split(self.sizes)
         kinds = zip(self.names, self.shapes, self.complex_kinds, pieces, strict=True)
-        return {name: (piece if kind else piece.real.contiguous()).reshape(shape) for name, shape, kind, piece in kinds}
+        return {name: torch.view_as_complex(piece.view(*shape, 2)) if kind else piece.view(shape) for name, shape, kind, piece in kinds}
 
-    def project(self, vector: Tensor) -> Tensor:
-        """The vector with the imaginary part of real parameters set to 0: post-processing of a release."""
-        return self.flatten(self.unflatten(vector), vector.dtype)
+
+def as_real(values: Tensor) -> Tensor:
+    """A complex tensor with its real pairs as a last axis of 2, without a copy where it isn't lazily conjugated; a real one as it is."""
+    return torch.view_as_real(values.resolve_conj()) if values.is_complex() else values

@@ -13,14 +13,18 @@ from trainer.engine.rules.base import ExplicitGradients, LayerGradients, Use
 def group_norm(module: nn.Module, uses: Sequence[Use], units: int) -> LayerGradients:
     """The rule of ``nn.GroupNorm``: parameters (channels,), input (n, channels, ...)."""
     assert isinstance(module, nn.GroupNorm)
-    return _affine(module, uses, lambda x: functional.group_norm(x, module.num_groups, eps=module.eps), lambda x: _per_unit_channels(x, units))
+    return _affine(
+        module, uses, lambda x: functional.group_norm(x, module.num_groups, eps=module.eps), lambda x: _per_unit_channels(x, units)
+    )
 
 
 def layer_norm(module: nn.Module, uses: Sequence[Use], units: int) -> LayerGradients:
     """The rule of ``nn.LayerNorm``: parameters of the last axes' shape."""
     assert isinstance(module, nn.LayerNorm)
     shape = tuple(module.normalized_shape)
-    return _affine(module, uses, lambda x: functional.layer_norm(x, shape, eps=module.eps), lambda x: x.reshape(units, -1, *shape).sum(dim=1))
+    return _affine(
+        module, uses, lambda x: functional.layer_norm(x, shape, eps=module.eps), lambda x: x.reshape(units, -1, *shape).sum(dim=1)
+    )
 
 
 def _affine(

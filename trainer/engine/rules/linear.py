@@ -79,4 +79,3 @@ def _summed(a: Tensor, weighted: Tensor, has_bias: bool) -> dict[str, Tensor]:
     if has_bias:
         total["bias"] = weighted.sum(dim=0)
     return total
-
