@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from accountants.events import Event, leaves, non_private_reason
+from accountants.events import Event, non_private_reason
 from app.certificates import wording
-from app.certificates.decimals import exact, fraction
+from app.certificates.decimals import fraction
 from app.certificates.facts import (
     ADJACENCY_MEANING,
     EARLIER_MEANINGS,
@@ -19,15 +19,16 @@ from app.certificates.facts import (
 )
 from app.certificates.guarantee import SEED_SENTENCE, ApproximateDp, NoGuarantee, figures
 from app.certificates.report import Check, failed, outcome
+from app.certificates.setting import clipping_problems, evaluation_problems, sampling_problems, training_part
 from app.certificates.statement import PrivacyCertificate
-from mechanisms import PrivacyError, RandomOrigin, Sensitivity
-from mechanisms.base import Adjacency, Value
+from mechanisms import PrivacyError, RandomOrigin
+from mechanisms.base import Value
 
 LARGEST_FLOAT = fraction("1.7e308")
 
 
 def check_words(predicate: PrivacyCertificate) -> Check:
-    """Probability, noise, sensitivity, adjacency, unit, clipping bound and steps, against the event."""
+    """Probability, noise, sensitivity, adjacency, unit, clipping, nodes, held-out releases and steps, against the event."""
     event = predicate.event
     try:
         releases, neighbourhood = releases_of(event), neighbourhood_of(event)
@@ -36,9 +37,15 @@ def check_words(predicate: PrivacyCertificate) -> Check:
     problems = [
         *_differences("releases", predicate.releases, releases),
         *_differences("neighbourhood", _in_todays_words(predicate.neighbourhood), neighbourhood),
-        *_run_differences(predicate, event, releases),
-        *_sampling_differences(predicate, releases),
+        *evaluation_problems(predicate),
     ]
+    if (training := training_part(predicate)) is not None:
+        of_training = releases_of(training)
+        problems += [
+            *_run_differences(predicate, training, of_training),
+            *clipping_problems(predicate, training),
+            *sampling_problems(predicate, of_training),
+        ]
     return outcome("event", problems, "noise, sampling, sensitivity, steps, adjacency and unit are those of the event")
 
 
@@ -51,7 +58,8 @@ def check_parts(predicate: PrivacyCertificate) -> Check:
         problems.append(f"the randomness came from a user's seed, yet the guarantee doesn't say {SEED_SENTENCE!r}")
     if isinstance(guarantee, NoGuarantee) and guarantee.if_seed_stays_secret is not None and not seeded:
         problems.append("if_seed_stays_secret is given for a run that had no seed")
-    if (randomness.generator, randomness.statement) != (wording.GENERATORS[randomness.origin], wording.SEED_STATEMENTS[randomness.origin]):
+    keyed = randomness.generator.endswith(wording.KEYED[randomness.origin])
+    if not keyed or randomness.statement != wording.SEED_STATEMENTS[randomness.origin]:
         problems.append(f"randomness.generator and randomness.statement aren't those of origin {randomness.origin.value!r}")
     claim = figures(guarantee)
     if claim is not None:
@@ -72,34 +80,12 @@ def _run_differences(predicate: PrivacyCertificate, event: Event, releases: Sequ
     released, group = sum(release.count for release in releases), largest_group(event)
     if predicate.steps.released != released:
         yield f"steps.released: the certificate says {predicate.steps.released}, its event has {released}"
-    if predicate.data.units_are_records != (group == 1):
-        yield f"data.units_are_records: the certificate says {predicate.data.units_are_records}, its event has groups of up to {group}"
-    for leaf in leaves(event):
-        bound = _clipping_bound(leaf.mechanism.sensitivity)
-        if bound is not None and exact(bound) != predicate.clipping.bound:
-            yield f"clipping.bound: the certificate says {predicate.clipping.bound}, the event's sensitivity is for {exact(bound)}"
-
-
-def _clipping_bound(sensitivity: Sensitivity) -> float | None:
-    """The largest clipping bound that this sensitivity covers; of two clipped terms that replace each other, the difference is twice it."""
-    if sensitivity.l2 is None:
-        return None
-    bound = sensitivity.l2 / 2.0 if sensitivity.adjacency is Adjacency.REPLACE_ONE else sensitivity.l2
-    return bound if sensitivity.l2_contribution is None else min(bound, sensitivity.l2_contribution)
-
-
-def _sampling_differences(predicate: PrivacyCertificate, releases: Sequence[ReleaseFacts]) -> Iterator[str]:
-    data = predicate.data
-    probability = exact(data.expected_batch_size / data.training_records)
-    for sampling in (release.sampling for release in releases):
-        if sampling.kind == "poisson" and sampling.probability != probability:
-            yield f"expected_batch_size / training_records is {probability}, the event samples with {sampling.probability}"
-        sizes = sampling.sample_size, sampling.population_size
-        if sampling.kind == "fixed_size" and sizes != (data.expected_batch_size, data.training_records):
-            yield (
-                f"expected_batch_size and training_records are {data.expected_batch_size} and {data.training_records}, the event samples "
-                f"{sampling.sample_size} of {sampling.population_size}"
-            )
+    units_are_records = group == 1 and predicate.data.units is None
+    if predicate.data.units_are_records != units_are_records:
+        held = f"has groups of up to {group}" if predicate.data.units is None else "is of units that hold several records"
+        yield f"data.units_are_records: the certificate says {predicate.data.units_are_records}, its event {held}"
+    if (predicate.data.units is None) != (predicate.data.records_per_unit is None):
+        yield "data.units and data.records_per_unit: both are stated, or neither"
 
 
 def _claim_problems(claim: ApproximateDp) -> Iterator[str]:

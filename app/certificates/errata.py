@@ -78,6 +78,12 @@ _ROWS: tuple[tuple[str, Literal["O", "o", "W", "L", "OK"], str], ...] = (
     ("C6", "L", "Unequal or correlated components need the worst direction of the move; here mu is computed along it."),
     ("C9", "O", "The same noise costs twice the mu when a record is replaced rather than added or removed; the adjacency is named above."),
     ("C10", "O", "A guarantee per image isn't one per patient who has many; the unit of this certificate is the one it names."),
+    (
+        "C11",
+        "o",
+        "Its delta of 1e-3 is below one over the patients and above one over their images, and a delta above 1/n allows publishing a "
+        "random unit whole; compare the delta certified here with the number of units stated here.",
+    ),
     ("C18", "OK", "Their Algorithm 1 (std sigma B per component, divided by the expected batch) is right under add or remove."),
     (
         "S3",

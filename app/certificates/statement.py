@@ -15,6 +15,7 @@ from app.certificates.decimals import DecimalText
 from app.certificates.errata import ErratumNote
 from app.certificates.facts import Neighbourhood, ReleaseFacts
 from app.certificates.guarantee import Guarantee, Words
+from app.certificates.training import ClippingFacts, EvaluationFacts, FederationFacts
 from mechanisms import RandomOrigin
 from mechanisms.base import Count, Value
 
@@ -32,6 +33,10 @@ SPEC_FILE = "spec.json"
 CERTIFICATE_FILE = "certificate.json"
 DATA_MANIFEST = "data-manifest.json"
 CODE_MANIFEST = "code-manifest.sha256"
+
+
+def _is_none(value: object) -> bool:
+    return value is None
 
 
 @final
@@ -76,7 +81,9 @@ class DataFacts(Value):
       description: source and recipe.
       unit_meaning: what one unit of the guarantee is in this data set.
       units_are_records: one unit is one training record, and a person who is in several records is protected less; otherwise a unit
-        holds up to as many records as the releases' groups say.
+        holds up to as many records as the releases' groups say, or is itself what is sampled and clipped (``units``).
+      units: how many units were sampled from, where a unit is somebody with several records; public; else absent.
+      records_per_unit: of one such unit, used at most, whatever more it has; else absent.
       training_records: treated as public.
       expected_batch_size: the constant that noisy sums were divided by; public.
       realised_sample_sizes: why they aren't here.
@@ -86,6 +93,9 @@ class DataFacts(Value):
     description: Words
     unit_meaning: Words
     units_are_records: Annotated[bool, Strict()] = True
+    # Absent where they say nothing: a certificate without them is the one that was signed before they existed.
+    units: Annotated[Count | None, Field(exclude_if=_is_none)] = None
+    records_per_unit: Annotated[Count | None, Field(exclude_if=_is_none)] = None
     training_records: Count
     expected_batch_size: Count
     realised_sample_sizes: Words
@@ -93,17 +103,8 @@ class DataFacts(Value):
 
 
 @final
-class ClippingFacts(Value):
-    """How each unit's contribution was bounded: ``bound`` is exact."""
-
-    kind: Literal["flat"]
-    bound: DecimalText
-    meaning: Words
-
-
-@final
 class StepFacts(Value):
-    """Noisy sums planned and released; steps lost with a killed worker never left it and are in neither."""
+    """Noisy sums planned and released, by each node where there are nodes; steps lost with a killed worker never left it."""
 
     planned: Count
     released: Count
@@ -111,13 +112,22 @@ class StepFacts(Value):
 
 @final
 class ReleaseScope(Value):
-    """Who is trusted with what, what left the run, and what of that the guarantee covers."""
+    r"""Who is trusted with what, what left the run, and what of that the guarantee covers.
+
+    Attributes:
+      checkpoints_released: states written to a checkpoint, over all attempts; absent in certificates from before they were counted.
+      test_accuracy: in certificates from before ``evaluation``: of public held-out records; else absent.
+      evaluation: what was measured on held-out records; absent in those.
+      test_metrics: what protects the held-out records.
+    """
 
     trust_model: Words
     released: Words
     checkpoints: Words
+    checkpoints_released: Annotated[Number | None, Field(exclude_if=_is_none)] = None
     training_metrics: Words
-    test_accuracy: DecimalText
+    test_accuracy: Annotated[DecimalText | None, Field(exclude_if=_is_none)] = None
+    evaluation: Annotated[EvaluationFacts | None, Field(exclude_if=_is_none)] = None
     test_records: Count
     test_metrics: Words
 
@@ -134,10 +144,18 @@ class Randomness(Value):
 
 @final
 class Environment(Value):
-    """What it ran on; ``training_seconds`` over all attempts, to a whole second."""
+    r"""What it ran on.
+
+    Attributes:
+      precision: of the network's own arithmetic; absent in certificates from when there was but float32.
+      processes: that shared each sample; absent in those.
+      training_seconds: over all attempts, to a whole second.
+    """
 
     versions: Annotated[dict[Identifier, Identifier], Field(max_length=100)]
     hardware: Words
+    precision: Annotated[Literal["float32", "bfloat16"] | None, Field(exclude_if=_is_none)] = None
+    processes: Annotated[Count | None, Field(exclude_if=_is_none)] = None
     training_seconds: Number
 
 
@@ -155,6 +173,7 @@ class PrivacyCertificate(Value):
 
     Attributes:
       neighbourhood: null where the event has no private part.
+      federation: the nodes; absent where one place held all data.
       releases: every different release; derived from ``event``, which alone decides.
       proofs: files in the code's ``proofs`` folders: of the mechanism, of its sampling, and of the rounding on epsilon's route if there is.
       ledger: the budget entry that paid for the run; null without a ledger.
@@ -165,6 +184,7 @@ class PrivacyCertificate(Value):
     guarantee: Guarantee
     neighbourhood: Neighbourhood | None
     data: DataFacts
+    federation: Annotated[FederationFacts | None, Field(exclude_if=_is_none)] = None
     releases: Annotated[tuple[ReleaseFacts, ...], Field(max_length=10_000)]
     clipping: ClippingFacts
     steps: StepFacts

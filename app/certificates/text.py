@@ -8,7 +8,8 @@ from datetime import UTC
 
 from app.certificates.facts import GroupFacts, ReleaseFacts, SamplingFacts
 from app.certificates.guarantee import ApproximateDp, NoGuarantee
-from app.certificates.statement import PrivacyCertificate
+from app.certificates.statement import DataFacts, Environment, PrivacyCertificate, ReleaseScope
+from app.certificates.training import ClippingFacts
 
 FALSE_POSITIVES = 0.01
 """The false positive rate at which the attacker's success is told."""
@@ -93,33 +94,83 @@ def _done(predicate: PrivacyCertificate) -> list[str]:
     data, steps, scope = predicate.data, predicate.steps, predicate.scope
     tries = predicate.job.attempts
     restarts = f"; the run was taken up {tries} times and went on from a checkpoint {predicate.job.resumptions} times" if tries > 1 else ""
+    who = "record" if predicate.neighbourhood is None else predicate.neighbourhood.unit
     return [
-        f"  Data: {data.training_records} training records. {data.description}",
-        *(f"  Noise: {_release(release)}." for release in predicate.releases),
-        f"  Clipping: to an l2 norm of {predicate.clipping.bound}. Steps: {steps.released} released of {steps.planned} planned{restarts}.",
-        f"  Released: {scope.released}.",
-        f"  Test accuracy {scope.test_accuracy} on {scope.test_records} held-out records: {scope.test_metrics}.",
+        f"  Data: {data.training_records} training records{_held_by(data, who)}. {data.description}",
+        *_federated(predicate),
+        *(f"  Noise: {_release(release, who)}." for release in predicate.releases),
+        f"  Clipping: {_clipped(predicate.clipping)}. Steps: {steps.released} released of {steps.planned} planned{restarts}.",
+        f"    That is: {predicate.clipping.meaning}.",
+        f"  Released: {scope.released}.{_checkpoints(scope)}",
+        f"  Held-out records: {_measured(scope)}.",
         f"  Random numbers: {predicate.randomness.generator}. Audit: {predicate.audit.detail}.",
+        *_computed(predicate.environment),
     ]
 
 
-def _release(release: ReleaseFacts) -> str:
+def _held_by(data: DataFacts, who: str) -> str:
+    return "" if data.units is None else f", of {data.units} of the unit {who!r}, at most {data.records_per_unit} records of each used"
+
+
+def _federated(predicate: PrivacyCertificate) -> Iterator[str]:
+    if predicate.federation is None:
+        return
+    nodes = predicate.federation.nodes
+    sizes = f"{min(nodes)}" if min(nodes) == max(nodes) else f"{min(nodes)} to {max(nodes)}"
+    yield f"  Nodes: {len(nodes)}, each with {sizes} units of its own. {_sentence(predicate.federation.participation)}"
+    yield f"    {_sentence(predicate.federation.noise)}"
+
+
+def _clipped(clipping: ClippingFacts) -> str:
+    if clipping.kind == "adaptive":
+        return (
+            f"to a bound that starts at {clipping.bound} and follows the {clipping.quantile} quantile of the norms; its count takes "
+            f"{clipping.count_share} of the squared sensitivity"
+        )
+    return f"to an l2 norm of {clipping.bound}" + (", shared by the layers" if clipping.kind == "per_layer" else "")
+
+
+def _checkpoints(scope: ReleaseScope) -> str:
+    return "" if scope.checkpoints_released is None else f" Checkpoints: {scope.checkpoints_released}, {scope.checkpoints}."
+
+
+def _measured(scope: ReleaseScope) -> str:
+    if scope.evaluation is None:
+        return f"test accuracy {scope.test_accuracy} on {scope.test_records} of them: {scope.test_metrics}"
+    evaluation = scope.evaluation
+    counts = "" if evaluation.counts is None else f"; {evaluation.counts} counts with noise of standard deviation {evaluation.noise_std}"
+    figures = ", ".join(f"{name} {value}" for name, value in (evaluation.metrics or {}).items())
+    return f"{figures or 'no metrics'} on {scope.test_records} of them: {evaluation.meaning}{counts}. They are {scope.test_metrics}"
+
+
+def _computed(environment: Environment) -> Iterator[str]:
+    if environment.processes is not None and environment.processes > 1:
+        shares = "each added its share of the noise, and the shares make it up once"
+        yield f"  Processes: {environment.processes} shared each sample; {shares}."
+
+
+def _sentence(words: str) -> str:
+    return f"{words[0].upper()}{words[1:]}."
+
+
+def _release(release: ReleaseFacts, who: str) -> str:
     mechanism = release.mechanism
     parts = " and ".join(dict.fromkeys(std for std in (mechanism.std_real, mechanism.std_imag) if std is not None))
     scale = f"standard deviation {parts} on each real component" if parts else f"scale {mechanism.laplace_scale}"
+    drawn = _drawn(release.sampling, who) + _held(release.group)
     if mechanism.box is not None:
         # A local release: every record by itself, in a public box.
         box = mechanism.box
         amount = f"of epsilon {mechanism.epsilon} for each record" if mechanism.epsilon is not None else f"of {scale}"
         within = f"on every record by itself, of {box.dimension} coordinates in [{box.lower}, {box.upper}]"
-        return f"{release.count} releases with {mechanism.kind} noise {amount}, {within}, {_drawn(release.sampling)}{_held(release.group)}"
-    return f"{release.count} releases with {mechanism.kind} noise of {scale}, {_drawn(release.sampling)}{_held(release.group)}"
+        return f"{release.count} releases with {mechanism.kind} noise {amount}, {within}, {drawn}"
+    return f"{release.count} releases with {mechanism.kind} noise of {scale}, {drawn}"
 
 
-def _drawn(sampling: SamplingFacts) -> str:
+def _drawn(sampling: SamplingFacts, who: str) -> str:
     match sampling.kind:
         case "poisson":
-            return f"each record drawn with probability {sampling.probability}"
+            return f"each {who} drawn with probability {sampling.probability}"
         case "fixed_size":
             return f"on samples of exactly {sampling.sample_size} of {sampling.population_size} records"
         case "none":

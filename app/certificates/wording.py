@@ -8,40 +8,84 @@ from importlib.metadata import PackageNotFoundError, version
 from app.certificates.guarantee import SEED_SENTENCE
 from mechanisms import Assumption, RandomOrigin
 
-TRUST_MODEL = (
-    "central: a trusted curator holds the raw data, runs the training and keeps its inner state; the guarantee is against everyone who "
-    "sees what is released, whatever else they know"
+POST_PROCESSING = (
+    "the guarantee is stronger than the model needs: it holds for someone who sees every noisy gradient sum, of which the model is "
+    "post-processing"
 )
 
-RELEASED = (
-    "the final model, and held-out accuracies on the way and at its end; the guarantee is stronger than the model needs: it holds for "
-    "someone who sees every noisy gradient sum, of which the model is post-processing"
-)
+RELEASED = {
+    "none": f"the final model and the checkpoints; {POST_PROCESSING}",
+    "public": f"the final model, the checkpoints, and metrics on public held-out records on the way and at the end; {POST_PROCESSING}",
+    "private": f"the final model, the checkpoints, and noisy counts of held-out records classified rightly; {POST_PROCESSING}",
+}
+
+RELEASED_BY_NODES = "every node's noisy update in every round, every model on the way"
 
 CHECKPOINTS = (
     "covered: a checkpoint holds model, optimizer and step count, which follow from released noisy sums; no key, no sample, no gradient"
 )
 
 TRAINING_METRICS = (
-    "not published: training loss, gradient norms, sample sizes and clipped fractions depend on the records and aren't covered"
+    "not published: training loss, gradient norms, sample sizes, clipped fractions and how many gradients weren't finite depend on the "
+    "records and aren't covered"
 )
 
-TEST_METRICS = (
-    "not covered: the accuracy is exact, computed on held-out records that were never trained on; the guarantee says nothing about "
-    "those records"
-)
+EVALUATION = {
+    "none": "nothing about the held-out records left the run",
+    "public": (
+        "whoever submitted the job declared the held-out records public; metrics on them are exact, computed on records that were never "
+        "trained on"
+    ),
+    "private": (
+        "the held-out records are as private as the trained ones: counts of right answers were released with Gaussian noise, and those "
+        "releases are in the event"
+    ),
+}
+
+TEST_METRICS = {
+    "none": "not trained on, and nothing about them is said",
+    "public": "not covered: they were declared public, and the guarantee says nothing about them",
+    "private": "covered: what was measured on them carries noise, which is accounted for",
+}
 
 SAMPLE_SIZES = "withheld: how many records a step really drew would leak who was drawn; only the public expected batch is used and stated"
 
-CLIPPING = (
-    "each record's whole gradient, all parameters as one vector of real pairs, is scaled down to this l2 norm where it is longer; one that "
-    "isn't finite counts as zero"
+CLIPPING = {
+    "flat": (
+        "each {unit}'s whole gradient, all parameters as one vector of real pairs, is scaled down to this l2 norm where it is longer; one "
+        "that isn't finite counts as zero"
+    ),
+    "per_layer": (
+        "each layer's part of a {unit}'s gradient, as a vector of real pairs, is scaled down to this bound over the root of the number of "
+        "layers, so that the whole has at most this l2 norm; a gradient that isn't finite counts as zero"
+    ),
+    "adaptive": (
+        "each {unit}'s whole gradient, all parameters as one vector of real pairs, is scaled down to a bound that starts here and follows "
+        "a quantile of the norms; that quantile is read off a noisy count, which is released in one vector with the sum, in units of the "
+        "bound: a {unit} moves that vector by at most 1 whatever the bound is; a gradient that isn't finite counts as zero"
+    ),
+}
+
+SUMMED = "; a {unit}'s gradient is the sum over all of its records that are used"
+"""Added to the clipping where a unit is somebody with several records."""
+
+PARTICIPATION = (
+    "every node takes part in every round with a Poisson sample of its own units; what a node failed to send, or sent without its being "
+    "finite, counts as zero, the divisor stays the same, and its units are charged for the round all the same"
 )
 
-NOT_COVERED = (
+NODE_NOISE = "every node adds the whole stated noise to its own sum before anything leaves it; nobody else's noise is relied on"
+
+
+def not_covered(evaluation: str) -> tuple[str, ...]:
+    """What the guarantee says nothing about; the held-out records among it unless they are private and paid for."""
+    held_out = () if evaluation == "private" else (f"the held-out records: {EVALUATION[evaluation]}",)
+    return (*_NOT_COVERED[:2], *held_out, *_NOT_COVERED[2:])
+
+
+_NOT_COVERED = (
     "hyper-parameter search: if other runs on the same data were used to choose this one, they cost privacy of their own",
     "preprocessing: whatever was computed from the data before training, beyond the public recipe named here",
-    "the held-out records, on which the accuracy was computed",
     "other uses of the same data: guarantees of several releases add up, and no ledger entry ties this one to others",
     "running time: how long a step takes depends on how many records it drew",
     "a unit that is in the data more than once, and several units of one person: their joint guarantee is weaker",
@@ -50,20 +94,34 @@ NOT_COVERED = (
 
 ASSUMPTIONS = {
     Assumption.IDEALIZED_REALS: "the noise and its addition are those of exact real arithmetic (see the floating-point caveat)",
-    Assumption.INDEPENDENT_NOISE: "noise of different coordinates and steps is independent, as good as AES-256 in counter mode is",
+    Assumption.INDEPENDENT_NOISE: "noise of different coordinates and steps is independent, as good as the generator named here is",
 }
 
 RUN_ASSUMPTIONS = (
-    "the number of training records is public",
-    "every record joins every sample independently with the stated probability, secretly and afresh at each step",
+    "the number of units in the training data is public",
+    "every unit joins every sample independently with the stated probability, secretly and afresh at each step",
     "the hyper-parameters and the data set's recipe were fixed without looking at the data",
     "the service ran the code whose digest is a subject of this certificate, on a machine that wasn't tampered with",
 )
 
-GENERATORS = {
-    RandomOrigin.OPERATING_SYSTEM: "AES-256-CTR keyed by the operating system",
-    RandomOrigin.USER_SEED: "AES-256-CTR keyed by a user's seed",
+USER_ASSUMPTION = "whose record each one is, is as the data set says; which of a {unit}'s records are used depends on its own records alone"
+
+FEDERATED_ASSUMPTION = (
+    "how many units each node has is public, every unit's data are at one node only, and the nodes' random numbers are independent; here "
+    "one process simulated all nodes"
+)
+
+KEYED = {
+    RandomOrigin.OPERATING_SYSTEM: "keyed by the operating system",
+    RandomOrigin.USER_SEED: "keyed by a user's seed",
 }
+"""How every generator's description ends."""
+
+
+def generator(description: str, origin: RandomOrigin) -> str:
+    """The random generator in words: what the run says of it, and where its keys came from."""
+    return f"{description}, {KEYED[origin]}"
+
 
 SEED_STATEMENTS = {RandomOrigin.OPERATING_SYSTEM: None, RandomOrigin.USER_SEED: SEED_SENTENCE}
 
@@ -73,9 +131,16 @@ ROUNDING_PROOFS = {"gdp": "gdp_numerics.md", "contour": "contour.md", "single": 
 PAIRS_PROOF = "pairs.md"
 """What samples and groups do to a release's guarantee."""
 
+PRECISION = {
+    "float32": "in float32",
+    "bfloat16": "in bfloat16, and what is clipped, summed and noised in float32",
+}
+"""What the network computed with."""
+
 FLOATING_POINT = (
-    "the proof is for idealized real numbers; the run computed gradients in float32 and the noisy sum in float64, and its normal variates "
-    "are by Box-Muller from 53-bit uniforms, truncated at 8.58 standard deviations; attacks on the lowest bits of floats aren't covered; "
+    "the proof is for idealized real numbers; the run computed gradients {precision}, scaled them to 2^-11 below their bound so that "
+    "rounding of norms and sums doesn't lift one over it, and cast the noise to the sum's precision; the generator's words say how its "
+    "normal variates are computed and where they are cut off; attacks on the lowest bits of floats aren't covered; "
     "rounding in the accounting itself is counted in every figure: by proof on "
     + ", ".join(f"route {route} ({proof})" for route, proof in ROUNDING_PROOFS.items())
     + ", which take for granted that float64 operations round correctly and that elementary functions, error functions and the constants "
@@ -85,6 +150,11 @@ FLOATING_POINT = (
 )
 
 _LIBRARIES = ("cryptography", "dp-accounting", "numpy", "pydantic", "scipy", "securesystemslib")
+
+
+def floating_point(precision: str) -> str:
+    """What computing with floats leaves open."""
+    return FLOATING_POINT.replace("{precision}", PRECISION[precision])
 
 
 def library_versions() -> dict[str, str]:

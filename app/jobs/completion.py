@@ -106,6 +106,7 @@ def _certificate(
     given = CertificateInput(
         job_id=attempt.job_id,
         spec=document.spec,
+        runtime=document.runtime,
         plan=document.plan,
         report=report,
         artifacts=trained,

@@ -13,7 +13,7 @@ from app.certificates.keys import signer
 from app.certificates.report import Status, VerificationReport
 from app.settings import Settings
 from mechanisms import RandomOrigin
-from trainer import ZetaDpSgd
+from trainer import RuntimeSpec, ZetaDpSgd
 from trainer.report import RunReport
 
 STEPS = 40
@@ -28,6 +28,7 @@ SPEC: dict[str, object] = {
     "clipping_bound": 0.5,
     "expected_batch_size": 40,
     "steps": STEPS,
+    "evaluation": {"kind": "public_held_out"},
 }
 
 
@@ -43,10 +44,14 @@ def finished_run(directory: Path, **changes: object) -> CertificateInput:
         event=plan.event,
         noise_std=plan.mechanism.noise_scale,
         random_origin=RandomOrigin.USER_SEED if spec.reproducible else RandomOrigin.OPERATING_SYSTEM,
+        generator="AES-256-CTR",
         resumptions=1,
-        test_accuracy=0.875,
+        held_out="public",
+        metrics={"accuracy": 0.875},
         test_records=178,
         training_records=713,
+        training_units=713,
+        checkpoints_released=3,
         parameters=2500,
         versions={"torch": "2.13.0"},
         hardware="a processor, 1 thread",
@@ -55,7 +60,7 @@ def finished_run(directory: Path, **changes: object) -> CertificateInput:
     started = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
     finished = datetime(2026, 1, 2, 3, 5, 0, tzinfo=UTC)
     return CertificateInput(
-        "job-1", spec, plan, report, {"model.safetensors": directory / "model.safetensors"}, started, finished, attempts=2
+        "job-1", spec, RuntimeSpec(), plan, report, {"model.safetensors": directory / "model.safetensors"}, started, finished, attempts=2
     )
 
 
