@@ -9,11 +9,15 @@ from pydantic import Field, TypeAdapter
 
 from mechanisms.errors import InvalidParameter
 from trainer.data.base import DataRecipe, DataSet, DataSetFacts, array_digest, facts_of
+from trainer.data.cifar10 import Cifar10
 from trainer.data.digits_phase_pairs import DigitsPhasePairs
+from trainer.data.ecg_cpsc import EcgCpsc
+from trainer.data.ecg_mitbih import EcgMitBih
 from trainer.data.location import ROOT_VARIABLE, Stamp, stamps
+from trainer.data.mnist import Mnist, PhaseMnist
 
-DataSpec = Annotated[DigitsPhasePairs, Field()]
-READERS: tuple[type[DataRecipe], ...] = (DigitsPhasePairs,)
+DataSpec = Annotated[Cifar10 | DigitsPhasePairs | EcgCpsc | EcgMitBih | Mnist | PhaseMnist, Field(discriminator="kind")]
+READERS: tuple[type[DataRecipe], ...] = (Cifar10, DigitsPhasePairs, EcgCpsc, EcgMitBih, Mnist, PhaseMnist)
 
 _SPECS: TypeAdapter[DataSpec] = TypeAdapter(DataSpec)
 
@@ -42,11 +46,16 @@ def _facts(spec_text: str, before: tuple[Stamp, ...]) -> DataSetFacts:
 __all__ = [
     "READERS",
     "ROOT_VARIABLE",
+    "Cifar10",
     "DataRecipe",
     "DataSet",
     "DataSetFacts",
     "DataSpec",
     "DigitsPhasePairs",
+    "EcgCpsc",
+    "EcgMitBih",
+    "Mnist",
+    "PhaseMnist",
     "array_digest",
     "data_set_facts",
     "facts_of",

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from mechanisms.base import OpenProbability
 from trainer.data.base import DataRecipe, DataSet
+from trainer.data.pairing import CLASSES, disjoint_pairs
 from trainer.data.splits import SplitSeed, by_record
 
-CLASSES = 10
 BRIGHTEST = 16.0
 """The file format's largest grey value: a public constant, never the maximum of the data, which would be an unaccounted release."""
 
@@ -45,7 +45,7 @@ class DigitsPhasePairs(DataRecipe):
 
     def arrays(self) -> DataSet:
         images, digits = _source()
-        real, imaginary, labels = _disjoint_pairs(digits)
+        real, imaginary, labels = disjoint_pairs(digits)
         features = (images[real] + 1j * images[imaginary]).astype(np.complex64)
         training, test = by_record(len(labels), self.split_seed, self.test_fraction)
         return DataSet(features[training], labels[training], features[test], labels[test], CLASSES)
@@ -57,17 +57,3 @@ def _source() -> tuple[NDArray[Any], NDArray[Any]]:
 
     images, digits = load_digits(return_X_y=True)
     return np.asarray(images) / BRIGHTEST, np.asarray(digits, dtype=np.int64)
-
-
-def _disjoint_pairs(digits: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Image numbers of the real parts and of the imaginary parts, and the labels, each of shape (pairs,)."""
-    real: list[NDArray[Any]] = []
-    imaginary: list[NDArray[Any]] = []
-    for digit in range(CLASSES // 2):
-        first, second = np.flatnonzero(digits == digit), np.flatnonzero(digits == CLASSES - 1 - digit)
-        pairs = min(len(first), len(second))
-        half = pairs // 2
-        real += [first[:half], second[half:pairs]]
-        imaginary += [second[:half], first[half:pairs]]
-    joined = np.concatenate(real)
-    return joined, np.concatenate(imaginary), digits[joined]

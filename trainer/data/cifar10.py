@@ -1,0 +1,102 @@
+r"""CIFAR-10 from a NumPy archive or the binary version's batches; the Python version's pickles are never opened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import model_validator
+
+from mechanisms.errors import InvalidParameter
+from trainer.data.archives import npz_arrays
+from trainer.data.base import DataRecipe, DataSet
+from trainer.data.location import Folder, file_of, files_of, folder_of
+
+CLASSES = 10
+IMAGE = (3, 32, 32)
+RECORD_BYTES = 1 + 3 * 32 * 32
+LARGEST_BATCH = 2**30
+ARRAYS = ("x_train", "y_train", "x_test", "y_test")
+
+
+@final
+class Cifar10(DataRecipe):
+    r"""CIFAR-10: colour values x as x / 127.5 - 1 in [-1, 1], channels first, the original split.
+
+    Attributes:
+      folder: with one NumPy archive (``x_train``, ``y_train``, ``x_test``, ``y_test``; images channels last), or with the binary version's
+        ``data_batch_1.bin`` ... and ``test_batch.bin``.
+      numbers: complex records, or real ones for the real-valued baseline.
+      imaginary: of complex records: all zero, or a copy of the real part (zeta-DP paper, A.6.1).
+    """
+
+    UNIT: ClassVar[str] = "image"
+    DESCRIPTION: ClassVar[str] = (
+        "CIFAR-10 colour images (Krizhevsky 2009), x / 127.5 - 1, channels first, the original split. One record is one image"
+    )
+
+    kind: Literal["cifar10"] = "cifar10"
+    folder: Folder
+    numbers: Literal["complex", "real"]
+    imaginary: Literal["zero", "copy"] = "zero"
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.numbers == "real" and self.imaginary == "copy":
+            raise InvalidParameter("imaginary", "zero for real numbers", self.imaginary)
+        return self
+
+    def describe(self) -> str:
+        if self.numbers == "real":
+            return f"{self.DESCRIPTION}, real-valued."
+        return f"{self.DESCRIPTION}, imaginary part {'zero' if self.imaginary == 'zero' else 'a copy of the real part'}."
+
+    def sources(self) -> tuple[Path, ...]:
+        place = folder_of(self.folder)
+        if any(place.glob("*.npz")):
+            archives = files_of(self.folder, "*.npz")
+            if len(archives) > 1:
+                raise InvalidParameter("data.folder", "a folder with one .npz file", [path.name for path in archives])
+            return archives
+        if not any(place.glob("*.bin")) and (place / "data_batch_1").exists():
+            raise InvalidParameter(
+                "data.folder",
+                "of CIFAR-10's binary version (cifar-10-binary.tar.gz: data_batch_1.bin, ...), since Python pickles can run code and are "
+                "never opened",
+                self.folder,
+            )
+        return (*files_of(self.folder, "data_batch_*.bin"), file_of(self.folder, "test_batch.bin"))
+
+    def arrays(self) -> DataSet:
+        *training, last = self.sources()
+        if not training:
+            x, y, x_test, y_test = npz_arrays(last, ARRAYS).values()
+            sides = (_from_channels_last(x, last.name), y), (_from_channels_last(x_test, last.name), y_test)
+        else:
+            batches = [_batch(path) for path in training]
+            sides = (np.concatenate([x for x, _ in batches]), np.concatenate([y for _, y in batches])), _batch(last)
+        (x, y), (x_test, y_test) = sides
+        return DataSet(self._features(x), y.astype(np.int64), self._features(x_test), y_test.astype(np.int64), CLASSES)
+
+    def _features(self, images: NDArray[Any]) -> NDArray[Any]:
+        real = images.astype(np.float32) / np.float32(127.5) - np.float32(1.0)
+        if self.numbers == "real":
+            return real
+        return (real * np.complex64(1.0 + 1.0j) if self.imaginary == "copy" else real).astype(np.complex64)
+
+
+def _from_channels_last(images: NDArray[Any], name: str) -> NDArray[Any]:
+    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1:] != (32, 32, 3):
+        raise InvalidParameter(name, "images uint8 of shape (records, 32, 32, 3)", (images.dtype.name, images.shape))
+    return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
+
+
+def _batch(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Images uint8 (records, 3, 32, 32) and labels of one batch: a label byte, then 1024 red, green and blue bytes a record."""
+    size = path.stat().st_size
+    if size == 0 or size % RECORD_BYTES or size > LARGEST_BATCH:
+        raise InvalidParameter(path.name, f"whole records of {RECORD_BYTES} bytes, at most {LARGEST_BATCH} bytes", size)
+    records = np.frombuffer(path.read_bytes(), dtype=np.uint8).reshape(-1, RECORD_BYTES)
+    return records[:, 1:].reshape(-1, *IMAGE), records[:, 0]

@@ -1,0 +1,86 @@
+r"""Spectra of signals and images, and what scales a record by itself. Transforms are unitary (``norm="ortho"``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+SMALLEST_SPREAD = 1e-6
+"""Share of a record's mean square below which a principal direction counts as empty and isn't blown up."""
+TINY = 1e-30
+
+
+def fixed_length(signal: NDArray[Any], length: int) -> NDArray[Any]:
+    """The first ``length`` samples, with zeros after the end of a shorter signal."""
+    kept = signal[:length]
+    return np.pad(kept, (0, length - len(kept)))
+
+
+def spectrum(signals: NDArray[Any]) -> NDArray[Any]:
+    """Unitary discrete Fourier transform of the last axis: real in, complex64 out, same shape. All bins, not half of them."""
+    return np.fft.fft(signals, axis=-1, norm="ortho").astype(np.complex64)
+
+
+def spectrogram(signal: NDArray[Any], frame_length: int, frame_step: int) -> NDArray[Any]:
+    r"""Short-time Fourier transform as TensorFlow's ``tf.signal.stft`` computes it by default: complex64 (frames, bins).
+
+    Frames that fit into the signal whole, times a Hann window, zero-padded to the next power of two N, rfft without normalisation;
+    N/2 + 1 bins. TensorFlow's "periodic" Hann window is symmetric, 1/2 - 1/2 cos(2 pi n / (length - 1)), where the length is odd, as the paper's 255.
+    """
+    divisor = frame_length - frame_length % 2
+    window = 0.5 - 0.5 * np.cos(2.0 * np.pi * np.arange(frame_length) / divisor)
+    frames = np.lib.stride_tricks.sliding_window_view(signal, frame_length)[::frame_step]
+    size = 1 << (frame_length - 1).bit_length()
+    return np.fft.rfft(frames * window, n=size, axis=-1).astype(np.complex64)
+
+
+def to_k_space(images: NDArray[Any]) -> NDArray[Any]:
+    """Centred unitary 2-D Fourier transform over the last two axes: zero frequency at index size // 2."""
+    axes = (-2, -1)
+    return np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(images, axes=axes), norm="ortho"), axes=axes)
+
+
+def to_image(k_space: NDArray[Any]) -> NDArray[Any]:
+    """Inverse of ``to_k_space``."""
+    axes = (-2, -1)
+    return np.fft.fftshift(np.fft.ifft2(np.fft.ifftshift(k_space, axes=axes), norm="ortho"), axes=axes)
+
+
+def centre(arrays: NDArray[Any], height: int, width: int) -> NDArray[Any]:
+    """The middle of the last two axes: index size // 2 stays index size // 2. Of k-space, this lowers the resolution."""
+    top, left = arrays.shape[-2] // 2 - height // 2, arrays.shape[-1] // 2 - width // 2
+    return arrays[..., top : top + height, left : left + width]
+
+
+def whitened(records: NDArray[Any]) -> NDArray[Any]:
+    r"""Each record by itself: mean 0, and its real and imaginary parts uncorrelated with mean square 1/2 each, so that E|z|^2 = 1.
+
+    The factor is (2 V)^(-1/2) for the 2x2 covariance V. By Cayley and Hamilton, with s = sqrt(det V) and t = sqrt(trace V + 2 s),
+    V^(1/2) = (V + s I) / t and V^(-1/2) = ((trace V + s) I - V) / (s t).
+    A constant record becomes 0; a direction with less than ``SMALLEST_SPREAD`` of the spread isn't blown up.
+
+    Args:
+      records: complex, (records, ...); float64 arithmetic.
+    """
+    flat = records.reshape(len(records), -1).astype(np.complex128)
+    flat = flat - flat.mean(axis=1, keepdims=True)
+    re, im = flat.real, flat.imag
+    floor = SMALLEST_SPREAD * (re * re + im * im).mean(axis=1) + TINY
+    a, b, c = (re * re).mean(axis=1) + floor, (re * im).mean(axis=1), (im * im).mean(axis=1) + floor
+    s = np.sqrt(np.maximum(a * c - b * b, floor * floor))
+    t = np.sqrt(a + c + 2.0 * s)
+    scale = (np.sqrt(0.5) / (s * t))[:, np.newaxis]
+    a, b, c, s = (value[:, np.newaxis] for value in (a, b, c, s))
+    white = np.empty_like(flat)
+    white.real = scale * ((c + s) * re - b * im)
+    white.imag = scale * ((a + s) * im - b * re)
+    return white.reshape(records.shape).astype(np.complex64)
+
+
+def unit_power(records: NDArray[Any]) -> NDArray[Any]:
+    """Each record divided by its own root mean square; a silent record stays zero."""
+    axes = tuple(range(1, records.ndim))
+    power = np.sqrt((records.real.astype(np.float64) ** 2 + records.imag.astype(np.float64) ** 2).mean(axis=axes, keepdims=True))
+    return (records / np.maximum(power, TINY)).astype(np.complex64)
