@@ -1,24 +1,154 @@
-r"""Activations from complex to complex numbers, elementwise on any shape."""
+r"""Activations without parameters, elementwise on complex tensors of any shape and on planes, and those of real networks.
+
+A separable one applies a real function to the real and the imaginary part: on planes, and on a real network's numbers, it IS that
+function. The others tell the formats apart by the dtype. Every gradient is finite, from z = 0 to 1e30.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, final
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from trainer.layers.heads import magnitude
+from mechanisms.errors import InvalidParameter
+from trainer.layers.gates import Cardioid, FirstQuadrant, InvertedGaussian, ModRelu, SigLog, gated
+from trainer.layers.planes import join, split
+
+SATURATED = 20.0
+"""tanh(softplus(x)) is 1 in float64 from here on, and (1 + e^x)^4 still fits float32."""
 
 
-def cardioid(z: Tensor) -> Tensor:
-    r"""(1 + cos arg z) z / 2; the positive real axis passes, the negative one is stopped. Virtue, Yu and Lustig 2017, eq. (3).
-
-    cos arg z is written Re z / |z|, and taken as 0 at z = 0, where the angle has no derivative; the gradient there is that of z / 2.
-    """
-    length = magnitude(z)
-    positive = length > 0
-    cosine = torch.where(positive, z.real / torch.where(positive, length, 1.0), 0.0)
-    return 0.5 * (1.0 + cosine) * z
+def separable(function: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:
+    """A real elementwise function of the real and of the imaginary part."""
+    if not z.is_complex():
+        return function(z)
+    return torch.view_as_complex(function(torch.view_as_real(z.resolve_conj().contiguous())))
 
 
 def crelu(z: Tensor) -> Tensor:
     """max(Re z, 0) + i max(Im z, 0). Trabelsi et al. 2018."""
-    return torch.complex(torch.relu(z.real), torch.relu(z.imag))
+    return separable(torch.relu, z)
+
+
+def separable_sigmoid(z: Tensor) -> Tensor:
+    """sigmoid(Re z) + i sigmoid(Im z), between 0 and 1 + i. Nitta 1997."""
+    return separable(torch.sigmoid, z)
+
+
+def separable_tanh(z: Tensor) -> Tensor:
+    """tanh(Re z) + i tanh(Im z): what the tanh of Papernot et al. 2020 becomes with complex weights."""
+    return separable(torch.tanh, z)
+
+
+def mish(x: Tensor) -> Tensor:
+    r"""x tanh(log(1 + e^x)) of real x. Misra 2019.
+
+    With n = e^x (e^x + 2) the hyperbolic tangent is n / (n + 2): one exponential, nothing cancels, a third of the time of ``nn.Mish``.
+    """
+    result = _Mish.apply(x)
+    assert isinstance(result, Tensor)
+    return result
+
+
+def conj_mish(z: Tensor) -> Tensor:
+    r"""(1 + i) Mish(Re z) - (1 - i) Mish(Im z) = (1 + i) (Mish(Re z) + i Mish(Im z)).
+
+    With the true Mish x tanh(log(1 + e^x)). Complex federated learning paper, eq. (6), which prints log(1 + e^x) / x instead (errata C15,
+    C16).
+    """
+    if z.is_complex():
+        return separable(mish, z) * (1 + 1j)
+    re, im = split(mish(z))
+    return join(re - im, re + im)
+
+
+def zrelu(z: Tensor) -> Tensor:
+    """z where Re z >= 0 and Im z >= 0 (arg z in [0, pi / 2]), else 0. Guberman 2016."""
+    return gated(z, FirstQuadrant(), None)
+
+
+def siglog(z: Tensor, c: float = 1.0, r: float = 1.0) -> Tensor:
+    """z / (c + |z| / r), of magnitude below r; c, r > 0. Georgiou and Koutsougeras 1992."""
+    _check_positive(c=c, r=r)
+    return gated(z, SigLog(c, r), None)
+
+
+def cardioid(z: Tensor, bias: Tensor | None = None) -> Tensor:
+    r"""(1 + cos(arg z + bias)) z / 2; without bias the positive real axis passes, the negative one is stopped.
+
+    The cosine is taken as 0 at z = 0, where the angle has no derivative; the gradient there is that of z / 2.
+
+    Args:
+      z: complex, any shape, or planes.
+      bias: radians, broadcasting against Re z; None is 0.
+    Source: Virtue, Yu and Lustig 2017, eq. (3); with a bias: zeta-DP paper, Table 4.
+    """
+    return gated(z, Cardioid(), bias)
+
+
+def modrelu(z: Tensor, bias: Tensor) -> Tensor:
+    r"""max(|z| + bias, 0) z / |z|: the phase is kept.
+
+    Below |z| = 2^-20 the unit vector z / |z| is replaced by 2^20 z, so that the function is continuous, and its slope at most 2^20 bias, for
+    a positive bias too.
+
+    Args:
+      z: complex, any shape, or planes.
+      bias: broadcasting against Re z.
+    Source: Arjovsky, Shah and Bengio 2016, eq. (8).
+    """
+    return gated(z, ModRelu(), bias)
+
+
+def igaussian(z: Tensor, sigma: float = 1.0) -> Tensor:
+    """(1 - exp(-|z|^2 / (2 sigma^2))) z / |z|: the phase is kept, the magnitude is below 1; sigma > 0. Virtue, Yu and Lustig 2017."""
+    _check_positive(sigma=sigma)
+    return gated(z, InvertedGaussian(sigma), None)
+
+
+def _check_positive(**values: float) -> None:
+    for name, value in values.items():
+        if not 0.0 < value < float("inf"):
+            raise InvalidParameter(name, "a positive number", value)
+
+
+@final
+class _Mish(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        power = x.clamp_max(SATURATED).exp()
+        n = (power + 2.0) * power
+        return x * (n / (n + 2.0))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:  # noqa: ARG004
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Tensor) -> Tensor:
+        # A large x beyond saturation would be multiplied by a slope that is only nearly 0.
+        x = ctx.saved_tensors[0].clamp_max(SATURATED)
+        power = x.exp()
+        n = (power + 2.0) * power
+        inverse = (n + 2.0).reciprocal()
+        slope = (power + 1.0) * power * (4.0 * inverse) * inverse
+        return cotangents[0] * (n * inverse).addcmul(x, slope)
+
+
+@final
+class Elementwise(nn.Module):
+    """A function of each number as a module without state."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self._function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._function(x)
+
+    def extra_repr(self) -> str:
+        return getattr(self._function, "__name__", "")

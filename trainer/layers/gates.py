@@ -1,0 +1,183 @@
+r"""Gated activations g(z) z with a real gain g, written once on (re, im) pairs, with their derivatives, for native tensors and planes.
+
+By hand for three reasons: autograd's own chain divides 0 by 0 at z = 0; it keeps every intermediate result, this only the input; and it
+takes about twice the time. |z| is ``hypot``, which neither overflows nor underflows; below the smallest normal number it is taken
+as that number, so that every quotient is finite. For a cotangent (a, b) of the output, p = a Re z/|z| + b Im z/|z| is its part along z.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol, final
+
+import torch
+from torch import Tensor
+
+from trainer.layers.planes import join, split
+
+MODRELU_FLOOR = 2.0**-20
+"""Below this magnitude modReLU's z/|z| goes to 0 in proportion to |z|: with a positive bias it would jump at 0, with no bounded slope."""
+
+FARTHEST = 1e4
+"""Magnitudes over this many standard deviations have the same inverted Gaussian: exp(-FARTHEST^2 / 2) is 0 in float64 too."""
+
+
+class Gate(Protocol):
+    """One gated activation. ``bias`` is None, or broadcasts against the parts."""
+
+    def gain(self, re: Tensor, im: Tensor, bias: Tensor | None) -> Tensor:
+        """g, of the parts' shape."""
+        ...
+
+    def pullback(self, re: Tensor, im: Tensor, a: Tensor, b: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The gradient of a Re(g z) + b Im(g z) in Re z, in Im z and, elementwise and of the parts' shape, in the bias."""
+        ...
+
+
+def gated(z: Tensor, gate: Gate, bias: Tensor | None) -> Tensor:
+    """g(z) z of a complex tensor of any shape, or of planes; ``bias`` broadcasts against the real part."""
+    result = _Gated.apply(z, bias, gate)
+    assert isinstance(result, Tensor)
+    return result
+
+
+def parts(z: Tensor) -> tuple[Tensor, Tensor]:
+    """Real and imaginary part of either format, laid out so that the kernels that follow run over unbroken memory."""
+    if z.is_complex():
+        return z.real.contiguous(), z.imag.contiguous()
+    re, im = split(z)
+    # In the channels-last layout a part has gaps; ``clone`` keeps the order of the axes and closes them.
+    return (re, im) if z.is_contiguous() else (re.clone(), im.clone())
+
+
+def like(z: Tensor, re: Tensor, im: Tensor) -> Tensor:
+    """The parts in the format of z."""
+    return torch.complex(re, im) if z.is_complex() else join(re, im)
+
+
+@final
+class _Gated(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(z: Tensor, bias: Tensor | None, gate: Gate) -> Tensor:
+        re, im = parts(z)
+        gain = gate.gain(re, im, bias)
+        if z.is_complex():
+            return torch.complex(re * gain, im * gain)
+        return (z.unflatten(1, (2, -1)) * gain.unsqueeze(1)).flatten(1, 2)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor | None, Gate], output: Tensor) -> None:  # noqa: ARG004
+        z, bias, ctx.gate = inputs
+        ctx.save_for_backward(z, bias)
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor, Tensor | None, None]:
+        z, bias = ctx.saved_tensors
+        re, im, slopes = ctx.gate.pullback(*parts(z), *parts(cotangents[0]), bias)
+        return like(z, re, im), None if slopes is None else slopes.sum_to_size(bias.shape), None
+
+
+def _polar(re: Tensor, im: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """|z|, Re z/|z| and Im z/|z|, the last two 0 at z = 0."""
+    length = torch.hypot(re, im).clamp_min(torch.finfo(re.dtype).tiny)
+    return length, re / length, im / length
+
+
+@final
+@dataclass(frozen=True)
+class Cardioid:
+    """(1 + cos(arg z + bias)) / 2."""
+
+    def gain(self, re: Tensor, im: Tensor, bias: Tensor | None) -> Tensor:
+        length = torch.hypot(re, im).clamp_min(torch.finfo(re.dtype).tiny)
+        cosine = re / length if bias is None else (re * bias.cos() - im * bias.sin()) / length
+        return cosine.add_(1.0).mul_(0.5)
+
+    def pullback(self, re: Tensor, im: Tensor, a: Tensor, b: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+        length, u, w = _polar(re, im)
+        along = (a * u).addcmul(b, w) * 0.5
+        cosine, sine = (u, w) if bias is None else (u * bias.cos() - w * bias.sin(), u * bias.sin() + w * bias.cos())
+        turned, gain = along * sine, (cosine + 1.0) * 0.5
+        slopes = None if bias is None else -turned * length
+        return (gain * a).addcmul(turned, w), (gain * b).addcmul(turned, u, value=-1.0), slopes
+
+
+@final
+@dataclass(frozen=True)
+class ModRelu:
+    """max(|z| + bias, 0) / |z|."""
+
+    def gain(self, re: Tensor, im: Tensor, bias: Tensor | None) -> Tensor:
+        assert bias is not None  # the function and the module always give one
+        length = torch.hypot(re, im)
+        return torch.relu(length + bias) / length.clamp_min(MODRELU_FLOOR)
+
+    def pullback(self, re: Tensor, im: Tensor, a: Tensor, b: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+        assert bias is not None
+        length, u, w = _polar(re, im)
+        floored = length.clamp_min(MODRELU_FLOOR)
+        rectified = torch.relu(length + bias)
+        # |z| over the floored |z| is 1 from the floor on; |z| times the gain's derivative is that, less the gain where the floor isn't met.
+        share = length / floored
+        slope, gain = share * (rectified > 0), rectified / floored
+        along = (a * u).addcmul(b, w)
+        radial = along * (slope - gain * (share >= 1.0))
+        return (gain * a).addcmul(radial, u), (gain * b).addcmul(radial, w), along * slope
+
+
+@final
+@dataclass(frozen=True)
+class InvertedGaussian:
+    """(1 - exp(-|z|^2 / (2 sigma^2))) / |z|."""
+
+    sigma: float
+
+    def gain(self, re: Tensor, im: Tensor, bias: Tensor | None) -> Tensor:
+        assert bias is None
+        length = torch.hypot(re, im).clamp_min(torch.finfo(re.dtype).tiny)
+        return -torch.expm1((length / self.sigma).clamp_max(FARTHEST).square() * -0.5) / length
+
+    def pullback(self, re: Tensor, im: Tensor, a: Tensor, b: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+        assert bias is None
+        length, u, w = _polar(re, im)
+        scaled = (length / self.sigma).clamp_max(FARTHEST)
+        exponent = scaled.square() * -0.5
+        gain = -torch.expm1(exponent) / length
+        radial = (a * u).addcmul(b, w) * (exponent.exp() * scaled / self.sigma - gain)
+        return (gain * a).addcmul(radial, u), (gain * b).addcmul(radial, w), None
+
+
+@final
+@dataclass(frozen=True)
+class SigLog:
+    """1 / (c + |z| / r)."""
+
+    c: float
+    r: float
+
+    def gain(self, re: Tensor, im: Tensor, bias: Tensor | None) -> Tensor:
+        assert bias is None
+        return (torch.hypot(re, im) / self.r + self.c).reciprocal()
+
+    def pullback(self, re: Tensor, im: Tensor, a: Tensor, b: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+        gain = self.gain(re, im, bias)
+        _, u, w = _polar(re, im)
+        # The gain's derivative is -gain^2 / r; gain times z stays below r where gain^2 would underflow.
+        radial = (a * u).addcmul(b, w) * gain * (-1.0 / self.r)
+        return (gain * a).addcmul(radial, re * gain), (gain * b).addcmul(radial, im * gain), None
+
+
+@final
+@dataclass(frozen=True)
+class FirstQuadrant:
+    """1 where Re z >= 0 and Im z >= 0, else 0."""
+
+    def gain(self, re: Tensor, im: Tensor, bias: Tensor | None) -> Tensor:
+        assert bias is None
+        return ((re >= 0) & (im >= 0)).to(re.dtype)
+
+    def pullback(self, re: Tensor, im: Tensor, a: Tensor, b: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+        gain = self.gain(re, im, bias)
+        return gain * a, gain * b, None
