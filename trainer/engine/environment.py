@@ -1,29 +1,56 @@
-r"""The machine a run runs on: threads, device, versions."""
+r"""The machine a run runs on: threads, device, precision, versions."""
 
 from __future__ import annotations
 
 import platform
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
+from torch import nn
 
 from mechanisms.errors import InvalidParameter
 from mechanisms.version import VERSION
+from trainer.layers.convolution import PlanarConvolution
 from trainer.spec import RuntimeSpec
 
 
 def prepare_torch(runtime: RuntimeSpec) -> torch.device:
-    r"""Sets torch's threads and returns the device.
+    r"""Sets torch's threads and returns the device; ``auto`` is CUDA where there is one.
 
     Raises:
       InvalidParameter: a CUDA device was asked for and there is none.
     """
-    if runtime.device == "cuda" and not torch.cuda.is_available():
-        raise InvalidParameter("runtime.device", "'cpu' on this machine, which has no CUDA device", runtime.device)
+    there = torch.cuda.is_available()
+    if runtime.device == "cuda" and not there:
+        raise InvalidParameter("runtime.device", "'cpu' or 'auto' on this machine, which has no CUDA device", runtime.device)
     if runtime.threads:
         torch.set_num_threads(runtime.threads)
+    if runtime.device == "auto":
+        return torch.device("cuda" if there else "cpu")
     return torch.device(runtime.device)
+
+
+def autocast(runtime: RuntimeSpec, network: nn.Module) -> AbstractContextManager[None]:
+    r"""The context for the network's forward pass, in the precision asked for.
+
+    In ``bfloat16`` torch's real matrix products and convolutions, those on planes too, run in half precision and the parameters stay in
+    float32. Only the forward pass belongs inside: norms, clipped sums and noise in half precision would break the clipping bound.
+
+    Raises:
+      InvalidParameter: half precision for a layer that multiplies complex numbers; torch has no kernels for them.
+    """
+    if runtime.precision == "float32":
+        return nullcontext()
+    for name, module in network.named_modules():
+        own = module.parameters(recurse=False)
+        if not isinstance(module, PlanarConvolution) and any(parameter.is_complex() for parameter in own):
+            where = f"complex parameters in half precision ({name or 'the network'}: {type(module).__name__})"
+            raise InvalidParameter("runtime.precision", "'float32' for this network", where)
+    device = next(network.parameters()).device.type
+    return cast("AbstractContextManager[None]", torch.autocast(device, dtype=torch.bfloat16))
 
 
 def versions() -> dict[str, str]:
