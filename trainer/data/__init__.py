@@ -15,9 +15,12 @@ from trainer.data.ecg_cpsc import EcgCpsc
 from trainer.data.ecg_mitbih import EcgMitBih
 from trainer.data.location import ROOT_VARIABLE, Stamp, stamps
 from trainer.data.mnist import Mnist, PhaseMnist
+from trainer.data.speech_commands import SpeechCommands, SpokenDigits
 
-DataSpec = Annotated[Cifar10 | DigitsPhasePairs | EcgCpsc | EcgMitBih | Mnist | PhaseMnist, Field(discriminator="kind")]
-READERS: tuple[type[DataRecipe], ...] = (Cifar10, DigitsPhasePairs, EcgCpsc, EcgMitBih, Mnist, PhaseMnist)
+DataSpec = Annotated[
+    Cifar10 | DigitsPhasePairs | EcgCpsc | EcgMitBih | Mnist | PhaseMnist | SpeechCommands | SpokenDigits, Field(discriminator="kind")
+]
+READERS: tuple[type[DataRecipe], ...] = (Cifar10, DigitsPhasePairs, EcgCpsc, EcgMitBih, Mnist, PhaseMnist, SpeechCommands, SpokenDigits)
 
 _SPECS: TypeAdapter[DataSpec] = TypeAdapter(DataSpec)
 
@@ -56,6 +59,8 @@ __all__ = [
     "EcgMitBih",
     "Mnist",
     "PhaseMnist",
+    "SpeechCommands",
+    "SpokenDigits",
     "array_digest",
     "data_set_facts",
     "facts_of",

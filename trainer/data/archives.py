@@ -7,7 +7,7 @@ import io
 import math
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,8 @@ from mechanisms.errors import InvalidParameter
 
 LARGEST_MEMBER = 8 * 2**30
 """Bytes of one unpacked array."""
-LARGEST_FILE = 2**20
-"""Bytes of one unpacked small file, such as a recording of a second."""
+LARGEST_FILE = 2**22
+"""Bytes of one unpacked small file, such as a recording: a minute and more at 16 kHz."""
 LARGEST_ARCHIVE = 64 * 2**30
 """Bytes of an unpacked archive."""
 HIGHEST_RATIO = 1100
@@ -61,8 +61,8 @@ def _npy_array(raw: bytes, name: str) -> NDArray[Any]:
     return np.frombuffer(raw, dtype, offset=stream.tell()).reshape(shape, order="F" if fortran else "C")
 
 
-def zip_files(path: Path, ending: str) -> Iterator[tuple[str, bytes]]:
-    """Name and content of each small file of a ZIP archive whose name has the ending, in the order of their names.
+def zip_files(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
+    """Name and content of each wanted small file of a ZIP archive, in the order of their names.
 
     Raises:
       InvalidParameter: it isn't one, is cut off, has a name that leaves the archive, or a file that is too large.
@@ -70,7 +70,7 @@ def zip_files(path: Path, ending: str) -> Iterator[tuple[str, bytes]]:
     try:
         with zipfile.ZipFile(path) as archive:
             _check_members(archive, path, LARGEST_FILE)
-            for name in sorted(name for name in archive.namelist() if name.endswith(ending)):
+            for name in sorted(name for name in archive.namelist() if wanted(name)):
                 yield name, archive.read(name)
     except InvalidParameter:
         raise

@@ -27,7 +27,8 @@ def spectrogram(signal: NDArray[Any], frame_length: int, frame_step: int) -> NDA
     r"""Short-time Fourier transform as TensorFlow's ``tf.signal.stft`` computes it by default: complex64 (frames, bins).
 
     Frames that fit into the signal whole, times a Hann window, zero-padded to the next power of two N, rfft without normalisation;
-    N/2 + 1 bins. TensorFlow's "periodic" Hann window is symmetric, 1/2 - 1/2 cos(2 pi n / (length - 1)), where the length is odd, as the paper's 255.
+    N/2 + 1 bins. TensorFlow's "periodic" Hann window is symmetric, 1/2 - 1/2 cos(2 pi n / (length - 1)), where the length is odd, as the
+    paper's 255.
     """
     divisor = frame_length - frame_length % 2
     window = 0.5 - 0.5 * np.cos(2.0 * np.pi * np.arange(frame_length) / divisor)

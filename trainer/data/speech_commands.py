@@ -1,0 +1,196 @@
+r"""Spoken words from their complex spectrogram: Google's Speech Commands and the Free Spoken Digit Dataset."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, StringConstraints, model_validator
+
+from mechanisms.base import Count, OpenProbability
+from mechanisms.errors import InvalidParameter
+from trainer.data.base import DataRecipe, DataSet
+from trainer.data.location import Folder
+from trainer.data.spectra import fixed_length, spectrogram, unit_power
+from trainer.data.splits import SplitSeed, by_record, by_user, numbered, shuffled
+from trainer.data.wav import wav_files, wav_sources, waveform
+
+FRAME_LENGTH, FRAME_STEP = 255, 128
+"""Of the short-time Fourier transform (zeta-DP paper, A.6.3)."""
+FRAME_NORM = 16.0
+"""sqrt(256), of the transform's length: the public constant that makes each frame's transform unitary."""
+Word = Annotated[str, StringConstraints(strict=True, pattern="^[a-z]{1,20}$")]
+Scaling = Literal["unitary", "record"]
+"""Divided by 16, which makes each frame's transform unitary; or each record by its own root mean square."""
+TEN_WORDS = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
+
+
+class _Recording(NamedTuple):
+    """One WAV file: its path, which class it is, who speaks, and which take it is."""
+
+    name: str
+    label: int
+    speaker: str
+    take: int
+
+
+def _word(name: str) -> str:
+    """The folder that a recording lies in."""
+    return ("", *name.split("/"))[-2]
+
+
+def _features(recordings: list[_Recording], files: dict[str, bytes], rate: int, length: int, scaling: Scaling) -> NDArray[Any]:
+    """Spectrograms complex64 (records, 1, frames, bins) of recordings trimmed or padded to ``length`` samples."""
+    frames, bins = (length - FRAME_LENGTH) // FRAME_STEP + 1, int(FRAME_NORM**2) // 2 + 1
+    features = np.empty((len(recordings), 1, frames, bins), dtype=np.complex64)
+    for number, recording in enumerate(recordings):
+        signal = fixed_length(waveform(files[recording.name], recording.name, rate), length)
+        features[number, 0] = spectrogram(signal, FRAME_LENGTH, FRAME_STEP) / np.float32(FRAME_NORM)
+    return unit_power(features) if scaling == "record" else features
+
+
+def _data_set(features: NDArray[Any], recordings: list[_Recording], classes: int, sides: tuple[NDArray[Any], NDArray[Any]]) -> DataSet:
+    labels = np.array([recording.label for recording in recordings], dtype=np.int64)
+    speakers = np.array([recording.speaker for recording in recordings])
+    training, test = sides
+    users = numbered(speakers[training])
+    return DataSet(features[training], labels[training], features[test], labels[test], classes, users)
+
+
+def _by_speaker(recordings: list[_Recording], seed: int, test_fraction: float) -> tuple[NDArray[Any], NDArray[Any]]:
+    speakers = np.array([recording.speaker for recording in recordings])
+    return by_user(speakers, np.zeros(len(recordings), dtype=np.int64), seed, test_fraction)
+
+
+@final
+class SpeechCommands(DataRecipe):
+    r"""Speech Commands as TensorFlow's short-time Fourier transform, frames of 255 at steps of 128: complex (1, 124, 129).
+
+    Attributes:
+      folder: with ZIP archives of ``<word>/<speaker>_nohash_<n>.wav``, or with the word folders themselves (Google's layout).
+      words: the classes, in the order of their labels; folders of other words are left out.
+      recordings_per_word: at most so many of each word, drawn by ``split_seed``; None for all. The paper has 2000.
+      scaling: of the spectrogram; see ``Scaling``.
+      split: "speakers" has other people in the test; "recordings" draws over recordings, as the paper seems to.
+      split_seed: of the public split and the draw.
+      test_fraction: of the speakers, or of the recordings.
+    """
+
+    UNIT: ClassVar[str] = "recording"
+    USER_UNIT: ClassVar[str | None] = "speaker"
+    DESCRIPTION: ClassVar[str] = (
+        "Speech Commands (Warden 2018), recordings of one second at 16 kHz, trimmed or padded to 16000 samples, as complex short-time "
+        "Fourier transform (Hann window of 255, step 128, 256 bins)"
+    )
+    RATE: ClassVar[int] = 16000
+
+    kind: Literal["speech_commands"] = "speech_commands"
+    folder: Folder
+    words: Annotated[tuple[Word, ...], Field(min_length=2, max_length=100)] = TEN_WORDS
+    recordings_per_word: Count | None = None
+    scaling: Scaling = "unitary"
+    split: Literal["speakers", "recordings"]
+    split_seed: SplitSeed
+    test_fraction: OpenProbability
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if len(set(self.words)) != len(self.words):
+            raise InvalidParameter("words", "different from each other", self.words)
+        return self
+
+    def sources(self) -> tuple[Path, ...]:
+        return wav_sources(self.folder)
+
+    def describe(self) -> str:
+        apart = "Training and test speakers are different people." if self.split == "speakers" else "A speaker may be on both sides."
+        scaled = "divided by 16" if self.scaling == "unitary" else "each divided by its own root mean square"
+        return f"{self.DESCRIPTION}, {scaled}; words: {', '.join(self.words)}. {apart} One record is one recording; a speaker has several."
+
+    def arrays(self) -> DataSet:
+        files = wav_files(self.folder, lambda name: _word(name) in self.words)
+        recordings = list(self._kept(list(self._recordings(files))))
+        features = _features(recordings, files, self.RATE, self.RATE, self.scaling)
+        if self.split == "speakers":
+            sides = _by_speaker(recordings, self.split_seed, self.test_fraction)
+        else:
+            sides = by_record(len(recordings), self.split_seed, self.test_fraction)
+        return _data_set(features, recordings, len(self.words), sides)
+
+    def _recordings(self, files: dict[str, bytes]) -> Iterator[_Recording]:
+        labels = {word: label for label, word in enumerate(self.words)}
+        for name in files:
+            file = name.rsplit("/", 1)[-1]
+            found = re.fullmatch(r"([0-9a-f]{6,40})_nohash_(\d{1,4})\.wav", file)
+            if found is None:
+                # Whose it is stands in the name: without it no guarantee could name speakers.
+                raise InvalidParameter(name, "named <speaker>_nohash_<number>.wav", file)
+            yield _Recording(name, labels[_word(name)], found[1], int(found[2]))
+
+    def _kept(self, recordings: list[_Recording]) -> Iterator[_Recording]:
+        for label, word in enumerate(self.words):
+            mine = [recording for recording in recordings if recording.label == label]
+            if not mine:
+                raise InvalidParameter("words", "words that the folder has recordings of", word)
+            order = shuffled(len(mine), self.split_seed, f"recordings of {word}")
+            yield from (mine[number] for number in sorted(order[: self.recordings_per_word]))
+
+
+@final
+class SpokenDigits(DataRecipe):
+    r"""The Free Spoken Digit Dataset as short-time Fourier transform, frames of 255 at steps of 128: complex (1, 61, 129).
+
+    Attributes:
+      folder: with ZIP archives of ``<digit>_<speaker>_<take>.wav``, or with the files themselves.
+      scaling: of the spectrogram; see ``Scaling``.
+      split: "takes" is the maintainers': takes 0 to 4 are the test, of the same speakers; "speakers" has other people in the test.
+      split_seed: of the split by speakers.
+      test_fraction: of the speakers.
+    """
+
+    UNIT: ClassVar[str] = "recording"
+    USER_UNIT: ClassVar[str | None] = "speaker"
+    DESCRIPTION: ClassVar[str] = (
+        "Free Spoken Digit Dataset (Jackson et al.), recordings at 8 kHz, trimmed or padded to 8000 samples, as complex short-time Fourier "
+        "transform (Hann window of 255, step 128, 256 bins)"
+    )
+    RATE: ClassVar[int] = 8000
+
+    kind: Literal["spoken_digits"] = "spoken_digits"
+    folder: Folder
+    scaling: Scaling = "unitary"
+    split: Literal["takes", "speakers"]
+    split_seed: SplitSeed = 0
+    test_fraction: OpenProbability = 0.2
+
+    def sources(self) -> tuple[Path, ...]:
+        return wav_sources(self.folder)
+
+    def describe(self) -> str:
+        apart = "Training and test speakers are different people." if self.split == "speakers" else "Takes 0 to 4 are the test."
+        scaled = "divided by 16" if self.scaling == "unitary" else "each divided by its own root mean square"
+        return f"{self.DESCRIPTION}, {scaled}. {apart} One record is one recording; a speaker has many."
+
+    def arrays(self) -> DataSet:
+        files = wav_files(self.folder, lambda _: True)
+        recordings = [self._recording(name) for name in files]
+        features = _features(recordings, files, self.RATE, self.RATE, self.scaling)
+        if self.split == "speakers":
+            sides = _by_speaker(recordings, self.split_seed, self.test_fraction)
+        else:
+            early = np.array([recording.take < 5 for recording in recordings])
+            sides = np.flatnonzero(~early), np.flatnonzero(early)
+            if not early.any() or early.all():
+                raise InvalidParameter("data.folder", "a folder with takes 0 to 4 and later ones", self.folder)
+        return _data_set(features, recordings, 10, sides)
+
+    @staticmethod
+    def _recording(name: str) -> _Recording:
+        found = re.fullmatch(r"(\d)_([a-z]{1,40})_(\d{1,4})\.wav", name.rsplit("/", 1)[-1])
+        if found is None:
+            raise InvalidParameter(name, "named <digit>_<speaker>_<take>.wav", name)
+        return _Recording(name, int(found[1]), found[2], int(found[3]))
