@@ -44,6 +44,11 @@ class PoissonSampling(Value):
         """Sampling probability of one unit, in (0, 1]."""
         return self.expected_batch_size / self.records
 
+    @property
+    def largest_expected_batch(self) -> float:
+        """Units expected in one sample."""
+        return float(self.expected_batch_size)
+
 
 @final
 class FederatedSampling(Value):
@@ -73,6 +78,11 @@ class FederatedSampling(Value):
     def probability(self) -> float:
         """Sampling probability of one unit, in (0, 1], the same at every node."""
         return self.expected_batch_size / min(self.nodes)
+
+    @property
+    def largest_expected_batch(self) -> float:
+        """Units expected in one sample of the largest node."""
+        return self.probability * max(self.nodes)
 
 
 Sampling = Annotated[PoissonSampling | FederatedSampling, Field(discriminator="kind")]

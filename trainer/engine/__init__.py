@@ -2,38 +2,62 @@ r"""The training engine: sampling, clipping, one loop, checkpoints. Needs torch,
 
 from __future__ import annotations
 
-from trainer.engine.checkpoint import Checkpoint, load_checkpoint, save_checkpoint, write_atomically, write_tensors
-from trainer.engine.clipping import PerRecordLoss, Problem, clipped_sum
+from trainer.engine.checkpoint import Checkpoint, Evaluated, load_checkpoint, save_checkpoint, write_atomically, write_tensors
+from trainer.engine.clipping import ClippedGradients, ClippedSum
+from trainer.engine.distributed import TeamFailed, launch, rows, share
 from trainer.engine.environment import hardware, prepare_torch, versions
-from trainer.engine.loop import PrivateLoop, TrainingState
+from trainer.engine.evaluation import HeldOutRecords
+from trainer.engine.loop import PrivateLoop, Site, TrainingState
 from trainer.engine.optimizers import initial_state, update
 from trainer.engine.parameters import ParameterLayout
-from trainer.engine.publisher import Publisher
+from trainer.engine.problem import Losses, Problem
+from trainer.engine.publisher import Evaluation, Publisher
 from trainer.engine.randomness import FreshRandomness, Randomness, SeededRandomness
 from trainer.engine.sampling import poisson_sample
 from trainer.engine.spent import EpsilonSpent
+from trainer.engine.team import Alone, Team
 from trainer.engine.torch_source import TorchSource
+from trainer.engine.training import CHECKPOINT, MODEL, Run, run_training, train_network
+from trainer.engine.units import dealt, members_of
 
 __all__ = [
+    "CHECKPOINT",
+    "MODEL",
+    "Alone",
     "Checkpoint",
+    "ClippedGradients",
+    "ClippedSum",
     "EpsilonSpent",
+    "Evaluated",
+    "Evaluation",
     "FreshRandomness",
+    "HeldOutRecords",
+    "Losses",
     "ParameterLayout",
-    "PerRecordLoss",
     "PrivateLoop",
     "Problem",
     "Publisher",
     "Randomness",
+    "Run",
     "SeededRandomness",
+    "Site",
+    "Team",
+    "TeamFailed",
     "TorchSource",
     "TrainingState",
-    "clipped_sum",
+    "dealt",
     "hardware",
     "initial_state",
+    "launch",
     "load_checkpoint",
+    "members_of",
     "poisson_sample",
     "prepare_torch",
+    "rows",
+    "run_training",
     "save_checkpoint",
+    "share",
+    "train_network",
     "update",
     "versions",
     "write_atomically",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, final
@@ -14,42 +14,77 @@ from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
-from mechanisms.base import NonNegative, Value
+from mechanisms.base import NonNegative, Positive, Value
 from trainer.engine.loop import TrainingState
 from trainer.errors import CheckpointRefused
-from trainer.report import Step
+from trainer.report import MetricValues, Step
 
 PARAMETERS = "parameters"
 OPTIMIZER = "optimizer."
 HEADER = "zetadp"
+EARLIER = "zetadp checkpoint 1"
+
+
+@final
+class Evaluated(Value):
+    """What a private evaluation released after ``step``: kept, so that a run that is taken up again tells it again instead of anew."""
+
+    step: Step
+    metrics: MetricValues
 
 
 @final
 class CheckpointHeader(Value):
-    """Metadata of a checkpoint file. ``digest`` is of spec, plan and data: no other run may continue from it."""
+    r"""Metadata of a checkpoint file.
 
-    format: Literal["zetadp checkpoint 1"] = "zetadp checkpoint 1"
+    Attributes:
+      digest: of spec, plan and data: no other run may continue from it.
+      written: checkpoints of this run so far, this one included.
+      bound: that the next step clips to.
+    """
+
+    format: Literal["zetadp checkpoint 2"] = "zetadp checkpoint 2"
     digest: str
     step: Step
     resumptions: Step
+    written: Step
     seconds: NonNegative
+    bound: Positive
+    evaluated: Evaluated | None
 
 
 @final
 @dataclass(frozen=True)
 class Checkpoint:
-    """A state, how often the run continued from a checkpoint, and the seconds trained up to it."""
+    r"""A state and what was counted up to it, over all attempts.
+
+    Attributes:
+      resumptions: how often the run continued from a checkpoint.
+      written: checkpoints, this one included.
+      seconds: trained.
+      evaluated: by the last private evaluation; None before the first.
+    """
 
     state: TrainingState
     resumptions: int
+    written: int
     seconds: float
+    evaluated: Evaluated | None
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint, digest: str) -> None:
     """Writes the checkpoint over ``path``; after a crash at any instant the file is the old or the new one."""
     state = checkpoint.state
-    header = CheckpointHeader(digest=digest, step=state.step, resumptions=checkpoint.resumptions, seconds=checkpoint.seconds)
-    tensors = {PARAMETERS: torch.view_as_real(state.parameters)} | {OPTIMIZER + name: value for name, value in state.optimizer.items()}
+    header = CheckpointHeader(
+        digest=digest,
+        step=state.step,
+        resumptions=checkpoint.resumptions,
+        written=checkpoint.written,
+        seconds=checkpoint.seconds,
+        bound=state.bound,
+        evaluated=checkpoint.evaluated,
+    )
+    tensors = {PARAMETERS: state.parameters} | {OPTIMIZER + name: value for name, value in state.optimizer.items()}
     write_tensors(path, tensors, header.model_dump_json())
 
 
@@ -57,21 +92,31 @@ def load_checkpoint(path: Path, digest: str, device: torch.device) -> Checkpoint
     r"""Reads what ``save_checkpoint`` wrote.
 
     Raises:
-      CheckpointRefused: the file isn't a checkpoint of ours, or of another spec, plan or data set.
+      CheckpointRefused: the file isn't a checkpoint of ours, or of an earlier version, or of another spec, plan or data set.
     """
     try:
         with safe_open(str(path), framework="pt") as file:
-            header = CheckpointHeader.model_validate_json((file.metadata() or {}).get(HEADER, "{}"))
-            tensors = {name: file.get_tensor(name).to(device) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+            text = (file.metadata() or {}).get(HEADER, "{}")
+            if EARLIER in text:
+                raise CheckpointRefused(path.name, "an earlier version wrote it, whose state this one doesn't read; submit the job again")
+            header = CheckpointHeader.model_validate_json(text)
+            # Numbers that aren't vectors are the optimizer's own counters: they stay on the processor.
+            tensors = {name: value.to(device) if value.dim() else value for name, value in _tensors(file)}
     except (SafetensorError, ValidationError) as error:
         raise CheckpointRefused(path.name, "it isn't a checkpoint of this version") from error
     if header.digest != digest:
         raise CheckpointRefused(path.name, "it was written for another spec, plan or data set")
     if PARAMETERS not in tensors:
         raise CheckpointRefused(path.name, "it isn't a checkpoint of this version")
-    parameters = torch.view_as_complex(tensors.pop(PARAMETERS).contiguous())
+    parameters = tensors.pop(PARAMETERS)
     optimizer = {name.removeprefix(OPTIMIZER): value for name, value in tensors.items()}
-    return Checkpoint(TrainingState(header.step, parameters, optimizer), header.resumptions, header.seconds)
+    state = TrainingState(header.step, parameters, optimizer, header.bound)
+    return Checkpoint(state, header.resumptions, header.written, header.seconds, header.evaluated)
+
+
+def _tensors(file: safe_open) -> Iterator[tuple[str, torch.Tensor]]:
+    for name in file.keys():  # noqa: SIM118 (not a mapping)
+        yield name, file.get_tensor(name)
 
 
 def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], header: str) -> None:

@@ -1,24 +1,42 @@
-r"""The one loop: sample, clip and sum, release through the plan's mechanism, divide by the public expected batch, optimizer step."""
+r"""The one loop: sample, clip and sum, release through the plan's mechanism, divide by the public expected batch, optimizer step.
+
+A federation is the same loop with more than one site: each samples, clips and adds its own noise; what they send is averaged.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import final
+from typing import Protocol, final
 
 import torch
 from torch import Tensor
 
 from mechanisms.errors import InvalidParameter
-from trainer.engine.clipping import Problem, clipped_sum
+from trainer.engine import releasing
+from trainer.engine.distributed import rows, share
+from trainer.engine.parameters import ParameterLayout
 from trainer.engine.randomness import Randomness
+from trainer.engine.releasing import Clipped
 from trainer.engine.sampling import poisson_sample
-from trainer.engine.torch_source import TorchSource
+from trainer.engine.team import Team
 from trainer.errors import TrainingDiverged
-from trainer.plan import ExecutionPlan
+from trainer.plan import ExecutionPlan, FederatedSampling
 
 OptimizerStep = Callable[[dict[str, Tensor], Tensor, Tensor, int], tuple[Tensor, dict[str, Tensor]]]
 """State, parameters, released gradient, step -> new parameters and state."""
+
+Deliver = Callable[[int, int, Tensor], Tensor | None]
+"""Step, site and its released vector -> what arrives of it; None where nothing does."""
+
+
+class ClippedSums(Protocol):
+    """``ClippedGradients``: the clipped sum over a sample."""
+
+    def sum(self, parameters: Mapping[str, Tensor], units: Tensor, bound: float) -> Clipped:
+        """Over units given by number, each clipped to ``bound``."""
+        ...
 
 
 @final
@@ -27,53 +45,101 @@ class TrainingState:
     r"""Everything that the released values so far determine.
 
     Attributes:
-      step: noisy sums released; the only place where releases are counted.
-      parameters: (coordinates,), complex64.
+      step: rounds of releases; the only place where releases are counted.
+      parameters: (coordinates,), float32.
       optimizer: its tensors, by name.
+      bound: that the next step clips to.
     """
 
     step: int
     parameters: Tensor
     optimizer: dict[str, Tensor]
+    bound: float
+
+
+@final
+@dataclass(frozen=True)
+class Site:
+    """Where units live: it samples among them, and adds noise, with randomness of its own. ``units``: their numbers, (units,), int64."""
+
+    units: Tensor
+    randomness: Randomness
+
+
+def arrives(_step: int, _site: int, vector: Tensor) -> Tensor | None:
+    """Delivery without failures."""
+    return vector
 
 
 @final
 @dataclass(frozen=True)
 class PrivateLoop:
-    """Everything that a step needs beside the state."""
+    r"""Everything that a step needs beside the state.
 
-    problem: Problem
+    Attributes:
+      sites: one; in a federation as many as the plan has nodes.
+      team: processes that share each site's work: each samples among its own part of the site's units and adds its share of the noise.
+      deliver: how a site's released vector reaches the server.
+      precision: the context of the network's own arithmetic; clipping leaves it for norms and sums.
+    """
+
+    clipped: ClippedSums
+    layout: ParameterLayout
     plan: ExecutionPlan
-    randomness: Randomness
+    sites: Sequence[Site]
     optimizer: OptimizerStep
-    microbatch_size: int
+    team: Team
+    deliver: Deliver = arrives
+    precision: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def run(self, state: TrainingState, after_step: Callable[[TrainingState], None]) -> TrainingState:
         r"""From ``state`` to the plan's last step; ``after_step`` may raise to stop.
 
         Raises:
-          InvalidParameter: the plan is for another number of records.
+          InvalidParameter: the plan is for other numbers of units.
           TrainingDiverged: the parameters stopped being finite.
         """
-        records = len(self.problem.labels)
-        if self.plan.sampling.records != records:
-            raise InvalidParameter("plan.sampling.records", f"the {records} records of the data set", self.plan.sampling.records)
+        sampling = self.plan.sampling
+        planned = sampling.nodes if isinstance(sampling, FederatedSampling) else (sampling.records,)
+        found = tuple(len(site.units) for site in self.sites)
+        if planned != found:
+            raise InvalidParameter("plan.sampling", f"for {found} units, as the data set has", planned)
         while state.step < self.plan.steps:
             state = self.step(state)
             after_step(state)
         return state
 
     def step(self, state: TrainingState) -> TrainingState:
-        """The state after one more release."""
+        """The state after one more release of each site."""
         step = state.step + 1
-        # An empty sample goes the same way: a skipped release would tell that nobody was there.
-        rows = torch.from_numpy(poisson_sample(self.plan.sampling, self.randomness.sampling(step))).to(self.problem.features.device)
-        parameters = self.problem.layout.unflatten(state.parameters)
-        total = clipped_sum(self.problem, parameters, rows, self.plan.clipping.bound, self.microbatch_size)
-        released = self.plan.mechanism.release(total, TorchSource(self.randomness.noise(step), total.device, torch.float64))
-        # From here on everything is post-processing. The divisor is public; the sample's own size would leak (errata Z11).
-        gradient = self.problem.layout.project(released / self.plan.sampling.expected_batch_size).to(torch.complex64)
-        moved, optimizer_state = self.optimizer(state.optimizer, state.parameters, gradient, step)
+        parameters = self.layout.unflatten(state.parameters)
+        arrived: Tensor | None = None
+        for number, site in enumerate(self.sites):
+            update = self.deliver(step, number, self._released(state, parameters, site))
+            # A site that sends nothing, or something not finite, counts as zero; the divisor below doesn't change with it.
+            if update is not None and bool(torch.isfinite(update).all()):
+                arrived = update if arrived is None else arrived + update
+        if arrived is None:
+            arrived = releasing.silence(self.plan.clipping, state.parameters)
+        gradient = releasing.gradient(self.plan.clipping, arrived / len(self.sites), self.plan.sampling.expected_batch_size, state.bound)
+        moved, optimizer_state = self.optimizer(state.optimizer, state.parameters, gradient.values, step)
         if not bool(torch.isfinite(moved).all()):
             raise TrainingDiverged(step)
-        return TrainingState(step, moved, optimizer_state)
+        return TrainingState(step, moved, optimizer_state, gradient.next_bound)
+
+    def _released(self, state: TrainingState, parameters: Mapping[str, Tensor], site: Site) -> Tensor:
+        step, clipping = state.step + 1, self.plan.clipping
+        mine = rows(site.units, self.team)
+        # An empty sample goes the same way: a skipped release would tell that nobody was there.
+        drawn = torch.from_numpy(poisson_sample(len(mine), self.plan.sampling.probability, site.randomness.sampling(step)))
+        with self.precision():
+            clipped = self.clipped.sum(parameters, mine[drawn.to(mine.device)], state.bound)
+        vector = releasing.query(clipping, clipped, len(drawn), state.bound).to(self._dtype)
+        source = site.randomness.noise_source(step, vector.device, vector.dtype)
+        return self.team.sum(releasing.release(share(self.plan.mechanism, self.team), vector, source))
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        """Of sum and noise, from public numbers alone: the type that a sample's own sum happens to have would tell its size."""
+        narrow = self.plan.sampling.largest_expected_batch <= releasing.NARROW_LOT and self.plan.clipping.kind != "adaptive"
+        return torch.float32 if narrow else torch.float64

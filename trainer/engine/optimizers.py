@@ -1,6 +1,6 @@
 r"""Optimizers as pure functions of the released gradient: post-processing, so they cost no privacy.
 
-State and parameters are flat complex vectors; an optimizer that squares works on their real pairs, each component by itself.
+State and parameters are flat real vectors; a complex parameter is its real pairs, each component by itself.
 """
 
 from __future__ import annotations
@@ -8,28 +8,77 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trainer.zeta_dp_sgd.spec import Adam, Sgd
-
-ADAM_EPSILON = 1e-8
-"""Kingma and Ba 2015, Algorithm 1: keeps the quotient finite where no gradient has been seen yet."""
+from trainer.descent import Adam, AnyOptimizer, FedAdam, NAdam, RmsProp, Sgd
 
 OptimizerState = dict[str, Tensor]
 
-
-def initial_state(optimizer: Sgd | Adam, parameters: Tensor) -> OptimizerState:
-    """Zeros, of shape (coordinates, 2), float32."""
-    names = ("momentum",) if isinstance(optimizer, Sgd) else ("first_moment", "second_moment")
-    return {name: torch.zeros_like(torch.view_as_real(parameters)) for name in names}
+MOMENTUM, FIRST, SECOND, PRODUCT = "momentum", "first_moment", "second_moment", "momentum_product"
 
 
-def update(optimizer: Sgd | Adam, state: OptimizerState, parameters: Tensor, gradient: Tensor, step: int) -> tuple[Tensor, OptimizerState]:
-    """Parameters and state after ``step`` (counted from 1), as new tensors."""
-    pairs, slope = torch.view_as_real(parameters), torch.view_as_real(gradient)
-    if isinstance(optimizer, Sgd):
-        momentum = optimizer.momentum * state["momentum"] + slope
-        return torch.view_as_complex(pairs - optimizer.learning_rate * momentum), {"momentum": momentum}
-    first = optimizer.beta1 * state["first_moment"] + (1.0 - optimizer.beta1) * slope
-    second = optimizer.beta2 * state["second_moment"] + (1.0 - optimizer.beta2) * slope.square()
-    unbiased = (second / (1.0 - optimizer.beta2**step)).sqrt()
-    move = optimizer.learning_rate / (1.0 - optimizer.beta1**step) * first / (unbiased + ADAM_EPSILON)
-    return torch.view_as_complex(pairs - move), {"first_moment": first, "second_moment": second}
+def initial_state(optimizer: AnyOptimizer, parameters: Tensor) -> OptimizerState:
+    """Of shape (coordinates,), as the parameters are: zeros, or what the optimizer's source says."""
+    zeros = torch.zeros_like(parameters)
+    match optimizer:
+        case Sgd():
+            return {MOMENTUM: zeros}
+        case RmsProp():
+            return {MOMENTUM: zeros, SECOND: zeros}
+        case Adam():
+            return {FIRST: zeros, SECOND: zeros}
+        case NAdam():
+            return {FIRST: zeros, SECOND: zeros, PRODUCT: torch.ones((), dtype=torch.float64)}
+        case FedAdam():
+            # Reddi et al. 2021, Algorithm 2: v_{-1} >= tau^2.
+            return {FIRST: zeros, SECOND: torch.full_like(parameters, optimizer.tau**2)}
+
+
+def update(
+    optimizer: AnyOptimizer, state: OptimizerState, parameters: Tensor, gradient: Tensor, step: int, steps: int
+) -> tuple[Tensor, OptimizerState]:
+    """Parameters and state after ``step`` (from 1) of ``steps``, as new tensors."""
+    rate = optimizer.learning_rate * optimizer.schedule.factor(step, steps)
+    match optimizer:
+        case Sgd():
+            momentum = gradient if optimizer.momentum == 0.0 else torch.add(gradient, state[MOMENTUM], alpha=optimizer.momentum)
+            return torch.sub(parameters, momentum, alpha=rate), {MOMENTUM: momentum}
+        case RmsProp():
+            second = _square_mean(state[SECOND], gradient, optimizer.decay)
+            scaled = gradient / second.sqrt().add_(optimizer.stabiliser)
+            momentum = scaled.add_(state[MOMENTUM], alpha=optimizer.momentum)
+            return torch.sub(parameters, momentum, alpha=rate), {MOMENTUM: momentum, SECOND: second}
+        case Adam():
+            first, second = _moments(state, gradient, optimizer.beta1, optimizer.beta2)
+            scale = _unbiased_root(second, optimizer.beta2, step).add_(optimizer.stabiliser)
+            moved = torch.addcdiv(parameters, first, scale, value=-rate / (1.0 - optimizer.beta1**step))
+            return moved, {FIRST: first, SECOND: second}
+        case NAdam():
+            return _nadam(optimizer, state, parameters, gradient, step, rate)
+        case FedAdam():
+            first, second = _moments(state, gradient, optimizer.beta1, optimizer.beta2)
+            return torch.addcdiv(parameters, first, second.sqrt().add_(optimizer.tau), value=-rate), {FIRST: first, SECOND: second}
+
+
+def _nadam(
+    optimizer: NAdam, state: OptimizerState, parameters: Tensor, gradient: Tensor, step: int, rate: float
+) -> tuple[Tensor, OptimizerState]:
+    # Dozat 2016, section 2.2, with torch's momentum schedule.
+    momentum, following = (optimizer.beta1 * (1.0 - 0.5 * 0.96 ** (number * optimizer.momentum_decay)) for number in (step, step + 1))
+    product = state[PRODUCT] * momentum
+    first, second = _moments(state, gradient, optimizer.beta1, optimizer.beta2)
+    scale = _unbiased_root(second, optimizer.beta2, step).add_(optimizer.stabiliser)
+    moved = torch.addcdiv(parameters, gradient, scale, value=-rate * (1.0 - momentum) / (1.0 - product.item()))
+    moved.addcdiv_(first, scale, value=-rate * following / (1.0 - product.item() * following))
+    return moved, {FIRST: first, SECOND: second, PRODUCT: product}
+
+
+def _moments(state: OptimizerState, gradient: Tensor, beta1: float, beta2: float) -> tuple[Tensor, Tensor]:
+    return torch.lerp(state[FIRST], gradient, 1.0 - beta1), _square_mean(state[SECOND], gradient, beta2)
+
+
+def _square_mean(earlier: Tensor, gradient: Tensor, decay: float) -> Tensor:
+    return torch.mul(earlier, decay).addcmul_(gradient, gradient, value=1.0 - decay)
+
+
+def _unbiased_root(second: Tensor, beta2: float, step: int) -> Tensor:
+    # Kingma and Ba 2015, section 3.
+    return second.sqrt().div_((1.0 - beta2**step) ** 0.5)

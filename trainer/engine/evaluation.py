@@ -1,0 +1,69 @@
+r"""How a state does on held-out records: in public, through budgeted noise, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast, final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call  # pyright: ignore[reportPrivateImportUsage]
+
+from mechanisms.source import RandomStream
+from trainer.engine.loop import TrainingState
+from trainer.engine.metrics import classification_metrics, reconstruction_metrics
+from trainer.engine.parameters import ParameterLayout
+from trainer.engine.torch_source import TorchSource
+from trainer.errors import TrainingDiverged
+from trainer.plan import PrivateEvaluation
+from trainer.report import MetricValues
+
+RECORDS_AT_ONCE = 512
+
+
+@final
+class HeldOutRecords:
+    """Features and targets, (records, ...), of records that weren't trained on, and the network that they are put through."""
+
+    def __init__(self, network: nn.Module, layout: ParameterLayout, features: Tensor, targets: Tensor) -> None:
+        self._network = network
+        self._layout = layout
+        self._features = features
+        self._targets = targets
+
+    def metrics(self, state: TrainingState, *, classifies: bool) -> MetricValues:
+        r"""Of records that are public.
+
+        Raises:
+          TrainingDiverged: an output isn't finite.
+        """
+        outputs = torch.cat(list(self._outputs(state))).cpu()
+        real = torch.view_as_real(outputs) if outputs.is_complex() else outputs
+        if not bool(real.isfinite().all()):
+            raise TrainingDiverged(state.step)
+        measure = classification_metrics if classifies else reconstruction_metrics
+        return cast("MetricValues", measure(outputs.numpy(), self._targets.cpu().numpy()))
+
+    def noisy_accuracy(self, state: TrainingState, evaluation: PrivateEvaluation, stream: RandomStream) -> MetricValues:
+        r"""Of private records: the noisy number of right answers over the public number of records, within [0, 1].
+
+        An output that isn't finite is a wrong answer: refusing it would tell that the record is there.
+        """
+        right = 0
+        for outputs, targets in zip(self._outputs(state), self._targets.split(RECORDS_AT_ONCE), strict=True):
+            right += int(((outputs.argmax(dim=1) == targets) & outputs.isfinite().all(dim=1)).sum())
+        count = torch.tensor([float(right)], dtype=torch.float64)
+        noisy = evaluation.mechanism.release(count, TorchSource(stream, count.device, count.dtype)).item()
+        return {"accuracy": float(np.clip(noisy / evaluation.units, 0.0, 1.0))}
+
+    def _outputs(self, state: TrainingState) -> Iterator[Tensor]:
+        parameters = self._layout.unflatten(state.parameters)
+        before = self._network.training
+        self._network.eval()
+        try:
+            with torch.no_grad():
+                for features in self._features.split(RECORDS_AT_ONCE):
+                    yield functional_call(self._network, parameters, (features,))
+        finally:
+            self._network.train(before)

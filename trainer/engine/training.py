@@ -1,0 +1,251 @@
+r"""A whole run: builds network, problem, randomness and state, and hands them to the one loop. What algorithms differ in is their sites."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from mechanisms.source import RandomOrigin, RandomStream
+from trainer.data import DataSetFacts, data_set_facts
+from trainer.engine.checkpoint import Checkpoint, load_checkpoint, save_checkpoint, write_tensors
+from trainer.engine.clipping import ClippedGradients
+from trainer.engine.distributed import launch
+from trainer.engine.environment import autocast, hardware, prepare_torch, versions
+from trainer.engine.evaluation import HeldOutRecords
+from trainer.engine.loop import PrivateLoop, Site, TrainingState
+from trainer.engine.optimizers import initial_state, update
+from trainer.engine.parameters import ParameterLayout, as_real
+from trainer.engine.problem import Problem
+from trainer.engine.publisher import Evaluation, Follower, Publisher
+from trainer.engine.randomness import FreshRandomness, Randomness, SeededRandomness
+from trainer.engine.requests import architecture, check_plan, request_digest
+from trainer.engine.team import Team
+from trainer.engine.units import members_of, seed_of
+from trainer.models import build, losses_for
+from trainer.network_training import NetworkTraining, PrivateAccuracy, PublicHeldOut
+from trainer.plan import ExecutionPlan
+from trainer.report import RunReport, Started, TrainingEvent
+from trainer.spec import RuntimeSpec
+
+CHECKPOINT = "checkpoint.safetensors"
+MODEL = "artifacts/model.safetensors"
+
+LARGEST_MICROBATCH = 2048
+"""Records whose clipped gradients are added in float32, at most: as many as the clipping margin covers."""
+
+GENERATOR = "AES-256 in counter mode; normals by Box-Muller"
+"""Of sampling and noise."""
+
+Places = Callable[[int], Sequence[Tensor]]
+"""Number of units -> the units at each site."""
+
+
+@final
+@dataclass(frozen=True)
+class Run:
+    """One training, as its worker asked for it; ``report`` and ``should_stop`` as in ``Train``."""
+
+    spec: NetworkTraining
+    plan: ExecutionPlan
+    runtime: RuntimeSpec
+    workdir: Path
+    places: Places
+    report: Callable[[TrainingEvent], None]
+    should_stop: Callable[[], bool]
+
+    def __reduce__(self) -> tuple[type[Run], tuple[object, ...]]:
+        # Sent to the other processes of a team: there nobody listens, and the first process decides when to stop.
+        return Run, (self.spec, self.plan, self.runtime, self.workdir, self.places, _unheard, _never)
+
+
+def _unheard(_event: TrainingEvent) -> None:
+    return None
+
+
+def _never() -> bool:
+    return False
+
+
+def run_training(run: Run) -> RunReport:
+    """``train_network`` in as many processes as the runtime says. Raises as that does, and TeamFailed."""
+    device = prepare_torch(run.runtime)
+    run.workdir.mkdir(parents=True, exist_ok=True)
+    report = launch(run.runtime.processes, device, run.workdir, train_network, run)
+    assert report is not None  # this process is the team's first
+    return report
+
+
+def train_network(team: Team, run: Run) -> RunReport | None:
+    r"""Runs the plan to its end, from the checkpoint where there is one, and writes the model.
+
+    Returns:
+      what was done; None in processes beside the first of a team.
+    Raises:
+      InvalidParameter: plan and spec disagree, the network can't be trained privately, or the device isn't there.
+      CheckpointRefused: the checkpoint belongs to something else.
+      TrainingDiverged: the parameters stopped being finite.
+      TrainingStopped: on ``should_stop``, with the state in the checkpoint.
+    """
+    spec, plan = run.spec, run.plan
+    facts = data_set_facts(spec.data)  # pyright: ignore[reportArgumentType] (Pydantic gives frozen models their hash at run time)
+    check_plan(spec, plan, facts)
+    prepared = Prepared.of(run, facts, prepare_torch(run.runtime), team)
+    start = _starting_point(run, prepared, request_digest(spec, plan, facts), team)
+    should_stop = _agreed(run.should_stop, team, prepared.device)
+    publisher = _publisher(run, prepared, start, facts, should_stop) if team.rank == 0 else Follower(plan, should_stop)
+    if team.rank == 0:
+        run.report(Started(resumed_from_step=start.state.step))
+    publisher.start(start.state)
+    loop = PrivateLoop(
+        clipped=prepared.clipped,
+        layout=prepared.layout,
+        plan=plan,
+        sites=prepared.sites,
+        optimizer=partial(_step, spec, plan.steps),
+        team=team,
+        precision=partial(autocast, run.runtime, prepared.network),
+    )
+    final_state = loop.run(start.state, publisher.after_step)
+    if isinstance(publisher, Follower):
+        return None
+    # The last step is in the checkpoint by now: an attempt that is killed from here on writes this same model again, not another one.
+    named = {name: as_real(value) for name, value in prepared.layout.unflatten(final_state.parameters).items()}
+    write_tensors(run.workdir / MODEL, named, architecture(spec, facts))
+    return _report(run, prepared, publisher, start, facts, final_state)
+
+
+def _step(
+    spec: NetworkTraining, steps: int, state: dict[str, Tensor], parameters: Tensor, gradient: Tensor, step: int
+) -> tuple[Tensor, dict[str, Tensor]]:
+    return update(spec.descent, state, parameters, gradient, step, steps)
+
+
+@final
+@dataclass(frozen=True)
+class Prepared:
+    """What a run works with, in memory."""
+
+    device: torch.device
+    network: nn.Module
+    layout: ParameterLayout
+    clipped: ClippedGradients
+    held_out: HeldOutRecords
+    sites: tuple[Site, ...]
+    origin: RandomOrigin
+
+    @staticmethod
+    def of(run: Run, facts: DataSetFacts, device: torch.device, team: Team) -> Prepared:
+        """Reads the data, builds the network, and checks that it can be trained privately."""
+        spec, data = run.spec, run.spec.data.read()
+        # Initial weights are public and have a stream of their own.
+        purpose = "model initialisation"
+        stream = RandomStream.from_operating_system() if spec.seed is None else RandomStream.from_seed(spec.seed, purpose)
+        network = build(spec.model, facts, stream).to(device)
+        members = None
+        if spec.protects_users(facts):
+            assert data.training_users is not None  # the facts name a user unit
+            assert spec.records_per_user is not None  # checked by the spec
+            members = members_of(data.training_users, spec.records_per_user).to(device)
+        features, targets, test_features, test_targets = (
+            torch.from_numpy(np.ascontiguousarray(array)).to(device)
+            for array in (data.training_features, data.training_targets, data.test_features, data.test_targets)
+        )
+        problem = Problem(network, losses_for(facts), features, targets, members)
+        clipped = ClippedGradients(problem, run.plan.clipping, min(run.runtime.microbatch_size, LARGEST_MICROBATCH))
+        layout = ParameterLayout.of(network)
+        held_out = HeldOutRecords(network, layout, test_features, test_targets)
+        places = run.places(problem.units)
+        sites = tuple(Site(units.to(device), _randomness(spec.seed, number, team)) for number, units in enumerate(places))
+        return Prepared(device, network, layout, clipped, held_out, sites, sites[0].randomness.origin)
+
+
+def _randomness(seed: int | None, site: int, team: Team) -> Randomness:
+    """Of one site in one process: no two of them share a stream."""
+    if seed is None:
+        return FreshRandomness()
+    return SeededRandomness(seed if (site, team.rank) == (0, 0) else seed_of(seed, f"site {site} process {team.rank}"))
+
+
+def _starting_point(run: Run, prepared: Prepared, digest: str, team: Team) -> Checkpoint:
+    path = run.workdir / CHECKPOINT
+    if path.exists():
+        earlier = load_checkpoint(path, digest, prepared.device)
+        resumed = Checkpoint(earlier.state, earlier.resumptions + 1, earlier.written, earlier.seconds, earlier.evaluated)
+        # At once, so that an attempt which dies before its own first checkpoint is counted too.
+        _ = team.sum(torch.zeros(1, device=prepared.device))  # no process may read the file while it is written
+        if team.rank == 0:
+            save_checkpoint(path, resumed, digest)
+        return resumed
+    parameters = prepared.layout.flatten(dict(prepared.network.named_parameters())).to(prepared.device)
+    # Every process draws initial weights; all start from the first one's.
+    parameters = team.sum(parameters if team.rank == 0 else torch.zeros_like(parameters))
+    state = TrainingState(0, parameters, initial_state(run.spec.descent, parameters), run.plan.clipping.bound)
+    return Checkpoint(state, resumptions=0, written=0, seconds=0.0, evaluated=None)
+
+
+def _agreed(should_stop: Callable[[], bool], team: Team, device: torch.device) -> Callable[[], bool]:
+    """What the first process is asked, all processes hear: they stop after the same step."""
+    if team.size == 1:
+        return should_stop
+    return lambda: bool(team.sum(torch.tensor([1.0 if team.rank == 0 and should_stop() else 0.0], device=device)).item())
+
+
+def _publisher(run: Run, prepared: Prepared, start: Checkpoint, facts: DataSetFacts, should_stop: Callable[[], bool]) -> Publisher:
+    digest = request_digest(run.spec, run.plan, facts)
+    return Publisher(
+        plan=run.plan,
+        checkpoint_seconds=run.runtime.checkpoint_seconds,
+        earlier=start,
+        save=partial(save_checkpoint, run.workdir / CHECKPOINT, digest=digest),
+        evaluation=_evaluation(run, prepared, facts),
+        report=run.report,
+        should_stop=should_stop,
+    )
+
+
+def _evaluation(run: Run, prepared: Prepared, facts: DataSetFacts) -> Evaluation:
+    spec, planned = run.spec, run.plan.evaluation
+    match spec.evaluation:
+        case PublicHeldOut():
+            return Evaluation("public", partial(prepared.held_out.metrics, classifies=facts.task == "classification"))
+        case PrivateAccuracy():
+            assert planned is not None  # check_plan compared plan and spec
+
+            def release(state: TrainingState) -> dict[str, float]:
+                purpose = f"evaluation after step {state.step}"
+                stream = RandomStream.from_operating_system() if spec.seed is None else RandomStream.from_seed(spec.seed, purpose)
+                return prepared.held_out.noisy_accuracy(state, planned, stream)
+
+            return Evaluation("private", release)
+        case _:
+            return Evaluation("none", lambda _state: {})
+
+
+def _report(run: Run, prepared: Prepared, publisher: Publisher, start: Checkpoint, facts: DataSetFacts, state: TrainingState) -> RunReport:
+    plan = run.plan
+    metrics = publisher.final_metrics(state)
+    return RunReport(
+        steps_released=state.step,
+        event=plan.event_after(state.step),
+        noise_std=plan.mechanism.noise_scale,
+        random_origin=prepared.origin,
+        generator=GENERATOR,
+        resumptions=start.resumptions,
+        held_out=publisher.held_out,
+        metrics=metrics,
+        test_records=facts.test_records,
+        training_records=facts.training_records,
+        training_units=plan.sampling.records,
+        checkpoints_released=publisher.checkpoints,
+        parameters=prepared.layout.real_parameters,
+        versions=versions(),
+        hardware=hardware(prepared.device),
+        training_seconds=publisher.seconds,
+    )

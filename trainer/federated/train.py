@@ -1,0 +1,50 @@
+r"""Training of a federated spec, simulated: every round node after node, each with its own units, sample and noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from torch import Tensor
+
+from trainer.engine import Run, dealt, run_training
+from trainer.federated.spec import FederatedZetaDpSgd
+from trainer.plan import ExecutionPlan
+from trainer.report import RunReport, TrainingEvent
+from trainer.spec import RuntimeSpec
+
+
+def train(
+    spec: FederatedZetaDpSgd,
+    plan: ExecutionPlan,
+    runtime: RuntimeSpec,
+    workdir: Path,
+    *,
+    report: Callable[[TrainingEvent], None],
+    should_stop: Callable[[], bool],
+) -> RunReport:
+    r"""Runs ``plan`` to its end, as ``zeta_dp_sgd``'s ``train`` does; a step is a round in which every node takes part.
+
+    The event is one node's. Why that is every unit's guarantee: a unit u lives at node k alone. Fix everything that was released in
+    earlier rounds. The vectors of the other nodes are functions of it, of their own data and of their own randomness: their law is the
+    same with u and without. Node k's vector is a Poisson-sampled release whose sum u moves by at most the clipping bound, with node k's
+    whole noise on it. So the joint law of a round's vectors differs as node k's does, rounds compose adaptively, and the server's step
+    is a function of what was released. Nothing was assumed of the server or of other nodes: they may see and combine all vectors.
+
+    Args:
+      plan: as calibrated when the job was submitted; training runs from exactly it.
+      report: receives every event as it happens.
+      should_stop: asked after every round.
+    Raises:
+      InvalidParameter: plan and spec disagree, the network can't be trained privately, or the device isn't there.
+      CheckpointRefused: the checkpoint belongs to something else.
+      TrainingDiverged: the parameters stopped being finite.
+      TrainingStopped: on ``should_stop``, with the state in the checkpoint.
+    """
+    return run_training(Run(spec, plan, runtime, workdir, partial(places_of, spec), report, should_stop))
+
+
+def places_of(spec: FederatedZetaDpSgd, units: int) -> tuple[Tensor, ...]:
+    """The units at each node."""
+    return dealt(spec.sampling(units).nodes, spec.distribution_seed)
