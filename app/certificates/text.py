@@ -99,12 +99,11 @@ def _done(predicate: PrivacyCertificate) -> list[str]:
         f"  Data: {data.training_records} training records{_held_by(data, who)}. {data.description}",
         *_federated(predicate),
         *(f"  Noise: {_release(release, who)}." for release in predicate.releases),
-        f"  Clipping: {_clipped(predicate.clipping)}. Steps: {steps.released} released of {steps.planned} planned{restarts}.",
-        f"    That is: {predicate.clipping.meaning}.",
-        f"  Released: {scope.released}.{_checkpoints(scope)}",
+        f"  Clipping: {_clipped(predicate.clipping)}: {predicate.clipping.meaning}.",
+        f"  Steps: {steps.released} released of {steps.planned} planned{restarts}.{_checkpoints(scope)}",
+        f"  Released: {scope.released}.",
         f"  Held-out records: {_measured(scope)}.",
-        f"  Random numbers: {predicate.randomness.generator}. Audit: {predicate.audit.detail}.",
-        *_computed(predicate.environment),
+        f"  Random numbers: {predicate.randomness.generator}.{_shared(predicate.environment)} Audit: {predicate.audit.detail}.",
     ]
 
 
@@ -143,10 +142,10 @@ def _measured(scope: ReleaseScope) -> str:
     return f"{figures or 'no metrics'} on {scope.test_records} of them: {evaluation.meaning}{counts}. They are {scope.test_metrics}"
 
 
-def _computed(environment: Environment) -> Iterator[str]:
-    if environment.processes is not None and environment.processes > 1:
-        shares = "each added its share of the noise, and the shares make it up once"
-        yield f"  Processes: {environment.processes} shared each sample; {shares}."
+def _shared(environment: Environment) -> str:
+    if environment.processes is None or environment.processes == 1:
+        return ""
+    return f" {environment.processes} processes shared each sample; each added its share of the noise, and the shares make it up once."
 
 
 def _sentence(words: str) -> str:

@@ -7,17 +7,23 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from app.certificates.envelope import Envelope, sign
 from app.certificates.issue import CertificateInput, spec_file
 from app.certificates.keys import signer
 from app.certificates.report import Status, VerificationReport
 from app.settings import Settings
 from mechanisms import RandomOrigin
-from trainer import RuntimeSpec, ZetaDpSgd
-from trainer.report import RunReport
+from trainer import AnyTrainingSpec, RuntimeSpec
+from trainer.data import data_set_facts
+from trainer.report import HeldOut, RunReport
 
 STEPS = 40
 MODEL = b"not really a model"
+
+HELD_OUT: dict[str, HeldOut] = {"none": "none", "public_held_out": "public", "private_accuracy": "private"}
+_SPECS: TypeAdapter[AnyTrainingSpec] = TypeAdapter(AnyTrainingSpec)
 
 SPEC: dict[str, object] = {
     "algorithm": "zeta_dp_sgd",
@@ -33,12 +39,15 @@ SPEC: dict[str, object] = {
 
 
 def finished_run(directory: Path, **changes: object) -> CertificateInput:
-    """A run whose spec is ``SPEC`` with some fields changed, and whose files lie in ``directory``."""
-    spec = ZetaDpSgd.model_validate_json(json.dumps(SPEC | changes))
+    """A run whose spec is ``SPEC`` with some fields changed (left out where None), and whose files lie in ``directory``."""
+    document = {name: value for name, value in (SPEC | changes).items() if value is not None}
+    spec = _SPECS.validate_json(json.dumps(document))
     plan = spec.plan()
+    facts = data_set_facts(spec.data)
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "model.safetensors").write_bytes(MODEL)
     (directory / "spec.json").write_bytes(spec_file(spec))
+    held_out = HELD_OUT[spec.evaluation.kind]
     report = RunReport(
         steps_released=plan.steps,
         event=plan.event,
@@ -46,11 +55,11 @@ def finished_run(directory: Path, **changes: object) -> CertificateInput:
         random_origin=RandomOrigin.USER_SEED if spec.reproducible else RandomOrigin.OPERATING_SYSTEM,
         generator="AES-256-CTR",
         resumptions=1,
-        held_out="public",
-        metrics={"accuracy": 0.875},
-        test_records=178,
-        training_records=713,
-        training_units=713,
+        held_out=held_out,
+        metrics=None if held_out == "none" else {"accuracy": 0.875},
+        test_records=facts.test_records,
+        training_records=facts.training_records,
+        training_units=plan.sampling.records,
         checkpoints_released=3,
         parameters=2500,
         versions={"torch": "2.13.0"},
@@ -59,9 +68,8 @@ def finished_run(directory: Path, **changes: object) -> CertificateInput:
     )
     started = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
     finished = datetime(2026, 1, 2, 3, 5, 0, tzinfo=UTC)
-    return CertificateInput(
-        "job-1", spec, RuntimeSpec(), plan, report, {"model.safetensors": directory / "model.safetensors"}, started, finished, attempts=2
-    )
+    model = {"model.safetensors": directory / "model.safetensors"}
+    return CertificateInput("job-1", spec, RuntimeSpec(), plan, report, model, started, finished, attempts=2)
 
 
 def statement_of(envelope: bytes) -> dict[str, dict[str, dict[str, object]]]:
