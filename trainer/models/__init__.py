@@ -1,18 +1,39 @@
-r"""Networks, each built by a short function from the value that describes it."""
+r"""Networks, each built by a short function from the value that describes it.
+
+Torch is loaded with the first network built: the API imports the specs beside this file, and never builds one.
+"""
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from mechanisms.source import RandomStream
+from trainer.data.base import DataSetFacts
+from trainer.models.spec import ModelSpec
+
 if TYPE_CHECKING:
-    from trainer.models.complex_mlp import ComplexMlpNetwork, build
+    from torch import nn
 
-__all__ = ["ComplexMlpNetwork", "build"]
+    from trainer.engine.problem import Losses
+
+__all__ = ["build", "losses_for"]
 
 
-def __getattr__(name: str) -> object:
-    # The API imports the specs beside this file and never builds a network: torch is loaded with the first name asked for.
-    if name in __all__:
-        return getattr(import_module("trainer.models.complex_mlp"), name)
-    raise AttributeError(name)
+def build(spec: ModelSpec, facts: DataSetFacts, stream: RandomStream) -> nn.Module:
+    """The network with fresh weights from ``stream``, which is public. No layer mixes records.
+
+    It takes features (n, *shape) as the data set has them, and gives real class scores (n, classes), or complex images (n, *shape).
+
+    Raises:
+      InvalidParameter: the network doesn't fit the data set; ``shapes.check_model`` says so without torch.
+    """
+    from trainer.models.building import network
+
+    return network(spec, facts, stream)
+
+
+def losses_for(facts: DataSetFacts) -> Losses:
+    """Each record's own loss (n,) from outputs and targets: cross-entropy, or the mean of |difference|^2 over a record's pixels."""
+    from trainer.models import losses
+
+    return losses.losses_for(facts)

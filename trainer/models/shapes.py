@@ -23,6 +23,7 @@ from trainer.models.spec import (
     ComplexUnet,
     Convolution,
     Dropout,
+    FilterBank,
     Flatten,
     Fourier,
     GroupNorm,
@@ -34,6 +35,7 @@ from trainer.models.spec import (
     ModelSpec,
     Sequential,
     TransposedConvolution,
+    Unflatten,
 )
 
 Shape = tuple[int, ...]
@@ -140,6 +142,11 @@ def _after(name: str, layer: LayerSpec, shape: Shape) -> Shape:
             return (layer.outputs,)
         case Flatten():
             return (math.prod(shape),)
+        case Unflatten():
+            wanted = (layer.channels, layer.height, layer.width)
+            if len(shape) != 1 or math.prod(wanted) != shape[0]:
+                raise InvalidParameter(name, f"on flat records of {math.prod(wanted)} numbers (unflatten)", f"a record of shape {shape}")
+            return wanted
         case Activation() | Dropout() | Fourier():
             return shape
         case GroupNorm() | LayerNorm() | InstanceNorm():
@@ -171,12 +178,13 @@ def _check_norm(name: str, layer: GroupNorm | LayerNorm | InstanceNorm, shape: S
 
 def _after_spatial(
     name: str,
-    layer: Convolution | TransposedConvolution | AveragePool | MaxPool | AdaptiveAveragePool | AdaptiveMaxPool,
+    layer: Convolution | TransposedConvolution | AveragePool | MaxPool | AdaptiveAveragePool | AdaptiveMaxPool | FilterBank,
     shape: Shape,
 ) -> Shape:
     channels, *spatial = shape
-    if len(spatial) not in {1, 2}:
-        raise InvalidParameter(name, f"on records with one or two spatial axes ({layer.kind})", f"a record of shape {shape}")
+    if len(spatial) != 2 and (len(spatial) != 1 or isinstance(layer, TransposedConvolution | FilterBank)):
+        axes = "two" if isinstance(layer, TransposedConvolution | FilterBank) else "one or two"
+        raise InvalidParameter(name, f"on records with {axes} spatial axes ({layer.kind})", f"a record of shape {shape}")
     match layer:
         case Convolution():
             if channels % layer.groups or layer.outputs % layer.groups:
@@ -185,8 +193,6 @@ def _after_spatial(
             sizes = [(size + 2 * layer.padding - reach) // layer.stride + 1 for size in spatial]
             channels = layer.outputs
         case TransposedConvolution():
-            if len(spatial) != 2:
-                raise InvalidParameter(name, "on records with two spatial axes (transposed_convolution)", f"a record of shape {shape}")
             sizes = [(size - 1) * layer.stride - 2 * layer.padding + layer.kernel for size in spatial]
             channels = layer.outputs
         case AveragePool() | MaxPool():
@@ -194,6 +200,9 @@ def _after_spatial(
         case AdaptiveAveragePool() | AdaptiveMaxPool():
             # A window for each output, none of them empty.
             sizes = [layer.size if layer.size <= size else 0 for size in spatial]
+        case FilterBank():
+            sizes = [size // layer.pool for size in spatial]
+            channels *= len(layer.wavelengths) * layer.orientations + 1
     if min(sizes) < 1:
         raise InvalidParameter(name, f"small enough for its input ({layer.kind})", f"a record of shape {shape}")
     return (channels, *sizes)

@@ -17,6 +17,7 @@ Extent = Annotated[int, Strict(), Field(ge=1, le=512)]
 """A kernel, stride, dilation or pooled size, the same along every spatial axis."""
 Padding = Annotated[int, Strict(), Field(ge=0, le=512)]
 Flag = Annotated[bool, Strict()]
+Wavelength = Annotated[float, Strict(), Field(ge=2.0, le=512.0, allow_inf_nan=False)]
 DropProbability = Annotated[float, Strict(), Field(ge=0.0, lt=1.0, allow_inf_nan=False)]
 
 ComplexActivation = Literal[
@@ -163,6 +164,40 @@ class Flatten(Value):
 
 
 @final
+class Unflatten(Value):
+    """A flat record of channels x height x width numbers as an image, rows first; the data themselves keep their shape."""
+
+    kind: Literal["unflatten"] = "unflatten"
+    channels: Width
+    height: Width
+    width: Width
+
+
+@final
+class FilterBank(Value):
+    """|x * psi| for fixed Gabor filters psi, and x, averaged over squares: nothing is learned, so it stands before all weights.
+
+    Attributes:
+      wavelengths: in pixels; each with ``orientations`` filters.
+      orientations: angles, equally spaced in half a turn.
+      size: pixels along a filter's side; odd.
+      pool: pixels along the side of a square that is averaged over.
+    """
+
+    kind: Literal["filter_bank"] = "filter_bank"
+    wavelengths: Annotated[tuple[Wavelength, ...], Field(min_length=1, max_length=16)]
+    orientations: Annotated[int, Strict(), Field(ge=1, le=64)]
+    size: Annotated[int, Strict(), Field(ge=1, le=127)]
+    pool: Extent
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.size % 2 == 0:
+            raise InvalidParameter("size", "odd (a filter has a middle)", self.size)
+        return self
+
+
+@final
 class Fourier(Value):
     """The unitary Fourier transform over a record's spatial axes (a flat record's features): fixed, public, no parameters."""
 
@@ -184,6 +219,8 @@ LayerSpec = Annotated[
     | InstanceNorm
     | Dropout
     | Flatten
+    | Unflatten
+    | FilterBank
     | Fourier,
     Field(discriminator="kind"),
 ]
@@ -208,6 +245,8 @@ class Sequential(Value):
         real weights on R^2n, each complex channel as two real ones (all real parts first). ``real``: real weights on real data.
       layers: at most 128.
       head: from complex outputs to real scores; ``none`` for real weights, and for images.
+      initial_weights: ``glorot``, or these scaled so that every weighted layer's outputs have mean square 1 on public random records:
+        where an activation shrinks what is small, as iGaussian does, a deep network's outputs would start at 0.
     Raises:
       InvalidParameter: an activation, a layer or a head of the other kind of numbers.
     """
@@ -216,12 +255,17 @@ class Sequential(Value):
     numbers: Literal["complex", "real", "real_pairs"]
     layers: Annotated[tuple[LayerSpec, ...], Field(min_length=1, max_length=128)]
     head: Head
+    initial_weights: Literal["glorot", "unit_outputs"] = "glorot"
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.numbers != "complex" and self.head != "none":
             raise InvalidParameter("model.head", f"none for numbers {self.numbers}", self.head)
+        is_fixed = True
         for place, layer in enumerate(self.layers):
+            if isinstance(layer, FilterBank) and not is_fixed:
+                raise InvalidParameter(f"model.layers[{place}]", "before all layers that learn or drop", layer.kind)
+            is_fixed = is_fixed and isinstance(layer, Flatten | Unflatten | Fourier | FilterBank)
             if isinstance(layer, Activation):
                 is_real = layer.name in RealActivation.__args__
                 if is_real == (self.numbers == "complex"):

@@ -1,0 +1,27 @@
+r"""Each record's own loss, neither summed nor averaged over records: what clipping needs, and what keeps records apart."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from trainer.data.base import DataSetFacts
+from trainer.engine.problem import Losses
+
+
+def losses_for(facts: DataSetFacts) -> Losses:
+    """Cross-entropy for a classification, the mean squared error of complex pixels for a reconstruction."""
+    return cross_entropies if facts.task == "classification" else squared_errors
+
+
+def cross_entropies(scores: Tensor, labels: Tensor) -> Tensor:
+    """(n, classes) real scores and (n,) int64 labels -> (n,): -log softmax(scores)[label]."""
+    return nn.functional.cross_entropy(scores, labels, reduction="none")
+
+
+def squared_errors(images: Tensor, references: Tensor) -> Tensor:
+    """(n, channels, height, width) complex, twice -> (n,): the mean of |difference|^2 over a record's pixels.
+
+    fastMRI's example takes the mean absolute error of magnitudes. Here phases count too, and the gradient is smooth at 0.
+    """
+    difference = images - references
+    return (difference.real.square() + difference.imag.square()).flatten(1).mean(dim=1)

@@ -1,0 +1,189 @@
+r"""Networks of layers in a row, with the change of number format put in where a complex layer needs the other one."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Literal, final
+
+import torch
+from torch import Tensor, nn
+
+from mechanisms.source import RandomStream
+from trainer.data.base import DataSetFacts
+from trainer.layers.filter_bank import GaborModulus
+from trainer.layers.planes import FromPlanes, ToPlanes
+from trainer.models import complex_layers, real_layers
+from trainer.models.scaling import scale_to_unit_outputs
+from trainer.models.shapes import LayerShapes, sequential_shapes
+from trainer.models.spec import (
+    Activation,
+    AdaptiveAveragePool,
+    AdaptiveMaxPool,
+    AveragePool,
+    BlockCirculantLinear,
+    Convolution,
+    Dropout,
+    FilterBank,
+    Flatten,
+    Fourier,
+    GroupNorm,
+    InstanceNorm,
+    LayerNorm,
+    LayerSpec,
+    Linear,
+    MaxPool,
+    Sequential,
+    TransposedConvolution,
+    Unflatten,
+)
+
+Format = Literal["native", "planes", "real"]
+"""Complex tensors, the same as planes, or the numbers of a real network, which are never converted."""
+
+NATIVE = (Linear, BlockCirculantLinear, Fourier)
+PLANES = (
+    Convolution,
+    TransposedConvolution,
+    AveragePool,
+    MaxPool,
+    AdaptiveAveragePool,
+    AdaptiveMaxPool,
+    GroupNorm,
+    LayerNorm,
+    InstanceNorm,
+    FilterBank,
+)
+
+
+@final
+class ZeroImaginary(nn.Module):
+    """Real (N, C, *spatial) to the planes (N, 2C, *spatial) of the same numbers as complex ones."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat((x, torch.zeros_like(x)), dim=1)
+
+
+@final
+class _Row:
+    """Modules in a row, named by their layer's number, and the format that numbers have behind the last one."""
+
+    def __init__(self, numbers: Format) -> None:
+        self.numbers = numbers
+        self.modules: OrderedDict[str, nn.Module] = OrderedDict()
+
+    def add(self, name: str, module: nn.Module) -> None:
+        self.modules[name] = module
+
+    def convert(self, name: str, wanted: Format) -> None:
+        """Puts a conversion in where the format isn't the wanted one."""
+        if "real" in {self.numbers, wanted} or self.numbers == wanted:
+            return
+        self.add(f"{name}_{wanted}", ToPlanes() if wanted == "planes" else FromPlanes())
+        self.numbers = wanted
+
+
+def build_sequential(spec: Sequential, facts: DataSetFacts, stream: RandomStream) -> nn.Sequential:
+    """The network with fresh weights from ``stream``, which is public, drawn layer after layer.
+
+    Raises:
+      InvalidParameter: the network doesn't fit the data set.
+    """
+    shapes = sequential_shapes(spec, facts)
+    row = _Row("native" if spec.numbers == "complex" and facts.is_complex else "planes" if spec.numbers == "complex" else "real")
+    if not facts.is_complex and spec.numbers != "real":
+        row.add("input", ZeroImaginary())
+    elif spec.numbers == "real_pairs":
+        row.add("input", ToPlanes())
+    for place, (layer, stage) in enumerate(zip(spec.layers, shapes, strict=True)):
+        name = f"{place}_{layer.kind}"
+        if isinstance(layer, NATIVE):
+            row.convert(name, "native")
+        elif isinstance(layer, PLANES):
+            row.convert(name, "planes")
+        row.add(name, _module(layer, stage, row.numbers, stream))
+    _end(row, spec, facts)
+    network = nn.Sequential(row.modules)
+    if spec.initial_weights == "unit_outputs":
+        scale_to_unit_outputs(network, facts, stream)
+    return network
+
+
+def _end(row: _Row, spec: Sequential, facts: DataSetFacts) -> None:
+    if facts.task == "reconstruction":
+        # Both formats of a complex image end as complex numbers; the two halves of a real pair's channels are such planes too.
+        row.numbers = "planes" if row.numbers == "real" else row.numbers
+        row.convert("output", "native")
+    elif spec.head != "none":
+        row.convert("head", "native")
+        row.add("head", complex_layers.head(spec.head))
+
+
+def _module(layer: LayerSpec, stage: LayerShapes, numbers: Format, stream: RandomStream) -> nn.Module:
+    if isinstance(layer, Flatten | Unflatten | FilterBank | Fourier):
+        return _fixed_module(layer, numbers)
+    if isinstance(layer, BlockCirculantLinear):
+        return complex_layers.block_circulant(layer, stage.inputs[0], stream, is_complex=numbers != "real")
+    return _real_module(layer, stage, stream) if numbers == "real" else _complex_module(layer, stage, stream)
+
+
+def _fixed_module(layer: Flatten | Unflatten | FilterBank | Fourier, numbers: Format) -> nn.Module:
+    match layer:
+        case Flatten():
+            # Planes too: all real parts, then all imaginary parts.
+            return nn.Flatten(1)
+        case Unflatten():
+            parts = 2 if numbers == "planes" else 1
+            return nn.Unflatten(1, (parts * layer.channels, layer.height, layer.width))
+        case FilterBank():
+            return GaborModulus(layer.wavelengths, layer.orientations, layer.size, layer.pool)
+        case Fourier():
+            return complex_layers.UnitaryFourier(is_pairs=numbers == "real")
+
+
+Differing = (
+    Linear
+    | Convolution
+    | TransposedConvolution
+    | Activation
+    | GroupNorm
+    | LayerNorm
+    | InstanceNorm
+    | AveragePool
+    | MaxPool
+    | AdaptiveAveragePool
+    | AdaptiveMaxPool
+    | Dropout
+)
+"""Layers that differ between complex and real networks."""
+
+
+def _real_module(layer: Differing, stage: LayerShapes, stream: RandomStream) -> nn.Module:
+    match layer:
+        case Linear():
+            return real_layers.real_linear(layer, stage.inputs[0], stream)
+        case Convolution() | TransposedConvolution():
+            return real_layers.real_convolution(layer, stage.inputs, stream)
+        case Activation():
+            return real_layers.real_activation(layer, stage.inputs[0])
+        case GroupNorm() | LayerNorm() | InstanceNorm():
+            return real_layers.real_norm(layer, stage.inputs[0])
+        case Dropout():
+            return nn.Dropout(layer.probability)
+        case _:
+            return real_layers.real_pool(layer, stage.inputs)
+
+
+def _complex_module(layer: Differing, stage: LayerShapes, stream: RandomStream) -> nn.Module:
+    match layer:
+        case Linear():
+            return complex_layers.complex_linear(layer, stage.inputs[0], stream)
+        case Convolution() | TransposedConvolution():
+            return complex_layers.complex_convolution(layer, stage.inputs, stream)
+        case Activation():
+            return complex_layers.complex_activation(layer, stage.inputs[0])
+        case GroupNorm() | LayerNorm() | InstanceNorm():
+            return complex_layers.complex_norm(layer, stage.inputs[0])
+        case Dropout():
+            return complex_layers.dropout(layer.probability)
+        case _:
+            return complex_layers.complex_pool(layer)
