@@ -31,7 +31,7 @@ def complex_kernel(shape: tuple[int, ...], stream: RandomStream) -> Tensor:
 
 
 def block_weight(weight: Tensor, groups: int) -> Tensor:
-    r"""The real weight (2 out, 2 in / groups, *kernel) of a complex one; of every group the real parts come before the imaginary ones."""
+    r"""The real weight (2 out, 2 in / groups, *kernel) of a complex one; within every group real parts come first."""
     real, imaginary = weight.real, weight.imag
     outputs, inputs, *kernel = weight.shape
     block = torch.stack((torch.stack((real, -imaginary), dim=1), torch.stack((imaginary, real), dim=1)))
@@ -41,7 +41,7 @@ def block_weight(weight: Tensor, groups: int) -> Tensor:
 
 
 def transposed_block_weight(weight: Tensor, groups: int) -> Tensor:
-    r"""The real weight (2 in, 2 out / groups, *kernel) of a complex transposed convolution: that of the conjugate, seen from its outputs."""
+    """The real weight (2 in, 2 out / groups, *kernel) of a complex transposed convolution: the conjugate's, seen from its outputs."""
     return block_weight(weight.conj(), groups)
 
 

@@ -1,0 +1,174 @@
+r"""Per-unit gradients of a correlation's weight: their norms and their weighted sum, by the cheapest of three routes.
+
+HELD: batched matrix products give every unit's gradient (``patches``), folded to the complex weight's, and it is held from the norm to
+the clipped sum, which is then one product of the factors with it. The others never hold them. GRAM: few positions before a large weight;
+the norms come from Gram matrices over the positions. DROPPED: holding is dear; the gradients are built for the norm, a few units at a
+time, and a second time, already summed, for the sum. The choice depends on shapes only, so a run that is repeated rounds the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from typing import final
+
+import torch
+from torch import Tensor
+
+from trainer.engine.rules.base import HIDDEN_BY_UNDERFLOW, gram_squared_norms
+from trainer.engine.rules.patches import Correlated, Geometry, strips, windows
+
+HELD_NUMBERS = 2**24
+"""The per-unit gradients of a layer are held up to this many numbers, 64 MiB."""
+
+NUMBERS_AT_ONCE = 2**20
+"""Of gradients before they are folded, or of windows, that are built at once: a few MiB, which a processor's cache holds."""
+
+DEAR_NUMBER = 24
+"""Multiplications in the time that writing, folding and twice reading one number of a per-unit gradient takes."""
+
+MERGED_RECORDS = 4
+"""From this many records in a unit on, one product over all their positions beats one for each record."""
+
+LONGEST_ROW = 4096
+"""Squares that a norm's kernel adds one after another, in float32; norms of longer rows are made of shorter ones."""
+
+
+class Route(Enum):
+    """Ways to the norms and the sum."""
+
+    HELD = "per-unit gradients, held for the sum"
+    DROPPED = "per-unit gradients, a few at a time"
+    GRAM = "Gram matrices over the positions"
+
+
+def route_of(uses: Sequence[Correlated], geometry: Geometry) -> Route:
+    """The cheapest one by multiplications, where each number of a per-unit gradient costs ``DEAR_NUMBER`` in memory traffic."""
+    inputs, outputs, positions = _columns(uses[0], geometry), uses[0].gradients.shape[4], _positions(uses)
+    numbers = inputs * outputs // geometry.parts
+    held = uses[0].images.shape[1] * geometry.groups * numbers <= HELD_NUMBERS
+    explicit = DEAR_NUMBER * numbers + (0 if held else positions * inputs * outputs)
+    # Complex Gram matrices are four real products of half the width.
+    if geometry.parts * positions**2 * (inputs + outputs) < explicit:
+        return Route.GRAM
+    return Route.HELD if held else Route.DROPPED
+
+
+@final
+class PatchGradients:
+    r"""Of all uses of one weight together.
+
+    Args:
+      uses: with the same units, groups and channels; the images may differ in size.
+      route: decides the cost, and nothing of the result beyond rounding.
+    """
+
+    def __init__(self, uses: Sequence[Correlated], geometry: Geometry, route: Route) -> None:
+        self._uses, self._geometry, self._route = list(uses), geometry, route
+        self._held = [explicit(part, geometry) for _, part in self._parts()] if route is Route.HELD else []
+
+    def squared_norms(self) -> Tensor:
+        """(units,)."""
+        if self._route is Route.HELD:
+            return torch.cat([_squares(held) for held in self._held])
+        if self._route is Route.GRAM:
+            return torch.cat([_gram(part, self._geometry) for _, part in self._parts()])
+        return torch.cat([_squares(explicit(part, self._geometry)) for _, part in self._parts()])
+
+    def weighted_sum(self, factors: Tensor) -> Tensor:
+        """(parts, groups, kernel_height, kernel_width, channels, outputs of a group)."""
+        total: Tensor | None = None
+        for place, (unit, part) in enumerate(self._parts()):
+            if self._route is Route.HELD:
+                held = self._held[place]
+                of_part = torch.matmul(factors[unit : unit + held.shape[1]].to(held.dtype), held.flatten(2)).unflatten(1, held.shape[2:])
+            else:
+                of_part = _summed(part, self._geometry, factors[unit : unit + part[0].images.shape[1]])
+            total = of_part if total is None else total.add_(of_part)
+        assert total is not None
+        _, parts, groups, _, channels, outputs = total.shape
+        return total.permute(1, 2, 0, 3, 4, 5).reshape(parts, groups, *self._geometry.kernel, channels, outputs)
+
+    def _parts(self) -> Iterator[tuple[int, list[Correlated]]]:
+        """A few units at a time, with the number of the first."""
+        units = self._uses[0].images.shape[1]
+        numbers = _columns(self._uses[0], self._geometry) * max(self._uses[0].gradients.shape[4], _positions(self._uses))
+        together = max(1, NUMBERS_AT_ONCE // (self._geometry.groups * numbers))
+        for first in range(0, units, together):
+            yield first, [use.of_units(first, first + together) for use in self._uses]
+
+
+def explicit(uses: Sequence[Correlated], geometry: Geometry) -> Tensor:
+    """(rows, units, parts, groups, columns, channels, outputs): ``columns`` of the kernel in each of its ``rows``, or all in one."""
+    if geometry.stride[0] == 1 and geometry.kernel[0] > 1 and uses[0].images.shape[0] < MERGED_RECORDS:
+        return folded(strips(uses, geometry), geometry)
+    total: Tensor | None = None
+    for use in uses:
+        inputs, gradients = windows(use, geometry)
+        of_use = torch.bmm(inputs.flatten(0, 1).mT, gradients.flatten(0, 1))
+        total = of_use if total is None else total.add_(of_use)
+    assert total is not None
+    return folded(total[None], geometry)
+
+
+def folded(products: Tensor, geometry: Geometry) -> Tensor:
+    r"""g conj(a) out of the four real products of parts: real a_r g_r + a_i g_i, imaginary a_r g_i - a_i g_r.
+
+    Args:
+      products: (rows, units * groups, columns * parts * channels, parts * outputs).
+    """
+    rows, batch, inputs, outputs = products.shape
+    columns, parts = geometry.places // rows, geometry.parts
+    split = products.view(
+        rows, batch // geometry.groups, geometry.groups, columns, parts, inputs // (columns * parts), parts, outputs // parts
+    )
+    if parts == 1:
+        return split.movedim(6, 2).squeeze(5)
+    result = split.new_empty(rows, split.shape[1], 2, geometry.groups, columns, split.shape[5], split.shape[7])
+    torch.add(split[:, :, :, :, 0, :, 0], split[:, :, :, :, 1, :, 1], out=result[:, :, 0])
+    torch.sub(split[:, :, :, :, 0, :, 1], split[:, :, :, :, 1, :, 0], out=result[:, :, 1])
+    return result
+
+
+def _squares(gradients: Tensor) -> Tensor:
+    """Of each unit, (rows, units, ...) -> (units,)."""
+    units, rest = gradients.shape[1], gradients.shape[2:]
+    numbers = gradients[:, 0].numel()
+    last = 2 if rest[-1] * rest[-2] <= LONGEST_ROW else 1
+    lengths = torch.linalg.vector_norm(gradients.flatten(-last), dim=-1)
+    return lengths.square().transpose(0, 1).reshape(units, -1).sum(dim=1) + numbers * HIDDEN_BY_UNDERFLOW
+
+
+def _gram(uses: Sequence[Correlated], geometry: Geometry) -> Tensor:
+    pairs = [windows(use, geometry) for use in uses]
+    inputs = _as_numbers(torch.cat([a for a, _ in pairs], dim=2), geometry.places, geometry.parts)
+    gradients = _as_numbers(torch.cat([g for _, g in pairs], dim=2), 1, geometry.parts)
+    return gram_squared_norms(inputs.flatten(0, 1), gradients.flatten(0, 1)).reshape(-1, geometry.groups).sum(dim=1)
+
+
+def _as_numbers(values: Tensor, places: int, parts: int) -> Tensor:
+    """(..., places * parts * channels) -> (..., places * channels), complex where there are two parts."""
+    if parts == 1:
+        return values
+    split = values.unflatten(-1, (places, parts, -1))
+    return torch.complex(split[..., 0, :].contiguous(), split[..., 1, :].contiguous()).flatten(-2)
+
+
+def _summed(uses: Sequence[Correlated], geometry: Geometry, factors: Tensor) -> Tensor:
+    """(1, parts, groups, places, channels, outputs): the weighted sum as one matrix product over all positions of all units."""
+    total: Tensor | None = None
+    for use in uses:
+        inputs, gradients = windows(use, geometry)
+        scaled = gradients * factors.to(gradients.dtype)[:, None, None, None]
+        of_use = torch.bmm(inputs.transpose(0, 1).flatten(1, 2).mT, scaled.transpose(0, 1).flatten(1, 2))
+        total = of_use if total is None else total.add_(of_use)
+    assert total is not None
+    return folded(total[None], geometry)[:, 0]
+
+
+def _columns(use: Correlated, geometry: Geometry) -> int:
+    return geometry.places * use.images.shape[5]
+
+
+def _positions(uses: Sequence[Correlated]) -> int:
+    return sum(use.gradients.shape[0] * use.gradients.shape[3] for use in uses)
