@@ -17,33 +17,61 @@ from trainer.layers.activations import (
 )
 from trainer.layers.circulant import BlockCirculantLinear
 from trainer.layers.convolution import PlanarConv1d, PlanarConv2d, PlanarConvTranspose2d
+from trainer.layers.dropout import ComplexDropout, complex_dropout
 from trainer.layers.heads import magnitude, magnitude_softmax, real_part
+from trainer.layers.initialisation import glorot, he
 from trainer.layers.linear import ComplexLinear
+from trainer.layers.norms import ComplexGroupNorm, ComplexInstanceNorm, ComplexLayerNorm, whiten
 from trainer.layers.planes import FromPlanes, ToPlanes, from_planes, join, split, to_planes
+from trainer.layers.pooling import (
+    AdaptiveAveragePool,
+    AdaptiveMaxPool,
+    AveragePool,
+    MaxPool,
+    adaptive_average_pool,
+    adaptive_max_pool,
+    average_pool,
+    max_pool,
+)
 from trainer.layers.trainable_activations import ACTIVATIONS, COMPLEX_ACTIVATIONS, REAL_ACTIVATIONS, TrainableCardioid, TrainableModRelu
 
 __all__ = [
     "ACTIVATIONS",
     "COMPLEX_ACTIVATIONS",
     "REAL_ACTIVATIONS",
+    "AdaptiveAveragePool",
+    "AdaptiveMaxPool",
+    "AveragePool",
     "BlockCirculantLinear",
+    "ComplexDropout",
+    "ComplexGroupNorm",
+    "ComplexInstanceNorm",
+    "ComplexLayerNorm",
     "ComplexLinear",
     "Elementwise",
     "FromPlanes",
+    "MaxPool",
     "PlanarConv1d",
     "PlanarConv2d",
     "PlanarConvTranspose2d",
     "ToPlanes",
     "TrainableCardioid",
     "TrainableModRelu",
+    "adaptive_average_pool",
+    "adaptive_max_pool",
+    "average_pool",
     "cardioid",
+    "complex_dropout",
     "conj_mish",
     "crelu",
     "from_planes",
+    "glorot",
+    "he",
     "igaussian",
     "join",
     "magnitude",
     "magnitude_softmax",
+    "max_pool",
     "mish",
     "modrelu",
     "real_part",
@@ -52,5 +80,6 @@ __all__ = [
     "siglog",
     "split",
     "to_planes",
+    "whiten",
     "zrelu",
 ]
