@@ -14,6 +14,7 @@ from mechanisms.base import OpenProbability, Positive, PrivacyUnit, Value
 from mechanisms.errors import InvalidParameter
 from trainer.data import DataSetFacts, DataSpec, data_set_facts
 from trainer.descent import AnyOptimizer
+from trainer.models.shapes import check_model
 from trainer.models.spec import ModelSpec, Sequential
 from trainer.plan import (
     AdaptiveClipping,
@@ -185,6 +186,7 @@ class NetworkTraining(TrainingSpec, ABC):
     def plan_with(self, facts: DataSetFacts, noise_std: float) -> ExecutionPlan:
         """The plan with this noise per real component of what is released. Raises InvalidParameter where spec and data don't fit."""
         sampling = self.sampling(self.units(facts))
+        check_model(self.model, facts)
         clipping = self.clipping.clipping(self.clipping_bound)
         sensitivity = Sensitivity(l2=clipping.sensitivity, adjacency=self.privacy.adjacency, unit=self.privacy.unit)
         mechanism = ComplexGaussian if self.is_complex else Gaussian

@@ -5,18 +5,22 @@ A federation is the same loop with more than one site: each samples, clips and a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, final
 
 import torch
 from torch import Tensor
 
 from mechanisms.errors import InvalidParameter
+from mechanisms.source import RandomStream
 from trainer.engine import releasing
 from trainer.engine.distributed import rows, share
 from trainer.engine.parameters import ParameterLayout
+from trainer.engine.probe import made_up_features, mode, same_randomness
+from trainer.engine.problem import Problem
 from trainer.engine.randomness import Randomness
 from trainer.engine.releasing import Clipped
 from trainer.engine.sampling import poisson_sample
@@ -80,6 +84,7 @@ class PrivateLoop:
       sites: one; in a federation as many as the plan has nodes.
       team: processes that share each site's work: each samples among its own part of the site's units and adds its share of the noise.
       deliver: how a site's released vector reaches the server.
+      draws_masks: whether the network draws from torch's own generator.
       precision: the context of the network's own arithmetic; clipping leaves it for norms and sums.
     """
 
@@ -90,6 +95,7 @@ class PrivateLoop:
     optimizer: OptimizerStep
     team: Team
     deliver: Deliver = arrives
+    draws_masks: bool = False
     precision: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def run(self, state: TrainingState, after_step: Callable[[TrainingState], None]) -> TrainingState:
@@ -131,15 +137,41 @@ class PrivateLoop:
         step, clipping = state.step + 1, self.plan.clipping
         mine = rows(site.units, self.team)
         # An empty sample goes the same way: a skipped release would tell that nobody was there.
-        drawn = torch.from_numpy(poisson_sample(len(mine), self.plan.sampling.probability, site.randomness.sampling(step)))
-        with self.precision():
+        stream = site.randomness.sampling(step)
+        drawn = torch.from_numpy(poisson_sample(len(mine), self.plan.sampling.probability, stream))
+        masks = _fresh_masks(stream, mine.device) if self.draws_masks else nullcontext()
+        with masks, self.precision():
             clipped = self.clipped.sum(parameters, mine[drawn.to(mine.device)], state.bound)
         vector = releasing.query(clipping, clipped, len(drawn), state.bound).to(self._dtype)
         source = site.randomness.noise_source(step, vector.device, vector.dtype)
-        return self.team.sum(releasing.release(share(self.plan.mechanism, self.team), vector, source))
+        mechanism = share(self.plan.mechanism, self.team)  # pyright: ignore[reportArgumentType] (either kind comes back as it went)
+        return self.team.sum(releasing.release(mechanism, vector, source))
 
     @property
     def _dtype(self) -> torch.dtype:
         """Of sum and noise, from public numbers alone: the type that a sample's own sum happens to have would tell its size."""
         narrow = self.plan.sampling.largest_expected_batch <= releasing.NARROW_LOT and self.plan.clipping.kind != "adaptive"
         return torch.float32 if narrow else torch.float64
+
+
+def draws_masks(problem: Problem) -> bool:
+    """Whether the network, training, draws from torch's own generator (dropout does): told by whether that generator has moved."""
+    device = problem.features.device
+    state = partial(torch.cuda.get_rng_state, device) if device.type == "cuda" else torch.get_rng_state
+    with same_randomness(device), mode(problem.network, training=True), torch.no_grad():
+        before = state()
+        problem.network(made_up_features(problem, 1))
+        return not torch.equal(before, state())
+
+
+@contextmanager
+def _fresh_masks(stream: RandomStream, device: torch.device) -> Iterator[None]:
+    r"""Torch's own generator, which dropout draws from, newly seeded with 53 secret bits; as before afterwards.
+
+    Which numbers of that generator a record's mask gets depends on who is in the sample with it, and in the samples before. With masks
+    that nobody can tell from independent ones this says nothing; with a known seed the others' masks, and so their gradients, would
+    change with one unit's presence, by more than that unit's clipped gradient.
+    """
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.manual_seed(int(stream.uniform(1)[0] * 2.0**53))
+        yield

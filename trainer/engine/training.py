@@ -10,7 +10,7 @@ from typing import final
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from mechanisms.source import RandomOrigin, RandomStream
 from trainer.data import DataSetFacts, data_set_facts
@@ -19,7 +19,7 @@ from trainer.engine.clipping import ClippedGradients
 from trainer.engine.distributed import launch
 from trainer.engine.environment import autocast, hardware, prepare_torch, versions
 from trainer.engine.evaluation import HeldOutRecords
-from trainer.engine.loop import PrivateLoop, Site, TrainingState
+from trainer.engine.loop import PrivateLoop, Site, TrainingState, draws_masks
 from trainer.engine.optimizers import initial_state, update
 from trainer.engine.parameters import ParameterLayout, as_real
 from trainer.engine.problem import Problem
@@ -31,7 +31,7 @@ from trainer.engine.units import members_of, seed_of
 from trainer.models import build, losses_for
 from trainer.network_training import NetworkTraining, PrivateAccuracy, PublicHeldOut
 from trainer.plan import ExecutionPlan
-from trainer.report import RunReport, Started, TrainingEvent
+from trainer.report import MetricValues, RunReport, Started, TrainingEvent
 from trainer.spec import RuntimeSpec
 
 CHECKPOINT = "checkpoint.safetensors"
@@ -110,7 +110,8 @@ def train_network(team: Team, run: Run) -> RunReport | None:
         sites=prepared.sites,
         optimizer=partial(_step, spec, plan.steps),
         team=team,
-        precision=partial(autocast, run.runtime, prepared.network),
+        draws_masks=draws_masks(prepared.problem),
+        precision=partial(autocast, run.runtime, prepared.problem.network),
     )
     final_state = loop.run(start.state, publisher.after_step)
     if isinstance(publisher, Follower):
@@ -133,7 +134,7 @@ class Prepared:
     """What a run works with, in memory."""
 
     device: torch.device
-    network: nn.Module
+    problem: Problem
     layout: ParameterLayout
     clipped: ClippedGradients
     held_out: HeldOutRecords
@@ -148,6 +149,7 @@ class Prepared:
         purpose = "model initialisation"
         stream = RandomStream.from_operating_system() if spec.seed is None else RandomStream.from_seed(spec.seed, purpose)
         network = build(spec.model, facts, stream).to(device)
+        _ = autocast(run.runtime, network)  # refuses now what it would refuse in the first step
         members = None
         if spec.protects_users(facts):
             assert data.training_users is not None  # the facts name a user unit
@@ -163,7 +165,7 @@ class Prepared:
         held_out = HeldOutRecords(network, layout, test_features, test_targets)
         places = run.places(problem.units)
         sites = tuple(Site(units.to(device), _randomness(spec.seed, number, team)) for number, units in enumerate(places))
-        return Prepared(device, network, layout, clipped, held_out, sites, sites[0].randomness.origin)
+        return Prepared(device, problem, layout, clipped, held_out, sites, sites[0].randomness.origin)
 
 
 def _randomness(seed: int | None, site: int, team: Team) -> Randomness:
@@ -183,7 +185,7 @@ def _starting_point(run: Run, prepared: Prepared, digest: str, team: Team) -> Ch
         if team.rank == 0:
             save_checkpoint(path, resumed, digest)
         return resumed
-    parameters = prepared.layout.flatten(dict(prepared.network.named_parameters())).to(prepared.device)
+    parameters = prepared.layout.flatten(dict(prepared.problem.network.named_parameters())).to(prepared.device)
     # Every process draws initial weights; all start from the first one's.
     parameters = team.sum(parameters if team.rank == 0 else torch.zeros_like(parameters))
     state = TrainingState(0, parameters, initial_state(run.spec.descent, parameters), run.plan.clipping.bound)
@@ -218,14 +220,18 @@ def _evaluation(run: Run, prepared: Prepared, facts: DataSetFacts) -> Evaluation
         case PrivateAccuracy():
             assert planned is not None  # check_plan compared plan and spec
 
-            def release(state: TrainingState) -> dict[str, float]:
+            def release(state: TrainingState) -> MetricValues:
                 purpose = f"evaluation after step {state.step}"
                 stream = RandomStream.from_operating_system() if spec.seed is None else RandomStream.from_seed(spec.seed, purpose)
                 return prepared.held_out.noisy_accuracy(state, planned, stream)
 
             return Evaluation("private", release)
         case _:
-            return Evaluation("none", lambda _state: {})
+            return Evaluation("none", _unasked)
+
+
+def _unasked(_state: TrainingState) -> MetricValues:
+    raise AssertionError("nothing about held-out records leaves this run")
 
 
 def _report(run: Run, prepared: Prepared, publisher: Publisher, start: Checkpoint, facts: DataSetFacts, state: TrainingState) -> RunReport:
