@@ -213,6 +213,6 @@ def test_real_pairs_have_twice_the_channels() -> None:
 
 
 def test_a_unet_has_the_weights_of_its_convolutions() -> None:
-    # One pool, one channel of width 2: 3 x 3 from 1 to 2, 2 to 2, 2 to 4, 4 to 4; 2 x 2 from 4 to 2; 3 x 3 from 4 to 2, 2 to 2; 1 x 1 and bias.
+    # One pool, channels 2: 3 x 3 from 1 to 2, 2 to 2, 2 to 4, 4 to 4; 2 x 2 from 4 to 2; 3 x 3 from 4 to 2, 2 to 2; 1 x 1 and its bias.
     model = ComplexUnet(channels=2, pools=1, activation="crelu", norm_groups=None, dropout=0.0, residual=False)
     assert unet_weights(model, 1) == 9 * (2 + 4 + 8 + 16) + 4 * 8 + 9 * (8 + 4) + 2 + 1

@@ -13,6 +13,7 @@ from trainer.layers import COMPLEX_ACTIVATIONS, ComplexLinear, magnitude, magnit
 from trainer.layers.circulant import BlockCirculantLinear as BlockCirculantModule
 from trainer.layers.convolution import PlanarConv1d, PlanarConv2d, PlanarConvTranspose2d
 from trainer.layers.dropout import ComplexDropout
+from trainer.layers.norms import ComplexGroupNorm, ComplexInstanceNorm, ComplexLayerNorm
 from trainer.layers.planes import from_planes, to_planes
 from trainer.layers.pooling import adaptive_average_pool, adaptive_max_pool, average_pool, max_pool
 from trainer.models.shapes import Shape
@@ -23,7 +24,10 @@ from trainer.models.spec import (
     AveragePool,
     BlockCirculantLinear,
     Convolution,
+    GroupNorm,
     Head,
+    InstanceNorm,
+    LayerNorm,
     Linear,
     MaxPool,
     TransposedConvolution,
@@ -87,6 +91,17 @@ def complex_convolution(layer: Convolution | TransposedConvolution, shape: Shape
 def complex_activation(layer: Activation, features: int) -> nn.Module:
     """On either format, which it tells from its input's type; a trainable one has one bias, or one for each of ``features``."""
     return COMPLEX_ACTIVATIONS[layer.name](features)
+
+
+def complex_norm(layer: GroupNorm | LayerNorm | InstanceNorm, channels: int) -> nn.Module:
+    """On planes: whitens each record's groups of channels."""
+    match layer:
+        case GroupNorm():
+            return ComplexGroupNorm(layer.groups, channels)
+        case LayerNorm():
+            return ComplexLayerNorm(channels)
+        case InstanceNorm():
+            return ComplexInstanceNorm(channels)
 
 
 def complex_pool(layer: AveragePool | MaxPool | AdaptiveAveragePool | AdaptiveMaxPool) -> nn.Module:

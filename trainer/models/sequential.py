@@ -55,6 +55,23 @@ PLANES = (
 )
 
 
+Differing = (
+    Linear
+    | Convolution
+    | TransposedConvolution
+    | Activation
+    | GroupNorm
+    | LayerNorm
+    | InstanceNorm
+    | AveragePool
+    | MaxPool
+    | AdaptiveAveragePool
+    | AdaptiveMaxPool
+    | Dropout
+)
+"""Layers that differ between complex and real networks."""
+
+
 @final
 class ZeroImaginary(nn.Module):
     """Real (N, C, *spatial) to the planes (N, 2C, *spatial) of the same numbers as complex ones."""
@@ -138,23 +155,6 @@ def _fixed_module(layer: Flatten | Unflatten | FilterBank | Fourier, numbers: Fo
             return GaborModulus(layer.wavelengths, layer.orientations, layer.size, layer.pool)
         case Fourier():
             return complex_layers.UnitaryFourier(is_pairs=numbers == "real")
-
-
-Differing = (
-    Linear
-    | Convolution
-    | TransposedConvolution
-    | Activation
-    | GroupNorm
-    | LayerNorm
-    | InstanceNorm
-    | AveragePool
-    | MaxPool
-    | AdaptiveAveragePool
-    | AdaptiveMaxPool
-    | Dropout
-)
-"""Layers that differ between complex and real networks."""
 
 
 def _real_module(layer: Differing, stage: LayerShapes, stream: RandomStream) -> nn.Module:
