@@ -1,4 +1,4 @@
-r"""THE REGISTRY of data sets, free of torch. To add one: a module with a ``DataRecipe``, and its name twice here."""
+r"""THE REGISTRY of data sets, free of torch. To add one: a module with a ``DataRecipe``, and its name in the union and the tuple here."""
 
 from __future__ import annotations
 
@@ -15,12 +15,38 @@ from trainer.data.ecg_cpsc import EcgCpsc
 from trainer.data.ecg_mitbih import EcgMitBih
 from trainer.data.location import ROOT_VARIABLE, Stamp, stamps
 from trainer.data.mnist import Mnist, PhaseMnist
+from trainer.data.mri_phantoms import MriPhantoms
+from trainer.data.mri_reconstruction import MriReconstruction
+from trainer.data.mri_slices import MriSequences
 from trainer.data.speech_commands import SpeechCommands, SpokenDigits
 
 DataSpec = Annotated[
-    Cifar10 | DigitsPhasePairs | EcgCpsc | EcgMitBih | Mnist | PhaseMnist | SpeechCommands | SpokenDigits, Field(discriminator="kind")
+    Cifar10
+    | DigitsPhasePairs
+    | EcgCpsc
+    | EcgMitBih
+    | Mnist
+    | MriPhantoms
+    | MriReconstruction
+    | MriSequences
+    | PhaseMnist
+    | SpeechCommands
+    | SpokenDigits,
+    Field(discriminator="kind"),
 ]
-READERS: tuple[type[DataRecipe], ...] = (Cifar10, DigitsPhasePairs, EcgCpsc, EcgMitBih, Mnist, PhaseMnist, SpeechCommands, SpokenDigits)
+READERS: tuple[type[DataRecipe], ...] = (
+    Cifar10,
+    DigitsPhasePairs,
+    EcgCpsc,
+    EcgMitBih,
+    Mnist,
+    MriPhantoms,
+    MriReconstruction,
+    MriSequences,
+    PhaseMnist,
+    SpeechCommands,
+    SpokenDigits,
+)
 
 _SPECS: TypeAdapter[DataSpec] = TypeAdapter(DataSpec)
 
@@ -58,6 +84,9 @@ __all__ = [
     "EcgCpsc",
     "EcgMitBih",
     "Mnist",
+    "MriPhantoms",
+    "MriReconstruction",
+    "MriSequences",
     "PhaseMnist",
     "SpeechCommands",
     "SpokenDigits",

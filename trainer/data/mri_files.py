@@ -1,0 +1,98 @@
+r"""MRI files of others, read without trust: slices in a NumPy archive, NIfTI volumes, fastMRI's HDF5."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.errors import InvalidParameter
+from trainer.data.archives import npz_arrays
+
+LARGEST_VOLUME = 2**31
+"""Bytes of one volume in memory."""
+
+
+class Slices(NamedTuple):
+    """Magnitude images (slices, height, width) of any number type, labels and patients int64 (slices,), and the classes' names."""
+
+    images: NDArray[Any]
+    labels: NDArray[Any]
+    patients: NDArray[Any]
+    classes: tuple[str, ...]
+
+
+def read_slices(path: Path) -> Slices:
+    """An archive with x (slices, height, width), y and patient (slices,), and classes (names,).
+
+    Raises:
+      InvalidParameter: other arrays, or labels that name no class.
+    """
+    x, y, patient, classes = npz_arrays(path, ("x", "y", "patient", "classes")).values()
+    if x.ndim != 3 or x.dtype.kind not in "uif" or y.shape != (len(x),) or patient.shape != (len(x),) or classes.dtype.kind != "U":
+        expected = "x (slices, height, width), y (slices,), patient (slices,) and classes (names,)"
+        raise InvalidParameter(path.name, expected, (x.shape, y.shape, patient.shape, classes.dtype.str))
+    labels = y.astype(np.int64)
+    if len(labels) == 0 or labels.min() < 0 or labels.max() >= len(classes):
+        raise InvalidParameter(path.name, f"of labels in 0 .. {len(classes) - 1}", np.unique(labels).tolist())
+    return Slices(x, labels, patient.astype(np.int64), tuple(classes.tolist()))
+
+
+def read_nifti(path: Path, slices: int, sequences: int) -> NDArray[Any]:
+    """The middle slices of a 4-D NIfTI volume (height, width, slices, sequences): float32 (sequences, slices, height, width).
+
+    Raises:
+      InvalidParameter: it isn't one, is cut off, too large, or has other sequences or too few slices.
+    """
+    import nibabel  # a quarter of a second to import, and only these files need it
+
+    try:
+        volume = nibabel.Nifti1Image.from_filename(path)
+        shape = volume.shape
+        if len(shape) != 4 or shape[3] != sequences or shape[2] < slices or 8 * math.prod(shape) > LARGEST_VOLUME:
+            raise InvalidParameter(
+                path.name, f"of shape (height, width, {slices} or more, {sequences}), at most {LARGEST_VOLUME} bytes", shape
+            )
+        start = (shape[2] - slices) // 2
+        middle = np.asarray(volume.dataobj[:, :, start : start + slices, :], dtype=np.float32)
+    except InvalidParameter:
+        raise
+    except Exception as error:  # nibabel raises whatever a broken file makes it stumble on
+        raise InvalidParameter(path.name, "a whole NIfTI volume", str(error) or type(error).__name__) from error
+    return np.ascontiguousarray(middle.transpose(3, 2, 0, 1))
+
+
+def read_fastmri(path: Path, slices: int | None) -> tuple[NDArray[Any], str]:
+    """The middle slices' k-space of a single-coil fastMRI file, complex64 (slices, height, width), and whose it is.
+
+    Nothing is followed out of the file: links, external storage and virtual data sets are refused.
+
+    Args:
+      path: of the HDF5 file.
+      slices: how many at most, from the middle of the volume; None for all.
+    Raises:
+      InvalidParameter: it isn't one, is cut off or too large.
+    """
+    import h5py  # a tenth of a second to import, and only these files need it
+
+    try:
+        with h5py.File(path, "r") as file:
+            if not isinstance(file.get("kspace", getlink=True), h5py.HardLink):
+                raise InvalidParameter(path.name, "with a data set kspace in the file itself, no link", "a link, or none")
+            k_space = file["kspace"]
+            if not isinstance(k_space, h5py.Dataset) or k_space.external is not None or k_space.is_virtual:
+                raise InvalidParameter(path.name, "with kspace as a plain data set, stored in the file itself", type(k_space).__name__)
+            if k_space.ndim != 3 or k_space.dtype != np.complex64 or k_space.nbytes > LARGEST_VOLUME or not k_space.size:
+                expected = f"with kspace complex64 (slices, height, width) of at most {LARGEST_VOLUME} bytes"
+                raise InvalidParameter(path.name, expected, (k_space.dtype.name, k_space.shape))
+            kept = len(k_space) if slices is None else min(slices, len(k_space))
+            start = (len(k_space) - kept) // 2
+            patient = file.attrs.get("patient_id", path.stem)
+            return k_space[start : start + kept], patient.decode() if isinstance(patient, bytes) else str(patient)
+    except InvalidParameter:
+        raise
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
+        raise InvalidParameter(path.name, "a whole HDF5 file of fastMRI", str(error)) from error

@@ -1,0 +1,138 @@
+r"""Single-coil MRI reconstruction from undersampled k-space (zeta-DP paper, A.6.4), from slices or fastMRI's files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, Strict, model_validator
+
+from mechanisms.base import OpenProbability
+from mechanisms.errors import InvalidParameter
+from mechanisms.source import RandomStream
+from trainer.data.base import DataRecipe, DataSet
+from trainer.data.location import Folder, file_of, files_of, folder_of
+from trainer.data.mri_files import read_fastmri, read_slices
+from trainer.data.mri_slices import ARCHIVE
+from trainer.data.spectra import centre, to_image, to_k_space
+from trainer.data.splits import SplitSeed, by_user, numbered
+from trainer.data.undersampling import cartesian_mask, smooth_phase, zero_filled
+
+TRAINING, VALIDATION = "singlecoil_train", "singlecoil_val"
+"""fastMRI's folders."""
+
+
+@final
+class MriReconstruction(DataRecipe):
+    r"""From the zero-filled image of a quarter of k-space's columns to the image of all of them, both complex.
+
+    Both are divided by the largest magnitude of the zero-filled image, a number of this record alone. Masks are drawn once, per record.
+
+    Attributes:
+      folder: with the archive of slices, or fastMRI's ``singlecoil_train`` (and ``singlecoil_val``) of HDF5 files.
+      source: "slices": magnitude images times a smooth random phase each; split by patient. "fastmri": measured k-space;
+        ``singlecoil_val`` is the test where there is one, else a split by patient.
+      size: of the square image kept, from its middle; None for fastMRI's 320, or the whole slice.
+      slices_per_volume: of fastMRI, from the middle of each volume; None for all.
+      acceleration: columns of k-space to columns expected to be measured; > 1.
+      centre_fraction: of the columns, always measured; below 1 / acceleration.
+      mask_seed: public, of the masks and phases.
+      split_seed: of the public split by patient.
+      test_fraction: of the patients, where they are split.
+    """
+
+    UNIT: ClassVar[str] = "slice"
+    USER_UNIT: ClassVar[str | None] = "patient"
+    DESCRIPTION: ClassVar[str] = (
+        "zero-filled complex image of undersampled Cartesian single-coil k-space, to be turned into the image of all of it; both divided "
+        "by the zero-filled image's largest magnitude"
+    )
+
+    kind: Literal["mri_reconstruction"] = "mri_reconstruction"
+    folder: Folder
+    source: Literal["slices", "fastmri"] = "slices"
+    size: Annotated[int, Strict(), Field(ge=8, le=640)] | None = None
+    slices_per_volume: Annotated[int, Strict(), Field(ge=1, le=1000)] | None = None
+    acceleration: Annotated[float, Strict(), Field(gt=1.0, le=64.0, allow_inf_nan=False)] = 4.0
+    centre_fraction: OpenProbability = 0.08
+    mask_seed: SplitSeed = 0
+    split_seed: SplitSeed
+    test_fraction: OpenProbability
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.centre_fraction * self.acceleration >= 1.0:
+            raise InvalidParameter("centre_fraction", f"below 1 / acceleration = {1.0 / self.acceleration!r}", self.centre_fraction)
+        return self
+
+    def describe(self) -> str:
+        names = {
+            "slices": "Axial brain MRI slices (Lesjak et al. 2016 and 2017), times a smooth random phase each",
+            "fastmri": "fastMRI single-coil k-space (Zbontar et al. 2018)",
+        }
+        return (
+            f"{names[self.source]}: {self.DESCRIPTION}. {self.acceleration!r} times fewer columns, the middle {self.centre_fraction!r} of "
+            "them always measured, the others at random. Training and test patients are different people. One record is one slice; a "
+            "patient has many."
+        )
+
+    def sources(self) -> tuple[Path, ...]:
+        if self.source == "slices":
+            return (file_of(self.folder, ARCHIVE),)
+        held_out = files_of(self.folder, f"{VALIDATION}/*.h5") if (folder_of(self.folder) / VALIDATION).is_dir() else ()
+        return (*files_of(self.folder, f"{TRAINING}/*.h5"), *held_out)
+
+    def arrays(self) -> DataSet:
+        if self.source == "slices":
+            slices = read_slices(self.sources()[0])
+            size = min(slices.images.shape[1:]) if self.size is None else self.size
+            pairs = self._pairs(self._with_phase(slices.images), len(slices.images), size, "slices")
+            return self._split(*pairs, slices.patients)
+        files = self.sources()
+        training = [path for path in files if path.parent.name == TRAINING]
+        features, targets, patients = self._volumes(training, "training")
+        if len(training) == len(files):
+            return self._split(features, targets, patients)
+        test, test_targets, others = self._volumes([path for path in files if path.parent.name != TRAINING], "test")
+        if np.isin(patients, others).any():
+            raise InvalidParameter("data.folder", f"a folder whose {VALIDATION} has none of the training patients", self.folder)
+        return DataSet(features, targets, test, test_targets, None, numbered(patients))
+
+    def _with_phase(self, images: NDArray[Any]) -> Iterator[NDArray[Any]]:
+        """Full k-space of magnitude images."""
+        stream = RandomStream.from_seed(self.mask_seed, "coil phase")
+        for image in images:
+            yield to_k_space(image * smooth_phase(*image.shape, stream))
+
+    def _volumes(self, paths: list[Path], side: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Features, targets and patients' names of fastMRI's files."""
+        size = 320 if self.size is None else self.size
+        parts: list[tuple[NDArray[Any], NDArray[Any]]] = []
+        patients: list[str] = []
+        for path in paths:
+            k_space, patient = read_fastmri(path, self.slices_per_volume)
+            parts.append(self._pairs(iter(k_space), len(k_space), size, f"{side} {path.name}"))
+            patients += [patient] * len(k_space)
+        features, targets = (np.concatenate(side) for side in zip(*parts, strict=True))
+        return features, targets, np.array(patients)
+
+    def _pairs(self, k_spaces: Iterator[NDArray[Any]], count: int, size: int, purpose: str) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Zero-filled and full images, complex64 (count, 1, size, size)."""
+        stream = RandomStream.from_seed(self.mask_seed, f"masks of {purpose}")
+        features, targets = (np.empty((count, 1, size, size), dtype=np.complex64) for _ in range(2))
+        for number, k_space in enumerate(k_spaces):
+            if min(k_space.shape) < size:
+                raise InvalidParameter("size", f"at most the images' {min(k_space.shape)}", size)
+            mask = cartesian_mask(k_space.shape[1], self.acceleration, self.centre_fraction, stream)
+            image = centre(zero_filled(k_space, mask), size, size)
+            largest = np.abs(image).max()
+            scale = 1.0 / largest if largest > 0.0 else 1.0
+            features[number, 0], targets[number, 0] = image * scale, centre(to_image(k_space), size, size) * scale
+        return features, targets
+
+    def _split(self, features: NDArray[Any], targets: NDArray[Any], patients: NDArray[Any]) -> DataSet:
+        training, test = by_user(patients, np.zeros(len(patients), dtype=np.int64), self.split_seed, self.test_fraction)
+        return DataSet(features[training], targets[training], features[test], targets[test], None, numbered(patients[training]))
