@@ -19,7 +19,7 @@ from mechanisms.source import RandomStream
 from trainer.engine import releasing
 from trainer.engine.distributed import rows, share
 from trainer.engine.parameters import ParameterLayout
-from trainer.engine.probe import made_up_features, mode, same_randomness
+from trainer.engine.probe import made_up_features, mode
 from trainer.engine.problem import Problem
 from trainer.engine.randomness import Randomness
 from trainer.engine.releasing import Clipped
@@ -158,7 +158,7 @@ def draws_masks(problem: Problem) -> bool:
     """Whether the network, training, draws from torch's own generator (dropout does): told by whether that generator has moved."""
     device = problem.features.device
     state = partial(torch.cuda.get_rng_state, device) if device.type == "cuda" else torch.get_rng_state
-    with same_randomness(device), mode(problem.network, training=True), torch.no_grad():
+    with torch.random.fork_rng([device] if device.type == "cuda" else []), mode(problem.network, training=True), torch.no_grad():
         before = state()
         problem.network(made_up_features(problem, 1))
         return not torch.equal(before, state())
