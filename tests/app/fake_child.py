@@ -19,6 +19,7 @@ from typing import Any
 PR_SET_PDEATHSIG = 1
 TEST_RECORDS = 178
 """Of the digits with a fifth held out."""
+METRICS = {"accuracy": 0.5, "roc_auc": 0.75}
 
 
 class Order(IntEnum):
@@ -66,7 +67,7 @@ def main(workdir: Path, parent: int) -> int:
             return 1
         if order is Order.CRASH and step == 5:
             os.kill(os.getpid(), signal.SIGKILL)
-    say("metrics", step=plan["steps"], test_accuracy=0.5)
+    say("metrics", step=plan["steps"], held_out="public", metrics=METRICS)
     (workdir / "artifacts").mkdir(exist_ok=True)
     (workdir / "artifacts" / "model.safetensors").write_bytes(b"model")
     if order is not Order.LEAVE_NO_REPORT:
@@ -85,10 +86,14 @@ def report(plan: dict[str, Any], released: int) -> dict[str, object]:
         "event": {"kind": "repeated", "count": released, "event": sampled},
         "noise_std": mechanism["std"],
         "random_origin": "operating_system",
+        "generator": "AES-256-CTR",
         "resumptions": 0,
-        "test_accuracy": 0.5,
+        "held_out": "public",
+        "metrics": METRICS,
         "test_records": TEST_RECORDS,
         "training_records": sampling["records"],
+        "training_units": sampling["records"],
+        "checkpoints_released": 1,
         "parameters": 10,
         "versions": {},
         "hardware": "none",

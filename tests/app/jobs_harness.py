@@ -54,6 +54,7 @@ def spec(**changes: object) -> Submission:
         "clipping_bound": 1.0,
         "expected_batch_size": 64,
         "steps": 20,
+        "evaluation": {"kind": "public_held_out"},
     } | changes
 
 

@@ -108,7 +108,8 @@ def test_broken_stream_goes_on_without_loss(service: Service, succeeded: tuple[s
 def test_job_tells_progress_metrics_and_certificate(service: Service, succeeded: tuple[str, list[Sent]]) -> None:
     resource = job(service, succeeded[0])
     assert resource["progress"] == {"step": 20, "steps": 20, "epsilon": 1.0, "delta": 1e-5}
-    assert (resource["metrics"]["test_accuracy"], resource["attempt"], resource["failure"]) == (0.5, 1, None)
+    assert resource["metrics"] == {"event": "metrics", "step": 20, "held_out": "public", "metrics": {"accuracy": 0.5, "roc_auc": 0.75}}
+    assert (resource["attempt"], resource["failure"]) == (1, None)
     assert resource["links"]["certificate"] == f"/v1/certificates/{resource['certificate']}"
 
 
