@@ -3,6 +3,7 @@ r"""A whole run: builds network, problem, randomness and state, and hands them t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,7 @@ from trainer.engine.evaluation import HeldOutRecords
 from trainer.engine.loop import PrivateLoop, Site, TrainingState, draws_masks
 from trainer.engine.optimizers import initial_state, update
 from trainer.engine.parameters import ParameterLayout, as_real
+from trainer.engine.prefetch import NoiseAhead
 from trainer.engine.problem import Problem
 from trainer.engine.publisher import Evaluation, Follower, Publisher
 from trainer.engine.randomness import FreshRandomness, Randomness, SeededRandomness
@@ -103,23 +105,31 @@ def train_network(team: Team, run: Run) -> RunReport | None:
     if team.rank == 0:
         run.report(Started(resumed_from_step=start.state.step))
     publisher.start(start.state)
-    loop = PrivateLoop(
-        clipped=prepared.clipped,
-        layout=prepared.layout,
-        plan=plan,
-        sites=prepared.sites,
-        optimizer=partial(_step, spec, plan.steps),
-        team=team,
-        draws_masks=draws_masks(prepared.problem),
-        precision=partial(autocast, run.runtime, prepared.problem.network),
-    )
-    final_state = loop.run(start.state, publisher.after_step)
+    with ExitStack() as stack:
+        loop = PrivateLoop(
+            clipped=prepared.clipped,
+            layout=prepared.layout,
+            plan=plan,
+            sites=_drawing_ahead(prepared.sites, plan.steps, stack),
+            optimizer=partial(_step, spec, plan.steps),
+            team=team,
+            draws_masks=draws_masks(prepared.problem),
+            precision=partial(autocast, run.runtime, prepared.problem.network),
+        )
+        final_state = loop.run(start.state, publisher.after_step)
     if isinstance(publisher, Follower):
         return None
     # The last step is in the checkpoint by now: an attempt that is killed from here on writes this same model again, not another one.
     named = {name: as_real(value) for name, value in prepared.layout.unflatten(final_state.parameters).items()}
     write_tensors(run.workdir / MODEL, named, architecture(spec, facts))
     return _report(run, prepared, publisher, start, facts, final_state)
+
+
+def _drawing_ahead(sites: Sequence[Site], steps: int, stack: ExitStack) -> Sequence[Site]:
+    """One site's next noise is drawn beside its step. A federation's would be held for every node at once."""
+    if len(sites) > 1:
+        return sites
+    return [Site(site.units, stack.enter_context(NoiseAhead(site.randomness, steps))) for site in sites]
 
 
 def _step(
