@@ -6,9 +6,11 @@ the inverse root of [[p, q], [q, r]] is [[r + d, -q], [-q, p + d]] / (d t). No e
 eigenvalues, and no division by (values - 1): groups of zeros, of {1, i, -1, -i}, of real numbers and of one number all have finite
 gradients (errata C17). No statistics are kept: records don't mix, and evaluation equals training.
 
-Laws, for eps small against S. Shifts of a group by a complex number and scaling by a positive one change nothing. A turn e^(i phi) turns the
-output by the same; so does a reflection. Any other invertible real affine map of the pairs changes the output by an orthogonal map
-only: magnitudes stay. Source: complex federated learning paper, Listing 4 (which divides by values - 1); Trabelsi et al. 2018, section 3.5.
+Laws, for eps small against S, before the affine part. Shifting a group by a complex number and scaling it by a positive one change
+nothing. Turning it by e^(i phi), or reflecting it, turns or reflects the output. Any other invertible real affine map of the pairs
+changes the output by an orthogonal map only: magnitudes stay.
+
+Source: complex federated learning paper, Listing 4 (which divides by values - 1); Trabelsi et al. 2018, section 3.5.
 """
 
 from __future__ import annotations

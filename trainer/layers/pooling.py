@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mechanisms.errors import InvalidParameter
-from trainer.layers.planes import join, split
+from trainer.layers.planes import split
 
 Sizes: TypeAlias = "int | tuple[int, ...]"
 Function = TypeVar("Function", bound=Callable[..., object])
