@@ -10,9 +10,10 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from mechanisms.errors import InvalidParameter
+from tests.trainer.made_up import facts_of
 from trainer.data.base import DataSetFacts
 from trainer.models import papers
-from trainer.models.shapes import Shape, check_model, input_shape, sequential_shapes, unet_weights
+from trainer.models.shapes import check_model, input_shape, sequential_shapes, unet_weights
 from trainer.models.spec import (
     Activation,
     AdaptiveAveragePool,
@@ -37,20 +38,6 @@ from trainer.models.spec import (
 
 ANY_MODEL: TypeAdapter[ModelSpec] = TypeAdapter(ModelSpec)
 Numbers = Literal["complex", "real", "real_pairs"]
-
-
-def facts_of(shape: Shape, classes: int | None = 10, *, is_complex: bool = True) -> DataSetFacts:
-    return DataSetFacts(
-        training_records=8,
-        test_records=2,
-        shape=shape,
-        is_complex=is_complex,
-        task="reconstruction" if classes is None else "classification",
-        classes=classes,
-        unit="record",
-        sha256="0" * 64,
-        description="made up",
-    )
 
 
 def sequential(*layers: LayerSpec, numbers: Numbers = "complex") -> Sequential:

@@ -85,7 +85,7 @@ class _Row:
     """Modules in a row, named by their layer's number, and the format that numbers have behind the last one."""
 
     def __init__(self, numbers: Format) -> None:
-        self.numbers = numbers
+        self.numbers: Format = numbers
         self.modules: OrderedDict[str, nn.Module] = OrderedDict()
 
     def add(self, name: str, module: nn.Module) -> None:
