@@ -89,8 +89,8 @@ class MriReconstruction(DataRecipe):
         if self.source == "slices":
             slices = read_slices(self.sources()[0])
             size = min(slices.images.shape[1:]) if self.size is None else self.size
-            pairs = self._pairs(self._with_phase(slices.images), len(slices.images), size, "slices")
-            return self._split(*pairs, slices.patients)
+            features, targets = self._pairs(self._with_phase(slices.images), len(slices.images), size, "slices")
+            return self._split(features, targets, slices.patients)
         files = self.sources()
         training = [path for path in files if path.parent.name == TRAINING]
         features, targets, patients = self._volumes(training, "training")

@@ -65,23 +65,25 @@ def whitened(records: NDArray[Any]) -> NDArray[Any]:
     Args:
       records: complex, (records, ...); float64 arithmetic.
     """
-    flat = records.reshape(len(records), -1).astype(np.complex128)
-    flat = flat - flat.mean(axis=1, keepdims=True)
-    re, im = flat.real, flat.imag
-    floor = SMALLEST_SPREAD * (re * re + im * im).mean(axis=1) + TINY
-    a, b, c = (re * re).mean(axis=1) + floor, (re * im).mean(axis=1), (im * im).mean(axis=1) + floor
+    flat = records.reshape(len(records), -1)
+    re, im = np.real(flat).astype(np.float64), np.imag(flat).astype(np.float64)
+    re -= re.mean(axis=1, keepdims=True)
+    im -= im.mean(axis=1, keepdims=True)
+    a, b, c = (np.einsum("ij,ij->i", first, second) / flat.shape[1] for first, second in ((re, re), (re, im), (im, im)))
+    floor = SMALLEST_SPREAD * (a + c) + TINY
+    a, c = a + floor, c + floor
     s = np.sqrt(np.maximum(a * c - b * b, floor * floor))
     t = np.sqrt(a + c + 2.0 * s)
-    scale = (np.sqrt(0.5) / (s * t))[:, np.newaxis]
-    a, b, c, s = (value[:, np.newaxis] for value in (a, b, c, s))
-    white = np.empty_like(flat)
-    white.real = scale * ((c + s) * re - b * im)
-    white.imag = scale * ((a + s) * im - b * re)
-    return white.reshape(records.shape).astype(np.complex64)
+    scale = np.sqrt(0.5) / (s * t)
+    own_re, own_im, cross = ((scale * value)[:, np.newaxis] for value in (c + s, a + s, -b))
+    white = np.empty(flat.shape, dtype=np.complex64)
+    white.real = own_re * re + cross * im
+    white.imag = own_im * im + cross * re
+    return white.reshape(records.shape)
 
 
 def unit_power(records: NDArray[Any]) -> NDArray[Any]:
     """Each record divided by its own root mean square; a silent record stays zero."""
     axes = tuple(range(1, records.ndim))
-    power = np.sqrt((records.real.astype(np.float64) ** 2 + records.imag.astype(np.float64) ** 2).mean(axis=axes, keepdims=True))
+    power = np.sqrt((np.abs(records).astype(np.float64) ** 2).mean(axis=axes, keepdims=True))
     return (records / np.maximum(power, TINY)).astype(np.complex64)
