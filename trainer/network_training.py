@@ -171,6 +171,9 @@ class NetworkTraining(TrainingSpec, ABC):
         if not self.protects_users(facts):
             return facts.training_records
         assert facts.users is not None  # a data set with a user unit counts its users
+        if self.expected_batch_size > facts.users:
+            expected = f"<= the {facts.users} units of privacy ({self.privacy.unit!r})"
+            raise InvalidParameter("expected_batch_size", expected, self.expected_batch_size)
         return facts.users
 
     def plan(self) -> ExecutionPlan:
