@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mechanisms.errors import InvalidParameter
 
 BLOCK_PAIRS = 1 << 16
-"""Pairs drawn at a time: their words, radii and results (1.25 MiB) mostly stay in a core's second-level cache, and the calls count little."""
+"""Pairs drawn at a time: words, radii and results (1.25 MiB) mostly stay in a core's second-level cache, and the calls count little."""
 
 SMALLEST_STD, LARGEST_STD = 1e-30, 1e30
 """Outside this range float32 numbers of such a deviation could vanish or overflow."""
@@ -41,10 +41,10 @@ class SinglePrecisionNormals:
         with c = 2^32 - 1 - a before a was made odd and x of 64 bits.
 
     The law: f is a uniform number moved by at most 2^-32, then rounded to float32 (relatively by at most 2^-25), and f counts from the
-    *centre*, where float32 is fine; so a drawn radius is the exact radius of some uniform number, moved by at most 2.3e-5, and by
+    *centre*, where float32 is fine; so a drawn radius is the exact radius of some uniform number, moved by at most 2.2e-5, and by
     at most 4e-6 except with probability 2^-25 (near the centre, r < 2^-12). In the tail 1 - f keeps its full relative precision: to
     2^-24 or better for 1 - f >= 2^-72. The largest radius is sqrt(2 * 96 ln 2) = 11.54, so |z| is cut off where two exact normals have
-    a larger radius with probability 2^-96; plain 32-bit uniforms would stop at 6.7, probability 2^-32. Angles move by at most 1.3e-7.
+    a larger radius with probability 2^-96; plain 32-bit uniforms would stop at 6.7, probability 2^-32. Angles move by at most 3e-7.
     What else separates the numbers from real ones is float32's own rounding: a few units of 2^-24, relatively.
 
     Source: Box and Muller 1958.
@@ -59,7 +59,7 @@ class SinglePrecisionNormals:
         Raises:
           InvalidParameter: std outside [1e-30, 1e30].
         """
-        scale = _rounded_up(std)
+        scale = single_precision(std)
         pairs = (count + 1) // 2
         out = np.empty(2 * pairs, np.float32)
         block = min(pairs, BLOCK_PAIRS)
@@ -103,7 +103,12 @@ class SinglePrecisionNormals:
         return np.log((cells + (bits.astype(np.float64) + 1.0) * 2.0**-64) * 2.0**-32)
 
 
-def _rounded_up(std: float) -> np.float32:
+def single_precision(std: float) -> np.float32:
+    r"""A standard deviation in float32, rounded up.
+
+    Raises:
+      InvalidParameter: outside [1e-30, 1e30].
+    """
     if not SMALLEST_STD <= std <= LARGEST_STD:
         raise InvalidParameter("std", f"in [{SMALLEST_STD:g}, {LARGEST_STD:g}] for noise in single precision", std)
     nearest = np.float32(std)

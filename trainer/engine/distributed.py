@@ -179,7 +179,7 @@ def _joined(rank: int, size: int, device: str, store: Path) -> Generator[Process
         os.environ[variable] = "lo"
     if device == "cuda":
         torch.cuda.set_device(rank)
-    files = dist.FileStore(str(store), size)
+    files = dist.FileStore(str(store), size)  # pyright: ignore[reportPrivateImportUsage]
     dist.init_process_group("nccl" if device == "cuda" else "gloo", store=files, rank=rank, world_size=size, timeout=PATIENCE)
     try:
         yield ProcessTeam(rank, size)

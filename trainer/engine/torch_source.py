@@ -10,6 +10,12 @@ from torch import Tensor
 
 from mechanisms.source import FAIR, RandomOrigin, RandomStream
 from mechanisms.spectrum import dropped_slices
+from trainer.engine.chacha import NAME, ChaChaStream
+
+
+def generator(device: torch.device) -> str:
+    """What makes the noise there, for certificates."""
+    return "AES-256-CTR" if device.type == "cpu" else NAME
 
 
 @final
@@ -17,6 +23,7 @@ class TorchSource:
     r"""A ``NoiseSource`` over tensors. Noise is always real; a complex mechanism draws real pairs.
 
     torch's own generators aren't cryptographic, and its complex draws have half the variance per real component: neither is used.
+    Normal numbers for an accelerator are made there, from a ChaCha20 stream whose key the given stream gives.
 
     Attributes:
       dtype: of the noise, float32 or float64. In float32 the value must be of that type already, with a sensitivity that holds for
@@ -30,6 +37,7 @@ class TorchSource:
         self._stream = stream
         self._device = device
         self._dtype = dtype
+        self._cipher = None if device.type == "cpu" else ChaChaStream(stream.key(), device)
 
     @property
     def origin(self) -> RandomOrigin:
@@ -42,11 +50,13 @@ class TorchSource:
         return torch.view_as_complex(self._normal(2 * math.prod(shape), std).reshape(*shape, 2))
 
     def _normal(self, count: int, std: float) -> Tensor:
+        if self._cipher is not None:
+            return self._cipher.normal(count, std, self._dtype)
         if self._dtype == torch.float32:
-            return torch.from_numpy(self._stream.normal32(count, std)).to(self._device)
+            return torch.from_numpy(self._stream.normal32(count, std))
         numbers = self._stream.normal(count)
         numbers *= std
-        return torch.from_numpy(numbers).to(self._device, self._dtype)
+        return torch.from_numpy(numbers).to(self._dtype)
 
     def standard_laplace(self, shape: tuple[int, ...]) -> Tensor:
         numbers = torch.from_numpy(self._stream.laplace(math.prod(shape)))

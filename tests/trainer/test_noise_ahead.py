@@ -1,0 +1,139 @@
+r"""Noise drawn beside the step: the same numbers, each handed out once, and no failure hidden."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import final
+
+import pytest
+import torch
+from torch import Tensor
+
+from mechanisms.source import NoiseSource, RandomOrigin, RandomStream
+from trainer.engine import FreshRandomness, Randomness, SeededRandomness
+from trainer.engine.prefetch import NoiseAhead
+
+CPU = torch.device("cpu")
+LAST = 6
+
+Draw = Callable[[int, NoiseSource[Tensor]], list[Tensor]]
+
+
+def _same(_step: int, source: NoiseSource[Tensor]) -> list[Tensor]:
+    return [source.standard_normal((300, 2)), source.circular_normal((40_000,), 0.5)]
+
+
+def _other_each_step(step: int, source: NoiseSource[Tensor]) -> list[Tensor]:
+    return [source.standard_normal((3,)), source.standard_normal((100 * step,)), source.circular_normal((4,), 1.0 + step)]
+
+
+def _more_each_step(step: int, source: NoiseSource[Tensor]) -> list[Tensor]:
+    return [source.standard_normal((7,)) for _ in range(step)]
+
+
+def _fewer_each_step(step: int, source: NoiseSource[Tensor]) -> list[Tensor]:
+    return [source.standard_normal((7,)) for _ in range(LAST - step)]
+
+
+def _of_several_kinds(step: int, source: NoiseSource[Tensor]) -> list[Tensor]:
+    first = [source.standard_normal((8,))] if step != 4 else []
+    middle = [source.uniform((3,)), source.signs((9,)), source.standard_laplace((2,))]
+    return [*first, *middle, source.standard_normal((5,)), source.standard_normal((5,))]
+
+
+def _run(randomness: Randomness, draw: Draw, dtype: torch.dtype = torch.float32) -> list[Tensor]:
+    drawn: list[Tensor] = []
+    for step in range(1, LAST + 1):
+        drawn += [torch.from_numpy(randomness.sampling(step).uniform(2))]
+        drawn += draw(step, randomness.noise_source(step, CPU, dtype))
+    return drawn
+
+
+def _ahead(randomness: Randomness, draw: Draw, dtype: torch.dtype = torch.float32) -> list[Tensor]:
+    with NoiseAhead(randomness, LAST) as ahead:
+        return _run(ahead, draw, dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("draw", [_same, _other_each_step, _more_each_step, _fewer_each_step, _of_several_kinds])
+def test_a_seed_gives_the_numbers_it_gives_without(draw: Draw, dtype: torch.dtype) -> None:
+    expected, got = _run(SeededRandomness(3), draw, dtype), _ahead(SeededRandomness(3), draw, dtype)
+    assert all(torch.equal(one, other) for one, other in zip(expected, got, strict=True))
+
+
+@pytest.mark.parametrize("draw", [_same, _other_each_step, _more_each_step, _fewer_each_step])
+def test_no_number_is_handed_out_twice(draw: Draw) -> None:
+    drawn = _ahead(FreshRandomness(), draw, torch.float64)
+    numbers = torch.cat([torch.view_as_real(part).flatten() if part.is_complex() else part.flatten() for part in drawn])
+    assert len(numbers.unique()) == len(numbers)
+
+
+def test_a_step_that_is_asked_for_again_gets_other_noise() -> None:
+    with NoiseAhead(FreshRandomness(), LAST) as ahead:
+        for step in (1, 2):
+            ahead.noise_source(step, CPU, torch.float32).standard_normal((4,))
+        again = [ahead.noise_source(3, CPU, torch.float32).standard_normal((4,)) for _ in range(3)]
+    assert len(torch.cat(again).unique()) == 12
+
+
+@final
+class Watched:
+    """Seeded randomness that notes which thread asks for which step's noise, and fails at one step."""
+
+    def __init__(self, failing: int | None = None) -> None:
+        self._inner = SeededRandomness(1)
+        self._failing = failing
+        self.asked: list[tuple[int, str]] = []
+
+    @property
+    def origin(self) -> RandomOrigin:
+        return self._inner.origin
+
+    def sampling(self, step: int, /) -> RandomStream:
+        return self._inner.sampling(step)
+
+    def noise(self, step: int, /) -> RandomStream:
+        return self._inner.noise(step)
+
+    def noise_source(self, step: int, device: torch.device, dtype: torch.dtype, /) -> NoiseSource[Tensor]:
+        self.asked.append((step, threading.current_thread().name.partition("_")[0]))
+        if step == self._failing:
+            raise OSError("no random bytes")
+        return self._inner.noise_source(step, device, dtype)
+
+
+def test_every_step_but_the_first_is_drawn_by_the_thread_and_none_beyond_the_last() -> None:
+    watched = Watched()
+    _ahead(watched, _same)
+    assert watched.asked == [(1, "MainThread"), *((step, "noise") for step in range(2, LAST + 1))]
+
+
+def test_a_failure_of_the_thread_is_raised_in_the_step() -> None:
+    with NoiseAhead(Watched(failing=3), LAST) as ahead:
+        for step in (1, 2):
+            ahead.sampling(step)
+            ahead.noise_source(step, CPU, torch.float32).standard_normal((4,))
+        ahead.sampling(3)
+        with pytest.raises(OSError, match="no random bytes"):
+            ahead.noise_source(3, CPU, torch.float32)
+
+
+def test_the_thread_ends_with_the_context() -> None:
+    before = threading.active_count()
+    _ahead(FreshRandomness(), _same)
+    assert threading.active_count() == before
+
+
+def test_another_type_is_not_served_from_what_was_drawn() -> None:
+    with NoiseAhead(SeededRandomness(2), LAST) as ahead:
+        for step in (1, 2):
+            ahead.noise_source(step, CPU, torch.float32).standard_normal((4,))
+        drawn = ahead.noise_source(3, CPU, torch.float64).standard_normal((4,))
+    assert torch.equal(drawn, SeededRandomness(2).noise_source(3, CPU, torch.float64).standard_normal((4,)))
+
+
+def test_it_says_where_the_keys_came_from() -> None:
+    with NoiseAhead(FreshRandomness(), LAST) as fresh, NoiseAhead(SeededRandomness(1), LAST) as seeded:
+        assert (fresh.origin, seeded.origin) == (RandomOrigin.OPERATING_SYSTEM, RandomOrigin.USER_SEED)
+        assert fresh.noise_source(1, CPU, torch.float32).origin is RandomOrigin.OPERATING_SYSTEM
