@@ -7,14 +7,13 @@ from typing import Literal
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from mechanisms.errors import InvalidParameter
-from mechanisms.source import RandomStream
-from tests.trainer.made_up import facts_of
+from tests.trainer.made_up import PAPERS, built, facts_of, records, targets
 from trainer.data.base import DataSetFacts
 from trainer.layers import FromPlanes, ToPlanes
-from trainer.models import build, losses_for, papers
+from trainer.models import losses_for, papers
 from trainer.models.complex_unet import ComplexUnetNetwork
 from trainer.models.sequential import ZeroImaginary
 from trainer.models.spec import (
@@ -45,8 +44,6 @@ Numbers = Literal["complex", "real", "real_pairs"]
 FLOAT32 = 1e-5
 """Relative: float32 sums of some hundred terms in another order."""
 
-SMALL_UNET = ComplexUnet(channels=4, pools=2, activation="crelu", norm_groups=None, dropout=0.0, residual=False)
-
 CONVOLUTIONAL: tuple[LayerSpec, ...] = (
     Convolution(outputs=6, kernel=3, padding=1, stride=2, groups=3),
     GroupNorm(groups=3),
@@ -71,43 +68,8 @@ def sequential(*layers: LayerSpec, numbers: Numbers = "complex", head: Literal["
     return Sequential(numbers=numbers, layers=layers, head=head if numbers == "complex" else "none")
 
 
-def built(model: ModelSpec, facts: DataSetFacts, seed: int = 1) -> nn.Module:
-    return build(model, facts, RandomStream.from_seed(seed, "weights"))
-
-
-def records(facts: DataSetFacts, count: int = 3, seed: int = 2) -> Tensor:
-    numbers = RandomStream.from_seed(seed, "records").normal(2 * count * math.prod(facts.shape)).reshape(2, count, *facts.shape)
-    pair = torch.from_numpy(numbers).to(torch.float32)
-    return torch.complex(pair[0], pair[1]) if facts.is_complex else pair[0]
-
-
-def targets(facts: DataSetFacts, count: int = 3) -> Tensor:
-    return records(facts, count, seed=3) if facts.classes is None else torch.arange(count) % facts.classes
-
-
 def real_numbers(network: nn.Module) -> int:
     return sum(p.numel() * (2 if p.is_complex() else 1) for p in network.parameters())
-
-
-REAL_CIFAR = 32 * 28 + 32 * 289 + 64 * 289 + 64 * 577 + 128 * 577 + 128 * 1153 + 256 * 1153 + 10 * 2305
-PAPERS: list[tuple[ModelSpec, DataSetFacts, int]] = [
-    (papers.phase_mnist(), facts_of((784,)), 2 * (784 * 256 + 256 + 256 * 128 + 128 + 128 * 10 + 10)),
-    (papers.real_mnist(), facts_of((784,), is_complex=False), 784 * 256 + 256 + 256 * 128 + 128 + 128 * 10 + 10),
-    # The global average takes any size: small images keep the test fast.
-    (papers.papernot_cifar("complex"), facts_of((3, 8, 8)), 2 * REAL_CIFAR),
-    (papers.papernot_cifar("real"), facts_of((3, 8, 8), is_complex=False), REAL_CIFAR),
-    (papers.papernot_cifar("real_pairs"), facts_of((3, 8, 8)), REAL_CIFAR + 32 * 27),
-    (papers.ecg(), facts_of((512,), 2), 2 * (512 * 256 + 256 + 256 * 128 + 128 + 128 * 2 + 2)),
-    (papers.speech(8), facts_of((1, 17, 20), 8), 2 * (8 * 10 + 16 * 73 + 32 * 145 + 64 * 289 + 64 * 65 + 8 * 65)),
-    # Convolutions, two numbers for each channel of a norm, and the last layer.
-    (papers.mri_sequence(4), facts_of((1, 32, 32), 4), 2 * (32 * 10 + 64 * 289 + 128 * 577 + 2 * (32 + 64 + 128) + 4 * 129)),
-    # 14 norms' channels: two a block of 4, 8, 16, 8, 4, one for each of two upward steps.
-    (
-        SMALL_UNET,
-        facts_of((1, 16, 16), None),
-        2 * (9 * (4 + 16 + 32 + 64 + 128 + 256) + 4 * (128 + 32) + 9 * (128 + 64 + 32 + 16) + 5 + 2 * (2 * (4 + 8 + 16 + 8 + 4) + 8 + 4)),
-    ),
-]
 
 
 @pytest.mark.parametrize(("model", "facts", "size"), PAPERS)

@@ -1,0 +1,46 @@
+r"""The engine on the papers' networks: what it clips and sums is what a loop over records gives."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from tests.trainer.made_up import PAPERS, built, records, targets
+from trainer.data.base import DataSetFacts
+from trainer.engine.clipping import CLIP_MARGIN, ClippedGradients
+from trainer.engine.parameters import ParameterLayout
+from trainer.engine.problem import Losses, Problem
+from trainer.models import losses_for
+from trainer.models.spec import ModelSpec
+from trainer.plan import FlatClipping
+
+BOUND = 0.1
+"""Below every record's norm here, so that all of them are clipped."""
+
+
+def looped(network: nn.Module, losses: Losses, features: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    layout = ParameterLayout.of(network)
+    total = torch.zeros(layout.coordinates, dtype=torch.float64)
+    for n in range(len(features)):
+        network.zero_grad()
+        losses(network(features[n : n + 1]), labels[n : n + 1]).sum().backward()
+        named = {name: p.grad.resolve_conj() for name, p in network.named_parameters() if p.grad is not None}
+        gradient = layout.flatten(named).double()
+        norm = float(gradient.norm())
+        assert norm > BOUND
+        total += gradient * (BOUND * (1.0 - CLIP_MARGIN) / norm)
+    return total
+
+
+@pytest.mark.parametrize(("model", "facts", "size"), PAPERS)
+def test_a_papers_clipped_sum_is_that_of_a_loop(model: ModelSpec, facts: DataSetFacts, size: int) -> None:
+    network, losses = built(model, facts), losses_for(facts)
+    features, labels = records(facts, 4), targets(facts, 4)
+    problem = Problem(network=network, losses=losses, features=features, targets=labels, members=None)
+    clipped = ClippedGradients(problem, FlatClipping(bound=BOUND), microbatch_size=4)
+    parameters = {name: p.detach() for name, p in network.named_parameters()}
+    found = clipped.sum(parameters, torch.arange(4), BOUND).total.double()
+    expected = looped(network, losses, features, labels)
+    # 1e-5 is what the engine promises for every layer.
+    assert float((found - expected).norm()) <= 1e-5 * float(expected.norm())
