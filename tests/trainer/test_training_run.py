@@ -10,16 +10,21 @@ from typing import Any
 import pytest
 import torch
 from safetensors import safe_open
+from torch import Tensor
 
 import accountants
-from mechanisms import ComplexGaussian, RandomOrigin, Sensitivity
+from accountants.events import leaves
+from mechanisms import ComplexGaussian, Gaussian, NoiseSource, RandomOrigin, Sensitivity
 from mechanisms.errors import InvalidParameter
 from trainer import ExecutionPlan, RuntimeSpec, ZetaDpSgd, load_train
 from trainer.errors import CheckpointRefused, TrainingDiverged, TrainingStopped
-from trainer.plan import FlatClipping, PoissonSampling
+from trainer.plan import FlatClipping, PoissonSampling, PrivateEvaluation
 from trainer.report import CheckpointWritten, Metrics, Progress, RunReport, Started, TrainingEvent
 
 RUNTIME = RuntimeSpec(microbatch_size=16, checkpoint_seconds=0.0, threads=1)
+PUBLIC = {"kind": "public_held_out"}
+COUNTS = {"kind": "private_accuracy", "noise_std": 5.0, "every_steps": 5}
+ADAPTIVE = {"kind": "adaptive", "quantile": 0.5, "learning_rate": 0.2, "count_share": 0.05}
 
 
 def _run(
@@ -54,7 +59,8 @@ def test_report_states_what_ran(spec: ZetaDpSgd, tmp_path: Path) -> None:
     assert report.steps_released == 12
     assert report.noise_std == 2.0
     assert report.random_origin is RandomOrigin.USER_SEED
-    assert (report.resumptions, report.training_records, report.test_records) == (0, 713, 178)
+    assert (report.resumptions, report.training_records, report.training_units, report.test_records) == (0, 713, 713, 178)
+    assert (report.held_out, report.metrics) == ("none", None)
     assert report.parameters == 2 * (64 * 8 + 8 + 8 * 10 + 10)
     assert set(report.versions) == {"python", "torch", "numpy", "zetadp"}
     assert report.hardware.endswith("1 thread")
@@ -72,8 +78,10 @@ def test_randomness_comes_from_the_operating_system_unless_the_job_is_reproducib
 
 def test_a_network_learns_from_noisy_gradients(spec_json: dict[str, Any], tmp_path: Path) -> None:
     # Ten classes: chance is 0.1.
-    report = _run(_changed(spec_json, steps=60, expected_batch_size=128), tmp_path, runtime=RuntimeSpec(threads=1))
-    assert report.test_accuracy > 0.8
+    report = _run(_changed(spec_json, steps=60, expected_batch_size=128, evaluation=PUBLIC), tmp_path, runtime=RuntimeSpec(threads=1))
+    assert report.held_out == "public"
+    assert report.metrics is not None
+    assert report.metrics["accuracy"] > 0.8
 
 
 def test_microbatch_size_changes_a_run_by_rounding_only(spec: ZetaDpSgd, tmp_path: Path) -> None:
@@ -94,7 +102,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(spec: ZetaDpSgd, t
     resumed = _run(spec, tmp_path / "parts", resumed_events)
     assert resumed_events[0] == Started(resumed_from_step=5)
     assert _model(tmp_path / "parts") == _model(tmp_path / "whole")
-    assert (resumed.steps_released, resumed.event, resumed.test_accuracy) == (whole.steps_released, whole.event, whole.test_accuracy)
+    assert (resumed.steps_released, resumed.event) == (whole.steps_released, whole.event)
 
 
 def test_resumptions_count_attempts_that_died_before_their_own_checkpoint(spec: ZetaDpSgd, tmp_path: Path) -> None:
@@ -133,7 +141,8 @@ def test_a_checkpoint_of_another_spec_is_refused(spec: ZetaDpSgd, spec_json: dic
         _run(_changed(spec_json, optimizer={"kind": "adam", "learning_rate": 0.03}), tmp_path)
 
 
-def test_metrics_are_published_only_of_a_state_in_the_checkpoint(spec: ZetaDpSgd, tmp_path: Path) -> None:
+def test_metrics_of_public_records_are_published_only_of_a_state_in_the_checkpoint(spec_json: dict[str, Any], tmp_path: Path) -> None:
+    spec = _changed(spec_json, evaluation=PUBLIC)
     seen: list[tuple[int, int]] = []
 
     def report(event: TrainingEvent) -> None:
@@ -143,6 +152,81 @@ def test_metrics_are_published_only_of_a_state_in_the_checkpoint(spec: ZetaDpSgd
 
     load_train(spec)(spec, spec.plan(), RUNTIME, tmp_path, report=report, should_stop=lambda: False)
     assert seen == [(step, step) for step in range(1, 13)]
+
+
+def test_nothing_about_held_out_records_is_told_unless_they_are_declared_public(spec: ZetaDpSgd, tmp_path: Path) -> None:
+    events: list[TrainingEvent] = []
+    _run(spec, tmp_path, events)
+    assert not [event for event in events if isinstance(event, Metrics)]
+
+
+def test_private_evaluations_are_released_as_often_as_the_event_says(spec_json: dict[str, Any], tmp_path: Path) -> None:
+    spec, events, released = _changed(spec_json, evaluation=COUNTS), list[TrainingEvent](), list[float]()
+    original = Gaussian.release
+
+    def release(self: Gaussian, value: Tensor, source: NoiseSource[Tensor]) -> Tensor:
+        noisy = original(self, value, source)
+        released.append((noisy - value).item())
+        return noisy
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Gaussian, "release", release)
+        report = _run(spec, tmp_path, events)
+    metrics = [event for event in events if isinstance(event, Metrics)]
+    assert [event.step for event in metrics] == [5, 10, 12]
+    assert all(event.held_out == "private" and set(event.metrics) == {"accuracy"} for event in metrics)
+    assert report.event == spec.plan().event
+    assert (report.held_out, report.metrics) == ("private", metrics[-1].metrics)
+    assert len(released) == len(leaves(report.event)) + 1 == 3
+    assert 0.0 not in released
+
+
+def test_a_private_evaluation_is_told_again_after_a_crash_and_not_released_again(spec_json: dict[str, Any], tmp_path: Path) -> None:
+    fresh = {**spec_json, "reproducible": False, "evaluation": COUNTS}
+    del fresh["seed"]
+    spec, first, second = ZetaDpSgd.model_validate(fresh), list[TrainingEvent](), list[TrainingEvent]()
+
+    def crash(event: TrainingEvent) -> None:
+        first.append(event)
+        if isinstance(event, Metrics):
+            raise RuntimeError("killed here")
+
+    with pytest.raises(RuntimeError, match="killed here"):
+        load_train(spec)(spec, spec.plan(), RUNTIME, tmp_path, report=crash, should_stop=lambda: False)
+    _run(spec, tmp_path, second)
+    told = [event for event in second if isinstance(event, Metrics)]
+    # The same noise: a second release for the same step isn't in the event.
+    assert told[0] == first[-1]
+    assert [event.step for event in told] == [5, 10, 12]
+
+
+def test_a_noisy_accuracy_stays_in_the_unit_interval(spec_json: dict[str, Any], tmp_path: Path) -> None:
+    events: list[TrainingEvent] = []
+    _run(_changed(spec_json, evaluation=COUNTS | {"noise_std": 1e4, "every_steps": 1}), tmp_path, events)
+    told = {event.metrics["accuracy"] for event in events if isinstance(event, Metrics)}
+    assert told == {0.0, 1.0}
+
+
+def test_checkpoints_are_counted_over_all_attempts(spec: ZetaDpSgd, tmp_path: Path) -> None:
+    events: list[TrainingEvent] = []
+    with pytest.raises(TrainingStopped):
+        _run(spec, tmp_path, events, should_stop=_stop_after(events, 4))
+    report = _run(spec, tmp_path, events)
+    assert report.checkpoints_released == sum(1 for event in events if isinstance(event, CheckpointWritten)) == 12
+
+
+@pytest.mark.parametrize("optimizer", ["nadam", "rmsprop"])
+def test_a_resumed_run_with_adaptive_clipping_equals_an_uninterrupted_one(
+    spec_json: dict[str, Any], tmp_path: Path, optimizer: str
+) -> None:
+    schedule = {"kind": "cosine", "final_share": 0.1}
+    spec = _changed(spec_json, clipping=ADAPTIVE, optimizer={"kind": optimizer, "learning_rate": 0.01, "schedule": schedule})
+    _run(spec, tmp_path / "whole")
+    events: list[TrainingEvent] = []
+    with pytest.raises(TrainingStopped):
+        _run(spec, tmp_path / "parts", events, should_stop=_stop_after(events, 5))
+    _run(spec, tmp_path / "parts")
+    assert _model(tmp_path / "parts") == _model(tmp_path / "whole")
 
 
 def test_progress_starts_at_step_one_and_ends_with_the_runs_tight_epsilon(spec: ZetaDpSgd, tmp_path: Path) -> None:
@@ -166,8 +250,9 @@ def test_nothing_private_is_told(spec: ZetaDpSgd, tmp_path: Path) -> None:
     report = _run(spec, tmp_path, events)
     told = set().union(*(event.model_dump() for event in events)) | set(report.model_dump())
     assert told == {
-        "event", "resumed_from_step", "step", "steps", "epsilon", "delta", "seconds", "test_accuracy", "steps_released", "noise_std",
-        "random_origin", "resumptions", "test_records", "training_records", "parameters", "versions", "hardware", "training_seconds",
+        "event", "resumed_from_step", "step", "steps", "epsilon", "delta", "seconds", "steps_released", "noise_std", "random_origin",
+        "generator", "resumptions", "held_out", "metrics", "test_records", "training_records", "training_units", "checkpoints_released",
+        "parameters", "versions", "hardware", "training_seconds",
     }  # fmt: skip
 
 
@@ -177,8 +262,8 @@ def test_model_file_tells_its_architecture_in_the_header(spec: ZetaDpSgd, tmp_pa
         header = json.loads(file.metadata()["zetadp"])
         shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118 (not a mapping)
     assert header["model"] == {"kind": "complex_mlp", "hidden": [8], "activation": "cardioid", "head": "magnitude"}
-    assert (header["features"], header["classes"]) == (64, 10)
-    assert shapes == {"layers.0.weight": [8, 64, 2], "layers.0.bias": [8, 2], "layers.1.weight": [10, 8, 2], "layers.1.bias": [10, 2]}
+    assert (header["shape"], header["is_complex"], header["classes"]) == ([64], True, 10)
+    assert shapes == {"0_linear.weight": [8, 64, 2], "0_linear.bias": [8, 2], "2_linear.weight": [10, 8, 2], "2_linear.bias": [10, 2]}
 
 
 def test_parameters_that_blow_up_end_the_run_with_the_step_and_advice(spec_json: dict[str, Any], tmp_path: Path) -> None:
@@ -189,7 +274,9 @@ def test_parameters_that_blow_up_end_the_run_with_the_step_and_advice(spec_json:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
 def test_a_missing_cuda_device_is_refused_by_name(spec: ZetaDpSgd, tmp_path: Path) -> None:
-    with pytest.raises(InvalidParameter, match=r"runtime\.device must be 'cpu' on this machine, which has no CUDA device, got 'cuda'"):
+    with pytest.raises(
+        InvalidParameter, match=r"runtime\.device must be 'cpu' or 'auto' on this machine, which has no CUDA device, got 'cuda'"
+    ):
         _run(spec, tmp_path, runtime=RuntimeSpec(device="cuda"))
 
 
@@ -214,6 +301,11 @@ def _mechanism(std: float = 2.0, l2: float = 1.0, **more: Any) -> ComplexGaussia
     return ComplexGaussian(std=std, sensitivity=Sensitivity(l2=l2, **{"adjacency": "add_remove", "unit": "record", **more}))
 
 
+def _evaluation() -> PrivateEvaluation:
+    noise = Gaussian(std=9.0, sensitivity=Sensitivity(l2=1.0, adjacency="add_remove", unit="record"))
+    return PrivateEvaluation(mechanism=noise, units=178, every_steps=3)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -222,15 +314,16 @@ def _mechanism(std: float = 2.0, l2: float = 1.0, **more: Any) -> ComplexGaussia
         ({"sampling": PoissonSampling(records=714, expected_batch_size=48)}, r"plan\.sampling\.records must be 713"),
         ({"sampling": PoissonSampling(records=713, expected_batch_size=49)}, r"plan\.sampling\.expected_batch_size must be 48"),
         ({"clipping": FlatClipping(bound=2.0), "mechanism": _mechanism(l2=2.0)}, r"plan\.clipping\.bound must be 1\.0"),
-        ({"mechanism": _mechanism(std=1.9)}, r"plan\.mechanism\.noise_scale must be 2\.0"),
+        ({"mechanism": _mechanism(std=1.9)}, r"plan\.mechanism\.std must be 2\.0"),
+        ({"evaluation": _evaluation()}, r"plan\.evaluation[.a-z0-9]* must be absent, as the spec says"),
         ({"mechanism": _mechanism(adjacency="zero_out")}, r"plan\.mechanism\.sensitivity\.adjacency must be"),
         ({"mechanism": _mechanism(unit="user")}, r"plan\.mechanism\.sensitivity\.unit must be 'record'"),
         (
             {"mechanism": _mechanism(l2_real=0.5)},
-            r"plan\.mechanism\.sensitivity\.l2_real must be absent \(clipping enforces l2 alone\), got 0\.5",
+            r"plan\.mechanism\.sensitivity\.l2_real must be absent, as the spec says, got 0\.5",
         ),
     ],
-    ids=["steps", "delta", "records", "batch", "bound", "noise", "adjacency", "unit", "unenforced bound"],
+    ids=["steps", "delta", "records", "batch", "bound", "noise", "evaluation", "adjacency", "unit", "unenforced bound"],
 )
 def test_a_plan_that_disagrees_with_its_spec_is_refused(spec: ZetaDpSgd, tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidParameter, match=message):

@@ -5,10 +5,14 @@ State and parameters are flat real vectors; a complex parameter is its real pair
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 from trainer.descent import Adam, AnyOptimizer, FedAdam, NAdam, RmsProp, Sgd
+
+LARGEST_RATE = 1e37
 
 OptimizerState = dict[str, Tensor]
 
@@ -17,19 +21,21 @@ MOMENTUM, FIRST, SECOND, PRODUCT = "momentum", "first_moment", "second_moment", 
 
 def initial_state(optimizer: AnyOptimizer, parameters: Tensor) -> OptimizerState:
     """Of shape (coordinates,), as the parameters are: zeros, or what the optimizer's source says."""
-    zeros = torch.zeros_like(parameters)
     match optimizer:
         case Sgd():
-            return {MOMENTUM: zeros}
+            names = (MOMENTUM,)
         case RmsProp():
-            return {MOMENTUM: zeros, SECOND: zeros}
-        case Adam():
-            return {FIRST: zeros, SECOND: zeros}
-        case NAdam():
-            return {FIRST: zeros, SECOND: zeros, PRODUCT: torch.ones((), dtype=torch.float64)}
-        case FedAdam():
-            # Reddi et al. 2021, Algorithm 2: v_{-1} >= tau^2.
-            return {FIRST: zeros, SECOND: torch.full_like(parameters, optimizer.tau**2)}
+            names = (MOMENTUM, SECOND)
+        case Adam() | NAdam() | FedAdam():
+            names = (FIRST, SECOND)
+    # A tensor each: checkpoints hold no tensor under two names.
+    state = {name: torch.zeros_like(parameters) for name in names}
+    if isinstance(optimizer, NAdam):
+        state[PRODUCT] = torch.ones((), dtype=torch.float64)
+    if isinstance(optimizer, FedAdam):
+        # Reddi et al. 2021, Algorithm 2: v_{-1} >= tau^2.
+        state[SECOND].fill_(optimizer.tau**2)
+    return state
 
 
 def update(
@@ -37,6 +43,8 @@ def update(
 ) -> tuple[Tensor, OptimizerState]:
     """Parameters and state after ``step`` (from 1) of ``steps``, as new tensors."""
     rate = optimizer.learning_rate * optimizer.schedule.factor(step, steps)
+    # What float32 can't hold is infinite, and the run diverges, as it would in torch's own arithmetic.
+    rate = rate if rate <= LARGEST_RATE else math.inf
     match optimizer:
         case Sgd():
             momentum = gradient if optimizer.momentum == 0.0 else torch.add(gradient, state[MOMENTUM], alpha=optimizer.momentum)
