@@ -105,7 +105,7 @@ class MriReconstruction(DataRecipe):
         """Full k-space of magnitude images."""
         stream = RandomStream.from_seed(self.mask_seed, "coil phase")
         for image in images:
-            yield to_k_space(image * smooth_phase(*image.shape, stream))
+            yield to_k_space(image * smooth_phase(image.shape[0], image.shape[1], stream))
 
     def _volumes(self, paths: list[Path], side: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Features, targets and patients' names of fastMRI's files."""
