@@ -14,7 +14,7 @@ from mechanisms.errors import InvalidParameter
 from trainer.layers import ComplexGroupNorm, ComplexInstanceNorm, ComplexLayerNorm, from_planes, to_planes, whiten
 
 TINY_FLOOR = 1e-12
-# whiten adds 2^-20 of a group's variance: laws that hold without a floor hold to that, times the variance over its smallest part (below 70).
+# whiten adds 2^-20 of a group's variance: laws that hold without a floor hold to that, times its variance over the least part of it (< 70).
 LAW_TOLERANCE = 7e-5
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from mechanisms.errors import InvalidParameter
-from trainer.layers.gates import Cardioid, FirstQuadrant, InvertedGaussian, ModRelu, SigLog, gated
+from trainer.layers.gates import Cardioid, FirstQuadrant, InvertedGaussian, ModRelu, SigLog, gated, plus_product
 from trainer.layers.planes import join, split
 
 SATURATED = 20.0
@@ -55,8 +55,7 @@ def mish(x: Tensor) -> Tensor:
 def conj_mish(z: Tensor) -> Tensor:
     r"""(1 + i) Mish(Re z) - (1 - i) Mish(Im z) = (1 + i) (Mish(Re z) + i Mish(Im z)).
 
-    With the true Mish x tanh(log(1 + e^x)). Complex federated learning paper, eq. (6), which prints log(1 + e^x) / x instead (errata C15,
-    C16).
+    With the true Mish x tanh(log(1 + e^x)). Complex federated learning paper, eq. (6), which prints log(1 + e^x) / x there (errata C15).
     """
     if z.is_complex():
         return separable(mish, z) * (1 + 1j)
@@ -91,8 +90,8 @@ def cardioid(z: Tensor, bias: Tensor | None = None) -> Tensor:
 def modrelu(z: Tensor, bias: Tensor) -> Tensor:
     r"""max(|z| + bias, 0) z / |z|: the phase is kept.
 
-    Below |z| = 2^-20 the unit vector z / |z| is replaced by 2^20 z, so that the function is continuous, and its slope at most 2^20 bias, for
-    a positive bias too.
+    Below |z| = 2^-20 the unit vector z / |z| is replaced by 2^20 z: with a positive bias too the function is then continuous, and its slope
+    at most 1 + 2^20 bias.
 
     Args:
       z: complex, any shape, or planes.
@@ -134,9 +133,9 @@ class _Mish(torch.autograd.Function):
         x = ctx.saved_tensors[0].clamp_max(SATURATED)
         power = x.exp()
         n = (power + 2.0) * power
-        inverse = (n + 2.0).reciprocal()
-        slope = (power + 1.0) * power * (4.0 * inverse) * inverse
-        return cotangents[0] * (n * inverse).addcmul(x, slope)
+        below = n + 2.0
+        # The slope of n / (n + 2) is 4 e^x (e^x + 1) / (n + 2)^2, and e^x (e^x + 1) = n - e^x.
+        return plus_product(n / below, x, (n - power) / below / below, 4.0) * cotangents[0]
 
 
 @final

@@ -55,6 +55,12 @@ def like(z: Tensor, re: Tensor, im: Tensor) -> Tensor:
     return torch.complex(re, im) if z.is_complex() else join(re, im)
 
 
+def plus_product(fresh: Tensor, x: Tensor, y: Tensor, factor: float = 1.0) -> Tensor:
+    """fresh + factor x y, in the memory of ``fresh``, which nobody else holds, where no derivative of it can be asked for."""
+    # torch.func always asks (and has no batching rule for the operation in place); an ordinary backward pass doesn't.
+    return fresh.addcmul(x, y, value=factor) if torch.is_grad_enabled() else fresh.addcmul_(x, y, value=factor)
+
+
 @final
 class _Gated(torch.autograd.Function):
     generate_vmap_rule = True
@@ -85,23 +91,32 @@ def _polar(re: Tensor, im: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return length, re / length, im / length
 
 
+def _half_of_one_plus(cosine: Tensor) -> Tensor:
+    """(1 + cosine) / 2 in one pass over memory."""
+    return torch.add(torch.tensor(0.5, dtype=cosine.dtype), cosine, alpha=0.5)
+
+
+def _turned(gain: Tensor, a: Tensor, b: Tensor, along: Tensor, u: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    """The two parts of gain (a, b) + along (u, w)."""
+    return plus_product(gain * a, along, u), plus_product(gain * b, along, w)
+
+
 @final
 @dataclass(frozen=True)
 class Cardioid:
     """(1 + cos(arg z + bias)) / 2."""
 
     def gain(self, re: Tensor, im: Tensor, bias: Tensor | None) -> Tensor:
-        length = torch.hypot(re, im).clamp_min(torch.finfo(re.dtype).tiny)
-        cosine = re / length if bias is None else (re * bias.cos() - im * bias.sin()) / length
-        return cosine.add_(1.0).mul_(0.5)
+        length = torch.hypot(re, im).clamp_min_(torch.finfo(re.dtype).tiny)
+        return _half_of_one_plus(re / length if bias is None else (re * bias.cos() - im * bias.sin()) / length)
 
     def pullback(self, re: Tensor, im: Tensor, a: Tensor, b: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
         length, u, w = _polar(re, im)
-        along = (a * u).addcmul(b, w) * 0.5
         cosine, sine = (u, w) if bias is None else (u * bias.cos() - w * bias.sin(), u * bias.sin() + w * bias.cos())
-        turned, gain = along * sine, (cosine + 1.0) * 0.5
-        slopes = None if bias is None else -turned * length
-        return (gain * a).addcmul(turned, w), (gain * b).addcmul(turned, u, value=-1.0), slopes
+        across, gain = plus_product(a * u, b, w) * sine, _half_of_one_plus(cosine)
+        slopes = None if bias is None else across * length * -0.5
+        # The gain's derivative is sine / (2 |z|) across z, along (w, -u).
+        return plus_product(gain * a, across, w, 0.5), plus_product(gain * b, across, u, -0.5), slopes
 
 
 @final
@@ -122,9 +137,8 @@ class ModRelu:
         # |z| over the floored |z| is 1 from the floor on; |z| times the gain's derivative is that, less the gain where the floor isn't met.
         share = length / floored
         slope, gain = share * (rectified > 0), rectified / floored
-        along = (a * u).addcmul(b, w)
-        radial = along * (slope - gain * (share >= 1.0))
-        return (gain * a).addcmul(radial, u), (gain * b).addcmul(radial, w), along * slope
+        along = plus_product(a * u, b, w)
+        return *_turned(gain, a, b, along * (slope - gain * (share >= 1.0)), u, w), along * slope
 
 
 @final
@@ -136,17 +150,18 @@ class InvertedGaussian:
 
     def gain(self, re: Tensor, im: Tensor, bias: Tensor | None) -> Tensor:
         assert bias is None
-        length = torch.hypot(re, im).clamp_min(torch.finfo(re.dtype).tiny)
+        length = torch.hypot(re, im).clamp_min_(torch.finfo(re.dtype).tiny)
         return -torch.expm1((length / self.sigma).clamp_max(FARTHEST).square() * -0.5) / length
 
     def pullback(self, re: Tensor, im: Tensor, a: Tensor, b: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
         assert bias is None
         length, u, w = _polar(re, im)
         scaled = (length / self.sigma).clamp_max(FARTHEST)
-        exponent = scaled.square() * -0.5
-        gain = -torch.expm1(exponent) / length
-        radial = (a * u).addcmul(b, w) * (exponent.exp() * scaled / self.sigma - gain)
-        return (gain * a).addcmul(radial, u), (gain * b).addcmul(radial, w), None
+        missing = torch.expm1(scaled.square() * -0.5)
+        gain = -missing / length
+        # The magnitude's slope, |z| / sigma^2 exp(...), less the gain: |z| times the gain's derivative.
+        excess = (missing + 1.0).mul_(scaled).mul_(1.0 / self.sigma).sub_(gain)
+        return *_turned(gain, a, b, plus_product(a * u, b, w) * excess, u, w), None
 
 
 @final
@@ -165,8 +180,8 @@ class SigLog:
         gain = self.gain(re, im, bias)
         _, u, w = _polar(re, im)
         # The gain's derivative is -gain^2 / r; gain times z stays below r where gain^2 would underflow.
-        radial = (a * u).addcmul(b, w) * gain * (-1.0 / self.r)
-        return (gain * a).addcmul(radial, re * gain), (gain * b).addcmul(radial, im * gain), None
+        along = plus_product(a * u, b, w) * gain * (-1.0 / self.r)
+        return *_turned(gain, a, b, along, re * gain, im * gain), None
 
 
 @final
