@@ -110,8 +110,7 @@ def _lines(entry: RecipeEntry) -> list[str]:
         lines.append(f"  epsilon printed: {printed}")
     if entry.proven_as_printed is not None:
         lines.append(f"  epsilon proved of the paper's own rate, noise and steps: {_told(entry.proven_as_printed)}")
-    if entry.proven is not None:
-        lines.append(f"  epsilon proved of this recipe's run: {_told(entry.proven)}")
+    lines.append(f"  epsilon proved of this recipe's run: {_told(entry.proven)}")
     return lines
 
 

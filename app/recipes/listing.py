@@ -9,7 +9,6 @@ from app.jobs.resources import JobSubmission
 from app.recipes.errors import RecipeNotFound
 from app.recipes.schemas import DataAvailability, ProvenEpsilon, RecipeEntry
 from mechanisms.errors import InvalidParameter
-from trainer.data import data_set_facts
 from trainer.recipes import RECIPES, PrintedRun, Recipe, recipe
 
 LABEL = "recipe"
@@ -33,8 +32,8 @@ def submission_of(name: str) -> JobSubmission:
 
 
 def entry_of(of: Recipe) -> RecipeEntry:
-    """One recipe. The first call reads its data set, if it is here, and calibrates its noise."""
-    digest, missing = _data(of)
+    """One recipe. No data set is read: whether its files are there is looked up, and the guarantee is for the declared sizes."""
+    missing = _missing(of)
     return RecipeEntry(
         name=of.name,
         title=of.title,
@@ -44,7 +43,8 @@ def entry_of(of: Recipe) -> RecipeEntry:
         hyper_parameters=of.hyper_parameters,
         printed_results=of.printed_results,
         printed_epsilons=of.printed_epsilons,
-        proven=None if digest is None else _proven(of.name, digest),
+        declared=of.declared,
+        proven=_proven(of.name),
         proven_as_printed=None if of.printed_run is None else _proven_as_printed(of.printed_run),
         differences=of.differences,
         errata=of.errata,
@@ -55,20 +55,20 @@ def entry_of(of: Recipe) -> RecipeEntry:
     )
 
 
-def _data(of: Recipe) -> tuple[str | None, str | None]:
-    """(digest of the data set, None), or (None, what is missing in the reader's own words)."""
+def _missing(of: Recipe) -> str | None:
+    """What isn't there, in the reader's own words; None where every file is."""
     try:
-        return data_set_facts(of.spec.data).sha256, None
+        of.spec.data.sources()
     except InvalidParameter as error:
-        return None, str(error)
+        return str(error)
+    return None
 
 
 @lru_cache(maxsize=64)
-def _proven(name: str, _data_digest: str) -> ProvenEpsilon:
-    """Calibrated once for each state of the data set."""
+def _proven(name: str) -> ProvenEpsilon:
     found = recipe(name)
     assert found is not None  # it is being listed
-    plan = found.spec.plan()
+    plan = found.declared_plan()
     l2 = plan.mechanism.sensitivity.l2
     assert l2 is not None  # clipping gives it
     bound = profile(plan.event, accountant="auto").epsilon(plan.delta)

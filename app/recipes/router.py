@@ -15,10 +15,7 @@ router = APIRouter(prefix="/recipes", tags=["recipes"])
 
 @router.get("", summary="List recipes: experiments that are ready to run")
 def list_recipes() -> list[RecipeEntry]:
-    """What each paper did and printed, what is proved of its run and of ours, how the two differ, and whether the data set is here.
-
-    The first call reads the data sets that are here, which takes seconds.
-    """
+    """What each paper did and printed, what is proved of its run and of ours, how the two differ, and whether the data set is here."""
     return entries()
 
 

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from mechanisms.base import Count, Extended, OpenProbability, Positive, PrivacyUnit, Probability, Value
 from mechanisms.errata import Paper
-from trainer.recipes import PrintedEpsilon, PrintedResult
+from trainer.recipes import DeclaredData, PrintedEpsilon, PrintedResult
 
 
 @final
@@ -33,7 +33,7 @@ class ProvenEpsilon(Value):
 
 @final
 class DataAvailability(Value):
-    r"""Whether the recipe's data set can be read by this service.
+    r"""Whether the files of the recipe's data set are where this service looks.
 
     Attributes:
       folder: where it lies below ``ZETADP_DATA_SETS_DIR``; null where a library brings it.
@@ -53,7 +53,8 @@ class RecipeEntry(Value):
     r"""One recipe: what the paper did and printed, what is proved, and how this run differs.
 
     Attributes:
-      proven: of this recipe's own run, from the plan's event; null where its data set isn't here.
+      declared: sizes of the data set that the recipe is made for.
+      proven: of this recipe's own run, from the plan's event for a data set of those sizes; a job is planned with the sizes there are.
       proven_as_printed: of the paper's rate, noise and steps, read as they are sound; null where the paper gives no such numbers.
       submission: where the ready body for ``POST /v1/jobs`` is.
     """
@@ -66,7 +67,8 @@ class RecipeEntry(Value):
     hyper_parameters: str
     printed_results: tuple[PrintedResult, ...]
     printed_epsilons: tuple[PrintedEpsilon, ...]
-    proven: ProvenEpsilon | None
+    declared: DeclaredData
+    proven: ProvenEpsilon
     proven_as_printed: ProvenEpsilon | None
     differences: tuple[str, ...]
     errata: tuple[str, ...]

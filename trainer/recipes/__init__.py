@@ -3,9 +3,37 @@ r"""THE REGISTRY of recipes, free of torch: experiments that are ready to run, e
 from __future__ import annotations
 
 from trainer.recipes.digits import DIGITS, DIGITS_DEMO
-from trainer.recipes.recipe import Metric, PrintedEpsilon, PrintedResult, PrintedRun, Recipe
+from trainer.recipes.images import CIFAR10_COMPLEX, CIFAR10_REAL, CIFAR10_REAL_PAIRS, MNIST_REAL, PHASE_MNIST
+from trainer.recipes.mri import (
+    MRI_DECATHLON,
+    MRI_DECATHLON_FEDERATED,
+    MRI_PHANTOMS,
+    MRI_PHANTOMS_FEDERATED,
+    MRI_RECONSTRUCTION,
+    MRI_SEQUENCES,
+    MRI_SEQUENCES_FEDERATED,
+)
+from trainer.recipes.recipe import DeclaredData, PrintedEpsilon, PrintedResult, PrintedRun, Recipe
+from trainer.recipes.signals import ECG_CPSC, ECG_MITBIH, SPEECH_COMMANDS
 
-RECIPES: tuple[Recipe, ...] = (DIGITS,)
+RECIPES: tuple[Recipe, ...] = (
+    DIGITS,
+    PHASE_MNIST,
+    MNIST_REAL,
+    CIFAR10_COMPLEX,
+    CIFAR10_REAL_PAIRS,
+    CIFAR10_REAL,
+    ECG_MITBIH,
+    ECG_CPSC,
+    SPEECH_COMMANDS,
+    MRI_RECONSTRUCTION,
+    MRI_SEQUENCES,
+    MRI_SEQUENCES_FEDERATED,
+    MRI_DECATHLON,
+    MRI_DECATHLON_FEDERATED,
+    MRI_PHANTOMS,
+    MRI_PHANTOMS_FEDERATED,
+)
 
 
 def recipe(name: str) -> Recipe | None:
@@ -17,4 +45,4 @@ def recipe(name: str) -> Recipe | None:
     return next((known for known in RECIPES if known.name == name), None)
 
 
-__all__ = ["DIGITS_DEMO", "RECIPES", "Metric", "PrintedEpsilon", "PrintedResult", "PrintedRun", "Recipe", "recipe"]
+__all__ = ["DIGITS_DEMO", "RECIPES", "DeclaredData", "PrintedEpsilon", "PrintedResult", "PrintedRun", "Recipe", "recipe"]

@@ -2,19 +2,21 @@ r"""What a recipe is: a spec that is ready to be sent, and beside it what the pa
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, final
+from typing import Annotated, final
 
 from pydantic import Field, StringConstraints
 
+from accountants.calibration import calibrate_scale
 from accountants.events import Event, PoissonSampled, Release, Repeated
 from mechanisms import ComplexGaussian, Sensitivity
 from mechanisms.base import Adjacency, Count, OpenProbability, Positive, PrivacyUnit, Probability, Value
 from mechanisms.errata import Paper
-from trainer import AnyTrainingSpec
+from trainer import AnyTrainingSpec, ExecutionPlan
+from trainer.data import DataSetFacts
+from trainer.report import MetricName
 
 RecipeName = Annotated[str, StringConstraints(strict=True, pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 Words = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=1000)]
-Metric = Literal["accuracy", "roc_auc", "f1", "recall", "nmse", "psnr", "ssim"]
 
 
 @final
@@ -32,7 +34,7 @@ class PrintedResult(Value):
     """What the paper prints of one model: fractions for rates, decibels for ``psnr``."""
 
     of: Words
-    figures: Annotated[dict[Metric, float], Field(min_length=1)]
+    figures: Annotated[dict[MetricName, float], Field(min_length=1)]
     where: Words
 
 
@@ -61,6 +63,36 @@ class PrintedRun(Value):
 
 
 @final
+class DeclaredData(Value):
+    r"""Sizes of the data set that the recipe is made for, so that its guarantee is known before the data are there.
+
+    Attributes:
+      training_records, test_records: rows.
+      shape: of one record.
+      classes: None for a reconstruction.
+      unit, user_unit: what one row is, and whose rows they are.
+      users, largest_user: different ones in the training rows, and the rows of the one who has most; None without users.
+    """
+
+    training_records: Count
+    test_records: Count
+    shape: tuple[Count, ...]
+    is_complex: bool
+    classes: Count | None
+    unit: PrivacyUnit
+    user_unit: PrivacyUnit | None = None
+    users: Count | None = None
+    largest_user: Count | None = None
+
+    @property
+    def facts(self) -> DataSetFacts:
+        """The same as facts of a data set that wasn't read: their digest is of nothing."""
+        return DataSetFacts(
+            **dict(self), task="reconstruction" if self.classes is None else "classification", sha256="0" * 64, description="declared"
+        )
+
+
+@final
 class Recipe(Value):
     r"""One experiment, ready to run.
 
@@ -72,6 +104,7 @@ class Recipe(Value):
       hyper_parameters: the paper's, in words.
       printed_results, printed_epsilons: what the paper states; empty where it has no such experiment.
       printed_run: the paper's run as an event, where its numbers allow one: the data set needn't be here for it.
+      declared: sizes of the data set that ``spec`` names.
       differences: what is done otherwise here, and why.
       errata: rows of the errata that the paper's statement needs.
       original_data: the data set that the paper used, and under what name it can be had.
@@ -86,9 +119,20 @@ class Recipe(Value):
     printed_results: tuple[PrintedResult, ...] = ()
     printed_epsilons: tuple[PrintedEpsilon, ...] = ()
     printed_run: PrintedRun | None = None
+    declared: DeclaredData
     differences: Annotated[tuple[Words, ...], Field(min_length=1)]
     errata: tuple[str, ...] = ()
     original_data: Words
+
+    def declared_plan(self) -> ExecutionPlan:
+        """The plan for a data set of the declared sizes: what ``spec.plan`` gives where the data are as declared."""
+        spec, facts = self.spec, self.declared.facts
+        sensitivity = spec.clipping.clipping(spec.clipping_bound).sensitivity
+        multiplier = spec.privacy.noise_multiplier
+        if multiplier is None:
+            assert spec.privacy.epsilon is not None  # exactly one of the two is given
+            multiplier = calibrate_scale(spec.plan_with(facts, sensitivity).event, epsilon=spec.privacy.epsilon, delta=spec.privacy.delta)
+        return spec.plan_with(facts, multiplier * sensitivity)
 
     @property
     def folder(self) -> str | None:

@@ -1,0 +1,207 @@
+"""Recipes: complete, plannable wherever their data are, honest about what is printed and what is proved; over HTTP and as jobs."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from app.jobs.resources import JobSubmission
+from app.main import create_app
+from app.papers.tables import zeta_dp
+from app.settings import Settings
+from mechanisms.errata import ERRATA
+from mechanisms.errors import InvalidParameter
+from trainer.data import MriPhantoms, data_set_facts
+from trainer.recipes import RECIPES, Recipe, recipe
+from trainer.report import FRACTIONS
+
+DATA_SETS = Path(os.environ.get("ZETADP_DATA_SETS_DIR") or Path(__file__).parents[3] / "shared" / "data")
+"""Real data, where there are any; tests that need them are skipped otherwise."""
+
+NAMES = [known.name for known in RECIPES]
+WANTED = {
+    "digits",
+    "phase_mnist",
+    "mnist_real",
+    "cifar10_complex",
+    "cifar10_real_pairs",
+    "cifar10_real",
+    "ecg_mitbih",
+    "ecg_cpsc",
+    "speech_commands",
+    "mri_reconstruction",
+    "mri_sequences",
+    "mri_sequences_federated",
+    "mri_phantoms_federated",
+}
+
+
+def _named(name: str) -> Recipe:
+    found = recipe(name)
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return TestClient(create_app(Settings(data_dir=tmp_path_factory.mktemp("data"))), base_url="http://127.0.0.1")
+
+
+@pytest.fixture
+def no_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ZETADP_DATA_SETS_DIR", str(tmp_path))
+
+
+# The recipes themselves
+
+
+def test_every_experiment_has_its_recipe() -> None:
+    assert set(NAMES) >= WANTED
+    assert len(set(NAMES)) == len(NAMES)
+
+
+@pytest.mark.parametrize("of", RECIPES, ids=NAMES)
+def test_a_recipe_survives_its_json(of: Recipe) -> None:
+    assert Recipe.model_validate_json(of.model_dump_json()) == of
+
+
+@pytest.mark.parametrize("of", RECIPES, ids=NAMES)
+def test_a_recipe_has_a_plan_for_the_sizes_it_declares(of: Recipe) -> None:
+    plan = of.declared_plan()
+    assert plan.delta == of.spec.privacy.delta
+    assert plan.steps == of.spec.steps
+
+
+@pytest.mark.parametrize("of", RECIPES, ids=NAMES)
+def test_delta_stays_below_one_over_the_protected_units(of: Recipe) -> None:
+    # Above it, publishing one unit whole would be allowed (errata C11).
+    assert of.spec.privacy.delta < 1.0 / of.declared_plan().sampling.records
+
+
+@pytest.mark.parametrize("of", RECIPES, ids=NAMES)
+def test_every_row_of_the_errata_that_a_recipe_names_exists(of: Recipe) -> None:
+    assert set(of.errata) <= {found.row for found in ERRATA}
+
+
+@pytest.mark.parametrize("of", RECIPES, ids=NAMES)
+def test_printed_rates_are_fractions(of: Recipe) -> None:
+    rates = [value for printed in of.printed_results for name, value in printed.figures.items() if name in FRACTIONS]
+    assert all(0.0 <= rate <= 1.0 for rate in rates)
+
+
+@pytest.mark.parametrize("of", [known for known in RECIPES if known.printed_run], ids=lambda of: of.name)
+def test_printed_steps_are_the_papers_epochs_over_its_rate(of: Recipe) -> None:
+    epochs = {"ecg": 100, "cifar10": 20, "speech": 5, "mri": 30, "phase": 10, "mnist": 10}[of.name.split("_")[0]]
+    assert of.printed_run is not None
+    assert of.printed_run.steps == pytest.approx(math.ceil(epochs / of.printed_run.sampling_probability), abs=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "experiment"),
+    [
+        ("cifar10_complex", zeta_dp.CIFAR_10),
+        ("ecg_cpsc", zeta_dp.ECG),
+        ("speech_commands", zeta_dp.SPEECH_COMMANDS),
+        ("mri_reconstruction", zeta_dp.FAST_MRI),
+        ("phase_mnist", zeta_dp.PHASE_MNIST),
+    ],
+)
+def test_printed_figures_are_those_of_the_papers_page(name: str, experiment: Any) -> None:
+    of = _named(name)
+    assert of.printed_run is not None
+    rate = experiment.sample_size / experiment.population_size
+    run = of.printed_run
+    assert (run.noise_multiplier, run.steps, run.delta) == (experiment.noise_multiplier, experiment.steps, experiment.delta)
+    assert run.sampling_probability == pytest.approx(rate, rel=1e-12)
+    assert [claim.epsilon for claim in of.printed_epsilons] == [claim.epsilon for claim in experiment.printed]
+
+
+@pytest.mark.parametrize("name", ["phase_mnist", "mnist_real", "cifar10_complex", "cifar10_real", "cifar10_real_pairs"])
+def test_where_rate_noise_and_steps_are_the_papers_the_event_is_too(name: str) -> None:
+    of = _named(name)
+    assert of.printed_run is not None
+    plan, run = of.declared_plan(), of.printed_run
+    assert (plan.sampling.probability, plan.steps, plan.delta) == (run.sampling_probability, run.steps, run.delta)
+    assert plan.mechanism.noise_scale == run.noise_multiplier * of.spec.clipping_bound
+
+
+def test_patients_are_the_unit_where_there_are_enough_of_them() -> None:
+    for name in ("mri_phantoms", "mri_phantoms_federated", "mri_decathlon", "mri_decathlon_federated"):
+        of = _named(name)
+        assert of.spec.privacy.unit == "patient"
+        assert of.spec.records_per_user == of.declared.largest_user
+
+
+def test_phantoms_are_as_declared() -> None:
+    # A smaller cohort of the same shape: the whole one takes seconds and has nothing else to show.
+    small = data_set_facts(MriPhantoms(patients=2, test_patients=1, slices=2, seed=0))
+    declared = _named("mri_phantoms_federated").declared
+    assert (small.shape, small.unit, small.user_unit, small.largest_user) == (
+        declared.shape,
+        declared.unit,
+        declared.user_unit,
+        declared.largest_user,
+    )
+    assert (declared.training_records, declared.test_records) == (484 * 8, 266 * 8)
+
+
+@pytest.mark.parametrize("name", [known.name for known in RECIPES if known.folder is not None])
+def test_a_recipe_plans_on_its_real_data_as_declared(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    of = _named(name)
+    monkeypatch.setenv("ZETADP_DATA_SETS_DIR", str(DATA_SETS))
+    try:
+        of.spec.data.sources()
+    except InvalidParameter as missing:
+        pytest.skip(f"the data set isn't here: {missing}")
+    assert of.spec.plan() == of.declared_plan()
+
+
+# Over HTTP
+
+
+def test_the_list_has_every_recipe_with_what_is_proved(client: TestClient, no_data: None) -> None:
+    listed = {entry["name"]: entry for entry in client.get("/v1/recipes").json()}
+    assert list(listed) == NAMES
+    phase = listed["phase_mnist"]
+    assert phase["proven"]["epsilon"] == phase["proven_as_printed"]["epsilon"] == pytest.approx(0.4023, abs=5e-5)  # errata Z14, case A
+    assert [claim["epsilon"] for claim in phase["printed_epsilons"]] == [0.51, 0.53]
+
+
+def test_the_list_says_which_folder_is_missing(client: TestClient, no_data: None) -> None:
+    listed = {entry["name"]: entry["data"] for entry in client.get("/v1/recipes").json()}
+    assert listed["digits"] == {
+        "kind": "digits_phase_pairs",
+        "folder": None,
+        "available": True,
+        "missing": None,
+        "original": _named("digits").original_data,
+    }
+    assert (listed["cifar10_complex"]["available"], listed["cifar10_complex"]["folder"]) == (False, "cifar10")
+    assert "cifar10" in listed["cifar10_complex"]["missing"]
+
+
+def test_without_a_folder_of_data_sets_the_setting_is_named(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ZETADP_DATA_SETS_DIR", raising=False)
+    listed = {entry["name"]: entry["data"] for entry in client.get("/v1/recipes").json()}
+    assert "ZETADP_DATA_SETS_DIR" in listed["phase_mnist"]["missing"]
+    assert listed["mri_phantoms"]["available"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_recipe_is_read_as_the_body_of_a_job(client: TestClient, name: str) -> None:
+    answer = client.get(f"/v1/recipes/{name}")
+    assert answer.status_code == 200
+    body = JobSubmission.model_validate(answer.json())
+    assert body.spec == _named(name).spec
+    assert body.labels == {"recipe": name}
+
+
+def test_an_unknown_recipe_is_not_found_and_the_known_ones_are_named(client: TestClient) -> None:
+    answer = client.get("/v1/recipes/mnist")
+    assert (answer.status_code, answer.json()["type"]) == (404, "recipe-not-found")
+    assert "phase_mnist" in answer.json()["detail"]
