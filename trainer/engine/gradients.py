@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from trainer.engine.problem import Problem
 from trainer.engine.rules import RULES, ExplicitGradients, LayerGradients, UnsupportedLayer, Use
 from trainer.engine.rules.explicit import module_gradients, network_gradients, per_unit
-from trainer.engine.tape import Tape
+from trainer.engine.tape import Tape, in_place
 
 
 @final
@@ -89,8 +89,13 @@ class TapedRoute:
                 # One parameter a record: autograd then returns each record's gradient, at the price of the summed one.
                 leaves |= {full: frozen[full].expand(records, *frozen[full].shape).requires_grad_() for full in layer.names.values()}
         tape = Tape(self._taped, records)
-        with torch.enable_grad():
-            outputs = tape.forward(self._problem.network, frozen | leaves, batch.features)
+        places = [
+            (layer.module, own, leaves[full] if full in leaves else frozen[full])
+            for layer in self._layers
+            for own, full in layer.names.items()
+        ]
+        with torch.enable_grad(), in_place(places):
+            outputs = tape.forward(self._problem.network, batch.features)
             loss = summed_loss(self._problem, outputs, batch)
         del outputs
         uses, slopes = tape.backward(loss, list(leaves.values()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self, final
 
 import torch
@@ -35,7 +36,7 @@ class ParameterLayout:
             tuple(parameter.is_complex() for _, parameter in named),
         )
 
-    @property
+    @cached_property
     def sizes(self) -> tuple[int, ...]:
         """Real numbers in each parameter."""
         return tuple(math.prod(shape) * (2 if kind else 1) for shape, kind in zip(self.shapes, self.complex_kinds, strict=True))
@@ -65,4 +66,4 @@ class ParameterLayout:
 
 def as_real(values: Tensor) -> Tensor:
     """A complex tensor with its real pairs as a last axis of 2, without a copy where it isn't lazily conjugated; a real one as it is."""
-    return torch.view_as_real(values.resolve_conj()) if values.is_complex() else values
+    return torch.view_as_real(values.resolve_conj() if values.is_conj() else values) if values.is_complex() else values

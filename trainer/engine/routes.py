@@ -28,7 +28,7 @@ from trainer.engine.tape import UnsuitableCall
 UNITS = 3
 
 AGREEMENT = 1e-3
-"""Relative to the sum of the units' norms in a layer. Rounding is 1e-5; a gradient that misses a term, or has one too many, is off by far more."""
+"""Relative to the sum of the units' norms in a layer. Rounding is 1e-5; a gradient with a term missing is off by far more."""
 
 
 def plan_route(problem: Problem) -> tuple[list[Layer], Route]:

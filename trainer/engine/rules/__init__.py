@@ -10,15 +10,27 @@ from collections.abc import Mapping
 from torch import nn
 
 from trainer.engine.rules.affine import group_norm, layer_norm
-from trainer.engine.rules.base import ExplicitGradients, LayerGradients, Rule, UnsupportedLayer, Use
+from trainer.engine.rules.base import ExplicitGradients, LayerGradients, Rule, UnsupportedLayer, Use, WritableGradients
+from trainer.engine.rules.circulant import block_circulant
+from trainer.engine.rules.convolution import convolution, transposed_convolution
 from trainer.engine.rules.linear import linear
+from trainer.layers.circulant import BlockCirculantLinear
+from trainer.layers.convolution import PlanarConv1d, PlanarConv2d, PlanarConvTranspose2d
 from trainer.layers.linear import ComplexLinear
 
 RULES: Mapping[type[nn.Module], Rule] = {
     nn.Linear: linear,
     ComplexLinear: linear,
+    BlockCirculantLinear: block_circulant,
+    nn.Conv1d: convolution,
+    nn.Conv2d: convolution,
+    PlanarConv1d: convolution,
+    PlanarConv2d: convolution,
+    nn.ConvTranspose1d: transposed_convolution,
+    nn.ConvTranspose2d: transposed_convolution,
+    PlanarConvTranspose2d: transposed_convolution,
     nn.GroupNorm: group_norm,
     nn.LayerNorm: layer_norm,
 }
 
-__all__ = ["RULES", "ExplicitGradients", "LayerGradients", "Rule", "UnsupportedLayer", "Use"]
+__all__ = ["RULES", "ExplicitGradients", "LayerGradients", "Rule", "UnsupportedLayer", "Use", "WritableGradients"]

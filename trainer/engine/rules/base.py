@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, final
+from functools import cache
+from typing import Protocol, final, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,9 @@ r"""Added for every square that a norm sums: the smallest normal float32, more t
 
 So a norm that is a product (of activations and gradients) can't be 0 while the gradient isn't. Beside a bound of 1e-10 it is nothing.
 """
+
+NORM_CHUNK = 4096
+"""Squares are added one after another over this many numbers at most, an error below 2^-12 in any order, and in a cascade beyond."""
 
 GRAM_SLACK = 2.0**-22
 r"""Relative to (sum_p |a_p| |g_p|)^2, added to a norm that comes from a Gram matrix.
@@ -59,6 +63,15 @@ class LayerGradients(Protocol):
         ...
 
 
+@runtime_checkable
+class WritableGradients(Protocol):
+    """Layer gradients whose clipped sum can be computed in place, without a copy: worth it where parameters are many."""
+
+    def write_weighted_sum(self, factors: Tensor, into: Mapping[str, Tensor]) -> None:
+        """What ``weighted_sum`` gives, into contiguous tensors by own parameter name."""
+        ...
+
+
 Rule = Callable[[nn.Module, Sequence[Use], int], LayerGradients]
 """A module, its uses (at least one), the number of units -> its gradients."""
 
@@ -78,11 +91,23 @@ class ExplicitGradients:
         return {name: weighted_rows(gradient, factors) for name, gradient in self._gradients.items()}
 
 
-def squared_rows(values: Tensor) -> Tensor:
-    """Sum of squares of everything in each row, real pairs of complex numbers: (rows, ...) -> (rows,)."""
-    flat = as_real(values).reshape(len(values), -1)
-    # ``sum`` adds in a cascade, so its error hardly grows with the length; a norm's kernel adds one after another.
-    return flat.square().sum(dim=1) + flat.shape[1] * HIDDEN_BY_UNDERFLOW
+def squared_rows(values: Tensor, plus: float = 0.0) -> Tensor:
+    """Sum of squares of everything in each row, real pairs of complex numbers, and a constant: (rows, ...) -> (rows,)."""
+    flat = as_real(values)
+    flat = flat if flat.dim() == 2 else flat.flatten(1)
+    columns = flat.shape[1]
+    hidden = plus + columns * HIDDEN_BY_UNDERFLOW
+    if columns <= NORM_CHUNK:
+        norms = torch.linalg.vector_norm(flat, dim=1)
+        return torch.addcmul(_constant(hidden, norms.dtype, norms.device), norms, norms)
+    whole = columns // NORM_CHUNK * NORM_CHUNK
+    chunks = torch.linalg.vector_norm(flat[:, :whole].unflatten(1, (-1, NORM_CHUNK)), dim=2).square_().sum(dim=1)
+    return torch.linalg.vector_norm(flat[:, whole:], dim=1).square_().add_(chunks).add_(hidden)
+
+
+@cache
+def _constant(value: float, dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.tensor(value, dtype=dtype, device=device)
 
 
 def weighted_rows(values: Tensor, factors: Tensor) -> Tensor:
