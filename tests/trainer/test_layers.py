@@ -11,14 +11,18 @@ from torch import Tensor
 from torch.func import functional_call, grad, vmap
 
 from mechanisms.source import RandomStream
-from trainer.layers import ComplexLinear, cardioid, crelu, magnitude, real_part
-from trainer.models import build
-from trainer.zeta_dp_sgd.spec import ComplexMlp
+from trainer.layers import ACTIVATIONS, ComplexLinear, Elementwise, cardioid, crelu, magnitude, magnitude_softmax, real_part
+
+HEADS = {"magnitude": magnitude, "real_part": real_part, "magnitude_softmax": magnitude_softmax}
+NETWORKS = [("cardioid", "magnitude"), ("crelu", "real_part"), ("igaussian", "magnitude_softmax"), ("conj_mish", "magnitude")]
 
 
 def _network(activation: str, head: str) -> torch.nn.Module:
-    spec = ComplexMlp.model_validate({"hidden": [5, 4], "activation": activation, "head": head})
-    return build(spec, 3, 2, RandomStream.from_seed(5, "test"))
+    stream, layers = RandomStream.from_seed(5, "test"), torch.nn.Sequential()
+    for inputs, outputs in ((3, 5), (5, 4), (4, 2)):
+        layers.append(ComplexLinear(inputs, outputs, stream))
+        layers.append(ACTIVATIONS[activation](outputs) if outputs != 2 else Elementwise(HEADS[head]))
+    return layers
 
 
 @pytest.mark.parametrize(
@@ -52,8 +56,7 @@ def test_gradient_is_finite_at_and_near_zero(function: Callable[[Tensor], Tensor
     assert gradient.abs().item() <= 1.5
 
 
-@pytest.mark.parametrize("activation", ["cardioid", "crelu"])
-@pytest.mark.parametrize("head", ["magnitude", "real_part"])
+@pytest.mark.parametrize(("activation", "head"), NETWORKS)
 def test_gradient_of_a_black_record_through_zero_weights_is_finite(activation: str, head: str) -> None:
     network = _network(activation, head)
     zeros = {name: torch.zeros_like(value) for name, value in network.named_parameters()}
@@ -69,8 +72,7 @@ def test_linear_layer_takes_no_conjugate() -> None:
     assert functional_call(layer, parameters, (torch.tensor([1j]),)).item() == (2 + 1j) * 1j + 1j
 
 
-@pytest.mark.parametrize("activation", ["cardioid", "crelu"])
-@pytest.mark.parametrize("head", ["magnitude", "real_part"])
+@pytest.mark.parametrize(("activation", "head"), NETWORKS)
 def test_gradient_is_the_full_real_gradient_by_finite_differences(activation: str, head: str) -> None:
     # (1 + 2i) W is not symmetric under conjugation: JAX's convention or a missing conjugate would fail here.
     network = _network(activation, head)
@@ -83,7 +85,7 @@ def test_gradient_is_the_full_real_gradient_by_finite_differences(activation: st
     }
 
     def loss(p: dict[str, Tensor]) -> Tensor:
-        twisted = {name: (1 + 2j) * value if name == "layers.0.weight" else value for name, value in p.items()}
+        twisted = {name: (1 + 2j) * value if name == "0.weight" else value for name, value in p.items()}
         return torch.nn.functional.cross_entropy(functional_call(network, twisted, (record,)), torch.tensor(1))
 
     gradients = grad(loss)(parameters)
