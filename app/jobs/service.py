@@ -210,14 +210,24 @@ class JobService:
 
 
 def _planned(spec: AnyTrainingSpec) -> ExecutionPlan:
+    """The plan; what refuses it is told with the path of its field in the request, where it is one of the spec's."""
     try:
         return spec.plan()
+    except InvalidParameter as refused:
+        raise _in_request(refused, spec) from refused
     except ValidationError as error:
         # A part of the plan refused what the spec makes of it; Pydantic wraps our own error, which knows the field.
         own = [detail for problem in error.errors() if isinstance(detail := problem.get("ctx", {}).get("error"), InvalidParameter)]
         if not own:
             raise
-        raise own[0] from error
+        raise _in_request(own[0], spec) from error
+
+
+def _in_request(refused: InvalidParameter, spec: AnyTrainingSpec) -> InvalidParameter:
+    first = refused.field.split(".")[0].split("[")[0]
+    if first not in type(spec).model_fields:
+        return refused
+    return InvalidParameter(f"spec.{refused.field}", refused.expected, refused.got)
 
 
 def _found(row: JobRow | None, job_id: str) -> JobRow:

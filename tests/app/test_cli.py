@@ -72,6 +72,6 @@ def test_mistakes_end_with_a_clear_line_and_a_code(arguments, text, code, line):
 
 def test_help_names_the_commands_and_exit_codes():
     text = _run("--help").stdout
-    commands = "serve worker demo submit status watch cancel certificate verify calibrate profile"
+    commands = "serve worker demo recipes submit status watch cancel certificate verify calibrate profile"
     for word in (*commands.split(), "Exit codes"):
         assert word in text

@@ -1,0 +1,90 @@
+"""``recipes`` and ``submit --recipe`` on the command line, against a real service of this process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from app.cli import app
+from tests.app.jobs_harness import serving, settings
+from trainer.recipes import RECIPES
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    with serving(settings(tmp_path_factory.mktemp("recipes"))) as client:
+        yield str(client.base_url)
+
+
+def _run(*arguments: str, text: str = "") -> Result:
+    return CliRunner().invoke(app, arguments, input=text)
+
+
+def _submitted(address: str, *arguments: str) -> dict[str, Any]:
+    done = _run("submit", "--recipe", "digits", *arguments, "--json", "--address", address)
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def test_recipes_shows_the_printed_epsilon_beside_the_proved_one(address: str) -> None:
+    text = _run("recipes", "--address", address).stdout
+    phase = text[text.index("phase_mnist:") :].split("\nmnist_real:")[0]
+    assert "epsilon printed: 0.51 at 1e-05 (Gaussian DP, Tables 3 and 5)" in phase
+    assert "epsilon proved of this recipe's run: 0.402337 at 1e-05, for one phase_pair" in phase
+
+
+def test_recipes_prints_json_for_scripts(address: str) -> None:
+    listed = json.loads(_run("recipes", "--json", "--address", address).stdout)
+    assert [entry["name"] for entry in listed] == [known.name for known in RECIPES]
+
+
+def test_a_recipe_becomes_a_job_with_its_name_as_label(address: str) -> None:
+    job = _submitted(address)
+    assert (job["state"], job["labels"], job["spec"]["steps"]) == ("queued", {"recipe": "digits"}, 400)
+
+
+def test_set_changes_numbers_lists_and_labels(address: str) -> None:
+    changes = ("spec.steps=3", "spec.model.hidden[0]=16", "labels.seed=one", "runtime.threads=1")
+    job = _submitted(address, *(part for change in changes for part in ("--set", change)))
+    assert (job["spec"]["steps"], job["spec"]["model"]["hidden"]) == (3, [16])
+    assert (job["labels"], job["runtime"]["threads"]) == ({"recipe": "digits", "seed": "one"}, 1)
+
+
+def test_set_to_null_leaves_a_field_out(address: str) -> None:
+    job = _submitted(address, "--set", "spec.privacy.epsilon=null", "--set", "spec.privacy.noise_multiplier=2.0")
+    assert (job["spec"]["privacy"]["epsilon"], job["spec"]["privacy"]["noise_multiplier"]) == (None, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("spec.steps", "--set must be of the form path=value, like spec.steps=100, got 'spec.steps'"),
+        ("=3", "--set must be of the form path=value"),
+        ("spec.steps.more=3", "'more' lies in something without parts"),
+        ("spec.model.hidden[7]=3", "an entry from 0 to 0 of the list"),
+        ("spec.stepz=3", "spec.stepz: there is no field of this name"),
+        ("spec.steps=many", "spec.steps: must be a valid integer"),
+        ("spec.expected_batch_size=100000", "spec.expected_batch_size must be <= the 713 training records, got 100000"),
+    ],
+)
+def test_a_change_that_does_not_fit_is_refused_by_name(address: str, change: str, told: str) -> None:
+    done = _run("submit", "--recipe", "digits", "--set", change, "--address", address)
+    assert done.exit_code == 2
+    assert told in done.stderr
+
+
+def test_an_unknown_recipe_has_the_code_of_what_is_not_there(address: str) -> None:
+    done = _run("submit", "--recipe", "mnist", "--address", address)
+    assert done.exit_code == 4
+    assert "there is no recipe 'mnist'" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [(), ("-", "--recipe", "digits"), ("-", "--set", "spec.steps=3")])
+def test_submit_wants_a_file_or_a_recipe(address: str, arguments: tuple[str, ...]) -> None:
+    done = _run("submit", *arguments, "--address", address, text="{}")
+    assert done.exit_code == 2
+    assert "give a file, or a recipe with --recipe" in done.stderr
