@@ -30,7 +30,21 @@ FEDERATED: dict[str, object] = {
 }
 ADAPTIVE: dict[str, object] = {"clipping": {"kind": "adaptive", "quantile": 0.5, "learning_rate": 0.2, "count_share": 0.01}}
 PRIVATE: dict[str, object] = {"evaluation": {"kind": "private_accuracy", "noise_std": 20.0, "every_steps": 15}}
+PATIENTS: dict[str, object] = {
+    "data": {"kind": "mri_phantoms", "patients": 40, "test_patients": 2, "slices": 1, "seed": 0},
+    "model": {
+        "kind": "sequential",
+        "numbers": "complex",
+        "layers": [{"kind": "flatten"}, {"kind": "linear", "outputs": 4}],
+        "head": "magnitude",
+    },
+    "privacy": {"adjacency": "add_remove", "unit": "patient", "delta": 1e-3, "noise_multiplier": 4.0},
+    "records_per_user": 3,
+    "expected_batch_size": 10,
+}
 SETTINGS: dict[str, dict[str, object]] = {
+    "patients": PATIENTS,
+    "federated_patients": PATIENTS | FEDERATED | {"expected_batch_size": 5},
     "federated": FEDERATED,
     "per_layer": {"clipping": {"kind": "per_layer"}},
     "adaptive": ADAPTIVE,
@@ -113,6 +127,8 @@ def test_private_counts_cost_epsilon(predicates: dict[str, PrivacyCertificate], 
 def test_held_out_records_are_uncovered_only_where_they_are_public(predicates: dict[str, PrivacyCertificate]) -> None:
     told = {name: any("held-out" in line for line in predicate.not_covered) for name, predicate in predicates.items()}
     assert told == {
+        "patients": True,
+        "federated_patients": True,
         "federated": True,
         "per_layer": True,
         "adaptive": True,
@@ -131,6 +147,25 @@ def test_released_checkpoints_are_counted(texts: dict[str, str]) -> None:
     assert "Checkpoints: 3, covered: a checkpoint holds model, optimizer and step count" in texts["unmeasured"]
 
 
+def test_a_guarantee_for_patients_says_what_a_patient_is_and_that_its_sum_is_clipped(texts: dict[str, str]) -> None:
+    text = texts["patients"]
+    assert "Protected: each patient of the training data; one patient is all rows of the training data that are that patient's" in text
+    assert "160 training records, of 40 of the unit 'patient', at most 3 records of each used" in text
+    assert "each patient's whole gradient" in text
+    assert "a patient's gradient is the sum over all of its records that are used" in text
+    assert "each patient drawn with probability 0.25" in text
+
+
+def test_a_guarantee_for_patients_rests_on_the_data_sets_word_for_whose_records_they_are(predicates: dict[str, PrivacyCertificate]) -> None:
+    assert any("whose record each one is, is as the data set says" in line for line in predicates["patients"].assumptions)
+    assert not any("whose record each one is" in line for line in predicates["federated"].assumptions)
+
+
+def test_units_are_records_only_where_a_record_is_the_unit(predicates: dict[str, PrivacyCertificate]) -> None:
+    told = {name: predicate.data.units_are_records for name, predicate in predicates.items()}
+    assert {name for name, is_record in told.items() if not is_record} == {"patients", "federated_patients"}
+
+
 # Lies
 
 
@@ -147,6 +182,10 @@ def _set(*path: str, value: object) -> Lie:
 @pytest.mark.parametrize(
     ("name", "lie", "told"),
     [
+        ("patients", _set("data", "units", value=160), "expected_batch_size / units is 0.0625, the event samples with 0.25"),
+        ("patients", _set("data", "units", value=None), "expected_batch_size / training_records is 0.0625"),
+        ("patients", _set("data", "units_are_records", value=True), "its event is of units that hold several records"),
+        ("federated_patients", _set("federation", "nodes", value=[10, 10, 10, 11]), "the nodes have 41 units, data.units is 40"),
         ("federated", _set("federation", "nodes", value=[178, 178, 178, 178]), "the nodes have 712 units, data.training_records is 713"),
         ("federated", _set("federation", "nodes", value=[100, 204, 204, 205]), "expected_batch_size / the smallest node is 0.3, the event"),
         ("federated", _set("federation", value=None), "expected_batch_size / training_records is"),
