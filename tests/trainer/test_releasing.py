@@ -1,0 +1,112 @@
+r"""From clipped sums to releases: complex views of real vectors, the joint vector of adaptive clipping, and the bound that it moves."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor
+
+from mechanisms import ComplexGaussian, Gaussian, RandomStream, Sensitivity
+from trainer.engine import TorchSource
+from trainer.engine.releasing import LARGEST_BOUND, gradient, query, release
+from trainer.plan import AdaptiveClipping, FlatClipping
+
+ADAPTIVE = AdaptiveClipping(initial_bound=2.0, quantile=0.8, learning_rate=0.2, count_share=0.1)
+ONE = Sensitivity(l2=1.0, adjacency="add_remove", unit="record")
+
+
+@dataclass(frozen=True)
+class _Sum:
+    total: Tensor
+    within: int
+
+
+def _source(dtype: torch.dtype) -> TorchSource:
+    return TorchSource(RandomStream.from_seed(3, "releasing"), torch.device("cpu"), dtype)
+
+
+def _clipped(gradients: Tensor, bound: float) -> _Sum:
+    norms = gradients.norm(dim=1)
+    factors = (bound / norms).clamp(max=1.0)
+    return _Sum((factors[:, None] * gradients).sum(dim=0), int((norms <= bound).sum()))
+
+
+@pytest.mark.parametrize("coordinates", [1, 2, 7, 1001])
+@pytest.mark.parametrize("kind", [Gaussian, ComplexGaussian])
+def test_noise_is_on_every_real_coordinate_of_odd_and_even_vectors(kind: type[Gaussian | ComplexGaussian], coordinates: int) -> None:
+    source, mechanism = _source(torch.float32), kind(std=0.5, sensitivity=ONE)
+    noise = torch.stack([release(mechanism, torch.zeros(coordinates), source) for _ in range(4000 // coordinates + 10)])
+    assert noise.shape[1] == coordinates
+    tolerance = 6.0 / math.sqrt(2.0 * noise.numel())
+    assert noise.square().mean().sqrt().item() == pytest.approx(0.5, rel=tolerance)
+    # The last one too, which a zero was paired with.
+    last = noise[:, -1]
+    assert last.square().mean().sqrt().item() == pytest.approx(0.5, rel=6.0 / math.sqrt(2.0 * len(last)))
+
+
+def test_a_release_is_the_vector_with_noise_in_its_own_order() -> None:
+    vector = torch.arange(7.0)
+    mechanism = ComplexGaussian(std=1e-6, sensitivity=ONE)
+    assert torch.allclose(release(mechanism, vector, _source(torch.float32)), vector, atol=1e-5)
+
+
+@pytest.mark.parametrize("length", [0.1, 0.999, 1.0, 1.001, 50.0])
+def test_one_unit_moves_the_joint_vector_by_at_most_one_whatever_the_bound(length: float) -> None:
+    bound = 3.7
+    others = torch.randn(6, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    one = torch.ones(1, 5, dtype=torch.float64) * (length * bound / math.sqrt(5.0))
+    with_it = query(ADAPTIVE, _clipped(torch.cat((others, one)), bound), 7, bound)
+    without = query(ADAPTIVE, _clipped(others, bound), 6, bound)
+    moved = (with_it - without).norm().item()
+    assert moved <= 1.0 + 1e-12
+    # A unit at the bound moves it by exactly 1: the mechanism's sensitivity isn't larger than need be.
+    assert length != 1.0 or moved == pytest.approx(1.0, rel=1e-12)
+
+
+def test_without_noise_the_joint_vector_gives_the_mean_gradient_and_the_fraction_back() -> None:
+    gradients = torch.randn(40, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    clipped = _clipped(gradients, 2.0)
+    found = gradient(ADAPTIVE, query(ADAPTIVE, clipped, 40, 2.0), 40, 2.0)
+    assert torch.allclose(found.values.double(), clipped.total / 40, rtol=1e-6)
+    assert found.next_bound == pytest.approx(2.0 * math.exp(-0.2 * (clipped.within / 40 - 0.8)), rel=1e-12)
+
+
+def test_the_divisor_of_the_fraction_is_public() -> None:
+    # 30 units where 40 were expected, all within: (30 - 15) / 40 + 1/2.
+    found = gradient(ADAPTIVE, query(ADAPTIVE, _Sum(torch.zeros(5), 30), 30, 2.0), 40, 2.0)
+    assert found.next_bound == pytest.approx(2.0 * math.exp(-0.2 * (0.875 - 0.8)), rel=1e-12)
+
+
+@pytest.mark.parametrize("quantile", [0.2, 0.5, 0.9])
+def test_the_bound_follows_the_quantile_of_the_norms(quantile: float) -> None:
+    # 100 units' norms, Poisson samples of 50, noise of 0.5 on the joint vector, 300 steps from a bound 20 times too large.
+    generator = torch.Generator().manual_seed(5)
+    norms = torch.linspace(0.5, 1.5, 100, dtype=torch.float64)
+    directions = torch.nn.functional.normalize(torch.randn(100, 6, dtype=torch.float64, generator=generator), dim=1)
+    clipping = AdaptiveClipping(initial_bound=20.0, quantile=quantile, learning_rate=0.2, count_share=0.2)
+    mechanism, source, bound = ComplexGaussian(std=0.5, sensitivity=ONE), _source(torch.float64), clipping.bound
+    later: list[float] = []
+    for step in range(300):
+        rows = torch.rand(100, generator=generator) < 0.5
+        sample = (norms[:, None] * directions)[rows]
+        bound = gradient(
+            clipping, release(mechanism, query(clipping, _clipped(sample, bound), len(sample), bound), source), 50, bound
+        ).next_bound
+        later += [bound] if step >= 150 else []
+    # The quantile of these norms is 0.5 + quantile; the mean over 150 correlated steps wanders by about a twentieth.
+    assert sum(later) / len(later) == pytest.approx(0.5 + quantile, abs=0.12)
+
+
+def test_an_adaptive_bound_stays_in_float32s_range() -> None:
+    found = gradient(ADAPTIVE, torch.tensor([0.0, -1e9], dtype=torch.float64), 1, LARGEST_BOUND)
+    assert found.next_bound == LARGEST_BOUND
+
+
+def test_flat_clipping_releases_the_sum_itself_and_keeps_its_bound() -> None:
+    clipping, clipped = FlatClipping(bound=2.0), _Sum(torch.arange(3.0), 1)
+    assert query(clipping, clipped, 5, 2.0) is clipped.total
+    found = gradient(clipping, clipped.total, 4, 2.0)
+    assert (found.values.tolist(), found.next_bound) == ([0.0, 0.25, 0.5], 2.0)
