@@ -145,7 +145,9 @@ def _measured(scope: ReleaseScope) -> str:
 def _shared(environment: Environment) -> str:
     if environment.processes is None or environment.processes == 1:
         return ""
-    return f" {environment.processes} processes shared each sample; each added its share of the noise, and the shares make it up once."
+    return (
+        f" {environment.processes} processes shared each sample; each added its share of the noise, and the shares make up the whole once."
+    )
 
 
 def _sentence(words: str) -> str:

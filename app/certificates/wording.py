@@ -115,12 +115,12 @@ KEYED = {
     RandomOrigin.OPERATING_SYSTEM: "keyed by the operating system",
     RandomOrigin.USER_SEED: "keyed by a user's seed",
 }
-"""How every generator's description ends."""
+"""Where a generator's keys came from: how every generator's words end."""
 
 
 def generator(description: str, origin: RandomOrigin) -> str:
     """The random generator in words: what the run says of it, and where its keys came from."""
-    return f"{description}, {KEYED[origin]}"
+    return f"{description}; {KEYED[origin]}"
 
 
 SEED_STATEMENTS = {RandomOrigin.OPERATING_SYSTEM: None, RandomOrigin.USER_SEED: SEED_SENTENCE}
@@ -133,14 +133,15 @@ PAIRS_PROOF = "pairs.md"
 
 PRECISION = {
     "float32": "in float32",
-    "bfloat16": "in bfloat16, and what is clipped, summed and noised in float32",
+    "bfloat16": "with the network's arithmetic in bfloat16, but norms, sums and noise no narrower than float32",
 }
 """What the network computed with."""
 
 FLOATING_POINT = (
-    "the proof is for idealized real numbers; the run computed gradients {precision}, scaled them to 2^-11 below their bound so that "
-    "rounding of norms and sums doesn't lift one over it, and cast the noise to the sum's precision; the generator's words say how its "
-    "normal variates are computed and where they are cut off; attacks on the lowest bits of floats aren't covered; "
+    "the proof is for idealized real numbers; the run computed gradients {precision}, scaled them to 2^-11 below their bound, which is more "
+    "than rounding of norms and sums can move them, and added them and the noise in float32, or in float64 where a sample is expected to "
+    "hold more than 1024 units; normal variates are by Box-Muller, in float64 from 53-bit uniforms and truncated at 8.58 standard "
+    "deviations, in float32 with radii moved by at most 2.2e-5 and truncated at 11.54; attacks on the lowest bits of floats aren't covered; "
     "rounding in the accounting itself is counted in every figure: by proof on "
     + ", ".join(f"route {route} ({proof})" for route, proof in ROUNDING_PROOFS.items())
     + ", which take for granted that float64 operations round correctly and that elementary functions, error functions and the constants "
