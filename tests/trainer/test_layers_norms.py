@@ -7,11 +7,13 @@ import math
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from numpy.typing import NDArray
+from torch import Tensor
 from torch.func import functional_call, grad, vmap
 
 from mechanisms.errors import InvalidParameter
 from trainer.layers import ComplexGroupNorm, ComplexInstanceNorm, ComplexLayerNorm, from_planes, to_planes, whiten
+from trainer.layers.norms import ComplexNorm
 
 TINY_FLOOR = 1e-12
 # whiten adds 2^-20 of a group's variance: laws that hold without a floor hold to that, times its variance over the least part of it (< 70).
@@ -32,9 +34,9 @@ def _complex(pairs: Tensor) -> Tensor:
     return torch.complex(pairs[:, 0], pairs[:, 1])
 
 
-def _norms(channels: int = 4) -> dict[str, nn.Module]:
+def _norms(channels: int = 4) -> dict[str, ComplexNorm]:
     """With parameters that aren't the initial ones, in double."""
-    norms: dict[str, nn.Module] = {
+    norms: dict[str, ComplexNorm] = {
         "group": ComplexGroupNorm(2, channels),
         "instance": ComplexInstanceNorm(channels),
         "layer": ComplexLayerNorm(channels),
@@ -45,7 +47,7 @@ def _norms(channels: int = 4) -> dict[str, nn.Module]:
     return norms
 
 
-def _by_numpy(z: np.ndarray, floor: float) -> np.ndarray:
+def _by_numpy(z: NDArray[np.complex128], floor: float) -> NDArray[np.complex128]:
     """One group (values,) complex, whitened by an eigendecomposition: independent of the closed form."""
     pairs = np.stack([z.real, z.imag])
     pairs = pairs - pairs.mean(axis=1, keepdims=True)
@@ -167,7 +169,7 @@ def test_a_norm_takes_channels_last_planes() -> None:
 
 
 @pytest.mark.parametrize("norm", [ComplexGroupNorm(2, 4), ComplexInstanceNorm(4), ComplexLayerNorm(4)], ids=["group", "instance", "layer"])
-def test_initial_weights_are_one_plus_i_over_root_2_and_biases_0(norm: nn.Module) -> None:
+def test_initial_weights_are_one_plus_i_over_root_2_and_biases_0(norm: ComplexNorm) -> None:
     assert norm.batched_parameters is True
     torch.testing.assert_close(norm.weight.detach(), torch.full((4,), (1 + 1j) / math.sqrt(2.0)))
     assert torch.equal(norm.bias.detach(), torch.zeros(4, dtype=torch.complex64))

@@ -97,6 +97,12 @@ def test_pooling_a_flat_record_is_refused() -> None:
         max_pool(torch.zeros(2, 4), 2, 2)
 
 
+@pytest.mark.parametrize("kernel", [0, (2, 2, 2), (2,)])
+def test_a_window_that_does_not_fit_the_axes_is_refused(kernel: int | tuple[int, ...]) -> None:
+    with pytest.raises(InvalidParameter, match="kernel must be a positive integer, or 2 of them"):
+        AveragePool(kernel, 2)(torch.zeros(1, 4, 6, 6))
+
+
 def _ones(form: str) -> Tensor:
     z = torch.full((40, 10, 25), 1 + 2j, dtype=torch.complex64)
     return to_planes(z) if form == "planes" else z

@@ -6,8 +6,7 @@ its position comes from the magnitudes alone, so that both planes are read at th
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias, TypeVar, final
+from typing import TypeAlias, final
 
 import torch
 from torch import Tensor, nn
@@ -17,49 +16,60 @@ from mechanisms.errors import InvalidParameter
 from trainer.layers.planes import split
 
 Sizes: TypeAlias = "int | tuple[int, ...]"
-Function = TypeVar("Function", bound=Callable[..., object])
+"""One for all axes, or one an axis."""
 
 
 def average_pool(planes: Tensor, kernel: Sizes, stride: Sizes) -> Tensor:
     """Means of windows: (N, 2C, *space) -> (N, 2C, *windows)."""
-    return _of(planes, functional.avg_pool1d, functional.avg_pool2d)(planes, kernel, stride)
+    image, sizes = _image(planes), (_pair("kernel", kernel, planes), _pair("stride", stride, planes))
+    return _as(planes, functional.avg_pool2d(image, *sizes))
 
 
 def max_pool(planes: Tensor, kernel: Sizes, stride: Sizes) -> Tensor:
     """The complex number of largest magnitude in every window: (N, 2C, *space) -> (N, 2C, *windows)."""
-    pool = _of(planes, functional.max_pool1d_with_indices, functional.max_pool2d_with_indices)
-    return _pick(planes, pool(_squares(planes), kernel, stride)[1])
+    lengths, sizes = _lengths(planes), (_pair("kernel", kernel, planes), _pair("stride", stride, planes))
+    return _pick(planes, functional.max_pool2d_with_indices(lengths, *sizes)[1])
 
 
 def adaptive_average_pool(planes: Tensor, size: Sizes) -> Tensor:
     """Means over ``size`` windows along every axis: (N, 2C, *space) -> (N, 2C, *size)."""
-    return _of(planes, functional.adaptive_avg_pool1d, functional.adaptive_avg_pool2d)(planes, size)
+    return _as(planes, functional.adaptive_avg_pool2d(_image(planes), _pair("size", size, planes)))
 
 
 def adaptive_max_pool(planes: Tensor, size: Sizes) -> Tensor:
     """The complex number of largest magnitude in each of ``size`` windows along every axis: (N, 2C, *space) -> (N, 2C, *size)."""
-    pool = _of(planes, functional.adaptive_max_pool1d_with_indices, functional.adaptive_max_pool2d_with_indices)
-    return _pick(planes, pool(_squares(planes), size)[1])
+    places = functional.adaptive_max_pool2d_with_indices(_lengths(planes), _pair("size", size, planes))[1]
+    return _pick(planes, places)
 
 
-def _of(planes: Tensor, flat: Function, square: Function) -> Function:
-    if planes.ndim not in {3, 4}:
-        raise InvalidParameter(
-            "planes", "of shape (records, 2 * channels, length) or (records, 2 * channels, height, width)", tuple(planes.shape)
-        )
-    return flat if planes.ndim == 3 else square
+def _pair(name: str, value: Sizes, planes: Tensor) -> tuple[int, int]:
+    """The two extents of an image; a series is an image of width 1."""
+    axes = planes.ndim - 2
+    sizes = (value,) * axes if isinstance(value, int) else value
+    if len(sizes) != axes or min(sizes) < 1:
+        raise InvalidParameter(name, f"a positive integer, or {axes} of them", value)
+    return sizes[0], sizes[1] if axes == 2 else 1
 
 
-def _squares(planes: Tensor) -> Tensor:
-    # The choice of the largest has no derivative; only the chosen number has.
-    re, im = split(planes.detach())
-    return torch.hypot(re, im)
+def _image(x: Tensor) -> Tensor:
+    if x.ndim not in {3, 4}:
+        raise InvalidParameter("planes", "(records, 2 * channels, length) or (records, 2 * channels, height, width)", tuple(x.shape))
+    return x if x.ndim == 4 else x.unsqueeze(-1)
+
+
+def _as(planes: Tensor, image: Tensor) -> Tensor:
+    return image if planes.ndim == 4 else image.squeeze(-1)
+
+
+def _lengths(planes: Tensor) -> Tensor:
+    # Which number is the largest has no derivative; the number has.
+    return torch.hypot(*split(_image(planes.detach())))
 
 
 def _pick(planes: Tensor, places: Tensor) -> Tensor:
-    """Both planes at the positions (N, C, *windows), each a number of the flattened space."""
-    flat, index = planes.flatten(2), torch.cat((places, places), dim=1)
-    return flat.gather(2, index.flatten(2)).reshape(index.shape)
+    """Both parts at the positions (N, C, height, width), each a number of the flattened image."""
+    index = torch.cat((places, places), dim=1)
+    return _as(planes, planes.flatten(2).gather(2, index.flatten(2)).reshape(index.shape))
 
 
 @final
