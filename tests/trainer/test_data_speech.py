@@ -117,6 +117,8 @@ def test_folders_of_other_words_are_left_out_whatever_they_hold(folder: Path) ->
         (_wav(_noise(0), width=1), "mono, 2 bytes a sample"),
         (_wav(_noise(0))[:-10], "as long as its header says"),
         (_wav(np.zeros(0)), "at least one"),
+        (_wav(_noise(0)).replace(b"data", b"junk", 1), "a WAV file of PCM samples"),
+        (_wav(_noise(0)).replace(b"data", b"junk", 1)[:40] + b"\xff\xff\xff\x7f", "a WAV file of PCM samples"),
         (b"RIFF", "a WAV file of PCM samples"),
         (b"", "a WAV file of PCM samples"),
     ],

@@ -62,7 +62,7 @@ def waveform(content: bytes, name: str, rate: int) -> NDArray[Any]:
             form = (stream.getnchannels(), stream.getsampwidth(), stream.getframerate())
             frames = stream.getnframes()
             raw = stream.readframes(frames)
-    except (wave.Error, EOFError) as error:
+    except (wave.Error, EOFError, RuntimeError) as error:  # the last where a chunk's length points outside the file
         raise InvalidParameter(name, "a WAV file of PCM samples", str(error) or "a file that is cut off") from error
     if form != (1, 2, rate):
         raise InvalidParameter(name, f"mono, 2 bytes a sample, {rate} samples a second", form)
