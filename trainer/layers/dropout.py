@@ -4,8 +4,8 @@ The masks come from torch's generator, not from a noise source. Privacy assumes 
 per-record gradient: drawn afresh for every record, from the same law, independently of the data. Leaving a record out then leaves the
 joint law of the others' masks as it was, and changes the sum by that record's clipped gradient only. It is a statement about the law of
 the masks: against somebody who knows the generator's state, leaving a record out also moves the later records' masks by one place. So
-seed torch's generator from the operating system (``torch.seed()``; a process that doesn't has a fixed, public state), and count a run
-with a chosen seed as reproducible, with all that this means.
+torch's generator must be seeded in secret while masks are drawn from it, as the training loop does (a process that never seeds it has a
+fixed, public state); a run with a chosen seed is reproducible, with all that this means.
 """
 
 from __future__ import annotations

@@ -20,8 +20,9 @@ def split(planes: Tensor) -> tuple[Tensor, Tensor]:
     if planes.is_complex() or planes.ndim < 2 or planes.shape[1] % 2:
         found = f"{planes.dtype} of shape {tuple(planes.shape)}"
         raise InvalidParameter("planes", "a real tensor (records, 2 * channels, ...)", found)
-    channels = planes.shape[1] // 2
-    return planes[:, :channels], planes[:, channels:]
+    # Two slices would each fill a whole tensor with zeros in the backward pass.
+    re, im = planes.unflatten(1, (2, -1)).unbind(1)
+    return re, im
 
 
 def join(re: Tensor, im: Tensor) -> Tensor:
@@ -33,7 +34,7 @@ def to_planes(z: Tensor) -> Tensor:
     """Planes (N, 2C, *spatial) of complex numbers (N, C, *spatial)."""
     if not z.is_complex() or z.ndim < 2:
         raise InvalidParameter("z", "a complex tensor (records, channels, ...)", f"{z.dtype} of shape {tuple(z.shape)}")
-    return join(z.real, z.imag)
+    return torch.view_as_real(z.resolve_conj()).movedim(-1, 1).flatten(1, 2)
 
 
 def from_planes(planes: Tensor) -> Tensor:
