@@ -94,7 +94,7 @@ class ExplicitGradients:
 def squared_rows(values: Tensor, plus: float = 0.0) -> Tensor:
     """Sum of squares of everything in each row, real pairs of complex numbers, and a constant: (rows, ...) -> (rows,)."""
     flat = as_real(values)
-    flat = flat if flat.dim() == 2 else flat.flatten(1)
+    flat = flat if flat.dim() == 2 else flat.reshape(len(flat), -1)
     columns = flat.shape[1]
     hidden = plus + columns * HIDDEN_BY_UNDERFLOW
     if columns <= NORM_CHUNK:
