@@ -12,7 +12,6 @@ from torch import Tensor
 from mechanisms import ComplexGaussian, RandomOrigin, RandomStream, Sensitivity
 from mechanisms.errors import InvalidParameter
 from trainer.engine import FreshRandomness, SeededRandomness, TorchSource, poisson_sample
-from trainer.plan import PoissonSampling
 
 COORDINATES = 20_000
 MULTIPLIER, BOUND = 1.5, 0.4
@@ -83,25 +82,23 @@ def test_a_real_sum_is_refused_by_the_complex_mechanism() -> None:
 
 
 def test_every_record_joins_with_the_sampling_probability() -> None:
-    sampling = PoissonSampling(records=50, expected_batch_size=10)
     stream = RandomStream.from_seed(1, "sampling test")
     counts = np.zeros(50)
     draws = 4000
     for _ in range(draws):
-        counts[poisson_sample(sampling, stream)] += 1
+        counts[poisson_sample(50, 0.2, stream)] += 1
     assert np.abs(counts / draws - 0.2).max() < 5.0 * math.sqrt(0.2 * 0.8 / draws)  # 16 % of q
 
 
 def test_records_join_independently() -> None:
     # A fixed-size sample has no spread in its size at all; its guarantee would be another one (errata Z12).
-    sampling = PoissonSampling(records=50, expected_batch_size=10)
     stream = RandomStream.from_seed(2, "sampling test")
-    sizes = np.array([len(poisson_sample(sampling, stream)) for _ in range(4000)])
+    sizes = np.array([len(poisson_sample(50, 0.2, stream)) for _ in range(4000)])
     assert sizes.var() == pytest.approx(50 * 0.2 * 0.8, rel=0.1)
 
 
 def test_probability_one_takes_everyone() -> None:
-    rows = poisson_sample(PoissonSampling(records=5, expected_batch_size=5), RandomStream.from_seed(1, "all"))
+    rows = poisson_sample(5, 1.0, RandomStream.from_seed(1, "all"))
     assert rows.tolist() == [0, 1, 2, 3, 4]
 
 
