@@ -21,6 +21,7 @@ from trainer.engine.clipping import CLIP_MARGIN, ClippedGradients
 from trainer.engine.gradients import layers_of
 from trainer.engine.parameters import as_real
 from trainer.engine.problem import Problem
+from trainer.layers.planar_linear import PlanarLinear
 from trainer.plan import FlatClipping, PerLayerClipping
 
 RECORDS = 14
@@ -142,6 +143,8 @@ CASES: dict[str, LayerCase] = {
     "Linear, complex, many positions (explicit)": LayerCase(lambda _: nn.Linear(3, 4, bias=False, dtype=C), (9, 3), True),
     "Linear, shared": LayerCase(lambda _: Twice(nn.Linear(4, 4)), (4,)),
     "Linear, complex, shared": LayerCase(lambda _: Twice(nn.Linear(6, 6, dtype=C)), (6,), True),
+    "PlanarLinear": LayerCase(lambda s: nn.Sequential(PlanarLinear(3, 5, s, bias=True), Bend(), PlanarLinear(5, 3, s, bias=False)), (6,)),
+    "PlanarLinear twice": LayerCase(lambda s: Twice(PlanarLinear(3, 3, s, bias=True)), (6,)),
     "ComplexLinear": LayerCase(lambda s: nn.Sequential(layers.ComplexLinear(6, 5, s), Bend(), layers.ComplexLinear(5, 3, s)), (6,), True),
     "BlockCirculantLinear": LayerCase(lambda s: layers.BlockCirculantLinear(8, 12, 4, s, is_complex=False), (8,)),
     "BlockCirculantLinear, complex": LayerCase(lambda s: layers.BlockCirculantLinear(8, 12, 4, s, is_complex=True), (8,), True),

@@ -6,7 +6,7 @@ A federation is the same loop with more than one site: each samples, clips and a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, final
@@ -18,6 +18,7 @@ from mechanisms.errors import InvalidParameter
 from mechanisms.source import RandomStream
 from trainer.engine import releasing
 from trainer.engine.distributed import rows, share
+from trainer.engine.finite import all_finite
 from trainer.engine.parameters import ParameterLayout
 from trainer.engine.probe import made_up_features, mode
 from trainer.engine.problem import Problem
@@ -85,7 +86,6 @@ class PrivateLoop:
       team: processes that share each site's work: each samples among its own part of the site's units and adds its share of the noise.
       deliver: how a site's released vector reaches the server.
       draws_masks: whether the network draws from torch's own generator.
-      precision: the context of the network's own arithmetic; clipping leaves it for norms and sums.
     """
 
     clipped: ClippedSums
@@ -96,7 +96,6 @@ class PrivateLoop:
     team: Team
     deliver: Deliver = arrives
     draws_masks: bool = False
-    precision: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def run(self, state: TrainingState, after_step: Callable[[TrainingState], None]) -> TrainingState:
         r"""From ``state`` to the plan's last step; ``after_step`` may raise to stop.
@@ -123,13 +122,13 @@ class PrivateLoop:
         for number, site in enumerate(self.sites):
             update = self.deliver(step, number, self._released(state, parameters, site))
             # A site that sends nothing, or something not finite, counts as zero; the divisor below doesn't change with it.
-            if update is not None and bool(torch.isfinite(update).all()):
+            if update is not None and all_finite(update):
                 arrived = update if arrived is None else arrived + update
         if arrived is None:
             arrived = releasing.silence(self.plan.clipping, state.parameters)
         gradient = releasing.gradient(self.plan.clipping, arrived / len(self.sites), self.plan.sampling.expected_batch_size, state.bound)
         moved, optimizer_state = self.optimizer(state.optimizer, state.parameters, gradient.values, step)
-        if not bool(torch.isfinite(moved).all()):
+        if not all_finite(moved):
             raise TrainingDiverged(step)
         return TrainingState(step, moved, optimizer_state, gradient.next_bound)
 
@@ -139,8 +138,7 @@ class PrivateLoop:
         # An empty sample goes the same way: a skipped release would tell that nobody was there.
         stream = site.randomness.sampling(step)
         drawn = torch.from_numpy(poisson_sample(len(mine), self.plan.sampling.probability, stream))
-        masks = _fresh_masks(stream, mine.device) if self.draws_masks else nullcontext()
-        with masks, self.precision():
+        with _fresh_masks(stream, mine.device) if self.draws_masks else nullcontext():
             clipped = self.clipped.sum(parameters, mine[drawn.to(mine.device)], state.bound)
         vector = releasing.query(clipping, clipped, len(drawn), state.bound).to(self._dtype)
         source = site.randomness.noise_source(step, vector.device, vector.dtype)

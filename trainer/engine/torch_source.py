@@ -11,6 +11,7 @@ from torch import Tensor
 from mechanisms.source import FAIR, RandomOrigin, RandomStream
 from mechanisms.spectrum import dropped_slices
 from trainer.engine.chacha import NAME, ChaChaStream
+from trainer.engine.finite import all_finite
 
 
 def generator(device: torch.device) -> str:
@@ -74,7 +75,7 @@ class TorchSource:
         return value.is_complex()
 
     def all_finite(self, value: Tensor) -> bool:
-        return bool(torch.isfinite(value).all())
+        return all_finite(value)
 
     def is_finer(self, value: Tensor) -> bool:
         kind = value.dtype

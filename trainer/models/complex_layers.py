@@ -14,6 +14,7 @@ from trainer.layers.circulant import BlockCirculantLinear as BlockCirculantModul
 from trainer.layers.convolution import PlanarConv1d, PlanarConv2d, PlanarConvTranspose2d
 from trainer.layers.dropout import ComplexDropout
 from trainer.layers.norms import ComplexGroupNorm, ComplexInstanceNorm, ComplexLayerNorm
+from trainer.layers.planar_linear import PlanarLinear
 from trainer.layers.planes import from_planes, to_planes
 from trainer.layers.pooling import adaptive_average_pool, adaptive_max_pool, average_pool, max_pool
 from trainer.models.shapes import Shape
@@ -72,6 +73,11 @@ def complex_linear(layer: Linear, inputs: int, stream: RandomStream) -> nn.Modul
     if not layer.bias:
         module.register_parameter("bias", None)
     return module
+
+
+def planar_linear(layer: Linear, inputs: int, stream: RandomStream) -> nn.Module:
+    """The same on planes."""
+    return PlanarLinear(inputs, layer.outputs, stream, bias=layer.bias)
 
 
 def block_circulant(layer: BlockCirculantLinear, inputs: int, stream: RandomStream, *, is_complex: bool) -> nn.Module:

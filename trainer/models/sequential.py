@@ -40,7 +40,9 @@ from trainer.models.spec import (
 Format = Literal["native", "planes", "real"]
 """Complex tensors, the same as planes, or the numbers of a real network, which are never converted."""
 
-NATIVE = (Linear, BlockCirculantLinear, Fourier)
+NATIVE = (BlockCirculantLinear, Fourier)
+"""Linear layers take what comes: behind convolutions they stay on planes."""
+
 PLANES = (
     Convolution,
     TransposedConvolution,
@@ -140,6 +142,8 @@ def _module(layer: LayerSpec, stage: LayerShapes, numbers: Format, stream: Rando
         return _fixed_module(layer, numbers)
     if isinstance(layer, BlockCirculantLinear):
         return complex_layers.block_circulant(layer, stage.inputs[0], stream, is_complex=numbers != "real")
+    if isinstance(layer, Linear) and numbers == "planes":
+        return complex_layers.planar_linear(layer, stage.inputs[0], stream)
     return _real_module(layer, stage, stream) if numbers == "real" else _complex_module(layer, stage, stream)
 
 

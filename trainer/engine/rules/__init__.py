@@ -14,13 +14,16 @@ from trainer.engine.rules.base import ExplicitGradients, LayerGradients, Rule, U
 from trainer.engine.rules.circulant import block_circulant
 from trainer.engine.rules.convolution import convolution, transposed_convolution
 from trainer.engine.rules.linear import linear
+from trainer.engine.rules.planar_linear import planar_linear
 from trainer.layers.circulant import BlockCirculantLinear
 from trainer.layers.convolution import PlanarConv1d, PlanarConv2d, PlanarConvTranspose2d
 from trainer.layers.linear import ComplexLinear
+from trainer.layers.planar_linear import PlanarLinear
 
 RULES: Mapping[type[nn.Module], Rule] = {
     nn.Linear: linear,
     ComplexLinear: linear,
+    PlanarLinear: planar_linear,
     BlockCirculantLinear: block_circulant,
     nn.Conv1d: convolution,
     nn.Conv2d: convolution,

@@ -1,0 +1,26 @@
+r"""The complex linear layer on planes: what stands behind convolutions, without turning their output into complex tensors first."""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from mechanisms.source import RandomStream
+from trainer.layers.convolution import block_weight
+from trainer.layers.linear import complex_glorot
+
+
+@final
+class PlanarLinear(nn.Module):
+    """z -> W z + b on planes: (N, 2 inputs) -> (N, 2 outputs), float32, as one real product; W and b are complex64."""
+
+    def __init__(self, inputs: int, outputs: int, stream: RandomStream, *, bias: bool) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(complex_glorot(outputs, inputs, stream))
+        self.bias = nn.Parameter(torch.zeros(outputs, dtype=torch.complex64)) if bias else None
+
+    def forward(self, planes: Tensor) -> Tensor:
+        bias = None if self.bias is None else torch.cat((self.bias.real, self.bias.imag))
+        return nn.functional.linear(planes, block_weight(self.weight, 1), bias)
