@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call  # pyright: ignore[reportPrivateImportUsage]
 
+from mechanisms.errors import InvalidParameter
 from mechanisms.source import RandomStream
 from trainer.engine.loop import TrainingState
 from trainer.engine.metrics import classification_metrics, reconstruction_metrics
@@ -31,6 +32,16 @@ class HeldOutRecords:
         self._layout = layout
         self._features = features
         self._targets = targets
+
+    def check_measurable(self) -> None:
+        """Before training: raises InvalidParameter where an image to be reconstructed is zero, whose relative error isn't defined."""
+        if not self._targets.is_complex():
+            return
+        empty = int((torch.view_as_real(self._targets).flatten(1) == 0.0).all(dim=1).sum())
+        if empty:
+            raise InvalidParameter(
+                "evaluation", "none where held-out images are zero everywhere", f"public_held_out with {empty} such images"
+            )
 
     def metrics(self, state: TrainingState, *, classifies: bool) -> MetricValues:
         r"""Of records that are public.

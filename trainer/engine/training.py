@@ -18,17 +18,19 @@ from trainer.data import DataSetFacts, data_set_facts
 from trainer.engine.checkpoint import Checkpoint, load_checkpoint, save_checkpoint, write_tensors
 from trainer.engine.clipping import ClippedGradients
 from trainer.engine.distributed import launch
-from trainer.engine.environment import autocast, hardware, prepare_torch, versions
+from trainer.engine.environment import hardware, prepare_torch, versions
 from trainer.engine.evaluation import HeldOutRecords
 from trainer.engine.loop import PrivateLoop, Site, TrainingState, draws_masks
 from trainer.engine.optimizers import initial_state, update
 from trainer.engine.parameters import ParameterLayout, as_real
+from trainer.engine.precision import compute_in
 from trainer.engine.prefetch import NoiseAhead
 from trainer.engine.problem import Problem
 from trainer.engine.publisher import Evaluation, Follower, Publisher
 from trainer.engine.randomness import FreshRandomness, Randomness, SeededRandomness
 from trainer.engine.requests import architecture, check_plan, request_digest
 from trainer.engine.team import Team
+from trainer.engine.torch_source import generator
 from trainer.engine.units import members_of, seed_of
 from trainer.models import build, losses_for
 from trainer.network_training import NetworkTraining, PrivateAccuracy, PublicHeldOut
@@ -41,9 +43,6 @@ MODEL = "artifacts/model.safetensors"
 
 LARGEST_MICROBATCH = 2048
 """Records whose clipped gradients are added in float32, at most: as many as the clipping margin covers."""
-
-GENERATOR = "AES-256 in counter mode; normals by Box-Muller"
-"""Of sampling and noise."""
 
 Places = Callable[[int], Sequence[Tensor]]
 """Number of units -> the units at each site."""
@@ -114,7 +113,6 @@ def train_network(team: Team, run: Run) -> RunReport | None:
             optimizer=partial(_step, spec, plan.steps),
             team=team,
             draws_masks=draws_masks(prepared.problem),
-            precision=partial(autocast, run.runtime, prepared.problem.network),
         )
         final_state = loop.run(start.state, publisher.after_step)
     if isinstance(publisher, Follower):
@@ -159,7 +157,7 @@ class Prepared:
         purpose = "model initialisation"
         stream = RandomStream.from_operating_system() if spec.seed is None else RandomStream.from_seed(spec.seed, purpose)
         network = build(spec.model, facts, stream).to(device)
-        _ = autocast(run.runtime, network)  # refuses now what it would refuse in the first step
+        compute_in(run.runtime, network)
         members = None
         if spec.protects_users(facts):
             assert data.training_users is not None  # the facts name a user unit
@@ -173,6 +171,8 @@ class Prepared:
         clipped = ClippedGradients(problem, run.plan.clipping, min(run.runtime.microbatch_size, LARGEST_MICROBATCH))
         layout = ParameterLayout.of(network)
         held_out = HeldOutRecords(network, layout, test_features, test_targets)
+        if isinstance(spec.evaluation, PublicHeldOut):
+            held_out.check_measurable()
         places = run.places(problem.units)
         sites = tuple(Site(units.to(device), _randomness(spec.seed, number, team)) for number, units in enumerate(places))
         return Prepared(device, problem, layout, clipped, held_out, sites, sites[0].randomness.origin)
@@ -252,7 +252,7 @@ def _report(run: Run, prepared: Prepared, publisher: Publisher, start: Checkpoin
         event=plan.event_after(state.step),
         noise_std=plan.mechanism.noise_scale,
         random_origin=prepared.origin,
-        generator=GENERATOR,
+        generator=generator(prepared.device),
         resumptions=start.resumptions,
         held_out=publisher.held_out,
         metrics=metrics,
