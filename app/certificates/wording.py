@@ -138,10 +138,11 @@ PRECISION = {
 """What the network computed with."""
 
 FLOATING_POINT = (
-    "the proof is for idealized real numbers; the run computed gradients {precision}, scaled them to 2^-11 below their bound, which is more "
-    "than rounding of norms and sums can move them, and added them and the noise in float32, or in float64 where a sample is expected to "
-    "hold more than 1024 units; normal variates are by Box-Muller, in float64 from 53-bit uniforms and truncated at 8.58 standard "
-    "deviations, in float32 with radii moved by at most 2.2e-5 and truncated at 11.54; attacks on the lowest bits of floats aren't covered; "
+    "the proof is for idealized real numbers; the run computed gradients {precision}, scaled them to 2^-11 below their bound, which is "
+    "more than rounding of norms and sums can move them, and added them and the noise in float32, or in float64 where a sample is expected "
+    "to hold more than 1024 units; normal variates are by Box-Muller, in float64 from 53-bit uniforms and truncated at 8.58 standard "
+    "deviations, in float32 with radii moved by at most 2.2e-5 and truncated at 11.54; attacks on the lowest bits of floats aren't "
+    "covered; "
     "rounding in the accounting itself is counted in every figure: by proof on "
     + ", ".join(f"route {route} ({proof})" for route, proof in ROUNDING_PROOFS.items())
     + ", which take for granted that float64 operations round correctly and that elementary functions, error functions and the constants "

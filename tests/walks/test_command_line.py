@@ -57,6 +57,24 @@ def test_a_submitted_job_is_followed_to_its_end(job):
     assert job["certificate"] is not None
 
 
+def test_a_finished_job_tells_every_metric_and_what_the_held_out_records_are(job):
+    metrics = job["metrics"]
+    assert metrics["held_out"] == "public"
+    assert set(metrics["metrics"]) == {"accuracy", "roc_auc", "f1", "recall"}
+
+
+def test_a_recipe_is_trained_federated_and_its_certificate_names_the_nodes(service, tmp_path):
+    smaller = ("spec.data.patients=22", "spec.data.test_patients=2", "spec.data.slices=1", "spec.steps=2", "spec.expected_batch_size=2")
+    changes = [part for change in (*smaller, "spec.records_per_user=4") for part in ("--set", change)]
+    done = _run("submit", "--recipe", "mri_phantoms_federated", *changes, "--watch", "--json", "--address", service)
+    job = json.loads(done.stdout)
+    assert (job["state"], job["labels"]) == ("succeeded", {"recipe": "mri_phantoms_federated"})
+    text = _run("certificate", job["id"], "--folder", str(tmp_path), "--address", service).stdout
+    assert "Nodes: 11, each with 2 units of its own." in text
+    assert "Protected: each patient of the training data" in text
+    assert json.loads(_run("verify", str(tmp_path / "certificate.json"), "--json").stdout)["verdict"] == "valid"
+
+
 def test_status_tells_the_epsilon_spent(service, job):
     answer = json.loads(_run("status", job["id"], "--json", "--address", service).stdout)
     assert answer["progress"]["epsilon"] == job["progress"]["epsilon"] > 0
