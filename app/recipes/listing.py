@@ -9,7 +9,7 @@ from app.jobs.resources import JobSubmission
 from app.recipes.errors import RecipeNotFound
 from app.recipes.schemas import DataAvailability, ProvenEpsilon, RecipeEntry
 from mechanisms.errors import InvalidParameter
-from trainer.recipes import RECIPES, PrintedRun, Recipe, recipe
+from trainer.recipes import RECIPES, Recipe, recipe
 
 LABEL = "recipe"
 """The label that a job made from a recipe has, so that ``GET /v1/jobs?label=recipe=NAME`` finds it."""
@@ -45,7 +45,7 @@ def entry_of(of: Recipe) -> RecipeEntry:
         printed_epsilons=of.printed_epsilons,
         declared=of.declared,
         proven=_proven(of.name),
-        proven_as_printed=None if of.printed_run is None else _proven_as_printed(of.printed_run),
+        proven_as_printed=_proven_as_printed(of.name),
         differences=of.differences,
         errata=of.errata,
         data=DataAvailability(
@@ -84,7 +84,11 @@ def _proven(name: str) -> ProvenEpsilon:
 
 
 @lru_cache(maxsize=64)
-def _proven_as_printed(run: PrintedRun) -> ProvenEpsilon:
+def _proven_as_printed(name: str) -> ProvenEpsilon | None:
+    found = recipe(name)
+    if found is None or found.printed_run is None:
+        return None
+    run = found.printed_run
     bound = profile(run.event, accountant="auto").epsilon(run.delta)
     return ProvenEpsilon(
         epsilon=bound.upper,
