@@ -34,17 +34,21 @@ class HeldOutRecords:
         self._targets = targets
 
     def check_measurable(self) -> None:
-        """Before training: raises InvalidParameter where an image to be reconstructed is zero, whose relative error isn't defined."""
-        if not self._targets.is_complex():
-            return
-        empty = int((torch.view_as_real(self._targets).flatten(1) == 0.0).all(dim=1).sum())
-        if empty:
+        """Before training: raises InvalidParameter where no image to be reconstructed has anything in it."""
+        if not bool(self._measurable.any()):
             raise InvalidParameter(
-                "evaluation", "none where held-out images are zero everywhere", f"public_held_out with {empty} such images"
+                "evaluation", "none where every held-out image is zero (its relative error isn't defined)", "public_held_out"
             )
 
+    @property
+    def _measurable(self) -> Tensor:
+        """(records,): all but empty images to be reconstructed (slices beyond the head, say), whose relative error isn't defined."""
+        if not self._targets.is_complex():
+            return torch.ones(len(self._targets), dtype=torch.bool, device=self._targets.device)
+        return (torch.view_as_real(self._targets).flatten(1) != 0.0).any(dim=1)
+
     def metrics(self, state: TrainingState, *, classifies: bool) -> MetricValues:
-        r"""Of records that are public.
+        r"""Of records that are public; reconstructions of empty images are left out.
 
         Raises:
           TrainingDiverged: an output isn't finite.
@@ -54,7 +58,8 @@ class HeldOutRecords:
         if not bool(real.isfinite().all()):
             raise TrainingDiverged(state.step)
         measure = classification_metrics if classifies else reconstruction_metrics
-        return cast("MetricValues", measure(outputs.numpy(), self._targets.cpu().numpy()))
+        kept = self._measurable.cpu()
+        return cast("MetricValues", measure(outputs[kept].numpy(), self._targets.cpu()[kept].numpy()))
 
     def noisy_accuracy(self, state: TrainingState, evaluation: PrivateEvaluation, stream: RandomStream) -> MetricValues:
         r"""Of private records: the noisy number of right answers over the public number of records, within [0, 1].
