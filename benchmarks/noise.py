@@ -20,8 +20,8 @@ COUNT = 470_000
 """Real parameters of a complex network 784-256-128-10, in rounded numbers."""
 
 ROUNDS, STEPS = 15, 20
-RATE_TARGET = 280.0
-"""Million normals a second and thread, float32."""
+SPEED_TARGET = 0.8
+"""Of torch.randn's speed, in float32: 280 of 347 million numbers a second and thread."""
 
 
 def run() -> Iterator[str]:
@@ -50,7 +50,8 @@ def _processor() -> Iterator[str]:
             measured = ratio(ours, peer, ROUNDS)
             yield line(f"{name}, {dtype}, AES-256-CTR", "torch.randn", measured, _per_normal(measured))
             if dtype == torch.float32 and name == "normals":
-                yield goal("normals in single precision, a thread", COUNT / measured.ours / 1e6, RATE_TARGET, "M/s")
+                rate = COUNT / measured.ours / 1e6
+                yield goal(f"speed in single precision, {rate:.0f} M/s a thread", measured.factor, SPEED_TARGET)
 
 
 def _accelerator() -> Iterator[str]:

@@ -107,7 +107,9 @@ class RandomStream:
         return cls(key, RandomOrigin.USER_SEED)
 
     def fill(self, target: NDArray[Any]) -> None:
-        """Overwrites a contiguous array, not empty, with the next bytes of the key stream."""
+        """Overwrites a contiguous array with the next bytes of the key stream."""
+        if not target.size:
+            return
         view = target.data.cast("B")
         for first in range(0, len(view), len(_ZEROS)):
             part = view[first : first + len(_ZEROS)]
@@ -119,8 +121,13 @@ class RandomStream:
 
     def uniform(self, count: int) -> NDArray[np.float64]:
         """``count`` independent uniforms in (0, 1]."""
-        words = np.frombuffer(self._encryptor.update(bytes(8 * count)), dtype="<u8")
-        return ((words >> np.uint64(11)) + np.uint64(1)).astype(np.float64) * 2.0**-53
+        words = np.empty(count, "<u8")
+        self.fill(words)
+        np.right_shift(words, np.uint64(11), out=words)
+        np.add(words, np.uint64(1), out=words)
+        numbers = words.astype(np.float64)
+        numbers *= 2.0**-53
+        return numbers
 
     def signs(self, count: int, negative: int = FAIR) -> NDArray[np.float64]:
         """``count`` independent signs; -1 with probability ``negative`` / 2^256 exactly, by comparing as many bits."""
@@ -141,9 +148,17 @@ class RandomStream:
     def normal(self, count: int) -> NDArray[np.float64]:
         """``count`` independent N(0, 1)."""
         pairs = (count + 1) // 2
-        radius = np.sqrt(-2.0 * np.log(self.uniform(pairs)))
-        angle = (2.0 * np.pi) * self.uniform(pairs)
-        return np.concatenate((radius * np.cos(angle), radius * np.sin(angle)))[:count]
+        radius, angle = self.uniform(pairs), self.uniform(pairs)
+        np.log(radius, out=radius)
+        radius *= -2.0
+        np.sqrt(radius, out=radius)
+        angle *= 2.0 * np.pi
+        numbers = np.empty(2 * pairs)
+        np.cos(angle, out=numbers[:pairs])
+        np.sin(angle, out=numbers[pairs:])
+        numbers[:pairs] *= radius
+        numbers[pairs:] *= radius
+        return numbers[:count]
 
     def normal32(self, count: int, std: float) -> NDArray[np.float32]:
         """``count`` independent N(0, std^2) in single precision."""
