@@ -14,7 +14,7 @@ from mechanisms.errors import InvalidParameter
 from mechanisms.source import RandomStream
 from trainer.engine.rules.base import LayerGradients, Rule, UnsupportedLayer, Use
 from trainer.engine.rules.convolution import convolution, transposed_convolution
-from trainer.engine.rules.patch_gradients import PatchGradients, Route
+from trainer.engine.rules.patch_gradients import PatchGradients, Route, route_of
 from trainer.engine.rules.patches import Geometry, correlated
 from trainer.layers.convolution import PlanarConv1d, PlanarConv2d, PlanarConvTranspose2d
 from trainer.layers.planes import to_planes
@@ -217,3 +217,14 @@ def test_a_planar_transposed_convolution_is_the_complex_one() -> None:
 def test_groups_that_do_not_divide_the_channels_are_refused() -> None:
     with pytest.raises(InvalidParameter, match="groups must be a divisor of 3 inputs and of 4 outputs"):
         PlanarConv1d(3, 4, 3, RandomStream.from_seed(1, "layer"), groups=2)
+
+
+# channels, outputs, height and width of the positions, and the route: large weights before few positions have Gram matrices.
+ROUTES = [(128, 128, 2, Route.GRAM), (8, 16, 20, Route.HELD), (128, 128, 9, Route.DROPPED)]
+
+
+@pytest.mark.parametrize(("channels", "outputs", "size", "route"), ROUTES)
+def test_the_route_follows_from_shapes(channels: int, outputs: int, size: int, route: Route) -> None:
+    geometry = Geometry((3, 3), (1, 1), (1, 1), (1, 1), groups=1, parts=1)
+    use = correlated(torch.zeros(1, channels, size, size), torch.zeros(1, outputs, size, size), geometry, units=1)
+    assert route_of([use], geometry) is route

@@ -35,7 +35,7 @@ def _positions(values: Tensor, units: int) -> Tensor:
 
 @final
 class BlockCirculantGradients:
-    r"""``inputs``: (units, positions, inputs), ``gradients``: (units, positions, outputs). Spectra are (frequencies, units, positions, blocks)."""
+    """``inputs``: (units, positions, inputs), ``gradients``: (units, positions, outputs); spectra have frequencies before these axes."""
 
     def __init__(self, inputs: Tensor, gradients: Tensor, block: int, *, has_bias: bool) -> None:
         self._block, self._is_complex = block, inputs.is_complex()

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from trainer.engine.rules.base import HIDDEN_BY_UNDERFLOW, gram_squared_norms
-from trainer.engine.rules.patches import Correlated, Geometry, strips, windows
+from trainer.engine.rules.patches import Correlated, Geometry, by_groups, strips, summed, windows
 
 HELD_NUMBERS = 2**24
 """The per-unit gradients of a layer are held up to this many numbers, 64 MiB."""
@@ -24,8 +24,11 @@ HELD_NUMBERS = 2**24
 NUMBERS_AT_ONCE = 2**20
 """Of gradients before they are folded, or of windows, that are built at once: a few MiB, which a processor's cache holds."""
 
-DEAR_NUMBER = 24
-"""Multiplications in the time that writing, folding and twice reading one number of a per-unit gradient takes."""
+FOLDING = 15
+"""Multiplications in the time that one number of a per-unit gradient takes to be written, folded and squared."""
+
+HOLDING = 48
+"""The same, for its way to memory and back for the sum."""
 
 MERGED_RECORDS = 4
 """From this many records in a unit on, one product over all their positions beats one for each record."""
@@ -43,15 +46,18 @@ class Route(Enum):
 
 
 def route_of(uses: Sequence[Correlated], geometry: Geometry) -> Route:
-    """The cheapest one by multiplications, where each number of a per-unit gradient costs ``DEAR_NUMBER`` in memory traffic."""
+    """The cheapest one, in multiplications for one group of one unit; their relative speeds were measured on one core."""
     inputs, outputs, positions = _columns(uses[0], geometry), uses[0].gradients.shape[4], _positions(uses)
     numbers = inputs * outputs // geometry.parts
-    held = uses[0].images.shape[1] * geometry.groups * numbers <= HELD_NUMBERS
-    explicit = DEAR_NUMBER * numbers + (0 if held else positions * inputs * outputs)
-    # Complex Gram matrices are four real products of half the width.
-    if geometry.parts * positions**2 * (inputs + outputs) < explicit:
-        return Route.GRAM
-    return Route.HELD if held else Route.DROPPED
+    product = positions * inputs * outputs
+    # The ordinary weight gradient runs at twice the speed of many small products; Gram matrices, with their windows, at half of it.
+    costs = {
+        Route.GRAM: 2 * geometry.parts * positions**2 * (inputs + outputs) + product // 2,
+        Route.DROPPED: product + FOLDING * numbers + product // 2,
+    }
+    if uses[0].images.shape[1] * geometry.groups * numbers <= HELD_NUMBERS:
+        costs[Route.HELD] = product + FOLDING * numbers + HOLDING * numbers
+    return min(costs, key=lambda route: costs[route])
 
 
 @final
@@ -65,50 +71,49 @@ class PatchGradients:
 
     def __init__(self, uses: Sequence[Correlated], geometry: Geometry, route: Route) -> None:
         self._uses, self._geometry, self._route = list(uses), geometry, route
-        self._held = [explicit(part, geometry) for _, part in self._parts()] if route is Route.HELD else []
+        self._held = [explicit(part, geometry) for part in self._parts()] if route is Route.HELD else []
 
     def squared_norms(self) -> Tensor:
         """(units,)."""
         if self._route is Route.HELD:
             return torch.cat([_squares(held) for held in self._held])
         if self._route is Route.GRAM:
-            return torch.cat([_gram(part, self._geometry) for _, part in self._parts()])
-        return torch.cat([_squares(explicit(part, self._geometry)) for _, part in self._parts()])
+            return torch.cat([_gram(part, self._geometry) for part in self._parts()])
+        return torch.cat([_squares(explicit(part, self._geometry)) for part in self._parts()])
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         """(parts, groups, kernel_height, kernel_width, channels, outputs of a group)."""
-        total: Tensor | None = None
-        for place, (unit, part) in enumerate(self._parts()):
-            if self._route is Route.HELD:
-                held = self._held[place]
-                of_part = torch.matmul(factors[unit : unit + held.shape[1]].to(held.dtype), held.flatten(2)).unflatten(1, held.shape[2:])
-            else:
-                of_part = _summed(part, self._geometry, factors[unit : unit + part[0].images.shape[1]])
-            total = of_part if total is None else total.add_(of_part)
-        assert total is not None
+        total = self._sum_of_held(factors) if self._route is Route.HELD else _summed(self._uses, self._geometry, factors)
         _, parts, groups, _, channels, outputs = total.shape
         return total.permute(1, 2, 0, 3, 4, 5).reshape(parts, groups, *self._geometry.kernel, channels, outputs)
 
-    def _parts(self) -> Iterator[tuple[int, list[Correlated]]]:
-        """A few units at a time, with the number of the first."""
+    def _sum_of_held(self, factors: Tensor) -> Tensor:
+        """(rows, parts, groups, columns, channels, outputs)."""
+        of_parts = factors.split([held.shape[1] for held in self._held])
+        sums = [torch.matmul(weights.to(held.dtype), held.flatten(2)) for weights, held in zip(of_parts, self._held, strict=True)]
+        return _added(sums).unflatten(1, self._held[0].shape[2:])
+
+    def _parts(self) -> Iterator[list[Correlated]]:
+        """A few units at a time."""
         units = self._uses[0].images.shape[1]
         numbers = _columns(self._uses[0], self._geometry) * max(self._uses[0].gradients.shape[4], _positions(self._uses))
         together = max(1, NUMBERS_AT_ONCE // (self._geometry.groups * numbers))
         for first in range(0, units, together):
-            yield first, [use.of_units(first, first + together) for use in self._uses]
+            yield [use.of_units(first, first + together) for use in self._uses]
 
 
 def explicit(uses: Sequence[Correlated], geometry: Geometry) -> Tensor:
     """(rows, units, parts, groups, columns, channels, outputs): ``columns`` of the kernel in each of its ``rows``, or all in one."""
+    if geometry.groups > 1:
+        return folded(_added([by_groups(use, geometry) for use in uses]), geometry)
     if geometry.stride[0] == 1 and geometry.kernel[0] > 1 and uses[0].images.shape[0] < MERGED_RECORDS:
         return folded(strips(uses, geometry), geometry)
-    total: Tensor | None = None
-    for use in uses:
-        inputs, gradients = windows(use, geometry)
-        of_use = torch.bmm(inputs.flatten(0, 1).mT, gradients.flatten(0, 1))
-        total = of_use if total is None else total.add_(of_use)
-    assert total is not None
-    return folded(total[None], geometry)
+    pairs = [windows(use, geometry) for use in uses]
+    return folded(_added([torch.bmm(inputs.flatten(0, 1).mT, gradients.flatten(0, 1)) for inputs, gradients in pairs])[None], geometry)
+
+
+def _added(values: Sequence[Tensor]) -> Tensor:
+    return values[0] if len(values) == 1 else torch.stack(list(values)).sum(dim=0)
 
 
 def folded(products: Tensor, geometry: Geometry) -> Tensor:
@@ -155,15 +160,10 @@ def _as_numbers(values: Tensor, places: int, parts: int) -> Tensor:
 
 
 def _summed(uses: Sequence[Correlated], geometry: Geometry, factors: Tensor) -> Tensor:
-    """(1, parts, groups, places, channels, outputs): the weighted sum as one matrix product over all positions of all units."""
-    total: Tensor | None = None
-    for use in uses:
-        inputs, gradients = windows(use, geometry)
-        scaled = gradients * factors.to(gradients.dtype)[:, None, None, None]
-        of_use = torch.bmm(inputs.transpose(0, 1).flatten(1, 2).mT, scaled.transpose(0, 1).flatten(1, 2))
-        total = of_use if total is None else total.add_(of_use)
-    assert total is not None
-    return folded(total[None], geometry)[:, 0]
+    """(1, parts, groups, places, channels, outputs): the weighted sum is an ordinary weight gradient of weighted output gradients."""
+    weights = [factors.to(use.gradients.dtype)[:, None, None, None] for use in uses]
+    weighted = [Correlated(use.images, use.gradients * weight, use.rows, use.columns) for use, weight in zip(uses, weights, strict=True)]
+    return folded(_added([summed(use, geometry) for use in weighted]), geometry)[:, 0]
 
 
 def _columns(use: Correlated, geometry: Geometry) -> int:

@@ -4,10 +4,12 @@ A weight gradient correlates an image with the gradient of the output: dW[k, c, 
 image's channels stand last, so that along a row of the kernel they are one contiguous stretch of memory. Complex numbers are two parts:
 all real channels, then all imaginary ones.
 
-Three ways, equal but for rounding:
+Ways, equal but for rounding:
   strips: the image is copied once for each column of the kernel, kernel_width times its size; each row of the kernel is then one batched
     matrix product of a window into these strips. The fastest one where the rows lie one below the other (vertical stride 1);
   windows: the image is copied once for each place of the kernel, and everything is one batched matrix product;
+  groups: one convolution in which every group of every unit is a group, for layers that have groups themselves: theirs are too small for
+    matrix products;
   Gram matrices of the windows, without the gradient itself (``base.gram_squared_norms``).
 """
 
@@ -146,3 +148,25 @@ def windows(use: Correlated, geometry: Geometry) -> tuple[Tensor, Tensor]:
     positions = records * use.rows * use.columns
     gradients = use.gradients.permute(1, 2, 0, 3, 4).reshape(units, groups, positions, -1)
     return seen.reshape(units, groups, positions, geometry.places * channels), gradients
+
+
+def by_groups(use: Correlated, geometry: Geometry) -> Tensor:
+    r"""Each unit's gradient, (1, U * G, places * parts * channels, parts * outputs), by one convolution of U * G groups, over R records."""
+    images = use.images.permute(0, 1, 2, 5, 3, 4).flatten(1, 3)
+    gradients = use.gradients.mT.unflatten(4, (use.rows, use.columns)).flatten(1, 3)
+    return _weight_gradient(images, gradients, geometry, use.images.shape[1] * geometry.groups)
+
+
+def summed(use: Correlated, geometry: Geometry) -> Tensor:
+    r"""The gradient of all units together, (1, G, places * parts * channels, parts * outputs)."""
+    # (N, G * channels, height, width), in the order of memory if there is one group: the format that is called channels_last.
+    images = use.images.permute(0, 1, 3, 4, 2, 5).flatten(4, 5).flatten(0, 1).movedim(-1, 1)
+    gradients = use.gradients.permute(0, 1, 3, 2, 4).flatten(3, 4).flatten(0, 1).unflatten(1, (use.rows, use.columns)).movedim(-1, 1)
+    return _weight_gradient(images, gradients, geometry, geometry.groups)
+
+
+def _weight_gradient(images: Tensor, gradients: Tensor, geometry: Geometry, groups: int) -> Tensor:
+    """(1, groups, places * channels of a group, outputs of a group), of (N, channels, height, width) and (N, outputs, rows, columns)."""
+    shape = (gradients.shape[1], images.shape[1] // groups, *geometry.kernel)
+    weight = torch.nn.grad.conv2d_weight(images, shape, gradients, geometry.stride, 0, geometry.dilation, groups)
+    return weight.unflatten(0, (groups, -1)).permute(0, 3, 4, 2, 1).reshape(1, groups, geometry.places * shape[1], -1)
