@@ -59,20 +59,26 @@ def longer(spec_json: dict[str, Any]) -> ZetaDpSgd:
 
 
 @pytest.fixture
-def finished(spec: ZetaDpSgd, tmp_path: Path) -> tuple[Path, list[TrainingEvent]]:
-    _write_request(tmp_path, spec)
+def public(spec_json: dict[str, Any]) -> ZetaDpSgd:
+    """Its held-out records are declared public."""
+    return ZetaDpSgd.model_validate({**spec_json, "evaluation": {"kind": "public_held_out"}})
+
+
+@pytest.fixture
+def finished(public: ZetaDpSgd, tmp_path: Path) -> tuple[Path, list[TrainingEvent]]:
+    _write_request(tmp_path, public)
     events, errors, status = _finish(_start(tmp_path))
     assert status == FINISHED, errors
     return tmp_path, events
 
 
-def test_a_job_on_real_digits_runs_to_its_report_and_model(finished: tuple[Path, list[TrainingEvent]], spec: ZetaDpSgd) -> None:
+def test_a_job_on_real_digits_runs_to_its_report_and_model(finished: tuple[Path, list[TrainingEvent]], public: ZetaDpSgd) -> None:
     workdir, events = finished
     assert events[0] == Started(resumed_from_step=0)
     assert events[-1] == Finished()
     assert {type(event) for event in events} == {Started, CheckpointWritten, Metrics, Progress, Finished}
     report = RunReport.model_validate_json((workdir / "result.json").read_bytes())
-    assert report.event == spec.plan().event
+    assert report.event == public.plan().event
     assert (workdir / "artifacts" / "model.safetensors").exists()
     assert not list(workdir.rglob("*.tmp"))
 
@@ -100,7 +106,7 @@ def test_sigterm_leaves_a_checkpoint_from_which_the_run_ends_as_if_uninterrupted
 def test_a_killed_process_continues_from_its_last_checkpoint(longer: ZetaDpSgd, tmp_path: Path) -> None:
     _write_request(tmp_path, longer)
     killed = _start(tmp_path)
-    _wait_for(killed, Metrics)
+    _wait_for(killed, CheckpointWritten)
     killed.kill()
     _finish_quietly(killed)
     events, errors, status = _finish(_start(tmp_path))
@@ -122,7 +128,7 @@ def test_a_misspelled_field_fails_with_its_name_on_one_line(spec: ZetaDpSgd, tmp
     (tmp_path / "request.json").write_text(json.dumps(request))
     events, errors, status = _finish(_start(tmp_path))
     assert status == FAILED
-    assert events == [Failed(reason="request.json: spec.clipping_bound: Field required")]
+    assert events == [Failed(reason="request.json: spec.zeta_dp_sgd.clipping_bound: Field required")]
     assert "Traceback" in errors
 
 
