@@ -27,7 +27,10 @@ from trainer.plan import FederatedSampling
 from trainer.report import RunReport
 
 STEPS = 25
-NAMES = {"ids": lambda algorithm: algorithm.__name__}
+
+
+def _name(algorithm: type[TrainingSpec]) -> str:
+    return algorithm.__name__
 
 
 @dataclass
@@ -87,7 +90,7 @@ def _observe(spec: NetworkTraining, workdir: Path) -> Observed:
     return seen
 
 
-@pytest.fixture(scope="module", params=ALGORITHMS, **NAMES)
+@pytest.fixture(scope="module", params=ALGORITHMS, ids=_name)
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[NetworkTraining, Observed]:
     spec = _small(request.param)
     return spec, _observe(spec, tmp_path_factory.mktemp("run"))
@@ -155,7 +158,7 @@ def test_noise_is_drawn_for_every_parameter(run: tuple[NetworkTraining, Observed
 
 
 @pytest.mark.parametrize("clipping", ["flat", "per_layer"])
-@pytest.mark.parametrize("algorithm", ALGORITHMS, **NAMES)
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=_name)
 def test_one_unit_moves_the_released_sum_by_at_most_the_accounted_sensitivity(
     algorithm: type[TrainingSpec], clipping: str, tmp_path: Path
 ) -> None:
@@ -181,7 +184,7 @@ def test_one_unit_moves_the_released_sum_by_at_most_the_accounted_sensitivity(
     assert max(moves) >= 0.999 * sensitivity
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS, **NAMES)
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=_name)
 def test_empty_samples_release_noise_like_any_other(algorithm: type[TrainingSpec], tmp_path: Path) -> None:
     spec = _small(algorithm, expected_batch_size=1)
     seen = _observe(spec, tmp_path)
@@ -193,7 +196,7 @@ def test_empty_samples_release_noise_like_any_other(algorithm: type[TrainingSpec
         assert (torch.view_as_real(seen.noises[number]) != 0.0).all()
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS, **NAMES)
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=_name)
 def test_the_release_is_divided_by_public_constants_whatever_was_drawn(algorithm: type[TrainingSpec], tmp_path: Path) -> None:
     moved: list[Tensor] = []
 
@@ -216,7 +219,7 @@ def test_the_release_is_divided_by_public_constants_whatever_was_drawn(algorithm
         assert torch.allclose(gradient, torch.view_as_real(arrived / nodes / 40).reshape(-1), rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS, **NAMES)
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=_name)
 def test_adaptive_clipping_releases_one_vector_of_sensitivity_one(algorithm: type[TrainingSpec], tmp_path: Path) -> None:
     spec = _small(algorithm, clipping={"kind": "adaptive", "quantile": 0.5, "learning_rate": 0.2, "count_share": 0.1}, steps=3)
     seen = _observe(spec, tmp_path)
@@ -230,7 +233,7 @@ def test_adaptive_clipping_releases_one_vector_of_sensitivity_one(algorithm: typ
     assert all(noise.numel() == (seen.report.parameters + 2) // 2 for noise in seen.noises)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS, **NAMES)
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=_name)
 def test_example_is_a_spec_of_its_algorithm_and_comes_back_from_json(algorithm: type[TrainingSpec]) -> None:
     example = algorithm.example()
     assert type(example) is algorithm
