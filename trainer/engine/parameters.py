@@ -36,15 +36,10 @@ class ParameterLayout:
             tuple(parameter.is_complex() for _, parameter in named),
         )
 
-    @cached_property
-    def sizes(self) -> tuple[int, ...]:
-        """Real numbers in each parameter."""
-        return tuple(math.prod(shape) * (2 if kind else 1) for shape, kind in zip(self.shapes, self.complex_kinds, strict=True))
-
     @property
     def coordinates(self) -> int:
         """Length of the flat vector."""
-        return sum(self.sizes)
+        return sum(self._halves)
 
     @property
     def real_parameters(self) -> int:
@@ -59,9 +54,24 @@ class ParameterLayout:
 
     def unflatten(self, vector: Tensor) -> dict[str, Tensor]:
         """The named tensors as views of the vector (coordinates,)."""
-        pieces = vector.split(self.sizes)
-        kinds = zip(self.names, self.shapes, self.complex_kinds, pieces, strict=True)
-        return {name: torch.view_as_complex(piece.view(*shape, 2)) if kind else piece.view(shape) for name, shape, kind, piece in kinds}
+        pairs, reals = torch.split_with_sizes(vector, self._halves)
+        complexes = torch.view_as_complex(pairs.view(-1, 2)).split_with_sizes(self._complex_sizes)
+        pieces = (*complexes, *reals.split_with_sizes(self._real_sizes))
+        return {name: piece.view(shape) for name, shape, piece in zip(self.names, self.shapes, pieces, strict=True)}
+
+    @cached_property
+    def _complex_sizes(self) -> list[int]:
+        """Complex numbers in each complex parameter."""
+        return [math.prod(shape) for shape, kind in zip(self.shapes, self.complex_kinds, strict=True) if kind]
+
+    @cached_property
+    def _real_sizes(self) -> list[int]:
+        return [math.prod(shape) for shape, kind in zip(self.shapes, self.complex_kinds, strict=True) if not kind]
+
+    @cached_property
+    def _halves(self) -> list[int]:
+        """Numbers of the flat vector that belong to complex parameters, and to real ones."""
+        return [2 * sum(self._complex_sizes), sum(self._real_sizes)]
 
 
 def as_real(values: Tensor) -> Tensor:

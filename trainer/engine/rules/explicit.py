@@ -15,7 +15,7 @@ def module_gradients(module: nn.Module, parameters: Mapping[str, Tensor], uses: 
     """Of a module that maps one tensor to one, without randomness: each record's vector-Jacobian product alone, summed over uses."""
 
     def of_record(record: Tensor, gradient: Tensor) -> dict[str, Tensor]:
-        _, pull = vjp(lambda values: functional_call(module, values, (record[None],)), dict(parameters))
+        pull = vjp(lambda values: functional_call(module, values, (record[None],)), dict(parameters))[1]
         return pull(gradient[None])[0]
 
     total: dict[str, Tensor] = {}

@@ -51,7 +51,11 @@ class _WeightedSum:
         weighted, a = scaled_rows(self._g, factors), self._a
         if a.dim() > 2:
             weighted, a = weighted.flatten(0, -2), a.flatten(0, -2)
-        torch.mm(weighted.t(), a.conj(), out=into["weight"])
+        if len(a) <= len(into["weight"]) or not a.is_complex():
+            torch.mm(weighted.t(), a.conj(), out=into["weight"])  # copies the conjugate of a
+        else:
+            # BLAS conjugates what it transposes on its way; this leaves conj(W), which is smaller than a.
+            torch.mm(weighted.mH, a, out=into["weight"]).conj_physical_()
         if self._has_bias:
             torch.sum(weighted, dim=0, out=into["bias"])
 
