@@ -68,7 +68,11 @@ def test_norms_and_weighted_sums_equal_the_loops(case: Case) -> None:
     norms, expected = [], {name: torch.zeros_like(value) for name, value in names.items()}
     for unit, factor in zip(features.split(case[-1]), factors, strict=True):
         of_unit = dict(
-            zip(names, torch.autograd.grad(sum(loss(layer(record[None])) for record in unit), list(names.values())), strict=True)
+            zip(
+                names,
+                torch.autograd.grad(torch.stack([loss(layer(record[None])) for record in unit]).sum(), list(names.values())),
+                strict=True,
+            )
         )
         norms.append(sum(float(value.abs().square().sum()) for value in of_unit.values()))
         expected = {name: value + float(factor) * of_unit[name] for name, value in expected.items()}

@@ -21,6 +21,7 @@ from typing import final
 
 import torch
 from torch import Tensor
+from torch.nn.grad import conv2d_weight
 
 
 @final
@@ -168,5 +169,5 @@ def summed(use: Correlated, geometry: Geometry) -> Tensor:
 def _weight_gradient(images: Tensor, gradients: Tensor, geometry: Geometry, groups: int) -> Tensor:
     """(1, groups, places * channels of a group, outputs of a group), of (N, channels, height, width) and (N, outputs, rows, columns)."""
     shape = (gradients.shape[1], images.shape[1] // groups, *geometry.kernel)
-    weight = torch.nn.grad.conv2d_weight(images, shape, gradients, geometry.stride, 0, geometry.dilation, groups)
+    weight = conv2d_weight(images, shape, gradients, geometry.stride, 0, geometry.dilation, groups)
     return weight.unflatten(0, (groups, -1)).permute(0, 3, 4, 2, 1).reshape(1, groups, geometry.places * shape[1], -1)
