@@ -33,6 +33,7 @@ from trainer.engine.team import Team
 from trainer.engine.torch_source import generator
 from trainer.engine.units import members_of, seed_of
 from trainer.models import build, losses_for
+from trainer.models.front import passed_through, split_front
 from trainer.network_training import NetworkTraining, PrivateAccuracy, PublicHeldOut
 from trainer.plan import ExecutionPlan
 from trainer.report import MetricValues, RunReport, Started, TrainingEvent
@@ -156,7 +157,7 @@ class Prepared:
         # Initial weights are public and have a stream of their own.
         purpose = "model initialisation"
         stream = RandomStream.from_operating_system() if spec.seed is None else RandomStream.from_seed(spec.seed, purpose)
-        network = build(spec.model, facts, stream).to(device)
+        front, network = split_front(build(spec.model, facts, stream).to(device))
         compute_in(run.runtime, network)
         members = None
         if spec.protects_users(facts):
@@ -167,6 +168,7 @@ class Prepared:
             torch.from_numpy(np.ascontiguousarray(array)).to(device)
             for array in (data.training_features, data.training_targets, data.test_features, data.test_targets)
         )
+        features, test_features = passed_through(front, features), passed_through(front, test_features)
         problem = Problem(network, losses_for(facts), features, targets, members)
         clipped = ClippedGradients(problem, run.plan.clipping, min(run.runtime.microbatch_size, LARGEST_MICROBATCH))
         layout = ParameterLayout.of(network)

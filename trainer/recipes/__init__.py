@@ -13,12 +13,15 @@ from trainer.recipes.mri import (
     MRI_SEQUENCES,
     MRI_SEQUENCES_FEDERATED,
 )
+from trainer.recipes.phase_mnist_ours import PHASE_MNIST_FILTERS, PHASE_MNIST_LARGE_LOTS
 from trainer.recipes.recipe import DeclaredData, PrintedEpsilon, PrintedResult, PrintedRun, Recipe
 from trainer.recipes.signals import ECG_CPSC, ECG_MITBIH, SPEECH_COMMANDS
 
 RECIPES: tuple[Recipe, ...] = (
     DIGITS,
     PHASE_MNIST,
+    PHASE_MNIST_LARGE_LOTS,
+    PHASE_MNIST_FILTERS,
     MNIST_REAL,
     CIFAR10_COMPLEX,
     CIFAR10_REAL_PAIRS,
