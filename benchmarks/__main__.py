@@ -10,7 +10,7 @@ import importlib.util
 import os
 import sys
 
-PARTS = ("closed_form", "accounting", "random_points", "filters", "calculators", "service", "training")
+PARTS = ("closed_form", "accounting", "random_points", "filters", "calculators", "service", "noise", "training")
 
 
 def main(parts: tuple[str, ...]) -> None:
