@@ -120,7 +120,8 @@ class Client:
 
     def submit(self, submission: JobSubmission, idempotency_key: str | None = None) -> Job:
         """Submit a training job."""
-        return self._post("/v1/jobs", submission, Job, _key(idempotency_key))
+        # With its nulls: a network may have a field that must be given and may be null.
+        return self._post_text("/v1/jobs", submission.model_dump_json(), Job, _key(idempotency_key))
 
     def recipes(self) -> tuple[RecipeEntry, ...]:
         """Every recipe, with what is proved of it and whether its data set is at the service."""
@@ -207,10 +208,11 @@ class Client:
         return kind.model_validate_json(self._checked(self._send("GET", path)).content)
 
     def _post(self, path: str, body: BaseModel, kind: type[_Model], headers: dict[str, str] | None = None) -> _Model:
-        text = body.model_dump_json(exclude_none=True).encode()
-        return kind.model_validate_json(
-            self._checked(self._send("POST", path, text, {"content-type": "application/json", **(headers or {})})).content
-        )
+        return self._post_text(path, body.model_dump_json(exclude_none=True), kind, headers)
+
+    def _post_text(self, path: str, text: str, kind: type[_Model], headers: dict[str, str] | None) -> _Model:
+        sent = self._send("POST", path, text.encode(), {"content-type": "application/json", **(headers or {})})
+        return kind.model_validate_json(self._checked(sent).content)
 
     def _send(self, method: str, path: str, content: bytes | None = None, headers: dict[str, str] | None = None) -> httpx2.Response:
         try:

@@ -38,9 +38,9 @@ def recipe_submission(client: Client, name: str, changes: Sequence[str]) -> JobS
 
     Args:
       changes: of the form ``path=value``, with a path in the body like ``spec.steps`` or ``spec.model.hidden[0]`` and a value in JSON, or
-        plain text where it isn't JSON. ``null`` leaves a field out.
+        plain text where it isn't JSON.
     """
-    body = client.recipe(name).model_dump(mode="json", exclude_none=True)
+    body = client.recipe(name).model_dump(mode="json")
     try:
         for change in changes:
             _set(body, change)
@@ -83,8 +83,6 @@ def _put(place: Any, part: str, value: object, path: str) -> None:
         items[_index(items, part, path)] = value
     elif not isinstance(place, dict):
         raise InvalidParameter("--set", f"a path in the body of a job; {part!r} lies in something without parts", path)
-    elif value is None:
-        cast("dict[str, Any]", place).pop(part, None)
     else:
         cast("dict[str, Any]", place)[part] = value
 

@@ -6,12 +6,16 @@ import json
 from collections.abc import Generator
 from typing import Any
 
+import httpx2
 import pytest
 from typer.testing import CliRunner, Result
 
 from app.cli import app
+from app.cli.recipes import recipe_submission
+from app.client import Client, RequestRefused
+from app.jobs.resources import JobSubmission
 from tests.app.jobs_harness import serving, settings
-from trainer.recipes import RECIPES
+from trainer.recipes import RECIPES, recipe
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +58,29 @@ def test_set_changes_numbers_lists_and_labels(address: str) -> None:
     assert (job["labels"], job["runtime"]["threads"]) == ({"recipe": "digits", "seed": "one"}, 1)
 
 
-def test_set_to_null_leaves_a_field_out(address: str) -> None:
+@pytest.mark.parametrize("name", ["mri_phantoms_federated", "mri_reconstruction"])
+def test_a_recipe_is_sent_whole_with_what_is_null_in_it(name: str) -> None:
+    # The U-Net's norm_groups must be given and is null.
+    of = recipe(name)
+    assert of is not None
+    sent: list[httpx2.Request] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        if request.method == "GET":
+            return httpx2.Response(200, content=JobSubmission(spec=of.spec).model_dump_json())
+        sent.append(request)
+        return httpx2.Response(422, json={"title": "Refused.", "detail": "It was looked at."})
+
+    with Client("http://nobody") as client:
+        client._http = httpx2.Client(base_url="http://nobody", transport=httpx2.MockTransport(answer))
+        submission = recipe_submission(client, name, ["spec.steps=7"])
+        with pytest.raises(RequestRefused, match="It was looked at"):
+            client.submit(submission)
+    assert JobSubmission.model_validate_json(sent[0].content) == submission
+    assert submission.spec.steps == 7
+
+
+def test_set_to_null_makes_a_field_null(address: str) -> None:
     job = _submitted(address, "--set", "spec.privacy.epsilon=null", "--set", "spec.privacy.noise_multiplier=2.0")
     assert (job["spec"]["privacy"]["epsilon"], job["spec"]["privacy"]["noise_multiplier"]) == (None, 2.0)
 
