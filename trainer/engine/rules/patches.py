@@ -169,5 +169,7 @@ def summed(use: Correlated, geometry: Geometry) -> Tensor:
 def _weight_gradient(images: Tensor, gradients: Tensor, geometry: Geometry, groups: int) -> Tensor:
     """(1, groups, places * channels of a group, outputs of a group), of (N, channels, height, width) and (N, outputs, rows, columns)."""
     shape = (gradients.shape[1], images.shape[1] // groups, *geometry.kernel)
-    weight = conv2d_weight(images, shape, gradients, geometry.stride, 0, geometry.dilation, groups)
+    stride, dilation = geometry.stride, geometry.dilation
+    # torch's own type says one integer for both axes; a pair has always been taken.
+    weight = conv2d_weight(images, shape, gradients, stride, 0, dilation, groups)  # pyright: ignore[reportArgumentType]
     return weight.unflatten(0, (groups, -1)).permute(0, 3, 4, 2, 1).reshape(1, groups, geometry.places * shape[1], -1)
