@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from trainer.engine.clipping import CLIP_MARGIN, ClippedGradients, ClippedSum
+from trainer.engine.gradients import TapedRoute
 from trainer.engine.parameters import ParameterLayout
 from trainer.engine.problem import Problem
 from trainer.engine.rules.base import gram_squared_norms
@@ -219,6 +220,38 @@ def test_gradients_of_complex_and_real_parameters_count_together_in_the_norm() -
     shares = [_length(torch.view_as_real(value) if value.is_complex() else value) for value in named.values()]
     assert min(shares) > 1e-3
     assert math.hypot(*shares) == pytest.approx(1.0, abs=2.0 * CLIP_MARGIN)
+
+
+class Grows(nn.Module):
+    """Changes the features themselves before the first layer sees them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 1, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x.mul_(100.0))
+
+
+def test_norms_of_the_data_are_not_taken_for_those_of_changed_data() -> None:
+    problem = Problem(Grows(), lambda outputs, _: outputs[:, 0], torch.ones(5, 3), torch.zeros(5), None)
+    assert _length(_sum(problem, torch.tensor([0]), 10.0).total) <= 10.0
+
+
+def test_changed_data_need_no_gradient_of_each_record() -> None:
+    problem = Problem(Grows(), lambda outputs, _: outputs[:, 0], torch.ones(5, 3), torch.zeros(5), None)
+    assert isinstance(ClippedGradients(problem, FlatClipping(bound=1.0), 5).route, TapedRoute)
+
+
+def test_clipping_keeps_its_bound_where_the_forward_pass_runs_in_half_precision() -> None:
+    network = nn.Sequential(nn.Linear(FEATURES, 8), nn.ReLU(), nn.Linear(8, 3))
+    features = torch.view_as_real(_records()[0])[..., 0].contiguous()
+    problem = Problem(network, losses, 1e3 * features, _records()[1], None)
+    parameters = {name: value.detach() for name, value in network.named_parameters()}
+    clipped = ClippedGradients(problem, FlatClipping(bound=1.0), 1)
+    with torch.autocast("cpu", torch.bfloat16):
+        lengths = [_length(clipped.sum(parameters, torch.tensor([row]), 1.0).total) for row in range(RECORDS)]
+    assert 1.0 - 2.0 * CLIP_MARGIN <= max(lengths) <= 1.0
 
 
 def test_dropout_draws_a_mask_for_every_record() -> None:

@@ -6,17 +6,21 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call  # pyright: ignore[reportPrivateImportUsage]
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from mechanisms.errors import InvalidParameter
 from trainer.engine.parameters import as_real
-from trainer.engine.probe import SEED, made_up_features, mode, same_randomness, some_targets
+from trainer.engine.probe import SEED, made_up_features, made_up_parameters, mode, same_randomness, some_targets, uneven
 from trainer.engine.problem import Problem
 
 RECORDS = 4
 
 AGREEMENT = 1e-3
 """Relative to the largest output. Another batch size rounds differently, by 1e-5 at most; records that are mixed differ by far more."""
+
+EQUALITY = 1e-5
+"""The same between batches of one size, where the other records' rows are computed by the same operations."""
 
 
 def check_problem(problem: Problem) -> None:
@@ -83,16 +87,23 @@ def _check_modules(network: nn.Module) -> None:
 
 def _check_outputs(problem: Problem) -> Tensor:
     """Outputs (RECORDS, ...) of made-up records, in the mode the network is in."""
-    features = made_up_features(problem, RECORDS)
-    before = {name: buffer.clone() for name, buffer in problem.network.named_buffers()}
+    network, features = problem.network, made_up_features(problem, RECORDS)
+    values = {name: parameter.detach().clone() for name, parameter in network.named_parameters()}
+    before = {name: tensor.clone() for name, tensor in (*values.items(), *network.named_buffers())}
     for training in (True, False):
-        with mode(problem.network, training):
-            _check_separate("network", problem.network, features)
-        for name, buffer in problem.network.named_buffers():
-            if not torch.equal(buffer, before[name]):
-                buffer.copy_(before[name])
+        with mode(network, training):
+            _ = _run("network", lambda records: functional_call(network, values, (records,)), features, SEED)
+        for name, tensor in (*values.items(), *network.named_buffers()):
+            if not torch.equal(tensor, before[name]):
+                tensor.copy_(before[name])
                 raise InvalidParameter(f"network.{name}", "the same after a forward pass (a statistic of records is private)", "changed")
-    return _run("network", problem.network, features, SEED)
+        with mode(network, training):
+            _check_separate("network", lambda records: functional_call(network, values, (records,)), features)
+        # What is 0 at the start may mix records later.
+        later = made_up_parameters(network)
+        with mode(network, training):
+            _check_mixes_nothing("network", lambda records, later=later: functional_call(network, later, (records,)), uneven(features))
+    return _run("network", network, features, SEED)
 
 
 def _check_labels(problem: Problem, outputs: Tensor) -> None:
@@ -112,6 +123,11 @@ def _check_losses(problem: Problem, outputs: Tensor) -> None:
         expected = "one real number for each record (reduction='none')"
         raise InvalidParameter("losses", expected, f"{losses.dtype} of shape {tuple(losses.shape)} for {RECORDS} records")
     _check_separate("losses", lambda rows: problem.losses(outputs[rows], targets[rows]), numbers)
+    if targets.dim() == 1:
+        # Of different classes: a loss may weigh by how often each occurs.
+        kinds = problem.targets.unique()
+        others = kinds[numbers % len(kinds)]
+        _check_mixes_nothing("losses", lambda rows: problem.losses(outputs[rows], others[rows]), numbers)
 
 
 def _check_separate(what: str, function: Callable[[Tensor], Tensor], records: Tensor) -> None:
@@ -121,29 +137,41 @@ def _check_separate(what: str, function: Callable[[Tensor], Tensor], records: Te
         raise InvalidParameter(what, f"a function of {len(records)} records with as many results", tuple(together.shape))
     if not bool(as_real(together).isfinite().all()):
         raise InvalidParameter(what, "finite on standard normal features", "NaN or infinity")
+    _check_mixes_nothing(what, function, records)
+
+
+def _check_mixes_nothing(what: str, function: Callable[[Tensor], Tensor], records: Tensor) -> None:
+    together = _run(what, function, records, SEED)
     # Under the same masks, where there are any: one record becomes another, and the rest mustn't notice.
     last = _run(what, function, torch.cat([records[:-1], records[:1]]), SEED)
     first = _run(what, function, torch.cat([records[-1:], records[1:]]), SEED)
-    if not (_same(last[:-1], together[:-1]) and _same(first[1:], together[1:])):
+    if not (_same(last[:-1], together[:-1], EQUALITY) and _same(first[1:], together[1:], EQUALITY)):
         raise InvalidParameter(what, "a function of each record by itself", "one that mixes records")
-    if not torch.equal(_run(what, function, records, SEED + 1), together):
+    if not _same(_run(what, function, records, SEED + 1), together, 0.0):
         return  # random (dropout): one record at a time would get other masks
     alone = [_run(what, function, records[row : row + 1], SEED) for row in range(len(records))]
-    if not _same(torch.cat(alone), together):
+    if not _same(torch.cat(alone), together, AGREEMENT):
         raise InvalidParameter(what, "a function of each record by itself", "one that depends on how many records there are")
 
 
-def _same(results: Tensor, expected: Tensor) -> bool:
+def _same(results: Tensor, expected: Tensor, tolerance: float) -> bool:
+    """Numbers that aren't finite are the same where both aren't: a made-up network may overflow."""
     if results.shape != expected.shape:
         return False
-    difference = as_real(results - expected).abs().amax()
-    return bool(difference <= AGREEMENT * as_real(expected).abs().amax())
+    finite = as_real(expected).isfinite()
+    if not torch.equal(as_real(results).isfinite(), finite):
+        return False
+    found, wanted = as_real(results)[finite], as_real(expected)[finite]
+    return not len(wanted) or bool((found - wanted).abs().amax() <= tolerance * wanted.abs().amax())
 
 
 def _run(what: str, function: Callable[[Tensor], Tensor], records: Tensor, seed: int) -> Tensor:
     try:
         with torch.no_grad(), same_randomness(records.device, seed):
-            return function(records)
+            result: object = function(records.clone())  # which it may change in place
     except (RuntimeError, IndexError, TypeError) as error:
         reason = str(error).splitlines()[0]
         raise InvalidParameter(what, "a function of data of these shapes and types", reason) from error
+    if not isinstance(result, Tensor):
+        raise InvalidParameter(what, "a function whose result is one tensor", type(result).__name__)
+    return result

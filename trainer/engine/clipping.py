@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from trainer.engine.checks import check_problem
-from trainer.engine.gradients import Microbatch
+from trainer.engine.gradients import Microbatch, squared_features
 from trainer.engine.parameters import ParameterLayout
 from trainer.engine.problem import Problem
 from trainer.engine.routes import plan_route
@@ -34,18 +34,20 @@ class ClippedSum:
 
     Attributes:
       total: (coordinates,), the sum over units of clipped gradients; float32 from one microbatch, float64 from several.
-      lengths: (units that weren't zeroed,), each one's norm as a share of its bound; per layer, the largest share.
+      norms: (units that weren't zeroed,); per layer, the largest of each unit.
+      bound: of such a norm.
       zeroed: units whose gradient wasn't finite, or whose norm overflowed. Not private: it is for tests and debuggers.
     """
 
     total: Tensor
-    lengths: Tensor
+    norms: Tensor
+    bound: float
     zeroed: int
 
     @property
     def within(self) -> int:
         """Units whose norm is at most the bound (per layer: in every layer), those that were zeroed among them."""
-        return int((self.lengths <= 1.0).sum()) + self.zeroed
+        return int((self.norms <= self.bound).sum()) + self.zeroed
 
 
 @final
@@ -67,6 +69,7 @@ class ClippedGradients:
         self._units_at_once = max(1, microbatch_size // problem.records_per_unit)
         self.layout = ParameterLayout.of(problem.network)
         self.layers, self.route = plan_route(problem)
+        self._squares = squared_features(problem.features)
 
     def sum(self, parameters: Mapping[str, Tensor], units: Tensor, bound: float) -> ClippedSum:
         r"""Clips and sums over a sample.
@@ -79,19 +82,17 @@ class ClippedGradients:
         if len(units) <= self._units_at_once:
             return self._microbatch(parameters, units, bound)  # needs no second pass over the parameters
         total = self._nothing().double()
-        parts: list[Tensor] = []
-        zeroed = 0
+        parts: list[ClippedSum] = []
         for chunk in units.split(self._units_at_once):
             part = self._microbatch(parameters, chunk, bound)
             total += part.total
-            parts.append(part.lengths)
-            zeroed += part.zeroed
-        return ClippedSum(total, torch.cat(parts), zeroed)
+            parts.append(part)
+        return ClippedSum(total, torch.cat([part.norms for part in parts]), self._share(bound), sum(part.zeroed for part in parts))
 
     def _microbatch(self, parameters: Mapping[str, Tensor], units: Tensor, bound: float) -> ClippedSum:
         zeroed = 0
         while len(units):
-            gradients = self.route.gradients(parameters, gather(self._problem, units))
+            gradients = self.route.gradients(parameters, gather(self._problem, units, self._squares))
             with torch.autocast(units.device.type, enabled=False):
                 squares = torch.stack([layer.squared_norms() for layer in gradients])
                 # Finite squares may add to infinity in float32, and don't in float64.
@@ -103,18 +104,17 @@ class ClippedGradients:
             del gradients
             units, zeroed = units[finite], zeroed + int((~finite).sum())
         total = self._nothing()
-        return ClippedSum(total, total[:0], zeroed)
+        return ClippedSum(total, total[:0], self._share(bound), zeroed)
 
     def _clipped(self, gradients: Sequence[LayerGradients], squares: Tensor, bound: float, zeroed: int) -> ClippedSum:
         """``squares``: (layers, units), finite."""
         if self._per_layer:
             norms = squares.sqrt()
-            factors: Sequence[Tensor] = _factors(norms, bound / math.sqrt(len(squares))).unbind()
-            lengths = norms.amax(dim=0).mul_(math.sqrt(len(squares)) / bound)
+            factors: Sequence[Tensor] = _factors(norms, self._share(bound)).unbind()
+            norms = norms.amax(dim=0)
         else:
             norms = squares.sum(dim=0).sqrt_()
             factors = [_factors(norms, bound)] * len(gradients)
-            lengths = norms.div_(bound)
         total = torch.empty(self.layout.coordinates, device=squares.device)
         views = self.layout.unflatten(total)
         for layer, of_layer, weight in zip(self.layers, gradients, factors, strict=True):
@@ -124,7 +124,11 @@ class ClippedGradients:
             else:
                 for own, value in of_layer.weighted_sum(weight).items():
                     into[own].copy_(value)
-        return ClippedSum(total, lengths, zeroed)
+        return ClippedSum(total, norms, self._share(bound), zeroed)
+
+    def _share(self, bound: float) -> float:
+        """The bound of whatever is clipped as one."""
+        return bound / math.sqrt(len(self.layers)) if self._per_layer else bound
 
     def _nothing(self) -> Tensor:
         return torch.zeros(self.layout.coordinates, device=self._problem.features.device)
@@ -135,11 +139,16 @@ def _factors(norms: Tensor, bound: float) -> Tensor:
     return torch.reciprocal(norms).mul_(bound * (1.0 - CLIP_MARGIN)).clamp_(max=1.0).float()
 
 
-def gather(problem: Problem, units: Tensor) -> Microbatch:
-    """The records of some units. Padding repeats the unit's own first record: whatever that gives stays within the unit."""
-    if problem.members is None:
-        # Twice as fast as an index.
-        return Microbatch(problem.features.index_select(0, units), problem.targets.index_select(0, units), None, len(units))
-    members = problem.members[units]
-    rows = torch.where(members < 0, members[:, :1], members).reshape(-1)
-    return Microbatch(problem.features[rows], problem.targets[rows], (members >= 0).reshape(-1).float(), len(units))
+def gather(problem: Problem, units: Tensor, squares: Tensor | None) -> Microbatch:
+    """The records of some units; ``squares``: of all records' features.
+
+    Padding repeats the unit's own first record: whatever that gives stays within the unit.
+    """
+    rows, weights = units, None
+    if problem.members is not None:
+        members = problem.members[units]
+        rows = torch.where(members < 0, members[:, :1], members).reshape(-1)
+        weights = (members >= 0).reshape(-1).float()
+    # Twice as fast as an index.
+    features, targets = problem.features.index_select(0, rows), problem.targets.index_select(0, rows)
+    return Microbatch(features, targets, weights, len(units), None if squares is None else squares.index_select(0, rows))

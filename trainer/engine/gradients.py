@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from trainer.engine.problem import Problem
 from trainer.engine.rules import RULES, ExplicitGradients, LayerGradients, UnsupportedLayer, Use
+from trainer.engine.rules.base import squared_rows
 from trainer.engine.rules.explicit import module_gradients, network_gradients, per_unit
 from trainer.engine.tape import Tape, in_place
 
@@ -24,12 +25,14 @@ class Microbatch:
     Attributes:
       features: (units * records_per_unit, ...); ``targets`` likewise.
       weights: (units * records_per_unit,), 1 for records and 0 for padding; None without padding.
+      squares: squared norms of the features, (units * records_per_unit,), where they are known: they stay the same in every step.
     """
 
     features: Tensor
     targets: Tensor
     weights: Tensor | None
     units: int
+    squares: Tensor | None
 
 
 @final
@@ -63,6 +66,11 @@ def layers_of(network: nn.Module) -> list[Layer]:
     return layers
 
 
+def squared_features(features: Tensor) -> Tensor | None:
+    """Of each record, for a first layer that is linear; None where they are whole numbers."""
+    return squared_rows(features) if features.is_complex() or features.is_floating_point() else None
+
+
 def summed_loss(problem: Problem, outputs: Tensor, batch: Microbatch) -> Tensor:
     """Over the records; what padding gives doesn't count, and no gradient flows into it."""
     losses = problem.losses(outputs, batch.targets)
@@ -82,20 +90,16 @@ class TapedRoute:
 
     def gradients(self, parameters: Mapping[str, Tensor], batch: Microbatch) -> list[LayerGradients]:
         records = len(batch.features)
-        frozen = {name: value.detach() for name, value in parameters.items()}
+        frozen = {name: value.detach() if value.requires_grad else value for name, value in parameters.items()}
         leaves: dict[str, Tensor] = {}
         for layer in self._layers:
             if layer.name not in self._taped:
                 # One parameter a record: autograd then returns each record's gradient, at the price of the summed one.
                 leaves |= {full: frozen[full].expand(records, *frozen[full].shape).requires_grad_() for full in layer.names.values()}
-        tape = Tape(self._taped, records)
-        places = [
-            (layer.module, own, leaves[full] if full in leaves else frozen[full])
-            for layer in self._layers
-            for own, full in layer.names.items()
-        ]
+        tape = Tape(self._taped, batch.features, batch.squares)
+        places = [(layer.module, own, leaves.get(full, frozen[full])) for layer in self._layers for own, full in layer.names.items()]
         with torch.enable_grad(), in_place(places):
-            outputs = tape.forward(self._problem.network, batch.features)
+            outputs = tape.forward(self._problem.network)
             loss = summed_loss(self._problem, outputs, batch)
         del outputs
         uses, slopes = tape.backward(loss, list(leaves.values()))

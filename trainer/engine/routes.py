@@ -16,6 +16,7 @@ from trainer.engine.gradients import (
     TapedRoute,
     WholeNetworkRoute,
     layers_of,
+    squared_features,
     summed_loss,
     takes_batched_parameters,
 )
@@ -38,15 +39,14 @@ def plan_route(problem: Problem) -> tuple[list[Layer], Route]:
       InvalidParameter: no route works.
     """
     layers = layers_of(problem.network)
-    batch = _made_up_batch(problem)
     parameters = {name: value.detach() for name, value in problem.network.named_parameters()}
     if _each_parameter_has_its_module(problem.network, layers):
         taped = TapedRoute(problem, layers)
-        if _agrees(problem, layers, taped, parameters, batch):
+        if _agrees(problem, layers, taped, parameters):
             return layers, taped
     whole = WholeNetworkRoute(problem, layers)
     try:
-        whole.gradients(parameters, batch)
+        whole.gradients(parameters, _made_up_batch(problem))
     except RuntimeError as error:
         reason = str(error).splitlines()[0]
         raise InvalidParameter("network", "one that torch.func can differentiate record by record", reason) from error
@@ -63,15 +63,16 @@ def _each_parameter_has_its_module(network: nn.Module, layers: Sequence[Layer]) 
 
 def _made_up_batch(problem: Problem) -> Microbatch:
     records = UNITS * min(problem.records_per_unit, 2)
-    return Microbatch(made_up_features(problem, records), some_targets(problem, records), None, UNITS)
+    features = made_up_features(problem, records)
+    return Microbatch(features, some_targets(problem, records), None, UNITS, squared_features(features))
 
 
-def _agrees(problem: Problem, layers: Sequence[Layer], route: Route, parameters: Mapping[str, Tensor], batch: Microbatch) -> bool:
+def _agrees(problem: Problem, layers: Sequence[Layer], route: Route, parameters: Mapping[str, Tensor]) -> bool:
     """Whether sums and norms are those of autograd, and of each other."""
     try:
-        with same_randomness(batch.features.device, SEED):
-            gradients = route.gradients(parameters, batch)
-        expected = _autograd(problem, parameters, batch)
+        with same_randomness(problem.features.device, SEED):
+            gradients = route.gradients(parameters, _made_up_batch(problem))
+        expected = _autograd(problem, parameters, _made_up_batch(problem))
     except (UnsuitableCall, RuntimeError):
         return False
     return all(_layer_agrees(layer, of_layer, expected) for layer, of_layer in zip(layers, gradients, strict=True))

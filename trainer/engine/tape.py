@@ -39,15 +39,19 @@ class Tape:
 
     Args:
       modules: those to record, by their name in the network.
-      records: rows of the microbatch.
+      features: the network's input; its first axis is the records.
+      squares: squared norms of the features, (records,), where they are known.
     """
 
-    def __init__(self, modules: Mapping[str, nn.Module], records: int) -> None:
+    def __init__(self, modules: Mapping[str, nn.Module], features: Tensor, squares: Tensor | None) -> None:
         self._modules = modules
-        self._rows = (records,)
+        self._features = features
+        self._squares = squares
+        self._rows = (len(features),)
+        self._version = features._version
         self._calls: dict[str, list[_Call]] = {name: [] for name in modules}
 
-    def forward(self, network: nn.Module, features: Tensor) -> Tensor:
+    def forward(self, network: nn.Module) -> Tensor:
         r"""The network's outputs; its parameters have been put in their places (``in_place``).
 
         Raises:
@@ -56,7 +60,7 @@ class Tape:
         """
         handles = [module.register_forward_hook(partial(self._record, name), with_kwargs=True) for name, module in self._modules.items()]
         try:
-            return network(features)
+            return network(self._features)
         finally:
             for handle in handles:
                 handle.remove()
@@ -79,8 +83,15 @@ class Tape:
                     f"network.{name}", "called with an input that nothing changes in place afterwards", "a changed input"
                 )
             if gradient is not None:
-                uses[name].append(Use(_full(call.input), _full(gradient)))
+                uses[name].append(Use(_full(call.input), _full(gradient), self._known(call)))
         return uses, list(gradients[len(calls) :])
+
+    def _known(self, call: _Call) -> Tensor | None:
+        """Squared norms of the input's rows, where it is the features, reshaped or not, and nothing has changed them in place."""
+        values, features = call.input, self._features
+        if values.data_ptr() != features.data_ptr() or values.numel() != features.numel() or values.dtype != features.dtype:
+            return None
+        return self._squares if call.version == self._version else None
 
     def _record(self, name: str, _module: nn.Module, inputs: tuple[object, ...], named: dict[str, object], output: object) -> None:
         if named or len(inputs) != 1 or not isinstance(inputs[0], Tensor) or not isinstance(output, Tensor):

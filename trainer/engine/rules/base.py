@@ -45,10 +45,12 @@ class Use:
     Attributes:
       input: detached, (units * records_per_unit, ...), unit-major.
       gradient: of the summed loss with respect to the module's output, of the output's shape. Rows of padding are exactly 0.
+      squared_input: what ``squared_rows(input)`` gives, where it is known already: of the data themselves.
     """
 
     input: Tensor
     gradient: Tensor
+    squared_input: Tensor | None = None
 
 
 class LayerGradients(Protocol):

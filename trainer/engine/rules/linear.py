@@ -23,7 +23,7 @@ def linear(module: nn.Module, uses: Sequence[Use], units: int) -> LayerGradients
     """The rule of ``nn.Linear`` and ``ComplexLinear``."""
     has_bias = getattr(module, "bias", None) is not None
     if len(uses) == 1 and uses[0].input.dim() == 2 and len(uses[0].input) == units:
-        return OuterProducts(uses[0].input, uses[0].gradient, has_bias)
+        return OuterProducts(uses[0].input, uses[0].gradient, has_bias, uses[0].squared_input)
     a = torch.cat([as_positions(use.input, units) for use in uses], dim=1)
     g = torch.cat([as_positions(use.gradient, units) for use in uses], dim=1)
     return OuterProductSums(a, g, has_bias)
@@ -62,11 +62,16 @@ class _WeightedSum:
 
 @final
 class OuterProducts(_WeightedSum):
-    """One position in each unit; ``a``: (units, inputs), ``g``: (units, outputs)."""
+    """One position in each unit; ``a``: (units, inputs), ``g``: (units, outputs), ``squares``: of a's rows where they are known."""
+
+    def __init__(self, a: Tensor, g: Tensor, has_bias: bool, squares: Tensor | None) -> None:
+        super().__init__(a, g, has_bias)
+        self._squares = squares
 
     def squared_norms(self) -> Tensor:
-        # The bias's input is 1.
-        return squared_rows(self._a, plus=1.0 if self._has_bias else 0.0).mul_(squared_rows(self._g))
+        bias = 1.0 if self._has_bias else 0.0  # its input is 1
+        of_inputs = squared_rows(self._a, plus=bias) if self._squares is None else self._squares + bias
+        return of_inputs.mul_(squared_rows(self._g))
 
 
 @final
