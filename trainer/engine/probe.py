@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from trainer.engine.parameters import as_real
 from trainer.engine.problem import Problem
 
 SEED = 20240601
@@ -27,14 +28,45 @@ def made_up_features(problem: Problem, records: int) -> Tensor:
     return some_rows(features, records)
 
 
+def uneven(features: Tensor) -> Tensor:
+    """The same records, of sizes from 0.1 to 10 and with ends of zeros (as padded sequences have), in no order; integers as they are."""
+    if not (features.is_complex() or features.is_floating_point()):
+        return features
+    records = len(features)
+    sizes = torch.tensor([3.0, 0.1, 10.0, 1.0])[torch.arange(records) % 4].reshape(-1, *(1 for _ in features.shape[1:]))
+    result = features * sizes.to(features.device)
+    for axis in range(1, features.dim()):
+        lengths = torch.tensor([0.7, 1.0, 0.4, 0.9])[torch.arange(records) % 4] * features.shape[axis]
+        kept = torch.arange(features.shape[axis]) < lengths.ceil()[:, None]
+        result = result * kept.reshape(records, *(1,) * (axis - 1), -1, *(1,) * (features.dim() - axis - 1)).to(features.device)
+    return result
+
+
+def made_up_parameters(network: nn.Module) -> dict[str, Tensor]:
+    r"""Parameters as they might be later: the network's own and random numbers of half their size, or of half 1 / sqrt(inputs) if larger.
+
+    At the start a layer may be 0 (the end of a residual branch, a gate, a last layer), and what it lets through later isn't seen.
+    """
+    generator = torch.Generator().manual_seed(SEED)
+    result: dict[str, Tensor] = {}
+    for name, parameter in network.named_parameters():
+        value = parameter.detach().clone()
+        real = as_real(value)  # a view
+        inputs = value[0].numel() if value.dim() > 1 else 1
+        size = max(float(real.square().mean().sqrt()), inputs**-0.5) if real.numel() else 0.0
+        real.add_(0.5 * size * torch.randn(real.shape, generator=generator).to(real.device))
+        result[name] = value
+    return result
+
+
 def some_targets(problem: Problem, records: int) -> Tensor:
     """Targets that exist: what a loss takes can't be made up."""
     return some_rows(problem.targets, records)
 
 
 def some_rows(values: Tensor, records: int) -> Tensor:
-    """The first rows, from the start again where there are too few."""
-    return values[torch.arange(records, device=values.device) % len(values)]
+    """Rows evenly apart, from the first to the last: neighbours may be of one class. Some repeatedly where there are too few."""
+    return values[torch.linspace(0, len(values) - 1, records).long().to(values.device)]
 
 
 @contextmanager
