@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import final
 
@@ -93,7 +94,7 @@ class ClippedGradients:
         zeroed = 0
         while len(units):
             gradients = self.route.gradients(parameters, gather(self._problem, units, self._squares))
-            with torch.autocast(units.device.type, enabled=False):
+            with _single_precision(units.device.type):
                 squares = torch.stack([layer.squared_norms() for layer in gradients])
                 # Finite squares may add to infinity in float32, and don't in float64.
                 if math.isfinite(squares.sum(dtype=torch.float64).item()):
@@ -132,6 +133,11 @@ class ClippedGradients:
 
     def _nothing(self) -> Tensor:
         return torch.zeros(self.layout.coordinates, device=self._problem.features.device)
+
+
+def _single_precision(device: str) -> AbstractContextManager[object]:
+    """Norms and sums in float32 also under autocast; without one there is nothing to enter, which takes its time."""
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
 
 def _factors(norms: Tensor, bound: float) -> Tensor:

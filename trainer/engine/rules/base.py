@@ -5,10 +5,11 @@ Gradients follow torch's convention: for a complex number 2 dL/d(conj theta), th
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol, final, runtime_checkable
+from typing import Protocol, final
 
 import torch
 from torch import Tensor, nn
@@ -65,13 +66,12 @@ class LayerGradients(Protocol):
         ...
 
 
-@runtime_checkable
-class WritableGradients(Protocol):
+class WritableGradients(ABC):
     """Layer gradients whose clipped sum can be computed in place, without a copy: worth it where parameters are many."""
 
+    @abstractmethod
     def write_weighted_sum(self, factors: Tensor, into: Mapping[str, Tensor]) -> None:
         """What ``weighted_sum`` gives, into contiguous tensors by own parameter name."""
-        ...
 
 
 Rule = Callable[[nn.Module, Sequence[Use], int], LayerGradients]
@@ -122,7 +122,7 @@ def weighted_rows(values: Tensor, factors: Tensor) -> Tensor:
 def scaled_rows(values: Tensor, factors: Tensor) -> Tensor:
     """factors[row] * values[row], of values' shape and kind. A complex product with a real number would cost twice as much."""
     real = as_real(values)
-    scaled = real * factors.to(real.dtype).reshape(-1, *(1 for _ in real.shape[1:]))
+    scaled = real * factors.view(-1, *[1] * (real.dim() - 1))
     return torch.view_as_complex(scaled) if values.is_complex() else scaled
 
 
@@ -145,6 +145,19 @@ def gram_squared_norms(inputs: Tensor, gradients: Tensor) -> Tensor:
         _diagonal(of_gradients) + gradients.shape[2] * HIDDEN_BY_UNDERFLOW
     )
     return total.clamp(min=0.0) + GRAM_SLACK * lengths.sqrt().sum(dim=1).square()
+
+
+def cancellation(inputs: Tensor, gradients: Tensor) -> Tensor:
+    r"""``GRAM_SLACK`` for squared norms whose gradient is built once for the norm and another time, rounded otherwise, for the sum.
+
+    Where positions cancel, both are rounding errors of the long terms and needn't have anything to do with each other: without a slack
+    a unit's share of the sum may be longer than its norm, or its terms, not clipped at all, wipe out digits of everybody's sum. By Cauchy
+    and Schwarz (sum_p |a_p| |g_p|)^2 is at most the product of both squared norms, which is the length that a sum can lose digits of.
+
+    Args:
+      inputs, gradients: the squared norms over all positions, (units,).
+    """
+    return GRAM_SLACK * inputs * gradients
 
 
 def _diagonal(gram: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from trainer.engine.rules.base import LayerGradients, Use, gram_squared_norms, scaled_rows, squared_rows
+from trainer.engine.rules.base import LayerGradients, Use, WritableGradients, gram_squared_norms, scaled_rows, squared_rows
 
 EXPLICIT_NUMBERS = 2**22
 """Numbers of explicit gradients that are held at once."""
@@ -34,7 +34,7 @@ def as_positions(values: Tensor, units: int) -> Tensor:
     return values.reshape(units, -1, values.shape[-1])
 
 
-class _WeightedSum:
+class _WeightedSum(WritableGradients):
     """What both share: from the weighted gradients of every position, in turn, to the sums."""
 
     def __init__(self, a: Tensor, g: Tensor, has_bias: bool) -> None:
