@@ -63,7 +63,9 @@ class Gaussian(AdditiveNoise):
         return self.std / self.sensitivity.stated_l2
 
     def noise(self, shape: tuple[int, ...], source: NoiseSource[Array]) -> Array:
-        return source.standard_normal(shape) * self.std
+        noise = source.standard_normal(shape)
+        noise *= self.std
+        return noise
 
     def privacy_loss(self) -> GaussianLoss:
         return GaussianLoss(self.sensitivity.stated_l2 / self.std)
