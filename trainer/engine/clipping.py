@@ -17,6 +17,7 @@ from trainer.engine.parameters import ParameterLayout
 from trainer.engine.problem import Problem
 from trainer.engine.routes import plan_route
 from trainer.engine.rules import LayerGradients, WritableGradients
+from trainer.engine.rules.base import HIDDEN_BY_UNDERFLOW
 from trainer.plan import AdaptiveClipping, FlatClipping, PerLayerClipping
 
 CLIP_MARGIN = 2.0**-11
@@ -109,6 +110,8 @@ class ClippedGradients:
 
     def _clipped(self, gradients: Sequence[LayerGradients], squares: Tensor, bound: float, zeroed: int) -> ClippedSum:
         """``squares``: (layers, units), finite."""
+        # A product of two norms that are not 0 may be: the gradient beside a norm of 0 wouldn't be clipped at all.
+        squares = squares + HIDDEN_BY_UNDERFLOW
         if self._per_layer:
             norms = squares.sqrt()
             factors: Sequence[Tensor] = _factors(norms, self._share(bound)).unbind()

@@ -33,6 +33,12 @@ terms. The slack is 4 units of float32 rounding of these; it pushes the norm up,
 unless nine tenths of the length cancel.
 """
 
+EXPLICIT_SLACK = 2.0**-24
+r"""The same for norms of gradients that are built in float32 (``cancellation``): without the squares' rounding.
+
+A unit's terms, clipped, are then at most 2^12 bounds long together, no longer than what a lot of 2048 other units adds.
+"""
+
 
 class UnsupportedLayer(Exception):
     """A rule has no formula for this configuration of its layer: the general route is taken instead. Raised by the first call, or never."""
@@ -148,7 +154,7 @@ def gram_squared_norms(inputs: Tensor, gradients: Tensor) -> Tensor:
 
 
 def cancellation(inputs: Tensor, gradients: Tensor) -> Tensor:
-    r"""``GRAM_SLACK`` for squared norms whose gradient is built once for the norm and another time, rounded otherwise, for the sum.
+    r"""``EXPLICIT_SLACK`` for squared norms whose gradient is built once for the norm and another time, rounded otherwise, for the sum.
 
     Where positions cancel, both are rounding errors of the long terms and needn't have anything to do with each other: without a slack
     a unit's share of the sum may be longer than its norm, or its terms, not clipped at all, wipe out digits of everybody's sum. By Cauchy
@@ -157,7 +163,7 @@ def cancellation(inputs: Tensor, gradients: Tensor) -> Tensor:
     Args:
       inputs, gradients: the squared norms over all positions, (units,).
     """
-    return GRAM_SLACK * inputs * gradients
+    return EXPLICIT_SLACK * inputs * gradients
 
 
 def _diagonal(gram: Tensor) -> Tensor:

@@ -15,7 +15,15 @@ from typing import cast, final
 import torch
 from torch import Tensor, nn
 
-from trainer.engine.rules.base import HIDDEN_BY_UNDERFLOW, LayerGradients, Use, gram_squared_norms, scaled_rows, squared_rows
+from trainer.engine.rules.base import (
+    HIDDEN_BY_UNDERFLOW,
+    LayerGradients,
+    Use,
+    cancellation,
+    gram_squared_norms,
+    scaled_rows,
+    squared_rows,
+)
 from trainer.engine.rules.linear import EXPLICIT_NUMBERS
 from trainer.layers.circulant import BlockCirculantLinear, blocks_of
 
@@ -80,7 +88,8 @@ class BlockCirculantGradients:
             return gram_squared_norms(a, g).unflatten(0, (frequencies, units))
         together = max(1, EXPLICIT_NUMBERS // (inputs * outputs))
         parts = zip(a.split(together), g.split(together), strict=True)
-        return torch.cat([squared_rows(of_g.mT @ of_a.conj()) for of_a, of_g in parts]).unflatten(0, (frequencies, units))
+        norms = torch.cat([squared_rows(of_g.mT @ of_a.conj()) for of_a, of_g in parts])
+        return (norms + cancellation(squared_rows(a), squared_rows(g))).unflatten(0, (frequencies, units))
 
 
 def _squared_lengths(values: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from trainer.engine.rules.base import LayerGradients, Use, WritableGradients, gram_squared_norms, scaled_rows, squared_rows
+from trainer.engine.rules.base import LayerGradients, Use, WritableGradients, cancellation, gram_squared_norms, scaled_rows, squared_rows
 
 EXPLICIT_NUMBERS = 2**22
 """Numbers of explicit gradients that are held at once."""
@@ -82,7 +82,9 @@ class OuterProductSums(_WeightedSum):
         positions, inputs, outputs = self._a.shape[1], self._a.shape[2], self._g.shape[2]
         gram = positions * (inputs + outputs) < inputs * outputs
         weight = gram_squared_norms(self._a, self._g) if gram else self._explicit_squared_norms()
-        return weight + squared_rows(self._g.sum(dim=1)) if self._has_bias else weight
+        norms = weight + squared_rows(self._g.sum(dim=1)) if self._has_bias else weight
+        # The bias's input is 1 at every position.
+        return norms + cancellation(squared_rows(self._a, plus=positions if self._has_bias else 0.0), squared_rows(self._g))
 
     def _explicit_squared_norms(self) -> Tensor:
         together = max(1, EXPLICIT_NUMBERS // (self._a.shape[2] * self._g.shape[2]))

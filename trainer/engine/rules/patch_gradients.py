@@ -15,7 +15,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from trainer.engine.rules.base import HIDDEN_BY_UNDERFLOW, gram_squared_norms
+from trainer.engine.rules.base import HIDDEN_BY_UNDERFLOW, cancellation, gram_squared_norms, squared_rows
 from trainer.engine.rules.patches import Correlated, Geometry, by_groups, strips, summed, windows
 
 HELD_NUMBERS = 2**24
@@ -79,7 +79,7 @@ class PatchGradients:
             return torch.cat([_squares(held) for held in self._held])
         if self._route is Route.GRAM:
             return torch.cat([_gram(part, self._geometry) for part in self._parts()])
-        return torch.cat([_squares(explicit(part, self._geometry)) for part in self._parts()])
+        return torch.cat([_squares(explicit(part, self._geometry)) + _slack(part, self._geometry) for part in self._parts()])
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         """(parts, groups, kernel_height, kernel_width, channels, outputs of a group)."""
@@ -142,6 +142,19 @@ def _squares(gradients: Tensor) -> Tensor:
     last = 2 if rest[-1] * rest[-2] <= LONGEST_ROW else 1
     lengths = torch.linalg.vector_norm(gradients.flatten(-last), dim=-1)
     return lengths.square().transpose(0, 1).reshape(units, -1).sum(dim=1) + numbers * HIDDEN_BY_UNDERFLOW
+
+
+def _slack(uses: Sequence[Correlated], geometry: Geometry) -> Tensor:
+    """Every place of the kernel sees the image once at most."""
+    images, gradients = (
+        _added([_lengths(values) for values in of_uses]) for of_uses in zip(*((u.images, u.gradients) for u in uses), strict=True)
+    )
+    return cancellation(geometry.places * images, gradients).reshape(-1, geometry.groups).sum(dim=1)
+
+
+def _lengths(values: Tensor) -> Tensor:
+    """Squared norms over everything but units and groups, (records, units, groups, ...) -> (units * groups,)."""
+    return squared_rows(values.flatten(1, 2).transpose(0, 1))
 
 
 def _gram(uses: Sequence[Correlated], geometry: Geometry) -> Tensor:

@@ -1,0 +1,184 @@
+r"""Networks and records made to carry a unit's share of the clipped sum past its bound; each once did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from mechanisms.source import RandomStream
+from trainer.engine.clipping import ClippedGradients
+from trainer.engine.gradients import TapedRoute, WholeNetworkRoute
+from trainer.engine.problem import Problem
+from trainer.engine.rules import patch_gradients
+from trainer.layers import BlockCirculantLinear
+from trainer.plan import FlatClipping
+
+FEATURES, POSITIONS = 4, 64
+
+
+def _clipped(problem: Problem) -> ClippedGradients:
+    return ClippedGradients(problem, FlatClipping(bound=1.0), 64)
+
+
+def _largest_move(problem: Problem, clipped: ClippedGradients, bound: float, changes: dict[str, Tensor] | None = None) -> float:
+    """How far one unit more or less moves the sum, at most, as a share of the bound."""
+    parameters = {name: value.detach() for name, value in problem.network.named_parameters()} | (changes or {})
+    units = torch.arange(problem.units)
+    total = clipped.sum(parameters, units, bound).total.double()
+    moves = [total - clipped.sum(parameters, units[units != unit], bound).total.double() for unit in units]
+    return max(float(move.norm()) for move in moves) / bound
+
+
+class RowsInOtherOrder(nn.Module):
+    """One layer sees the records in another order than the other one."""
+
+    def __init__(self, order: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(FEATURES, FEATURES), nn.Linear(FEATURES, FEATURES)
+        self._order = order
+
+    def forward(self, x: Tensor) -> Tensor:
+        order = self._order(x)
+        return self.second(torch.tanh(self.first(x))[order])[order.argsort()]
+
+
+class StraightThrough(nn.Module):
+    """The batch's mean has no value here, and a gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(FEATURES, FEATURES), nn.Linear(FEATURES, FEATURES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = torch.tanh(self.first(x))
+        mean = hidden.mean(dim=0)
+        return self.second(hidden + (mean - mean.detach()))
+
+
+class SequenceFirst(nn.Module):
+    """Gives a layer (positions, records, features)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(FEATURES, FEATURES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x.transpose(0, 1)).transpose(0, 1)
+
+
+class BorrowsAfterTheStart(nn.Module):
+    """Uses a layer's weight behind its back; as the last layer starts at 0, no gradient tells so at first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.last = nn.Linear(FEATURES, FEATURES), nn.Linear(FEATURES, FEATURES, bias=False)
+        nn.init.zeros_(self.last.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(nn.functional.linear(torch.tanh(self.layer(x)), self.layer.weight))
+
+
+def _squared_errors(outputs: Tensor, targets: Tensor) -> Tensor:
+    return 0.5 * (outputs - targets).square().flatten(1).sum(dim=1)
+
+
+def _problem(network: nn.Module, members: Tensor | None = None) -> Problem:
+    """Records and targets of sizes from 0.001 to 1000, some of them short."""
+    generator = torch.Generator().manual_seed(0)
+    sizes = torch.logspace(-3, 3, 12)[:, None]
+    features, targets = (sizes * torch.randn(12, FEATURES, generator=generator) for _ in range(2))
+    features[::2, 2:] = 0.0
+    return Problem(network, _squared_errors, features, targets.flip(0), members)
+
+
+def _reversed(x: Tensor) -> Tensor:
+    return torch.arange(len(x)).flip(0)
+
+
+def _by_length(x: Tensor) -> Tensor:
+    return (x != 0).sum(dim=1).argsort(stable=True)
+
+
+@pytest.mark.parametrize("order", [_reversed, _by_length])
+@pytest.mark.parametrize("members", [None, torch.arange(12).reshape(6, 2)])
+def test_a_layer_that_sees_records_in_another_order_does_not_lend_one_units_factor_to_another(
+    order: Callable[[Tensor], Tensor], members: Tensor | None
+) -> None:
+    problem = _problem(RowsInOtherOrder(order), members)
+    clipped = _clipped(problem)
+    assert isinstance(clipped.route, WholeNetworkRoute)
+    assert _largest_move(problem, clipped, 0.1) <= 1.0
+
+
+def test_gradients_that_mix_where_values_do_not_stay_within_the_bound() -> None:
+    problem = _problem(StraightThrough())
+    assert _largest_move(problem, _clipped(problem), 1.0) <= 1.0
+
+
+@pytest.mark.parametrize("positions", [2, 3, 4, 5])
+def test_positions_are_never_taken_for_records_however_many_there_are(positions: int) -> None:
+    features = torch.randn(9, positions, FEATURES, generator=torch.Generator().manual_seed(0))
+    problem = Problem(SequenceFirst(), _squared_errors, features, torch.zeros_like(features), None)
+    assert isinstance(_clipped(problem).route, WholeNetworkRoute)
+
+
+def test_a_network_whose_gradients_start_at_zero_is_judged_by_later_ones() -> None:
+    assert isinstance(_clipped(_problem(BorrowsAfterTheStart())).route, WholeNetworkRoute)
+
+
+def test_a_layer_with_a_weight_of_another_name_takes_the_general_route() -> None:
+    layer = nn.Linear(FEATURES, FEATURES)
+    layer.register_parameter("scale", nn.Parameter(torch.ones(1)))
+    problem = _problem(nn.Sequential(layer))
+    assert _largest_move(problem, _clipped(problem), 0.1) <= 1.0
+
+
+def _cancelling(outputs: Tensor, broken: Tensor) -> Tensor:
+    """Slopes of 10^8 that add to 0 over the positions of one record; outputs (n, positions, outputs)."""
+    half = torch.randint(-(2**20), 2**20, (POSITIONS // 2,), generator=torch.Generator().manual_seed(1)).float()
+    slopes = 700.0 * torch.cat([half, -half.flip(0)])
+    return torch.where(broken > 0, (outputs.sum(dim=2) * slopes).sum(dim=1), outputs.sum(dim=(1, 2)))
+
+
+class OneConvolution(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv1d(3, 4, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x.mT).mT
+
+
+def _circulant() -> nn.Module:
+    return BlockCirculantLinear(3, 4, 1, RandomStream.from_seed(1, "attack"), is_complex=False)
+
+
+@pytest.mark.parametrize("make", [lambda: nn.Linear(3, 4), OneConvolution, _circulant])
+def test_rounding_errors_of_positions_that_cancel_stay_far_within_the_bound(
+    make: Callable[[], nn.Module], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # All positions of the record are equal: its gradient is 0, and rounding leaves 10 or so, in the norm another 10 than in the sum.
+    monkeypatch.setattr(patch_gradients, "HELD_NUMBERS", 0)  # what is held is the same for norm and sum
+    torch.manual_seed(0)
+    features = torch.randn(40, POSITIONS, 3)
+    features[20] = torch.tensor([1.0, 2.0, -0.3])
+    broken = torch.zeros(40)
+    broken[20] = 1.0
+    problem = Problem(make(), _cancelling, features, broken, None)
+    clipped = _clipped(problem)
+    assert isinstance(clipped.route, TapedRoute)
+    parameters = {name: value.detach() for name, value in problem.network.named_parameters()}
+    assert float(clipped.sum(parameters, torch.tensor([20]), 0.01).total.norm()) <= 0.01 / 16
+
+
+@pytest.mark.parametrize("bound", [1e-22, 1e-26, 1e-30])
+def test_a_bound_below_what_squares_can_tell_apart_is_kept(bound: float) -> None:
+    # Both factors' squares are above the smallest float32, and their product isn't.
+    problem = Problem(
+        nn.Linear(1, 1, bias=False), lambda outputs, _: 1e-11 * outputs[:, 0], torch.full((1, 1), 1e-12), torch.zeros(1), None
+    )
+    parameters = {name: value.detach() for name, value in problem.network.named_parameters()}
+    assert float(_clipped(problem).sum(parameters, torch.tensor([0]), bound).total.double().norm()) <= bound
