@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from mechanisms import ComplexGaussian, Gaussian, NoiseSource
+from mechanisms.box_muller import single_precision
 from trainer.plan import AdaptiveClipping, Clipping
 
 SMALLEST_BOUND, LARGEST_BOUND = 1e-30, 1e30
@@ -76,7 +77,9 @@ def release(mechanism: ComplexGaussian | Gaussian, vector: Tensor, source: Noise
     A vector of odd length is padded with a zero, which no unit moves; its noise is dropped.
     """
     if isinstance(mechanism, Gaussian):
-        return mechanism.release(vector, source)
+        # Real noise is scaled by torch, which rounds a deviation to the nearest float32, up or down; complex noise rounds its own up.
+        std = float(single_precision(mechanism.std)) if vector.dtype == torch.float32 else mechanism.std
+        return Gaussian(std=std, sensitivity=mechanism.sensitivity).release(vector, source)
     length = len(vector)
     paired = vector if length % 2 == 0 else pad(vector, (0, 1))
     return torch.view_as_real(mechanism.release(torch.view_as_complex(paired.reshape(-1, 2)), source)).reshape(-1)[:length]
