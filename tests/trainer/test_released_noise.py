@@ -20,6 +20,7 @@ from mechanisms import ComplexGaussian, Gaussian, NoiseSource, RandomStream, Sen
 from trainer import ExecutionPlan, FederatedZetaDpSgd, RuntimeSpec, load_train
 from trainer.engine import Alone, ParameterLayout, PrivateLoop, SeededRandomness, Site, TorchSource, TrainingState, dealt
 from trainer.engine.releasing import gradient, release
+from trainer.engine.training import randomness_of
 from trainer.plan import AdaptiveClipping, Clipping, FederatedSampling, FlatClipping, PerLayerClipping
 
 SIZES, LOT, STD = (9, 8, 8), 4, 0.7
@@ -48,9 +49,9 @@ class Zeros:
         return Sum(torch.zeros(self._coordinates), len(units))
 
 
-def _plan(clipping: Clipping, steps: int, kind: type[ComplexGaussian | Gaussian], lot: int) -> ExecutionPlan:
+def _plan(clipping: Clipping, steps: int, kind: type[ComplexGaussian | Gaussian], lot: int, sizes: tuple[int, ...]) -> ExecutionPlan:
     sensitivity = Sensitivity(l2=clipping.sensitivity, adjacency="add_remove", unit="record")
-    sampling = FederatedSampling(nodes=SIZES, expected_batch_size=lot)
+    sampling = FederatedSampling(nodes=sizes, expected_batch_size=lot)
     return ExecutionPlan(sampling=sampling, clipping=clipping, mechanism=kind(std=STD, sensitivity=sensitivity), steps=steps, delta=1e-5)
 
 
@@ -65,7 +66,12 @@ class Round:
 
 
 def _rounds(
-    clipping: Clipping, steps: int, inputs: int, kind: type[ComplexGaussian | Gaussian] = ComplexGaussian, lot: int = LOT
+    clipping: Clipping,
+    steps: int,
+    inputs: int,
+    kind: type[ComplexGaussian | Gaussian] = ComplexGaussian,
+    lot: int = LOT,
+    sizes: tuple[int, ...] = SIZES,
 ) -> list[Round]:
     """Of a federation with a linear layer of ``inputs`` complex (or real) weights and a bias."""
     network = nn.Linear(inputs, 1, dtype=torch.complex64 if kind is ComplexGaussian else torch.float32)
@@ -76,14 +82,14 @@ def _rounds(
         delivered.append(vector)
         return vector
 
-    sites = [Site(units, SeededRandomness(node)) for node, units in enumerate(dealt(SIZES, 0))]
-    plan = _plan(clipping, steps, kind, lot)
+    sites = [Site(units, SeededRandomness(node)) for node, units in enumerate(dealt(sizes, 0))]
+    plan = _plan(clipping, steps, kind, lot, sizes)
     loop = PrivateLoop(zeros, layout, plan, sites, lambda state, before, _gradient, _step: (before, state), Alone(), deliver)
     bounds = [clipping.bound]
 
     def keep(state: TrainingState) -> None:
         bounds.append(state.bound)
-        rounds.append(Round(delivered[-len(SIZES) :], zeros.sampled[-len(SIZES) :], (bounds[-2], bounds[-1])))
+        rounds.append(Round(delivered[-len(sizes) :], zeros.sampled[-len(sizes) :], (bounds[-2], bounds[-1])))
 
     loop.run(TrainingState(0, torch.zeros(layout.coordinates), {}, clipping.bound), keep)
     return rounds
@@ -135,6 +141,17 @@ def test_the_next_bound_follows_from_what_was_delivered_alone() -> None:
         before, after = each.bounds
         mean = torch.stack(each.vectors).sum(dim=0) / len(SIZES)
         assert after == pytest.approx(gradient(ADAPTIVE, mean, LOT, before).next_bound, rel=1e-12)
+
+
+def test_sums_of_large_lots_and_joint_vectors_are_released_in_double_precision() -> None:
+    # From public numbers alone: the type of a vector must not tell how many were in its sample.
+    def kinds(clipping: Clipping, lot: int, size: int) -> set[torch.dtype]:
+        rounds = _rounds(clipping, steps=2, inputs=1, lot=lot, sizes=(size, size))
+        return {vector.dtype for each in rounds for vector in each.vectors}
+
+    flat = FlatClipping(bound=0.5)
+    assert kinds(flat, 1024, 1024) == kinds(flat, 1, 5000) == {torch.float32}
+    assert kinds(flat, 1025, 1025) == kinds(flat, 1025, 5000) == kinds(ADAPTIVE, 1, 2) == {torch.float64}
 
 
 def test_every_node_samples_its_own_units_with_the_probability_of_the_event() -> None:
@@ -191,3 +208,41 @@ def test_no_two_nodes_and_no_two_rounds_of_a_run_share_noise_or_samples(
     for vector in noise:
         _check_std(vector, 1.0)
     _check_independent(noise, 1.0)
+
+
+@final
+class Rank:
+    """Of a team of two, as far as randomness depends on it."""
+
+    size, noise_share = 2, 0.75
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        raise AssertionError(tensor)
+
+
+@pytest.mark.parametrize("seed", [None, 4], ids=["fresh", "reproducible"])
+def test_no_two_nodes_processes_steps_and_purposes_share_a_stream(seed: int | None) -> None:
+    each = [randomness_of(seed, site, Rank(rank)) for site in range(3) for rank in range(2)]
+    streams = [stream for one in each for step in (1, 2) for stream in (one.sampling(step), one.noise(step))]
+    assert len({stream.uniform(1)[0] for stream in streams}) == 3 * 2 * 2 * 2
+
+
+def test_no_key_of_a_reproducible_run_is_used_for_two_things(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys: list[tuple[int, str]] = []
+    original = RandomStream.from_seed
+
+    def watched(seed: int, purpose: str) -> RandomStream:
+        keys.append((seed, purpose))
+        return original(seed, purpose)
+
+    spec = FederatedZetaDpSgd.model_validate(
+        FEDERATION | {"reproducible": True, "seed": 0, "evaluation": {"kind": "private_accuracy", "noise_std": 3.0, "every_steps": 1}}
+    )
+    plan, runtime = spec.plan(), RuntimeSpec(device="cpu", threads=1)
+    monkeypatch.setattr(RandomStream, "from_seed", watched)
+    load_train(spec)(spec, plan, runtime, tmp_path, report=lambda _event: None, should_stop=lambda: False)
+    # Initial weights, the split and the distribution to nodes; for each round three nodes' samples and noise, and an evaluation.
+    assert len(keys) == len(set(keys)) == 3 + 2 * (3 * 2 + 1)

@@ -119,6 +119,16 @@ def test_resumptions_count_attempts_that_died_before_their_own_checkpoint(spec: 
     assert _run(spec, tmp_path).resumptions == 3
 
 
+def test_a_state_that_a_killed_attempt_was_writing_is_not_kept(spec_json: dict[str, Any], tmp_path: Path) -> None:
+    # Its step is run again with other noise: whoever found both would have two releases where the event counts one.
+    left, other = tmp_path / ".checkpoint.safetensors.123.tmp", tmp_path / ".other.tmp"
+    for path in (left, other):
+        path.write_bytes(b"half a state")
+    _run(_changed(spec_json, steps=1), tmp_path)
+    assert not left.exists()
+    assert other.exists()
+
+
 def test_a_stop_before_the_first_step_releases_nothing(spec: ZetaDpSgd, tmp_path: Path) -> None:
     with pytest.raises(TrainingStopped, match="stopped after step 0"):
         _run(spec, tmp_path, should_stop=lambda: True)

@@ -126,6 +126,15 @@ def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], header: str) 
     write_atomically(path, save(contiguous, metadata={HEADER: header}))
 
 
+def discard_unfinished(path: Path) -> None:
+    r"""Deletes what writers of ``path`` that were killed have left beside it.
+
+    It may hold the state of a step that is run again, with other noise: two releases where the event counts one.
+    """
+    for left in path.parent.glob(f".{path.name}.*.tmp"):
+        left.unlink(missing_ok=True)
+
+
 def write_atomically(path: Path, content: bytes) -> None:
     """Writes a file whole or not at all, and durably: temporary file, fsync, rename, fsync of the folder."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from mechanisms.source import RandomOrigin, RandomStream
 from trainer.data import DataSetFacts, data_set_facts
-from trainer.engine.checkpoint import Checkpoint, load_checkpoint, save_checkpoint, write_tensors
+from trainer.engine.checkpoint import Checkpoint, discard_unfinished, load_checkpoint, save_checkpoint, write_tensors
 from trainer.engine.clipping import ClippedGradients
 from trainer.engine.distributed import launch
 from trainer.engine.environment import hardware, prepare_torch, versions
@@ -176,12 +176,12 @@ class Prepared:
         if isinstance(spec.evaluation, PublicHeldOut):
             held_out.check_measurable()
         places = run.places(problem.units)
-        sites = tuple(Site(units.to(device), _randomness(spec.seed, number, team)) for number, units in enumerate(places))
+        sites = tuple(Site(units.to(device), randomness_of(spec.seed, number, team)) for number, units in enumerate(places))
         return Prepared(device, problem, layout, clipped, held_out, sites, sites[0].randomness.origin)
 
 
-def _randomness(seed: int | None, site: int, team: Team) -> Randomness:
-    """Of one site in one process: no two of them share a stream."""
+def randomness_of(seed: int | None, site: int, team: Team) -> Randomness:
+    """Of one site in one process: no two of them share a stream. ``seed`` is None where the run isn't reproducible."""
     if seed is None:
         return FreshRandomness()
     return SeededRandomness(seed if (site, team.rank) == (0, 0) else seed_of(seed, f"site {site} process {team.rank}"))
@@ -189,6 +189,8 @@ def _randomness(seed: int | None, site: int, team: Team) -> Randomness:
 
 def _starting_point(run: Run, prepared: Prepared, digest: str, team: Team) -> Checkpoint:
     path = run.workdir / CHECKPOINT
+    if team.rank == 0:
+        discard_unfinished(path)
     if path.exists():
         earlier = load_checkpoint(path, digest, prepared.device)
         resumed = Checkpoint(earlier.state, earlier.resumptions + 1, earlier.written, earlier.seconds, earlier.evaluated)
