@@ -22,14 +22,11 @@ import torch
 from torch import Tensor, nn
 
 from mechanisms.errors import InvalidParameter
-from trainer.layers.planes import join, split
 from trainer.layers.trainable_activations import align
+from trainer.layers.whitening import Groups, whitened
 
 FLOOR = 1e-5
 """eps of the paper's listing: added to both variances of a group, in squared units of the activations."""
-
-ROUNDING = 2.0**-20
-"""Part of a group's variance that is added too: a group on a line has rounding errors across it, which 1 / sqrt(eps) would blow up."""
 
 
 def whiten(pairs: Tensor, floor: float) -> Tensor:
@@ -39,44 +36,17 @@ def whiten(pairs: Tensor, floor: float) -> Tensor:
       pairs: real (..., 2, values): row 0 the real parts, row 1 the imaginary parts of a group.
       floor: eps > 0.
     """
-    centred = pairs - pairs.mean(dim=-1, keepdim=True)
-    covariance = centred @ centred.mT / pairs.shape[-1]
-    return inverse_root(covariance, floor) @ centred
+    return whiten_planes(pairs.reshape(-1, 2, pairs.shape[-1]), None, None, 1, floor).reshape(pairs.shape)
 
 
-def inverse_root(covariance: Tensor, floor: float) -> Tensor:
-    """(S + (floor + ROUNDING trace S) I)^(-1/2) of symmetric positive semi-definite S (..., 2, 2)."""
-    size = covariance[..., 0, 0] + covariance[..., 1, 1]
-    lifted = floor + ROUNDING * size
-    trace = size + 2.0 * lifted
-    # In units of the trace, where no product overflows.
-    p, q, r = (covariance[..., 0, 0] + lifted) / trace, covariance[..., 0, 1] / trace, (covariance[..., 1, 1] + lifted) / trace
-    least = lifted / trace
-    # Eigenvalues of at least ``least`` that add to 1 make det >= least (1 - least); where p r and q^2 cancel, rounding could leave less.
-    root = torch.maximum(p * r - q * q, least * (1.0 - least)).sqrt()
-    scale = (root * (trace * (1.0 + 2.0 * root)).sqrt()).reciprocal()
-    off = -q * scale
-    return torch.stack((torch.stack(((r + root) * scale, off), -1), torch.stack((off, (p + root) * scale), -1)), -2)
+def whiten_planes(planes: Tensor, weight: Tensor | None, bias: Tensor | None, groups: int, floor: float) -> Tensor:
+    """``weight`` z + ``bias`` of planes (N, 2C, *space) with every record's ``groups`` groups of C / groups channels whitened.
 
-
-def whiten_planes(planes: Tensor, groups: int, floor: float) -> Tensor:
-    """Planes (N, 2C, *space) with every record's ``groups`` groups of C / groups channels whitened."""
-    channels = planes.shape[1] // 2
-    if planes.shape[1] % 2 or channels % groups:
+    ``weight`` and ``bias`` are complex (C,), or (N, C), a record's own; None is 1 and 0.
+    """
+    if planes.ndim < 2 or planes.shape[1] % 2 or planes.shape[1] // 2 % groups:
         raise InvalidParameter("planes", f"2 * channels, channels a multiple of groups = {groups}", tuple(planes.shape))
-    records, space = planes.shape[0], planes.shape[2:]
-    pairs = planes.reshape(records, 2, groups, -1).transpose(1, 2)
-    return whiten(pairs, floor).transpose(1, 2).reshape(records, 2 * channels, *space)
-
-
-def affine_planes(planes: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """``weight`` z + ``bias`` for each channel of planes; both are complex (C,), or (N, C): a record's own."""
-    re, im = split(planes)
-    weight_re, weight_im, bias_re, bias_im = (align(part, planes) for part in (weight.real, weight.imag, bias.real, bias.imag))
-    return join(
-        (bias_re + weight_re * re).addcmul(weight_im, im, value=-1.0),
-        (bias_im + weight_re * im).addcmul(weight_im, re),
-    )
+    return whitened(planes, weight, bias, Groups(groups, floor))
 
 
 class ComplexNorm(nn.Module):
@@ -107,7 +77,7 @@ class ComplexGroupNorm(ComplexNorm):
         self._groups = groups
 
     def forward(self, planes: Tensor) -> Tensor:
-        return affine_planes(whiten_planes(planes, self._groups, self._floor), self.weight, self.bias)
+        return whiten_planes(planes, self.weight, self.bias, self._groups, self._floor)
 
 
 @final
@@ -118,7 +88,7 @@ class ComplexInstanceNorm(ComplexNorm):
         super().__init__(channels, floor)
 
     def forward(self, planes: Tensor) -> Tensor:
-        return affine_planes(whiten_planes(planes, planes.shape[1] // 2, self._floor), self.weight, self.bias)
+        return whiten_planes(planes, self.weight, self.bias, planes.shape[1] // 2, self._floor)
 
 
 @final
@@ -130,6 +100,6 @@ class ComplexLayerNorm(ComplexNorm):
 
     def forward(self, z: Tensor) -> Tensor:
         if not z.is_complex():
-            return affine_planes(whiten_planes(z, 1, self._floor), self.weight, self.bias)
+            return whiten_planes(z, self.weight, self.bias, 1, self._floor)
         whitened = torch.view_as_complex(whiten(torch.view_as_real(z.resolve_conj()).mT, self._floor).mT.contiguous())
         return whitened * align(self.weight, z) + align(self.bias, z)
