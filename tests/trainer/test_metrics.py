@@ -31,8 +31,15 @@ def test_macro_means_agree_with_scikit_learn() -> None:
     predicted = scores.argmax(axis=1)
     assert found["f1"] == pytest.approx(f1_score(labels, predicted, average="macro"), rel=ROUNDING)
     assert found["recall"] == pytest.approx(recall_score(labels, predicted, average="macro"), rel=ROUNDING)
-    areas = classification_metrics(probabilities, labels)["roc_auc"]
-    assert areas == pytest.approx(roc_auc_score(labels, probabilities, multi_class="ovr", average="macro"), rel=ROUNDING)
+    assert found["roc_auc"] == pytest.approx(roc_auc_score(labels, probabilities, multi_class="ovr", average="macro"), rel=ROUNDING)
+
+
+def test_adding_a_constant_to_one_record_s_scores_changes_nothing() -> None:
+    # It isn't seen by the loss either; raw scores would rank the record above all others.
+    scores = np.array([[0.8, 0.2], [0.4, 0.6], [0.1, 0.9], [0.6, 0.4]])
+    shifted = scores + np.array([[0.0], [50.0], [0.0], [-50.0]])
+    labels = np.array([0, 0, 1, 1])
+    assert classification_metrics(shifted, labels) == classification_metrics(scores, labels)
 
 
 def test_classes_absent_from_the_labels_are_left_out_of_the_means() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import uniform_filter
+from scipy.special import softmax
 from sklearn.metrics import roc_auc_score
 
 from mechanisms.errors import InvalidParameter
@@ -25,7 +26,7 @@ HIGHEST_PSNR = 200.0
 
 
 def classification_metrics(scores: Floats, labels: NDArray[np.integer[Any]]) -> dict[str, float]:
-    r"""Accuracy, and means over classes of ROC-AUC (one against the rest), F1 and recall.
+    r"""Accuracy, and means over classes of ROC-AUC (one against the rest, by the scores' softmax), F1 and recall.
 
     The means are over the classes that the test labels contain: of the others no recall or ROC curve is defined. A class that is
     present but never predicted has F1 0. With a single class present the ROC-AUC is left out. Ties go to the lowest class.
@@ -45,6 +46,8 @@ def classification_metrics(scores: Floats, labels: NDArray[np.integer[Any]]) -> 
     if not np.isfinite(scores).all():
         raise InvalidParameter("scores", "finite", "NaN or infinity")
     predicted = scores.argmax(axis=1)
+    # What the loss takes the scores for: records are compared by a class's probability, not by a score that has no common zero.
+    probabilities = softmax(scores.astype(np.float64), axis=1)
     areas, f1s, recalls = [], [], []
     for present in np.unique(labels):
         is_one, said_one = labels == present, predicted == present
@@ -53,7 +56,7 @@ def classification_metrics(scores: Floats, labels: NDArray[np.integer[Any]]) -> 
         # 2 hits / (2 hits + false ones + missed ones): the denominator is at least the class's own records.
         f1s.append(2 * hits / int(is_one.sum() + said_one.sum()))
         if not is_one.all():
-            areas.append(float(roc_auc_score(is_one, scores[:, present])))
+            areas.append(float(roc_auc_score(is_one, probabilities[:, present])))
     found = {"accuracy": float((predicted == labels).mean()), "f1": float(np.mean(f1s)), "recall": float(np.mean(recalls))}
     return found | ({"roc_auc": float(np.mean(areas))} if areas else {})
 
