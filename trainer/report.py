@@ -2,6 +2,9 @@ r"""What a training run tells: the events on its way and the report at its end. 
 
 Only what the guarantee covers, or what doesn't depend on the training data, is in here. The size of a drawn sample, the training loss,
 how many gradients were clipped or not finite are functions of the data that no noise covers: no field exists for them.
+
+Durations are the one exception. A larger sample takes longer, so whoever watches the seconds pass learns something of its size; no
+guarantee covers that, as none covers any other side channel of the machine.
 """
 
 from __future__ import annotations
