@@ -18,7 +18,8 @@ from app.certificates.facts import (
     releases_of,
 )
 from app.certificates.guarantee import SEED_SENTENCE, ApproximateDp, NoGuarantee, figures
-from app.certificates.report import Check, failed, outcome
+from app.certificates.report import Check, failed, not_checked, outcome, passed
+from app.certificates.sentences import foreign_sentences
 from app.certificates.setting import clipping_problems, evaluation_problems, sampling_problems, training_part
 from app.certificates.statement import PrivacyCertificate
 from mechanisms import PrivacyError, RandomOrigin
@@ -49,6 +50,14 @@ def check_words(predicate: PrivacyCertificate) -> Check:
     return outcome("event", problems, "noise, sampling, sensitivity, steps, adjacency and unit are those of the event")
 
 
+def check_sentences(predicate: PrivacyCertificate) -> Check:
+    """The fixed sentences; other words than this version's aren't wrong, but nobody here vouches for them."""
+    foreign = list(foreign_sentences(predicate))
+    if foreign:
+        return not_checked("sentences", f"words of the signer's own, or of another version: {', '.join(foreign)}")
+    return passed("sentences", "what is said of trust, scope, assumptions and limits is what this version says of such a run")
+
+
 def check_parts(predicate: PrivacyCertificate) -> Check:
     """Guarantee against randomness and event, and the guarantee's own figures against each other."""
     guarantee, randomness = predicate.guarantee, predicate.randomness
@@ -61,6 +70,7 @@ def check_parts(predicate: PrivacyCertificate) -> Check:
     keyed = randomness.generator.endswith(wording.KEYED[randomness.origin])
     if not keyed or randomness.statement != wording.SEED_STATEMENTS[randomness.origin]:
         problems.append(f"randomness.generator and randomness.statement aren't those of origin {randomness.origin.value!r}")
+    problems.extend(_history_problems(predicate))
     claim = figures(guarantee)
     if claim is not None:
         if (reason := non_private_reason(predicate.event)) is not None:
@@ -86,6 +96,16 @@ def _run_differences(predicate: PrivacyCertificate, event: Event, releases: Sequ
         yield f"data.units_are_records: the certificate says {predicate.data.units_are_records}, its event {held}"
     if (predicate.data.units is None) != (predicate.data.records_per_unit is None):
         yield "data.units and data.records_per_unit: both are stated, or neither"
+
+
+def _history_problems(predicate: PrivacyCertificate) -> Iterator[str]:
+    steps, job = predicate.steps, predicate.job
+    if steps.released > steps.planned:
+        yield f"steps: {steps.released} were released of {steps.planned} planned"
+    if job.resumptions >= job.attempts:
+        yield f"job: {job.attempts} attempts can't have gone on from a checkpoint {job.resumptions} times"
+    if job.finished < job.started:
+        yield "job: it finished before it started"
 
 
 def _claim_problems(claim: ApproximateDp) -> Iterator[str]:

@@ -10,8 +10,9 @@ from app.certificates.claims import guarantee_of
 from app.certificates.decimals import exact
 from app.certificates.errata import note
 from app.certificates.facts import largest_group, neighbourhood_of, releases_of
-from app.certificates.guarantee import Guarantee, figures
+from app.certificates.guarantee import ApproximateDp, Guarantee, figures
 from app.certificates.run import CertificateInput
+from app.certificates.sentences import Setting
 from app.certificates.statement import (
     Audit,
     DataFacts,
@@ -33,17 +34,18 @@ def predicate_of(given: CertificateInput, facts: DataSetFacts) -> PrivacyCertifi
     plan, report, spec = given.plan, given.report, given.spec
     mechanisms = _mechanisms(given)
     guarantee = guarantee_of(plan.event, plan.delta, report.random_origin)
-    rows = {*spec.ERRATA, *(row for one in mechanisms for row in type(one).FACTS.errata)}
+    setting = _setting(given, mechanisms, guarantee)
+    rows = {*spec.ERRATA, *(row for one in mechanisms for row in type(one).FACTS.errata), *_rows_of_data(given, facts)}
     return PrivacyCertificate(
         job=_job(given),
         guarantee=guarantee,
         neighbourhood=neighbourhood_of(plan.event),
-        data=_data(given, facts),
+        data=_data(given, facts, setting),
         federation=_federation(given),
         releases=releases_of(plan.event),
-        clipping=_clipping(given),
+        clipping=_clipping(given, setting),
         steps=StepFacts(planned=plan.steps, released=report.steps_released),
-        scope=_scope(given),
+        scope=_scope(given, setting),
         not_covered=wording.not_covered(report.held_out),
         randomness=Randomness(
             origin=report.random_origin,
@@ -58,8 +60,8 @@ def predicate_of(given: CertificateInput, facts: DataSetFacts) -> PrivacyCertifi
             processes=given.runtime.processes,
             training_seconds=round(report.training_seconds),
         ),
-        audit=Audit(),
-        assumptions=_assumptions(given, mechanisms),
+        audit=Audit(detail=wording.AUDIT),
+        assumptions=setting.assumptions(),
         sources=tuple(dict.fromkeys((*(source for one in mechanisms for source in type(one).FACTS.sources), *spec.SOURCES))),
         errata=tuple(note(row) for row in sorted(rows, key=lambda row: (row[0], int(row[1:])))),
         proofs=_proofs(given, mechanisms, guarantee),
@@ -71,6 +73,26 @@ def _mechanisms(given: CertificateInput) -> tuple[AnyMechanism, ...]:
     """Of the noisy sums, and of the counts where there are any."""
     evaluation = given.plan.evaluation
     return (given.plan.mechanism,) if evaluation is None else (given.plan.mechanism, evaluation.mechanism)
+
+
+def _setting(given: CertificateInput, mechanisms: tuple[AnyMechanism, ...], guarantee: Guarantee) -> Setting:
+    return Setting(
+        algorithm=given.spec.algorithm,
+        mechanisms=mechanisms,
+        unit=given.plan.mechanism.sensitivity.unit,
+        records_per_unit=given.spec.records_per_user,
+        clipping=given.plan.clipping.kind,
+        held_out=given.report.held_out,
+        is_federated=isinstance(given.plan.sampling, FederatedSampling),
+        precision=given.runtime.precision,
+        guaranteed=isinstance(guarantee, ApproximateDp),
+    )
+
+
+def _rows_of_data(given: CertificateInput, facts: DataSetFacts) -> tuple[str, ...]:
+    """Rows on what a guarantee for one row of this data set doesn't say."""
+    several = facts.user_unit is not None and not given.protects_users
+    return (*given.spec.data.errata(), *(("C10",) if several else ()))
 
 
 def _job(given: CertificateInput) -> JobFacts:
@@ -85,16 +107,11 @@ def _job(given: CertificateInput) -> JobFacts:
     )
 
 
-def _data(given: CertificateInput, facts: DataSetFacts) -> DataFacts:
+def _data(given: CertificateInput, facts: DataSetFacts, setting: Setting) -> DataFacts:
     plan, limit = given.plan, given.spec.records_per_user
-    unit = plan.mechanism.sensitivity.unit
-    if limit is None:
-        meaning = f"one {unit} is one row of the training data as described; a person with several rows is protected less"
-    else:
-        meaning = f"one {unit} is all rows of the training data that are that {unit}'s, of which at most {limit} are used"
     return DataFacts(
         description=facts.description,
-        unit_meaning=meaning,
+        unit_meaning=setting.unit_meaning(),
         units_are_records=limit is None and largest_group(plan.event) == 1,
         units=None if limit is None else plan.sampling.records,
         records_per_unit=limit,
@@ -112,9 +129,8 @@ def _federation(given: CertificateInput) -> FederationFacts | None:
     return FederationFacts(nodes=sampling.nodes, participation=wording.PARTICIPATION, noise=wording.NODE_NOISE)
 
 
-def _clipping(given: CertificateInput) -> ClippingFacts:
-    clipping, unit = given.plan.clipping, given.plan.mechanism.sensitivity.unit
-    words = wording.CLIPPING[clipping.kind] + (wording.SUMMED if given.protects_users else "")
+def _clipping(given: CertificateInput, setting: Setting) -> ClippingFacts:
+    clipping = given.plan.clipping
     adaptive = clipping if isinstance(clipping, AdaptiveClipping) else None
     return ClippingFacts(
         kind=clipping.kind,
@@ -122,22 +138,21 @@ def _clipping(given: CertificateInput) -> ClippingFacts:
         quantile=adaptive and exact(adaptive.quantile),
         learning_rate=adaptive and exact(adaptive.learning_rate),
         count_share=adaptive and exact(adaptive.count_share),
-        meaning=words.replace("{unit}", unit),
+        meaning=setting.clipped(),
     )
 
 
-def _scope(given: CertificateInput) -> ReleaseScope:
+def _scope(given: CertificateInput, setting: Setting) -> ReleaseScope:
     report = given.report
-    released = wording.RELEASED[report.held_out]
     return ReleaseScope(
-        trust_model=given.spec.TRUST.rstrip("."),
-        released=released if _federation(given) is None else f"{wording.RELEASED_BY_NODES}; {released}",
-        checkpoints=wording.CHECKPOINTS,
+        trust_model=setting.trust(),
+        released=setting.released(),
+        checkpoints=setting.checkpoints(),
         checkpoints_released=report.checkpoints_released,
         training_metrics=wording.TRAINING_METRICS,
         evaluation=_evaluation(given),
         test_records=report.test_records,
-        test_metrics=wording.TEST_METRICS[report.held_out],
+        test_metrics=setting.test_metrics(),
     )
 
 
@@ -150,16 +165,6 @@ def _evaluation(given: CertificateInput) -> EvaluationFacts:
         counts=private and private.releases(report.steps_released, given.plan.steps),
         noise_std=private and exact(private.mechanism.std),
         every_steps=private and private.every_steps,
-    )
-
-
-def _assumptions(given: CertificateInput, mechanisms: tuple[AnyMechanism, ...]) -> tuple[str, ...]:
-    unit = given.plan.mechanism.sensitivity.unit
-    return (
-        *dict.fromkeys(wording.ASSUMPTIONS[assumption] for one in mechanisms for assumption in type(one).FACTS.assumptions),
-        *wording.RUN_ASSUMPTIONS,
-        *((wording.USER_ASSUMPTION.replace("{unit}", unit),) if given.protects_users else ()),
-        *(() if _federation(given) is None else (wording.FEDERATED_ASSUMPTION,)),
     )
 
 

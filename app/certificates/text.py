@@ -33,7 +33,7 @@ def describe(predicate: PrivacyCertificate) -> str:
             "What this does not cover",
             *(f"  - {line}" for line in predicate.not_covered),
             "",
-            "What it rests on",
+            "What it rests on" if isinstance(predicate.guarantee, ApproximateDp) else "What a guarantee would rest on",
             *(f"  - {line}" for line in (*predicate.assumptions, predicate.randomness.floating_point)),
         ]
     )
@@ -83,6 +83,11 @@ def _guarantee(predicate: PrivacyCertificate) -> list[str]:
         f"    If they may wrongly accuse 1 in 100 outsiders, they recognise at most {_percent(hit)} of the members (blind guessing: 1 %).",
         f"    Guessing with even odds beforehand, they are right at most {_percent((1.0 + edge) / 2.0)} of the time (chance is 50 %).",
     ]
+    units = predicate.data.training_records if predicate.data.units is None else predicate.data.units
+    if float(guarantee.delta) * units >= 1.0:
+        lines.append(
+            f"    Mind delta: it is one over the {units} units or more, and such a delta would allow publishing one of them whole."
+        )
     if guarantee.epsilon_without_sampling is not None and float(guarantee.epsilon_without_sampling) > float(guarantee.epsilon):
         lines.append(
             f"    Drawing random samples helped: without it, the same noise would give only epsilon = {guarantee.epsilon_without_sampling}."
@@ -98,9 +103,10 @@ def _done(predicate: PrivacyCertificate) -> list[str]:
     return [
         f"  Data: {data.training_records} training records{_held_by(data, who)}. {data.description}",
         *_federated(predicate),
-        *(f"  Noise: {_release(release, who)}." for release in predicate.releases),
+        *(f"  Noise: {line}." for line in _releases(predicate, who)),
         f"  Clipping: {_clipped(predicate.clipping)}: {predicate.clipping.meaning}.",
-        f"  Steps: {steps.released} released of {steps.planned} planned{restarts}.{_checkpoints(scope)}",
+        f"  Steps: {steps.released} released of {steps.planned} planned{restarts}, each sum divided by the public number "
+        f"{data.expected_batch_size}.{_checkpoints(scope)}",
         f"  Released: {scope.released}.",
         f"  Held-out records: {_measured(scope)}.",
         f"  Random numbers: {predicate.randomness.generator}.{_shared(predicate.environment)} Audit: {predicate.audit.detail}.",
@@ -152,6 +158,20 @@ def _shared(environment: Environment) -> str:
 
 def _sentence(words: str) -> str:
     return f"{words[0].upper()}{words[1:]}."
+
+
+def _releases(predicate: PrivacyCertificate, who: str) -> Iterator[str]:
+    """Every different release, with whose it is and in what units where that isn't plain from the figures."""
+    evaluation = predicate.scope.evaluation
+    *training, last = predicate.releases
+    counts = training and evaluation is not None and evaluation.kind == "private"
+    for release in training if counts else predicate.releases:
+        units = "; in units of the joint vector of sum and count, not of the gradient" if predicate.clipping.kind == "adaptive" else ""
+        nodes = "" if predicate.federation is None else " at each node"
+        yield f"{_release(release, who)}{nodes}{units}"
+    if counts:
+        noise = f"{last.mechanism.kind} noise of standard deviation {last.mechanism.std_real}"
+        yield f"{last.count} counts of right answers among all {predicate.scope.test_records} held-out records with {noise}"
 
 
 def _release(release: ReleaseFacts, who: str) -> str:

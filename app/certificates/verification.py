@@ -12,7 +12,7 @@ from typing import Literal, final
 from pydantic import ValidationError
 
 from app.certificates.canonical import recanonical
-from app.certificates.consistency import check_parts, check_words
+from app.certificates.consistency import check_parts, check_sentences, check_words
 from app.certificates.envelope import MAXIMUM_BYTES, Envelope, EnvelopeSignature, encode
 from app.certificates.files import check_file
 from app.certificates.guarantee import NoGuarantee, figures
@@ -59,6 +59,8 @@ def verify(envelope: bytes, keys: PublicKeySet, directory: Path | None) -> Verif
     checks += [check_words(statement.predicate), check_parts(statement.predicate)]
     if all(check.status is Status.PASSED for check in checks):
         checks += _check_guarantee(statement.predicate)
+    if checks[-1].status is not Status.FAILED:
+        checks.append(check_sentences(statement.predicate))
     checks += [check_file(subject, directory) for subject in statement.subject]
     return _report(checks, statement.predicate)
 

@@ -13,17 +13,21 @@ POST_PROCESSING = (
     "post-processing"
 )
 
+NOT_COVERED = "not covered, as nothing of this run is"
+
+NOTHING_COVERED = "no guarantee covers any of it"
+
 RELEASED = {
-    "none": f"the final model and the checkpoints; {POST_PROCESSING}",
-    "public": f"the final model, the checkpoints, and metrics on public held-out records on the way and at the end; {POST_PROCESSING}",
-    "private": f"the final model, the checkpoints, and noisy counts of held-out records classified rightly; {POST_PROCESSING}",
+    "none": "the final model and the checkpoints",
+    "public": "the final model, the checkpoints, and metrics on public held-out records on the way and at the end",
+    "private": "the final model, the checkpoints, and noisy counts of held-out records classified rightly",
 }
+"""What of it is covered, or that nothing is, comes after."""
 
 RELEASED_BY_NODES = "every node's noisy update in every round, every model on the way"
 
-CHECKPOINTS = (
-    "covered: a checkpoint holds model, optimizer and step count, which follow from released noisy sums; no key, no sample, no gradient"
-)
+CHECKPOINTS = "a checkpoint holds model, optimizer and step count, which follow from released noisy sums; no key, no sample, no gradient"
+"""Whether that is covered comes before."""
 
 TRAINING_METRICS = (
     "not published: training loss, gradient norms, sample sizes, clipped fractions and how many gradients weren't finite depend on the "
@@ -44,7 +48,10 @@ EVALUATION = {
 
 TEST_METRICS = {
     "none": "not trained on, and nothing about them is said",
-    "public": "not covered: they were declared public, and the guarantee says nothing about them",
+    "public": (
+        "not covered: they were declared public, and the guarantee says nothing about them, even where one is of somebody who is also in "
+        "the training data"
+    ),
     "private": "covered: what was measured on them carries noise, which is accounted for",
 }
 
@@ -62,7 +69,9 @@ CLIPPING = {
     "adaptive": (
         "each {unit}'s whole gradient, all parameters as one vector of real pairs, is scaled down to a bound that starts here and follows "
         "a quantile of the norms; that quantile is read off a noisy count, which is released in one vector with the sum, in units of the "
-        "bound: a {unit} moves that vector by at most 1 whatever the bound is; a gradient that isn't finite counts as zero"
+        "bound: a {unit} moves that vector by at most 1 whatever the bound is, and the noise is stated in these units (on the sum itself "
+        "it has the stated deviation times the step's bound over the root of 1 minus the count's share); a gradient that isn't finite "
+        "counts as zero"
     ),
 }
 
@@ -98,7 +107,8 @@ ASSUMPTIONS = {
 }
 
 RUN_ASSUMPTIONS = (
-    "the number of units in the training data is public",
+    "the numbers of units, of training records and of held-out records are public, and the sampling probability, which follows from "
+    "them, is the same for neighbouring data sets",
     "every unit joins every sample independently with the stated probability, secretly and afresh at each step",
     "the hyper-parameters and the data set's recipe were fixed without looking at the data",
     "the service ran the code whose digest is a subject of this certificate, on a machine that wasn't tampered with",
@@ -107,9 +117,11 @@ RUN_ASSUMPTIONS = (
 USER_ASSUMPTION = "whose record each one is, is as the data set says; which of a {unit}'s records are used depends on its own records alone"
 
 FEDERATED_ASSUMPTION = (
-    "how many units each node has is public, every unit's data are at one node only, and the nodes' random numbers are independent; here "
-    "one process simulated all nodes"
+    "how many units each node has is public, every unit's data are at one node only, and the nodes' random numbers are independent; "
+    "neighbours differ in one unit of one node, while everybody else's data are at the node where they were"
 )
+
+CENTRAL_EVALUATION = "the held-out records are at one place, which is trusted with them and adds the noise of the counts"
 
 KEYED = {
     RandomOrigin.OPERATING_SYSTEM: "keyed by the operating system",
@@ -139,17 +151,18 @@ PRECISION = {
 
 FLOATING_POINT = (
     "the proof is for idealized real numbers; the run computed gradients {precision}, scaled them to 2^-11 below their bound, which is "
-    "more than rounding of norms and sums can move them, and added them and the noise in float32, or in float64 where a sample is expected "
-    "to hold more than 1024 units; normal variates are by Box-Muller, in float64 from 53-bit uniforms and truncated at 8.58 standard "
-    "deviations, in float32 with radii moved by at most 2.2e-5 and truncated at 11.54; attacks on the lowest bits of floats aren't "
-    "covered; "
-    "rounding in the accounting itself is counted in every figure: by proof on "
+    "more than rounding of norms and sums can move them, and added them and the noise in float32, or in float64 where clipping is adaptive "
+    "or a sample is expected to hold more than 1024 units; normal variates are by Box-Muller, in float64 from 53-bit uniforms and "
+    "truncated at 8.58 standard deviations, in float32 with radii moved by at most 2.2e-5 and truncated at 11.54; attacks on the lowest "
+    "bits of floats aren't covered; rounding in the accounting itself is counted in every figure: by proof on "
     + ", ".join(f"route {route} ({proof})" for route, proof in ROUNDING_PROOFS.items())
     + ", which take for granted that float64 operations round correctly and that elementary functions, error functions and the constants "
     "of the Fourier transform are as accurate as these proofs say; on every other route and in Renyi divergences by allowances that were "
     "measured against exact values, not proved (every delta of a pld route: 1e-11 and 1e-15 per release; every sampled Renyi divergence: "
     "1e-9 relatively)"
 )
+
+AUDIT = "not run: no empirical lower bound on epsilon was measured"
 
 _LIBRARIES = ("cryptography", "dp-accounting", "numpy", "pydantic", "scipy", "securesystemslib")
 

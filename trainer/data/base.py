@@ -90,6 +90,10 @@ class DataRecipe(Value, ABC):
         """Every file that ``arrays`` reads; none for data that come from a seed or a library."""
         return ()
 
+    def errata(self) -> tuple[str, ...]:
+        """Rows of the errata that a guarantee for one record of it runs into."""
+        return ()
+
     def describe(self) -> str:
         """Where the data came from and what was done to it, for a certificate."""
         return self.DESCRIPTION

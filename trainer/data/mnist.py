@@ -122,6 +122,9 @@ class PhaseMnist(DataRecipe):
     def sources(self) -> tuple[Path, ...]:
         return _paths(self.folder)
 
+    def errata(self) -> tuple[str, ...]:
+        return ("Z19",) if self.pairing == "with_replacement" else ()
+
     def describe(self) -> str:
         if self.pairing == "disjoint":
             return f"{self.DESCRIPTION} Pairs are disjoint: every image lies in at most one record. One record is one pair of images."
