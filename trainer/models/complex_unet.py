@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from mechanisms.source import RandomStream
 from trainer.data.base import DataSetFacts
 from trainer.layers.convolution import PlanarConv2d, PlanarConvTranspose2d
-from trainer.layers.planes import FromPlanes, ToPlanes, join, split
+from trainer.layers.planes import FromPlanes, ToPlanes, split
 from trainer.models import complex_layers
 from trainer.models.shapes import check_model
 from trainer.models.spec import Activation, ComplexUnet, GroupNorm, InstanceNorm
@@ -62,7 +62,7 @@ def build_complex_unet(spec: ComplexUnet, facts: DataSetFacts, stream: RandomStr
 def _side_by_side(first: Tensor, second: Tensor) -> Tensor:
     """Planes with the complex channels of both, first those of ``first``."""
     (first_re, first_im), (second_re, second_im) = split(first), split(second)
-    return join(torch.cat((first_re, second_re), dim=1), torch.cat((first_im, second_im), dim=1))
+    return torch.cat((first_re, second_re, first_im, second_im), dim=1)
 
 
 def _block(spec: ComplexUnet, before: int, width: int, stream: RandomStream) -> nn.Sequential:
