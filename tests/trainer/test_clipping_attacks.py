@@ -9,10 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from mechanisms.source import RandomStream
-from trainer.engine.clipping import ClippedGradients
+from trainer.engine.clipping import CLIP_MARGIN, ClippedGradients
 from trainer.engine.gradients import TapedRoute, WholeNetworkRoute
 from trainer.engine.problem import Problem
 from trainer.engine.rules import patch_gradients
+from trainer.engine.training import LARGEST_MICROBATCH
 from trainer.layers import BlockCirculantLinear
 from trainer.plan import FlatClipping
 
@@ -182,3 +183,24 @@ def test_a_bound_below_what_squares_can_tell_apart_is_kept(bound: float) -> None
     )
     parameters = {name: value.detach() for name, value in problem.network.named_parameters()}
     assert float(_clipped(problem).sum(parameters, torch.tensor([0]), bound).total.double().norm()) <= bound
+
+
+def test_many_units_of_many_positions_round_each_others_sum_within_the_margin() -> None:
+    generator = torch.Generator().manual_seed(0)
+    count = LARGEST_MICROBATCH
+    features = torch.randn(1, 1, 4, generator=generator).expand(count, 784, 4) * (
+        10.0 + 10.0 * torch.rand(count, 1, 1, generator=generator)
+    )
+    problem = Problem(nn.Linear(4, 2), lambda outputs, _: outputs.square().flatten(1).sum(dim=1), features, torch.zeros(count), None)
+    clipped = ClippedGradients(problem, FlatClipping(bound=1.0), count)
+    parameters = {name: value.detach() for name, value in problem.network.named_parameters()}
+    total = clipped.sum(parameters, torch.arange(count), 1.0).total.double()
+    # One fewer in front moves every other one to another place.
+    assert float((total - clipped.sum(parameters, torch.arange(1, count), 1.0).total.double()).norm()) <= 1.0 - CLIP_MARGIN / 2.0
+
+
+def test_a_norm_before_everything_else_on_images_in_channels_last_does_not_end_the_process() -> None:
+    features = torch.randn(6, 2, 4, 4).contiguous(memory_format=torch.channels_last)
+    network = nn.Sequential(nn.GroupNorm(2, 2), nn.Flatten(), nn.Linear(32, 2))
+    problem = Problem(network, lambda outputs, _: outputs.square().sum(dim=1), features, torch.zeros(6), None)
+    assert isinstance(_clipped(problem).route, TapedRoute)

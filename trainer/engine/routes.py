@@ -106,13 +106,18 @@ def _layer_agrees(layer: Layer, gradients: LayerGradients, expected: Sequence[Ma
 def _autograd(problem: Problem, parameters: Mapping[str, Tensor], batch: Microbatch) -> list[dict[str, Tensor]]:
     """Gradients of each unit's loss by name: what they are of together would be the same with some of one unit's counted as another's."""
     leaves = {name: value.clone().requires_grad_() for name, value in parameters.items()}
-    with torch.enable_grad(), same_randomness(batch.features.device, SEED):
-        outputs = functional_call(problem.network, leaves, (batch.features,))
+    features, wanted = batch.features, list(leaves.values())
+    if features.is_complex() or features.is_floating_point():
+        # Asked for as well: torch 2.13's group norm on channels_last ends the process where only its parameters' gradients are.
+        features = features.detach().requires_grad_()
+        wanted.append(features)
+    with torch.enable_grad(), same_randomness(features.device, SEED):
+        outputs = functional_call(problem.network, leaves, (features.clone(),))  # a leaf can't be changed in place
         losses = problem.losses(outputs, batch.targets).reshape(UNITS, -1).sum(dim=1)
     units: list[dict[str, Tensor]] = []
     for loss in losses:
-        gradients = torch.autograd.grad(loss, list(leaves.values()), retain_graph=True, allow_unused=True)
-        found = zip(leaves.items(), gradients, strict=True)
+        gradients = torch.autograd.grad(loss, wanted, retain_graph=True, allow_unused=True)
+        found = zip(leaves.items(), gradients, strict=False)
         units.append({name: torch.zeros_like(leaf) if gradient is None else gradient for (name, leaf), gradient in found})
     return units
 
