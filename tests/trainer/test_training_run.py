@@ -210,6 +210,28 @@ def test_a_private_evaluation_is_told_again_after_a_crash_and_not_released_again
     assert [event.step for event in told] == [5, 10, 12]
 
 
+SELDOM = RuntimeSpec(microbatch_size=16, checkpoint_seconds=3600.0, threads=1)
+
+
+def test_what_a_private_evaluation_told_is_in_a_checkpoint_however_seldom_they_are_written(
+    spec_json: dict[str, Any], tmp_path: Path
+) -> None:
+    events: list[TrainingEvent] = []
+    _run(_changed(spec_json, evaluation=COUNTS), tmp_path, events, runtime=SELDOM)
+    order = [(event.event, event.step) for event in events if isinstance(event, CheckpointWritten | Metrics)]
+    assert order == [(what, step) for step in (5, 10, 12) for what in ("checkpoint", "metrics")]
+
+
+def test_a_stopped_run_loses_no_step_however_seldom_checkpoints_are_written(spec: ZetaDpSgd, tmp_path: Path) -> None:
+    events: list[TrainingEvent] = []
+    answers = iter([False] * 4 + [True])  # before the first step, and after each
+    with pytest.raises(TrainingStopped, match="stopped after step 4"):
+        _run(spec, tmp_path, events, should_stop=lambda: next(answers), runtime=SELDOM)
+    assert CheckpointWritten(step=4) in events
+    _run(spec, tmp_path, events)
+    assert Started(resumed_from_step=4) in events
+
+
 def test_a_noisy_accuracy_stays_in_the_unit_interval(spec_json: dict[str, Any], tmp_path: Path) -> None:
     events: list[TrainingEvent] = []
     _run(_changed(spec_json, evaluation=COUNTS | {"noise_std": 1e4, "every_steps": 1}), tmp_path, events)
