@@ -205,3 +205,20 @@ def test_an_unknown_recipe_is_not_found_and_the_known_ones_are_named(client: Tes
     answer = client.get("/v1/recipes/mnist")
     assert (answer.status_code, answer.json()["type"]) == (404, "recipe-not-found")
     assert "phase_mnist" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("name", ["phase_mnist_large_lots", "phase_mnist_filters"])
+def test_a_recipe_that_calibrates_its_noise_doesnt_tell_the_papers_multiplier_as_its_own(name: str) -> None:
+    of = _named(name)
+    assert of.spec.privacy.noise_multiplier is None
+    assert not any("std 1.1" in line for line in of.differences)
+    assert any("noise calibrated to epsilon 0.5" in line and "smaller than ours" in line for line in of.differences)
+
+
+@pytest.mark.parametrize("of", RECIPES, ids=NAMES)
+def test_steps_of_a_paper_are_its_epochs_over_its_rate(of: Recipe) -> None:
+    epochs = {"cifar10": 20, "phase_mnist": 10, "mnist_real": 10, "ecg": 100, "speech": 5, "mri_reconstruction": 30}
+    found = [count for start, count in epochs.items() if of.name.startswith(start)]
+    assert (of.printed_run is None) == (not found)
+    if of.printed_run is not None:
+        assert of.printed_run.steps == round(found[0] / of.printed_run.sampling_probability)

@@ -9,7 +9,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ LARGEST_FILE = 2**22
 """Bytes of one unpacked small file, such as a recording: a minute and more at 16 kHz."""
 LARGEST_ARCHIVE = 64 * 2**30
 """Bytes of an unpacked archive."""
+MAT_COMPRESSED = 15
+"""The type of a compressed variable in a MATLAB file of version 5."""
+MAT_PIECE = 2**20
 HIGHEST_RATIO = 1100
 """Deflate can't shrink more than 1032 times: a larger ratio is a forged size."""
 
@@ -89,6 +92,33 @@ def _check_members(archive: zipfile.ZipFile, path: Path, largest: int) -> None:
         total += member.file_size
     if total > LARGEST_ARCHIVE:
         raise InvalidParameter(path.name, f"at most {LARGEST_ARCHIVE} bytes unpacked", total)
+
+
+def check_mat_size(path: Path, largest: int) -> None:
+    """Unpacks the compressed variables of a MATLAB file (version 5) piece by piece, keeping none, to see that they aren't a bomb.
+
+    Raises:
+      InvalidParameter: they are more than ``largest`` bytes, or one is cut off.
+    """
+    raw = path.read_bytes()
+    if 0 in raw[:4]:
+        return  # version 4, which doesn't compress
+    order: Literal["little", "big"] = "little" if raw[126:128] == b"IM" else "big"
+    place, total = 128, 0
+    while place + 8 <= len(raw):
+        kind, size = (int.from_bytes(raw[start : start + 4], order) for start in (place, place + 4))
+        place += 8 + size
+        if kind != MAT_COMPRESSED:
+            continue
+        packed, unpacker = raw[place - size : place], zlib.decompressobj()
+        while packed and not unpacker.eof:
+            try:
+                total += len(unpacker.decompress(packed, MAT_PIECE))
+            except zlib.error as error:
+                raise InvalidParameter(path.name, "a whole MATLAB file", str(error)) from error
+            if total > largest:
+                raise InvalidParameter(path.name, f"at most {largest} bytes unpacked", f"more than {largest}")
+            packed = unpacker.unconsumed_tail
 
 
 def idx_array(path: Path, magic: int) -> NDArray[Any]:

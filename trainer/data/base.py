@@ -146,7 +146,7 @@ def _check_labels(side: str, labels: NDArray[Any], classes: int) -> None:
     if labels.dtype != np.int64 or labels.ndim != 1:
         raise InvalidParameter(f"{side} labels", "int64 of shape (records,)", (labels.dtype.name, labels.shape))
     if classes < 2 or labels.min() < 0 or labels.max() >= classes:
-        raise InvalidParameter(f"{side} labels", f"in 0 .. {classes - 1}, of two classes at least", (int(labels.min()), int(labels.max())))
+        raise InvalidParameter(f"{side} labels", f"in 0 .. {classes - 1}, of two classes at least", "labels outside")
 
 
 def _check_images(side: str, features: NDArray[Any], images: NDArray[Any]) -> None:

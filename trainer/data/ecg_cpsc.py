@@ -12,6 +12,7 @@ from pydantic import Field, Strict
 
 from mechanisms.base import OpenProbability
 from mechanisms.errors import InvalidParameter
+from trainer.data.archives import check_mat_size
 from trainer.data.base import DataRecipe, DataSet
 from trainer.data.location import Folder, files_of, folder_of
 from trainer.data.spectra import fixed_length, spectrum
@@ -22,6 +23,8 @@ LEADS = 12
 LENGTH = 5000
 """Samples a recording is trimmed or padded to: 10 s at 500 Hz."""
 LARGEST_FILE = 2**25
+LARGEST_RECORDING = 2**27
+"""Bytes of a recording's file once it is unpacked: 12 leads at 500 Hz for more than 40 minutes, as float64. The longest has 2.5 minutes."""
 LABEL_FILES = ("labels.csv", "REFERENCE.csv")
 NORMAL, LEFT_BUNDLE_BRANCH_BLOCK = 1, 4
 """The challenge's codes of the two classes."""
@@ -103,7 +106,8 @@ def _codes_of(path: Path) -> dict[str, int]:
         return {row[name].strip(): int(row[code]) for row in rows[1:]}
     except (OSError, ValueError, IndexError, StopIteration, csv.Error) as error:
         expected = "a table with the columns record (or Recording) and class_code (or First_label)"
-        raise InvalidParameter(path.name, expected, str(error) or type(error).__name__) from error
+        # The reader's own words would quote the table's.
+        raise InvalidParameter(path.name, expected, f"a table that can't be read ({type(error).__name__})") from error
 
 
 def _lead(path: Path, lead: int) -> NDArray[Any]:
@@ -112,6 +116,7 @@ def _lead(path: Path, lead: int) -> NDArray[Any]:
 
     if path.stat().st_size > LARGEST_FILE:
         raise InvalidParameter(path.name, f"at most {LARGEST_FILE} bytes", path.stat().st_size)
+    check_mat_size(path, LARGEST_RECORDING)
     try:
         content = loadmat(path, variable_names=["ECG", "val"])
         signals = content["ECG"][0, 0]["data"] if "ECG" in content else content["val"]

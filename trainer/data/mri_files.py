@@ -37,7 +37,7 @@ def read_slices(path: Path) -> Slices:
         raise InvalidParameter(path.name, expected, (x.shape, y.shape, patient.shape, classes.dtype.str))
     labels = y.astype(np.int64)
     if len(labels) == 0 or labels.min() < 0 or labels.max() >= len(classes):
-        raise InvalidParameter(path.name, f"of labels in 0 .. {len(classes) - 1}", np.unique(labels).tolist())
+        raise InvalidParameter(path.name, f"of labels in 0 .. {len(classes) - 1}", "labels outside, or none")
     return Slices(x, labels, patient.astype(np.int64), tuple(classes.tolist()))
 
 

@@ -100,6 +100,8 @@ class MriSequences(DataRecipe):
             return self._split(features, slices.labels, slices.patients, len(slices.classes))
         files = self.sources()
         training = [path for path in files if path.parent.name == "imagesTr"]
+        if {path.name for path in training} & {path.name for path in files[len(training) :]}:
+            raise InvalidParameter("data.folder", "a folder whose imagesTs has none of the training patients", self.folder)
         features, labels, patients = self._volumes(training)
         if len(training) == len(files):
             return self._split(features, labels, patients, len(SEQUENCES))

@@ -171,7 +171,11 @@ class SpokenDigits(DataRecipe):
         return wav_sources(self.folder)
 
     def describe(self) -> str:
-        apart = "Training and test speakers are different people." if self.split == "speakers" else "Takes 0 to 4 are the test."
+        apart = (
+            "Training and test speakers are different people."
+            if self.split == "speakers"
+            else "Takes 0 to 4 are the test, of the same speakers."
+        )
         scaled = "divided by 16" if self.scaling == "unitary" else "each divided by its own root mean square"
         return f"{self.DESCRIPTION}, {scaled}. {apart} One record is one recording; a speaker has many."
 

@@ -64,10 +64,13 @@ def read_header(path: Path) -> Header:
         comments = [line.lstrip("# ").split(":", 1) for line in lines if line.startswith("#") and ":" in line]
         diagnoses = next((tuple(value.replace(" ", "").split(",")) for name, value in comments if name == "Dx"), ())
         header = Header(float(frequency.split("/")[0]), int(samples), signals, diagnoses)
-        if len(signals) != int(count) or not signals or header.samples < 1:
-            raise ValueError(f"{count} signals announced, {len(signals)} described, of {samples} samples")
+        announced = int(count)
     except (OSError, ValueError) as error:
-        raise InvalidParameter(path.name, "the header of a WFDB record", str(error)) from error
+        # A header's comments say who the patient is: nothing of its text is repeated.
+        raise InvalidParameter(path.name, "the header of a WFDB record", f"one that can't be read ({type(error).__name__})") from error
+    if len(signals) != announced or not signals or header.samples < 1:
+        told = f"{announced} signals announced, {len(signals)} described, of {header.samples} samples"
+        raise InvalidParameter(path.name, "the header of a WFDB record", told)
     return header
 
 

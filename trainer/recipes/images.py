@@ -54,7 +54,7 @@ PHASE_MNIST = Recipe(
     declared=DeclaredData(training_records=60_000, test_records=10_000, shape=(784,), is_complex=True, classes=10, unit="phase_pair"),
     differences=(
         "Poisson samples instead of samples of a fixed size, which would cost about nine times the epsilon (Z12, Z14)",
-        "the full real gradient is clipped, twice the Wirtinger gradient (Z15); the noise is std 1.1 on each real component (Z10)",
+        "the full real gradient is clipped, twice the Wirtinger gradient (Z15); noise is stated per real component (Z10)",
         "the head, which the paper leaves open, is the magnitude",
     ),
     errata=("Z10", "Z12", "Z13", "Z14", "Z15", "Z19"),

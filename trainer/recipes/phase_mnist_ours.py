@@ -13,7 +13,11 @@ from trainer.spec import PrivacyTarget
 from trainer.zeta_dp_sgd.spec import ZetaDpSgd
 
 _TUNED = "hyper-parameters were tuned on this public data set: the search itself has no guarantee, and needs none, as its images are public"
-_LOTS = "lots of 2048 instead of 60 and a clipping norm of 0.5: more of each noisy sum is signal at the same epsilon"
+_LOTS = "lots of 2048 instead of 60 and a clipping norm of 0.5: more of each noisy sum is signal at a given epsilon"
+_EPSILON = (
+    "noise calibrated to epsilon 0.5, just below the printed 0.51, instead of a multiplier of 1.1: what is proved of the paper's own run "
+    "is smaller than it printed, and smaller than ours"
+)
 
 
 def _recipe(
@@ -46,7 +50,7 @@ def _recipe(
             classes=10,
             unit="phase_pair",
         ),
-        differences=(*differences, _LOTS, _TUNED, *PHASE_MNIST.differences),
+        differences=(*differences, _EPSILON, _LOTS, _TUNED, *PHASE_MNIST.differences),
         errata=PHASE_MNIST.errata,
         original_data=PHASE_MNIST.original_data,
     )
@@ -54,7 +58,7 @@ def _recipe(
 
 PHASE_MNIST_LARGE_LOTS = _recipe(
     "phase_mnist_large_lots",
-    "PhaseMNIST with the paper's network, larger samples and the paper's epsilon",
+    "PhaseMNIST with the paper's network, larger samples and the paper's printed epsilon",
     papers.phase_mnist(),
     PhaseMnist(folder="mnist", pairing="with_replacement"),
     2.0,
@@ -64,7 +68,7 @@ PHASE_MNIST_LARGE_LOTS = _recipe(
 
 PHASE_MNIST_FILTERS = _recipe(
     "phase_mnist_filters",
-    "PhaseMNIST through public Gabor filters and one complex layer, at the paper's epsilon",
+    "PhaseMNIST through public Gabor filters and one complex layer, at the paper's printed epsilon",
     Sequential(
         numbers="complex",
         layers=(FilterBank(wavelengths=(4.0, 8.0), orientations=4, size=9, pool=4), Flatten(), Linear(outputs=10)),

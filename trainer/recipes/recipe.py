@@ -45,7 +45,7 @@ class PrintedRun(Value):
     Attributes:
       sampling_probability: of one unit in one step.
       noise_multiplier: std per real component / clipping bound.
-      steps: epochs / sampling_probability, rounded up.
+      steps: epochs / sampling_probability, rounded to the nearest.
     """
 
     sampling_probability: Probability
