@@ -2,6 +2,8 @@ r"""The peak memory that some work adds, in a process of its own."""
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import os
 import re
 from collections.abc import Callable
@@ -14,7 +16,9 @@ REPEATS = 5
 
 def peak_bytes(prepare: Callable[[], Callable[[], object]]) -> int:
     """Of resident memory: the most while the prepared work ran five times, above what stood before the preparation. Linux."""
-    context = get_context("fork")  # what has been imported isn't counted
+    prepare()()  # what libraries load on first use is no part of a step either
+    _return_freed()
+    context = get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_measure, args=(prepare, sender))
     process.start()
@@ -26,12 +30,20 @@ def peak_bytes(prepare: Callable[[], Callable[[], object]]) -> int:
 def _measure(prepare: Callable[[], Callable[[], object]], sender: Connection) -> None:
     before = _kibibytes("VmRSS")
     work = prepare()
+    work()
+    _return_freed()
     Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     for _ in range(REPEATS):
         work()
     sender.send(1024 * (_kibibytes("VmHWM") - before))
     sender.close()
     os._exit(0)
+
+
+def _return_freed() -> None:
+    """To the system: what was freed would be used again without being counted."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
 
 
 def _kibibytes(name: str) -> int:

@@ -25,6 +25,7 @@ from trainer import RuntimeSpec, load_train
 from trainer.data import data_set_facts
 from trainer.engine.metrics import classification_metrics, reconstruction_metrics
 from trainer.models import build, losses_for
+from trainer.models.front import passed_through, split_front
 from trainer.network_training import NetworkTraining
 from trainer.recipes import RECIPES, Recipe
 
@@ -75,7 +76,8 @@ def plain_run(spec: NetworkTraining, plain: Plain, seed: int) -> dict[str, float
     features, targets, test, truth = (
         torch.from_numpy(array) for array in (data.training_features, data.training_targets, data.test_features, data.test_targets)
     )
-    network, losses = build(spec.model, facts, RandomStream.from_seed(seed, "non-private")), losses_for(facts)
+    front, network = split_front(build(spec.model, facts, RandomStream.from_seed(seed, "non-private")))
+    features, test, losses = passed_through(front, features), passed_through(front, test), losses_for(facts)
     optimizer = _optimizer(plain, network)
     generator = torch.Generator().manual_seed(seed)
     steps = plain.epochs * (len(features) // PLAIN_BATCH + 1)
@@ -121,7 +123,7 @@ def report(recipe: Recipe, seeds: int) -> Iterator[str]:
     runs = [private_run(spec) for _ in range(seeds)]
     noise = plan.mechanism.noise_scale
     yield f"  private   {_row(_spread([metrics for metrics, _ in runs]))}"
-    yield f"            proven epsilon {bound.upper:.6g} at delta {plan.delta:g} for one {spec.privacy.unit}; noise {noise:.4g} a component, "
+    yield f"            proven epsilon {bound.upper:.6g} at delta {plan.delta:g} for one {spec.privacy.unit}; noise {noise:.4g} a component"
     yield f"            {plan.steps} steps of {statistics.median(seconds for _, seconds in runs) / plan.steps * 1e3:.1f} ms, {seeds} runs"
     plain = [plain_run(spec, PLAIN.get(recipe.name, DEFAULT), seed) for seed in range(seeds)]
     yield f"  no privacy {_row(_spread(plain))}"

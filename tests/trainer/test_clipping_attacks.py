@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from mechanisms.errors import InvalidParameter
 from mechanisms.source import RandomStream
-from trainer.engine.clipping import CLIP_MARGIN, ClippedGradients
+from trainer.engine.clipping import CLIP_MARGIN, LARGEST_MICROBATCH, ClippedGradients
 from trainer.engine.gradients import TapedRoute, WholeNetworkRoute
 from trainer.engine.problem import Problem
 from trainer.engine.rules import patch_gradients
-from trainer.engine.training import LARGEST_MICROBATCH
 from trainer.layers import BlockCirculantLinear
 from trainer.plan import FlatClipping
 
@@ -204,3 +204,45 @@ def test_a_norm_before_everything_else_on_images_in_channels_last_does_not_end_t
     network = nn.Sequential(nn.GroupNorm(2, 2), nn.Flatten(), nn.Linear(32, 2))
     problem = Problem(network, lambda outputs, _: outputs.square().sum(dim=1), features, torch.zeros(6), None)
     assert isinstance(_clipped(problem).route, TapedRoute)
+
+
+class RareCounter(nn.Module):
+    """Counts large records in a buffer: no made-up record shows it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 2)
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if bool((x > 1e4).any()):
+            self.seen += 1.0
+        return self.linear(x)
+
+
+def test_a_buffer_that_only_rare_data_change_stops_the_run() -> None:
+    features = torch.randn(5, 3, generator=torch.Generator().manual_seed(1))
+    problem = Problem(RareCounter(), lambda outputs, _: outputs.square().sum(dim=1), features, torch.zeros(5), None)
+    clipped = _clipped(problem)
+    parameters = {name: value.detach() for name, value in problem.network.named_parameters()}
+    clipped.sum(parameters, torch.arange(5), 1.0)
+    features[2] = 1e5
+    with pytest.raises(InvalidParameter, match="changes no parameter and no buffer"):
+        clipped.sum(parameters, torch.arange(5), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("network", "shape", "parts"),
+    [
+        (nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 2)), (8,), 1),
+        (nn.Sequential(nn.Unflatten(1, (4, 2)), nn.Linear(2, 2), nn.Flatten()), (8,), 2),
+    ],
+)
+def test_more_records_are_added_in_float32_only_where_they_have_one_position_each(
+    network: nn.Module, shape: tuple[int, ...], parts: int
+) -> None:
+    features = torch.randn(LARGEST_MICROBATCH + 1, *shape, generator=torch.Generator().manual_seed(1))
+    problem = Problem(network, lambda outputs, _: outputs.square().sum(dim=1), features, torch.zeros(len(features)), None)
+    clipped = ClippedGradients(problem, FlatClipping(bound=1.0), 10_000)
+    total = clipped.sum({name: value.detach() for name, value in network.named_parameters()}, torch.arange(len(features)), 1.0).total
+    assert total.dtype == (torch.float32 if parts == 1 else torch.float64)

@@ -9,15 +9,17 @@ from dataclasses import dataclass
 from typing import final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from mechanisms.errors import InvalidParameter
 from trainer.engine.checks import check_problem
-from trainer.engine.gradients import Microbatch, squared_features
+from trainer.engine.gradients import Layer, Microbatch, squared_features
 from trainer.engine.parameters import ParameterLayout
 from trainer.engine.problem import Problem
 from trainer.engine.routes import plan_route
 from trainer.engine.rules import LayerGradients, WritableGradients
 from trainer.engine.rules.base import HIDDEN_BY_UNDERFLOW
+from trainer.layers.linear import ComplexLinear
 from trainer.plan import AdaptiveClipping, FlatClipping, PerLayerClipping
 
 CLIP_MARGIN = 2.0**-11
@@ -28,6 +30,11 @@ product add 2^-23. A microbatch's terms are added in float32, and one unit more 
 the bound for 256 units of 784 positions, and too much for 2048 of them. A last rounding to float32 adds at most 2^-24 of the whole sum.
 Together below 2^-12.
 """
+
+LARGEST_MICROBATCH = 256
+"""Records whose clipped gradients are added in float32, at most, where a record may have many positions."""
+LARGEST_WITHOUT_POSITIONS = 2048
+"""The same where each record gives every weight one product: 2048 * 2^-24 = 2^-13 of their sizes, added one after another at worst."""
 
 
 @final
@@ -60,7 +67,8 @@ class ClippedGradients:
     g is torch's gradient 2 dL/d(conj theta), the full gradient of the real pair. Routes are planned once, here.
 
     Args:
-      microbatch_size: how many records are worked on at once; speed and memory, never the result.
+      microbatch_size: how many records are worked on at once, and at most as many as float32 may add (``LARGEST_MICROBATCH``): speed and
+        memory, never the result.
     Raises:
       InvalidParameter: the network mixes records, or network, losses and data don't fit together (``check_problem``).
     """
@@ -69,9 +77,11 @@ class ClippedGradients:
         check_problem(problem)
         self._problem = problem
         self._per_layer = isinstance(clipping, PerLayerClipping)
-        self._units_at_once = max(1, microbatch_size // problem.records_per_unit)
         self.layout = ParameterLayout.of(problem.network)
         self.layers, self.route = plan_route(problem)
+        largest = LARGEST_WITHOUT_POSITIONS if _has_no_positions(problem, self.layers) else LARGEST_MICROBATCH
+        self._units_at_once = max(1, min(microbatch_size, largest) // problem.records_per_unit)
+        self._watched = tuple(problem.network.buffers())
         self._squares = squared_features(problem.features)
 
     def sum(self, parameters: Mapping[str, Tensor], units: Tensor, bound: float) -> ClippedSum:
@@ -81,7 +91,18 @@ class ClippedGradients:
           parameters: by name, as ``layout.unflatten`` gives them.
           units: the sampled units' numbers, (sampled,), int64; may be empty, and gives exact zeros then.
           bound: B > 0; per layer it is the total, of which each of L layers gets B / sqrt(L).
+        Raises:
+          InvalidParameter: the network changed a parameter or a buffer on the way.
         """
+        watched = (*parameters.values(), *self._watched)
+        before = [tensor._version for tensor in watched]
+        clipped = self._clipped_sum(parameters, units, bound)
+        if [tensor._version for tensor in watched] != before:
+            # What one record writes there, others would read.
+            raise InvalidParameter("network", "one that changes no parameter and no buffer", "a change in place")
+        return clipped
+
+    def _clipped_sum(self, parameters: Mapping[str, Tensor], units: Tensor, bound: float) -> ClippedSum:
         if len(units) <= self._units_at_once:
             return self._microbatch(parameters, units, bound)  # needs no second pass over the parameters
         total = self._nothing().double()
@@ -162,3 +183,16 @@ def gather(problem: Problem, units: Tensor, squares: Tensor | None) -> Microbatc
     # Twice as fast as an index.
     features, targets = problem.features.index_select(0, rows), problem.targets.index_select(0, rows)
     return Microbatch(features, targets, weights, len(units), None if squares is None else squares.index_select(0, rows))
+
+
+def _has_no_positions(problem: Problem, layers: Sequence[Layer]) -> bool:
+    """Whether every weight meets each record once: linear layers in a chain, each as wide as what the one before it gives."""
+    if problem.members is not None or problem.features.dim() != 2:
+        return False
+    width = problem.features.shape[1]
+    for layer in layers:
+        weight = getattr(layer.module, "weight", None)
+        if type(layer.module) not in (nn.Linear, ComplexLinear) or not isinstance(weight, Tensor) or weight.shape[1] != width:
+            return False
+        width = weight.shape[0]
+    return True

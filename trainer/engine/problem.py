@@ -18,7 +18,8 @@ class Problem:
     r"""Everything on one device.
 
     Attributes:
-      network: features (n, ...) -> outputs (n, ...); mixes no records.
+      network: features (n, ...) -> outputs (n, ...); mixes no records. In every call of every module row r belongs to record r, whatever
+        the data are: what made-up records show of that is checked before training, control flow that only rare data trigger can't be.
       losses: of each record by itself, neither summed nor averaged.
       features: of all training records, (records, ...); ``targets``: (records, ...).
       members: None where every record is a unit of privacy. Else (units, records_per_unit), int64: the record numbers of each unit (a
