@@ -77,6 +77,14 @@ def test_a_step_that_is_asked_for_again_gets_other_noise() -> None:
     assert len(torch.cat(again).unique()) == 12
 
 
+def test_steps_that_are_skipped_or_repeated_have_their_own_numbers() -> None:
+    steps, plain = (1, 2, 5, 5, 2, 3, LAST, LAST), SeededRandomness(3)
+    with NoiseAhead(SeededRandomness(3), LAST) as ahead:
+        drawn = [ahead.noise_source(step, CPU, torch.float32).standard_normal((4,)) for step in steps]
+    expected = [plain.noise_source(step, CPU, torch.float32).standard_normal((4,)) for step in steps]
+    assert all(torch.equal(one, other) for one, other in zip(drawn, expected, strict=True))
+
+
 @final
 class Watched:
     """Seeded randomness that notes which thread asks for which step's noise, and fails at one step."""
