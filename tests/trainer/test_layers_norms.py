@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.func import functional_call, grad, vmap
 
 from mechanisms.errors import InvalidParameter
-from trainer.layers import ComplexGroupNorm, ComplexInstanceNorm, ComplexLayerNorm, from_planes, to_planes, whiten
+from trainer.layers import ComplexGroupNorm, ComplexInstanceNorm, ComplexLayerNorm, from_planes, to_planes, whiten, whitening
 from trainer.layers.norms import ComplexNorm
 
 TINY_FLOOR = 1e-12
@@ -185,3 +185,27 @@ def test_groups_that_do_not_divide_the_channels_are_refused() -> None:
 def test_a_floor_of_0_is_refused() -> None:
     with pytest.raises(InvalidParameter, match="positive"):
         ComplexInstanceNorm(4, 0.0)
+
+
+def _slopes(norm: ComplexNorm, x: Tensor, cotangents: Tensor) -> tuple[Tensor, ...]:
+    leaves = (x.detach().requires_grad_(), *(p.detach().expand(len(x), *p.shape).clone().requires_grad_() for p in norm.parameters()))
+    y = functional_call(norm, dict(zip(("weight", "bias"), leaves[1:], strict=True)), (leaves[0],))
+    return y.detach(), *torch.autograd.grad(y, leaves, cotangents)
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=["contiguous", "channels_last"])
+def test_results_do_not_depend_on_the_layout_and_on_how_many_records_are_worked_on_at_once(
+    monkeypatch: pytest.MonkeyPatch, layout: torch.memory_format
+) -> None:
+    x, cotangents, norm = _real(5, 8, 3, 4), _real(2, 5, 8, 3, 4)[1], _norms()["group"]
+    expected = _slopes(norm, x, cotangents)
+    monkeypatch.setattr(whitening, "BLOCK", 2 * 8 * 12)  # two records, two, and one
+    for got, whole in zip(_slopes(norm, x.contiguous(memory_format=layout), cotangents), expected, strict=True):
+        torch.testing.assert_close(got, whole, rtol=1e-11, atol=1e-11)
+
+
+def test_planes_of_half_precision_are_whitened_in_single_precision() -> None:
+    x, norm = _real(2, 8, 6).bfloat16().requires_grad_(), ComplexGroupNorm(2, 4)
+    y = norm(x)
+    torch.testing.assert_close(y, norm(x.detach().float()), rtol=0, atol=0)
+    assert torch.autograd.grad(y.sum(), x)[0].dtype == torch.bfloat16
