@@ -8,7 +8,7 @@ from torch import nn
 
 from mechanisms import InvalidParameter, RandomStream
 from trainer.engine.environment import autocast, hardware, prepare_torch
-from trainer.layers import ComplexLinear
+from trainer.layers import ComplexLinear, PlanarConv2d, PlanarLinear, from_planes
 from trainer.layers.convolution import PlanarConv1d
 from trainer.spec import RuntimeSpec
 
@@ -60,3 +60,10 @@ def test_complex_parameters_in_half_precision_are_refused_by_name(layer: nn.Modu
     network = nn.Sequential(nn.Flatten(), layer)
     with pytest.raises(InvalidParameter, match=rf"complex parameters in half precision \(1: {type(layer).__name__}\)"):
         autocast(HALF, network)
+
+
+def test_a_complex_network_on_planes_runs_in_half_precision_to_its_head() -> None:
+    network = nn.Sequential(PlanarConv2d(1, 2, 3, STREAM), nn.Flatten(), PlanarLinear(72, 3, STREAM, bias=True))
+    with autocast(HALF, network):
+        outputs = from_planes(network(torch.randn(4, 2, 8, 8)))
+    assert outputs.dtype == torch.complex64

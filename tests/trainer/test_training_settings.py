@@ -94,9 +94,10 @@ def test_a_users_records_beyond_the_bound_are_not_used(tmp_path: Path) -> None:
     assert (report.training_records, report.training_units) == (80, 10)
 
 
-def test_half_precision_keeps_the_bound(tmp_path: Path) -> None:
-    layers = (CONVOLUTION, {"kind": "activation", "name": "relu"}, FLATTEN)
-    spec = _spec(model=_network("real_pairs", *layers), privacy=SLICES, records_per_user=None)
+@pytest.mark.parametrize(("numbers", "activation"), [("real_pairs", "relu"), ("complex", "crelu")])
+def test_half_precision_keeps_the_bound(tmp_path: Path, numbers: str, activation: str) -> None:
+    layers = (CONVOLUTION, {"kind": "activation", "name": activation}, FLATTEN)
+    spec = _spec(model=_network(numbers, *layers), privacy=SLICES, records_per_user=None)
     moves = _moves(spec, tmp_path / "half", precision="bfloat16")
     assert 0.99 * 0.1 < max(moves) <= 0.1
     _train(spec, tmp_path / "single")
@@ -106,7 +107,7 @@ def test_half_precision_keeps_the_bound(tmp_path: Path) -> None:
 def test_half_precision_is_refused_for_native_complex_layers_before_anything_is_told(tmp_path: Path) -> None:
     events: list[TrainingEvent] = []
     with pytest.raises(InvalidParameter, match=r"runtime\.precision must be 'float32' for this network, got 'complex parameters in half"):
-        _train(_spec(), tmp_path, events, precision="bfloat16")
+        _train(_spec(model=_network("complex", FLATTEN)), tmp_path, events, precision="bfloat16")
     assert events == []
 
 

@@ -14,6 +14,7 @@ from torch import nn
 from mechanisms.errors import InvalidParameter
 from mechanisms.version import VERSION
 from trainer.layers.convolution import PlanarConvolution
+from trainer.layers.planar_linear import PlanarLinear
 from trainer.spec import RuntimeSpec
 
 
@@ -46,7 +47,7 @@ def autocast(runtime: RuntimeSpec, network: nn.Module) -> AbstractContextManager
         return nullcontext()
     for name, module in network.named_modules():
         own = module.parameters(recurse=False)
-        if not isinstance(module, PlanarConvolution) and any(parameter.is_complex() for parameter in own):
+        if not isinstance(module, PlanarConvolution | PlanarLinear) and any(parameter.is_complex() for parameter in own):
             where = f"complex parameters in half precision ({name or 'the network'}: {type(module).__name__})"
             raise InvalidParameter("runtime.precision", "'float32' for this network", where)
     device = next(network.parameters()).device.type

@@ -117,20 +117,24 @@ class PrivateLoop:
     def step(self, state: TrainingState) -> TrainingState:
         """The state after one more release of each site."""
         step = state.step + 1
-        parameters = self.layout.unflatten(state.parameters)
-        arrived: Tensor | None = None
-        for number, site in enumerate(self.sites):
-            update = self.deliver(step, number, self._released(state, parameters, site))
-            # A site that sends nothing, or something not finite, counts as zero; the divisor below doesn't change with it.
-            if update is not None and all_finite(update):
-                arrived = update if arrived is None else arrived + update
-        if arrived is None:
-            arrived = releasing.silence(self.plan.clipping, state.parameters)
-        gradient = releasing.gradient(self.plan.clipping, arrived / len(self.sites), self.plan.sampling.expected_batch_size, state.bound)
+        # All divisors are public constants, and one pass divides by all of them.
+        divisor = self.plan.sampling.expected_batch_size * len(self.sites)
+        gradient = releasing.gradient(self.plan.clipping, self._arrived(state), divisor, state.bound)
         moved, optimizer_state = self.optimizer(state.optimizer, state.parameters, gradient.values, step)
         if not all_finite(moved):
             raise TrainingDiverged(step)
         return TrainingState(step, moved, optimizer_state, gradient.next_bound)
+
+    def _arrived(self, state: TrainingState) -> Tensor:
+        """The sum of what the sites released and the server got."""
+        parameters = self.layout.unflatten(state.parameters)
+        arrived: Tensor | None = None
+        for number, site in enumerate(self.sites):
+            update = self.deliver(state.step + 1, number, self._released(state, parameters, site))
+            # A site that sends nothing, or something not finite, counts as zero; the divisor doesn't change with it.
+            if update is not None and all_finite(update):
+                arrived = update if arrived is None else arrived + update
+        return releasing.silence(self.plan.clipping, state.parameters) if arrived is None else arrived
 
     def _released(self, state: TrainingState, parameters: Mapping[str, Tensor], site: Site) -> Tensor:
         step, clipping = state.step + 1, self.plan.clipping

@@ -90,7 +90,7 @@ def gradient(clipping: Clipping, released: Tensor, divisor: int, bound: float) -
 
     Args:
       released: the vector of ``query`` with its noise.
-      divisor: the public number of units expected in the sample. Its own size would leak (errata Z11).
+      divisor: the public number of units expected in all sites' samples. Their own sizes would leak (errata Z11).
       bound: C_t.
     """
     if not isinstance(clipping, AdaptiveClipping):

@@ -22,6 +22,7 @@ from trainer.layers.heads import magnitude, magnitude_softmax, real_part
 from trainer.layers.initialisation import glorot, he
 from trainer.layers.linear import ComplexLinear
 from trainer.layers.norms import ComplexGroupNorm, ComplexInstanceNorm, ComplexLayerNorm, whiten
+from trainer.layers.planar_linear import PlanarLinear
 from trainer.layers.planes import FromPlanes, ToPlanes, from_planes, join, split, to_planes
 from trainer.layers.pooling import (
     AdaptiveAveragePool,
@@ -54,6 +55,7 @@ __all__ = [
     "PlanarConv1d",
     "PlanarConv2d",
     "PlanarConvTranspose2d",
+    "PlanarLinear",
     "ToPlanes",
     "TrainableCardioid",
     "TrainableModRelu",

@@ -38,8 +38,8 @@ def to_planes(z: Tensor) -> Tensor:
 
 
 def from_planes(planes: Tensor) -> Tensor:
-    """Complex numbers (N, C, *spatial) of planes (N, 2C, *spatial)."""
-    return torch.complex(*split(planes))
+    """Complex numbers (N, C, *spatial) of planes (N, 2C, *spatial); float32 ones of half precision, which has no complex numbers."""
+    return torch.complex(*split(planes.float() if planes.dtype in (torch.float16, torch.bfloat16) else planes))
 
 
 @final

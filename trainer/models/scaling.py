@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from mechanisms.source import RandomStream
 from trainer.data.base import DataSetFacts
-from trainer.layers import BlockCirculantLinear, ComplexLinear, PlanarConv1d, PlanarConv2d, PlanarConvTranspose2d
+from trainer.layers import BlockCirculantLinear, ComplexLinear, PlanarConv1d, PlanarConv2d, PlanarConvTranspose2d, PlanarLinear
 
 RECORDS = 4
 """Their outputs' mean square is over all positions and channels too, so few records suffice."""
@@ -24,7 +24,9 @@ WEIGHTED = (
     PlanarConv2d,
     PlanarConvTranspose2d,
     BlockCirculantLinear,
+    PlanarLinear,
 )
+ON_PLANES = (PlanarConv1d, PlanarConv2d, PlanarConvTranspose2d, PlanarLinear)
 
 
 def scale_to_unit_outputs(network: nn.Sequential, facts: DataSetFacts, stream: RandomStream) -> None:
@@ -39,7 +41,7 @@ def scale_to_unit_outputs(network: nn.Sequential, facts: DataSetFacts, stream: R
         for module in network:
             outputs = module(x)
             if isinstance(module, WEIGHTED):
-                size = _mean_square(outputs, is_planes=isinstance(module, PlanarConv1d | PlanarConv2d | PlanarConvTranspose2d)) ** 0.5
+                size = _mean_square(outputs, is_planes=isinstance(module, ON_PLANES)) ** 0.5
                 if size > 0.0:
                     module.weight.div_(size)
                     outputs = outputs / size
