@@ -6,7 +6,6 @@ PyTorch's own complex convolution this needs no splitting and no interleaving of
 
 from __future__ import annotations
 
-import math
 from typing import Literal, TypeAlias, final
 
 import torch
@@ -14,20 +13,10 @@ from torch import Tensor, nn
 
 from mechanisms.errors import InvalidParameter
 from mechanisms.source import RandomStream
+from trainer.layers.initialisation import glorot
 
 Sizes: TypeAlias = "int | tuple[int, ...]"
 Padding: TypeAlias = "int | tuple[int, ...] | Literal['same', 'valid']"
-
-
-def complex_kernel(shape: tuple[int, ...], stream: RandomStream) -> Tensor:
-    r"""A kernel (a, b, *kernel), complex64, with E|w|^2 = 2 / ((a + b) prod kernel): each real component has half of it.
-
-    Drawn as real pairs. The stream is public: initial weights carry no data. Source: Trabelsi et al. 2018, section 3.6, with fans of
-    one group.
-    """
-    std = 1.0 / math.sqrt((shape[0] + shape[1]) * math.prod(shape[2:]))
-    pairs = std * stream.normal(2 * math.prod(shape)).reshape(*shape, 2)
-    return torch.view_as_complex(torch.from_numpy(pairs).to(torch.float32).contiguous())
 
 
 def block_weight(weight: Tensor, groups: int) -> Tensor:
@@ -82,7 +71,7 @@ class PlanarConvolution(nn.Module):
         self.stride = _sizes("stride", stride, dimensions, 1)
         self.dilation = _sizes("dilation", dilation, dimensions, 1)
         self.groups = groups
-        self.weight = nn.Parameter(complex_kernel(shape, stream))
+        self.weight = nn.Parameter(glorot(shape, 1, stream))
         self.bias = nn.Parameter(torch.zeros(outputs, dtype=torch.complex64)) if bias else None
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from mechanisms.source import RandomStream
 from trainer.layers.convolution import block_weight
-from trainer.layers.linear import complex_glorot
+from trainer.layers.initialisation import glorot
 
 
 @final
@@ -18,7 +18,7 @@ class PlanarLinear(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, stream: RandomStream, *, bias: bool) -> None:
         super().__init__()
-        self.weight = nn.Parameter(complex_glorot(outputs, inputs, stream))
+        self.weight = nn.Parameter(glorot((outputs, inputs), 1, stream))
         self.bias = nn.Parameter(torch.zeros(outputs, dtype=torch.complex64)) if bias else None
 
     def forward(self, planes: Tensor) -> Tensor:
