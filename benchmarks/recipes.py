@@ -51,6 +51,7 @@ PLAIN: dict[str, Plain] = {
     "cifar10_complex": Plain("sgd", 0.1, 20, 0.9, cosine=True),
     "cifar10_real_pairs": Plain("sgd", 0.1, 20, 0.9, cosine=True),
     "cifar10_real": Plain("sgd", 0.1, 20, 0.9, cosine=True),
+    "ecg_mitbih_beats": Plain("sgd", 0.08, 20, weight_decay=5e-3),
     "ecg_mitbih": Plain("sgd", 0.08, 20, weight_decay=5e-3),
     "speech_commands": Plain("sgd", 0.1, 10),
     "mri_reconstruction": Plain("rmsprop", 1e-3, 10),

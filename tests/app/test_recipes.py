@@ -32,6 +32,7 @@ WANTED = {
     "cifar10_real_pairs",
     "cifar10_real",
     "ecg_mitbih",
+    "ecg_mitbih_beats",
     "ecg_cpsc",
     "speech_commands",
     "mri_reconstruction",

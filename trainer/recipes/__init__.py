@@ -15,7 +15,7 @@ from trainer.recipes.mri import (
 )
 from trainer.recipes.phase_mnist_ours import PHASE_MNIST_FILTERS, PHASE_MNIST_LARGE_LOTS
 from trainer.recipes.recipe import DeclaredData, PrintedEpsilon, PrintedResult, PrintedRun, Recipe
-from trainer.recipes.signals import ECG_CPSC, ECG_MITBIH, SPEECH_COMMANDS
+from trainer.recipes.signals import ECG_CPSC, ECG_MITBIH, ECG_MITBIH_BEATS, SPEECH_COMMANDS
 
 RECIPES: tuple[Recipe, ...] = (
     DIGITS,
@@ -27,6 +27,7 @@ RECIPES: tuple[Recipe, ...] = (
     CIFAR10_REAL_PAIRS,
     CIFAR10_REAL,
     ECG_MITBIH,
+    ECG_MITBIH_BEATS,
     ECG_CPSC,
     SPEECH_COMMANDS,
     MRI_RECONSTRUCTION,
