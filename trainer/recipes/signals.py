@@ -88,7 +88,8 @@ ECG_MITBIH = _ecg_mitbih(
     605,
     _beats(9600, 2800, 29, 1400),
     (
-        "patients are kept apart: three of the four with left bundle branch block are trained on, and what is learned of them hardly helps with the fourth",
+        "patients are kept apart: three of the four with left bundle branch block are trained on, and what is learned of them hardly helps "
+        "with the fourth",
         "one unit is a beat, and a patient has many: 29 patients are too few to hide one, and nothing is claimed per patient",
     ),
 )
