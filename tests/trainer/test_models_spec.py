@@ -203,3 +203,11 @@ def test_a_unet_has_the_weights_of_its_convolutions() -> None:
     # One pool, channels 2: 3 x 3 from 1 to 2, 2 to 2, 2 to 4, 4 to 4; 2 x 2 from 4 to 2; 3 x 3 from 4 to 2, 2 to 2; 1 x 1 and its bias.
     model = ComplexUnet(channels=2, pools=1, activation="crelu", norm_groups=None, dropout=0.0, residual=False)
     assert unet_weights(model, 1) == 9 * (2 + 4 + 8 + 16) + 4 * 8 + 9 * (8 + 4) + 2 + 1
+
+
+def test_a_transform_of_real_pairs_needs_whole_pairs() -> None:
+    layers = (Convolution(outputs=5, kernel=3), Fourier(), Flatten(), Linear(outputs=10))
+    with pytest.raises(
+        InvalidParameter, match=r"layers\[1\] must be behind an even number of channels or features, half of them imaginary, got 5"
+    ):
+        check_model(sequential(*layers, numbers="real_pairs"), facts_of((3, 8, 8)))

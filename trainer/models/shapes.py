@@ -92,6 +92,10 @@ def sequential_shapes(model: Sequential, facts: DataSetFacts) -> tuple[LayerShap
     parts = 2 if model.numbers == "complex" else 1
     stages: list[LayerShapes] = []
     for place, layer in enumerate(model.layers):
+        if model.numbers == "real_pairs" and isinstance(layer, Fourier) and shape[0] % 2:
+            raise InvalidParameter(
+                f"model.layers[{place}]", "behind an even number of channels or features, half of them imaginary", shape[0]
+            )
         outputs = _after(f"model.layers[{place}]", layer, shape)
         stages.append(LayerShapes(shape, outputs, parts * _weights(layer, shape)))
         shape = outputs
