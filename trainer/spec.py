@@ -55,7 +55,7 @@ class RuntimeSpec(Value):
     """
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    microbatch_size: PositiveInt = 64
+    microbatch_size: PositiveInt = 128
     checkpoint_seconds: Annotated[float, Strict(), Field(ge=0.0, le=3600.0, allow_inf_nan=False)] = 5.0
     threads: Annotated[int, Strict(), Field(ge=0, le=1024)] = 0
     processes: Annotated[int, Strict(), Field(ge=1, le=64)] = 1
