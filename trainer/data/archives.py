@@ -29,6 +29,7 @@ HIGHEST_RATIO = 1100
 """Deflate can't shrink more than 1032 times: a larger ratio is a forged size."""
 
 BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImplementedError, RuntimeError)
+"""What zipfile and NumPy raise for files that aren't what they should be; RuntimeError is an encrypted member."""
 
 
 def npz_arrays(path: Path, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:

@@ -6,7 +6,7 @@ PyTorch's own complex convolution this needs no splitting and no interleaving of
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, final
+from typing import ClassVar, Literal, TypeAlias, final
 
 import torch
 from torch import Tensor, nn
@@ -88,9 +88,10 @@ def _padding(padding: Padding, stride: Sizes, dimensions: int) -> tuple[int, ...
     return padding
 
 
-@final
-class PlanarConv1d(PlanarConvolution):
-    """(N, 2 inputs, length) -> (N, 2 outputs, length'), float32 planes; zero padding."""
+class ForwardConvolution(PlanarConvolution):
+    """What one and two axes share: how they are built, and zero padding. Which of the two it is, a subclass says."""
+
+    DIMENSIONS: ClassVar[int]
 
     def __init__(
         self,
@@ -106,9 +107,16 @@ class PlanarConv1d(PlanarConvolution):
         bias: bool = True,
     ) -> None:
         _check_groups(inputs, outputs, groups)
-        shape = (outputs, inputs // groups, *_sizes("kernel", kernel, 1, 1))
+        shape = (outputs, inputs // groups, *_sizes("kernel", kernel, self.DIMENSIONS, 1))
         super().__init__(shape, outputs, stream, stride=stride, dilation=dilation, groups=groups, bias=bias)
-        self.padding = _padding(padding, stride, 1)
+        self.padding = _padding(padding, stride, self.DIMENSIONS)
+
+
+@final
+class PlanarConv1d(ForwardConvolution):
+    """(N, 2 inputs, length) -> (N, 2 outputs, length'), float32 planes; zero padding."""
+
+    DIMENSIONS: ClassVar[int] = 1
 
     def forward(self, planes: Tensor) -> Tensor:
         weight, bias = block_weight(self.weight, self.groups), bias_planes(self.bias)
@@ -119,26 +127,10 @@ class PlanarConv1d(PlanarConvolution):
 
 
 @final
-class PlanarConv2d(PlanarConvolution):
+class PlanarConv2d(ForwardConvolution):
     """(N, 2 inputs, height, width) -> (N, 2 outputs, height', width'), float32 planes; zero padding."""
 
-    def __init__(
-        self,
-        inputs: int,
-        outputs: int,
-        kernel: Sizes,
-        stream: RandomStream,
-        *,
-        stride: Sizes = 1,
-        padding: Padding = 0,
-        dilation: Sizes = 1,
-        groups: int = 1,
-        bias: bool = True,
-    ) -> None:
-        _check_groups(inputs, outputs, groups)
-        shape = (outputs, inputs // groups, *_sizes("kernel", kernel, 2, 1))
-        super().__init__(shape, outputs, stream, stride=stride, dilation=dilation, groups=groups, bias=bias)
-        self.padding = _padding(padding, stride, 2)
+    DIMENSIONS: ClassVar[int] = 2
 
     def forward(self, planes: Tensor) -> Tensor:
         # A weight in channels_last makes the output so too, and on a CPU that is the faster format.
