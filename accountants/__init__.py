@@ -18,6 +18,7 @@ from accountants.events import (
     leaves,
     neighbourhood,
     non_private_reason,
+    releases,
 )
 from accountants.fft import FftAccountant
 from accountants.gdp import GdpAccountant
@@ -86,4 +87,5 @@ __all__ = [
     "neighbourhood",
     "non_private_reason",
     "profile",
+    "releases",
 ]

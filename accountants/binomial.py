@@ -19,15 +19,12 @@ from typing import TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize
 
 from accountants import deadline
-from accountants.arithmetic import within_floats
 from accountants.hockey_stick import UNIT
 from accountants.pairs import Pair, narrowed, widened
-from accountants.profile import Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon
+from accountants.summed import SummedProfile
 from mechanisms.base import Step
-from mechanisms.errors import InvalidParameter
 
 MOST_RELEASES = 10**10
 """Beyond it the terms of a sum are more than a million."""
@@ -42,7 +39,6 @@ _SUM_ERROR = 1e-13
 _DIGITS, _EXACT_FACTORIALS = 50, 64
 _STIRLING = (12, -360, 1260, -1680, 1188)
 _LOG_ROOT_2PI = Decimal("0.91893853320467274178032973640561763986139747363778341281715154")
-_WIDENINGS = (1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-6, 1e-4)
 
 Floats = NDArray[np.float64]
 Ratios: TypeAlias = Callable[[Floats], Floats]
@@ -150,69 +146,14 @@ def _log_factorial(number: int) -> Decimal:
     return (n + Decimal("0.5")) * n.ln() - n + _LOG_ROOT_2PI + sum(1 / (divisor * n ** (2 * i + 1)) for i, divisor in enumerate(_STIRLING))
 
 
-@final
-class BinomialProfile(PrivacyProfile):
+def binomial_profile(pair: Pair, count: int, steps: tuple[Step, ...], name: str) -> SummedProfile:
     """The profile of randomized response at one distance, repeated."""
-
-    def __init__(self, pair: Pair, count: int, steps: tuple[Step, ...], name: str) -> None:
-        above, below = widened(pair), narrowed(pair)
-        self._upper = RepeatedResponse(above.distance, count, above.shown)
-        self._lower = RepeatedResponse(below.distance, count, below.shown)
-        self._steps, self._name = steps, name
-
-    @property
-    def route(self) -> str:
-        return self._name
-
-    def delta(self, epsilon: float) -> DeltaBound:
-        check_epsilon(epsilon)
-        if epsilon == math.inf:
-            return DeltaBound(log_lower=-math.inf, log_upper=-math.inf, route=self.route)
-        with within_floats(self.route):
-            low, high = self._lower.log_delta(epsilon)[0], self._upper.log_delta(epsilon)[1]
-        return DeltaBound(log_lower=low, log_upper=high, route=self.route)
-
-    def epsilon(self, delta: float) -> Bound:
-        check_delta(delta)
-        return self.epsilon_at_log_delta(math.log(delta))
-
-    def epsilon_at_log_delta(self, log_delta: float) -> Bound:
-        """``epsilon`` at a delta given by its logarithm: there is no floor."""
-        if not -math.inf < log_delta < 0.0:
-            raise InvalidParameter("log_delta", "finite and < 0", log_delta)
-        with within_floats(self.route):
-            high = _crossing(self._upper, log_delta, upper=True)
-            low = _crossing(self._lower, log_delta, upper=False)
-        return Bound(lower=min(low, high), upper=high, route=self.route)
-
-    def derivation(self) -> tuple[Step, ...]:
-        return (
-            *self._steps,
-            Step(
-                symbol="delta(eps)",
-                value="sum of C(T, j) p^j (1 - p)^(T - j) (1 - e^(eps - (2j - T) epsilon_0)) over j with (2j - T) epsilon_0 > eps",
-                formula="p = e^epsilon_0 / (1 + e^epsilon_0); all terms are positive, each rounding is counted",
-                source="Kairouz, Oh and Viswanath 2015, Theorem 3.3; accountants/proofs/lattice.md",
-            ),
-        )
-
-
-def _crossing(law: RepeatedResponse, log_delta: float, *, upper: bool) -> float:
-    """An epsilon at which the upper end is at most e^log_delta, or up to which the lower end is above it."""
-    end = 1 if upper else 0
-    least = 4.0 * log_delta - 50.0
-
-    def excess(epsilon: float) -> float:
-        return max(law.log_delta(epsilon)[end], least) - log_delta
-
-    if excess(0.0) <= 0.0:
-        return 0.0
-    top = law.largest_loss
-    root = float(optimize.brentq(excess, 0.0, top, xtol=1e-300, rtol=1e-15))
-    for share in _WIDENINGS:
-        moved = root * (1.0 + share) if upper else root * (1.0 - share)
-        if upper and (moved >= top or excess(moved) <= 0.0):
-            return min(moved, top)
-        if not upper and excess(moved) > 0.0:
-            return moved
-    return top if upper else 0.0
+    above, below = widened(pair), narrowed(pair)
+    total = Step(
+        symbol="delta(eps)",
+        value="sum of C(T, j) p^j (1 - p)^(T - j) (1 - e^(eps - (2j - T) epsilon_0)) over j with (2j - T) epsilon_0 > eps",
+        formula="p = e^epsilon_0 / (1 + e^epsilon_0); all terms are positive, each rounding is counted",
+        source="Kairouz, Oh and Viswanath 2015, Theorem 3.3; accountants/proofs/lattice.md",
+    )
+    upper, lower = (RepeatedResponse(one.distance, count, one.shown) for one in (above, below))
+    return SummedProfile(upper, lower, (*steps, total), name)

@@ -168,6 +168,8 @@ def loss_tail(profile: PrivacyProfile, epsilon: float) -> float:
 
     highest = math.log(min(_WIDEST, epsilon))
     best = _smallest(log_tail, highest - _DEPTH, highest)
+    if best == -math.inf:  # no output has such a loss; the margin for rounding below would be infinite as well, and their sum no number
+        return 0.0
     return min(1.0, logspace.exp_up(best + _ROUNDING * (abs(best) + 4.0)))
 
 

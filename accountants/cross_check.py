@@ -130,7 +130,6 @@ def _directions(event: Event, delta: float) -> list[tuple[_Direction, float]]:
         # Its moment function is periodic: it seems to decay, and the sum would be that of a smoothed loss.
         raise UnsupportedEvent("cross_check", "a local release has its losses on a lattice")
     # The saddle point lies near the order that is best for the Renyi bound, and never far above it.
-    route = RdpProfile(parts, ()).epsilon(min(delta, 1e-3)).route
-    reach = 4.0 * float(route.split("=")[1].rstrip(")")) + 10.0
+    reach = 4.0 * RdpProfile(parts, ()).best_order(min(delta, 1e-3))[0] + 10.0
     both = (True, False) if any(not pair_of(leaf).symmetric for leaf in parts) else (True,)
     return [(_Direction(parts, reach, removed=removed), reach) for removed in both]

@@ -2,6 +2,7 @@ r"""What was done to the data, as a tree: mechanisms released, samplings, repeti
 
 An event says everything an accountant needs, and its meaning never changes. Accountants see it only through ``leaves``: a flat list of
 (sampled release, how often), so none of them walks the tree or counts by itself. What a leaf's dominating pair is, ``dominating`` says.
+Who tells people what was released asks for ``releases``: there a local release of many coordinates is still one.
 """
 
 from __future__ import annotations
@@ -56,10 +57,15 @@ class _Composite(Value):
                     raise IncompatibleEvent(what, str(first), str(second))
 
     @cached_property
-    def flat(self) -> Mapping[Leaf, int]:
-        """``leaves`` of this event; kept, since an event never changes."""
+    def released(self) -> Mapping[Leaf, int]:
+        """``releases`` of this event; kept, since an event never changes."""
         assert isinstance(self, PoissonSampled | FixedSizeSampled | Grouped | Repeated | Composed)  # all of its subclasses
         return _counted(self)
+
+    @cached_property
+    def flat(self) -> Mapping[Leaf, int]:
+        """``leaves`` of this event; kept likewise."""
+        return _by_coordinate(self.released)
 
 
 @final
@@ -227,7 +233,19 @@ def non_private_reason(event: Event) -> str | None:
 
 
 def leaves(event: Event) -> Mapping[Leaf, int]:
-    """The event as a multiset of sampled releases, in order of first appearance; equal leaves are counted together.
+    """``releases`` with what composes exactly taken apart: all of what accountants see.
+
+    A local release of n coordinates with independent noise, of all records, is n releases of one coordinate (proofs/pairs.md, row 7), and
+    comes as such unless that would be more than 10^15 of them: then it stays whole, which is looser.
+
+    Raises:
+      InvalidParameter: as ``releases``.
+    """
+    return event.flat if isinstance(event, _Composite) else _by_coordinate(_counted(event))
+
+
+def releases(event: Event) -> Mapping[Leaf, int]:
+    """The event as a multiset of sampled releases, in order of first appearance; equal ones are counted together.
 
     Sampling of a composition isn't a composition of samplings (the sample is shared), so only a single release may be sampled.
 
@@ -235,7 +253,7 @@ def leaves(event: Event) -> Mapping[Leaf, int]:
       InvalidParameter: a sampling over more than one release or over another kind of sampling, a group inside a sampling, more than
         10^15 releases, or a group of more than 10^6.
     """
-    return event.flat if isinstance(event, _Composite) else _counted(event)
+    return event.released if isinstance(event, _Composite) else _counted(event)
 
 
 def _counted(event: Event) -> dict[Leaf, int]:
@@ -273,6 +291,25 @@ def _by_record(leaf: Leaf, count: int) -> Iterator[tuple[Leaf, int]]:
         yield Leaf(leaf.probability, leaf.mechanism, leaf.scheme), count * leaf.group
     else:
         yield leaf, count
+
+
+def _by_coordinate(found: Mapping[Leaf, int]) -> dict[Leaf, int]:
+    """Whole local releases as releases of their single coordinates, where the mechanism is no more than those."""
+    parts: dict[Leaf, int] = {}
+    for leaf, count in found.items():
+        part, number = _coordinates(leaf)
+        if parts.get(part, 0) + count * number > LARGEST_COUNT:
+            part, number = leaf, 1
+        parts[part] = parts.get(part, 0) + count * number
+    return parts
+
+
+def _coordinates(leaf: Leaf) -> tuple[Leaf, int]:
+    """(one coordinate's release, how many). A sample shows all coordinates of a record or none: those aren't independent."""
+    mechanism = leaf.mechanism
+    if not isinstance(mechanism, LocalRelease) or leaf.probability < 1.0 or (one := mechanism.coordinate()) is None:
+        return leaf, 1
+    return Leaf(leaf.probability, one, leaf.scheme, leaf.group), mechanism.dimension
 
 
 def _sampled(event: PoissonSampled | FixedSizeSampled, group: int) -> Leaf:

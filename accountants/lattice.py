@@ -2,7 +2,8 @@ r"""The lattice route: whole Laplace releases and randomized response, with atom
 
 The laws, their composition and the proofs are the grid route's (``fft.py``); with h = e / m the atoms need no splitting, and only the
 part of the loss between them, of mass about e / 2, is discretised: a few points per e do. Distinct e with a common divisor share a
-lattice; others are for ``fft``. Randomized response alone, at one e, has a sum of its own (``binomial.py``). proofs/lattice.md
+lattice; others are for ``fft``. Randomized response alone, at one e, has a sum of its own (``binomial.py``), and so has Laplace noise where
+few releases or a loss next to the largest one make it short (``repeated_laplace.py``). proofs/lattice.md
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import final
 
-from accountants.binomial import MOST_RELEASES, BinomialProfile
+from accountants import repeated_laplace
+from accountants.binomial import MOST_RELEASES, binomial_profile
 from accountants.dominating import pair_of, unsupported_reason
 from accountants.events import Event, Leaf, leaves, non_private_reason
 from accountants.fft import FftProfile, unsupported_parts
-from accountants.pairs import Family
+from accountants.pairs import Family, Pair
 from accountants.profile import Accountant, NonPrivateProfile, PrivacyProfile
 from accountants.rdp import leaf_steps
+from accountants.repeated_laplace import laplace_profile
 from mechanisms.errors import UnsupportedEvent
 
 ROUTE = "lattice"
@@ -50,9 +53,22 @@ def is_repeated_response(parts: Mapping[Leaf, int]) -> bool:
     return len(pairs) == 1 and all(pair.family is Family.RESPONSE and (pair.is_whole or count == 1) for pair in pairs)
 
 
+def repeated_laplace_of(parts: Mapping[Leaf, int]) -> tuple[Pair, int] | None:
+    """(pair, how often) where all that is released is whole Laplace noise at one distance, not too often for its sum; else None."""
+    count = sum(parts.values())
+    if count > repeated_laplace.MOST_RELEASES or any(unsupported_reason(leaf) is not None for leaf in parts):
+        return None
+    pairs = {pair_of(leaf) for leaf in parts}
+    one = pairs.pop()
+    return (one, count) if not pairs and one.family is Family.LAPLACE and one.is_whole else None
+
+
 def unsupported_parts_of_lattice(parts: Mapping[Leaf, int]) -> str | None:
     """Why these leaves have no common lattice here, or None."""
     if is_repeated_response(parts):
+        return None
+    found = repeated_laplace_of(parts)
+    if found is not None and repeated_laplace.short_from(found[0].distance, found[1]) == 0.0:
         return None
     for leaf in parts:
         if (reason := unsupported_reason(leaf)) is not None:
@@ -85,5 +101,8 @@ class LatticeAccountant(Accountant):
         if (reason := unsupported_parts_of_lattice(parts)) is not None:
             raise UnsupportedEvent(self.name, reason)
         if is_repeated_response(parts):
-            return BinomialProfile(pair_of(next(iter(parts))), sum(parts.values()), leaf_steps(parts), ROUTE)
+            return binomial_profile(pair_of(next(iter(parts))), sum(parts.values()), leaf_steps(parts), ROUTE)
+        if (found := repeated_laplace_of(parts)) is not None:
+            rest = None if unsupported_parts(parts) is not None else FftProfile(parts, ROUTE)
+            return laplace_profile(*found, leaf_steps(parts), ROUTE, rest)
         return FftProfile(parts, ROUTE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import final
 
 import numpy as np
@@ -13,8 +13,9 @@ from scipy import optimize
 from accountants import integer_moments
 from accountants.dominating import pair_of, statement, unsupported_reason
 from accountants.events import Event, Leaf, leaves, non_private_reason
+from accountants.largest_loss import pure_epsilon
 from accountants.moments import PairMoments
-from accountants.pairs import Family, Pair
+from accountants.pairs import SHIFT_ERROR, Family, Pair
 from accountants.profile import (
     Accountant,
     Bound,
@@ -27,6 +28,7 @@ from accountants.profile import (
 )
 from mechanisms.base import Step
 from mechanisms.errors import UnsupportedEvent
+from mechanisms.local import LocalRelease
 from mechanisms.loss import GaussianLoss, LaplaceLoss, PrivacyLoss, ResponseLoss
 
 ROUTE = "rdp"
@@ -66,7 +68,7 @@ class RdpProfile(PrivacyProfile):
 
     def delta(self, epsilon: float) -> DeltaBound:
         check_epsilon(epsilon)
-        if epsilon == math.inf:
+        if epsilon >= self.pure_epsilon:
             return DeltaBound(log_lower=-math.inf, log_upper=-math.inf, route=ROUTE)
         # Canonne, Kamath and Steinke 2020, Proposition 12.
         order, log_delta = self._best(lambda a: (a - 1.0) * (self._renyi(a) - epsilon + math.log1p(-1.0 / a)) - math.log(a))
@@ -74,8 +76,20 @@ class RdpProfile(PrivacyProfile):
 
     def epsilon(self, delta: float) -> Bound:
         check_delta(delta)
-        order, epsilon = self._best(lambda a: epsilon_at_order(a, self._renyi(a), delta))
+        order, epsilon = self.best_order(delta)
+        if epsilon > self.pure_epsilon:
+            order, epsilon = math.inf, self.pure_epsilon
         return Bound(lower=0.0, upper=max(0.0, epsilon), route=f"{ROUTE}(order={order:.4g})")
+
+    def best_order(self, delta: float) -> tuple[float, float]:
+        """(the finite order whose bound at ``delta`` is smallest, that bound, possibly negative)."""
+        return self._best(lambda a: epsilon_at_order(a, self._renyi(a), delta))
+
+    @cached_property
+    def pure_epsilon(self) -> float:
+        """The Renyi divergence of infinite order: the sum of the largest losses; infinite where one has none."""
+        losses = (count * pure_epsilon(pair_of(leaf)) for leaf, count in self._parts.items())
+        return math.fsum(losses) * (1.0 + SHIFT_ERROR)
 
     def derivation(self) -> tuple[Step, ...]:
         return (
@@ -201,6 +215,13 @@ class RdpAccountant(Accountant):
         return RdpProfile(parts, leaf_steps(parts))
 
 
+def _counted_as(leaf: Leaf) -> str:
+    mechanism = leaf.mechanism
+    if isinstance(mechanism, LocalRelease) and leaf.probability == 1.0 and mechanism.coordinate() == mechanism:
+        return "times released: every coordinate of every record by itself"
+    return "times released"
+
+
 def leaf_steps(parts: Mapping[Leaf, int]) -> tuple[Step, ...]:
     """The derivation lines of every leaf: its mechanism's, its sampling and its count."""
     steps: list[Step] = []
@@ -212,5 +233,5 @@ def leaf_steps(parts: Mapping[Leaf, int]) -> tuple[Step, ...]:
         if not leaf.is_whole:
             formula, source = statement(leaf)
             steps.append(Step(symbol="q", value=leaf.probability, formula=formula, source=source))
-        steps.append(Step(symbol="T", value=float(count), formula="times released", source="event"))
+        steps.append(Step(symbol="T", value=float(count), formula=_counted_as(leaf), source="event"))
     return tuple(steps)

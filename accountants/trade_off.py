@@ -99,6 +99,11 @@ class SupportingLines:
         small = min(line.true_positive_rate(alpha) for line in self._grid) < 0.5
         return _Search(self.line, alpha, small=small).run(self._grid)
 
+    @property
+    def known(self) -> tuple[Line, ...]:
+        """Lines at epsilon >= 0, rising, from 0 up to where delta vanishes or is no longer known."""
+        return tuple(line for line in self._grid if line.epsilon >= 0.0)
+
     def line(self, epsilon: float) -> Line:
         """The line of this signed epsilon. Where its delta isn't known, a smaller epsilon of the grid stands in: delta only falls."""
         stand_in = next(line.log_delta for line in reversed(self._grid) if 0.0 <= line.epsilon <= abs(epsilon))

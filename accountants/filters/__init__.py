@@ -6,7 +6,7 @@ Profiles (delta as a function of epsilon) may not be summed up under such choice
 from __future__ import annotations
 
 from accountants.filters.budgets import Budget, GdpBudget, PureBudget, ZcdpBudget
-from accountants.filters.filter import AnyBudget, Filter
+from accountants.filters.filter import AnyBudget, Filter, Price, Steps
 from accountants.filters.renyi_budgets import DEFAULT_ORDERS, RdpBudget, RdpTargetBudget
 from accountants.filters.spends import AnySpend, GdpSpend, PureSpend, RdpSpend, Spend, ZcdpSpend
 
@@ -18,12 +18,14 @@ __all__ = [
     "Filter",
     "GdpBudget",
     "GdpSpend",
+    "Price",
     "PureBudget",
     "PureSpend",
     "RdpBudget",
     "RdpSpend",
     "RdpTargetBudget",
     "Spend",
+    "Steps",
     "ZcdpBudget",
     "ZcdpSpend",
 ]

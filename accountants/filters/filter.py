@@ -32,6 +32,13 @@ Steps = Annotated[int, BeforeValidator(_from_text), Strict(), Field(ge=0), Plain
 
 
 @final
+class Price(Value):
+    """A spend's cost in steps of a budget's grids, rounded up. Of an event it takes up to seconds to compute; to admit it, an addition."""
+
+    steps: tuple[Steps, ...]
+
+
+@final
 class Filter(Value):
     r"""What was spent of a budget. Frozen: ``spend`` and ``refund`` give the next state, and its JSON restores it exactly.
 
@@ -72,11 +79,26 @@ class Filter(Value):
         """Nothing spent yet."""
         return cls(budget=budget, adjacency=adjacency, unit=unit, spent=(0,) * len(budget.limits), count=0)
 
-    def admits(self, spend: Spend) -> bool:
+    def price(self, spend: Spend) -> Price:
+        """What ``spend`` would take for this spend, whatever was spent before. Raises as it does, except for BudgetExceeded."""
+        self._check_neighbourhood(spend)
+        return Price(steps=tuple(grid.steps(cost) for grid, cost in zip(self.budget.grids, self.budget.cost(spend), strict=True)))
+
+    def repetitions(self, price: Price) -> int | None:
+        """How many spends of this price are admitted one after the other from here on, exactly; None where it costs nothing."""
+        fits: list[float] = []
+        for grid, spent, step in zip(self.budget.grids, self.spent, price.steps, strict=True):
+            rest = grid.limit - spent
+            fits.append((math.inf if rest >= 0 else -1) if step == 0 else rest // step)
+        # The sums after n spends are within the k-th limit exactly where n <= fits[k]; the rule allows less and less as n grows.
+        kept = max(n for n in fits if self.budget.is_kept([n <= most for most in fits]))
+        return None if kept == math.inf else int(kept)
+
+    def admits(self, spend: Spend | Price) -> bool:
         """Whether ``spend`` would succeed. Raises as it does, except for BudgetExceeded."""
         return self._keeps(self._added(self._steps(spend)))
 
-    def spend(self, spend: Spend) -> Self:
+    def spend(self, spend: Spend | Price) -> Self:
         """The state after the step; to be stored before the step is taken.
 
         Raises:
@@ -90,7 +112,7 @@ class Filter(Value):
             raise self._exceeded(steps)
         return self._with(total, self.count + 1)
 
-    def refund(self, spend: Spend) -> Self:
+    def refund(self, spend: Spend | Price) -> Self:
         """The state without a step that was admitted but never taken: nothing of it was released. Restores the sums exactly.
 
         Raises:
@@ -128,10 +150,12 @@ class Filter(Value):
         parts = tuple(grid.rung(spent) for grid, spent in zip(self.budget.grids, self.spent, strict=True))
         return self.budget.loss_at(parts, math.log(failure_probability) - math.log(RUNGS))
 
-    def _steps(self, spend: Spend) -> tuple[int, ...]:
+    def _steps(self, spend: Spend | Price) -> tuple[int, ...]:
         """The spend's costs in steps, rounded up."""
-        self._check_neighbourhood(spend)
-        return tuple(grid.steps(cost) for grid, cost in zip(self.budget.grids, self.budget.cost(spend), strict=True))
+        found = spend if isinstance(spend, Price) else self.price(spend)
+        if len(found.steps) != len(self.spent):
+            raise InvalidParameter("price", f"of a budget with this one's number of limits, {len(self.spent)}", len(found.steps))
+        return found.steps
 
     def _added(self, steps: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(a + b for a, b in zip(self.spent, steps, strict=True))
@@ -154,7 +178,8 @@ class Filter(Value):
         """Said of the limit that comes closest to holding the spend, among those that don't."""
         budget = self.budget
         rests = [grid.limit - spent for grid, spent in zip(budget.grids, self.spent, strict=True)]
-        failing = [k for k, (step, rest) in enumerate(zip(steps, rests, strict=True)) if step > rest]
+        # A limit that was exceeded before (or is none) holds nothing, and a spend may cost nothing there; one that held until now fails.
+        failing = [k for k, (step, rest) in enumerate(zip(steps, rests, strict=True)) if step > rest >= 0]
         k = max(failing, key=lambda k: Fraction(rests[k], steps[k]))
         requested, remaining = (budget.shown(budget.grids[k].amount(max(0, amount))) for amount in (steps[k], rests[k]))
         return BudgetExceeded(budget.quantities[k], requested, remaining)

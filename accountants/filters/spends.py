@@ -11,8 +11,9 @@ from pydantic import Field, model_validator
 from scipy import special
 
 from accountants.dominating import pair_of
-from accountants.events import Event, Leaf, leaves, non_private_reason
-from accountants.pairs import Family, Mixture, Pair
+from accountants.events import Event, Leaf, leaves, non_private_reason, releases
+from accountants.largest_loss import pure_epsilon
+from accountants.pairs import Family
 from accountants.rdp import RdpAccountant
 from mechanisms.base import NonNegative, Value
 from mechanisms.errors import InvalidParameter, UnsupportedEvent
@@ -20,10 +21,8 @@ from mechanisms.errors import InvalidParameter, UnsupportedEvent
 FILTER = "filter"
 
 _ROUNDING = 1e-13
-"""Relative allowance for a sampled loss and for mu from epsilon: measured against 40 digits, less than a tenth of it is used."""
+"""Relative allowance for mu from epsilon: measured against 40 digits, less than a tenth of it is used."""
 
-_ABSOLUTE = 1e-15
-_LARGEST_EXPONENT = 700.0
 _NEAR = 3.0
 _FAR = 600.0
 
@@ -79,7 +78,9 @@ def pure_cost(spend: Spend) -> Fraction:
         case ZcdpSpend() | GdpSpend() | RdpSpend():
             raise UnsupportedEvent(FILTER, f"a spend in {spend.kind} isn't pure epsilon-DP")
         case _:
-            return sum((count * Fraction(_pure_epsilon_of(leaf)) for leaf, count in _parts(spend)), Fraction(0))
+            _refuse_non_private(spend)
+            # Local releases stay whole: epsilon of their coordinates, each rounded up, would be more than the epsilon they were given.
+            return sum((count * Fraction(_pure_epsilon_of(leaf)) for leaf, count in releases(spend).items()), Fraction(0))
 
 
 def zcdp_cost(spend: Spend) -> Fraction:
@@ -151,42 +152,6 @@ def mu_of_pure(epsilon: float) -> float:
         return 2.0 * math.sqrt(2.0) * float(special.erfcinv(2.0 / (1.0 + math.exp(epsilon)))) * (1.0 + _ROUNDING)
     # Phi(-x) <= e^{-x^2 / 2} / 2, and e^-epsilon / 2 <= 1 / (1 + e^epsilon).
     return math.sqrt(8.0 * epsilon) * (1.0 + _ROUNDING)
-
-
-def pure_epsilon(pair: Pair) -> float:
-    """The largest privacy loss of a Laplace or two-point pair in either direction, rounded up: the log ratio at the ends of the line.
-
-    >>> half = Mixture((0.5, 0.5), (0.0, 1.0))
-    >>> round(pure_epsilon(Pair(Family.LAPLACE, half, Mixture((1.0,), (0.0,)))), 6)
-    0.620115
-    """
-    if pair.is_whole or pair.shown < 1.0:
-        # Where a pair isn't shown its loss is 0.
-        return pair.distance
-    right = _log_sum(pair.upper) - _log_sum_down(pair.lower)
-    left = _log_sum(_mirrored(pair.lower)) - _log_sum_down(_mirrored(pair.upper))
-    return max(right, left) * (1.0 + _ROUNDING) + _ABSOLUTE
-
-
-def _log_sum(mixture: Mixture) -> float:
-    """log sum_j w_j e^{s_j}; the weight at shift 0 of several components stands for 1 minus the others."""
-    if len(mixture.weights) == 1:
-        return mixture.shifts[0]
-    if mixture.shifts[-1] > _LARGEST_EXPONENT:
-        return float(special.logsumexp([math.log(w) + s for w, s in zip(mixture.weights, mixture.shifts, strict=True)]))
-    return math.log1p(math.fsum(w * math.expm1(s) for w, s in zip(mixture.weights, mixture.shifts, strict=True)))
-
-
-def _log_sum_down(mixture: Mixture) -> float:
-    """The same for shifts <= 0, rounded down: 1 minus the others may have lost its digits, but e^{lowest shift} is below it."""
-    if len(mixture.weights) == 1:
-        return mixture.shifts[0]
-    rest = 1.0 + math.fsum(w * math.expm1(s) for w, s in zip(mixture.weights, mixture.shifts, strict=True))
-    return max(math.log(rest - _ABSOLUTE) if rest > _ABSOLUTE else -math.inf, mixture.shifts[0])
-
-
-def _mirrored(mixture: Mixture) -> Mixture:
-    return Mixture(mixture.weights[::-1], tuple(0.0 - shift for shift in mixture.shifts[::-1]))
 
 
 def _pure_epsilon_of(leaf: Leaf) -> float:

@@ -123,7 +123,10 @@ MIXED = {
         (repeated(10, response(0.1)), repeated(7, response(0.25))),
         lambda: beside_responses(beside_responses(nothing, 0.25, 7), 0.1, 10),
     ),
-    "with Laplace noise": ((repeated(20, response(0.1)), local_laplace(0.6)), lambda: beside_responses(laplace_delta(0.6), 0.1, 20)),
+    "with Laplace noise": (
+        (repeated(20, response(0.1)), local_laplace(0.6, dimension=1)),
+        lambda: beside_responses(laplace_delta(0.6), 0.1, 20),
+    ),
     "with Gaussian noise": ((repeated(30, response(0.07)), gaussian(0.5)), lambda: beside_responses(gaussian_delta(0.5), 0.07, 30)),
     "with a sampled one": (
         (repeated(40, response(0.2)), PoissonSampled(probability=0.3, event=response(0.4))),
@@ -331,7 +334,7 @@ def test_answers_do_not_depend_on_what_was_asked_before():
 @pytest.mark.parametrize("other", [0.5, 3.1, 4.490026794042865])
 def test_a_search_for_a_step_that_fits_ends(other):
     """The best alignment of two losses without a common divisor once led back to a step that was too fine, for ever."""
-    parts = repeated(11, response(2.9946832538608463)), local_laplace(other)
+    parts = repeated(11, response(2.9946832538608463)), local_laplace(other, dimension=1)
     bound = profile(Composed(events=parts)).delta(0.9201146651409104)
     exact = beside_responses(laplace_delta(other), 2.9946832538608463, 11)(mpmath.mpf(0.9201146651409104))
     assert bound.log_lower <= mpmath.log(exact) <= bound.log_upper
@@ -339,7 +342,7 @@ def test_a_search_for_a_step_that_fits_ends(other):
 
 def _three_losses_and_a_laplace():
     sampled = PoissonSampled(probability=0.3, event=response(0.009, dimension=4))
-    return Composed(events=(repeated(2, sampled), local_laplace(0.0021)))
+    return Composed(events=(repeated(2, sampled), local_laplace(0.0021, dimension=1)))
 
 
 def _delta_of_three_losses_and_a_laplace(t):
