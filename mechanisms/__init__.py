@@ -32,6 +32,7 @@ from mechanisms.errors import (
 from mechanisms.gaussian import Gaussian
 from mechanisms.laplace import Laplace
 from mechanisms.local import LocalRelease
+from mechanisms.local_gaussian import LocalGaussian
 from mechanisms.local_laplace import LocalLaplace
 from mechanisms.loss import GaussianLoss, LaplaceLoss, PrivacyLoss, ResponseLoss
 from mechanisms.source import NoiseSource, NumpySource, RandomOrigin, RandomStream
@@ -39,9 +40,19 @@ from mechanisms.spectral import Spectral
 from mechanisms.spof_coefficients import SpofCoefficients
 
 AnyMechanism = Annotated[
-    Gaussian | ComplexGaussian | Laplace | Spectral | LocalLaplace | DuchiLinf | SpofCoefficients, Field(discriminator="kind")
+    Gaussian | ComplexGaussian | Laplace | Spectral | LocalLaplace | LocalGaussian | DuchiLinf | SpofCoefficients,
+    Field(discriminator="kind"),
 ]
-MECHANISMS: tuple[type[Mechanism], ...] = (Gaussian, ComplexGaussian, Laplace, Spectral, LocalLaplace, DuchiLinf, SpofCoefficients)
+MECHANISMS: tuple[type[Mechanism], ...] = (
+    Gaussian,
+    ComplexGaussian,
+    Laplace,
+    Spectral,
+    LocalLaplace,
+    LocalGaussian,
+    DuchiLinf,
+    SpofCoefficients,
+)
 
 __all__ = [
     "MECHANISMS",
@@ -60,6 +71,7 @@ __all__ = [
     "InvalidParameter",
     "Laplace",
     "LaplaceLoss",
+    "LocalGaussian",
     "LocalLaplace",
     "LocalRelease",
     "Mechanism",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from fractions import Fraction
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,10 +29,13 @@ class LocalRelease(Mechanism):
     Attributes:
       lower, upper: the box that every coordinate lies in: a public choice, never taken from the data.
       dimension: coordinates of one record, n.
-      sensitivity: replace_one; l1 at least n (upper - lower), the diameter of the box, exactly (no rounding below it passes).
+      sensitivity: replace_one; l1 at least n (upper - lower) and l2 at least sqrt(n) (upper - lower), the diameters of the box, exactly
+        (no rounding below them passes). Given is the one that the noise needs (``NORM``); the other may be.
     Raises:
       ValidationError: an empty box, another adjacency, or a sensitivity that the box exceeds or that says something else.
     """
+
+    NORM: ClassVar[Literal["l1", "l2"]] = "l1"
 
     lower: Edge
     upper: Edge
@@ -46,6 +49,33 @@ class LocalRelease(Mechanism):
         14.0
         """
         return _rounded_up(dimension * (Fraction(upper) - Fraction(lower)))
+
+    @staticmethod
+    def least_l2(lower: float, upper: float, dimension: int) -> float:
+        """The smallest float that is at least sqrt(dimension) (upper - lower).
+
+        >>> LocalRelease.least_l2(0.0, 1.0, 16)
+        4.0
+        """
+        square = dimension * (Fraction(upper) - Fraction(lower)) ** 2
+        # A few units below the root's float, and from there up to the first that is large enough.
+        found = math.sqrt(dimension) * (upper - lower) * (1.0 - 1e-15)
+        while Fraction(found) ** 2 < square:
+            found = math.nextafter(found, math.inf)
+        return found
+
+    def coordinate(self) -> Self | None:
+        """The release of one coordinate alone, where the whole is ``dimension`` of these with independent noise; None where it isn't.
+
+        A record's worst neighbour then moves every coordinate across the whole box, and the releases of single coordinates compose to
+        exactly the whole (accountants/proofs/pairs.md, row 7).
+        """
+        return None
+
+    def _of_one_coordinate(self) -> Sensitivity:
+        """The share of one coordinate in the stated l1, rounded up."""
+        given = self.sensitivity
+        return Sensitivity(l1=_rounded_up(Fraction(given.stated_l1) / self.dimension), adjacency=given.adjacency, unit=given.unit)
 
     @property
     def width(self) -> float:
@@ -84,14 +114,15 @@ class LocalRelease(Mechanism):
             raise InvalidParameter(
                 "sensitivity.adjacency", "replace_one (a local release shows how many records there are)", given.adjacency.value
             )
-        if given.l1 is None:
-            raise InvalidParameter("sensitivity.l1", "given for a local release", None)
+        if getattr(given, self.NORM) is None:
+            raise InvalidParameter(f"sensitivity.{self.NORM}", "given for a local release", None)
         side = Fraction(self.upper) - Fraction(self.lower)
-        if Fraction(given.l1) < self.dimension * side:
+        if given.l1 is not None and Fraction(given.l1) < self.dimension * side:
             least = self.least_l1(self.lower, self.upper, self.dimension)
             raise InvalidParameter("sensitivity.l1", f"at least dimension * (upper - lower), here {least!r}", given.l1)
         if given.l2 is not None and Fraction(given.l2) ** 2 < self.dimension * side**2:
-            raise InvalidParameter("sensitivity.l2", "at least sqrt(dimension) * (upper - lower), or absent", given.l2)
+            least = self.least_l2(self.lower, self.upper, self.dimension)
+            raise InvalidParameter("sensitivity.l2", f"at least sqrt(dimension) * (upper - lower), here {least!r}", given.l2)
         _refuse_other_bounds(given)
         return self
 

@@ -17,6 +17,9 @@ class LocalLaplace(LocalRelease):
     Whatever is computed from the released records afterwards costs nothing more, over any number of epochs; whatever still uses the raw
     ones isn't covered. One coordinate has variance 2 scale^2, so at epsilon in n dimensions 2 (n (upper - lower) / epsilon)^2.
 
+    Accountants compose it as n releases of one coordinate, which is exact (``coordinate``); ``privacy_loss`` is one release's with all of
+    l1 in one coordinate: the same pure epsilon, and a valid bound beyond.
+
     Attributes:
       lower, upper: the box that every coordinate lies in.
       dimension: coordinates of one record, n.
@@ -63,6 +66,9 @@ class LocalLaplace(LocalRelease):
 
     def privacy_loss(self) -> LaplaceLoss:
         return LaplaceLoss(quotient_up(self.sensitivity.stated_l1, self.scale))
+
+    def coordinate(self) -> Self:
+        return type(self)(lower=self.lower, upper=self.upper, dimension=1, scale=self.scale, sensitivity=self._of_one_coordinate())
 
     def scaled(self, factor: float) -> Self:
         return type(self)(

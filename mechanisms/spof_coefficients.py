@@ -116,6 +116,15 @@ class SpofCoefficients(LocalRelease):
     def privacy_loss(self) -> LaplaceLoss:
         return LaplaceLoss(quotient_up(self.sensitivity.stated_l1, self.scale))
 
+    def coordinate(self) -> Self:
+        return type(self)(
+            dimension=1,
+            expansion_point=self.expansion_point,
+            stabilisation=self.stabilisation,
+            scale=self.scale,
+            sensitivity=self._of_one_coordinate(),
+        )
+
     def scaled(self, factor: float) -> Self:
         return type(self)(
             dimension=self.dimension,

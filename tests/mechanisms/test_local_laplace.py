@@ -131,12 +131,28 @@ def test_unit_and_box_survive_scaling():
     assert noise.sensitivity == Sensitivity.model_validate(sensitivity(3.0).model_dump())
 
 
-def test_opposite_corners_of_several_coordinates_are_easier_to_hide_than_the_pair_says():
-    # Two opposite corners are n releases of one coordinate each; only for n = 1 is that the pair which stands for them.
-    whole, single = (profile(Release(mechanism=local_laplace(dimension=n, scale=14.0))) for n in (14, 1))
+def test_opposite_corners_of_several_coordinates_are_so_many_releases_of_one():
+    """One coordinate moved by all fourteen, which no box of that side holds, would have 1 - e^-1/2 at 0."""
+    whole = profile(Release(mechanism=local_laplace(n := 14, scale=14.0)))
     sides = Laplace(scale=14.0, sensitivity=Sensitivity(l1=1.0, adjacency="replace_one", unit="record"))
-    corners = profile(Repeated(count=14, event=Release(mechanism=sides)))
-    assert corners.delta(0.0).upper == pytest.approx(0.10417, abs=1e-5)
-    assert corners.delta(0.0).upper < whole.delta(0.0).lower == pytest.approx(-math.expm1(-0.5), rel=1e-12)
-    assert corners.delta(1.0 - 1e-3).lower > 0.0
-    assert single.delta(0.0) == profile(Release(mechanism=sides)).delta(0.0)
+    corners = profile(Repeated(count=n, event=Release(mechanism=sides)))
+    assert whole.delta(0.0).upper == pytest.approx(0.10417, abs=1e-5)
+    assert whole.delta(0.0).upper < -math.expm1(-0.5)
+    assert whole.delta(1.0 - 1e-3).lower > 0.0
+    for epsilon in (0.0, 0.3, 0.999):
+        assert whole.delta(epsilon).lower <= corners.delta(epsilon).upper
+        assert corners.delta(epsilon).lower <= whole.delta(epsilon).upper
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_one_coordinate_has_at_least_its_share(seed):
+    random = np.random.default_rng(seed)
+    lower, width, scale = random.normal(), 10.0 ** random.uniform(-8, 8), 10.0 ** random.uniform(-8, 8)
+    dimension = int(random.integers(1, 1000))
+    mechanism = local_laplace(dimension, lower=lower, upper=lower + width, scale=scale)
+    one = mechanism.coordinate()
+    assert (one.lower, one.upper, one.dimension, one.scale) == (mechanism.lower, mechanism.upper, 1, scale)
+    assert one.sensitivity.unit == mechanism.sensitivity.unit
+    assert dimension * Fraction(one.sensitivity.l1) >= Fraction(mechanism.sensitivity.l1)
+    assert one.sensitivity.l1 == pytest.approx(mechanism.sensitivity.l1 / dimension, rel=1e-15)
+    assert one.coordinate() == one

@@ -1,0 +1,77 @@
+"""The test of drawn noise: it passes what the mechanisms draw, and rejects another scale, a bare component and a foreign correlation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from mechanisms import Adjacency, ComplexGaussian, Gaussian, Laplace, NumpySource, Sensitivity
+from mechanisms.noise_test import SMALLEST_COUNT, NoiseSums, has_claimed_scale
+
+L2 = Sensitivity(l2=1.0, adjacency=Adjacency.ADD_REMOVE, unit="record")
+L1 = Sensitivity(l1=1.0, adjacency=Adjacency.ADD_REMOVE, unit="record")
+DRAWS = 2000
+CIRCULAR = ComplexGaussian(std=3.0, sensitivity=L2)
+UNEVEN = ComplexGaussian(std_real=2.0, std_imag=0.5, correlation=-0.6, sensitivity=L2)
+
+
+def drawn(mechanism: Gaussian | ComplexGaussian | Laplace, seed: int, draws: int = DRAWS) -> NoiseSums:
+    zero = np.zeros(draws, dtype=np.complex128 if mechanism.is_complex else np.float64)
+    return sums(mechanism.release(zero, NumpySource.from_seed(seed)), absolute=isinstance(mechanism, Laplace))
+
+
+def sums(noise: NDArray[Any], *, absolute: bool = False) -> NoiseSums:
+    if absolute:
+        return NoiseSums(len(noise), float(np.abs(noise).sum()))
+    if not np.iscomplexobj(noise):
+        return NoiseSums(len(noise), float((noise**2).sum()))
+    real, imaginary = np.real(noise), np.imag(noise)
+    return NoiseSums(len(noise), float((real**2).sum()), float((imaginary**2).sum()), float((real * imaginary).sum()))
+
+
+@pytest.mark.parametrize(
+    "mechanism", [Gaussian(std=0.01, sensitivity=L2), Laplace(scale=7.0, sensitivity=L1), CIRCULAR, UNEVEN], ids=lambda one: one.kind
+)
+def test_own_noise_passes_and_noise_of_another_scale_does_not(mechanism: Gaussian | ComplexGaussian | Laplace) -> None:
+    for seed in range(20):
+        own = drawn(mechanism, seed)
+        assert has_claimed_scale(mechanism, own)
+        assert not has_claimed_scale(mechanism.scaled(1.0 / 0.7), own)
+        assert not has_claimed_scale(mechanism.scaled(1.0 / 1.3), own)
+
+
+def test_noise_on_the_real_components_alone_is_rejected() -> None:
+    noise = np.random.default_rng(0).normal(scale=3.0, size=DRAWS)
+    assert not has_claimed_scale(CIRCULAR, sums(noise.astype(np.complex128)))
+    assert not has_claimed_scale(CIRCULAR, sums(1j * noise))
+    # The same power on the real components alone, and half of it on each.
+    assert not has_claimed_scale(CIRCULAR, sums(np.sqrt(2.0) * noise.astype(np.complex128)))
+    halves = np.random.default_rng(1).normal(scale=3.0 / np.sqrt(2.0), size=(2, DRAWS))
+    assert not has_claimed_scale(CIRCULAR, sums(halves[0] + 1j * halves[1]))
+
+
+def test_components_that_say_the_same_are_rejected() -> None:
+    noise = np.random.default_rng(0).normal(scale=3.0, size=DRAWS)
+    assert not has_claimed_scale(CIRCULAR, sums(noise + 1j * noise))
+    opposite = ComplexGaussian(std_real=2.0, std_imag=0.5, correlation=0.6, sensitivity=L2)
+    assert not has_claimed_scale(opposite, drawn(UNEVEN, 0))
+
+
+def test_what_is_not_a_number_is_rejected_and_too_few_numbers_say_nothing() -> None:
+    gaussian = Gaussian(std=1.0, sensitivity=L2)
+    assert not has_claimed_scale(gaussian, NoiseSums(DRAWS, float("nan")))
+    assert not has_claimed_scale(gaussian, NoiseSums(DRAWS, float("inf")))
+    assert has_claimed_scale(gaussian, NoiseSums(SMALLEST_COUNT - 1, 0.0))
+    assert not has_claimed_scale(gaussian, NoiseSums(SMALLEST_COUNT, 0.0))
+
+
+@pytest.mark.parametrize("count", [10**3, 10**6, 10**9, 10**12])
+def test_bounds_close_in_on_the_claim(count: int) -> None:
+    gaussian = Gaussian(std=1.0, sensitivity=L2)
+    width = 17.0 / float(np.sqrt(count)) + 2e-4
+    assert has_claimed_scale(gaussian, NoiseSums(count, float(count)))
+    assert not has_claimed_scale(gaussian, NoiseSums(count, count * (1.0 + width)))
+    assert not has_claimed_scale(gaussian, NoiseSums(count, count * (1.0 - width)))
