@@ -1,4 +1,4 @@
-r"""THE REGISTRY of training specs, free of torch. To add an algorithm: a folder with spec.py and train.py, and one name here."""
+r"""Training specs and how they are run, free of torch. Algorithms are registered in ``trainer.parts``."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from typing import Annotated, Protocol, cast
 
 from pydantic import Field
 
+from trainer.comparison.spec import Comparison
 from trainer.federated.spec import FederatedZetaDpSgd
+from trainer.parts import PARTS, AnyPartSpec
 from trainer.plan import ExecutionPlan
+from trainer.plans import AnyPlan
 from trainer.report import RunReport, TrainingEvent
 from trainer.spec import RuntimeSpec, TrainingSpec
 from trainer.zeta_dp_sgd.spec import ZetaDpSgd
 
-AnyTrainingSpec = Annotated[ZetaDpSgd | FederatedZetaDpSgd, Field(discriminator="algorithm")]
-ALGORITHMS: tuple[type[TrainingSpec], ...] = (ZetaDpSgd, FederatedZetaDpSgd)
+AnyTrainingSpec = Annotated[AnyPartSpec | Comparison, Field(discriminator="algorithm")]
+ALGORITHMS: tuple[type[TrainingSpec], ...] = (*PARTS, Comparison)
 
 
 class Train(Protocol):
@@ -25,7 +28,7 @@ class Train(Protocol):
     def __call__(
         self,
         spec: AnyTrainingSpec,
-        plan: ExecutionPlan,
+        plan: AnyPlan,
         runtime: RuntimeSpec,
         workdir: Path,
         *,
@@ -41,6 +44,7 @@ def load_train(spec: TrainingSpec) -> Train:
 
 __all__ = [
     "ALGORITHMS",
+    "AnyPlan",
     "AnyTrainingSpec",
     "ExecutionPlan",
     "FederatedZetaDpSgd",

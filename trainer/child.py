@@ -3,7 +3,8 @@ r"""The training process: one job, in a process that dies with the worker that s
     python -m trainer.child WORKDIR --parent PID
 
 Reads ``WORKDIR/request.json``, writes one event a line on standard output, and ends with 0 (finished: model and ``result.json`` are
-written), 1 (failed: the last event says why), 3 (stopped on SIGTERM: continues from its checkpoint) or 4 (the parent is gone).
+written), 1 (failed: the last event says why), 3 (stopped on SIGTERM: continues from its checkpoint), 4 (the parent is gone) or 5 (another
+attempt has taken its folder).
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from mechanisms.errors import PrivacyError
 from trainer import AnyTrainingSpec, load_train
 from trainer.engine.checkpoint import write_atomically
 from trainer.errors import TrainingStopped
-from trainer.parent import die_with_parent
-from trainer.plan import ExecutionPlan
+from trainer.parent import die_with_parent, end_with_folder
+from trainer.plans import AnyPlan
 from trainer.report import Failed, Finished, Stopped, TrainingEvent
 from trainer.spec import RuntimeSpec
 
@@ -40,7 +41,7 @@ class TrainingRequest(Value):
 
     spec: AnyTrainingSpec
     runtime: RuntimeSpec
-    plan: ExecutionPlan
+    plan: AnyPlan
 
 
 def main(arguments: list[str]) -> int:
@@ -52,6 +53,7 @@ def main(arguments: list[str]) -> int:
     if not die_with_parent(options.parent, signal.SIGKILL):
         sys.stderr.write(f"process {options.parent} isn't the parent: not started\n")
         return ORPHANED
+    end_with_folder(options.workdir)
     stop_requests: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: stop_requests.append(number))
     try:

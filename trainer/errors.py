@@ -28,3 +28,12 @@ class CheckpointRefused(PrivacyError):
         self.path = path
         self.reason = reason
         super().__init__(f"checkpoint {path} can't be continued: {reason}")
+
+
+class PartFailed(PrivacyError):
+    """A training of a comparison couldn't go on; ``reason`` is its own last word."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        self.name = name
+        self.reason = reason
+        super().__init__(f"part {name}: {reason}")

@@ -3,33 +3,37 @@ r"""What every private training of a network on a data set asks for, and the pla
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Annotated, Literal, Self, final
+from typing import Annotated, Literal, final
 
-from pydantic import Field, Strict, model_validator
+from pydantic import Field, Strict
 
 from accountants import AutoAccountant
 from accountants.calibration import NoiseScale, Target, calibrate_scale, solve
 from mechanisms import ComplexGaussian, Gaussian, Sensitivity
 from mechanisms.base import OpenProbability, Positive, PrivacyUnit, Value
 from mechanisms.errors import InvalidParameter
-from trainer.data import DataSetFacts, DataSpec, data_set_facts
+from trainer.audit import CanaryAudit
+from trainer.data import DataSetFacts, data_set_facts
 from trainer.descent import AnyOptimizer
 from trainer.models.shapes import check_model
 from trainer.models.spec import ModelSpec, Sequential
 from trainer.plan import (
     AdaptiveClipping,
+    Clipping,
     ExecutionPlan,
     FederatedSampling,
     FlatClipping,
     PerLayerClipping,
     PoissonSampling,
     PrivateEvaluation,
+    clipped_sensitivity,
 )
+from trainer.projection import SpectralProjection
+from trainer.report import HeldOut
 from trainer.spec import PositiveInt, PrivacyTarget, TrainingSpec
 
 # Gradients are float32: outside this range they, or their squares, vanish or overflow.
 ClippingBound = Annotated[float, Strict(), Field(ge=1e-30, le=1e30, allow_inf_nan=False)]
-Seed = Annotated[int, Strict(), Field(ge=0, lt=2**63)]
 
 
 @final
@@ -96,43 +100,37 @@ class PrivateAccuracy(Value):
     every_steps: PositiveInt
 
 
+HELD_OUT: dict[str, HeldOut] = {"none": "none", "public_held_out": "public", "private_accuracy": "private"}
+"""What an evaluation makes of the held-out records."""
+
+
+def _is_none(value: object) -> bool:
+    return value is None
+
+
 class NetworkTraining(TrainingSpec, ABC):
     r"""A network, a data set, a guarantee, and how each step's sum is bounded and sampled.
 
     Attributes:
-      data: which data set, and its public train/test split.
       model: the network.
       privacy: the guarantee asked for. Its unit is what one row of the data set is, or the user whose rows they are.
-      clipping_bound: B, l2 norm over all parameters as real pairs; in [1e-30, 1e30]. What of: see ``clipping``.
-      clipping: how B is used.
       expected_batch_size: units expected in one sample.
       steps: noisy gradients released.
       records_per_user: for a guarantee for users, and only there: a user's first so many records, in the data set's order, are used. Who
         else is in the data doesn't change them.
       evaluation: what the held-out records are.
-      reproducible: the run's randomness comes from ``seed``: not private against someone who knows the seed.
-      seed: required when reproducible, refused otherwise.
+      audit: made-up units that bound epsilon from below; None for none.
+      (others): as in ``TrainingSpec``.
     """
 
-    data: DataSpec
     model: ModelSpec
     privacy: PrivacyTarget
-    clipping_bound: ClippingBound
-    clipping: Annotated[FlatMethod | PerLayerMethod | AdaptiveMethod, Field(discriminator="kind")] = FlatMethod()
     expected_batch_size: PositiveInt
     steps: PositiveInt
     records_per_user: PositiveInt | None = None
     evaluation: Annotated[NoEvaluation | PublicHeldOut | PrivateAccuracy, Field(discriminator="kind")] = NoEvaluation()
-    reproducible: Annotated[bool, Strict()] = False
-    seed: Seed | None = None
-
-    @model_validator(mode="after")
-    def _check_seed(self) -> Self:
-        if self.reproducible and self.seed is None:
-            raise InvalidParameter("seed", "given when reproducible is true", None)
-        if not self.reproducible and self.seed is not None:
-            raise InvalidParameter("seed", "absent unless reproducible is true (private noise never comes from a user's seed)", self.seed)
-        return self
+    # Left out of JSON where absent: specs stored before it existed keep their bytes and digests.
+    audit: CanaryAudit | None = Field(default=None, exclude_if=_is_none)
 
     @property
     @abstractmethod
@@ -142,6 +140,23 @@ class NetworkTraining(TrainingSpec, ABC):
     @abstractmethod
     def sampling(self, units: int) -> PoissonSampling | FederatedSampling:
         """How a step's sample is drawn from so many units. Raises InvalidParameter where it can't be."""
+
+    @abstractmethod
+    def planned_clipping(self, facts: DataSetFacts) -> Clipping:
+        """How one unit's gradient is bounded. Raises InvalidParameter where the spec doesn't fit network or data."""
+
+    def planned_projection(self, facts: DataSetFacts) -> SpectralProjection | None:
+        """Which coordinates of the gradient are released; None for all. Raises as ``planned_clipping``."""
+        del facts
+        return None
+
+    @property
+    def held_out(self) -> HeldOut:
+        return HELD_OUT[self.evaluation.kind]
+
+    @property
+    def records_per_unit(self) -> int | None:
+        return self.records_per_user
 
     @property
     def is_complex(self) -> bool:
@@ -177,9 +192,12 @@ class NetworkTraining(TrainingSpec, ABC):
         return facts.users
 
     def plan(self) -> ExecutionPlan:
-        facts = data_set_facts(self.data)
+        return self.plan_for(data_set_facts(self.data))
+
+    def plan_for(self, facts: DataSetFacts) -> ExecutionPlan:
         multiplier = self.privacy.noise_multiplier
-        sensitivity = self.clipping.clipping(self.clipping_bound).sensitivity
+        check_model(self.model, facts)
+        sensitivity = self.planned_clipping(facts).sensitivity
         if multiplier is not None:
             return self.plan_with(facts, multiplier * sensitivity)
         assert self.privacy.epsilon is not None  # checked at construction: exactly one of the two
@@ -190,16 +208,16 @@ class NetworkTraining(TrainingSpec, ABC):
         """The plan with this noise per real component of what is released. Raises InvalidParameter where spec and data don't fit."""
         sampling = self.sampling(self.units(facts))
         check_model(self.model, facts)
-        clipping = self.clipping.clipping(self.clipping_bound)
-        sensitivity = Sensitivity(l2=clipping.sensitivity, adjacency=self.privacy.adjacency, unit=self.privacy.unit)
+        clipping = self.planned_clipping(facts)
         mechanism = ComplexGaussian if self.is_complex else Gaussian
         return ExecutionPlan(
             sampling=sampling,
             clipping=clipping,
-            mechanism=mechanism(std=noise_std, sensitivity=sensitivity),
+            mechanism=mechanism(std=noise_std, sensitivity=clipped_sensitivity(clipping, self.privacy.adjacency, self.privacy.unit)),
             steps=self.steps,
             delta=self.privacy.delta,
             evaluation=self._evaluation(facts),
+            projection=self.planned_projection(facts),
         )
 
     def _evaluation(self, facts: DataSetFacts) -> PrivateEvaluation | None:
@@ -215,6 +233,23 @@ class NetworkTraining(TrainingSpec, ABC):
         return PrivateEvaluation(
             mechanism=Gaussian(std=asked.noise_std, sensitivity=sensitivity), units=facts.test_records, every_steps=asked.every_steps
         )
+
+
+class BoundedTraining(NetworkTraining, ABC):
+    r"""A network's training whose units' whole gradients have one bound.
+
+    Attributes:
+      clipping_bound: B, l2 norm over all parameters as real pairs; in [1e-30, 1e30]. What of: see ``clipping``.
+      clipping: how B is used.
+      (others): as in ``NetworkTraining``.
+    """
+
+    clipping_bound: ClippingBound
+    clipping: Annotated[FlatMethod | PerLayerMethod | AdaptiveMethod, Field(discriminator="kind")] = FlatMethod()
+
+    def planned_clipping(self, facts: DataSetFacts) -> Clipping:
+        del facts
+        return self.clipping.clipping(self.clipping_bound)
 
 
 def _calibrated(draft: ExecutionPlan, epsilon: float) -> float:

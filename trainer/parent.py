@@ -1,13 +1,19 @@
-r"""A process that mustn't outlive the one that started it. Linux only; free of torch."""
+r"""A process that mustn't outlive the one that started it, nor its folder. Linux only; free of torch."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import signal
+import threading
+import time
+from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
 """linux/prctl.h: the signal a process gets when its parent dies."""
+LOOK_SECONDS = 1.0
+FOLDER_TAKEN = 5
+"""The exit status of a process whose folder was taken away."""
 
 
 def die_with_parent(parent: int, number: signal.Signals) -> bool:
@@ -21,3 +27,25 @@ def die_with_parent(parent: int, number: signal.Signals) -> bool:
     """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
     return os.getppid() == parent
+
+
+def end_with_folder(folder: Path) -> None:
+    """Ends this process within seconds once the folder is no longer where it was: another attempt of the job works in it, and what this
+    one does can't be kept any more."""
+    own = _identity(folder)
+
+    def watch() -> None:
+        while True:
+            time.sleep(LOOK_SECONDS)
+            if _identity(folder) != own:
+                os._exit(FOLDER_TAKEN)
+
+    threading.Thread(target=watch, name="folder", daemon=True).start()
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    try:
+        found = folder.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino

@@ -6,14 +6,16 @@ exactly these parts, so there is no second sigma anywhere.
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal, Self, final
 
 from pydantic import Field, model_validator
 
 from accountants.events import Composed, Event, PoissonSampled, Release, Repeated
-from mechanisms import ComplexGaussian, Gaussian
-from mechanisms.base import Count, OpenProbability, Positive, Value
+from mechanisms import AnyMechanism, ComplexGaussian, Gaussian, Laplace
+from mechanisms.base import Adjacency, Count, OpenProbability, Positive, PrivacyUnit, Sensitivity, Value
 from mechanisms.errors import InvalidParameter
+from trainer.projection import MOST_LAYERS, LayerName, SpectralProjection
 
 LARGEST_FEDERATION = 10_000
 """Nodes at most."""
@@ -150,7 +152,64 @@ class AdaptiveClipping(Value):
         return 1.0
 
 
-Clipping = Annotated[FlatClipping | PerLayerClipping | AdaptiveClipping, Field(discriminator="kind")]
+@final
+class LayerBound(Value):
+    """One layer's part of a unit's gradient is scaled down to l2 norm ``bound`` where it is longer."""
+
+    layer: LayerName
+    bound: Positive
+
+
+@final
+class LayerBoundsClipping(Value):
+    r"""Each layer has a bound C_l of its own: the whole then has at most norm C = sqrt(sum C_l^2), which the noise is for (errata P15).
+
+    Attributes:
+      layers: every trained layer of the network, in its order.
+    """
+
+    kind: Literal["layer_bounds"] = "layer_bounds"
+    layers: Annotated[tuple[LayerBound, ...], Field(min_length=1, max_length=MOST_LAYERS)]
+
+    @property
+    def bound(self) -> float:
+        """C, rounded up: a bound on the norm of a unit's whole gradient."""
+        # hypot is correct to one unit in the last place.
+        return math.nextafter(math.hypot(*(layer.bound for layer in self.layers)), math.inf)
+
+    @property
+    def sensitivity(self) -> float:
+        """l2 norm that one unit moves the released vector by, at most."""
+        return self.bound
+
+
+@final
+class L1Clipping(Value):
+    """Each unit's whole gradient is scaled down to l1 norm ``bound`` where it is longer: for Laplace noise."""
+
+    kind: Literal["l1"] = "l1"
+    bound: Positive
+
+    @property
+    def sensitivity(self) -> float:
+        """l1 norm of what one unit contributes to the released vector, at most."""
+        return self.bound
+
+
+Clipping = Annotated[FlatClipping | PerLayerClipping | AdaptiveClipping | LayerBoundsClipping | L1Clipping, Field(discriminator="kind")]
+
+
+def clipped_sensitivity(clipping: Clipping, adjacency: Adjacency, unit: PrivacyUnit) -> Sensitivity:
+    r"""Of a sum of clipped terms, one for each unit.
+
+    A unit more or less moves it by its own term; under replace_one two terms differ by at most twice the bound, and Poisson samples,
+    which leave a unit out, need the bound of one term too.
+    """
+    bound, replaces = clipping.sensitivity, adjacency is Adjacency.REPLACE_ONE
+    move, contribution = (2.0 * bound, bound) if replaces else (bound, None)
+    if isinstance(clipping, L1Clipping):
+        return Sensitivity(l1=move, l1_contribution=contribution, adjacency=adjacency, unit=unit)
+    return Sensitivity(l2=move, l2_contribution=contribution, adjacency=adjacency, unit=unit)
 
 
 @final
@@ -195,28 +254,54 @@ class ExecutionPlan(Value):
     """What training does, step by step; ``event`` is what it costs.
 
     Attributes:
-      mechanism: that every noisy sum is released through; its l2 sensitivity is the clipping's.
+      mechanism: that every noisy sum is released through; its sensitivity is the clipping's.
       steps: how many noisy sums are released; in a federation, by each node.
       delta: at which epsilon is reported.
       evaluation: the budgeted releases about held-out units; None where there are none.
+      projection: which coordinates of the gradient are released; None for all of them.
     """
 
     sampling: Sampling
     clipping: Clipping
-    mechanism: Annotated[ComplexGaussian | Gaussian, Field(discriminator="kind")]
+    mechanism: Annotated[ComplexGaussian | Gaussian | Laplace, Field(discriminator="kind")]
     steps: Count
     delta: OpenProbability
     # Left out of JSON where absent: plans stored before it existed keep their bytes.
     evaluation: PrivateEvaluation | None = Field(default=None, exclude_if=_is_none)
+    projection: SpectralProjection | None = Field(default=None, exclude_if=_is_none)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        stated, needed = self.mechanism.sensitivity.l2, self.clipping.sensitivity
-        if stated != needed:
-            what = "the joint vector's" if isinstance(self.clipping, AdaptiveClipping) else "the clipping bound"
-            raise InvalidParameter("mechanism.sensitivity.l2", f"{what} {needed!r}", stated)
+        stated = self.mechanism.sensitivity
+        needed = clipped_sensitivity(self.clipping, stated.adjacency, stated.unit)
+        if isinstance(self.mechanism, Laplace) != isinstance(self.clipping, L1Clipping):
+            raise InvalidParameter("mechanism", "laplace exactly for clipping in l1", self.mechanism.kind)
+        what = "the joint vector's" if isinstance(self.clipping, AdaptiveClipping) else "the clipping bound"
+        for name in ("l2", "l1", "l2_contribution", "l1_contribution"):
+            if getattr(needed, name) is not None and getattr(stated, name) != getattr(needed, name):
+                raise InvalidParameter(f"mechanism.sensitivity.{name}", f"{what} {getattr(needed, name)!r}", getattr(stated, name))
         _ = self.event  # an evaluation for another unit or adjacency doesn't compose
         return self
+
+    @property
+    def mechanisms(self) -> tuple[AnyMechanism, ...]:
+        """Of the noisy sums, and of the counts where there are any."""
+        return (self.mechanism,) if self.evaluation is None else (self.mechanism, self.evaluation.mechanism)
+
+    @property
+    def unit(self) -> PrivacyUnit:
+        """What the guarantee protects one of."""
+        return self.mechanism.sensitivity.unit
+
+    @property
+    def units(self) -> int:
+        """Units of privacy in the training data."""
+        return self.sampling.records
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of each real component of what is released; Laplace's scale b."""
+        return self.mechanism.noise_scale
 
     @property
     def event(self) -> Event:

@@ -15,13 +15,17 @@ from pydantic import Field, Strict, model_validator
 
 from accountants.events import Event
 from mechanisms import RandomOrigin
-from mechanisms.base import Count, Extended, NonNegative, Number, OpenProbability, Positive, Value
+from mechanisms.base import Count, Extended, NonNegative, Number, OpenProbability, Value
 from mechanisms.errors import InvalidParameter
+from trainer.audit import CanaryFindings, NoiseFindings
 
 Step = Annotated[int, Strict(), Field(ge=0, le=10**12)]
 
-MetricName = Literal["accuracy", "roc_auc", "f1", "recall", "nmse", "psnr", "ssim"]
-"""Of classification the first four, of reconstruction the others; psnr in decibels, fractions in [0, 1]."""
+MetricName = Literal["accuracy", "roc_auc", "f1", "recall", "nmse", "psnr", "ssim", "score", "score_all_zero", "score_column_means"]
+r"""Of classification the first four, of image reconstruction the next three; psnr in decibels, fractions in [0, 1].
+
+Of autoencoders the last three: 1 - mean squared error of the outputs, of zeros, and of the held-out columns' own means in their place.
+"""
 
 MetricValues = Annotated[dict[MetricName, Number], Field(min_length=1)]
 
@@ -29,6 +33,10 @@ HeldOut = Literal["public", "private", "none"]
 """What became of the held-out records: declared public and measured on, measured through budgeted noise, or nothing left the process."""
 
 FRACTIONS = ("accuracy", "roc_auc", "f1", "recall")
+
+
+def _is_none(value: object) -> bool:
+    return value is None
 
 
 def _check_fractions(metrics: dict[MetricName, float] | None) -> None:
@@ -45,12 +53,14 @@ class RunReport(Value):
       steps_released: noisy sums that were released (by each node, in a federation), counted by the loop; steps lost with a killed worker
         were never released.
       event: the event of exactly those releases, private evaluations included.
-      noise_std: std per real component of the released vector.
+      noise_std: std per real component of the released vector; Laplace's scale b; 0 where nothing is claimed of the noise, or a
+        comparison's parts have each their own.
       random_origin: where sampling and noise came from; ``user_seed`` isn't private against someone who knows the seed.
       generator: how the noise was computed from its keys, in words.
       resumptions: how often the run continued from a checkpoint.
       held_out: what the metrics say about held-out people; see ``HeldOut``.
-      metrics: of the final model on the held-out records; None where ``held_out`` is none. Where it is private, noisy.
+      metrics: of the final model on the held-out records; None where ``held_out`` is none. Where it is private, noisy. Of a comparison
+        those of its first run; all are in its table.
       test_records: how many were held out.
       training_records: how many were trained on.
       training_units: units of privacy among them: the records themselves, or users.
@@ -59,11 +69,13 @@ class RunReport(Value):
       versions: of python, torch, numpy and zetadp.
       hardware: processor or accelerator, and threads.
       training_seconds: over all attempts, without what was lost; to a tenth of a second.
+      noise_test: of the noise that was drawn; None where no noise is added to numbers.
+      audit: what canaries found; None where none were asked for.
     """
 
     steps_released: Count
     event: Event
-    noise_std: Positive
+    noise_std: NonNegative
     random_origin: RandomOrigin
     generator: str
     resumptions: Step
@@ -77,6 +89,9 @@ class RunReport(Value):
     versions: dict[str, str]
     hardware: str
     training_seconds: NonNegative
+    # Left out of JSON where absent: reports stored before they existed keep their bytes.
+    noise_test: NoiseFindings | None = Field(default=None, exclude_if=_is_none)
+    audit: CanaryFindings | None = Field(default=None, exclude_if=_is_none)
 
     @model_validator(mode="after")
     def _check(self) -> Self:

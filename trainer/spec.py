@@ -9,24 +9,25 @@ from pydantic import Field, Strict, model_validator
 
 from mechanisms.base import Adjacency, OpenProbability, Positive, PrivacyUnit, Value
 from mechanisms.errors import InvalidParameter
-from trainer.plan import ExecutionPlan
+from trainer.data import DataSetFacts, DataSpec, data_set_facts
+from trainer.plans import AnyPlan
+from trainer.report import HeldOut
 
 PositiveInt = Annotated[int, Strict(), Field(ge=1, le=10**9)]
+Seed = Annotated[int, Strict(), Field(ge=0, lt=2**63)]
 
 
-@final
-class PrivacyTarget(Value):
-    r"""The guarantee asked for: a noise multiplier, or the epsilon to calibrate it to, at a stated delta.
+class CalibratedPrivacy(Value, ABC):
+    r"""A noise multiplier, or the epsilon to calibrate it to, at a stated delta: what every guarantee that is asked for has.
 
     Attributes:
-      adjacency: which data sets are neighbours. Poisson sampling is accounted under add_remove or zero_out.
       unit: what the guarantee protects one of: what one row of the data is, or the user whose rows they are.
       delta: in (0, 1).
-      noise_multiplier: std per real component / clipping bound; this or epsilon.
+      noise_multiplier: the noise's scale (std per real component, Laplace's b) / how far one unit moves what is released, the clipping
+        bound where gradients are clipped; this or epsilon.
       epsilon: the noise is calibrated so that the whole run stays at or below it.
     """
 
-    adjacency: Literal[Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT]
     unit: PrivacyUnit
     delta: OpenProbability
     noise_multiplier: Positive | None = None
@@ -38,6 +39,18 @@ class PrivacyTarget(Value):
             got = "neither" if self.noise_multiplier is None else "both"
             raise InvalidParameter("privacy", "given exactly one of noise_multiplier and epsilon", got)
         return self
+
+
+@final
+class PrivacyTarget(CalibratedPrivacy):
+    r"""The guarantee asked for of a network's training.
+
+    Attributes:
+      adjacency: which data sets are neighbours. Poisson sampling is accounted under add_remove or zero_out.
+      (others): as in ``CalibratedPrivacy``.
+    """
+
+    adjacency: Literal[Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT]
 
 
 @final
@@ -63,13 +76,33 @@ class RuntimeSpec(Value):
 
 
 class TrainingSpec(Value, ABC):
-    """One training job, as the user sends it and as the certificate's digest covers it."""
+    r"""One training job, as the user sends it and as the certificate's digest covers it.
+
+    Attributes:
+      data: which data set, and its public train/test split.
+      reproducible: the run's randomness comes from ``seed``: not private against someone who knows the seed.
+      seed: required when reproducible, refused otherwise.
+    """
 
     SUMMARY: ClassVar[str]
     SOURCES: ClassVar[tuple[str, ...]]
     ERRATA: ClassVar[tuple[str, ...]]
     TRUST: ClassVar[str]
     """Who is trusted with what while training runs, in a certificate's words."""
+    ASSUMES: ClassVar[tuple[str, ...]] = ()
+    """What the guarantee takes for granted of the algorithm beside what its plan and mechanisms do, in a certificate's words."""
+
+    data: DataSpec
+    reproducible: Annotated[bool, Strict()] = False
+    seed: Seed | None = None
+
+    @model_validator(mode="after")
+    def _check_seed(self) -> Self:
+        if self.reproducible and self.seed is None:
+            raise InvalidParameter("seed", "given when reproducible is true", None)
+        if not self.reproducible and self.seed is not None:
+            raise InvalidParameter("seed", "absent unless reproducible is true (private noise never comes from a user's seed)", self.seed)
+        return self
 
     @classmethod
     def algorithm_name(cls) -> str:
@@ -81,11 +114,25 @@ class TrainingSpec(Value, ABC):
     def example(cls) -> Self:
         """A spec that runs in about a minute: shown by the service, and what the contract tests run on."""
 
+    def plan(self) -> AnyPlan:
+        """``plan_for`` this data set as it is. Doesn't load torch. Raises as ``plan_for``, and where the data can't be read."""
+        return self.plan_for(data_set_facts(self.data))
+
     @abstractmethod
-    def plan(self) -> ExecutionPlan:
-        """Sampling, clipping, mechanism and steps, calibrated. Doesn't load torch.
+    def plan_for(self, facts: DataSetFacts) -> AnyPlan:
+        """What is released, calibrated, for a data set of these sizes. Doesn't load torch.
 
         Raises:
           InvalidParameter: the spec doesn't fit the data set (an expected batch beyond its records, say).
           CalibrationFailed: no noise in the searched range is proved to meet the target.
         """
+
+    @property
+    @abstractmethod
+    def held_out(self) -> HeldOut:
+        """What becomes of the held-out records."""
+
+    @property
+    @abstractmethod
+    def records_per_unit(self) -> int | None:
+        """How many records of one unit of privacy are used at most; None where a unit is one row of the data."""

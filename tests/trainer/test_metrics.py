@@ -9,7 +9,7 @@ import pytest
 from sklearn.metrics import f1_score, recall_score, roc_auc_score
 
 from mechanisms.errors import InvalidParameter
-from trainer.engine.metrics import HIGHEST_PSNR, classification_metrics, reconstruction_metrics, ssim
+from trainer.engine.metrics import HIGHEST_PSNR, classification_metrics, reconstruction_metrics, row_metrics, ssim
 
 ROUNDING = 1e-12
 """float64 sums of some thousand terms in another order."""
@@ -135,3 +135,18 @@ def test_an_exact_reconstruction_has_finite_figures() -> None:
 def test_images_that_measure_nothing_are_refused(images: np.ndarray, references: np.ndarray, text: str) -> None:
     with pytest.raises(InvalidParameter, match=text):
         reconstruction_metrics(images, references)
+
+
+def test_rows_made_again_stand_beside_what_needs_no_network() -> None:
+    rows, outputs = np.array([[0.0, 1.0], [1.0, 1.0]]), np.array([[0.0, 0.0], [1.0, 1.0]])
+    # Errors: one 1 among four; of zeros three; of the column means 1/2 and 1 two quarters.
+    assert row_metrics(outputs, rows) == {"score": 0.75, "score_all_zero": 0.25, "score_column_means": 0.875}
+
+
+@pytest.mark.parametrize(
+    ("outputs", "message"),
+    [(np.zeros((3, 2)), r"both \(records, features\)"), (np.zeros(4), r"both \(records, features\)"), (np.full((2, 2), np.nan), "finite")],
+)
+def test_rows_that_cant_be_compared_are_refused(outputs: np.ndarray, message: str) -> None:
+    with pytest.raises(InvalidParameter, match=message):
+        row_metrics(outputs, np.zeros((2, 2)))

@@ -10,7 +10,7 @@ from mechanisms.source import RandomStream
 from trainer.data import DataSetFacts
 from trainer.models import build
 from trainer.models.front import passed_through, split_front
-from trainer.models.spec import Activation, Convolution, Dropout, FilterBank, Flatten, Fourier, LayerSpec, Linear, Sequential
+from trainer.models.spec import Activation, AveragePool, Convolution, Dropout, FilterBank, Flatten, Fourier, LayerSpec, Linear, Sequential
 
 FACTS = DataSetFacts(
     training_records=5,
@@ -29,6 +29,7 @@ FACTS = DataSetFacts(
 ROWS: dict[str, tuple[LayerSpec, ...]] = {
     "filters": (FilterBank(wavelengths=(4.0,), orientations=2, size=5, pool=4), Flatten(), Linear(outputs=3)),
     "spectrum, convolution": (Fourier(), Convolution(outputs=2, kernel=3), Activation(name="crelu"), Flatten(), Linear(outputs=3)),
+    "means and activations": (AveragePool(kernel=2, stride=2), Activation(name="crelu"), Flatten(), Linear(outputs=3)),
     "nothing but weights": (Convolution(outputs=2, kernel=3), Flatten(), Linear(outputs=3)),
 }
 
@@ -60,6 +61,17 @@ def test_random_layers_stay_in_the_rest() -> None:
     network = _network((Flatten(), Dropout(probability=0.5), Linear(outputs=3)))
     front, _ = split_front(network)
     assert not any("dropout" in name for name, _ in front.named_children())
+
+
+def test_what_has_nothing_to_learn_is_in_the_front_whatever_it_is() -> None:
+    _, rest = split_front(_network(ROWS["means and activations"]))
+    assert next(rest.named_children())[0] == "3_linear"
+
+
+def test_a_layer_that_learns_ends_the_front_even_if_half_of_it_is_frozen() -> None:
+    network = _network(ROWS["spectrum, convolution"])
+    network.get_parameter("1_convolution.weight").requires_grad = False
+    assert "1_convolution" in dict(split_front(network)[1].named_children())
 
 
 def test_filters_are_in_the_front() -> None:

@@ -140,6 +140,19 @@ def test_a_layer_that_does_not_take_its_input_is_named(layers: tuple[LayerSpec, 
         check_model(sequential(*layers), facts_of((3, 8, 8)))
 
 
+def test_a_block_may_be_as_large_as_the_larger_side_and_is_padded() -> None:
+    (stage,) = sequential_shapes(sequential(BlockCirculantLinear(outputs=10, block=30, bias=False)), facts_of((30,)))
+    assert (stage.outputs, stage.weights) == ((10,), 2 * 30)
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), [(30, 10), (7, 10)])
+def test_a_block_larger_than_the_layer_is_refused(inputs: int, outputs: int) -> None:
+    largest = max(inputs, outputs)
+    text = rf"layers\[0\].block must be at most max\(inputs, outputs\) = {largest}, .*, got {largest + 1}$"
+    with pytest.raises(InvalidParameter, match=text):
+        check_model(sequential(BlockCirculantLinear(outputs=outputs, block=largest + 1)), facts_of((inputs,)))
+
+
 def test_a_transposed_convolution_needs_two_spatial_axes() -> None:
     with pytest.raises(InvalidParameter, match=r"layers\[0\] must be on records with two spatial axes \(transposed_convolution\)"):
         check_model(sequential(TransposedConvolution(outputs=1, kernel=2)), facts_of((3, 8)))
@@ -155,11 +168,15 @@ def test_a_transposed_convolution_needs_two_spatial_axes() -> None:
         (papers.mri_reconstruction(), facts_of((1, 32, 40), None), "multiples of 16"),
         (papers.mri_reconstruction(), facts_of((1, 16, 16), None), "multiples of 16"),
         (Sequential(numbers="complex", layers=(Fourier(),), head="none"), facts_of((10,)), "real class scores of complex outputs"),
-        (Sequential(numbers="complex", layers=(AveragePool(kernel=2, stride=2),), head="none"), facts_of((1, 8, 8), None), "as it went in"),
+        (
+            Sequential(numbers="complex", layers=(AveragePool(kernel=2, stride=2),), head="none"),
+            facts_of((1, 8, 8), None),
+            "as they went in",
+        ),
         (
             Sequential(numbers="real", layers=(Activation(name="relu"),), head="none"),
             facts_of((1, 8, 8), None, is_complex=False),
-            "complex or real_pairs where images",
+            "complex images or flat rows of real numbers",
         ),
     ],
 )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from mechanisms import ComplexGaussian, Gaussian, RandomStream, Sensitivity
+from mechanisms import ComplexGaussian, Gaussian, Laplace, RandomStream, Sensitivity
 from trainer.engine import TorchSource
 from trainer.engine.releasing import LARGEST_BOUND, gradient, query, release
 from trainer.plan import AdaptiveClipping, FlatClipping
@@ -45,6 +46,28 @@ def test_noise_is_on_every_real_coordinate_of_odd_and_even_vectors(kind: type[Ga
     # The last one too, which a zero was paired with.
     last = noise[:, -1]
     assert last.square().mean().sqrt().item() == pytest.approx(0.5, rel=6.0 / math.sqrt(2.0 * len(last)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_laplace_noise_has_its_scale_on_every_coordinate(dtype: torch.dtype) -> None:
+    mechanism = Laplace(scale=0.5, sensitivity=Sensitivity(l1=1.0, adjacency="add_remove", unit="record"))
+    noise = release(mechanism, torch.zeros(40_000, dtype=dtype), _source(dtype))
+    assert (noise.dtype, noise.shape) == (dtype, (40_000,))
+    # |x| has mean b and standard deviation b; x^2 has mean 2 b^2, where normal noise of that mean size has 1.57 b^2.
+    assert noise.abs().mean().item() == pytest.approx(0.5, rel=6.0 / math.sqrt(40_000))
+    assert noise.double().square().mean().item() == pytest.approx(0.5, rel=6.0 * math.sqrt(5.0 / 40_000))
+
+
+@pytest.mark.parametrize("scale", [0.1, 0.7, 1.0 + 2.0**-40])
+def test_real_noise_in_single_precision_is_scaled_by_no_less_than_is_accounted(scale: float) -> None:
+    # The float32 nearest to 0.1 is larger, those nearest to the others are smaller.
+    up = np.float32(scale) if float(np.float32(scale)) >= scale else np.nextafter(np.float32(scale), np.float32(2.0))
+    assert float(up) >= scale
+    zeros, numbers = torch.zeros(50), _source(torch.float32).standard_laplace((50,))
+    laplace = Laplace(scale=scale, sensitivity=Sensitivity(l1=1.0, adjacency="add_remove", unit="record"))
+    assert torch.equal(release(laplace, zeros, _source(torch.float32)), numbers * float(up))
+    normal = _source(torch.float32).standard_normal((50,))
+    assert torch.equal(release(Gaussian(std=scale, sensitivity=ONE), zeros, _source(torch.float32)), normal * float(up))
 
 
 def test_a_release_is_the_vector_with_noise_in_its_own_order() -> None:

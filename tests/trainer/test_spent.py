@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 import accountants
+from accountants import deadline
 from mechanisms import Adjacency, ComplexGaussian, Sensitivity
 from trainer.engine import EpsilonSpent
-from trainer.engine.spent import LIMIT_SECONDS
+from trainer.engine.spent import QUICK_ACCOUNTANT, TIGHT_ACCOUNTANTS
 from trainer.plan import ExecutionPlan, FlatClipping, PoissonSampling
 
 
@@ -46,13 +45,31 @@ def test_live_epsilon_of_sparse_steps_is_never_below_the_truth_nor_above_the_who
     assert truth <= live.after(steps) <= live.after(SPARSE.steps)
 
 
-@pytest.mark.parametrize("steps", [1, 3, 7, 20, 1000])
-def test_live_epsilon_of_few_sparse_steps_does_not_hold_training_up(steps: int) -> None:
+class _Endless:
+    """An accountant that answers in no time at all: only a limit ends it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.asked = 0
+
+    def unsupported(self, _event: accountants.Event) -> None:
+        return None
+
+    def profile(self, _event: accountants.Event) -> accountants.PrivacyProfile:
+        self.asked += 1
+        while True:
+            deadline.check()
+
+
+def test_live_epsilon_does_not_wait_for_an_accountant_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
     live = EpsilonSpent(SPARSE)
-    before = time.process_time()
-    live.after(steps)
-    # Two questions at the limit, which is looked at between pieces of work, and a quick one.
-    assert time.process_time() - before < 2 * LIMIT_SECONDS + 1.0
+    endless = [_Endless(name) for name in TIGHT_ACCOUNTANTS]
+    monkeypatch.setattr(accountants, "ACCOUNTANTS", (*endless, accountants.accountant_named(QUICK_ACCOUNTANT)))
+    with deadline.time_limit(60.0):  # or the test would hang where no limit is set
+        found = live.after(7)
+    assert [accountant.asked for accountant in endless] == [2] * len(endless)
+    quick = accountants.profile(SPARSE.event_after(7), accountant=QUICK_ACCOUNTANT).epsilon_upper(SPARSE.delta)
+    assert found == min(quick, live.after(SPARSE.steps))
 
 
 def test_live_epsilon_falls_back_where_no_tight_accountant_answers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,35 +10,43 @@ from pydantic import Field, TypeAdapter
 from mechanisms.errors import InvalidParameter
 from trainer.data.base import DataRecipe, DataSet, DataSetFacts, array_digest, facts_of
 from trainer.data.cifar10 import Cifar10
+from trainer.data.digits_images import DigitsImages
 from trainer.data.digits_phase_pairs import DigitsPhasePairs
 from trainer.data.ecg_cpsc import EcgCpsc
 from trainer.data.ecg_mitbih import EcgMitBih
+from trainer.data.fitbit import Fitbit
 from trainer.data.location import ROOT_VARIABLE, Stamp, stamps
 from trainer.data.mnist import Mnist, PhaseMnist
 from trainer.data.mri_phantoms import MriPhantoms
 from trainer.data.mri_reconstruction import MriReconstruction
 from trainer.data.mri_slices import MriSequences
 from trainer.data.speech_commands import SpeechCommands, SpokenDigits
+from trainer.data.table import Table
 
 DataSpec = Annotated[
     Cifar10
+    | DigitsImages
     | DigitsPhasePairs
     | EcgCpsc
     | EcgMitBih
+    | Fitbit
     | Mnist
     | MriPhantoms
     | MriReconstruction
     | MriSequences
     | PhaseMnist
     | SpeechCommands
-    | SpokenDigits,
+    | SpokenDigits
+    | Table,
     Field(discriminator="kind"),
 ]
 READERS: tuple[type[DataRecipe], ...] = (
     Cifar10,
+    DigitsImages,
     DigitsPhasePairs,
     EcgCpsc,
     EcgMitBih,
+    Fitbit,
     Mnist,
     MriPhantoms,
     MriReconstruction,
@@ -46,6 +54,7 @@ READERS: tuple[type[DataRecipe], ...] = (
     PhaseMnist,
     SpeechCommands,
     SpokenDigits,
+    Table,
 )
 
 _SPECS: TypeAdapter[DataSpec] = TypeAdapter(DataSpec)
@@ -80,9 +89,11 @@ __all__ = [
     "DataSet",
     "DataSetFacts",
     "DataSpec",
+    "DigitsImages",
     "DigitsPhasePairs",
     "EcgCpsc",
     "EcgMitBih",
+    "Fitbit",
     "Mnist",
     "MriPhantoms",
     "MriReconstruction",
@@ -90,6 +101,7 @@ __all__ = [
     "PhaseMnist",
     "SpeechCommands",
     "SpokenDigits",
+    "Table",
     "array_digest",
     "data_set_facts",
     "facts_of",

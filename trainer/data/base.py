@@ -25,7 +25,8 @@ class DataSetFacts(Value):
       test_records: rows held out; the guarantee doesn't cover them.
       shape: of one record, channels first where there are channels: (features,), (channels, length) or (channels, height, width).
       is_complex: features are complex64; otherwise float32.
-      task: labels in 0 .. classes - 1 to be told apart, or a complex image of the features' shape to be reconstructed.
+      task: labels in 0 .. classes - 1 to be told apart, or an array of the features' shape and type to be reconstructed: a complex image
+        from a degraded one, or a row of real numbers in [0, 1].
       classes: of a classification; None for a reconstruction.
       unit: what one row is.
       user_unit: whom several rows may belong to, where the data say so; a guarantee may name ``unit`` or this, nothing else.
@@ -56,7 +57,7 @@ class DataSet:
 
     Attributes:
       training_features: complex64 or float32, (records, *shape).
-      training_targets: int64 (records,) labels, or complex64 (records, *shape) images to reconstruct.
+      training_targets: int64 (records,) labels, or arrays to reconstruct, of the features' shape and type.
       test_features: as the training features, other records.
       test_targets: as the training targets.
       classes: labels lie in 0 .. classes - 1; None for reconstruction.
@@ -120,7 +121,7 @@ def check(data: DataSet) -> None:
         if len(targets) != len(features):
             raise InvalidParameter(f"{side} targets", f"as many as the {len(features)} features", len(targets))
         if data.classes is None:
-            _check_images(side, features, targets)
+            _check_references(side, features, targets)
         else:
             _check_labels(side, targets, data.classes)
     if data.classes is not None:
@@ -149,11 +150,17 @@ def _check_labels(side: str, labels: NDArray[Any], classes: int) -> None:
         raise InvalidParameter(f"{side} labels", f"in 0 .. {classes - 1}, of two classes at least", "labels outside")
 
 
-def _check_images(side: str, features: NDArray[Any], images: NDArray[Any]) -> None:
-    if images.dtype != np.complex64 or images.shape != features.shape:
-        raise InvalidParameter(f"{side} images", "complex64 of the features' shape", (images.dtype.name, images.shape))
-    if not np.isfinite(images).all():
-        raise InvalidParameter(f"{side} images", "finite", "NaN or infinity")
+def _check_references(side: str, features: NDArray[Any], references: NDArray[Any]) -> None:
+    what = f"{side} {'images' if np.iscomplexobj(features) else 'rows'}"
+    if references.dtype != features.dtype or references.shape != features.shape:
+        raise InvalidParameter(what, f"{features.dtype.name} of the features' shape", (references.dtype.name, references.shape))
+    if not np.isfinite(references).all():
+        raise InvalidParameter(what, "finite", "NaN or infinity")
+    if not np.iscomplexobj(references):
+        for values in (features, references):
+            # The losses and the local releases of rows are of this box.
+            if values.min() < 0.0 or values.max() > 1.0:
+                raise InvalidParameter(what, "in [0, 1], moved there by public bounds", "values outside")
 
 
 def _check_users(users: NDArray[Any], records: int) -> None:

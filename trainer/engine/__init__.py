@@ -8,6 +8,7 @@ from trainer.engine.distributed import TeamFailed, launch, rows, share
 from trainer.engine.environment import hardware, prepare_torch, versions
 from trainer.engine.evaluation import HeldOutRecords
 from trainer.engine.loop import PrivateLoop, Site, TrainingState
+from trainer.engine.noise_watch import NoiseWatch
 from trainer.engine.optimizers import initial_state, update
 from trainer.engine.parameters import ParameterLayout
 from trainer.engine.problem import Losses, Problem
@@ -33,6 +34,7 @@ __all__ = [
     "FreshRandomness",
     "HeldOutRecords",
     "Losses",
+    "NoiseWatch",
     "ParameterLayout",
     "PrivateLoop",
     "Problem",

@@ -21,6 +21,7 @@ from trainer.report import MetricValues, Step
 
 PARAMETERS = "parameters"
 OPTIMIZER = "optimizer."
+CANARIES = "canaries."
 HEADER = "zetadp"
 EARLIER = "zetadp checkpoint 1"
 
@@ -85,6 +86,7 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint, digest: str) -> None:
         evaluated=checkpoint.evaluated,
     )
     tensors = {PARAMETERS: state.parameters} | {OPTIMIZER + name: value for name, value in state.optimizer.items()}
+    tensors |= {CANARIES + name: value for name, value in state.canaries.items()}
     write_tensors(path, tensors, header.model_dump_json())
 
 
@@ -109,8 +111,10 @@ def load_checkpoint(path: Path, digest: str, device: torch.device) -> Checkpoint
     if PARAMETERS not in tensors:
         raise CheckpointRefused(path.name, "it isn't a checkpoint of this version")
     parameters = tensors.pop(PARAMETERS)
-    optimizer = {name.removeprefix(OPTIMIZER): value for name, value in tensors.items()}
-    state = TrainingState(header.step, parameters, optimizer, header.bound)
+    # Scores stay on the processor too.
+    canaries = {name.removeprefix(CANARIES): value.cpu() for name, value in tensors.items() if name.startswith(CANARIES)}
+    optimizer = {name.removeprefix(OPTIMIZER): value for name, value in tensors.items() if name.startswith(OPTIMIZER)}
+    state = TrainingState(header.step, parameters, optimizer, header.bound, canaries)
     return Checkpoint(state, header.resumptions, header.written, header.seconds, header.evaluated)
 
 

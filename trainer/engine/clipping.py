@@ -3,7 +3,7 @@ r"""Per-unit gradients, clipped and summed, in memory that doesn't grow with the
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import final
@@ -19,17 +19,22 @@ from trainer.engine.problem import Problem
 from trainer.engine.routes import plan_route
 from trainer.engine.rules import LayerGradients, WritableGradients
 from trainer.engine.rules.base import HIDDEN_BY_UNDERFLOW
+from trainer.engine.spectra import Spectra
 from trainer.layers.linear import ComplexLinear
-from trainer.plan import AdaptiveClipping, FlatClipping, PerLayerClipping
+from trainer.plan import Clipping, L1Clipping, LayerBoundsClipping, PerLayerClipping
+from trainer.projection import SpectralProjection
 
 CLIP_MARGIN = 2.0**-11
 r"""How far below the bound a clipped gradient aims, relatively, so that float32 rounding can't lift it above.
 
 Norms are sums of squares in a cascade, or products of two such sums: off by less than 2^-16 relatively for up to 10^8 numbers. Factor and
 product add 2^-23. A microbatch's terms are added in float32, and one unit more rounds all of them otherwise: measured, that is 2^-17 of
-the bound for 256 units of 784 positions, and too much for 2048 of them. A last rounding to float32 adds at most 2^-24 of the whole sum.
-Together below 2^-12.
+the bound for 256 units of 784 positions, and too much for 2048 of them. A last rounding to float32 adds at most 2^-24 of the whole sum;
+where the sum is taken to its spectra's coordinates in between, in float64, it is one more such rounding. Together below 2^-12.
 """
+
+AIM = 1.0 - CLIP_MARGIN
+"""Of the bound."""
 
 LARGEST_MICROBATCH = 256
 """Records whose clipped gradients are added in float32, at most, where a record may have many positions."""
@@ -44,7 +49,7 @@ class ClippedSum:
 
     Attributes:
       total: (coordinates,), the sum over units of clipped gradients; float32 from one microbatch, float64 from several.
-      norms: (units that weren't zeroed,); per layer, the largest of each unit.
+      norms: (units that weren't zeroed,); per layer the largest of each unit, as multiples of the layer's own bound times ``bound``.
       bound: of such a norm.
       zeroed: units whose gradient wasn't finite, or whose norm overflowed. Not private: it is for tests and debuggers.
     """
@@ -64,21 +69,27 @@ class ClippedSum:
 class ClippedGradients:
     r"""sum over units of g min(1, B / ||g||), where g is the sum of the unit's records' gradients, all parameters as real pairs.
 
-    g is torch's gradient 2 dL/d(conj theta), the full gradient of the real pair. Routes are planned once, here.
+    g is torch's gradient 2 dL/d(conj theta), the full gradient of the real pair. Routes are planned once, here. With a projection it is
+    the sum of the clipped gradients' kept coordinates, or of the clipped kept coordinates: see ``SpectralProjection.order``.
 
     Args:
+      clipping: in l2. With bounds layer by layer B stands for all of them: they are multiplied by B / (their own total).
+      projection: None for the whole gradient.
       microbatch_size: how many records are worked on at once, and at most as many as float32 may add (``LARGEST_MICROBATCH``): speed and
         memory, never the result.
     Raises:
-      InvalidParameter: the network mixes records, or network, losses and data don't fit together (``check_problem``).
+      InvalidParameter: the network mixes records, network, losses and data don't fit together (``check_problem``), or network and
+        clipping or projection don't.
     """
 
-    def __init__(self, problem: Problem, clipping: FlatClipping | PerLayerClipping | AdaptiveClipping, microbatch_size: int) -> None:
+    def __init__(self, problem: Problem, clipping: Clipping, microbatch_size: int, projection: SpectralProjection | None = None) -> None:
         check_problem(problem)
         self._problem = problem
-        self._per_layer = isinstance(clipping, PerLayerClipping)
         self.layout = ParameterLayout.of(problem.network)
         self.layers, self.route = plan_route(problem)
+        self.spectra = None if projection is None else Spectra(projection, self.layout, problem.features.device)
+        self._released = self.layout if self.spectra is None else self.spectra.layout
+        self._bounds = _bounds_of(clipping, self.layers)
         largest = LARGEST_WITHOUT_POSITIONS if _has_no_positions(problem, self.layers) else LARGEST_MICROBATCH
         self._units_at_once = max(1, min(microbatch_size, largest) // problem.records_per_unit)
         self._watched = tuple(problem.network.buffers())
@@ -90,7 +101,7 @@ class ClippedGradients:
         Args:
           parameters: by name, as ``layout.unflatten`` gives them.
           units: the sampled units' numbers, (sampled,), int64; may be empty, and gives exact zeros then.
-          bound: B > 0; per layer it is the total, of which each of L layers gets B / sqrt(L).
+          bound: B > 0; per layer it is the total, of which each layer gets its share, B / sqrt(L) of L layers that are alike.
         Raises:
           InvalidParameter: the network changed a parameter or a buffer on the way.
         """
@@ -111,12 +122,14 @@ class ClippedGradients:
             part = self._microbatch(parameters, chunk, bound)
             total += part.total
             parts.append(part)
-        return ClippedSum(total, torch.cat([part.norms for part in parts]), self._share(bound), sum(part.zeroed for part in parts))
+        return ClippedSum(total, torch.cat([part.norms for part in parts]), parts[0].bound, sum(part.zeroed for part in parts))
 
     def _microbatch(self, parameters: Mapping[str, Tensor], units: Tensor, bound: float) -> ClippedSum:
         zeroed = 0
         while len(units):
             gradients = self.route.gradients(parameters, gather(self._problem, units, self._squares))
+            if self.spectra is not None:
+                gradients = self.spectra.released(self.layers, gradients)
             with _single_precision(units.device.type):
                 squares = torch.stack([layer.squared_norms() for layer in gradients])
                 # Finite squares may add to infinity in float32, and don't in float64.
@@ -128,21 +141,22 @@ class ClippedGradients:
             del gradients
             units, zeroed = units[finite], zeroed + int((~finite).sum())
         total = self._nothing()
-        return ClippedSum(total, total[:0], self._share(bound), zeroed)
+        return ClippedSum(total, total[:0], self._bounds(bound)[0], zeroed)
 
     def _clipped(self, gradients: Sequence[LayerGradients], squares: Tensor, bound: float, zeroed: int) -> ClippedSum:
         """``squares``: (layers, units), finite."""
         # A product of two norms that are not 0 may be: the gradient beside a norm of 0 wouldn't be clipped at all.
         squares = squares + HIDDEN_BY_UNDERFLOW
-        if self._per_layer:
-            norms = squares.sqrt()
-            factors: Sequence[Tensor] = _factors(norms, self._share(bound)).unbind()
-            norms = norms.amax(dim=0)
-        else:
+        bounds = self._bounds(bound)
+        if len(bounds) == 1:
             norms = squares.sum(dim=0).sqrt_()
-            factors = [_factors(norms, bound)] * len(gradients)
-        total = torch.empty(self.layout.coordinates, device=squares.device)
-        views = self.layout.unflatten(total)
+            factors: Sequence[Tensor] = [_factors(norms, AIM * bounds[0])] * len(gradients)
+        else:
+            each = squares.sqrt()
+            factors = _factors(each, _column([AIM * own for own in bounds], each)).unbind()
+            norms = (each * _column([bounds[0] / own for own in bounds], each)).amax(dim=0)
+        total = torch.empty(self._released.coordinates, device=squares.device)
+        views = self._released.unflatten(total)
         for layer, of_layer, weight in zip(self.layers, gradients, factors, strict=True):
             into = {own: views[full] for own, full in layer.names.items()}
             if isinstance(of_layer, WritableGradients):
@@ -150,14 +164,10 @@ class ClippedGradients:
             else:
                 for own, value in of_layer.weighted_sum(weight).items():
                     into[own].copy_(value)
-        return ClippedSum(total, norms, self._share(bound), zeroed)
-
-    def _share(self, bound: float) -> float:
-        """The bound of whatever is clipped as one."""
-        return bound / math.sqrt(len(self.layers)) if self._per_layer else bound
+        return ClippedSum(total, norms, bounds[0], zeroed)
 
     def _nothing(self) -> Tensor:
-        return torch.zeros(self.layout.coordinates, device=self._problem.features.device)
+        return torch.zeros(self._released.coordinates, device=self._problem.features.device)
 
 
 def _single_precision(device: str) -> AbstractContextManager[object]:
@@ -165,9 +175,28 @@ def _single_precision(device: str) -> AbstractContextManager[object]:
     return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
 
-def _factors(norms: Tensor, bound: float) -> Tensor:
-    """min(1, B (1 - margin) / norm); a norm that overflowed is infinite and gets 0."""
-    return torch.reciprocal(norms).mul_(bound * (1.0 - CLIP_MARGIN)).clamp_(max=1.0).float()
+def _bounds_of(clipping: Clipping, layers: Sequence[Layer]) -> Callable[[float], Sequence[float]]:
+    """From the bound of the whole gradient to one for each layer, or to the only one."""
+    if isinstance(clipping, L1Clipping):
+        raise InvalidParameter("clipping", "in l2 (gradients per unit have l2 norms here)", clipping.kind)
+    if isinstance(clipping, PerLayerClipping):
+        return lambda bound: [bound / math.sqrt(len(layers))] * len(layers)
+    if not isinstance(clipping, LayerBoundsClipping):
+        return lambda bound: [bound]
+    planned, found = [of_layer.layer for of_layer in clipping.layers], [layer.name for layer in layers]
+    if planned != found:
+        raise InvalidParameter("clipping.layers", f"the network's trained layers {found}", planned)
+    return lambda bound: [of_layer.bound * (bound / clipping.bound) for of_layer in clipping.layers]
+
+
+def _column(values: Sequence[float], like: Tensor) -> Tensor:
+    """(layers, 1), of the type of ``like``."""
+    return torch.tensor(values, dtype=torch.float64).to(like.device, like.dtype)[:, None]
+
+
+def _factors(norms: Tensor, aims: float | Tensor) -> Tensor:
+    """min(1, aim / norm); a norm that overflowed is infinite and gets 0."""
+    return torch.reciprocal(norms).mul_(aims).clamp_(max=1.0).float()
 
 
 def gather(problem: Problem, units: Tensor, squares: Tensor | None) -> Microbatch:

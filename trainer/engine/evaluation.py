@@ -13,7 +13,7 @@ from torch.func import functional_call  # pyright: ignore[reportPrivateImportUsa
 from mechanisms.errors import InvalidParameter
 from mechanisms.source import RandomStream
 from trainer.engine.loop import TrainingState
-from trainer.engine.metrics import classification_metrics, reconstruction_metrics
+from trainer.engine.metrics import classification_metrics, reconstruction_metrics, row_metrics
 from trainer.engine.parameters import ParameterLayout
 from trainer.engine.torch_source import TorchSource
 from trainer.errors import TrainingDiverged
@@ -57,7 +57,8 @@ class HeldOutRecords:
         real = torch.view_as_real(outputs) if outputs.is_complex() else outputs
         if not bool(real.isfinite().all()):
             raise TrainingDiverged(state.step)
-        measure = classification_metrics if classifies else reconstruction_metrics
+        reconstructs = reconstruction_metrics if self._targets.is_complex() else row_metrics
+        measure = classification_metrics if classifies else reconstructs
         kept = self._measurable.cpu()
         return cast("MetricValues", measure(outputs[kept].numpy(), self._targets.cpu()[kept].numpy()))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, final
 
@@ -17,14 +17,17 @@ from torch import Tensor
 from mechanisms.errors import InvalidParameter
 from mechanisms.source import RandomStream
 from trainer.engine import releasing
+from trainer.engine.canaries import Canaries
 from trainer.engine.distributed import rows, share
 from trainer.engine.finite import all_finite
+from trainer.engine.noise_watch import NoiseWatch
 from trainer.engine.parameters import ParameterLayout
 from trainer.engine.probe import made_up_features, mode
 from trainer.engine.problem import Problem
 from trainer.engine.randomness import Randomness
 from trainer.engine.releasing import Clipped
 from trainer.engine.sampling import poisson_sample
+from trainer.engine.spectra import Spectra
 from trainer.engine.team import Team
 from trainer.errors import TrainingDiverged
 from trainer.plan import ExecutionPlan, FederatedSampling
@@ -54,12 +57,14 @@ class TrainingState:
       parameters: (coordinates,), float32.
       optimizer: its tensors, by name.
       bound: that the next step clips to.
+      canaries: what is known of them, where the run is audited; see ``Canaries``.
     """
 
     step: int
     parameters: Tensor
     optimizer: dict[str, Tensor]
     bound: float
+    canaries: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 @final
@@ -86,6 +91,9 @@ class PrivateLoop:
       team: processes that share each site's work: each samples among its own part of the site's units and adds its share of the noise.
       deliver: how a site's released vector reaches the server.
       draws_masks: whether the network draws from torch's own generator.
+      spectra: what ``clipped`` gives sums of, where that isn't the parameters themselves.
+      watch: sees the noise of every release.
+      canaries: that audit the run; None for no audit.
     """
 
     clipped: ClippedSums
@@ -96,6 +104,9 @@ class PrivateLoop:
     team: Team
     deliver: Deliver = arrives
     draws_masks: bool = False
+    spectra: Spectra | None = None
+    watch: NoiseWatch | None = None
+    canaries: Canaries | None = None
 
     def run(self, state: TrainingState, after_step: Callable[[TrainingState], None]) -> TrainingState:
         r"""From ``state`` to the plan's last step; ``after_step`` may raise to stop.
@@ -117,13 +128,24 @@ class PrivateLoop:
     def step(self, state: TrainingState) -> TrainingState:
         """The state after one more release of each site."""
         step = state.step + 1
+        if self.canaries is not None:
+            self.canaries.prepare(step)
         # All divisors are public constants, and one pass divides by all of them.
         divisor = self.plan.sampling.expected_batch_size * len(self.sites)
         gradient = releasing.gradient(self.plan.clipping, self._arrived(state), divisor, state.bound)
-        moved, optimizer_state = self.optimizer(state.optimizer, state.parameters, gradient.values, step)
+        values = gradient.values if self.spectra is None else self.spectra.gradient(gradient.values)
+        seen = self._seen(state, values)
+        moved, optimizer_state = self.optimizer(state.optimizer, state.parameters, values, step)
         if not all_finite(moved):
             raise TrainingDiverged(step)
-        return TrainingState(step, moved, optimizer_state, gradient.next_bound)
+        return TrainingState(step, moved, optimizer_state, gradient.next_bound, seen)
+
+    def _seen(self, state: TrainingState, values: Tensor) -> Mapping[str, Tensor]:
+        """What is known of the canaries after this release."""
+        if self.canaries is None:
+            return state.canaries
+        at, along = self.layout.unflatten(state.parameters), self.layout.unflatten(values)
+        return self.canaries.observe(state.canaries, at, along, state.bound)
 
     def _arrived(self, state: TrainingState) -> Tensor:
         """The sum of what the sites released and the server got."""
@@ -134,11 +156,14 @@ class PrivateLoop:
             # A site that sends nothing, or something not finite, counts as zero; the divisor doesn't change with it.
             if update is not None and all_finite(update):
                 arrived = update if arrived is None else arrived + update
-        return releasing.silence(self.plan.clipping, state.parameters) if arrived is None else arrived
+        if arrived is not None:
+            return arrived
+        layout = self.layout if self.spectra is None else self.spectra.layout
+        return releasing.silence(self.plan.clipping, layout.coordinates, state.parameters)
 
     def _released(self, state: TrainingState, parameters: Mapping[str, Tensor], site: Site) -> Tensor:
         step, clipping = state.step + 1, self.plan.clipping
-        mine = rows(site.units, self.team)
+        mine = rows(self._units(state, site), self.team)
         # An empty sample goes the same way: a skipped release would tell that nobody was there.
         stream = site.randomness.sampling(step)
         drawn = torch.from_numpy(poisson_sample(len(mine), self.plan.sampling.probability, stream))
@@ -147,12 +172,22 @@ class PrivateLoop:
         vector = releasing.query(clipping, clipped, len(drawn), state.bound).to(self._dtype)
         source = site.randomness.noise_source(step, vector.device, vector.dtype)
         mechanism = share(self.plan.mechanism, self.team)  # pyright: ignore[reportArgumentType] (either kind comes back as it went)
-        return self.team.sum(releasing.release(mechanism, vector, source))
+        released = releasing.release(mechanism, vector, source)
+        if self.watch is not None:
+            self.watch.see(vector, released)
+        return self.team.sum(released)
+
+    def _units(self, state: TrainingState, site: Site) -> Tensor:
+        """That are sampled among: the site's own, and at the first site the canaries that take part."""
+        if self.canaries is None or site is not self.sites[0]:
+            return site.units
+        return torch.cat((site.units, self.canaries.members(state.canaries)))
 
     @property
     def _dtype(self) -> torch.dtype:
         """Of sum and noise, from public numbers alone: the type that a sample's own sum happens to have would tell its size."""
-        narrow = self.plan.sampling.largest_expected_batch <= releasing.NARROW_LOT and self.plan.clipping.kind != "adaptive"
+        canaries = 0.0 if self.canaries is None else self.canaries.count * self.plan.sampling.probability
+        narrow = self.plan.sampling.largest_expected_batch + canaries <= releasing.NARROW_LOT and self.plan.clipping.kind != "adaptive"
         return torch.float32 if narrow else torch.float64
 
 

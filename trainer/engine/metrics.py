@@ -86,6 +86,29 @@ def reconstruction_metrics(images: NDArray[Any], references: NDArray[Any]) -> di
     return {name: float(np.mean([row[name] for row in rows])) for name in ("nmse", "psnr", "ssim")}
 
 
+def row_metrics(outputs: Floats, rows: Floats) -> dict[str, float]:
+    r"""1 - mean squared error of rows made again, beside what needs no network.
+
+    The column means are the held-out rows' own: the best of all outputs that don't depend on the row. A network that stays below has
+    learned nothing of use.
+
+    Args:
+      outputs: what the model made, real, (records, features).
+      rows: the truth, of the same shape.
+    Returns:
+      ``score``, and ``score_all_zero`` and ``score_column_means`` of such outputs in its place; each at most 1.
+    Raises:
+      InvalidParameter: shapes differ or are empty, or a number isn't finite.
+    """
+    if outputs.shape != rows.shape or outputs.ndim != 2 or outputs.size == 0:
+        raise InvalidParameter("outputs and rows", "both (records, features), not empty", (outputs.shape, rows.shape))
+    if not (np.isfinite(outputs).all() and np.isfinite(rows).all()):
+        raise InvalidParameter("outputs and rows", "finite", "NaN or infinity")
+    truth = rows.astype(np.float64)
+    candidates = {"score": outputs.astype(np.float64), "score_all_zero": np.zeros_like(truth), "score_column_means": truth.mean(axis=0)}
+    return {name: 1.0 - float(np.square(given - truth).mean()) for name, given in candidates.items()}
+
+
 def _image_metrics(image: Floats, reference: Floats) -> dict[str, float]:
     x, truth = image.astype(np.float64), reference.astype(np.float64)
     peak, error = float(truth.max()), float(np.square(truth - x).sum())

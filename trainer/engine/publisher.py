@@ -12,6 +12,7 @@ from trainer.engine.loop import TrainingState
 from trainer.engine.spent import EpsilonSpent
 from trainer.errors import TrainingStopped
 from trainer.plan import ExecutionPlan
+from trainer.plans import AnyPlan
 from trainer.report import CheckpointWritten, HeldOut, Metrics, MetricValues, Progress, TrainingEvent
 
 PROGRESS_SECONDS = 0.5
@@ -46,7 +47,7 @@ class Publisher:
     def __init__(
         self,
         *,
-        plan: ExecutionPlan,
+        plan: AnyPlan,
         checkpoint_seconds: float,
         earlier: Checkpoint,
         save: Callable[[Checkpoint], None],
@@ -55,6 +56,7 @@ class Publisher:
         should_stop: Callable[[], bool],
     ) -> None:
         self._plan = plan
+        self._private = plan.evaluation if isinstance(plan, ExecutionPlan) else None
         self._checkpoint_seconds = checkpoint_seconds
         self._earlier = earlier
         self._save = save
@@ -99,7 +101,7 @@ class Publisher:
         last = state.step == self._plan.steps
         stop = self._should_stop() and not last
         now = time.monotonic()
-        counted = self._plan.evaluation is not None and self._plan.evaluation.is_due(state.step, self._plan.steps)
+        counted = self._private is not None and self._private.is_due(state.step, self._plan.steps)
         if last or stop or counted or now - self._checkpointed >= self._checkpoint_seconds:
             self._checkpoint(state, counted=counted)
         if last or now >= self._progress_due:
@@ -145,7 +147,7 @@ class Publisher:
 class Follower:
     """What a process beside the publishing one does after a step: nothing but stop where all stop."""
 
-    def __init__(self, plan: ExecutionPlan, should_stop: Callable[[], bool]) -> None:
+    def __init__(self, plan: AnyPlan, should_stop: Callable[[], bool]) -> None:
         self._plan = plan
         self._should_stop = should_stop
 

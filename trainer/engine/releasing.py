@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from mechanisms import ComplexGaussian, Gaussian, NoiseSource
+from mechanisms import ComplexGaussian, Gaussian, Laplace, NoiseSource
 from mechanisms.box_muller import single_precision
 from trainer.plan import AdaptiveClipping, Clipping
 
@@ -45,7 +45,7 @@ class Clipped(Protocol):
 @final
 @dataclass(frozen=True)
 class Gradient:
-    """The released gradient, (coordinates,) float32, and the bound of the next step."""
+    """The released coordinates of the gradient, (coordinates,) float32, and the bound of the next step."""
 
     values: Tensor
     next_bound: float
@@ -66,23 +66,31 @@ def query(clipping: Clipping, clipped: Clipped, sampled: int, bound: float) -> T
     return torch.cat((sums, sums.new_tensor([count])))
 
 
-def silence(clipping: Clipping, parameters: Tensor) -> Tensor:
-    """What arrives in a round in which no site sends anything."""
-    return parameters.new_zeros(len(parameters) + (1 if isinstance(clipping, AdaptiveClipping) else 0))
+def silence(clipping: Clipping, coordinates: int, like: Tensor) -> Tensor:
+    """What arrives in a round in which no site sends anything, of so many released coordinates; float32, where ``like`` is."""
+    return like.new_zeros(coordinates + (1 if isinstance(clipping, AdaptiveClipping) else 0))
 
 
-def release(mechanism: ComplexGaussian | Gaussian, vector: Tensor, source: NoiseSource[Tensor]) -> Tensor:
+def release(mechanism: ComplexGaussian | Gaussian | Laplace, vector: Tensor, source: NoiseSource[Tensor]) -> Tensor:
     r"""The noisy vector. Complex noise sees pairs of neighbouring reals as complex numbers, which changes no norm; see ``ParameterLayout``.
 
     A vector of odd length is padded with a zero, which no unit moves; its noise is dropped.
     """
-    if isinstance(mechanism, Gaussian):
-        # Real noise is scaled by torch, which rounds a deviation to the nearest float32, up or down; complex noise rounds its own up.
-        std = float(single_precision(mechanism.std)) if vector.dtype == torch.float32 else mechanism.std
-        return Gaussian(std=std, sensitivity=mechanism.sensitivity).release(vector, source)
+    if not isinstance(mechanism, ComplexGaussian):
+        return _as_torch_rounds(mechanism, vector.dtype).release(vector, source)
     length = len(vector)
     paired = vector if length % 2 == 0 else pad(vector, (0, 1))
     return torch.view_as_real(mechanism.release(torch.view_as_complex(paired.reshape(-1, 2)), source)).reshape(-1)[:length]
+
+
+def _as_torch_rounds(mechanism: Gaussian | Laplace, kind: torch.dtype) -> Gaussian | Laplace:
+    """Real noise is scaled by torch, which rounds a scale to the nearest float32, up or down: here it is rounded up before."""
+    if kind != torch.float32:
+        return mechanism
+    scale = float(single_precision(mechanism.noise_scale))
+    if isinstance(mechanism, Gaussian):
+        return Gaussian(std=scale, sensitivity=mechanism.sensitivity)
+    return Laplace(scale=scale, sensitivity=mechanism.sensitivity)
 
 
 def gradient(clipping: Clipping, released: Tensor, divisor: int, bound: float) -> Gradient:

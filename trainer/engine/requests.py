@@ -10,8 +10,11 @@ from typing import Any
 from mechanisms.base import Value
 from mechanisms.errors import InvalidParameter
 from trainer.data import DataSetFacts
+from trainer.models.spec import ModelSpec
 from trainer.network_training import NetworkTraining
 from trainer.plan import ExecutionPlan
+from trainer.plans import AnyPlan
+from trainer.spec import TrainingSpec
 
 
 def check_plan(spec: NetworkTraining, plan: ExecutionPlan, facts: DataSetFacts) -> None:
@@ -30,19 +33,19 @@ def check_plan(spec: NetworkTraining, plan: ExecutionPlan, facts: DataSetFacts) 
         raise InvalidParameter(name, "absent, as the spec says", got.get(name))
 
 
-def request_digest(spec: NetworkTraining, plan: ExecutionPlan, facts: DataSetFacts) -> str:
+def request_digest(spec: TrainingSpec, plan: AnyPlan, facts: DataSetFacts) -> str:
     """SHA-256 of all that decides what a run does; no other run may continue from its checkpoint."""
     whole = {"spec": spec.model_dump(mode="json"), "plan": plan.model_dump(mode="json"), "data": facts.sha256}
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 
 
-def architecture(spec: NetworkTraining, facts: DataSetFacts) -> str:
+def architecture(spec: TrainingSpec, model: ModelSpec, facts: DataSetFacts) -> str:
     """What a reader of the model file needs to build the network again, as JSON."""
     return json.dumps(
         {
             "format": "zetadp model 2",
             "algorithm": spec.algorithm_name(),
-            "model": spec.model.model_dump(mode="json"),
+            "model": model.model_dump(mode="json"),
             "shape": list(facts.shape),
             "is_complex": facts.is_complex,
             "task": facts.task,

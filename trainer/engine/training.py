@@ -11,16 +11,21 @@ from typing import final
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+import accountants
+from mechanisms.errors import InvalidParameter
 from mechanisms.source import RandomOrigin, RandomStream
+from trainer.audit import NoiseFindings, findings_of
 from trainer.data import DataSetFacts, data_set_facts
+from trainer.engine.canaries import Canaries, scores_of, with_canaries
 from trainer.engine.checkpoint import Checkpoint, discard_unfinished, load_checkpoint, save_checkpoint, write_tensors
 from trainer.engine.clipping import ClippedGradients
-from trainer.engine.distributed import launch
+from trainer.engine.distributed import launch, share
 from trainer.engine.environment import hardware, prepare_torch, versions
 from trainer.engine.evaluation import HeldOutRecords
 from trainer.engine.loop import PrivateLoop, Site, TrainingState, draws_masks
+from trainer.engine.noise_watch import NoiseWatch
 from trainer.engine.optimizers import initial_state, update
 from trainer.engine.parameters import ParameterLayout, as_real
 from trainer.engine.precision import compute_in
@@ -94,6 +99,8 @@ def train_network(team: Team, run: Run) -> RunReport | None:
       TrainingStopped: on ``should_stop``, with the state in the checkpoint.
     """
     spec, plan = run.spec, run.plan
+    if spec.audit is not None and team.size > 1:
+        raise InvalidParameter("runtime.processes", "1 for a run with canaries", team.size)
     facts = data_set_facts(spec.data)  # pyright: ignore[reportArgumentType] (Pydantic gives frozen models their hash at run time)
     check_plan(spec, plan, facts)
     prepared = Prepared.of(run, facts, prepare_torch(run.runtime), team)
@@ -103,6 +110,7 @@ def train_network(team: Team, run: Run) -> RunReport | None:
     if team.rank == 0:
         run.report(Started(resumed_from_step=start.state.step))
     publisher.start(start.state)
+    watch = NoiseWatch(share(plan.mechanism, team))  # pyright: ignore[reportArgumentType] (either kind comes back as it went)
     with ExitStack() as stack:
         loop = PrivateLoop(
             clipped=prepared.clipped,
@@ -112,14 +120,23 @@ def train_network(team: Team, run: Run) -> RunReport | None:
             optimizer=partial(_step, spec, plan.steps),
             team=team,
             draws_masks=draws_masks(prepared.problem),
+            spectra=prepared.clipped.spectra,
+            watch=watch,
+            canaries=prepared.canaries,
         )
         final_state = loop.run(start.state, publisher.after_step)
+    noise_test = watch.findings(team, prepared.device)
     if isinstance(publisher, Follower):
         return None
     # The last step is in the checkpoint by now: an attempt that is killed from here on writes this same model again, not another one.
-    named = {name: as_real(value) for name, value in prepared.layout.unflatten(final_state.parameters).items()}
-    write_tensors(run.workdir / MODEL, named, architecture(spec, facts))
-    return _report(run, prepared, publisher, start, facts, final_state)
+    named = {name: as_real(value) for name, value in prepared.layout.unflatten(final_state.parameters).items()} | given(prepared.front)
+    write_tensors(run.workdir / MODEL, named, architecture(spec, spec.model, facts))
+    return _report(run, prepared, publisher, start, facts, final_state, noise_test)
+
+
+def given(front: nn.Module) -> dict[str, Tensor]:
+    """The frozen weights before everything that was trained, which the model file holds too: without them it is half a network."""
+    return {name: as_real(value.detach()) for name, value in front.named_parameters()}
 
 
 def _drawing_ahead(sites: Sequence[Site], steps: int, stack: ExitStack) -> Sequence[Site]:
@@ -141,9 +158,11 @@ class Prepared:
     """What a run works with, in memory."""
 
     device: torch.device
+    front: nn.Module
     problem: Problem
     layout: ParameterLayout
     clipped: ClippedGradients
+    canaries: Canaries | None
     held_out: HeldOutRecords
     sites: tuple[Site, ...]
     origin: RandomOrigin
@@ -153,8 +172,7 @@ class Prepared:
         """Reads the data, builds the network, and checks that it can be trained privately."""
         spec, data = run.spec, run.spec.data.read()
         # Initial weights are public and have a stream of their own.
-        purpose = "model initialisation"
-        stream = RandomStream.from_operating_system() if spec.seed is None else RandomStream.from_seed(spec.seed, purpose)
+        stream = _stream(spec, "model initialisation")
         front, network = split_front(build(spec.model, facts, stream).to(device))
         compute_in(run.runtime, network)
         members = None
@@ -168,14 +186,18 @@ class Prepared:
         )
         features, test_features = passed_through(front, features), passed_through(front, test_features)
         problem = Problem(network, losses_for(facts), features, targets, members)
-        clipped = ClippedGradients(problem, run.plan.clipping, run.runtime.microbatch_size)
+        places = run.places(problem.units)
+        first = problem.units
+        if spec.audit is not None:
+            problem = with_canaries(problem, spec.audit.canaries, run.plan.clipping.bound, facts.classes)
+        clipped = ClippedGradients(problem, run.plan.clipping, run.runtime.microbatch_size, run.plan.projection)
+        canaries = None if spec.audit is None else Canaries(problem, clipped, first, facts.classes)
         layout = ParameterLayout.of(network)
         held_out = HeldOutRecords(network, layout, test_features, test_targets)
         if isinstance(spec.evaluation, PublicHeldOut):
             held_out.check_measurable()
-        places = run.places(problem.units)
         sites = tuple(Site(units.to(device), randomness_of(spec.seed, number, team)) for number, units in enumerate(places))
-        return Prepared(device, problem, layout, clipped, held_out, sites, sites[0].randomness.origin)
+        return Prepared(device, front, problem, layout, clipped, canaries, held_out, sites, sites[0].randomness.origin)
 
 
 def randomness_of(seed: int | None, site: int, team: Team) -> Randomness:
@@ -183,6 +205,10 @@ def randomness_of(seed: int | None, site: int, team: Team) -> Randomness:
     if seed is None:
         return FreshRandomness()
     return SeededRandomness(seed if (site, team.rank) == (0, 0) else seed_of(seed, f"site {site} process {team.rank}"))
+
+
+def _stream(spec: NetworkTraining, purpose: str) -> RandomStream:
+    return RandomStream.from_operating_system() if spec.seed is None else RandomStream.from_seed(spec.seed, purpose)
 
 
 def _starting_point(run: Run, prepared: Prepared, digest: str, team: Team) -> Checkpoint:
@@ -200,7 +226,8 @@ def _starting_point(run: Run, prepared: Prepared, digest: str, team: Team) -> Ch
     parameters = prepared.layout.flatten(dict(prepared.problem.network.named_parameters())).to(prepared.device)
     # Every process draws initial weights; all start from the first one's.
     parameters = team.sum(parameters if team.rank == 0 else torch.zeros_like(parameters))
-    state = TrainingState(0, parameters, initial_state(run.spec.descent, parameters), run.plan.clipping.bound)
+    canaries = {} if prepared.canaries is None else prepared.canaries.begin(_stream(run.spec, "coins of the canaries"))
+    state = TrainingState(0, parameters, initial_state(run.spec.descent, parameters), run.plan.clipping.bound, canaries)
     return Checkpoint(state, resumptions=0, written=0, seconds=0.0, evaluated=None)
 
 
@@ -233,9 +260,7 @@ def _evaluation(run: Run, prepared: Prepared, facts: DataSetFacts) -> Evaluation
             assert planned is not None  # check_plan compared plan and spec
 
             def release(state: TrainingState) -> MetricValues:
-                purpose = f"evaluation after step {state.step}"
-                stream = RandomStream.from_operating_system() if spec.seed is None else RandomStream.from_seed(spec.seed, purpose)
-                return prepared.held_out.noisy_accuracy(state, planned, stream)
+                return prepared.held_out.noisy_accuracy(state, planned, _stream(spec, f"evaluation after step {state.step}"))
 
             return Evaluation("private", release)
         case _:
@@ -246,13 +271,22 @@ def _unasked(_state: TrainingState) -> MetricValues:
     raise AssertionError("nothing about held-out records leaves this run")
 
 
-def _report(run: Run, prepared: Prepared, publisher: Publisher, start: Checkpoint, facts: DataSetFacts, state: TrainingState) -> RunReport:
+def _report(
+    run: Run,
+    prepared: Prepared,
+    publisher: Publisher,
+    start: Checkpoint,
+    facts: DataSetFacts,
+    state: TrainingState,
+    noise_test: NoiseFindings,
+) -> RunReport:
     plan = run.plan
+    audit = None if prepared.canaries is None else findings_of(scores_of(state.canaries), accountants.profile(plan.event), plan.delta)
     metrics = publisher.final_metrics(state)
     return RunReport(
         steps_released=state.step,
         event=plan.event_after(state.step),
-        noise_std=plan.mechanism.noise_scale,
+        noise_std=plan.noise_std,
         random_origin=prepared.origin,
         generator=generator(prepared.device),
         resumptions=start.resumptions,
@@ -260,10 +294,12 @@ def _report(run: Run, prepared: Prepared, publisher: Publisher, start: Checkpoin
         metrics=metrics,
         test_records=facts.test_records,
         training_records=facts.training_records,
-        training_units=plan.sampling.records,
+        training_units=plan.units,
         checkpoints_released=publisher.checkpoints,
         parameters=prepared.layout.real_parameters,
         versions=versions(),
         hardware=hardware(prepared.device),
         training_seconds=publisher.seconds,
+        noise_test=noise_test,
+        audit=audit,
     )

@@ -11,13 +11,13 @@ from mechanisms.errors import InvalidParameter
 from trainer.data import DigitsPhasePairs
 from trainer.descent import AnyOptimizer, FedAdam, ServerOptimizer
 from trainer.models.spec import ComplexMlp
-from trainer.network_training import NetworkTraining, PublicHeldOut, Seed
+from trainer.network_training import BoundedTraining, PublicHeldOut
 from trainer.plan import LARGEST_FEDERATION, FederatedSampling
-from trainer.spec import PrivacyTarget
+from trainer.spec import PrivacyTarget, Seed
 
 
 @final
-class FederatedZetaDpSgd(NetworkTraining):
+class FederatedZetaDpSgd(BoundedTraining):
     r"""Every node in every round: a Poisson sample of its own units, their clipped sum, its own noise, divided by a public constant.
 
     The server averages what the nodes send, over all of them, and takes a step of its optimizer. A node that sends nothing, or something
@@ -29,7 +29,7 @@ class FederatedZetaDpSgd(NetworkTraining):
         which one node has one unit more or less and everybody else lives where they did.
       server: the server's optimizer; ``fed_adam`` is that of Reddi et al. 2021.
       expected_batch_size: units expected in one node's sample, at the smallest node.
-      (others): as in ``NetworkTraining``; ``privacy`` is what each node guarantees its units against the server and all other nodes.
+      (others): as in ``BoundedTraining``; ``privacy`` is what each node guarantees its units against the server and all other nodes.
     Raises:
       InvalidParameter: from ``plan``, where the spec doesn't fit the data set.
     """

@@ -7,13 +7,34 @@ from collections import OrderedDict
 import torch
 from torch import Tensor, nn
 
+from trainer.layers.activations import Elementwise
 from trainer.layers.filter_bank import GaborModulus
 from trainer.layers.planes import FromPlanes, ToPlanes
-from trainer.models.complex_layers import UnitaryFourier
+from trainer.layers.scattering import Scattering
+from trainer.models.complex_layers import Applied, UnitaryFourier
 from trainer.models.sequential import ZeroImaginary
 
-FIXED = (ZeroImaginary, ToPlanes, FromPlanes, UnitaryFourier, GaborModulus, nn.Flatten, nn.Unflatten)
-"""Public functions of one record: no parameters, no randomness, the same in every step."""
+FIXED = (
+    ZeroImaginary,
+    ToPlanes,
+    FromPlanes,
+    UnitaryFourier,
+    GaborModulus,
+    Scattering,
+    nn.Flatten,
+    nn.Unflatten,
+    Elementwise,
+    Applied,
+    nn.AvgPool1d,
+    nn.AvgPool2d,
+    nn.MaxPool1d,
+    nn.MaxPool2d,
+    nn.AdaptiveAvgPool1d,
+    nn.AdaptiveAvgPool2d,
+    nn.AdaptiveMaxPool1d,
+    nn.AdaptiveMaxPool2d,
+)
+"""Public functions of one record: no parameters, no randomness, the same in every step. Of the last ones a frozen network is made."""
 
 RECORDS_AT_ONCE = 512
 
@@ -28,8 +49,14 @@ def split_front(network: nn.Module) -> tuple[nn.Sequential, nn.Module]:
     if type(network) is not nn.Sequential:
         return nn.Sequential(), network
     named = list(network.named_children())
-    fixed = next((place for place, (_, module) in enumerate(named) if type(module) not in FIXED), len(named))
-    return nn.Sequential(OrderedDict(named[:fixed])), nn.Sequential(OrderedDict(named[fixed:]))
+    fixed = next((place for place, (_, module) in enumerate(named) if not _is_fixed(module)), len(named))
+    return nn.Sequential(OrderedDict(named[:fixed])).eval(), nn.Sequential(OrderedDict(named[fixed:]))
+
+
+def _is_fixed(module: nn.Module) -> bool:
+    """A layer with parameters is fixed where they are frozen: public constants, as a filter bank's."""
+    parameters = list(module.parameters())
+    return not any(parameter.requires_grad for parameter in parameters) if parameters else type(module) in FIXED
 
 
 def passed_through(front: nn.Sequential, features: Tensor) -> Tensor:
@@ -37,4 +64,11 @@ def passed_through(front: nn.Sequential, features: Tensor) -> Tensor:
     if not len(front) or not len(features):
         return features
     with torch.no_grad():
-        return torch.cat([front(chunk) for chunk in features.split(RECORDS_AT_ONCE)])
+        first, *others = features.split(RECORDS_AT_ONCE)
+        start = front(first)
+        # Filled in place: a list of chunks and their concatenation would hold everything twice.
+        passed = start.new_empty((len(features), *start.shape[1:]))
+        passed[: len(first)] = start
+        for place, chunk in enumerate(others, start=1):
+            passed[place * RECORDS_AT_ONCE :][: len(chunk)] = front(chunk)
+    return passed

@@ -9,7 +9,7 @@ from trainer.engine.problem import Losses
 
 
 def losses_for(facts: DataSetFacts) -> Losses:
-    """Cross-entropy for a classification, the mean squared error of complex pixels for a reconstruction."""
+    """Cross-entropy for a classification, the mean squared error for a reconstruction, of complex pixels or of real features."""
     return cross_entropies if facts.task == "classification" else squared_errors
 
 
@@ -19,9 +19,11 @@ def cross_entropies(scores: Tensor, labels: Tensor) -> Tensor:
 
 
 def squared_errors(images: Tensor, references: Tensor) -> Tensor:
-    """(n, channels, height, width) complex, twice -> (n,): the mean of |difference|^2 over a record's pixels.
+    """(n, channels, height, width) complex or (n, features) real, twice -> (n,): the mean of |difference|^2 over a record's numbers.
 
     fastMRI's example takes the mean absolute error of magnitudes. Here phases count too, and the gradient is smooth at 0.
     """
     difference = images - references
+    if not difference.is_complex():
+        return difference.square().flatten(1).mean(dim=1)
     return (difference.real.square() + difference.imag.square()).flatten(1).mean(dim=1)

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Literal, final
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from mechanisms.source import RandomStream
 from trainer.data.base import DataSetFacts
 from trainer.layers.filter_bank import GaborModulus
 from trainer.layers.planes import FromPlanes, ToPlanes
+from trainer.layers.scattering import Scattering as ScatteringModule
 from trainer.models import complex_layers, real_layers
+from trainer.models.parameters import module_name
 from trainer.models.scaling import scale_to_unit_outputs
-from trainer.models.shapes import LayerShapes, sequential_shapes
+from trainer.models.shapes import LayerShapes, given_parameters, sequential_shapes
 from trainer.models.spec import (
     Activation,
     AdaptiveAveragePool,
@@ -32,10 +36,12 @@ from trainer.models.spec import (
     LayerSpec,
     Linear,
     MaxPool,
+    Scattering,
     Sequential,
     TransposedConvolution,
     Unflatten,
 )
+from trainer.models.weights import GivenWeights
 
 Format = Literal["native", "planes", "real"]
 """Complex tensors, the same as planes, or the numbers of a real network, which are never converted."""
@@ -102,10 +108,10 @@ class _Row:
 
 
 def build_sequential(spec: Sequential, facts: DataSetFacts, stream: RandomStream) -> nn.Sequential:
-    """The network with fresh weights from ``stream``, which is public, drawn layer after layer.
+    """The network with fresh weights from ``stream``, which is public, drawn layer after layer; given ones then replace them.
 
     Raises:
-      InvalidParameter: the network doesn't fit the data set.
+      InvalidParameter: the network doesn't fit the data set, or the file of given weights isn't what the spec says.
     """
     shapes = sequential_shapes(spec, facts)
     row = _Row("native" if spec.numbers == "complex" and facts.is_complex else "planes" if spec.numbers == "complex" else "real")
@@ -114,7 +120,7 @@ def build_sequential(spec: Sequential, facts: DataSetFacts, stream: RandomStream
     elif spec.numbers == "real_pairs":
         row.add("input", ToPlanes())
     for place, (layer, stage) in enumerate(zip(spec.layers, shapes, strict=True)):
-        name = f"{place}_{layer.kind}"
+        name = module_name(place, layer)
         if isinstance(layer, NATIVE):
             row.convert(name, "native")
         elif isinstance(layer, PLANES):
@@ -122,13 +128,32 @@ def build_sequential(spec: Sequential, facts: DataSetFacts, stream: RandomStream
         row.add(name, _module(layer, stage, row.numbers, stream))
     _end(row, spec, facts)
     network = nn.Sequential(row.modules)
-    if spec.initial_weights == "unit_outputs":
+    if isinstance(spec.initial_weights, GivenWeights):
+        _fill(network, spec.initial_weights.read(given_parameters(spec, shapes)))
+        _freeze(network, spec)
+    elif spec.initial_weights == "unit_outputs":
         scale_to_unit_outputs(network, facts, stream)
     return network
 
 
+def _fill(network: nn.Sequential, arrays: dict[str, NDArray[np.float32]]) -> None:
+    parameters = dict(network.named_parameters())
+    with torch.no_grad():
+        for name, array in arrays.items():
+            values = torch.from_numpy(array)
+            parameters[name].copy_(torch.view_as_complex(values) if parameters[name].is_complex() else values)
+
+
+def _freeze(network: nn.Sequential, spec: Sequential) -> None:
+    """Frozen parameters ask for no gradient; ``trainer.models.front`` takes their layers off."""
+    for place, layer in enumerate(spec.layers[: spec.frozen_layers]):
+        network.get_submodule(module_name(place, layer)).requires_grad_(requires_grad=False)
+
+
 def _end(row: _Row, spec: Sequential, facts: DataSetFacts) -> None:
     if facts.task == "reconstruction":
+        if not facts.is_complex:
+            return
         # Both formats of a complex image end as complex numbers; the two halves of a real pair's channels are such planes too.
         row.numbers = "planes" if row.numbers == "real" else row.numbers
         row.convert("output", "native")
@@ -138,8 +163,8 @@ def _end(row: _Row, spec: Sequential, facts: DataSetFacts) -> None:
 
 
 def _module(layer: LayerSpec, stage: LayerShapes, numbers: Format, stream: RandomStream) -> nn.Module:
-    if isinstance(layer, Flatten | Unflatten | FilterBank | Fourier):
-        return _fixed_module(layer, numbers)
+    if isinstance(layer, Flatten | Unflatten | FilterBank | Scattering | Fourier):
+        return _fixed_module(layer, stage, numbers)
     if isinstance(layer, BlockCirculantLinear):
         return complex_layers.block_circulant(layer, stage.inputs[0], stream, is_complex=numbers != "real")
     if isinstance(layer, Linear) and numbers == "planes":
@@ -147,7 +172,7 @@ def _module(layer: LayerSpec, stage: LayerShapes, numbers: Format, stream: Rando
     return _real_module(layer, stage, stream) if numbers == "real" else _complex_module(layer, stage, stream)
 
 
-def _fixed_module(layer: Flatten | Unflatten | FilterBank | Fourier, numbers: Format) -> nn.Module:
+def _fixed_module(layer: Flatten | Unflatten | FilterBank | Scattering | Fourier, stage: LayerShapes, numbers: Format) -> nn.Module:
     match layer:
         case Flatten():
             # Planes too: all real parts, then all imaginary parts.
@@ -157,6 +182,9 @@ def _fixed_module(layer: Flatten | Unflatten | FilterBank | Fourier, numbers: Fo
             return nn.Unflatten(1, (parts * layer.channels, layer.height, layer.width))
         case FilterBank():
             return GaborModulus(layer.wavelengths, layer.orientations, layer.size, layer.pool)
+        case Scattering():
+            sizes = {"scales": layer.scales, "orientations": layer.orientations, "depth": layer.depth}
+            return ScatteringModule(*stage.inputs[1:], **sizes, groups=layer.normalisation_groups)
         case Fourier():
             return complex_layers.UnitaryFourier(is_pairs=numbers == "real")
 

@@ -13,6 +13,7 @@ from typing import final
 
 from mechanisms.errors import InvalidParameter
 from trainer.data.base import DataSetFacts
+from trainer.models.parameters import Shape, module_name, parameter_shapes
 from trainer.models.spec import (
     Activation,
     AdaptiveAveragePool,
@@ -33,12 +34,12 @@ from trainer.models.spec import (
     Linear,
     MaxPool,
     ModelSpec,
+    Scattering,
     Sequential,
     TransposedConvolution,
     Unflatten,
 )
-
-Shape = tuple[int, ...]
+from trainer.models.weights import FIELD, GivenWeights
 
 LARGEST_WEIGHTS = 2**28
 """Real numbers in a network's weights: 1 GiB of float32. Noise, gradient and optimizer state are each as large."""
@@ -49,11 +50,16 @@ LARGEST_ACTIVATIONS = 2**28
 @final
 @dataclass(frozen=True)
 class LayerShapes:
-    """One layer of a network that fits: the record before and after it, and the numbers in its weight and bias."""
+    """One layer of a network that fits: the record before and after it, and its parameters' full names and shapes in real numbers."""
 
     inputs: Shape
     outputs: Shape
-    weights: int
+    parameters: dict[str, Shape]
+
+    @property
+    def weights(self) -> int:
+        """Real numbers in its parameters."""
+        return sum(math.prod(shape) for shape in self.parameters.values())
 
 
 def as_sequential(mlp: ComplexMlp, classes: int) -> Sequential:
@@ -65,10 +71,11 @@ def as_sequential(mlp: ComplexMlp, classes: int) -> Sequential:
 
 
 def check_model(model: ModelSpec, facts: DataSetFacts) -> None:
-    """Whether the network takes the data set's records and answers its task; loads no torch.
+    """Whether the network takes the data set's records and answers its task, and given weights are what it needs; loads no torch.
 
     Raises:
-      InvalidParameter: it doesn't, or it is too large; the message names the layer by its number, counted from 0.
+      InvalidParameter: it doesn't, or it is too large; the message names the layer by its number, counted from 0. Or the file of given
+        weights isn't there, isn't the one meant, or isn't of this network.
     """
     if isinstance(model, ComplexUnet):
         _check_unet(model, facts)
@@ -77,7 +84,26 @@ def check_model(model: ModelSpec, facts: DataSetFacts) -> None:
         if facts.task != "classification" or len(facts.shape) != 1:
             raise InvalidParameter("model", "another network for this data set: complex_mlp classifies flat records", facts.shape)
         model = as_sequential(model, _classes(facts))
-    sequential_shapes(model, facts)
+    stages = sequential_shapes(model, facts)
+    if isinstance(model.initial_weights, GivenWeights):
+        model.initial_weights.read(given_parameters(model, stages))
+
+
+def given_parameters(model: Sequential, stages: tuple[LayerShapes, ...]) -> dict[str, Shape]:
+    """Names and shapes of the parameters that start at given weights; none where all weights are drawn.
+
+    Raises:
+      InvalidParameter: no layer is left to train, or none of the given ones has weights.
+    """
+    given = model.initial_weights
+    if not isinstance(given, GivenWeights):
+        return {}
+    if not any(stage.parameters for stage in stages[given.frozen_layers :]):
+        raise InvalidParameter(f"{FIELD}.frozen_layers", "such that a layer with weights is left to train", given.frozen_layers)
+    expected = {name: shape for stage in stages[: given.given_layers] for name, shape in stage.parameters.items()}
+    if not expected:
+        raise InvalidParameter(f"{FIELD}.given_layers", "such that a layer with weights is among them", given.given_layers)
+    return expected
 
 
 def sequential_shapes(model: Sequential, facts: DataSetFacts) -> tuple[LayerShapes, ...]:
@@ -97,7 +123,8 @@ def sequential_shapes(model: Sequential, facts: DataSetFacts) -> tuple[LayerShap
                 f"model.layers[{place}]", "behind an even number of channels or features, half of them imaginary", shape[0]
             )
         outputs = _after(f"model.layers[{place}]", layer, shape)
-        stages.append(LayerShapes(shape, outputs, parts * _weights(layer, shape)))
+        own = parameter_shapes(layer, shape, model.numbers)
+        stages.append(LayerShapes(shape, outputs, {f"{module_name(place, layer)}.{name}": size for name, size in own.items()}))
         shape = outputs
     _check_end(model, shape, start, facts)
     _check_size(sum(stage.weights for stage in stages), parts * sum(math.prod(stage.outputs) for stage in stages))
@@ -117,12 +144,16 @@ def _classes(facts: DataSetFacts) -> int:
 
 def _check_end(model: Sequential, shape: Shape, start: Shape, facts: DataSetFacts) -> None:
     if facts.task == "reconstruction":
-        if model.numbers == "real":
-            raise InvalidParameter("model.numbers", "complex or real_pairs where images are reconstructed", "real")
+        if not facts.is_complex and len(facts.shape) != 1:
+            raise InvalidParameter("data", "complex images or flat rows of real numbers, where these are reconstructed", facts.shape)
+        what = "images" if facts.is_complex else "real rows"
+        if (model.numbers == "real") == facts.is_complex:
+            expected = "complex or real_pairs" if facts.is_complex else "real"
+            raise InvalidParameter("model.numbers", f"{expected} where {what} are reconstructed", model.numbers)
         if model.head != "none":
-            raise InvalidParameter("model.head", "none where images are reconstructed", model.head)
+            raise InvalidParameter("model.head", f"none where {what} are reconstructed", model.head)
         if shape != start:
-            raise InvalidParameter("model.layers", f"such that an image comes out as it went in, {start}", shape)
+            raise InvalidParameter("model.layers", f"such that {what} come out as they went in, {start}", shape)
         return
     if model.numbers == "complex" and model.head == "none":
         raise InvalidParameter("model.head", "one that makes real class scores of complex outputs", "none")
@@ -143,6 +174,11 @@ def _after(name: str, layer: LayerSpec, shape: Shape) -> Shape:
         case Linear() | BlockCirculantLinear():
             if len(shape) != 1:
                 raise InvalidParameter(name, f"after a flatten layer ({layer.kind} takes flat records)", f"a record of shape {shape}")
+            largest = max(shape[0], layer.outputs)
+            if isinstance(layer, BlockCirculantLinear) and layer.block > largest:
+                # One block would hold the whole matrix and more numbers than it has rows or columns.
+                expected = f"at most max(inputs, outputs) = {largest}, the larger of {shape[0]} inputs and {layer.outputs} outputs"
+                raise InvalidParameter(f"{name}.block", expected, layer.block)
             return (layer.outputs,)
         case Flatten():
             return (math.prod(shape),)
@@ -172,22 +208,25 @@ def norm_groups(layer: GroupNorm | LayerNorm | InstanceNorm, channels: int) -> i
 
 
 def _check_norm(name: str, layer: GroupNorm | LayerNorm | InstanceNorm, shape: Shape) -> None:
-    groups = norm_groups(layer, shape[0])
+    _check_groups(name, "groups", norm_groups(layer, shape[0]), shape)
+
+
+def _check_groups(name: str, field: str, groups: int, shape: Shape) -> None:
     if shape[0] % groups:
-        raise InvalidParameter(f"{name}.groups", f"a divisor of {shape[0]} channels", groups)
+        raise InvalidParameter(f"{name}.{field}", f"a divisor of {shape[0]} channels", groups)
     if math.prod(shape) == groups:
-        # The only number of a group is its own mean: the layer's output would be its bias, whatever the record.
-        raise InvalidParameter(name, "where every group has at least two numbers", f"{layer.kind} on a record of shape {shape}")
+        # The only number of a group is its own mean: what comes out would be the same for every record.
+        raise InvalidParameter(name, "where every group has at least two numbers", f"{groups} groups of a record of shape {shape}")
 
 
 def _after_spatial(
     name: str,
-    layer: Convolution | TransposedConvolution | AveragePool | MaxPool | AdaptiveAveragePool | AdaptiveMaxPool | FilterBank,
+    layer: Convolution | TransposedConvolution | AveragePool | MaxPool | AdaptiveAveragePool | AdaptiveMaxPool | FilterBank | Scattering,
     shape: Shape,
 ) -> Shape:
     channels, *spatial = shape
-    if len(spatial) != 2 and (len(spatial) != 1 or isinstance(layer, TransposedConvolution | FilterBank)):
-        axes = "two" if isinstance(layer, TransposedConvolution | FilterBank) else "one or two"
+    if len(spatial) != 2 and (len(spatial) != 1 or isinstance(layer, TransposedConvolution | FilterBank | Scattering)):
+        axes = "two" if isinstance(layer, TransposedConvolution | FilterBank | Scattering) else "one or two"
         raise InvalidParameter(name, f"on records with {axes} spatial axes ({layer.kind})", f"a record of shape {shape}")
     match layer:
         case Convolution():
@@ -207,24 +246,25 @@ def _after_spatial(
         case FilterBank():
             sizes = [size // layer.pool for size in spatial]
             channels *= len(layer.wavelengths) * layer.orientations + 1
+        case Scattering():
+            # Mirroring at the edges takes more pixels than a step.
+            sizes = [size >> layer.scales if size > 2**layer.scales else 0 for size in spatial]
+            channels *= scattering_paths(layer)
     if min(sizes) < 1:
         raise InvalidParameter(name, f"small enough for its input ({layer.kind})", f"a record of shape {shape}")
+    if isinstance(layer, Scattering) and layer.normalisation_groups is not None:
+        _check_groups(name, "normalisation_groups", layer.normalisation_groups, (channels, *sizes))
     return (channels, *sizes)
 
 
-def _weights(layer: LayerSpec, shape: Shape) -> int:
-    """Numbers in the weight and bias of a linear layer or convolution; norms and activations have next to none."""
-    match layer:
-        case Linear():
-            return layer.outputs * (shape[0] + layer.bias)
-        case BlockCirculantLinear():
-            return -(-layer.outputs // layer.block) * -(-shape[0] // layer.block) * layer.block + layer.outputs * layer.bias
-        case Convolution():
-            return layer.outputs * (shape[0] // layer.groups * layer.kernel ** (len(shape) - 1) + layer.bias)
-        case TransposedConvolution():
-            return layer.outputs * (shape[0] * layer.kernel ** (len(shape) - 1) + layer.bias)
-        case _:
-            return 0
+def scattering_paths(layer: Scattering) -> int:
+    """Channels that one channel becomes: the average, one for each wavelet, and one for each wavelet behind a finer one.
+
+    >>> scattering_paths(Scattering(scales=2, orientations=8, depth=2, normalisation_groups=None))
+    81
+    """
+    first = layer.scales * layer.orientations
+    return 1 + first + (first * layer.orientations * (layer.scales - 1) // 2 if layer.depth == 2 else 0)
 
 
 def _check_unet(model: ComplexUnet, facts: DataSetFacts) -> None:

@@ -11,6 +11,7 @@ from pydantic import Field, Strict, model_validator
 
 from mechanisms.base import Value
 from mechanisms.errors import InvalidParameter
+from trainer.models.weights import FIELD, GivenWeights
 
 Width = Annotated[int, Strict(), Field(ge=1, le=65536)]
 Extent = Annotated[int, Strict(), Field(ge=1, le=512)]
@@ -50,7 +51,13 @@ class Linear(Value):
 
 @final
 class BlockCirculantLinear(Value):
-    """A linear layer whose weight is made of circulant blocks: 1/block of the dense layer's numbers."""
+    """A linear layer whose weight is made of circulant blocks: 1/block of the dense layer's numbers.
+
+    Attributes:
+      outputs: of the layer; any number.
+      block: rows and columns of a block; at most the larger of inputs and outputs. Inputs and outputs that are no multiples of it are
+        filled up with zeros and cropped: the weight is then the upper left corner of a block-circulant one.
+    """
 
     kind: Literal["block_circulant_linear"] = "block_circulant_linear"
     outputs: Width
@@ -198,6 +205,30 @@ class FilterBank(Value):
 
 
 @final
+class Scattering(Value):
+    r"""The scattering transform of real images (channels, height, width): fixed wavelets, so it stands before all weights.
+
+    Each channel becomes 1 + L J + L^2 J (J - 1) / 2 channels of height // 2^J times width // 2^J numbers for J scales, L orientations
+    and depth 2. It is a public function of one record. Normalising by means and variances of the whole training set, as some of the
+    field does behind such features, is not offered: those are a release that has its own price (errata P24).
+
+    Attributes:
+      scales: J; height and width are greater than 2^J.
+      orientations: L, equally spaced in half a turn; the wavelets are made for 8.
+      depth: 1 or 2, the most wavelets one behind the other.
+      normalisation_groups: the channels that come out are shifted and scaled in so many groups of neighbours to mean 0 and variance 1, by
+        one record's own numbers; None for not at all.
+    Sources: Bruna and Mallat 2013; Tramer and Boneh 2021, with J = 2, L = 8 and 27 groups.
+    """
+
+    kind: Literal["scattering"] = "scattering"
+    scales: Annotated[int, Strict(), Field(ge=1, le=6)]
+    orientations: Annotated[int, Strict(), Field(ge=1, le=16)] = 8
+    depth: Literal[1, 2] = 2
+    normalisation_groups: Width | None
+
+
+@final
 class Fourier(Value):
     """The unitary Fourier transform over a record's spatial axes (a flat record's features): fixed, public, no parameters."""
 
@@ -221,6 +252,7 @@ LayerSpec = Annotated[
     | Flatten
     | Unflatten
     | FilterBank
+    | Scattering
     | Fourier,
     Field(discriminator="kind"),
 ]
@@ -246,16 +278,23 @@ class Sequential(Value):
       layers: at most 128.
       head: from complex outputs to real scores; ``none`` for real weights, and for images.
       initial_weights: ``glorot``, or these scaled so that every weighted layer's outputs have mean square 1 on public random records:
-        where an activation shrinks what is small, as iGaussian does, a deep network's outputs would start at 0.
+        where an activation shrinks what is small, as iGaussian does, a deep network's outputs would start at 0. Or weights from a
+        public file, for all or the first layers, and of these the first may be frozen.
     Raises:
-      InvalidParameter: an activation, a layer or a head of the other kind of numbers.
+      InvalidParameter: an activation, a layer or a head of the other kind of numbers; more given or frozen layers than there are, or a
+        dropout among the frozen ones.
     """
 
     kind: Literal["sequential"] = "sequential"
     numbers: Literal["complex", "real", "real_pairs"]
     layers: Annotated[tuple[LayerSpec, ...], Field(min_length=1, max_length=128)]
     head: Head
-    initial_weights: Literal["glorot", "unit_outputs"] = "glorot"
+    initial_weights: Literal["glorot", "unit_outputs"] | GivenWeights = "glorot"
+
+    @property
+    def frozen_layers(self) -> int:
+        """How many layers, from the first on, are never trained."""
+        return self.initial_weights.frozen_layers if isinstance(self.initial_weights, GivenWeights) else 0
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -263,9 +302,9 @@ class Sequential(Value):
             raise InvalidParameter("model.head", f"none for numbers {self.numbers}", self.head)
         is_fixed = True
         for place, layer in enumerate(self.layers):
-            if isinstance(layer, FilterBank) and not is_fixed:
+            if isinstance(layer, FilterBank | Scattering) and not is_fixed:
                 raise InvalidParameter(f"model.layers[{place}]", "before all layers that learn or drop", layer.kind)
-            is_fixed = is_fixed and isinstance(layer, Flatten | Unflatten | Fourier | FilterBank)
+            is_fixed = is_fixed and isinstance(layer, Flatten | Unflatten | Fourier | FilterBank | Scattering)
             if isinstance(layer, Activation):
                 is_real = layer.name in RealActivation.__args__
                 if is_real == (self.numbers == "complex"):
@@ -273,7 +312,21 @@ class Sequential(Value):
                     raise InvalidParameter(f"model.layers[{place}].name", f"a {kind} activation for numbers {self.numbers}", layer.name)
             elif isinstance(layer, Fourier) and self.numbers == "real":
                 raise InvalidParameter(f"model.layers[{place}]", "a layer for numbers real (a spectrum is complex)", layer.kind)
+            elif isinstance(layer, Scattering) and self.numbers != "real":
+                raise InvalidParameter("model.numbers", "real behind a scattering layer, which is of real images", self.numbers)
+        self._check_given()
         return self
+
+    def _check_given(self) -> None:
+        given = self.initial_weights
+        if not isinstance(given, GivenWeights):
+            return
+        if given.given_layers > len(self.layers):
+            raise InvalidParameter(f"{FIELD}.given_layers", f"at most the {len(self.layers)} layers", given.given_layers)
+        for place, layer in enumerate(self.layers[: given.frozen_layers]):
+            if isinstance(layer, Dropout):
+                # A frozen layer is a fixed function of a record, computed once; masks are drawn anew in every step.
+                raise InvalidParameter(f"model.layers[{place}]", "behind the frozen layers", layer.kind)
 
 
 @final

@@ -3,6 +3,14 @@ r"""THE REGISTRY of recipes, free of torch: experiments that are ready to run, e
 from __future__ import annotations
 
 from trainer.recipes.digits import DIGITS, DIGITS_DEMO
+from trainer.recipes.fitbit import (
+    FITBIT_DP_SGD_GAUSSIAN,
+    FITBIT_DP_SGD_LAPLACE,
+    FITBIT_DP_SGD_PRINTED,
+    FITBIT_FUNCTIONAL_MECHANISM,
+    FITBIT_SPOF,
+    FITBIT_SPOF_PRINTED,
+)
 from trainer.recipes.images import CIFAR10_COMPLEX, CIFAR10_REAL, CIFAR10_REAL_PAIRS, MNIST_REAL, PHASE_MNIST
 from trainer.recipes.mri import (
     MRI_DECATHLON,
@@ -16,6 +24,14 @@ from trainer.recipes.mri import (
 from trainer.recipes.phase_mnist_ours import PHASE_MNIST_FILTERS, PHASE_MNIST_LARGE_LOTS
 from trainer.recipes.recipe import DeclaredData, PrintedEpsilon, PrintedResult, PrintedRun, Recipe
 from trainer.recipes.signals import ECG_CPSC, ECG_MITBIH, ECG_MITBIH_BEATS, SPEECH_COMMANDS
+from trainer.recipes.spectral import (
+    SPECTRAL_LENET_5,
+    SPECTRAL_MODEL_1,
+    SPECTRAL_MODEL_1_BLOCK_16,
+    SPECTRAL_MODEL_2,
+    SPECTRAL_MODEL_3,
+)
+from trainer.recipes.spectral_scattering import SPECTRAL_SCATTER_CIRCULANT, SPECTRAL_SCATTER_LENET_5, SPECTRAL_SCATTER_LINEAR
 
 RECIPES: tuple[Recipe, ...] = (
     DIGITS,
@@ -37,6 +53,20 @@ RECIPES: tuple[Recipe, ...] = (
     MRI_DECATHLON_FEDERATED,
     MRI_PHANTOMS,
     MRI_PHANTOMS_FEDERATED,
+    FITBIT_SPOF,
+    FITBIT_SPOF_PRINTED,
+    FITBIT_FUNCTIONAL_MECHANISM,
+    FITBIT_DP_SGD_LAPLACE,
+    FITBIT_DP_SGD_GAUSSIAN,
+    FITBIT_DP_SGD_PRINTED,
+    SPECTRAL_MODEL_1,
+    SPECTRAL_MODEL_1_BLOCK_16,
+    SPECTRAL_LENET_5,
+    SPECTRAL_SCATTER_CIRCULANT,
+    SPECTRAL_SCATTER_LENET_5,
+    SPECTRAL_SCATTER_LINEAR,
+    SPECTRAL_MODEL_2,
+    SPECTRAL_MODEL_3,
 )
 
 

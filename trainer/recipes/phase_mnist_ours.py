@@ -2,6 +2,7 @@ r"""PhaseMNIST at the paper's epsilon with our hyper-parameters: larger samples,
 
 from __future__ import annotations
 
+from mechanisms.base import Adjacency
 from trainer.data import PhaseMnist
 from trainer.descent import Sgd
 from trainer.models import papers
@@ -32,7 +33,7 @@ def _recipe(
             data=data,
             model=model,
             optimizer=Sgd(learning_rate=learning_rate),
-            privacy=PrivacyTarget(adjacency=PHASE_MNIST.spec.privacy.adjacency, unit="phase_pair", delta=1e-5, epsilon=0.5),
+            privacy=PrivacyTarget(adjacency=Adjacency.ADD_REMOVE, unit="phase_pair", delta=1e-5, epsilon=0.5),
             clipping_bound=0.5,
             expected_batch_size=2048,
             steps=steps,

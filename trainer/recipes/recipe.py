@@ -6,13 +6,13 @@ from typing import Annotated, final
 
 from pydantic import Field, StringConstraints
 
-from accountants.calibration import calibrate_scale
 from accountants.events import Event, PoissonSampled, Release, Repeated
 from mechanisms import ComplexGaussian, Sensitivity
 from mechanisms.base import Adjacency, Count, OpenProbability, Positive, PrivacyUnit, Probability, Value
 from mechanisms.errata import Paper
-from trainer import AnyTrainingSpec, ExecutionPlan
+from trainer import AnyTrainingSpec
 from trainer.data import DataSetFacts
+from trainer.plans import AnyPlan
 from trainer.report import MetricName
 
 RecipeName = Annotated[str, StringConstraints(strict=True, pattern=r"^[a-z][a-z0-9_]{0,63}$")]
@@ -124,15 +124,9 @@ class Recipe(Value):
     errata: tuple[str, ...] = ()
     original_data: Words
 
-    def declared_plan(self) -> ExecutionPlan:
+    def declared_plan(self) -> AnyPlan:
         """The plan for a data set of the declared sizes: what ``spec.plan`` gives where the data are as declared."""
-        spec, facts = self.spec, self.declared.facts
-        sensitivity = spec.clipping.clipping(spec.clipping_bound).sensitivity
-        multiplier = spec.privacy.noise_multiplier
-        if multiplier is None:
-            assert spec.privacy.epsilon is not None  # exactly one of the two is given
-            multiplier = calibrate_scale(spec.plan_with(facts, sensitivity).event, epsilon=spec.privacy.epsilon, delta=spec.privacy.delta)
-        return spec.plan_with(facts, multiplier * sensitivity)
+        return self.spec.plan_for(self.declared.facts)
 
     @property
     def folder(self) -> str | None:

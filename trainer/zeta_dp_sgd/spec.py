@@ -8,7 +8,7 @@ from mechanisms.base import Adjacency
 from trainer.data import DigitsPhasePairs
 from trainer.descent import Adam, AnyOptimizer, Optimizer, Sgd
 from trainer.models.spec import ComplexMlp
-from trainer.network_training import NetworkTraining, PublicHeldOut
+from trainer.network_training import BoundedTraining, PublicHeldOut
 from trainer.plan import PoissonSampling
 from trainer.spec import PrivacyTarget
 
@@ -16,12 +16,12 @@ __all__ = ["Adam", "ComplexMlp", "Sgd", "ZetaDpSgd"]
 
 
 @final
-class ZetaDpSgd(NetworkTraining):
+class ZetaDpSgd(BoundedTraining):
     r"""Train a complex-valued or real network with clipping per unit of privacy and Gaussian noise on each real component.
 
     Attributes:
       optimizer: what is done with the released gradient; post-processing.
-      (others): as in ``NetworkTraining``; ``expected_batch_size`` is q N, at most the training records or users.
+      (others): as in ``BoundedTraining``; ``expected_batch_size`` is q N, at most the training records or users.
     Raises:
       InvalidParameter: from ``plan``, where the spec doesn't fit the data set.
     """

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from trainer.engine.parameters import as_real
+from trainer.engine.rules.analysis import Analysis
 
 HIDDEN_BY_UNDERFLOW = 2.0**-126
 r"""Added for every square that a norm sums: the smallest normal float32, more than any square that was flushed to 0 or rounded below it.
@@ -80,12 +81,20 @@ class WritableGradients(ABC):
         """What ``weighted_sum`` gives, into contiguous tensors by own parameter name."""
 
 
+class SpectralGradients(ABC):
+    """Layer gradients whose weight is made of real signals."""
+
+    @abstractmethod
+    def projected(self, analysis: Analysis) -> LayerGradients:
+        """The same with the weight's coordinates M g, (*leading axes, r), in the place of the weight."""
+
+
 Rule = Callable[[nn.Module, Sequence[Use], int], LayerGradients]
 """A module, its uses (at least one), the number of units -> its gradients."""
 
 
 @final
-class ExplicitGradients:
+class ExplicitGradients(SpectralGradients):
     """Per-unit gradients that are held as they are: (units, *shape of the parameter) by own parameter name."""
 
     def __init__(self, gradients: Mapping[str, Tensor]) -> None:
@@ -97,6 +106,9 @@ class ExplicitGradients:
 
     def weighted_sum(self, factors: Tensor) -> dict[str, Tensor]:
         return {name: weighted_rows(gradient, factors) for name, gradient in self._gradients.items()}
+
+    def projected(self, analysis: Analysis) -> LayerGradients:
+        return ExplicitGradients({**self._gradients, "weight": analysis.coordinates(self._gradients["weight"])})
 
 
 def squared_rows(values: Tensor, plus: float = 0.0) -> Tensor:

@@ -1,97 +1,148 @@
 r"""Block-circulant linear layers: at every frequency a small linear layer, so all rules of linear layers hold frequency by frequency.
 
-With plain Fourier transforms A_j of the input's blocks and G_i of the output gradient's, the gradient of block (i, j) has the transform
-sum_p G_i conj(A_j), of rank one at every frequency where a unit has one position p. By Parseval the block's squared norm is 1/b times
-the sum over all b frequencies. Of real numbers only half the spectrum is computed: its frequencies count twice, except 0 and (b even)
-b / 2. What a layer crops or fills up with zeros is filled up with zeros here, before any transform. Source: Feng, Xu, Xiang and Qin
-2023 (Spectral-DP), whose per-frequency gradients these are.
+With spectra a_j of the input's blocks and g_i of the output gradient's, the gradient of block (i, j) has the spectrum gain sum_p g_i
+conj(a_j) over a unit's positions p (``BlockSpectra``): of rank one at every frequency where there is one position. A block's squared norm
+is the sum over frequencies. The clipped sum is one real matrix product at each row of the transforms, as in a backward pass, and one
+transform of the whole sum. What a layer crops or fills up with zeros is filled up with zeros here, before any transform. Source: Feng,
+Xu, Xiang and Qin 2023 (Spectral-DP), whose per-frequency gradients these are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import cast, final
 
 import torch
 from torch import Tensor, nn
 
+from mechanisms.errors import InvalidParameter
+from trainer.engine.parameters import as_real
 from trainer.engine.rules.base import (
-    HIDDEN_BY_UNDERFLOW,
+    EXPLICIT_SLACK,
     LayerGradients,
     Use,
+    WritableGradients,
     cancellation,
     gram_squared_norms,
-    scaled_rows,
     squared_rows,
 )
-from trainer.engine.rules.linear import EXPLICIT_NUMBERS
+from trainer.engine.rules.linear import EXPLICIT_NUMBERS, as_positions
+from trainer.layers.block_spectra import BlockSpectra
 from trainer.layers.circulant import BlockCirculantLinear, blocks_of
 
 
 def block_circulant(module: nn.Module, uses: Sequence[Use], units: int) -> LayerGradients:
     """The rule of ``BlockCirculantLinear``."""
     layer = cast("BlockCirculantLinear", module)
-    inputs = torch.cat([_positions(use.input, units) for use in uses], dim=1)
-    gradients = torch.cat([_positions(use.gradient, units) for use in uses], dim=1)
-    return BlockCirculantGradients(inputs, gradients, layer.block, has_bias=layer.bias is not None)
+    gradients = _joined([as_positions(use.gradient, units) for use in uses])
+    inputs = _joined([as_positions(use.input, units) for use in uses]).to(gradients.dtype)  # complex weights take real numbers too
+    spectra = BlockSpectra.whole(layer.block, is_complex=layer.weight.is_complex())
+    return BlockCirculantGradients(inputs, gradients, spectra, has_bias=layer.bias is not None)
 
 
-def _positions(values: Tensor, units: int) -> Tensor:
-    """(units * records, ..., features) -> (units, positions, features)."""
-    return values.reshape(units, -1, values.shape[-1])
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts), dim=1)
 
 
 @final
-class BlockCirculantGradients:
-    """``inputs``: (units, positions, inputs), ``gradients``: (units, positions, outputs); spectra have frequencies before these axes."""
+class BlockCirculantGradients(WritableGradients):
+    r"""Per-unit gradients of a layer's weight, or of the frequencies in ``spectra`` alone, and of its bias.
 
-    def __init__(self, inputs: Tensor, gradients: Tensor, block: int, *, has_bias: bool) -> None:
-        self._block, self._is_complex = block, inputs.is_complex()
-        self._inputs, self._gradients = self._spectra(inputs), self._spectra(gradients)
-        self._bias = gradients.sum(dim=1) if has_bias else None
+    Attributes of the construction: ``inputs``, (units, positions, inputs), and ``gradients``, (units, positions, outputs).
+    """
+
+    def __init__(self, inputs: Tensor, gradients: Tensor, spectra: BlockSpectra, *, has_bias: bool) -> None:
+        self._inputs, self._gradients, self._spectra, self._has_bias = inputs, gradients, spectra, has_bias
+
+    def low_passed(self, kept: int) -> BlockCirculantGradients:
+        r"""The gradients after the orthogonal projection of each block of the weight, a real vector, onto its lowest frequencies.
+
+        Norms and sums are of what is left, in the weight's own domain, and no other frequency is computed. The bias is left as it is.
+
+        Args:
+          kept: K, the first frequencies of ``rfft``; in [1, block // 2 + 1], where the last keeps all. Of each block's real dimensions
+            min(2 K - 1, block) are left, as of ``LowPass((block,), (K,))``.
+        Raises:
+          InvalidParameter: complex weights, whose frequencies come in no conjugate pairs, or a number out of its range.
+        """
+        if self._spectra.is_complex:
+            raise InvalidParameter("low_passed", "a layer of real weights: complex ones have no conjugate pairs", "complex weights")
+        block, most = self._spectra.block, self._spectra.kept
+        if not 1 <= kept <= most:
+            raise InvalidParameter("kept", f"at least 1 and at most {most} frequencies of a block of {block}", kept)
+        spectra = BlockSpectra(block, kept, is_complex=False)
+        return BlockCirculantGradients(self._inputs, self._gradients, spectra, has_bias=self._has_bias)
 
     def squared_norms(self) -> Tensor:
-        per_frequency = self._norms_per_frequency()
-        weights = self._weights(per_frequency)
-        norms = (weights[:, None] * per_frequency).sum(dim=0) / self._block
-        return norms if self._bias is None else norms + squared_rows(self._bias)
+        positions, own = self._inputs.shape[1], self._spectra.singles + 2 * self._spectra.pairs
+        a, g = (squared_rows(rows[:own].flatten(0, 1)).view(own, -1) for rows in (self._factors, self._slopes))
+        weight = self._spectra.products_norms(a, g) if positions == 1 else self._sums_norms()
+        of_a, of_g = a.sum(dim=0), g.sum(dim=0)
+        if self._spectra.is_whole:
+            of_inputs, of_gradients = of_a, of_g / self._spectra.numbers
+        else:
+            of_inputs, of_gradients = squared_rows(self._inputs), squared_rows(self._gradients)
+        # A transform leaves rounding errors of its whole block's size at every frequency, also where next to nothing is.
+        norms = weight + cancellation(of_inputs, of_g) + self._spectra.block * cancellation(of_a, of_gradients)
+        if not self._has_bias:
+            return norms
+        if positions == 1:
+            return norms + of_gradients
+        return norms + squared_rows(self._bias_gradients) + EXPLICIT_SLACK * positions * of_gradients
 
     def weighted_sum(self, factors: Tensor) -> dict[str, Tensor]:
-        scaled = self._gradients * factors[:, None, None]
-        # Per frequency (outputs, units * positions) times (units * positions, inputs).
-        product = torch.bmm(scaled.flatten(1, 2).mT, self._inputs.flatten(1, 2).conj()).permute(1, 2, 0)
-        weight = torch.fft.ifft(product) if self._is_complex else torch.fft.irfft(product, n=self._block)
-        total = {"weight": weight}
-        if self._bias is not None:
-            total["bias"] = scaled_rows(self._bias, factors).sum(dim=0)
+        block = self._spectra.block
+        blocks = (-(-values.shape[2] // block) for values in (self._gradients, self._inputs))
+        total = {"weight": self._inputs.new_empty(*blocks, block)}
+        if self._has_bias:
+            total["bias"] = self._gradients.new_empty(self._gradients.shape[2])
+        self.write_weighted_sum(factors, total)
         return total
 
-    def _spectra(self, values: Tensor) -> Tensor:
-        """(units, positions, features) -> (frequencies, units, positions, blocks)."""
-        blocks = blocks_of(values, self._block)
-        spectra = torch.fft.fft(blocks) if self._is_complex else torch.fft.rfft(blocks)
-        return spectra.permute(3, 0, 1, 2).contiguous()
+    def write_weighted_sum(self, factors: Tensor, into: Mapping[str, Tensor]) -> None:
+        a, g, weights = self._factors, self._slopes, factors[:, None, None]
+        # Whichever is smaller.
+        a, g = (a * weights, g) if a.shape[3] <= g.shape[3] else (a, g * weights)
+        self._spectra.write_correlations(torch.bmm(g.flatten(1, 2).mT, a.flatten(1, 2)), into["weight"])
+        if self._has_bias:
+            bias = as_real(self._bias_gradients).flatten(1)
+            torch.mv(bias.t(), factors.to(bias.dtype), out=as_real(into["bias"]).view(-1))
 
-    def _weights(self, like: Tensor) -> Tensor:
-        frequencies = torch.arange(len(self._inputs), device=like.device)
-        alone = (2 * frequencies) % self._block == 0
-        return torch.where(alone | self._is_complex, 1.0, 2.0).to(like.dtype)
+    @cached_property
+    def _factors(self) -> Tensor:
+        """(rows, units, positions, blocks of the input)."""
+        return self._spectra.factors(blocks_of(self._inputs, self._spectra.block))
 
-    def _norms_per_frequency(self) -> Tensor:
-        """(frequencies, units), of the gradients' transforms."""
-        frequencies, units, positions, inputs = self._inputs.shape
-        outputs = self._gradients.shape[3]
-        if positions == 1:
-            return _squared_lengths(self._inputs[:, :, 0]) * _squared_lengths(self._gradients[:, :, 0])
-        a, g = self._inputs.flatten(0, 1), self._gradients.flatten(0, 1)
-        if positions * (inputs + outputs) < inputs * outputs:
-            return gram_squared_norms(a, g).unflatten(0, (frequencies, units))
-        together = max(1, EXPLICIT_NUMBERS // (inputs * outputs))
-        parts = zip(a.split(together), g.split(together), strict=True)
-        norms = torch.cat([squared_rows(of_g.mT @ of_a.conj()) for of_a, of_g in parts])
-        return (norms + cancellation(squared_rows(a), squared_rows(g))).unflatten(0, (frequencies, units))
+    @cached_property
+    def _slopes(self) -> Tensor:
+        """(rows, units, positions, blocks of the output)."""
+        return self._spectra.slopes(blocks_of(self._gradients, self._spectra.block))
+
+    @cached_property
+    def _bias_gradients(self) -> Tensor:
+        return self._gradients[:, 0] if self._gradients.shape[1] == 1 else self._gradients.sum(dim=1)
+
+    def _sums_norms(self) -> Tensor:
+        """Squared norms of the weight's gradient, of units of several positions."""
+        sizes = [self._spectra.singles, *[self._spectra.pairs] * 3]
+        a, a_real, a_imaginary, _ = self._factors.split(sizes)
+        g, difference, minus_sum, g_imaginary = self._slopes.split(sizes)
+        of_singles = _squared_sums(a, g)
+        g_real = 0.5 * (difference - minus_sum)
+        return of_singles + _squared_sums(torch.complex(a_real, a_imaginary), torch.complex(g_real, g_imaginary))
 
 
-def _squared_lengths(values: Tensor) -> Tensor:
-    """(frequencies, units, blocks), complex -> (frequencies, units)."""
-    return torch.view_as_real(values).square().sum(dim=(2, 3)) + 2 * values.shape[2] * HIDDEN_BY_UNDERFLOW
+def _squared_sums(inputs: Tensor, gradients: Tensor) -> Tensor:
+    """||sum_p g_p conj(a_p)||^2 over all frequencies, (units,), of (frequencies, units, positions, blocks)."""
+    frequencies, units, positions, of_a = inputs.shape
+    of_g = gradients.shape[3]
+    if not frequencies:
+        return torch.zeros(units, device=inputs.device)
+    a, g = inputs.flatten(0, 1), gradients.flatten(0, 1)
+    if positions * (of_a + of_g) < of_a * of_g:
+        norms = gram_squared_norms(a, g)
+    else:
+        together = max(1, EXPLICIT_NUMBERS // (of_a * of_g))
+        norms = torch.cat([squared_rows(g.mT @ a.conj()) for a, g in zip(a.split(together), g.split(together), strict=True)])
+    return norms.view(frequencies, units).sum(dim=0)

@@ -13,8 +13,9 @@ from typing import cast, final
 import torch
 from torch import Tensor, nn
 
-from trainer.engine.rules.base import LayerGradients, UnsupportedLayer, Use, squared_rows
-from trainer.engine.rules.patch_gradients import PatchGradients, route_of
+from trainer.engine.rules.analysis import Analysis
+from trainer.engine.rules.base import LayerGradients, SpectralGradients, UnsupportedLayer, Use, squared_rows
+from trainer.engine.rules.patch_gradients import PatchGradients
 from trainer.engine.rules.patches import Geometry, correlated
 
 
@@ -66,8 +67,7 @@ def _gradients(module: nn.Module, uses: Sequence[Use], units: int, geometry: Geo
         for image, gradient in pairs
     ]
     bias = _bias_gradients([gradient for _, gradient in pairs], units) if getattr(module, "bias", None) is not None else None
-    weight = PatchGradients(ordered, geometry, route_of(ordered, geometry))
-    return ConvolutionGradients(weight, bias, Kind(geometry, dimensions, transposed))
+    return ConvolutionGradients(PatchGradients.of(ordered, geometry), bias, Kind(geometry, dimensions, transposed))
 
 
 def _planes(values: Tensor) -> Tensor:
@@ -111,19 +111,26 @@ class Kind:
 
 
 @final
-class ConvolutionGradients:
-    """Of weight and bias; ``bias``: (units, parts * outputs) or None."""
+class ConvolutionGradients(SpectralGradients):
+    """Of weight, or its coordinates where there is an ``analysis``, and bias; ``bias``: (units, parts * outputs) or None."""
 
-    def __init__(self, weight: PatchGradients, bias: Tensor | None, kind: Kind) -> None:
-        self._weight, self._bias, self._kind = weight, bias, kind
+    def __init__(self, weight: PatchGradients, bias: Tensor | None, kind: Kind, analysis: Analysis | None = None) -> None:
+        self._weight, self._bias, self._kind, self._analysis = weight, bias, kind, analysis
 
     def squared_norms(self) -> Tensor:
         norms = self._weight.squared_norms()
         return norms if self._bias is None else norms + squared_rows(self._bias)
 
     def weighted_sum(self, factors: Tensor) -> dict[str, Tensor]:
-        total = {"weight": self._kind.weight(self._weight.weighted_sum(factors))}
+        total = {"weight": self._weight_sum(factors)}
         if self._bias is not None:
             bias = factors.to(self._bias.dtype) @ self._bias
             total["bias"] = torch.complex(*bias.chunk(2)) if self._kind.geometry.parts == 2 else bias
         return total
+
+    def projected(self, analysis: Analysis) -> LayerGradients:
+        return ConvolutionGradients(self._weight.projected(analysis), self._bias, self._kind, analysis)
+
+    def _weight_sum(self, factors: Tensor) -> Tensor:
+        weight = self._kind.weight(self._weight.weighted_sum(factors))
+        return weight if self._analysis is None else weight.flatten(2)

@@ -4,19 +4,25 @@ HELD: batched matrix products give every unit's gradient (``patches``), folded t
 the clipped sum, which is then one product of the factors with it. The others never hold them. GRAM: few positions before a large weight;
 the norms come from Gram matrices over the positions. DROPPED: holding is dear; the gradients are built for the norm, a few units at a
 time, and a second time, already summed, for the sum. The choice depends on shapes only, so a run that is repeated rounds the same way.
+
+Of a kernel's spectrum (``Analysis``) either the per-unit gradients are taken to coordinates, which are fewer to hold; or, where one
+frequency is kept, what the kernel sees is summed before everything else, and what is left is a kernel of one place.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from enum import Enum
-from typing import final
+from functools import cached_property
+from typing import Self, final
 
 import torch
 from torch import Tensor
 
+from trainer.engine.rules.analysis import Analysis
 from trainer.engine.rules.base import HIDDEN_BY_UNDERFLOW, cancellation, gram_squared_norms, squared_rows
-from trainer.engine.rules.patches import Correlated, Geometry, by_groups, strips, summed, windows
+from trainer.engine.rules.patches import Correlated, Geometry, by_groups, strips, summed, summed_windows, windows
 
 HELD_NUMBERS = 2**24
 """The per-unit gradients of a layer are held up to this many numbers, 64 MiB."""
@@ -45,33 +51,44 @@ class Route(Enum):
     GRAM = "Gram matrices over the positions"
 
 
-def route_of(uses: Sequence[Correlated], geometry: Geometry) -> Route:
+def route_of(uses: Sequence[Correlated], geometry: Geometry, analysis: Analysis | None = None) -> Route:
     """The cheapest one, in multiplications for one group of one unit; their relative speeds were measured on one core."""
     inputs, outputs, positions = _columns(uses[0], geometry), uses[0].gradients.shape[4], _positions(uses)
     numbers = inputs * outputs // geometry.parts
     product = positions * inputs * outputs
+    held = numbers if analysis is None else numbers * math.prod(analysis.sizes) // geometry.places
     # The ordinary weight gradient runs at twice the speed of many small products; Gram matrices, with their windows, at half of it.
-    costs = {
-        Route.GRAM: 2 * geometry.parts * positions**2 * (inputs + outputs) + product // 2,
-        Route.DROPPED: product + FOLDING * numbers + product // 2,
-    }
-    if uses[0].images.shape[1] * geometry.groups * numbers <= HELD_NUMBERS:
-        costs[Route.HELD] = product + FOLDING * numbers + HOLDING * numbers
+    costs = {Route.DROPPED: product + FOLDING * numbers + product // 2}
+    if analysis is None:
+        costs[Route.GRAM] = 2 * geometry.parts * positions**2 * (inputs + outputs) + product // 2
+    if uses[0].images.shape[1] * geometry.groups * held <= HELD_NUMBERS:
+        costs[Route.HELD] = product + FOLDING * numbers + HOLDING * held
     return min(costs, key=lambda route: costs[route])
 
 
 @final
 class PatchGradients:
-    r"""Of all uses of one weight together.
+    r"""Of all uses of one weight together, or of their coordinates.
 
     Args:
       uses: with the same units, groups and channels; the images may differ in size.
       route: decides the cost, and nothing of the result beyond rounding.
+      analysis: of the kernel's spectrum; None for the weight itself. Only of real numbers.
     """
 
-    def __init__(self, uses: Sequence[Correlated], geometry: Geometry, route: Route) -> None:
-        self._uses, self._geometry, self._route = list(uses), geometry, route
-        self._held = [explicit(part, geometry) for part in self._parts()] if route is Route.HELD else []
+    def __init__(self, uses: Sequence[Correlated], geometry: Geometry, route: Route, analysis: Analysis | None = None) -> None:
+        self._uses, self._geometry, self._route, self._analysis = list(uses), geometry, route, analysis
+
+    @classmethod
+    def of(cls, uses: Sequence[Correlated], geometry: Geometry) -> Self:
+        """By the cheapest route."""
+        return cls(uses, geometry, route_of(uses, geometry))
+
+    def projected(self, analysis: Analysis) -> PatchGradients:
+        """M g in the place of g."""
+        if analysis.is_constant:
+            return PatchGradients.of([summed_windows(use, self._geometry, analysis) for use in self._uses], self._geometry.of_one_place)
+        return PatchGradients(self._uses, self._geometry, route_of(self._uses, self._geometry, analysis), analysis)
 
     def squared_norms(self) -> Tensor:
         """(units,)."""
@@ -79,13 +96,28 @@ class PatchGradients:
             return torch.cat([_squares(held) for held in self._held])
         if self._route is Route.GRAM:
             return torch.cat([_gram(part, self._geometry) for part in self._parts()])
-        return torch.cat([_squares(explicit(part, self._geometry)) + _slack(part, self._geometry) for part in self._parts()])
+        # What a filter takes away is no part of the norm, but of the sum's rounding: the slack is that of whole gradients.
+        return torch.cat([_squares(self._explicit(part)) + _slack(part, self._geometry) for part in self._parts()])
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
-        """(parts, groups, kernel_height, kernel_width, channels, outputs of a group)."""
-        total = self._sum_of_held(factors) if self._route is Route.HELD else _summed(self._uses, self._geometry, factors)
+        """(parts, groups, kernel_height, kernel_width, channels, outputs of a group), or with coordinates along the kernel's axes."""
+        if self._route is Route.HELD:
+            total = self._sum_of_held(factors)
+        else:
+            total = _summed(self._uses, self._geometry, factors)
+            if self._analysis is not None:
+                total = _projected(total.double(), self._geometry, self._analysis)
         _, parts, groups, _, channels, outputs = total.shape
-        return total.permute(1, 2, 0, 3, 4, 5).reshape(parts, groups, *self._geometry.kernel, channels, outputs)
+        axes = self._geometry.kernel if self._analysis is None else self._analysis.sizes
+        return total.permute(1, 2, 0, 3, 4, 5).reshape(parts, groups, *(1, *axes)[-2:], channels, outputs)
+
+    @cached_property
+    def _held(self) -> list[Tensor]:
+        return [self._explicit(part) for part in self._parts()]
+
+    def _explicit(self, part: Sequence[Correlated]) -> Tensor:
+        gradients = explicit(part, self._geometry)
+        return gradients if self._analysis is None else _projected(gradients, self._geometry, self._analysis)
 
     def _sum_of_held(self, factors: Tensor) -> Tensor:
         """(rows, parts, groups, columns, channels, outputs)."""
@@ -110,6 +142,18 @@ def explicit(uses: Sequence[Correlated], geometry: Geometry) -> Tensor:
         return folded(strips(uses, geometry), geometry)
     pairs = [windows(use, geometry) for use in uses]
     return folded(_added([torch.bmm(inputs.flatten(0, 1).mT, gradients.flatten(0, 1)) for inputs, gradients in pairs])[None], geometry)
+
+
+def _projected(gradients: Tensor, geometry: Geometry, analysis: Analysis) -> Tensor:
+    """M over the places: (rows, ..., columns, channels, outputs) -> (rows' coordinates, ..., columns' coordinates, channels, outputs)."""
+    rows, *outer, columns, channels, outputs = gradients.shape
+    flat = gradients.reshape(rows, -1, columns, channels * outputs)
+    if rows != geometry.kernel[0]:
+        return (analysis.matrix(flat.dtype) @ flat).reshape(1, *outer, -1, channels, outputs)
+    across = analysis.axis_matrix(-1, flat.dtype) @ flat
+    if rows > 1:
+        across = (analysis.axis_matrix(0, flat.dtype) @ across.flatten(1)).unflatten(1, across.shape[1:])
+    return across.reshape(len(across), *outer, -1, channels, outputs)
 
 
 def _added(values: Sequence[Tensor]) -> Tensor:

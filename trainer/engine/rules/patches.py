@@ -15,13 +15,16 @@ Ways, equal but for rounding:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import torch
 from torch import Tensor
 from torch.nn.grad import conv2d_weight
+
+from trainer.engine.rules.analysis import Analysis
 
 
 @final
@@ -46,6 +49,11 @@ class Geometry:
     def places(self) -> int:
         """Of the kernel."""
         return self.kernel[0] * self.kernel[1]
+
+    @property
+    def of_one_place(self) -> Geometry:
+        """The same channels, with a kernel that sees one number at each position."""
+        return replace(self, kernel=(1, 1), stride=(1, 1), dilation=(1, 1), before=(0, 0))
 
 
 @final
@@ -149,6 +157,32 @@ def windows(use: Correlated, geometry: Geometry) -> tuple[Tensor, Tensor]:
     positions = records * use.rows * use.columns
     gradients = use.gradients.permute(1, 2, 0, 3, 4).reshape(units, groups, positions, -1)
     return seen.reshape(units, groups, positions, geometry.places * channels), gradients
+
+
+def summed_windows(use: Correlated, geometry: Geometry, analysis: Analysis) -> Correlated:
+    r"""What a kernel of which frequency 0 alone is kept sees, as images of one number at each position: (R, U, G, rows, columns, C).
+
+    M is one row of equal numbers, so M dW = sum_p (M a_p) g_p: the window is summed before the product, one axis after the other.
+    """
+    across = _window_sums(use.images, 4, use.columns, geometry)
+    return Correlated(
+        _window_sums(across, 3, use.rows, geometry) / math.sqrt(math.prod(analysis.transform)), use.gradients, use.rows, use.columns
+    )
+
+
+def _window_sums(values: Tensor, axis: int, positions: int, geometry: Geometry) -> Tensor:
+    """Over what the kernel sees along one axis of an image, 3 down or 4 across, at each of so many positions."""
+    kernel, stride, dilation = (pair[axis - 3] for pair in (geometry.kernel, geometry.stride, geometry.dilation))
+    reach = (positions - 1) * stride + 1
+    first, *others = (
+        values[(slice(None),) * axis + (slice(start, start + reach, stride),)] for start in range(0, kernel * dilation, dilation)
+    )
+    if not others:
+        return first
+    total = first + others[0]
+    for other in others[1:]:
+        total += other
+    return total
 
 
 def by_groups(use: Correlated, geometry: Geometry) -> Tensor:

@@ -1,0 +1,185 @@
+"""Audits of whole runs: honest ones pass, and half the noise, no clipping and noise on real parts alone are found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+from safetensors import safe_open
+from torch import Tensor
+
+import accountants
+from mechanisms import ComplexGaussian, Gaussian, Laplace, NoiseSource
+from mechanisms.errors import InvalidParameter
+from trainer import FederatedZetaDpSgd, RuntimeSpec, ZetaDpSgd, load_train
+from trainer.dp_sgd_laplace.spec import DpSgdLaplace
+from trainer.engine import clipping, releasing
+from trainer.errors import TrainingStopped
+from trainer.functional_mechanism.spec import FunctionalMechanism
+from trainer.report import CheckpointWritten, RunReport, TrainingEvent
+from trainer.spectral_dp.spec import SpectralDp
+from trainer.spof.spec import Spof
+
+Algorithm = type[ZetaDpSgd] | type[FederatedZetaDpSgd] | type[SpectralDp]
+Audited = ZetaDpSgd | FederatedZetaDpSgd | SpectralDp
+
+RUNTIME = RuntimeSpec(threads=1, checkpoint_seconds=600.0)
+CANARIES = 600
+RELEASE = releasing.release
+
+
+def audited(kind: Algorithm = ZetaDpSgd, noise_multiplier: float = 4.0, **changes: Any) -> Audited:
+    """The algorithm's example with canaries and much noise, which a short run has enough of."""
+    spec = kind.example().model_dump(mode="json")
+    spec["privacy"] = spec["privacy"] | {"epsilon": None, "noise_multiplier": noise_multiplier}
+    fewer = {"steps": 40, "expected_batch_size": 150, "audit": {"kind": "canaries", "canaries": CANARIES}}
+    # From a seed: what an audit finds is a matter of chance.
+    return kind.model_validate(spec | fewer | {"reproducible": True, "seed": 3} | changes)
+
+
+def run(spec: Audited, folder: Path, *, should_stop: Callable[[], bool] = lambda: False, **runtime: Any) -> RunReport:
+    settings = RuntimeSpec.model_validate(RUNTIME.model_dump() | runtime)
+    return load_train(spec)(spec, spec.plan(), settings, folder, report=lambda _event: None, should_stop=should_stop)
+
+
+def half_the_noise(mechanism: ComplexGaussian | Gaussian | Laplace, vector: Tensor, source: NoiseSource[Tensor]) -> Tensor:
+    return RELEASE(mechanism.scaled(0.5), vector, source)
+
+
+def noise_on_real_parts(mechanism: ComplexGaussian | Gaussian | Laplace, vector: Tensor, source: NoiseSource[Tensor]) -> Tensor:
+    released = RELEASE(mechanism, vector, source).clone()
+    released[1::2] = vector[1::2]
+    return released
+
+
+def unclipped(norms: Tensor, _aims: float | Tensor) -> Tensor:
+    return torch.ones_like(norms)
+
+
+@pytest.mark.parametrize("kind", [ZetaDpSgd, FederatedZetaDpSgd, SpectralDp], ids=lambda kind: kind.__name__)
+def test_an_honest_run_is_consistent_and_its_guarantee_is_that_of_the_run_without_canaries(kind: Algorithm, tmp_path: Path) -> None:
+    spec = audited(kind, expected_batch_size=60)
+    report = run(spec, tmp_path)
+    assert report.noise_test is not None
+    assert report.noise_test.status == "consistent"
+    assert report.noise_test.numbers >= 40 * 100
+    assert report.audit is not None
+    assert report.audit.status == "consistent"
+    assert report.audit.canaries == CANARIES
+    assert 240 <= report.audit.members <= 360
+    plain = kind.model_validate(spec.model_dump() | {"audit": None})
+    assert plain.plan() == spec.plan()
+    assert report.event == plain.plan().event
+    proven = accountants.profile(report.event).epsilon_upper(1e-5)
+    # The federated run's canaries are weighed against four nodes' noise, the bound is for one.
+    assert report.audit.epsilon_lower_if_independent < proven
+
+
+def test_canaries_see_a_good_part_of_what_is_proved(tmp_path: Path) -> None:
+    spec = audited(expected_batch_size=700, noise_multiplier=8.0, audit={"kind": "canaries", "canaries": 1000})
+    report = run(spec, tmp_path)
+    assert report.audit is not None
+    proven = accountants.profile(report.event).epsilon_upper(1e-5)
+    assert 0.3 * proven < report.audit.epsilon_lower_if_independent < proven
+
+
+def test_half_the_noise_is_found_by_the_test_of_the_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(releasing, "release", half_the_noise)
+    report = run(audited(audit=None), tmp_path)
+    assert report.audit is None
+    assert report.noise_test is not None
+    assert report.noise_test.status == "violated"
+
+
+def test_half_the_noise_is_found_by_canaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(releasing, "release", half_the_noise)
+    # Large lots, so that members stand out: the rarer a canary is drawn, the more of them it takes.
+    report = run(audited(expected_batch_size=700, noise_multiplier=8.0, audit={"kind": "canaries", "canaries": 3000}), tmp_path)
+    assert report.audit is not None
+    assert report.audit.status == "violated"
+    assert report.audit.epsilon_lower_if_independent > accountants.profile(report.event).epsilon_upper(1e-5)
+
+
+def test_a_missing_clip_is_found_by_canaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clipping, "_factors", unclipped)
+    report = run(audited(), tmp_path)
+    assert report.noise_test is not None
+    assert report.noise_test.status == "consistent"
+    assert report.audit is not None
+    assert report.audit.status == "violated"
+
+
+def test_noise_on_the_real_parts_alone_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(releasing, "release", noise_on_real_parts)
+    report = run(audited(audit=None), tmp_path)
+    assert report.noise_test is not None
+    assert report.noise_test.status == "violated"
+
+
+def test_a_run_taken_up_again_keeps_coins_and_scores(tmp_path: Path) -> None:
+    spec = audited()
+    whole = run(spec, tmp_path / "whole")
+    steps: list[TrainingEvent] = []
+    settings = RuntimeSpec.model_validate(RUNTIME.model_dump() | {"checkpoint_seconds": 0.0})
+
+    def enough() -> bool:
+        return any(isinstance(event, CheckpointWritten) and event.step >= 20 for event in steps)
+
+    with pytest.raises(TrainingStopped):
+        load_train(spec)(spec, spec.plan(), settings, tmp_path / "parts", report=steps.append, should_stop=enough)
+    again = run(spec, tmp_path / "parts")
+    assert again.resumptions == 1
+    assert again.audit == whole.audit
+    with safe_open(str(tmp_path / "parts" / "checkpoint.safetensors"), framework="pt") as file:
+        kept = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+    # Nothing of the noise itself: beside a release it would tell of the data.
+    assert sorted(name for name in kept if not name.startswith("optimizer.")) == ["canaries.members", "canaries.scores", "parameters"]
+    # The noise of the first twenty steps was another attempt's.
+    assert again.noise_test is not None
+    assert whole.noise_test is not None
+    assert again.noise_test.numbers < whole.noise_test.numbers
+
+
+def test_several_processes_are_refused_with_canaries(tmp_path: Path) -> None:
+    with pytest.raises(InvalidParameter, match="1 for a run with canaries"):
+        run(audited(), tmp_path, processes=2)
+
+
+@pytest.mark.parametrize("canaries", [99, 10_001, 0, -5, 1.5, "many"])
+def test_other_numbers_of_canaries_are_refused(canaries: object) -> None:
+    with pytest.raises(ValidationError, match="audit"):
+        audited(audit={"kind": "canaries", "canaries": canaries})
+
+
+def test_a_spec_without_an_audit_has_the_bytes_it_always_had() -> None:
+    assert "audit" not in ZetaDpSgd.example().model_dump(mode="json")
+
+
+def _spof(mechanism: str) -> Spof:
+    spec = Spof.example().model_dump(mode="json")
+    spec["method"]["mechanism"] = mechanism
+    if mechanism == "local_gaussian":
+        spec["method"]["privacy"]["delta"] = 1e-5
+    return Spof.model_validate(spec)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [_spof("local_laplace"), _spof("local_gaussian"), FunctionalMechanism.example(), DpSgdLaplace.example()],
+    ids=["local laplace", "local gaussian", "functional mechanism", "descent"],
+)
+def test_every_kind_of_noise_is_looked_at(spec: Spof | FunctionalMechanism | DpSgdLaplace, tmp_path: Path) -> None:
+    report = load_train(spec)(spec, spec.plan(), RUNTIME, tmp_path, report=lambda _event: None, should_stop=lambda: False)
+    assert report.noise_test is not None
+    assert report.noise_test.status == "consistent"
+    assert report.noise_test.numbers >= 16
+
+
+def test_random_signs_are_no_noise_of_a_scale(tmp_path: Path) -> None:
+    spec = _spof("duchi_linf")
+    report = load_train(spec)(spec, spec.plan(), RUNTIME, tmp_path, report=lambda _event: None, should_stop=lambda: False)
+    assert report.noise_test is None

@@ -1,0 +1,100 @@
+r"""What a run may find out about itself: whether its noise was as claimed, and what canaries learned from its releases. Free of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Literal, final
+
+from pydantic import Field, Strict
+
+from accountants import PrivacyProfile
+from accountants.audit import Scores, contradiction, epsilon_of, lower_mu, lower_mu_of_independent
+from mechanisms.base import Count, NonNegative, Value
+
+LEAST_CANARIES, MOST_CANARIES = 100, 10_000
+
+CONTRADICTED = 1e-6
+"""A claim under which scores are less probable than this is taken for violated: an honest run is, once in a million."""
+
+CONFIDENCE = 0.95
+"""Of the lower bounds on epsilon."""
+
+Status = Literal["consistent", "violated", "not run"]
+
+
+PValue = Annotated[float, Strict(), Field(gt=0.0, le=1.0)]
+
+
+@final
+class CanaryAudit(Value):
+    r"""Made-up units, half of which take part in training, from whose traces in the released sums epsilon is bounded from below.
+
+    Each step then takes about as much longer as so many more records in its sample would. They cost no privacy; but half of them, each
+    drawn like a real unit and clipped like one, add their own meaningless gradients to every sum.
+
+    Attributes:
+      canaries: 100 to 10000; the rarer a unit is drawn, the more it takes. See ``CanaryFindings``.
+    """
+
+    kind: Literal["canaries"] = "canaries"
+    canaries: Annotated[int, Strict(), Field(ge=LEAST_CANARIES, le=MOST_CANARIES)]
+
+
+@final
+class NoiseFindings(Value):
+    r"""The test of the drawn noise, of the last attempt's releases: nothing but its verdict, since sums would tell of the data.
+
+    Attributes:
+      status: violated where the noise doesn't have the claimed scale in each component; not run where an attempt that only finished what
+        another had trained drew none.
+      numbers: real numbers of noise that were looked at.
+    """
+
+    status: Status
+    numbers: Annotated[int, Strict(), Field(ge=0)]
+
+
+@final
+class CanaryFindings(Value):
+    r"""What the canaries say. A lower bound, not a proof.
+
+    Attributes:
+      canaries: m; ``members``: how many took part.
+      one_run_p_value: probability, at most, of so many right guesses if the claim is true; it assumes the claim and fair coins alone.
+      independent_p_value: likewise of so low rates of errors, taking the canaries' scores for independent.
+      epsilon_lower: that the run has at least, at the plan's delta, with 95 % confidence, if its trade-off is Gaussian; by one run.
+      epsilon_lower_if_independent: likewise, taking scores for independent.
+      status: violated where one of the two probabilities is below 1e-6.
+    """
+
+    canaries: Count
+    members: Annotated[int, Strict(), Field(ge=0)]
+    one_run_p_value: PValue
+    independent_p_value: PValue
+    epsilon_lower: NonNegative
+    epsilon_lower_if_independent: NonNegative
+    status: Status
+
+
+def joined(findings: Iterable[NoiseFindings | None]) -> NoiseFindings | None:
+    """Of several trainings together: violated where one of them is; None where none added noise to numbers."""
+    tested = [found for found in findings if found is not None]
+    if not tested:
+        return None
+    statuses = {found.status for found in tested}
+    status: Status = "violated" if "violated" in statuses else "consistent" if "consistent" in statuses else "not run"
+    return NoiseFindings(status=status, numbers=sum(found.numbers for found in tested))
+
+
+def findings_of(scores: Scores, claim: PrivacyProfile, delta: float) -> CanaryFindings:
+    """Of the scores of a run whose releases have this profile, as is claimed."""
+    found = contradiction(scores, claim)
+    return CanaryFindings(
+        canaries=len(scores.members),
+        members=int(scores.members.sum()),
+        one_run_p_value=found.one_run,
+        independent_p_value=found.quantiles,
+        epsilon_lower=epsilon_of(lower_mu(scores, 1.0 - CONFIDENCE), delta),
+        epsilon_lower_if_independent=epsilon_of(lower_mu_of_independent(scores, 1.0 - CONFIDENCE), delta),
+        status="violated" if min(found.one_run, found.quantiles) < CONTRADICTED else "consistent",
+    )

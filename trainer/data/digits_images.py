@@ -1,0 +1,39 @@
+r"""scikit-learn's digits as rows of real numbers to be reconstructed: a small public data set that is there without any file."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, final
+
+import numpy as np
+
+from mechanisms.base import OpenProbability
+from trainer.data.base import DataRecipe, DataSet
+from trainer.data.digits_phase_pairs import BRIGHTEST
+from trainer.data.splits import SplitSeed, by_record
+
+
+@final
+class DigitsImages(DataRecipe):
+    """Handwritten digits of 8 x 8 pixels as 64 numbers in [0, 1].
+
+    Attributes:
+      split_seed: of the public split.
+      test_fraction: of the records, held out.
+    """
+
+    UNIT: ClassVar[str] = "record"
+    DESCRIPTION: ClassVar[str] = (
+        "scikit-learn's bundled 8x8 handwritten digits, grey values divided by 16, the largest of the file format. One record is one image"
+    )
+
+    kind: Literal["digits_images"] = "digits_images"
+    split_seed: SplitSeed
+    test_fraction: OpenProbability
+
+    def arrays(self) -> DataSet:
+        from sklearn.datasets import load_digits  # seconds to import, and not needed by whoever only reads a spec
+
+        images, _ = load_digits(return_X_y=True)
+        rows = (np.asarray(images) / BRIGHTEST).astype(np.float32)
+        training, test = by_record(len(rows), self.split_seed, self.test_fraction)
+        return DataSet(rows[training], rows[training], rows[test], rows[test], None)

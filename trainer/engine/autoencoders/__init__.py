@@ -1,0 +1,48 @@
+r"""Distributed autoencoders: their arithmetic in closed form, and the run that all of their trainings share. Needs torch."""
+
+from __future__ import annotations
+
+from trainer.engine.autoencoders.clipping import ClippedRows, layout_of
+from trainer.engine.autoencoders.denoising import column_means, denoised
+from trainer.engine.autoencoders.descent import RowDescent
+from trainer.engine.autoencoders.network import (
+    DECODER,
+    ENCODERS,
+    SLOPES,
+    Autoencoder,
+    Pass,
+    Slopes,
+    cross_entropy_slopes,
+    initial_parameters,
+    taylor_slopes,
+)
+from trainer.engine.autoencoders.released import RELEASED, released_once
+from trainer.engine.autoencoders.rows import TrainingRows
+from trainer.engine.autoencoders.run import AutoencoderRun, Descent, Prepared, run_autoencoder, stream_of
+from trainer.engine.autoencoders.scores import HeldOutRows
+
+__all__ = [
+    "DECODER",
+    "ENCODERS",
+    "RELEASED",
+    "SLOPES",
+    "Autoencoder",
+    "AutoencoderRun",
+    "ClippedRows",
+    "Descent",
+    "HeldOutRows",
+    "Pass",
+    "Prepared",
+    "RowDescent",
+    "Slopes",
+    "TrainingRows",
+    "column_means",
+    "cross_entropy_slopes",
+    "denoised",
+    "initial_parameters",
+    "layout_of",
+    "released_once",
+    "run_autoencoder",
+    "stream_of",
+    "taylor_slopes",
+]

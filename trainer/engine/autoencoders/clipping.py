@@ -1,0 +1,139 @@
+r"""Each unit's whole gradient of an autoencoder, clipped in l1 or l2 and summed, in closed form.
+
+A row's gradient is two outer products, x a^T and h s^T, so its norms are sums of products of norms and no row's gradient is ever formed.
+A user's is a sum of such products, and is formed. Only the forward pass is in float32: norms and sums are of float64, which holds every
+product of two float32 exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, final
+
+import torch
+from torch import Tensor
+
+from trainer.engine.autoencoders.network import DECODER, ENCODERS, Autoencoder, Slopes
+from trainer.engine.autoencoders.rows import TrainingRows
+from trainer.engine.clipping import CLIP_MARGIN, ClippedSum
+from trainer.engine.parameters import ParameterLayout
+
+Norm = Literal["l1", "l2"]
+
+ROWS_AT_ONCE = 2048
+
+
+class _Factors(NamedTuple):
+    r"""What the gradients of rows are products of, float64.
+
+    Attributes:
+      inputs: x, (rows, n).
+      hidden_slopes: a, (rows, m l); zero but in the row's own block.
+      hidden: h, (rows, m l); likewise.
+      slopes: s, (rows, n).
+    """
+
+    inputs: Tensor
+    hidden_slopes: Tensor
+    hidden: Tensor
+    slopes: Tensor
+
+
+def layout_of(network: Autoencoder) -> ParameterLayout:
+    """Names and shapes of the flat vector's parts."""
+    shape = network.shape
+    outer = (shape.encoders, shape.features, shape.hidden), (shape.encoders, shape.hidden, shape.features)
+    return ParameterLayout((ENCODERS, DECODER), outer, (False, False))
+
+
+@final
+class ClippedRows:
+    r"""sum over units of g min(1, C / |g|), where g is the gradient of all weights, summed over the unit's rows.
+
+    Args:
+      norm: that C bounds.
+    """
+
+    def __init__(self, network: Autoencoder, rows: TrainingRows, slopes_of: Slopes, norm: Norm) -> None:
+        self._network = network
+        self._rows = rows
+        self._slopes_of = slopes_of
+        self._order = 1 if norm == "l1" else 2
+        per_unit = 1 if rows.members is None else rows.members.shape[1]
+        self._units_at_once = max(1, ROWS_AT_ONCE // per_unit)
+
+    def sum(self, parameters: Mapping[str, Tensor], units: Tensor, bound: float) -> ClippedSum:
+        r"""Clips and sums over a sample.
+
+        Args:
+          parameters: ``encoders`` and ``decoder``.
+          units: the sampled units' numbers, (sampled,), int64; may be empty, and gives exact zeros then.
+          bound: C > 0.
+        """
+        flat = torch.cat((parameters[ENCODERS].reshape(-1), parameters[DECODER].reshape(-1)))
+        total = torch.zeros(self._network.shape.coordinates, dtype=torch.float64, device=flat.device)
+        norms: list[Tensor] = []
+        for chunk in units.split(self._units_at_once):
+            part, of_units = (self._of_rows if self._rows.members is None else self._of_users)(flat, chunk, bound)
+            total += part
+            norms.append(of_units)
+        found = torch.cat(norms) if norms else total[:0]
+        kept = found.isfinite()
+        return ClippedSum(total, found[kept], bound, int((~kept).sum()))
+
+    def _of_rows(self, parameters: Tensor, rows: Tensor, bound: float) -> tuple[Tensor, Tensor]:
+        """The clipped sum, and each row's norm."""
+        factors = self._factors(parameters, rows)
+        sizes = [torch.linalg.vector_norm(part, ord=self._order, dim=1) for part in factors]
+        norms = _joined(sizes[0] * sizes[1], sizes[2] * sizes[3], self._order)
+        kept = norms.isfinite()
+        if not bool(kept.all()):
+            # Not weighed by 0, since 0 * NaN is NaN: else a broken row would tell that it was there (errata Z22).
+            factors = _Factors(*(part[kept] for part in factors))
+        inputs, hidden_slopes, hidden, slopes = factors
+        weights = _weights(norms[kept], bound)[:, None]
+        return self._network.outer_products(inputs, hidden_slopes * weights, hidden, slopes * weights), norms
+
+    def _of_users(self, parameters: Tensor, users: Tensor, bound: float) -> tuple[Tensor, Tensor]:
+        """The clipped sum, and each user's norm."""
+        assert self._rows.members is not None  # else units are rows
+        members = self._rows.members[users]
+        real = members >= 0
+        # Padding repeats the user's own first row, with weight 0.
+        rows = torch.where(real, members, members[:, :1])
+        factors = self._factors(parameters, rows.reshape(-1))
+        places, shape = self._rows.places[members[:, 0]], self._network.shape
+        inputs, hidden_slopes, hidden, slopes = (part.view(*rows.shape, part.shape[1]) for part in factors)
+        first = torch.arange(len(users), device=users.device)
+        own_slopes, own_hidden = (
+            part.view(*rows.shape, shape.encoders, shape.hidden)[first, :, places] for part in (hidden_slopes, hidden)
+        )
+        weights = real[:, :, None].double()
+        encoders = inputs.transpose(1, 2) @ (own_slopes * weights)
+        decoder = own_hidden.transpose(1, 2) @ (slopes * weights)
+        sizes = [torch.linalg.vector_norm(part.flatten(1), ord=self._order, dim=1) for part in (encoders, decoder)]
+        norms = _joined(sizes[0], sizes[1], self._order)
+        kept = norms.isfinite()
+        clipped = _weights(norms[kept], bound)[:, None, None]
+        total = torch.zeros(shape.coordinates, dtype=torch.float64, device=parameters.device)
+        blocks = self._network.split(total)
+        blocks[ENCODERS].index_add_(0, places[kept], encoders[kept] * clipped)
+        blocks[DECODER].index_add_(0, places[kept], decoder[kept] * clipped)
+        return total, norms
+
+    def _factors(self, parameters: Tensor, rows: Tensor) -> _Factors:
+        inputs = self._rows.features.index_select(0, rows)
+        found = self._network.forward(parameters, inputs, self._network.masks_of(self._rows.places.index_select(0, rows)))
+        slopes = self._slopes_of(found.logits, inputs)
+        hidden_slopes = self._network.hidden_slopes(parameters, found, slopes)
+        return _Factors(inputs.double(), hidden_slopes.double(), found.hidden.double(), slopes.double())
+
+
+def _joined(first: Tensor, second: Tensor, order: int) -> Tensor:
+    """Of a vector in two parts, from the parts' norms."""
+    return first + second if order == 1 else torch.hypot(first, second)
+
+
+def _weights(norms: Tensor, bound: float) -> Tensor:
+    """min(1, C (1 - margin) / norm)."""
+    return torch.clamp(bound * (1.0 - CLIP_MARGIN) / norms, max=1.0)

@@ -1,0 +1,63 @@
+r"""Gradient descent on rows that anybody may see, over any number of epochs: post-processing of whatever released them."""
+
+from __future__ import annotations
+
+from typing import final
+
+from torch import Tensor
+
+from trainer.descent import AnyOptimizer
+from trainer.engine.autoencoders.batches import Batches
+from trainer.engine.autoencoders.network import Autoencoder, Slopes
+from trainer.engine.finite import all_finite
+from trainer.engine.loop import TrainingState
+from trainer.engine.optimizers import update
+from trainer.errors import TrainingDiverged
+
+NO_BOUND = 1.0
+"""What a checkpoint says of the clipping bound where nothing is clipped."""
+
+
+def descended(optimizer: AnyOptimizer, state: TrainingState, gradient: Tensor, steps: int) -> TrainingState:
+    """The state after one more of ``steps`` steps. Raises TrainingDiverged where the parameters stopped being finite."""
+    step = state.step + 1
+    moved, optimizer_state = update(optimizer, state.optimizer, state.parameters, gradient, step, steps)
+    if not all_finite(moved):
+        raise TrainingDiverged(step)
+    return TrainingState(step, moved, optimizer_state, NO_BOUND)
+
+
+@final
+class RowDescent:
+    r"""Batches of rows, each row once in every epoch.
+
+    Args:
+      inputs: of the encoders, (rows, n), float32.
+      targets: of the loss, (rows, ...), as ``slopes_of`` takes them.
+      places: which encoder each row goes to, (rows,).
+      steps: of the whole run.
+    """
+
+    def __init__(
+        self,
+        *,
+        network: Autoencoder,
+        inputs: Tensor,
+        targets: Tensor,
+        places: Tensor,
+        slopes_of: Slopes,
+        optimizer: AnyOptimizer,
+        batch_size: int,
+        steps: int,
+    ) -> None:
+        self._network = network
+        self._batches = Batches((inputs, targets, network.masks_of(places)), batch_size)
+        self._slopes_of = slopes_of
+        self._optimizer = optimizer
+        self._steps = steps
+
+    def step(self, state: TrainingState) -> TrainingState:
+        """The state after one more batch. Raises TrainingDiverged where the parameters stopped being finite."""
+        inputs, targets, masks = self._batches.after(state.step)
+        gradient = self._network.gradient(state.parameters, inputs, targets, masks, self._slopes_of)
+        return descended(self._optimizer, state, gradient, self._steps)

@@ -1,0 +1,120 @@
+r"""A distributed autoencoder's arithmetic: forward, and its gradients in closed form as outer products.
+
+All encoders see every row, and a row keeps its own one's hidden units: zeros elsewhere make both sums over encoders single products.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, final
+
+import torch
+from torch import Tensor
+
+from mechanisms.source import RandomStream
+from trainer.autoencoder import AutoencoderDescent, AutoencoderShape, LossName
+
+ENCODERS, DECODER = "encoders", "decoder"
+
+Slopes = Callable[[Tensor, Tensor], Tensor]
+"""Logits (rows, n) and targets (rows, ...) -> (rows, n): each loss's derivative by its logit."""
+
+
+class Pass(NamedTuple):
+    r"""What a forward pass gives.
+
+    Attributes:
+      hidden: (rows, m l); zero but in the row's own encoder's block.
+      logits: (rows, n).
+    """
+
+    hidden: Tensor
+    logits: Tensor
+
+
+@final
+@dataclass(frozen=True)
+class Autoencoder:
+    r"""The network over a flat vector: encoders (m, n, l), then decoder (m, l, n), float32.
+
+    Attributes:
+      masks: (m, m l); row j is 1 in encoder j's block.
+    """
+
+    shape: AutoencoderShape
+    masks: Tensor
+
+    @staticmethod
+    def of(shape: AutoencoderShape, device: torch.device) -> Autoencoder:
+        """The network on a device."""
+        return Autoencoder(shape, torch.eye(shape.encoders, device=device).repeat_interleave(shape.hidden, dim=1))
+
+    def split(self, parameters: Tensor) -> dict[str, Tensor]:
+        """``encoders`` (m, n, l) and ``decoder`` (m, l, n), views of the vector."""
+        m, n, width = self.shape.encoders, self.shape.features, self.shape.hidden
+        encoders, decoder = parameters.split(self.shape.weights)
+        return {ENCODERS: encoders.view(m, n, width), DECODER: decoder.view(m, width, n)}
+
+    def masks_of(self, places: Tensor) -> Tensor:
+        """(rows, m l): 1 where a row's own encoder's units are. ``places``: which encoder each row goes to, (rows,), int64."""
+        return self.masks.index_select(0, places)
+
+    def forward(self, parameters: Tensor, inputs: Tensor, masks: Tensor) -> Pass:
+        """Of rows ``inputs`` (rows, n) with their ``masks`` (rows, m l)."""
+        encoders, decoder = self._flat(parameters)
+        hidden = torch.sigmoid(inputs @ encoders).mul_(masks)
+        return Pass(hidden, hidden @ decoder)
+
+    def hidden_slopes(self, parameters: Tensor, found: Pass, slopes: Tensor) -> Tensor:
+        """The losses' derivatives by what goes into the hidden units, (rows, m l), from those by the logits, (rows, n)."""
+        _, decoder = self._flat(parameters)
+        # h (1 - h) is zero outside the row's own block, as h is there.
+        return (slopes @ decoder.T).mul_(found.hidden - found.hidden.square())
+
+    def summed(self, inputs: Tensor, found: Pass, hidden_slopes: Tensor, slopes: Tensor) -> Tensor:
+        """The sum over rows of the gradients, (coordinates,)."""
+        return self.outer_products(inputs, hidden_slopes, found.hidden, slopes)
+
+    def outer_products(self, inputs: Tensor, hidden_slopes: Tensor, hidden: Tensor, slopes: Tensor) -> Tensor:
+        """Sums over rows of what enters a layer times the slopes behind it, (coordinates,): x a^T, then h s^T."""
+        m, n, width = self.shape.encoders, self.shape.features, self.shape.hidden
+        encoders = (inputs.T @ hidden_slopes).view(n, m, width).transpose(0, 1)
+        return torch.cat((encoders.reshape(-1), (hidden.T @ slopes).view(-1)))
+
+    def gradient(self, parameters: Tensor, inputs: Tensor, targets: Tensor, masks: Tensor, slopes_of: Slopes) -> Tensor:
+        """Of the mean loss over rows, (coordinates,)."""
+        found = self.forward(parameters, inputs, masks)
+        slopes = slopes_of(found.logits, targets)
+        return self.summed(inputs, found, self.hidden_slopes(parameters, found, slopes), slopes) / len(inputs)
+
+    def _flat(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
+        """Encoders (n, m l) and decoder (m l, n)."""
+        m, n, width = self.shape.encoders, self.shape.features, self.shape.hidden
+        encoders, decoder = parameters.split(self.shape.weights)
+        side_by_side = encoders.view(n, width) if m == 1 else encoders.view(m, n, width).transpose(0, 1).reshape(n, m * width)
+        return side_by_side, decoder.view(m * width, n)
+
+
+def cross_entropy_slopes(logits: Tensor, targets: Tensor) -> Tensor:
+    """Of softplus(z) - x z: sigmoid(z) - x. Linear in x, so an unbiased x gives an unbiased slope."""
+    return torch.sigmoid(logits).sub_(targets)
+
+
+def taylor_slopes(logits: Tensor, targets: Tensor) -> Tensor:
+    """Of ln 2 + (1/2 - x) z + z^2 / 8: 1/2 - x + z / 4."""
+    return torch.mul(logits, 0.25).add_(0.5).sub_(targets)
+
+
+SLOPES: dict[LossName, Slopes] = {"cross_entropy": cross_entropy_slopes, "taylor": taylor_slopes}
+
+
+def initial_parameters(spec: AutoencoderDescent, shape: AutoencoderShape, stream: RandomStream) -> Tensor:
+    """Weights before the first step, (coordinates,) float32: of a public stream and public constants alone."""
+    numbers = torch.from_numpy(stream.normal(shape.coordinates)).to(torch.float32)
+    encoders, decoder = numbers.split(shape.weights)
+    encoders *= spec.initial.spread / math.sqrt(shape.features)
+    decoder *= spec.initial.spread / math.sqrt(shape.hidden)
+    decoder += spec.stabilisation
+    return numbers

@@ -1,0 +1,70 @@
+r"""Runs of the printed algorithms, and on request what one of their updates gives away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from mechanisms.errors import InvalidParameter
+from trainer.data import data_set_facts
+from trainer.engine.autoencoders.batches import Batches
+from trainer.engine.autoencoders.demonstration import demonstrated
+from trainer.engine.autoencoders.descent import descended
+from trainer.engine.autoencoders.printed import PrintedSlopes, printed_gradient, sensed
+from trainer.engine.autoencoders.run import AutoencoderRun, Descent, Prepared, run_autoencoder, stream_of
+from trainer.engine.checkpoint import write_atomically
+from trainer.engine.loop import TrainingState
+from trainer.engine.team import Alone
+from trainer.engine.torch_source import TorchSource, generator
+from trainer.engine.training import randomness_of
+from trainer.plans import AnyPlan, UnprotectedPlan
+from trainer.printed import PrintedTraining
+from trainer.report import RunReport, TrainingEvent
+from trainer.spec import RuntimeSpec
+
+DEMONSTRATION = "artifacts/demonstration.json"
+
+
+def train_printed(
+    spec: PrintedTraining,
+    plan: AnyPlan,
+    runtime: RuntimeSpec,
+    workdir: Path,
+    slopes_at: Callable[[float], PrintedSlopes],
+    *,
+    report: Callable[[TrainingEvent], None],
+    should_stop: Callable[[], bool],
+) -> RunReport:
+    """Runs ``plan`` with the algorithm's noisy derivatives at the spec's epsilon. Raises as ``run_autoencoder``."""
+    if spec.recovery_demonstration:
+        _demonstrate(spec, workdir, slopes_at)
+    run = AutoencoderRun(spec, plan, runtime, workdir, report, should_stop)
+    return run_autoencoder(run, partial(_begin, spec, plan, slopes_at(spec.epsilon)))
+
+
+def _begin(spec: PrintedTraining, plan: AnyPlan, slopes_of: PrintedSlopes, prepared: Prepared) -> Descent:
+    if not isinstance(plan, UnprotectedPlan):
+        raise InvalidParameter("plan", "one that guarantees nothing", type(plan).__name__)
+    network, rows = prepared.network, prepared.rows
+    batches = Batches((rows.features, network.masks_of(rows.places)), spec.batch_size)
+    randomness = randomness_of(spec.seed, 0, Alone())
+
+    def step(state: TrainingState) -> TrainingState:
+        clean, masks = batches.after(state.step)
+        source = randomness.noise_source(state.step + 1, prepared.device, clean.dtype)
+        seen = sensed(network, state.parameters, clean, masks, spec.environmental_noise_std, source)
+        gradient = printed_gradient(network, state.parameters, seen, slopes_of(seen, clean, source))
+        return descended(spec.optimizer, state, gradient, plan.steps)
+
+    return Descent(step, randomness.origin, generator(prepared.device))
+
+
+def _demonstrate(spec: PrintedTraining, workdir: Path, slopes_at: Callable[[float], PrintedSlopes]) -> None:
+    """Before anything is trained: of the spec's sizes alone."""
+    shape = spec.shape(data_set_facts(spec.data))  # pyright: ignore[reportArgumentType] (Pydantic gives frozen models their hash at run time)
+    source = TorchSource(stream_of(spec, "demonstration"), torch.device("cpu"), torch.float64)
+    shown = demonstrated(spec.algorithm_name(), type(spec).ERRATA, slopes_at, shape, spec.stabilisation, source)
+    write_atomically(workdir / DEMONSTRATION, shown.model_dump_json(indent=2).encode())

@@ -1,0 +1,59 @@
+r"""Released values on disk: written before anything is published that depends on them, and never drawn a second time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, final
+
+from pydantic import ValidationError
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from mechanisms.base import Value
+from trainer.engine.autoencoders.run import Prepared
+from trainer.engine.checkpoint import HEADER, discard_unfinished, write_tensors
+from trainer.errors import CheckpointRefused
+
+RELEASED = "released.safetensors"
+VALUES = "values"
+
+
+@final
+class ReleasedHeader(Value):
+    """Metadata of the file; ``digest``: of spec, plan and data, so that no other run takes these values for its own."""
+
+    format: Literal["zetadp released 1"] = "zetadp released 1"
+    digest: str
+
+
+def released_once(workdir: Path, prepared: Prepared, release: Callable[[], Tensor]) -> Tensor:
+    r"""What ``release`` gives, or what it gave in an earlier attempt.
+
+    The file is whole and durable before this returns. A draw that an attempt lost before that was seen by nobody: its remains are deleted.
+
+    Raises:
+      CheckpointRefused: the file belongs to something else, or is gone where the run continues from a checkpoint.
+    """
+    path = workdir / RELEASED
+    discard_unfinished(path)
+    if path.exists():
+        return _load(path, prepared)
+    if prepared.resumed:
+        # A second draw would be a second release; the event counts one.
+        raise CheckpointRefused(path.name, "the released values that the checkpoint was trained on are gone")
+    values = release()
+    write_tensors(path, {VALUES: values}, ReleasedHeader(digest=prepared.digest).model_dump_json())
+    return values
+
+
+def _load(path: Path, prepared: Prepared) -> Tensor:
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            header = ReleasedHeader.model_validate_json((file.metadata() or {}).get(HEADER, "{}"))
+            values = file.get_tensor(VALUES)
+    except (SafetensorError, ValidationError) as error:
+        raise CheckpointRefused(path.name, "it isn't a file of released values of this version") from error
+    if header.digest != prepared.digest:
+        raise CheckpointRefused(path.name, "it was written for another spec, plan or data set")
+    return values.to(prepared.device)

@@ -1,0 +1,49 @@
+r"""The training rows in memory: which are used, whose they are, and which encoder each goes to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainer.autoencoder import AutoencoderSpec
+from trainer.data import DataSetFacts
+from trainer.data.base import DataSet
+from trainer.engine.units import members_of
+
+
+@final
+@dataclass(frozen=True)
+class TrainingRows:
+    r"""Rows that are used: all of them, or each user's first ``records_per_user``.
+
+    Attributes:
+      features: (rows, n) float32, in [0, 1].
+      places: which encoder each row goes to, (rows,) int64.
+      members: None where every row is a unit of privacy; else the rows of each user, (users, rows of the largest), int64, padded with -1.
+    """
+
+    features: Tensor
+    places: Tensor
+    members: Tensor | None
+
+    @staticmethod
+    def of(spec: AutoencoderSpec, facts: DataSetFacts, data: DataSet, device: torch.device) -> TrainingRows:
+        """Raises InvalidParameter where ``records_per_user`` doesn't fit the unit."""
+        users, members = data.training_users, None
+        # A row without a user is dealt by its own number.
+        places = np.arange(len(data.training_features)) if users is None else users
+        rows = torch.from_numpy(np.ascontiguousarray(data.training_features))
+        places = torch.from_numpy(places % spec.encoders)
+        if spec.protects_users(facts):
+            assert users is not None  # the facts name a user unit
+            assert spec.records_per_user is not None  # checked with the unit
+            kept = members_of(users, spec.records_per_user)
+            used = kept[kept >= 0].sort().values
+            rows, places = rows[used], places[used]
+            # The same rows by their new numbers.
+            members = torch.where(kept < 0, kept, torch.searchsorted(used, kept)).to(device)
+        return TrainingRows(rows.to(device), places.to(device), members)

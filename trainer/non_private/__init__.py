@@ -1,0 +1,1 @@
+"""Ordinary training, without privacy: what private training is compared with."""

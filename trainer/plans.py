@@ -1,0 +1,254 @@
+r"""THE UNION of plans: what every kind of training releases, and the event that is accounted for it. Free of torch.
+
+An ``ExecutionPlan`` releases a noisy sum in every step. The plans here release once, nothing private, or are several plans in a row.
+All have ``event``, ``event_after(steps)``, ``delta``, ``steps``, ``unit``, ``units``, ``mechanisms`` and ``noise_std``.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self, final
+
+from pydantic import Field, StringConstraints, model_validator
+
+from accountants.events import Composed, Event, Grouped, NonPrivate, Release, neighbourhood
+from mechanisms import AnyMechanism, DuchiLinf, Gaussian, Laplace, LocalGaussian, LocalLaplace
+from mechanisms.base import Count, OpenProbability, PrivacyUnit, Value
+from mechanisms.errors import InvalidParameter
+from trainer.plan import ExecutionPlan
+
+PartName = Annotated[str, StringConstraints(strict=True, pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
+
+
+@final
+class RecordReleasePlan(Value):
+    r"""Every training record is released once, by itself, by a local mechanism; all training is post-processing of that.
+
+    Attributes:
+      mechanism: of one record; its unit is what one row is.
+      records: rows of the training data, all of which are released, but for those that ``records_per_unit`` leaves out.
+      units: of privacy: rows, or users whose rows they are.
+      unit: what the guarantee protects one of.
+      records_per_unit: rows of one unit that are released, at most; 1 where a unit is a row.
+      steps: of post-processing; they cost nothing.
+      delta: at which epsilon is reported; a pure guarantee holds at any.
+    Raises:
+      ValidationError: several records of a unit that is one row.
+    """
+
+    kind: Literal["record_release"] = "record_release"
+    mechanism: Annotated[LocalLaplace | LocalGaussian | DuchiLinf, Field(discriminator="kind")]
+    records: Count
+    units: Count
+    unit: PrivacyUnit
+    records_per_unit: Count
+    steps: Count
+    delta: OpenProbability
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.unit == self.mechanism.sensitivity.unit) and self.records_per_unit != 1:
+            raise InvalidParameter("records_per_unit", f"1 where the unit is one row ({self.unit!r})", self.records_per_unit)
+        return self
+
+    @property
+    def mechanisms(self) -> tuple[AnyMechanism, ...]:
+        """The one of all records."""
+        return (self.mechanism,)
+
+    @property
+    def noise_std(self) -> float:
+        """The mechanism's noise scale."""
+        return self.mechanism.noise_scale
+
+    @property
+    def event(self) -> Event:
+        """One release of each record; a unit's records are so many releases of that unit."""
+        release = Release(mechanism=self.mechanism)
+        return (
+            release if self.unit == self.mechanism.sensitivity.unit else Grouped(size=self.records_per_unit, unit=self.unit, event=release)
+        )
+
+    def event_after(self, steps: int) -> Event:
+        """The same after any number of steps: everything was released before the first."""
+        del steps
+        return self.event
+
+
+@final
+class StatisticReleasePlan(Value):
+    r"""One noisy vector of sums over all records is released once; all training is post-processing of it (the functional mechanism).
+
+    Attributes:
+      mechanism: additive noise on the vector; its sensitivity is the bound on what one unit changes.
+      numbers: coordinates of the vector.
+      units: of privacy in the training data.
+      steps: of post-processing; they cost nothing.
+      delta: at which epsilon is reported.
+    """
+
+    kind: Literal["statistic_release"] = "statistic_release"
+    mechanism: Annotated[Laplace | Gaussian, Field(discriminator="kind")]
+    numbers: Count
+    units: Count
+    steps: Count
+    delta: OpenProbability
+
+    @property
+    def mechanisms(self) -> tuple[AnyMechanism, ...]:
+        """The one of the vector."""
+        return (self.mechanism,)
+
+    @property
+    def unit(self) -> PrivacyUnit:
+        """What the guarantee protects one of."""
+        return self.mechanism.sensitivity.unit
+
+    @property
+    def noise_std(self) -> float:
+        """The mechanism's noise scale."""
+        return self.mechanism.noise_scale
+
+    @property
+    def event(self) -> Event:
+        """One release."""
+        return Release(mechanism=self.mechanism)
+
+    def event_after(self, steps: int) -> Event:
+        """The same after any number of steps: everything was released before the first."""
+        del steps
+        return self.event
+
+
+@final
+class UnprotectedPlan(Value):
+    r"""A training without any guarantee: a baseline, or an algorithm as it was printed where that isn't private.
+
+    Attributes:
+      reason: why nothing is guaranteed, as the certificate states it.
+      unit, units: what the data are about, and how many of it there are.
+      steps: of the training.
+      delta: of no meaning here but that every plan has one.
+    """
+
+    kind: Literal["unprotected"] = "unprotected"
+    reason: Annotated[str, StringConstraints(strict=True, min_length=1, max_length=1000)]
+    unit: PrivacyUnit
+    units: Count
+    steps: Count
+    delta: OpenProbability
+
+    @property
+    def mechanisms(self) -> tuple[AnyMechanism, ...]:
+        """None that anything is claimed of."""
+        return ()
+
+    @property
+    def noise_std(self) -> float:
+        """0: no noise that anything is claimed of."""
+        return 0.0
+
+    @property
+    def event(self) -> Event:
+        """No private one."""
+        return NonPrivate(reason=self.reason)
+
+    def event_after(self, steps: int) -> Event:
+        """The same after any number of steps."""
+        del steps
+        return self.event
+
+
+PartPlan = ExecutionPlan | RecordReleasePlan | StatisticReleasePlan | UnprotectedPlan
+
+
+@final
+class ComparedPlan(Value):
+    """One training of a comparison."""
+
+    name: PartName
+    plan: PartPlan
+
+
+@final
+class ComparisonPlan(Value):
+    r"""Several trainings on the same data, one after the other: what all of them together cost is what is guaranteed.
+
+    Attributes:
+      parts: of different names, for one unit of privacy and one delta.
+    Raises:
+      ValidationError: two parts of one name, or for different units or deltas.
+    """
+
+    kind: Literal["comparison"] = "comparison"
+    parts: Annotated[tuple[ComparedPlan, ...], Field(min_length=1, max_length=256)]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        names = [part.name for part in self.parts]
+        if len(set(names)) != len(names):
+            raise InvalidParameter("parts", "of different names", names)
+        for what in ("unit", "units", "delta"):
+            # A part that guarantees nothing guarantees nothing at any delta.
+            counted = (part for part in self.parts if what != "delta" or not isinstance(part.plan, UnprotectedPlan))
+            found = list(dict.fromkeys(getattr(part.plan, what) for part in counted))
+            if len(found) > 1:
+                raise InvalidParameter(f"parts.{what}", "the same in all parts", found)
+        return self
+
+    @property
+    def mechanisms(self) -> tuple[AnyMechanism, ...]:
+        """Of all parts, each once."""
+        return tuple(dict.fromkeys(one for part in self.parts for one in part.plan.mechanisms))
+
+    @property
+    def unit(self) -> PrivacyUnit:
+        """What the guarantee protects one of."""
+        return self.parts[0].plan.unit
+
+    @property
+    def units(self) -> int:
+        """Units of privacy in the training data."""
+        return self.parts[0].plan.units
+
+    @property
+    def delta(self) -> float:
+        """At which epsilon is reported."""
+        deltas = (part.plan.delta for part in self.parts if not isinstance(part.plan, UnprotectedPlan))
+        return next(deltas, self.parts[0].plan.delta)
+
+    @property
+    def steps(self) -> int:
+        """Of all parts."""
+        return sum(part.plan.steps for part in self.parts)
+
+    @property
+    def noise_std(self) -> float:
+        """0: every part has its own."""
+        return 0.0
+
+    @property
+    def event(self) -> Event:
+        """All parts composed; nothing is claimed of parts that speak of different neighbours."""
+        return _composed(tuple(part.plan.event for part in self.parts))
+
+    def event_after(self, steps: int) -> Event:
+        """The parts that the first ``steps`` steps, >= 1, belong to; the last of them as far as it has come."""
+        events: list[Event] = []
+        for part in self.parts:
+            if steps <= 0:
+                break
+            events.append(part.plan.event_after(min(steps, part.plan.steps)))
+            steps -= part.plan.steps
+        return _composed(tuple(events))
+
+
+def _composed(events: tuple[Event, ...]) -> Event:
+    meanings = {pair for event in events if (pair := neighbourhood(event)) is not None}
+    if len(meanings) > 1:
+        adjacencies = " and ".join(sorted({adjacency.value for adjacency, _ in meanings}))
+        return NonPrivate(reason=f"the parts are about different neighbours ({adjacencies}), and their guarantees don't add up")
+    return Composed(events=events)
+
+
+AnyPlan = ExecutionPlan | RecordReleasePlan | StatisticReleasePlan | UnprotectedPlan | ComparisonPlan
+"""Told apart by their fields: no two share them all, and none accepts another's."""

@@ -1,0 +1,35 @@
+r"""What a guarantee protects one of: a row of the data, or the user whose rows they are. Free of torch."""
+
+from __future__ import annotations
+
+from mechanisms.base import PrivacyUnit
+from mechanisms.errors import InvalidParameter
+from trainer.data import DataSetFacts
+
+
+def protects_users(unit: PrivacyUnit, records_per_user: int | None, facts: DataSetFacts, field: str = "unit") -> bool:
+    r"""Whether the unit of privacy is the user, not the row.
+
+    Args:
+      field: of the request that ``unit`` stands in, for the message.
+    Raises:
+      InvalidParameter: the unit is neither, or ``records_per_user`` doesn't fit it.
+    """
+    if unit == facts.unit:
+        if records_per_user is not None:
+            raise InvalidParameter("records_per_user", f"absent where the unit is one row ({facts.unit!r})", records_per_user)
+        return False
+    if facts.user_unit is None or unit != facts.user_unit:
+        row = f"{facts.unit!r} (what one row of this data set is)"
+        raise InvalidParameter(field, row if facts.user_unit is None else f"{row} or {facts.user_unit!r} (whose rows they are)", unit)
+    if records_per_user is None:
+        raise InvalidParameter("records_per_user", f"given where the unit is {unit!r}, who may have several records", None)
+    return True
+
+
+def units_of(unit: PrivacyUnit, records_per_user: int | None, facts: DataSetFacts, field: str = "unit") -> int:
+    """Units of privacy in the training data. Raises as ``protects_users`` does."""
+    if not protects_users(unit, records_per_user, facts, field):
+        return facts.training_records
+    assert facts.users is not None  # a data set with a user unit counts its users
+    return facts.users
