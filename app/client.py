@@ -15,6 +15,7 @@ from typing import Self, TypeVar, final
 import httpx2
 from pydantic import BaseModel, TypeAdapter
 
+from app.access.resources import CLOSED, Closed
 from app.calculators.batches import BATCH_LINE, BatchLine, BatchRequest
 from app.calculators.calibrations import Calibration, CalibrationRequest, Sweep, SweepRequest
 from app.calculators.schemas import Profile, ProfileRequest
@@ -22,7 +23,13 @@ from app.certificates.keys import PublicKeySet
 from app.certificates.report import VerificationReport
 from app.jobs.calculation import Calculation
 from app.jobs.events import Artifact, JobEventRecord
-from app.jobs.resources import ArtifactList, Job, JobPage, JobSubmission
+from app.jobs.executors import ExecutorList
+from app.jobs.resources import ArtifactList, Job, JobPage, JobSubmission, LabelsChange, MeasuresPage
+from app.jobs.states import Action
+from app.ledgers.definition import LedgerDefinition, Spent
+from app.ledgers.entries import EntryPage, EntryRecord
+from app.ledgers.requests import CommitRequest, ProjectionRequest, ReservationRequest
+from app.ledgers.resources import Balance, Ledger, LedgerPage, Projection, Reservation
 from app.recipes.schemas import RecipeEntry
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -65,14 +72,16 @@ class Client:
 
     Args:
       address: like ``http://127.0.0.1:8000``.
+      key: ``zdp_<id>_<secret>``; without one only what is open to everybody answers.
       timeout_seconds: how long one answer may take; calibrations of long trainings take seconds.
     Raises:
       ServiceUnreachable, RequestRefused: from every method.
     """
 
-    def __init__(self, address: str, timeout_seconds: float = 120.0) -> None:
+    def __init__(self, address: str, key: str | None = None, timeout_seconds: float = 120.0) -> None:
         self._address = address.rstrip("/")
-        self._http = httpx2.Client(base_url=self._address, timeout=timeout_seconds, follow_redirects=False)
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        self._http = httpx2.Client(base_url=self._address, timeout=timeout_seconds, follow_redirects=False, headers=headers)
 
     def __enter__(self) -> Self:
         return self
@@ -103,7 +112,7 @@ class Client:
             if response.status_code != 200:
                 response.read()
                 self._checked(response)
-            for line in response.iter_lines():
+            for line in _lines(response):
                 yield BATCH_LINE.validate_json(line)
 
     def calibrate(self, request: CalibrationRequest) -> Calibration:
@@ -141,23 +150,62 @@ class Client:
 
     def cancel(self, job_id: str) -> Job:
         """Cancel a job."""
-        return Job.model_validate_json(self._checked(self._send("POST", f"/v1/jobs/{job_id}/cancel")).content)
+        return self._act(job_id, Action.CANCEL)
+
+    def pause(self, job_id: str) -> Job:
+        """Stop a job at a checkpoint until it is resumed."""
+        return self._act(job_id, Action.PAUSE)
+
+    def resume(self, job_id: str) -> Job:
+        """Let a paused job go on from its checkpoint."""
+        return self._act(job_id, Action.RESUME)
+
+    def retry(self, job_id: str) -> Job:
+        """Run a failed or cancelled job again, from its checkpoint."""
+        return self._act(job_id, Action.RETRY)
+
+    def label(self, job_id: str, labels: dict[str, str]) -> Job:
+        """Give a job these labels and no others."""
+        body = LabelsChange(labels=labels).model_dump_json().encode()
+        sent = self._send("PATCH", f"/v1/jobs/{job_id}/labels", body, {"content-type": "application/json"})
+        return Job.model_validate_json(self._checked(sent).content)
+
+    def measures(self, job_id: str) -> Iterator[JobEventRecord]:
+        """Progress with the epsilon spent, and metrics, as far as the job has come."""
+        after: int | None = 0
+        while after is not None:
+            page = self._get(f"/v1/jobs/{job_id}/metrics?after={after}", MeasuresPage)
+            yield from page.measures
+            after = page.next
+
+    def log(self, job_id: str, after: int = 0) -> Iterator[JobEventRecord]:
+        """What may be told of the job's log, from event ``after`` on, then live until the job's end; reconnects without loss."""
+        return self._followed(job_id, "logs", after)
+
+    def hardware(self) -> ExecutorList:
+        """The workers that live."""
+        return self._get("/v1/hardware", ExecutorList)
 
     def events(self, job_id: str, after: int = 0) -> Iterator[JobEventRecord]:
         """A job's history from event ``after`` on, then live until its end; reconnects without loss."""
+        return self._followed(job_id, "events", after)
+
+    def _act(self, job_id: str, action: Action) -> Job:
+        return Job.model_validate_json(self._checked(self._send("POST", f"/v1/jobs/{job_id}/{action}")).content)
+
+    def _followed(self, job_id: str, path: str, after: int) -> Iterator[JobEventRecord]:
         number = after
         while True:
             before = number
             try:
-                for record in self._stream(job_id, number):
+                for record in self._stream(job_id, path, number):
                     number = record.number
                     yield record
-                    if record.data.event == "state" and record.data.state.is_final:
-                        return
             except httpx2.TransportError as error:
                 if not self.is_alive():
                     raise ServiceUnreachable(self._address, str(error)) from error
             if number == before:
+                # Asked only now: a job that was tried again has ended once before its end.
                 if self.job(job_id).state.is_final:
                     return
                 time.sleep(RECONNECT_SECONDS)
@@ -193,16 +241,71 @@ class Client:
         """The public keys that the service signs with."""
         return self._get("/.well-known/jwks.json", PublicKeySet)
 
-    def _stream(self, job_id: str, after: int) -> Iterator[JobEventRecord]:
+    def create_ledger(self, definition: LedgerDefinition, idempotency_key: str | None = None) -> Ledger:
+        """Make a ledger."""
+        return self._post_text("/v1/ledgers", definition.model_dump_json(), Ledger, _key(idempotency_key))
+
+    def ledgers(self, cursor: str | None = None) -> LedgerPage:
+        """A page of ledgers, newest first."""
+        return self._get("/v1/ledgers" if cursor is None else f"/v1/ledgers?cursor={cursor}", LedgerPage)
+
+    def ledger(self, ledger_id: str) -> Ledger:
+        """One ledger, with its balance."""
+        return self._get(f"/v1/ledgers/{ledger_id}", Ledger)
+
+    def user_balance(self, ledger_id: str, user: str) -> Balance:
+        """What a user has left, of a ledger that protects each user."""
+        return self._get(f"/v1/ledgers/{ledger_id}/users/{user}", Balance)
+
+    def close_ledger(self, ledger_id: str, idempotency_key: str | None = None) -> Ledger:
+        """Admit nothing any more, for ever."""
+        return self._post_text(f"/v1/ledgers/{ledger_id}/close", "", Ledger, _key(idempotency_key))
+
+    def reserve(self, ledger_id: str, request: ReservationRequest, idempotency_key: str | None = None) -> Reservation:
+        """Set a spend aside before its noise is drawn."""
+        return self._post_text(f"/v1/ledgers/{ledger_id}/reservations", request.model_dump_json(), Reservation, _key(idempotency_key))
+
+    def reservation(self, ledger_id: str, reservation_id: str) -> Reservation:
+        """One reservation."""
+        return self._get(f"/v1/ledgers/{ledger_id}/reservations/{reservation_id}", Reservation)
+
+    def commit(self, ledger_id: str, reservation_id: str, released: Spent | None = None, idempotency_key: str | None = None) -> Reservation:
+        """Count all of a reservation, or the part that was really released, as spent for good."""
+        body = CommitRequest(released=released).model_dump_json()
+        return self._post_text(f"/v1/ledgers/{ledger_id}/reservations/{reservation_id}/commit", body, Reservation, _key(idempotency_key))
+
+    def release(self, ledger_id: str, reservation_id: str, idempotency_key: str | None = None) -> Reservation:
+        """Free a reservation of which nothing was released, nor will be."""
+        return self._post_text(f"/v1/ledgers/{ledger_id}/reservations/{reservation_id}/release", "", Reservation, _key(idempotency_key))
+
+    def project(self, ledger_id: str, request: ProjectionRequest) -> Projection:
+        """How many more such spends, or jobs, fit."""
+        return self._post_text(f"/v1/ledgers/{ledger_id}/projections", request.model_dump_json(), Projection, None)
+
+    def history(self, ledger_id: str) -> Iterator[EntryRecord]:
+        """Every entry of a ledger, oldest first."""
+        cursor: int | None = 0
+        while cursor is not None:
+            page = self._get(f"/v1/ledgers/{ledger_id}/entries?limit=1000&cursor={cursor}", EntryPage)
+            yield from page.entries
+            cursor = page.next
+
+    def _stream(self, job_id: str, path: str, after: int) -> Iterator[JobEventRecord]:
         headers = {"Last-Event-ID": str(after)}
         timeout = httpx2.Timeout(30.0, read=60.0)  # the service sends a comment at least every 15 s
-        with self._http.stream("GET", f"/v1/jobs/{job_id}/events", headers=headers, timeout=timeout) as response:
+        with self._http.stream("GET", f"/v1/jobs/{job_id}/{path}", headers=headers, timeout=timeout) as response:
             if response.status_code != 200:
                 response.read()
                 self._checked(response)
-            for line in response.iter_lines():
-                if line.startswith("data:"):
-                    yield JobEventRecord.model_validate_json(line.removeprefix("data:"))
+            is_closed = False
+            for line in _lines(response):
+                if line.startswith(b"event:"):
+                    is_closed = line.removeprefix(b"event:").strip().decode() == CLOSED
+                elif line.startswith(b"data:"):
+                    content = line.removeprefix(b"data:")
+                    if is_closed:
+                        raise RequestRefused(401, "The stream was closed.", Closed.model_validate_json(content).reason)
+                    yield JobEventRecord.model_validate_json(content)
 
     def _get(self, path: str, kind: type[_Model]) -> _Model:
         return kind.model_validate_json(self._checked(self._send("GET", path)).content)
@@ -235,3 +338,13 @@ class Client:
 
 def _key(idempotency_key: str | None) -> dict[str, str]:
     return {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
+
+
+def _lines(response: httpx2.Response) -> Iterator[bytes]:
+    """Ended by a line feed, as in newline-delimited JSON and our events: ``iter_lines`` also ends one at U+2028 inside a string."""
+    rest = b""
+    for chunk in response.iter_bytes():
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from whole
+    if rest:
+        yield rest

@@ -3,6 +3,8 @@ r"""The database: one engine per process, one session per transaction, the same 
 from __future__ import annotations
 
 import fcntl
+import secrets
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -20,6 +22,8 @@ from app.settings import Settings
 if TYPE_CHECKING:
     from sqlite3 import Connection as SqliteConnection
 
+PATIENCE = {"connect_timeout": 5, "keepalives_idle": 10, "keepalives_interval": 3, "keepalives_count": 3, "tcp_user_timeout": 15_000}
+"""Of PostgreSQL's client, in seconds and milliseconds: a server that is gone without a word must not hold anybody for hours."""
 WRITING = "zetadp_writing"
 """Execution option of connections whose transactions will write."""
 
@@ -59,6 +63,11 @@ class UtcTime(TypeDecorator[datetime]):
 def now() -> datetime:
     """This moment, in UTC."""
     return datetime.now(UTC)
+
+
+def new_id() -> str:
+    """A fresh id of 32 hexadecimal digits; ids sort by the millisecond they were made in."""
+    return f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
 
 
 @final
@@ -113,7 +122,7 @@ class Database:
 def _engine(settings: Settings) -> Engine:
     if settings.sqlalchemy_url.startswith("sqlite"):
         return _sqlite_engine(settings)
-    return create_engine(settings.sqlalchemy_url, pool_pre_ping=True)
+    return create_engine(settings.sqlalchemy_url, pool_pre_ping=True, connect_args=PATIENCE)
 
 
 def _sqlite_engine(settings: Settings) -> Engine:

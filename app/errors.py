@@ -11,10 +11,22 @@ from fastapi_problem.error import Problem
 from fastapi_problem.handler import ExceptionHandler, Handler, add_exception_handler, http_exception_handler_, new_exception_handler
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
 from structlog import get_logger
 
+from app.access.errors import AccessError, KeyConflict, KeyNeeded, KeyNotFound, ScopeMissing, TooManyRequests
 from app.certificates.errors import CertificateNotFound
 from app.jobs.errors import ArtifactNotFound, IdempotencyConflict, JobConflict, JobNotFound, QueueUnavailable
+from app.ledgers.errors import (
+    CostTakesTooLong,
+    LedgerClosed,
+    LedgerKeyReused,
+    LedgerNameTaken,
+    LedgerNotFound,
+    ReservationHeld,
+    ReservationNotFound,
+    ReservationSettled,
+)
 from app.recipes.errors import RecipeNotFound
 from mechanisms.base import Value
 from mechanisms.errata import UnknownRow
@@ -37,11 +49,24 @@ STATUS_OF: Mapping[type[Exception], tuple[int, str, str]] = {
     # Not 503 or 504: those are sent again by themselves, and the same request would only take as long again.
     TimeLimitReached: (422, "time-limit-reached", "The calculation takes too long for an answer at once."),
     BudgetExceeded: (409, "budget-exceeded", "The spend doesn't fit what the budget has left."),
+    KeyNeeded: (401, "key-needed", "This needs a key."),
+    ScopeMissing: (403, "scope-missing", "The key isn't for this."),
+    TooManyRequests: (429, "too-many-requests", "Too many requests."),
+    KeyNotFound: (404, "key-not-found", "No such key."),
+    KeyConflict: (409, "key-conflict", "The key's state doesn't allow this."),
     JobNotFound: (404, "job-not-found", "No such job."),
     ArtifactNotFound: (404, "artifact-not-found", "No such artifact."),
     UnknownRow: (404, "erratum-not-found", "No such row of the errata."),
     RecipeNotFound: (404, "recipe-not-found", "No such recipe."),
     CertificateNotFound: (404, "certificate-not-found", "No such certificate."),
+    LedgerNotFound: (404, "ledger-not-found", "No such ledger."),
+    ReservationNotFound: (404, "reservation-not-found", "No such reservation."),
+    LedgerNameTaken: (409, "ledger-name-taken", "The name is taken."),
+    LedgerClosed: (409, "ledger-closed", "The ledger is closed."),
+    ReservationSettled: (409, "reservation-settled", "What became of the reservation stands."),
+    ReservationHeld: (409, "reservation-held", "The reservation is a job's."),
+    LedgerKeyReused: (409, "ledger-idempotency-conflict", "The Idempotency-Key was used with another request."),
+    CostTakesTooLong: (422, "cost-takes-too-long", "The cost of the event takes too long to find."),
     JobConflict: (409, "job-conflict", "The job's state doesn't allow this."),
     IdempotencyConflict: (409, "idempotency-conflict", "The Idempotency-Key was used with another request."),
     QueueUnavailable: (503, "queue-unavailable", "The job queue can't be reached."),
@@ -165,10 +190,18 @@ def _known(error: Exception, status: int, kind: str, title: str) -> Problem:
     detail = str(error)
     if isinstance(error, InvalidParameter):
         extra["errors"] = [FieldError(field=error.field, message=f"must be {error.expected}", got=_echo(error.got)).model_dump()]
+    if isinstance(error, BudgetExceeded):
+        extra |= {"quantity": error.quantity, "requested": error.requested, "remaining": error.remaining}
     if isinstance(error, TimeLimitReached):
         extra["job"] = CALCULATIONS
         detail = f"{detail}; send it as a job: POST {CALCULATIONS} with this request as its profile, calibration or sweep"
-    return Problem(title=title, type_=kind, status=status, detail=detail, **extra)
+    return Problem(title=title, type_=kind, status=status, detail=detail, headers=_headers(error), **extra)
+
+
+def _headers(error: Exception) -> dict[str, str] | None:
+    if isinstance(error, KeyNeeded):
+        return {"WWW-Authenticate": "Bearer"}
+    return {"Retry-After": str(error.retry_after_seconds)} if isinstance(error, TooManyRequests) else None
 
 
 def _validation_problem(_handler: ExceptionHandler, _request: Request, error: Exception) -> Problem:
@@ -194,11 +227,33 @@ def install(app: FastAPI) -> None:
         # The library takes the first match that answers: the catch-all leaves errors with a handler of their own to it.
         handlers={Exception: cast("Handler", _last_resort), **handlers},
         request_validation_handler=_validation_problem,
+        post_hooks=[_named],
         http_exception_handler=_http_problem,
     )
     add_exception_handler(app, handler)
     for kind in STATUS_OF:
         app.add_exception_handler(kind, handler)
+
+
+def refusal(error: AccessError, request: Request) -> Response:
+    """The answer to a request that reaches no route. Its body stays unread, so the connection ends with it."""
+    problem = problem_of(error)
+    response = JSONResponse(problem.marshal(), problem.status, {**(problem.headers or {}), "connection": "close"})
+    return _named(problem.marshal(), request, response)[1]
+
+
+def _named(content: dict[str, Any], request: Request, response: Response) -> tuple[dict[str, Any], Response]:
+    """The problem with the name of its request, which the service's log has too."""
+    request_id: str | None = getattr(request.state, "request_id", None)
+    headers = dict(response.headers)
+    headers.pop("content-length", None)
+    if response.status_code == 500:
+        headers["connection"] = "close"  # the server closes it after an error that nobody foresaw, and a client must know
+    named = {**content, "request_id": request_id}
+    answer = JSONResponse(named, response.status_code, {**headers, "content-type": "application/problem+json"})
+    if request_id is not None:
+        answer.headers["x-request-id"] = request_id
+    return named, answer
 
 
 def _last_resort(_handler: ExceptionHandler, _request: Request, error: Exception) -> Problem | None:

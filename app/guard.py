@@ -1,10 +1,11 @@
-r"""The gate in front of every request: host names of this machine alone, bounded bodies and bounded nesting, before any parser."""
+r"""Guards in front of every request: known host names alone, bounded bodies and bounded nesting, before any parser."""
 
 from __future__ import annotations
 
 import ipaddress
 import json
 import re
+from collections.abc import Collection
 from typing import final
 
 import numpy as np
@@ -29,22 +30,33 @@ _NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[{]}")
 
 
 @final
-class RequestGuard:
-    """ASGI middleware that refuses foreign host names and bodies too large or too deep, with problem+json, and passes on the rest."""
+class HostGuard:
+    """ASGI middleware that refuses host names of others, with problem+json: names with a dot that the operator hasn't allowed."""
+
+    def __init__(self, app: ASGIApp, allowed: Collection[str] = ()) -> None:
+        self._app = app
+        # An empty name would allow requests that name no host.
+        self._allowed = frozenset(name for name in allowed if name)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
+            if not is_local_name(host) and host.partition(":")[0].lower().rstrip(".") not in self._allowed:
+                detail = f"host: expected an address, a name without a dot or one of ZETADP_ALLOWED_HOSTS, got {host[:100]!a}"
+                await _refuse(scope, send, 400, "foreign-host", "The service doesn't answer under this name.", detail)
+                return
+        await self._app(scope, receive, send)
+
+
+@final
+class BodyGuard:
+    """ASGI middleware that refuses bodies too large or too deep, with problem+json, and passes on the rest."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
-        if not is_local_name(host):
-            detail = f"host: expected an address or a name without a dot, got {host[:100]!a}"
-            await _refuse(send, 400, "foreign-host", "The service doesn't answer under this name.", detail)
-            return
-        if scope["method"] in ("GET", "HEAD", "OPTIONS"):
+        if scope["type"] != "http" or scope["method"] in ("GET", "HEAD", "OPTIONS"):
             await self._app(scope, receive, send)
             return
         largest = LARGEST_BATCH_BODY if scope["path"] == BATCHES else LARGEST_BODY
@@ -55,14 +67,13 @@ class RequestGuard:
                 return
             body += message.get("body", b"")
             if len(body) > largest:
-                await _refuse(send, 413, "body-too-large", "The body is too large.", f"expected at most {largest} bytes")
+                await _refuse(scope, send, 413, "body-too-large", "The body is too large.", f"expected at most {largest} bytes")
                 return
             if not message.get("more_body", False):
                 break
         if nesting(bytes(body)) > DEEPEST_JSON:
-            await _refuse(
-                send, 422, "nested-too-deep", "The JSON is nested too deep.", f"body: expected at most {DEEPEST_JSON} levels of brackets"
-            )
+            detail = f"body: expected at most {DEEPEST_JSON} levels of brackets"
+            await _refuse(scope, send, 422, "nested-too-deep", "The JSON is nested too deep.", detail)
             return
         sent = False
 
@@ -102,8 +113,9 @@ def nesting(text: bytes) -> int:
     return int(np.cumsum(steps, dtype=np.int64).max(initial=0))
 
 
-async def _refuse(send: Send, status: int, kind: str, title: str, detail: str) -> None:
-    content = json.dumps({"type": kind, "title": title, "status": status, "detail": detail}).encode()
+async def _refuse(scope: Scope, send: Send, status: int, kind: str, title: str, detail: str) -> None:
+    problem = {"type": kind, "title": title, "status": status, "detail": detail, "request_id": scope.get("state", {}).get("request_id")}
+    content = json.dumps(problem).encode()
     headers = [(b"content-type", b"application/problem+json"), (b"content-length", str(len(content)).encode()), (b"connection", b"close")]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": content})

@@ -7,18 +7,27 @@ from contextlib import asynccontextmanager
 from importlib.resources import as_file, files
 from typing import Literal, final
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.staticfiles import StaticFiles
 
 from app import errors, openapi
+from app.access.caller import Scope, requires
+from app.access.gate import Gate
+from app.access.lifecycle import attached as access_attached
+from app.access.rates import Rates
+from app.access.record import RequestRecord
+from app.access.router import router as access_router
 from app.calculators.limits import Calculators
 from app.calculators.router import comparisons as comparisons_router
 from app.calculators.router import router as calculators_router
 from app.certificates.router import router as certificates_router
-from app.guard import RequestGuard
+from app.guard import BodyGuard, HostGuard
+from app.jobs.executors import router as hardware_router
 from app.jobs.lifecycle import attached
 from app.jobs.router import calculations as calculations_router
 from app.jobs.router import router as jobs_router
+from app.jobs.streams import router as streams_router
+from app.ledgers.router import router as ledgers_router
 from app.papers.router import router as papers_router
 from app.recipes.router import router as recipes_router
 from app.settings import Settings
@@ -34,6 +43,7 @@ Privacy accounting, noise calibration and private training, with certificates th
 * **Papers**: each printed formula beside what is proved, with the ratio, a derivation and a counterexample. Findings are never guarantees.
 * **Recipes** are the papers' experiments, ready to run, with the printed figures beside the proved ones.
 * **Jobs** train privately on a worker and return a signed certificate.
+* **Ledgers** keep privacy budgets: reserve before the noise is drawn, commit what was released; a budget is never overspent.
 * Noise is always given **per real component**: `std` of a complex coordinate's real and of its imaginary part, not of the whole.
 """
 
@@ -52,25 +62,33 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        with attached(app, chosen):
+        with attached(app, chosen), access_attached(app, chosen):
             yield
 
     app = FastAPI(title="zetadp", version=VERSION, description=DESCRIPTION, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.calculators = Calculators(chosen)
+    rates = Rates(chosen)
+    calculating = [] if chosen.open_calculators else [Depends(requires(Scope.CALCULATE))]
     errors.install(app)
-    app.include_router(calculators_router, prefix="/v1")
-    app.include_router(papers_router, prefix="/v1")
-    app.include_router(comparisons_router, prefix="/v1")
-    app.include_router(recipes_router, prefix="/v1")
+    for router in (calculators_router, papers_router, comparisons_router, recipes_router):
+        app.include_router(router, prefix="/v1", dependencies=calculating)
     app.include_router(jobs_router, prefix="/v1")
+    app.include_router(streams_router, prefix="/v1")
+    app.include_router(hardware_router, prefix="/v1")
     app.include_router(calculations_router, prefix="/v1")
+    app.include_router(ledgers_router, prefix="/v1")
     app.include_router(certificates_router)
+    app.include_router(access_router, prefix="/v1")
     app.include_router(web_router)
     app.add_api_route("/livez", _live, methods=["GET"], tags=["health"], summary="Is the process alive?")
     with as_file(files("app").joinpath("web", "static")) as static:
         app.mount("/static", StaticFiles(directory=static), name="static")
     openapi.describe_refusals(app)
-    app.add_middleware(RequestGuard)
+    # From the inside out: what comes last sees a request first.
+    app.add_middleware(BodyGuard)
+    app.add_middleware(Gate, rates)
+    app.add_middleware(HostGuard, chosen.allowed_hosts.split(","))
+    app.add_middleware(RequestRecord, rates)
     return app
 
 

@@ -2,11 +2,15 @@ r"""Settings of the service, from the environment with the prefix ``ZETADP_``. E
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal, final
 
-from pydantic import AfterValidator, Field, field_validator
+from limits import parse
+from pydantic import AfterValidator, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from app.access.text import KeyText
 
 Seconds = Annotated[float, Field(gt=0.0, le=86_400.0, allow_inf_nan=False)]
 ExecutorName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
@@ -20,6 +24,28 @@ def _postgresql_driver(url: str) -> str:
     return url
 
 
+def _rate(text: str) -> str:
+    """The text of a rate, like 20/minute."""
+    try:
+        parse(text)
+    except ValueError:
+        raise ValueError(f"must be a rate like 20/minute, got {text[:50]!a}") from None
+    return text
+
+
+def _host_names(text: str) -> str:
+    """Names with commas between them, in small letters."""
+    names = [name.strip().lower().rstrip(".") for name in text.split(",") if name.strip()]
+    for name in names:
+        if not _HOST_NAME.fullmatch(name):
+            raise ValueError(f"must be host names with commas between them, like zetadp.example.org, got {name[:100]!a}")
+    return ",".join(names)
+
+
+Rate = Annotated[str, AfterValidator(_rate)]
+_HOST_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
+
+
 @final
 class Settings(BaseSettings):
     r"""Where the service keeps its things, and how patient it is.
@@ -30,14 +56,25 @@ class Settings(BaseSettings):
         sets that come with the libraries can be used (``ZETADP_DATA_SETS_DIR``, which readers of data sets and training processes see).
       database_url: SQLAlchemy URL; a SQLite file in ``data_dir`` if absent, else ``postgresql://...`` (``ZETADP_DATABASE_URL``).
       database_busy_seconds: how long a statement waits for another's lock before it fails.
-      host: address the API listens on.
+      host: IPv4 address the API listens on; another than loopback only once there are keys.
+      allowed_hosts: names that the service answers under beside addresses and names without a dot, with commas between them.
+      trusted_proxies: addresses of reverse proxies, with commas between them, whose ``X-Forwarded-For`` is believed; nobody's if empty.
+      admin_key: an admin key that the operator made (``python -m app keys generate``): stored, as its digest, at the first start with it.
+      open_calculators: whether calculators, papers and recipes answer without a key; if not, they need the scope ``calculate``.
+      requests_per_key: how many requests one key may send.
+      requests_per_address: how many requests without a key one address may send.
+      failures_per_address: how many requests without the valid key they need one address may send.
       port: its port; 0 takes a free one.
       log_level: least severe log line that is written (to stderr).
       executor_id: name of this worker; two workers that run at the same time need two names.
+      device: what this worker's jobs run on, for one worker a device: ``cpu``, ``cuda``, or ``cuda:1`` for the second accelerator; ``auto``
+        takes whatever the machine has. Jobs that ask for a device only go to a worker that has it.
+      lease_seconds: how long a worker may be silent before its jobs are given to others.
       maximum_worker_deaths: a job that has taken this many workers down with it ends ``failed`` and isn't tried again.
       cancel_poll_seconds: how often a worker looks whether its job was cancelled; it bounds how late a cancellation is seen.
       stop_grace_seconds: how long a training process told to stop may take to write its checkpoint before it is killed.
-      resubmit_seconds: how often a worker looks for jobs that were stored but never reached the queue.
+      resubmit_seconds: how often an idle worker looks by itself whether a job waits, should it not be called.
+      webhook_hosts: names and addresses, with commas between them, that webhooks may go to although they are private, also without TLS.
       event_poll_seconds: how often an event stream looks for new events of its job.
       calculation_seconds: how long one calculation may take before its request is refused and told to come as a job.
       batch_seconds: how long a whole batch may take; what it hasn't reached by then is refused likewise.
@@ -57,13 +94,23 @@ class Settings(BaseSettings):
     database_url: Annotated[str, AfterValidator(_postgresql_driver)] | None = None
     database_busy_seconds: Seconds = 30.0
     host: str = "127.0.0.1"
+    allowed_hosts: Annotated[str, AfterValidator(_host_names)] = ""
+    trusted_proxies: str = ""
+    admin_key: SecretStr | None = None
+    open_calculators: bool = True
+    requests_per_key: Rate = "12000/minute"
+    requests_per_address: Rate = "3000/minute"
+    failures_per_address: Rate = "30/minute"
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     executor_id: ExecutorName = "local"
+    device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:[0-9]{1,3})?)$")] = "auto"
+    lease_seconds: Annotated[float, Field(ge=0.5, le=3600.0, allow_inf_nan=False)] = 6.0
     maximum_worker_deaths: Annotated[int, Field(ge=1, le=100)] = 3
     cancel_poll_seconds: Seconds = 0.2
     stop_grace_seconds: Seconds = 10.0
-    resubmit_seconds: Seconds = 5.0
+    resubmit_seconds: Seconds = 1.0
+    webhook_hosts: str = ""
     event_poll_seconds: Seconds = 0.2
     calculation_seconds: Seconds = 10.0
     batch_seconds: Seconds = 120.0
@@ -77,6 +124,13 @@ class Settings(BaseSettings):
             # The URL may hold a password, so only its scheme is repeated.
             raise ValueError(f"database_url must start with sqlite:/// or postgresql://, got {url.split(':', 1)[0]!r}")
         return url
+
+    @field_validator("admin_key")
+    @classmethod
+    def _key(cls, key: SecretStr | None) -> SecretStr | None:
+        if key is not None and KeyText.read(key.get_secret_value()) is None:
+            raise ValueError("must be a key as `python -m app keys generate` makes it, got something else")
+        return key
 
     @property
     def sqlalchemy_url(self) -> str:

@@ -74,4 +74,5 @@ def _line(index: int, given: object, profile: Callable[[ProfileRequest], Profile
 def as_text(lines: Iterator[BatchLine]) -> Iterator[bytes]:
     """Newline-delimited JSON."""
     for line in lines:
-        yield line.model_dump_json().encode() + b"\n"
+        # Many readers of lines end one at U+2028 or U+0085 too, which a problem may quote: escaped, nothing ends a line but the line feed.
+        yield line.model_dump_json(ensure_ascii=True).encode() + b"\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from fractions import Fraction
 
 from accountants import profile
 from accountants.events import (
@@ -17,6 +18,7 @@ from accountants.events import (
     Repeated,
     leaves,
     non_private_reason,
+    releases,
 )
 from accountants.profile import PrivacyProfile
 from app.certificates.decimals import exact, lower, upper
@@ -37,6 +39,8 @@ def guarantee_of(event: Event, delta: float, origin: RandomOrigin) -> Approximat
       delta: in (0, 1).
       origin: where its randomness came from. With a user's seed nothing is guaranteed: a seed can be known, or tried.
     """
+    if isinstance(event, NonPrivate):
+        return NoGuarantee(reason=event.reason)
     if (reason := non_private_reason(event)) is not None:
         return NoGuarantee(reason=f"part of the run has no guarantee: {reason}")
     try:
@@ -70,6 +74,17 @@ def _on_all_data(event: Event) -> Event:
             return event
 
 
+def pure_epsilon(event: Event) -> Fraction | None:
+    """Every release's own epsilon added up, where each is pure and on all of the data; None where one isn't."""
+    total = Fraction(0)
+    for leaf, count in releases(event).items():
+        own = leaf.mechanism.privacy_loss().pure_epsilon
+        if own is None or not leaf.is_whole:
+            return None
+        total += count * leaf.group * Fraction(own)
+    return total if total > 0 else None
+
+
 def accountant_of(route: str) -> str:
     """The registry's name of the accountant that a route begins with: ``pld`` of ``pld(interval=0.0001)``."""
     return route.partition("(")[0]
@@ -84,9 +99,11 @@ def _approximate_dp(event: Event, delta: float) -> ApproximateDp | None:
     renyi = _renyi(found)
     sampled, sampled_reason = _without_sampling(event, delta)
     mu = found.gdp_mu
+    pure = pure_epsilon(event)
     return ApproximateDp(
         epsilon=upper(bound.upper),
         delta=exact(delta),
+        pure_epsilon=None if pure is None else upper(pure),
         epsilon_lower=lower(bound.lower),
         accountant=accountant_of(bound.route),
         route=bound.route,

@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from accountants.events import Event, non_private_reason
+from accountants.events import non_private_reason
 from app.certificates import wording
+from app.certificates.audit import audit_problems
 from app.certificates.decimals import fraction
+from app.certificates.evaluation import evaluation_problems, stated_counts
 from app.certificates.facts import (
     ADJACENCY_MEANING,
     EARLIER_MEANINGS,
     Neighbourhood,
-    ReleaseFacts,
     largest_group,
     neighbourhood_of,
     releases_of,
 )
 from app.certificates.guarantee import SEED_SENTENCE, ApproximateDp, NoGuarantee, figures
+from app.certificates.kinds import Training, kind_of
 from app.certificates.report import Check, failed, not_checked, outcome, passed
-from app.certificates.sentences import foreign_sentences
-from app.certificates.setting import clipping_problems, evaluation_problems, sampling_problems, training_part
+from app.certificates.sentences import foreign_sentences, unit_of
 from app.certificates.statement import PrivacyCertificate
 from mechanisms import PrivacyError, RandomOrigin
 from mechanisms.base import Value
@@ -30,29 +31,55 @@ LARGEST_FLOAT = fraction("1.7e308")
 
 def check_words(predicate: PrivacyCertificate) -> Check:
     """Probability, noise, sensitivity, adjacency, unit, clipping, nodes, held-out releases and steps, against the event."""
-    event = predicate.event
     try:
-        releases, neighbourhood = releases_of(event), neighbourhood_of(event)
+        return outcome("event", _word_problems(predicate), "noise, sampling, sensitivity, steps, adjacency and unit are those of the event")
     except PrivacyError as error:
         return failed("event", f"the event can't be read: {error}")
+
+
+def _word_problems(predicate: PrivacyCertificate) -> list[str]:
+    event = predicate.event
+    releases, neighbourhood = releases_of(event), neighbourhood_of(event)
     problems = [
         *_differences("releases", predicate.releases, releases),
         *_differences("neighbourhood", _in_todays_words(predicate.neighbourhood), neighbourhood),
-        *evaluation_problems(predicate),
+        *_evaluation_problems(predicate),
+        *_unit_problems(predicate),
     ]
-    if (training := training_part(predicate)) is not None:
-        of_training = releases_of(training)
-        problems += [
-            *_run_differences(predicate, training, of_training),
-            *clipping_problems(predicate, training),
-            *sampling_problems(predicate, of_training),
-        ]
-    return outcome("event", problems, "noise, sampling, sensitivity, steps, adjacency and unit are those of the event")
+    if (kind := kind_of(predicate, predicate.comparison)) is None:
+        problems.append("the certificate's sections aren't those of one kind of training")
+    else:
+        problems.extend(kind.problems(training_of(predicate)))
+    return problems
+
+
+def training_of(predicate: PrivacyCertificate) -> Training:
+    """What the certificate states beside its kind's sections."""
+    data, job, scope = predicate.data, predicate.job, predicate.scope
+    name, units = ("training_records", data.training_records) if data.units is None else ("units", data.units)
+    again = f"; the run was taken up {job.attempts} times and went on from a checkpoint {job.resumptions} times"
+    written = "" if scope.checkpoints_released is None else f" Checkpoints: {scope.checkpoints_released}, {scope.checkpoints}."
+    return Training(
+        event=predicate.event,
+        steps=predicate.steps,
+        releases=predicate.releases,
+        unit=unit_of(predicate) or "record",
+        units_name=name,
+        units=units,
+        expected_batch_size=data.expected_batch_size,
+        counts=stated_counts(scope.evaluation),
+        test_records=scope.test_records,
+        restarts=again if job.attempts > 1 else "",
+        checkpoints=written,
+    )
 
 
 def check_sentences(predicate: PrivacyCertificate) -> Check:
     """The fixed sentences; other words than this version's aren't wrong, but nobody here vouches for them."""
-    foreign = list(foreign_sentences(predicate))
+    try:
+        foreign = list(foreign_sentences(predicate))
+    except PrivacyError as error:
+        return not_checked("sentences", f"the event can't be read: {error}")
     if foreign:
         return not_checked("sentences", f"words of the signer's own, or of another version: {', '.join(foreign)}")
     return passed("sentences", "what is said of trust, scope, assumptions and limits is what this version says of such a run")
@@ -63,7 +90,8 @@ def check_parts(predicate: PrivacyCertificate) -> Check:
     guarantee, randomness = predicate.guarantee, predicate.randomness
     problems: list[str] = []
     seeded = randomness.origin is RandomOrigin.USER_SEED
-    if seeded and not (isinstance(guarantee, NoGuarantee) and SEED_SENTENCE in guarantee.reason):
+    unprotected = non_private_reason(predicate.event)
+    if seeded and not (isinstance(guarantee, NoGuarantee) and (unprotected or SEED_SENTENCE in guarantee.reason)):
         problems.append(f"the randomness came from a user's seed, yet the guarantee doesn't say {SEED_SENTENCE!r}")
     if isinstance(guarantee, NoGuarantee) and guarantee.if_seed_stays_secret is not None and not seeded:
         problems.append("if_seed_stays_secret is given for a run that had no seed")
@@ -71,10 +99,13 @@ def check_parts(predicate: PrivacyCertificate) -> Check:
     if not keyed or randomness.statement != wording.SEED_STATEMENTS[randomness.origin]:
         problems.append(f"randomness.generator and randomness.statement aren't those of origin {randomness.origin.value!r}")
     problems.extend(_history_problems(predicate))
+    problems.extend(audit_problems(predicate.audit))
     claim = figures(guarantee)
+    if claim is None and unprotected is not None and isinstance(guarantee, NoGuarantee) and unprotected not in guarantee.reason:
+        problems.append(f"the guarantee's reason isn't the event's: {unprotected}")
     if claim is not None:
-        if (reason := non_private_reason(predicate.event)) is not None:
-            problems.append(f"a guarantee is stated, but part of the event has none: {reason}")
+        if unprotected is not None:
+            problems.append(f"a guarantee is stated, but part of the event has none: {unprotected}")
         problems.extend(_claim_problems(claim))
     return outcome("parts", problems, "the certificate's parts agree with each other")
 
@@ -86,16 +117,30 @@ def _in_todays_words(stated: Neighbourhood | None) -> Neighbourhood | None:
     return Neighbourhood(adjacency=stated.adjacency, meaning=ADJACENCY_MEANING[stated.adjacency], unit=stated.unit)
 
 
-def _run_differences(predicate: PrivacyCertificate, event: Event, releases: Sequence[ReleaseFacts]) -> Iterator[str]:
-    released, group = sum(release.count for release in releases), largest_group(event)
-    if predicate.steps.released != released:
-        yield f"steps.released: the certificate says {predicate.steps.released}, its event has {released}"
+def _evaluation_problems(predicate: PrivacyCertificate) -> Iterator[str]:
+    scope = predicate.scope
+    if (scope.test_accuracy is None) == (scope.evaluation is None):
+        yield "scope: test_accuracy or evaluation must be stated, and not both"
+    if scope.evaluation is not None:
+        in_parts = predicate.comparison is not None
+        yield from evaluation_problems(scope.evaluation, predicate.event, counts_in_parts=in_parts)
+        for part in () if predicate.comparison is None else predicate.comparison.parts:
+            if (part.counts is None) == (scope.evaluation.kind == "private"):
+                yield f"part {part.name}: counts are stated exactly for a private evaluation, got kind {scope.evaluation.kind!r}"
+
+
+def _unit_problems(predicate: PrivacyCertificate) -> Iterator[str]:
+    group = largest_group(predicate.event)
     units_are_records = group == 1 and predicate.data.units is None
     if predicate.data.units_are_records != units_are_records:
         held = f"has groups of up to {group}" if predicate.data.units is None else "is of units that hold several records"
         yield f"data.units_are_records: the certificate says {predicate.data.units_are_records}, its event {held}"
     if (predicate.data.units is None) != (predicate.data.records_per_unit is None):
         yield "data.units and data.records_per_unit: both are stated, or neither"
+    used = predicate.data.records_per_unit or 1
+    for sections in (predicate, *(() if predicate.comparison is None else predicate.comparison.parts)):
+        if sections.local_release is not None and sections.local_release.records_per_unit != used:
+            yield f"local_release.records_per_unit: {sections.local_release.records_per_unit}, but {used} of a unit are used at most"
 
 
 def _history_problems(predicate: PrivacyCertificate) -> Iterator[str]:
@@ -133,7 +178,7 @@ def _claim_problems(claim: ApproximateDp) -> Iterator[str]:
 
 
 def _texts(claim: ApproximateDp) -> Iterator[str]:
-    yield from (claim.epsilon, claim.epsilon_lower, claim.gdp_mu or "0", claim.epsilon_without_sampling or "0")
+    yield from (claim.epsilon, claim.epsilon_lower, claim.pure_epsilon or "0", claim.gdp_mu or "0", claim.epsilon_without_sampling or "0")
     yield from (text for point in claim.delta_curve for text in (point.epsilon, point.delta))
     yield from (text for point in claim.renyi or () for text in (point.order, point.epsilon))
 

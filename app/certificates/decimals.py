@@ -26,7 +26,7 @@ SignedDecimalText = Annotated[str, StringConstraints(strict=True, pattern=_SIGNE
 """A number of either sign."""
 
 
-def upper(value: float) -> str:
+def upper(value: float | Fraction) -> str:
     """The shortest text of SIGNIFICANT_DIGITS digits that is >= ``value``; finite and >= 0 only.
 
     >>> upper(1.00000001), upper(0.1), upper(0.0)
@@ -64,13 +64,14 @@ def fraction(text: str) -> Fraction:
     return Fraction(text)
 
 
-def _rounded(value: float, rounding: str) -> str:
+def _rounded(value: float | Fraction, rounding: str) -> str:
     if not (math.isfinite(value) and value >= 0.0):
         raise ValueError(f"a bound in a certificate must be finite and >= 0, got {value!r}")
     if value == 0.0:
         return "0"
     # The binary value is taken exactly; 0.1 is a little more than a tenth, and its upper bound says so.
-    number = Context(prec=SIGNIFICANT_DIGITS, rounding=rounding).create_decimal(Decimal(value))
+    context, exactly = Context(prec=SIGNIFICANT_DIGITS, rounding=rounding), Fraction(value)
+    number = context.divide(Decimal(exactly.numerator), Decimal(exactly.denominator))
     if -5 <= number.adjusted() < SIGNIFICANT_DIGITS:
         text = format(number, "f")
         return text.rstrip("0").rstrip(".") if "." in text else text

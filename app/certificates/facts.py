@@ -20,11 +20,22 @@ from accountants.events import (
     PoissonSampled,
     Release,
     Repeated,
-    leaves,
     neighbourhood,
+    releases,
 )
 from app.certificates.decimals import DecimalText, SignedDecimalText, exact, upper
-from mechanisms import AnyMechanism, ComplexGaussian, DuchiLinf, Gaussian, Laplace, LocalLaplace, LocalRelease, Spectral, SpofCoefficients
+from mechanisms import (
+    AnyMechanism,
+    ComplexGaussian,
+    DuchiLinf,
+    Gaussian,
+    Laplace,
+    LocalGaussian,
+    LocalLaplace,
+    LocalRelease,
+    Spectral,
+    SpofCoefficients,
+)
 from mechanisms.base import Adjacency, Count, PrivacyUnit, Value
 
 Released = Annotated[int, Strict(), Field(ge=1, le=LARGEST_COUNT)]
@@ -102,7 +113,9 @@ class MechanismFacts(Value):
       sensitivity: of one unit.
     """
 
-    kind: Literal["gaussian", "complex_gaussian", "laplace", "spectral", "local_laplace", "duchi_linf", "spof_coefficients"]
+    kind: Literal[
+        "gaussian", "complex_gaussian", "laplace", "spectral", "local_laplace", "local_gaussian", "duchi_linf", "spof_coefficients"
+    ]
     std_real: DecimalText | None = None
     std_imag: DecimalText | None = None
     correlation: SignedDecimalText | None = None
@@ -156,11 +169,11 @@ def neighbourhood_of(event: Event) -> Neighbourhood | None:
 
 
 def releases_of(event: Event) -> tuple[ReleaseFacts, ...]:
-    """Every different release of the event and how often it ran. Raises InvalidParameter where ``leaves`` does."""
-    leaves(event)  # refuses what can't be told apart or counted
+    """Every different release of the event and how often it ran. Raises InvalidParameter where ``releases`` of the accountants does."""
+    releases(event)  # refuses what can't be told apart or counted
     found: dict[tuple[Leaf, SamplingFacts], int] = {}
     for part, group, count in _sampled_parts(event, 1, 1):
-        ((leaf, _),) = leaves(part).items()
+        ((leaf, _),) = releases(part).items()
         key = Leaf(leaf.probability, leaf.mechanism, leaf.scheme, group), _sampling(part, leaf)
         found[key] = found.get(key, 0) + count
     return tuple(
@@ -231,6 +244,11 @@ def _mechanism(mechanism: AnyMechanism) -> MechanismFacts:
         case LocalLaplace() | SpofCoefficients():
             scale = exact(mechanism.scale)
             return MechanismFacts(kind=mechanism.kind, laplace_scale=scale, box=_box(mechanism), sensitivity=sensitivity)
+        case LocalGaussian():
+            std, multiplier = exact(mechanism.std), exact(mechanism.noise_multiplier)
+            return MechanismFacts(
+                kind=mechanism.kind, std_real=std, noise_multiplier=multiplier, box=_box(mechanism), sensitivity=sensitivity
+            )
         case DuchiLinf():
             epsilon = exact(mechanism.epsilon)
             return MechanismFacts(kind=mechanism.kind, epsilon=epsilon, box=_box(mechanism), sensitivity=sensitivity)

@@ -14,6 +14,11 @@ from mechanisms.base import Value
 
 Words = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=4000)]
 
+
+def _is_none(value: object) -> bool:
+    return value is None
+
+
 SEED_SENTENCE = "not private against someone who knows the seed"
 
 
@@ -40,6 +45,7 @@ class ApproximateDp(Value):
     Attributes:
       epsilon: the certified figure: the upper end of the bracket, rounded up.
       delta: at which it holds; exact.
+      pure_epsilon: the run is (pure_epsilon, 0)-DP as well, rounded up; absent where it is for no finite epsilon, or something is sampled.
       epsilon_lower: the lower end of the bracket, rounded down: the true epsilon of this event lies between.
       accountant: which of the registry the upper end comes from.
       route: how it did.
@@ -53,6 +59,8 @@ class ApproximateDp(Value):
     kind: Literal["approximate_dp"] = "approximate_dp"
     epsilon: DecimalText
     delta: DecimalText
+    # Absent where it says nothing: a certificate without it is the one that was signed before it existed.
+    pure_epsilon: Annotated[DecimalText | None, Field(exclude_if=_is_none)] = None
     epsilon_lower: DecimalText
     accountant: Words
     route: Words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.certificates.canonical import canonical_json
 from app.certificates.digests import DataManifest, code_manifest, fresh_nonce, sha256_of, sha256_of_file, write_data_manifest
-from app.certificates.envelope import sign
+from app.certificates.envelope import MAXIMUM_BYTES, sign
 from app.certificates.errors import CertificateRefused
 from app.certificates.keys import signer
 from app.certificates.predicate import predicate_of
@@ -27,7 +27,7 @@ def issue_certificate(given: CertificateInput, settings: Settings) -> bytes:
     """The signed certificate: a DSSE envelope as JSON bytes, ending in a newline.
 
     Raises:
-      CertificateRefused: the run isn't the one that was planned, or there is no model.
+      CertificateRefused: the run isn't the one that was planned, there is no model, or there is more to say than a certificate holds.
       SigningKeyUnusable: the newest key file can't sign.
       InvalidParameter: the data set can't be read any more.
       OSError: an artifact can't be read.
@@ -35,7 +35,10 @@ def issue_certificate(given: CertificateInput, settings: Settings) -> bytes:
     facts = data_set_facts(given.spec.data)
     check_run(given, facts)
     statement = Statement(subject=_subjects(given, facts, settings), predicate=predicate_of(given, facts))
-    return sign(canonical_json(statement), signer(settings))
+    envelope = sign(canonical_json(statement), signer(settings))
+    if len(envelope) > MAXIMUM_BYTES:
+        raise CertificateRefused("the certificate's size", f"at most {MAXIMUM_BYTES} bytes, as verifiers read", len(envelope))
+    return envelope
 
 
 def spec_file(spec: AnyTrainingSpec) -> bytes:
@@ -48,7 +51,7 @@ def _subjects(given: CertificateInput, facts: DataSetFacts, settings: Settings) 
     fresh = DataManifest(
         description=facts.description,
         training_records=facts.training_records,
-        unit=given.plan.mechanism.sensitivity.unit,
+        unit=given.plan.unit,
         data_sha256=facts.sha256,
         nonce=fresh_nonce(),
     )

@@ -13,7 +13,7 @@ from typing import final
 from accountants import ACCOUNTANTS, cross_check, deadline, profile
 from accountants.events import Event, leaves
 from accountants.profile import Accountant, PrivacyProfile
-from app.certificates.claims import without_sampling
+from app.certificates.claims import pure_epsilon, without_sampling
 from app.certificates.guarantee import ApproximateDp, DeltaPoint
 from app.certificates.report import Check, failed, not_checked, outcome
 from mechanisms import NumericalFloor, PrivacyError, TimeLimitReached, UnsupportedEvent
@@ -138,6 +138,9 @@ def _check_other_figures(event: Event, claim: ApproximateDp) -> Check:
         f"renyi({point.order})": (point.epsilon, found.rdp(float(point.order))) for point in claim.renyi or ()
     }
     stated["gdp_mu"] = claim.gdp_mu, found.gdp_mu
+    if claim.pure_epsilon is not None:
+        pure = pure_epsilon(event)
+        stated["pure_epsilon"] = claim.pure_epsilon, None if pure is None else float(pure)
     if claim.epsilon_without_sampling is not None:
         stated["epsilon_without_sampling"] = claim.epsilon_without_sampling, _least_without_sampling(event, float(claim.delta))
     return outcome("other_figures", list(_too_small(stated)), f"{', '.join(stated)}: none is below its recomputed value")

@@ -6,6 +6,7 @@ from typing import Annotated, cast
 
 from fastapi import APIRouter, Depends, Request, Response
 
+from app.access.caller import Caller, Scope, requires
 from app.certificates.envelope import MAXIMUM_BYTES, MEDIA_TYPE
 from app.certificates.keys import PublicKeySet, jwks
 from app.certificates.report import VerificationReport
@@ -45,10 +46,12 @@ def _database(request: Request) -> Database:
     response_class=Response,
     responses={200: {"description": "The DSSE envelope as it was signed.", "content": {MEDIA_TYPE: {}}}},
 )
-def get_certificate(certificate_id: str, database: Annotated[Database, Depends(_database)]) -> Response:
+def get_certificate(
+    certificate_id: str, database: Annotated[Database, Depends(_database)], caller: Annotated[Caller, Depends(requires(Scope.SUBMIT))]
+) -> Response:
     """One certificate: a DSSE envelope around an in-toto statement. Save the bytes as they come; their layout is verified too."""
     with database.reading() as session:
-        return Response(stored_envelope(session, certificate_id), media_type=MEDIA_TYPE)
+        return Response(stored_envelope(session, certificate_id, caller.tenant), media_type=MEDIA_TYPE)
 
 
 @router.post("/v1/certificates/verify", openapi_extra={"requestBody": {"required": True, "content": _ENVELOPE_CONTENT}})

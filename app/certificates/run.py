@@ -2,17 +2,19 @@ r"""A finished run as a certificate sees it, and whether it is the run that was 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import final
 
 from app.certificates.errors import CertificateRefused
-from app.certificates.statement import MODEL_FILE
+from app.certificates.ledger import LedgerFacts
+from app.certificates.planned import differences, has_counts, model_files, replanned
 from mechanisms import RandomOrigin
-from trainer import AnyTrainingSpec, ExecutionPlan, RuntimeSpec
+from trainer import AnyPlan, AnyTrainingSpec, RuntimeSpec
 from trainer.data import DataSetFacts
+from trainer.network_training import NetworkTraining
 from trainer.report import RunReport
 
 
@@ -27,46 +29,55 @@ class CertificateInput:
       runtime: what it ran with; nothing of it changes the guarantee.
       plan: what training ran from.
       report: what training says it did.
-      artifacts: files to be named in the certificate, by name; ``model.safetensors`` among them.
+      artifacts: files to be named in the certificate, by name; the model, or that of every part of a comparison, among them.
       started, finished: aware times.
       attempts: how often a worker took the job up; >= 1.
+      ledger: the entry that reserved the plan; None without a ledger.
     """
 
     job_id: str
     spec: AnyTrainingSpec
     runtime: RuntimeSpec
-    plan: ExecutionPlan
+    plan: AnyPlan
     report: RunReport
     artifacts: Mapping[str, Path]
     started: datetime
     finished: datetime
     attempts: int
+    ledger: LedgerFacts | None = None
 
     @property
     def protects_users(self) -> bool:
         """Whether a unit is somebody with several records, whose summed gradient is clipped."""
-        return self.spec.records_per_user is not None
+        return self.spec.records_per_unit is not None
 
 
 def check_run(given: CertificateInput, facts: DataSetFacts) -> None:
-    """Raises CertificateRefused, naming the first thing in which the run, its spec, its plan and its data disagree."""
+    r"""Whether the run, its spec, its plan and its data agree.
+
+    Raises:
+      CertificateRefused: naming the first thing in which they don't.
+      PrivacyError: the spec has no plan for these data.
+    """
     plan, report = given.plan, given.report
     origin = RandomOrigin.USER_SEED if given.spec.reproducible else RandomOrigin.OPERATING_SYSTEM
     unit, units = (facts.user_unit, facts.users) if given.protects_users else (facts.unit, facts.training_records)
     pairs: tuple[tuple[str, object, object], ...] = (
         ("the number of released steps", plan.steps, report.steps_released),
-        ("the noise per real component", plan.mechanism.noise_scale, report.noise_std),
+        ("the noise per real component", plan.noise_std, report.noise_std),
         ("the event", plan.event, report.event),
         ("the number of training records", facts.training_records, report.training_records),
-        ("the number of units in the training data", plan.sampling.records, report.training_units),
+        ("the number of units in the training data", plan.units, report.training_units),
         ("the number of units in the data set", units, report.training_units),
         ("the number of held-out records", facts.test_records, report.test_records),
-        ("the privacy unit", unit, plan.mechanism.sensitivity.unit),
-        ("what the held-out records are", _held_out(given), report.held_out),
-        ("private evaluations", given.spec.evaluation.kind == "private_accuracy", plan.evaluation is not None),
-        ("the clipping", given.spec.clipping.kind, plan.clipping.kind),
+        ("the privacy unit", unit, plan.unit),
+        ("what the held-out records are", given.spec.held_out, report.held_out),
+        ("private evaluations", given.spec.held_out == "private", has_counts(plan)),
         ("the origin of the randomness", origin.value, report.random_origin.value),
-        ("a model file", MODEL_FILE, next((name for name in given.artifacts if name == MODEL_FILE), None)),
+        ("the number of canaries", _canaries(given.spec), report.audit and report.audit.canaries),
+        *(("the audit", "consistent", f"violated by {what}") for what in _violations(report)),
+        *(("a model file", name, name if name in given.artifacts else None) for name in model_files(plan)),
+        *differences(replanned(given.spec, plan, facts), plan),
     )
     for what, planned, reported in pairs:
         if planned != reported:
@@ -76,5 +87,17 @@ def check_run(given: CertificateInput, facts: DataSetFacts) -> None:
             raise CertificateRefused(f"the time of {what}", "a time with its zone", time.isoformat())
 
 
-def _held_out(given: CertificateInput) -> str:
-    return {"none": "none", "public_held_out": "public", "private_accuracy": "private"}[given.spec.evaluation.kind]
+def _canaries(spec: AnyTrainingSpec) -> int | None:
+    asked = spec.audit if isinstance(spec, NetworkTraining) else None
+    return asked and asked.canaries
+
+
+def _violations(report: RunReport) -> Iterator[str]:
+    if report.noise_test is not None and report.noise_test.status == "violated":
+        yield "the drawn noise, which doesn't have the scale that is claimed"
+    if report.audit is not None and report.audit.status == "violated":
+        found = report.audit
+        yield (
+            f"canaries: scores like theirs have a probability of at most {found.one_run_p_value:.2g} under the claim, "
+            f"or {found.independent_p_value:.2g} if they are independent"
+        )

@@ -2,134 +2,110 @@ r"""Every fixed sentence of a certificate, from the few facts that it depends on
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal, final
+from collections.abc import Collection, Iterator
 
-from accountants.events import leaves
+from accountants.events import neighbourhood, releases
 from app.certificates import errata, wording
+from app.certificates.audit import detail_of
+from app.certificates.comparison import ComparisonFacts
 from app.certificates.guarantee import ApproximateDp
+from app.certificates.kinds import Kind, Setting, kind_of
+from app.certificates.kinds.base import Sentence
 from app.certificates.statement import PrivacyCertificate
-from mechanisms import AnyMechanism
 from trainer import ALGORITHMS
-from trainer.report import HeldOut
+from trainer.models import weights
 
 
-@final
-@dataclass(frozen=True)
-class Setting:
-    r"""What the sentences depend on.
+def unit_meaning(setting: Setting, kind: Kind) -> str:
+    """What one unit of the guarantee is in this data set."""
+    if setting.records_per_unit is None:
+        return setting.named("one {unit} is one row of the training data as described; ") + kind.other_rows(setting)
+    used = f"of which at most {setting.records_per_unit} are used"
+    return setting.named("one {unit} is all rows of the training data that are that {unit}'s, ") + used
 
-    Attributes:
-      algorithm: its name.
-      mechanisms: of the noisy sums, and of the counts where there are any.
-      unit: of privacy.
-      records_per_unit: None where a unit is one row.
-      guaranteed: whether anything is certified.
-    """
 
-    algorithm: str
-    mechanisms: tuple[AnyMechanism, ...]
-    unit: str
-    records_per_unit: int | None
-    clipping: Literal["flat", "per_layer", "adaptive"]
-    held_out: HeldOut
-    is_federated: bool
-    precision: Literal["float32", "bfloat16"]
-    guaranteed: bool
+def trust(algorithm: str, kind: Kind) -> str:
+    """Who is trusted with what; the empty text for an algorithm that this version doesn't know."""
+    own = next((known.TRUST.rstrip(".") for known in ALGORITHMS if known.algorithm_name() == algorithm), "")
+    return f"{own}; {kind.custody}" if own and kind.custody else own
 
-    def unit_meaning(self) -> str:
-        """What one unit of the guarantee is in this data set."""
-        if self.records_per_unit is None:
-            return f"one {self.unit} is one row of the training data as described; a person with several rows is protected less"
-        used = f"of which at most {self.records_per_unit} are used"
-        return f"one {self.unit} is all rows of the training data that are that {self.unit}'s, {used}"
 
-    def clipped(self) -> str:
-        """How a unit's contribution was bounded."""
-        words = wording.CLIPPING[self.clipping] + (wording.SUMMED if self.records_per_unit is not None else "")
-        return self._named(words)
+def assumptions(kind: Kind, setting: Setting, algorithms: Collection[str]) -> tuple[str, ...]:
+    """What everything rests on; ``algorithms``: by name, all that ran."""
+    of_mechanisms = (wording.ASSUMPTIONS[found] for one in setting.mechanisms for found in type(one).FACTS.assumptions)
+    of_algorithms = (line for known in ALGORITHMS if known.algorithm_name() in algorithms for line in known.ASSUMES)
+    return (*dict.fromkeys(of_mechanisms), *kind.run_assumptions(setting), *dict.fromkeys(of_algorithms))
 
-    def trust(self) -> str:
-        """Who is trusted with what; the empty text for an algorithm that this version doesn't know."""
-        return next((known.TRUST.rstrip(".") for known in ALGORITHMS if known.algorithm_name() == self.algorithm), "")
 
-    def released(self) -> str:
-        """What left the run."""
-        whole = f"{wording.RELEASED[self.held_out]}; {wording.POST_PROCESSING if self.guaranteed else wording.NOTHING_COVERED}"
-        return f"{wording.RELEASED_BY_NODES}; {whole}" if self.is_federated else whole
+def algorithms_of(algorithm: str, comparison: ComparisonFacts | None) -> frozenset[str]:
+    """The job's own, and its parts'."""
+    return frozenset((algorithm, *(() if comparison is None else (part.algorithm for part in comparison.parts))))
 
-    def checkpoints(self) -> str:
-        """What protects checkpoints."""
-        return f"{'covered' if self.guaranteed else wording.NOT_COVERED}: {wording.CHECKPOINTS}"
 
-    def test_metrics(self) -> str:
-        """What protects the held-out records."""
-        if self.held_out == "private" and not self.guaranteed:
-            return f"{wording.NOT_COVERED}: noise on what was measured on them doesn't make a guarantee here"
-        return self._named(wording.TEST_METRICS[self.held_out])
-
-    def assumptions(self) -> tuple[str, ...]:
-        """What everything rests on."""
-        return (
-            *dict.fromkeys(wording.ASSUMPTIONS[assumption] for one in self.mechanisms for assumption in type(one).FACTS.assumptions),
-            *wording.RUN_ASSUMPTIONS,
-            *((self._named(wording.USER_ASSUMPTION),) if self.records_per_unit is not None else ()),
-            *((wording.FEDERATED_ASSUMPTION,) if self.is_federated else ()),
-            *((wording.CENTRAL_EVALUATION,) if self.is_federated and self.held_out == "private" else ()),
-        )
-
-    def _named(self, words: str) -> str:
-        return words.replace("{unit}", self.unit)
+def not_covered(kind: Kind, setting: Setting) -> tuple[str, ...]:
+    """What the guarantee says nothing about, weights that were given from outside among it."""
+    sentences = (*kind.not_covered(setting), *(weights.not_covered(digest) for digest in setting.given_weights))
+    return tuple(wording.OTHER_USES_IN_LEDGER if setting.in_ledger and one == wording.OTHER_USES else one for one in sentences)
 
 
 def foreign_sentences(predicate: PrivacyCertificate) -> Iterator[str]:
     """The fields whose words aren't those that this version writes for what the certificate states elsewhere."""
-    setting = _setting_of(predicate)
-    if setting is None:
+    setting, kind = setting_of(predicate), kind_of(predicate, predicate.comparison)
+    if setting is None or kind is None:
         yield "all"
         return
-    scope, data, federation, evaluation = predicate.scope, predicate.data, predicate.federation, predicate.scope.evaluation
-    pairs: tuple[tuple[str, object, object], ...] = (
-        ("data.unit_meaning", data.unit_meaning, setting.unit_meaning()),
-        ("data.realised_sample_sizes", data.realised_sample_sizes, wording.SAMPLE_SIZES),
-        ("federation.participation", federation and federation.participation, federation and wording.PARTICIPATION),
-        ("federation.noise", federation and federation.noise, federation and wording.NODE_NOISE),
-        ("clipping.meaning", predicate.clipping.meaning, setting.clipped()),
-        ("scope.trust_model", scope.trust_model, setting.trust()),
-        ("scope.released", scope.released, setting.released()),
-        ("scope.checkpoints", scope.checkpoints, setting.checkpoints()),
-        ("scope.training_metrics", scope.training_metrics, wording.TRAINING_METRICS),
-        ("scope.evaluation.meaning", evaluation and evaluation.meaning, wording.EVALUATION[setting.held_out]),
-        ("scope.test_metrics", scope.test_metrics, setting.test_metrics()),
-        ("not_covered", predicate.not_covered, wording.not_covered(setting.held_out)),
-        ("randomness.floating_point", predicate.randomness.floating_point, wording.floating_point(setting.precision)),
-        ("assumptions", predicate.assumptions, setting.assumptions()),
-        ("audit.detail", predicate.audit.detail, wording.AUDIT),
-    )
-    yield from (name for name, stated, ours in pairs if stated != ours)
-    for one in predicate.errata:
-        try:
-            known = errata.note(one.row) == one
-        except errata.UnknownErratum:
-            known = False
-        if not known:
-            yield f"errata {one.row}"
+    yield from (name for name, stated, ours in (*_pairs(predicate, kind, setting), *kind.sentences(setting)) if stated != ours)
+    parts = () if predicate.comparison is None else predicate.comparison.parts
+    for protected, notes in (
+        (predicate.unprotected is None, predicate.errata),
+        *((part.unprotected is None, part.errata) for part in parts),
+    ):
+        yield from (f"errata {one.row}" for one in notes if not errata.is_known(one, protected=protected))
 
 
-def _setting_of(predicate: PrivacyCertificate) -> Setting | None:
-    """None for a certificate from before these sentences, or one without a private part."""
-    evaluation, precision = predicate.scope.evaluation, predicate.environment.precision
-    if evaluation is None or precision is None or predicate.neighbourhood is None:
+def setting_of(predicate: PrivacyCertificate) -> Setting | None:
+    """None for a certificate from before these sentences, or one that names no unit."""
+    evaluation, precision, unit = predicate.scope.evaluation, predicate.environment.precision, unit_of(predicate)
+    if evaluation is None or precision is None or unit is None:
         return None
+    events = (predicate.event,) if predicate.comparison is None else tuple(part.event for part in predicate.comparison.parts)
     return Setting(
-        algorithm=predicate.job.algorithm,
-        mechanisms=tuple(leaf.mechanism for leaf in leaves(predicate.event)),
-        unit=predicate.neighbourhood.unit,
+        mechanisms=tuple(leaf.mechanism for event in events for leaf in releases(event)),
+        unit=unit,
         records_per_unit=predicate.data.records_per_unit,
-        clipping=predicate.clipping.kind,
         held_out=evaluation.kind,
-        is_federated=predicate.federation is not None,
         precision=precision,
         guaranteed=isinstance(predicate.guarantee, ApproximateDp),
+        given_weights=predicate.given_weights,
+        in_ledger=predicate.ledger is not None,
+    )
+
+
+def unit_of(predicate: PrivacyCertificate) -> str | None:
+    """What the run is about one of, whether or not anything protects it; None where nothing says so."""
+    if predicate.neighbourhood is not None:
+        return predicate.neighbourhood.unit
+    if predicate.unprotected is not None:
+        return predicate.unprotected.unit
+    parts = () if predicate.comparison is None else predicate.comparison.parts
+    named = (neighbourhood(part.event) for part in parts)
+    return next((pair[1] for pair in named if pair is not None), next((one.unprotected.unit for one in parts if one.unprotected), None))
+
+
+def _pairs(predicate: PrivacyCertificate, kind: Kind, setting: Setting) -> tuple[Sentence, ...]:
+    scope, data, evaluation, audit = predicate.scope, predicate.data, predicate.scope.evaluation, predicate.audit
+    sampled = predicate.clipping is not None
+    return (
+        ("data.unit_meaning", data.unit_meaning, unit_meaning(setting, kind)),
+        ("data.realised_sample_sizes", data.realised_sample_sizes, wording.SAMPLE_SIZES if sampled else None),
+        ("scope.trust_model", scope.trust_model, trust(predicate.job.algorithm, kind)),
+        ("scope.released", scope.released, kind.released(setting)),
+        ("scope.checkpoints", scope.checkpoints, kind.checkpoints(setting)),
+        ("scope.training_metrics", scope.training_metrics, kind.training_metrics),
+        ("scope.evaluation.meaning", evaluation and evaluation.meaning, wording.EVALUATION[setting.held_out]),
+        ("scope.test_metrics", scope.test_metrics, kind.test_metrics(setting)),
+        ("not_covered", predicate.not_covered, not_covered(kind, setting)),
+        ("randomness.floating_point", predicate.randomness.floating_point, kind.floating_point(setting)),
+        ("assumptions", predicate.assumptions, assumptions(kind, setting, algorithms_of(predicate.job.algorithm, predicate.comparison))),
+        ("audit.detail", audit.detail, detail_of(audit.noise_numbers, audit.canaries)),
     )

@@ -11,11 +11,16 @@ from typing import Annotated, Literal, final
 from pydantic import AwareDatetime, Field, Strict, StringConstraints
 
 from accountants.events import Event
+from app.certificates.audit import Audit
+from app.certificates.comparison import ComparisonFacts
 from app.certificates.decimals import DecimalText
 from app.certificates.errata import ErratumNote
 from app.certificates.facts import Neighbourhood, ReleaseFacts
 from app.certificates.guarantee import Guarantee, Words
-from app.certificates.training import ClippingFacts, EvaluationFacts, FederationFacts
+from app.certificates.ledger import LedgerFacts
+from app.certificates.sections import Sections
+from app.certificates.steps import StepFacts
+from app.certificates.training import EvaluationFacts
 from mechanisms import RandomOrigin
 from mechanisms.base import Count, Value
 
@@ -37,6 +42,10 @@ CODE_MANIFEST = "code-manifest.sha256"
 
 def _is_none(value: object) -> bool:
     return value is None
+
+
+def _is_empty(value: object) -> bool:
+    return value == ()
 
 
 @final
@@ -85,8 +94,8 @@ class DataFacts(Value):
       units: how many units were sampled from, where a unit is somebody with several records; public; else absent.
       records_per_unit: of one such unit, used at most, whatever more it has; else absent.
       training_records: treated as public.
-      expected_batch_size: the constant that noisy sums were divided by; public.
-      realised_sample_sizes: why they aren't here.
+      expected_batch_size: the constant that noisy sums were divided by; public; absent where there are none, or in a comparison's parts.
+      realised_sample_sizes: why they aren't here; absent where nothing is sampled.
       parameters: real parameters of the model; a complex one counts twice.
     """
 
@@ -97,17 +106,9 @@ class DataFacts(Value):
     units: Annotated[Count | None, Field(exclude_if=_is_none)] = None
     records_per_unit: Annotated[Count | None, Field(exclude_if=_is_none)] = None
     training_records: Count
-    expected_batch_size: Count
-    realised_sample_sizes: Words
+    expected_batch_size: Annotated[Count | None, Field(exclude_if=_is_none)] = None
+    realised_sample_sizes: Annotated[Words | None, Field(exclude_if=_is_none)] = None
     parameters: Count
-
-
-@final
-class StepFacts(Value):
-    """Noisy sums planned and released, by each node where there are nodes; steps lost with a killed worker never left it."""
-
-    planned: Count
-    released: Count
 
 
 @final
@@ -160,39 +161,33 @@ class Environment(Value):
 
 
 @final
-class Audit(Value):
-    """Whether an attack was tried on the run; this version never does."""
-
-    status: Literal["not_run"] = "not_run"
-    detail: Words = "not run: no empirical lower bound on epsilon was measured"
-
-
-@final
-class PrivacyCertificate(Value):
+class PrivacyCertificate(Sections):
     r"""The predicate: what was done, what it guarantees, what it doesn't, and what that rests on.
 
     Attributes:
       neighbourhood: null where the event has no private part.
-      federation: the nodes; absent where one place held all data.
+      comparison: the parts of a comparison, which have the sections of their kinds; else absent.
       releases: every different release; derived from ``event``, which alone decides.
       proofs: files in the code's ``proofs`` folders: of the mechanism, of its sampling, and of the rounding on epsilon's route if there is.
+      given_weights: SHA-256 of the weights that training started from, which the guarantee takes as public; absent where it drew its own.
       ledger: the budget entry that paid for the run; null without a ledger.
       event: the whole run as accountants read it; every figure of ``guarantee`` follows from it.
+      (others): as in ``Sections``.
     """
 
     job: JobFacts
     guarantee: Guarantee
     neighbourhood: Neighbourhood | None
     data: DataFacts
-    federation: Annotated[FederationFacts | None, Field(exclude_if=_is_none)] = None
+    comparison: Annotated[ComparisonFacts | None, Field(exclude_if=_is_none)] = None
     releases: Annotated[tuple[ReleaseFacts, ...], Field(max_length=10_000)]
-    clipping: ClippingFacts
     steps: StepFacts
     scope: ReleaseScope
+    given_weights: Annotated[tuple[Sha256, ...], Field(max_length=64, exclude_if=_is_empty)] = ()
     not_covered: Texts
     randomness: Randomness
     environment: Environment
-    ledger: None = None
+    ledger: LedgerFacts | None = None
     audit: Audit
     assumptions: Texts
     sources: Texts
@@ -203,9 +198,9 @@ class PrivacyCertificate(Value):
 
 @final
 class Statement(Value):
-    """An in-toto Statement, version 1; at most 100 subjects, and no two of one name (``verification`` says which)."""
+    """An in-toto Statement, version 1; at most 400 subjects (a comparison has a model for each part), no two of one name."""
 
     type_: Annotated[Literal["https://in-toto.io/Statement/v1"], Field(alias="_type")] = STATEMENT_TYPE
-    subject: Annotated[tuple[Subject, ...], Field(min_length=1, max_length=100)]
+    subject: Annotated[tuple[Subject, ...], Field(min_length=1, max_length=400)]
     predicate_type: Annotated[Literal["urn:zetadp:privacy-certificate:v1"], Field(alias="predicateType")] = PREDICATE_TYPE
     predicate: PrivacyCertificate

@@ -17,6 +17,7 @@ from app.certificates.envelope import MAXIMUM_BYTES, Envelope, EnvelopeSignature
 from app.certificates.files import check_file
 from app.certificates.guarantee import NoGuarantee, figures
 from app.certificates.keys import PublicKeySet
+from app.certificates.parts import check_parts_alone
 from app.certificates.recomputation import check_figures
 from app.certificates.report import Check, Status, VerificationReport, failed, not_checked, passed
 from app.certificates.statement import PrivacyCertificate, Statement
@@ -120,12 +121,13 @@ def _statement(content: bytes) -> Statement:
 
 
 def _check_guarantee(predicate: PrivacyCertificate) -> list[Check]:
-    claim = figures(predicate.guarantee)
-    return (
+    claim, comparison = figures(predicate.guarantee), predicate.comparison
+    whole = (
         check_figures(predicate.event, claim)
         if claim is not None
         else [passed("recomputation", "no guarantee is stated, so there is no figure")]
     )
+    return whole if comparison is None else [*whole, check_parts_alone(comparison, predicate.randomness.origin)]
 
 
 def _report(checks: list[Check], predicate: PrivacyCertificate | None) -> VerificationReport:

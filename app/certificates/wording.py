@@ -3,15 +3,18 @@ r"""The fixed sentences of a certificate: what is trusted, what is released, wha
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 
 from app.certificates.guarantee import SEED_SENTENCE
-from mechanisms import Assumption, RandomOrigin
+from mechanisms import AnyMechanism, Assumption, DuchiLinf, Laplace, LocalLaplace, RandomOrigin, SpofCoefficients
 
 POST_PROCESSING = (
     "the guarantee is stronger than the model needs: it holds for someone who sees every noisy gradient sum, of which the model is "
     "post-processing"
 )
+
+FREE = "the model and whatever else training gave are post-processing of what was released first"
 
 NOT_COVERED = "not covered, as nothing of this run is"
 
@@ -34,6 +37,10 @@ TRAINING_METRICS = (
     "records and aren't covered"
 )
 
+FREE_METRICS = "not published; they are functions of what was released, and would cost nothing"
+
+UNPROTECTED_METRICS = "not published, and as unprotected as everything else of this run"
+
 EVALUATION = {
     "none": "nothing about the held-out records left the run",
     "public": (
@@ -55,6 +62,17 @@ TEST_METRICS = {
     "private": "covered: what was measured on them carries noise, which is accounted for",
 }
 
+RUNNING_TIME = "running time: how long a step takes depends on how many records it drew"
+
+SIDE_CHANNELS = "running time and every other side channel of the machine"
+
+METRICS = {
+    "score": "score (1 minus the mean squared error)",
+    "score_all_zero": "score of zeros instead of outputs",
+    "score_column_means": "score of column means instead of outputs",
+}
+"""Metrics whose names don't say what they are."""
+
 SAMPLE_SIZES = "withheld: how many records a step really drew would leak who was drawn; only the public expected batch is used and stated"
 
 CLIPPING = {
@@ -73,6 +91,15 @@ CLIPPING = {
         "it has the stated deviation times the step's bound over the root of 1 minus the count's share); a gradient that isn't finite "
         "counts as zero"
     ),
+    "layer_bounds": (
+        "each trained layer has a bound of its own, and its part of a {unit}'s gradient is scaled down to that l2 norm where it is longer; "
+        "the whole then has at most the root of the sum of their squares, which is what the noise is for; a gradient that isn't finite "
+        "counts as zero"
+    ),
+    "l1": (
+        "each {unit}'s whole gradient, all parameters as one vector, is scaled down to this l1 norm where it is longer: the bound that "
+        "Laplace noise needs; one that isn't finite counts as zero"
+    ),
 }
 
 SUMMED = "; a {unit}'s gradient is the sum over all of its records that are used"
@@ -86,17 +113,23 @@ PARTICIPATION = (
 NODE_NOISE = "every node adds the whole stated noise to its own sum before anything leaves it; nobody else's noise is relied on"
 
 
-def not_covered(evaluation: str) -> tuple[str, ...]:
+def not_covered(evaluation: str, running_time: str = RUNNING_TIME) -> tuple[str, ...]:
     """What the guarantee says nothing about; the held-out records among it unless they are private and paid for."""
     held_out = () if evaluation == "private" else (f"the held-out records: {EVALUATION[evaluation]}",)
-    return (*_NOT_COVERED[:2], *held_out, *_NOT_COVERED[2:])
+    return (*_NOT_COVERED[:2], *held_out, _NOT_COVERED[2], running_time, *_NOT_COVERED[3:])
 
+
+OTHER_USES = "other uses of the same data: guarantees of several releases add up, and no ledger entry ties this one to others"
+
+OTHER_USES_IN_LEDGER = (
+    "other uses of the same data: guarantees of several releases add up; the ledger entry named here ties this one to those alone that "
+    "were charged to the same ledger"
+)
 
 _NOT_COVERED = (
     "hyper-parameter search: if other runs on the same data were used to choose this one, they cost privacy of their own",
     "preprocessing: whatever was computed from the data before training, beyond the public recipe named here",
-    "other uses of the same data: guarantees of several releases add up, and no ledger entry ties this one to others",
-    "running time: how long a step takes depends on how many records it drew",
+    OTHER_USES,
     "a unit that is in the data more than once, and several units of one person: their joint guarantee is weaker",
     "facts about the population: what a model says about everybody, it may say about someone who isn't in the data",
 )
@@ -106,10 +139,16 @@ ASSUMPTIONS = {
     Assumption.INDEPENDENT_NOISE: "noise of different coordinates and steps is independent, as good as the generator named here is",
 }
 
-RUN_ASSUMPTIONS = (
-    "the numbers of units, of training records and of held-out records are public, and the sampling probability, which follows from "
-    "them, is the same for neighbouring data sets",
+PUBLIC_NUMBERS = "the numbers of units, of training records and of held-out records are public"
+
+SAMPLING_ASSUMPTIONS = (
+    f"{PUBLIC_NUMBERS}, and the sampling probability, which follows from them, is the same for neighbouring data sets",
     "every unit joins every sample independently with the stated probability, secretly and afresh at each step",
+)
+
+PUBLIC_BOX = "the box that values were put into, and every scale before it, were chosen without looking at the data"
+
+RUN_ASSUMPTIONS = (
     "the hyper-parameters and the data set's recipe were fixed without looking at the data",
     "the service ran the code whose digest is a subject of this certificate, on a machine that wasn't tampered with",
 )
@@ -149,12 +188,26 @@ PRECISION = {
 }
 """What the network computed with."""
 
-FLOATING_POINT = (
-    "the proof is for idealized real numbers; the run computed gradients {precision}, scaled them to 2^-11 below their bound, which is "
+GRADIENT_ARITHMETIC = (
+    "the run computed gradients {precision}, scaled them to 2^-11 below their bound, which is "
     "more than rounding of norms and sums can move them, and added them and the noise in float32, or in float64 where clipping is adaptive "
-    "or a sample is expected to hold more than 1024 units; normal variates are by Box-Muller, in float64 from 53-bit uniforms and "
-    "truncated at 8.58 standard deviations, in float32 with radii moved by at most 2.2e-5 and truncated at 11.54; attacks on the lowest "
-    "bits of floats aren't covered; rounding in the accounting itself is counted in every figure: by proof on "
+    "or a sample is expected to hold more than 1024 units"
+)
+
+NORMAL_VARIATES = (
+    "normal variates are by Box-Muller, in float64 from 53-bit uniforms and "
+    "truncated at 8.58 standard deviations, in float32 with radii moved by at most 2.2e-5 and truncated at 11.54"
+)
+
+LAPLACE_VARIATES = (
+    "Laplace variates are differences of two exponentials, in float64 from 53-bit uniforms and truncated at 36.7 scales, so that a pure "
+    "guarantee is one for exact arithmetic"
+)
+
+SIGNS = "signs are drawn by comparing 256 random bits with their probability, which is rounded to as many"
+
+ACCOUNTING = (
+    "rounding in the accounting itself is counted in every figure: by proof on "
     + ", ".join(f"route {route} ({proof})" for route, proof in ROUNDING_PROOFS.items())
     + ", which take for granted that float64 operations round correctly and that elementary functions, error functions and the constants "
     "of the Fourier transform are as accurate as these proofs say; on every other route and in Renyi divergences by allowances that were "
@@ -162,14 +215,27 @@ FLOATING_POINT = (
     "1e-9 relatively)"
 )
 
-AUDIT = "not run: no empirical lower bound on epsilon was measured"
-
 _LIBRARIES = ("cryptography", "dp-accounting", "numpy", "pydantic", "scipy", "securesystemslib")
 
 
-def floating_point(precision: str) -> str:
-    """What computing with floats leaves open."""
-    return FLOATING_POINT.replace("{precision}", PRECISION[precision])
+def floating_point(arithmetic: str) -> str:
+    """What computing with floats leaves open, for a run whose noise was computed and added as told."""
+    return f"the proof is for idealized real numbers; {arithmetic}; attacks on the lowest bits of floats aren't covered; {ACCOUNTING}"
+
+
+def variates(mechanisms: Iterable[AnyMechanism]) -> tuple[str, ...]:
+    """How the noise of these mechanisms was drawn, each way once."""
+    return tuple(dict.fromkeys(_variates(one) for one in mechanisms))
+
+
+def _variates(mechanism: AnyMechanism) -> str:
+    match mechanism:
+        case DuchiLinf():
+            return SIGNS
+        case Laplace() | LocalLaplace() | SpofCoefficients():
+            return LAPLACE_VARIATES
+        case _:
+            return NORMAL_VARIATES
 
 
 def library_versions() -> dict[str, str]:

@@ -1,10 +1,10 @@
-r"""The command line: ``python -m app serve|worker|demo|recipes|submit|status|watch|cancel|certificate|verify|calibrate|profile``."""
+r"""The command line, ``python -m app``: processes of the service, jobs, certificates, calculators, ledgers and keys."""
 
 from __future__ import annotations
 
 import typer
 
-from app.cli import calculate, certify, follow, house, recipes
+from app.cli import calculate, certify, control, follow, house, keys, ledger, recipes
 from app.cli.console import EXIT_CODES
 
 app = typer.Typer(
@@ -15,7 +15,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for _module in (house, recipes, follow, certify, calculate):
+for _module in (house, recipes, follow, control, certify, calculate, ledger, keys):
     _module.register(app)
 
 

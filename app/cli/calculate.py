@@ -12,7 +12,7 @@ from accountants.calibration import RdpPoint, TradeOffPoint
 from app.calculators.calibrations import CalibrationRequest, compute_calibration
 from app.calculators.profiles import compute_profile
 from app.calculators.schemas import Profile, ProfileRequest
-from app.cli.console import AsJson, Exit, JsonFile, OptionalAddress, clear_errors, fail, out, print_json, read_json
+from app.cli.console import AsJson, Exit, JsonFile, Key, OptionalAddress, clear_errors, fail, out, print_json, read_json
 from app.client import Client
 from app.errors import field_errors, summary
 
@@ -38,6 +38,7 @@ def profile(
     advantage: Annotated[bool, typer.Option("--advantage", help="Print the attacker's largest advantage.")] = False,
     accountant: Accountant = "auto",
     address: OptionalAddress = None,
+    key: Key = None,
     as_json: AsJson = False,
 ) -> None:
     """What guarantee does an event give? EVENT is a JSON file like the "event" of POST /v1/profiles."""
@@ -45,7 +46,7 @@ def profile(
         body = {"event": read_json(event, EventFile).root, "accountant": accountant}
         points = {"epsilons": epsilon, "deltas": [_delta(text) for text in delta], "orders": order, "alphas": alpha, "priors": prior}
         request = _validated(ProfileRequest, {**body, **points, "advantage": advantage})
-        answer = compute_profile(request) if address is None else _with(address).profile(request)
+        answer = compute_profile(request) if address is None else _with(address, key).profile(request)
         if as_json:
             print_json(answer)
         else:
@@ -91,6 +92,7 @@ def calibrate(
     at: Annotated[str, typer.Option(help="The part of the event that it means, like /events/0/event; the whole if absent.")] = "",
     accountant: Accountant = "auto",
     address: OptionalAddress = None,
+    key: Key = None,
     as_json: AsJson = False,
 ) -> None:
     """How much noise does a guarantee need, or how much sampling, how many steps, how large a clipping bound does it allow?
@@ -104,7 +106,7 @@ def calibrate(
         target = _validated(Target, wanted)
         body = {"event": read_json(event, EventFile).root, "target": target, "accountant": accountant}
         request = _validated(CalibrationRequest, {**body, "parameter": {"kind": parameter, "at": at}})
-        answer = compute_calibration(request) if address is None else _with(address).calibrate(request)
+        answer = compute_calibration(request) if address is None else _with(address, key).calibrate(request)
         if as_json:
             print_json(answer)
             return
@@ -114,8 +116,8 @@ def calibrate(
         out.print(f"guarantee: {answer.guarantee.model_dump_json(exclude_none=True)}", markup=False)
 
 
-def _with(address: str) -> Client:
-    return Client(address)
+def _with(address: str, key: str | None) -> Client:
+    return Client(address, key)
 
 
 def _validated(kind: type[_Model], values: dict[str, object]) -> _Model:

@@ -13,7 +13,7 @@ from app.certificates.report import Status, VerificationReport
 from app.certificates.text import describe
 from app.certificates.verification import read
 from app.certificates.verification import verify as verify_envelope
-from app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, clear_errors, fail, out, print_json
+from app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, Key, clear_errors, fail, out, print_json
 from app.client import Client
 
 KEYS_FILE = "jwks.json"
@@ -32,10 +32,11 @@ def certificate(
     job_id: Annotated[str, typer.Argument(help="Id of the job.")],
     folder: Annotated[Path, typer.Option(help="Where to save it, with the job's other files and the public keys.")] = Path(),
     address: Address = DEFAULT_ADDRESS,
+    key: Key = None,
     as_json: AsJson = False,
 ) -> None:
     """Save a job's certificate, model and spec, and the service's public keys, to a folder; print the certificate in words."""
-    with clear_errors(), Client(address) as client:
+    with clear_errors(), Client(address, key) as client:
         job = client.job(job_id)
         if job.certificate is None:
             fail(f"job {job_id} is {job.state} and has no certificate", Exit.NOT_FOUND)

@@ -42,6 +42,10 @@ OptionalAddress = Annotated[
     str | None,
     typer.Option("--address", envvar="ZETADP_ADDRESS", help=f"{ADDRESS_HELP} Without it the calculation runs in this process."),
 ]
+Key = Annotated[
+    str | None,
+    typer.Option("--key", envvar="ZETADP_KEY", help="Key of the service. Better in the environment: others see a process's arguments."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 JsonFile = Annotated[Path, typer.Argument(help="A JSON file, or - for standard input.", allow_dash=True)]
 OptionalJsonFile = Annotated[Path | None, typer.Argument(help="A JSON file, or - for standard input.", allow_dash=True)]
@@ -92,6 +96,6 @@ def _parsed(text: str) -> object:
         return None
 
 
-def print_json(value: BaseModel) -> None:
-    """The value as indented JSON on stdout."""
-    sys.stdout.write(value.model_dump_json(indent=2) + "\n")
+def print_json(value: BaseModel, indent: int | None = 2) -> None:
+    """The value as JSON on stdout, indented unless there are many, one a line."""
+    sys.stdout.write(value.model_dump_json(indent=indent) + "\n")

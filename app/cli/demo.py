@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
+from app.access.text import KeyText
 from app.cli.certify import CERTIFICATE_FILE, save_artifacts
 from app.cli.console import Exit, fail, out
 from app.cli.follow import follow_to_end, told
@@ -30,7 +31,7 @@ def run_demo(folder: Path) -> Exit:
     """Run it, telling each step; returns the exit code. What was started is stopped in any case."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="zetadp-demo-") as data_dir:
-        with _service(Path(data_dir)) as address, Client(address) as client:
+        with _service(Path(data_dir)) as (address, key), Client(address, key) as client:
             out.print(f"service and worker are up at {address} (database: SQLite in {data_dir})", markup=False)
             job = client.submit(JobSubmission(spec=DIGITS_DEMO, runtime=RuntimeSpec(threads=1)))
             _announce(job)
@@ -50,9 +51,8 @@ def run_demo(folder: Path) -> Exit:
 
 
 def _announce(job: Job) -> None:
-    spec = job.spec
-    assert spec is not None  # a training has one
-    out.print(f"submitted job {job.id}: {spec.algorithm} on {spec.data.kind}, {spec.steps} noisy steps", markup=False)
+    asked = DIGITS_DEMO
+    out.print(f"submitted job {job.id}: {asked.algorithm} on {asked.data.kind}, {asked.steps} noisy steps", markup=False)
 
 
 def _tell_result(job: Job, target: Path) -> None:
@@ -64,10 +64,11 @@ def _tell_result(job: Job, target: Path) -> None:
 
 
 @contextmanager
-def _service(data_dir: Path) -> Generator[str]:
-    """A service with one worker on a free loopback port; yields its address. Both are gone on leaving."""
+def _service(data_dir: Path) -> Generator[tuple[str, str]]:
+    """A service with one worker on a free loopback port; yields its address and its admin key. All are gone on leaving."""
+    key = KeyText.fresh().text
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ZETADP_")}
-    environment |= {"ZETADP_DATA_DIR": str(data_dir), "ZETADP_LOG_LEVEL": "warning"}
+    environment |= {"ZETADP_DATA_DIR": str(data_dir), "ZETADP_LOG_LEVEL": "warning", "ZETADP_ADMIN_KEY": key}
     command = [sys.executable, "-m", "app", "serve", "--port", "0", "--with-worker"]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     try:
@@ -77,7 +78,7 @@ def _service(data_dir: Path) -> Generator[str]:
             fail("the service didn't start; its own lines above say why", Exit.FAILED)
         address = line.removeprefix("zetadp is at ").strip()
         _await(address, process)
-        yield address
+        yield address, key
     finally:
         process.terminate()
         try:

@@ -2,16 +2,31 @@ r"""``submit``, ``status``, ``watch`` and ``cancel``: jobs of a running service.
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, OptionalJsonFile, clear_errors, error, fail, out, print_json, read_json
+from app.certificates.wording import METRICS
+from app.cli.console import (
+    DEFAULT_ADDRESS,
+    Address,
+    AsJson,
+    Exit,
+    Key,
+    OptionalJsonFile,
+    clear_errors,
+    error,
+    fail,
+    out,
+    print_json,
+    read_json,
+)
 from app.cli.recipes import recipe_submission
 from app.client import Client
-from app.jobs.events import JobState
 from app.jobs.resources import Job, JobSubmission
+from app.jobs.states import JobState
 from trainer.report import Metrics
 
 HELD_OUT = {
@@ -39,11 +54,14 @@ def submit(
     ] = [],
     address: Address = DEFAULT_ADDRESS,
     follow: Annotated[bool, typer.Option("--watch", help="Follow the job to its end.")] = False,
-    key: Annotated[str | None, typer.Option("--idempotency-key", help="Sent again, it gives the same job instead of a second one.")] = None,
+    idempotency_key: Annotated[
+        str | None, typer.Option("--idempotency-key", help="Sent again, it gives the same job instead of a second one.")
+    ] = None,
+    key: Key = None,
     as_json: AsJson = False,
 ) -> None:
     """Submit a training job: SUBMISSION is a JSON file like the body of POST /v1/jobs; or name a recipe."""
-    with clear_errors(), Client(address) as client:
+    with clear_errors(), Client(address, key) as client:
         if recipe is None and submission is not None and not changes:
             body = read_json(submission, JobSubmission)
         elif recipe is not None and submission is None:
@@ -51,30 +69,30 @@ def submit(
         else:
             fail("submit: give a file, or a recipe with --recipe (which --set then changes)", Exit.USAGE)
             raise AssertionError  # fail() leaves
-        job = client.submit(body, key)
+        job = client.submit(body, idempotency_key)
         if not follow:
-            _print_job(job, as_json=as_json)
+            print_job(job, as_json=as_json)
             return
         error.print(f"job {job.id}", markup=False)
         _finish(follow_to_end(client, job.id), as_json=as_json)
 
 
-def status(job_id: JobId, address: Address = DEFAULT_ADDRESS, as_json: AsJson = False) -> None:
+def status(job_id: JobId, address: Address = DEFAULT_ADDRESS, key: Key = None, as_json: AsJson = False) -> None:
     """State, progress and epsilon spent of one job."""
-    with clear_errors(), Client(address) as client:
-        _print_job(client.job(job_id), as_json=as_json)
+    with clear_errors(), Client(address, key) as client:
+        print_job(client.job(job_id), as_json=as_json)
 
 
-def watch(job_id: JobId, address: Address = DEFAULT_ADDRESS, as_json: AsJson = False) -> None:
+def watch(job_id: JobId, address: Address = DEFAULT_ADDRESS, key: Key = None, as_json: AsJson = False) -> None:
     """Follow a job to its end, with the epsilon spent so far."""
-    with clear_errors(), Client(address) as client:
+    with clear_errors(), Client(address, key) as client:
         _finish(follow_to_end(client, job_id), as_json=as_json)
 
 
-def cancel(job_id: JobId, address: Address = DEFAULT_ADDRESS, as_json: AsJson = False) -> None:
+def cancel(job_id: JobId, address: Address = DEFAULT_ADDRESS, key: Key = None, as_json: AsJson = False) -> None:
     """Cancel a job; what it has released so far stays spent."""
-    with clear_errors(), Client(address) as client:
-        _print_job(client.cancel(job_id), as_json=as_json)
+    with clear_errors(), Client(address, key) as client:
+        print_job(client.cancel(job_id), as_json=as_json)
 
 
 def follow_to_end(client: Client, job_id: str) -> Job:
@@ -93,12 +111,12 @@ def follow_to_end(client: Client, job_id: str) -> Job:
             data = record.data
             match data.event:
                 case "progress":
-                    spent = f"epsilon {data.epsilon:.4f} at delta {data.delta:g}"
+                    spent = cost(data.epsilon, data.delta, 4)
                     bar.update(task, completed=data.step, total=data.steps, spent=spent)
                     # Where there is no terminal the bar is drawn once, at the end: every tenth is told in a line instead.
                     if not error.is_terminal and (data.step / data.steps >= shown + 0.1 or data.step == data.steps):
                         shown = data.step / data.steps
-                        error.print(f"step {data.step}/{data.steps}  {spent} spent", markup=False)
+                        error.print(f"step {data.step}/{data.steps}  {spent}", markup=False)
                 case "metrics":
                     bar.console.print(f"step {data.step}  {told(data)}", markup=False)
                 case "started":
@@ -114,28 +132,40 @@ def follow_to_end(client: Client, job_id: str) -> Job:
     return client.job(job_id)
 
 
+def cost(epsilon: float, delta: float, digits: int | None) -> str:
+    """What was spent, with so many decimals of epsilon or all of them; or that nothing is guaranteed.
+
+    >>> cost(0.5, 1e-5, 4), cost(math.inf, 1e-5, None)
+    ('epsilon 0.5000 at delta 1e-05 spent', 'no guarantee')
+    """
+    if math.isinf(epsilon):
+        return "no guarantee"
+    return f"epsilon {epsilon!r} at delta {delta!r} spent" if digits is None else f"epsilon {epsilon:.{digits}f} at delta {delta:g} spent"
+
+
 def told(metrics: Metrics) -> str:
     """Every metric by name, and what protects the held-out records that it was measured on."""
-    figures = "  ".join(f"{name} {value:.4f}" for name, value in metrics.metrics.items())
+    figures = "  ".join(f"{METRICS.get(name, name)} {value:.4f}" for name, value in metrics.metrics.items())
     return f"{figures} ({HELD_OUT[metrics.held_out]})"
 
 
 def _finish(job: Job, *, as_json: bool) -> None:
-    _print_job(job, as_json=as_json)
+    print_job(job, as_json=as_json)
     if job.state is JobState.FAILED:
         fail(f"job {job.id} failed: {job.failure}", Exit.FAILED)
     if job.state is JobState.CANCELLED:
         fail(f"job {job.id} was cancelled", Exit.CANCELLED)
 
 
-def _print_job(job: Job, *, as_json: bool) -> None:
+def print_job(job: Job, *, as_json: bool) -> None:
+    """One job, in lines or as JSON."""
     if as_json:
         print_json(job)
         return
     out.print(f"job {job.id}  {job.state}", markup=False)
     if job.progress is not None:
         spent = job.progress
-        out.print(f"step {spent.step}/{spent.steps}  epsilon {spent.epsilon!r} at delta {spent.delta!r} spent", markup=False)
+        out.print(f"step {spent.step}/{spent.steps}  {cost(spent.epsilon, spent.delta, None)}", markup=False)
     if job.metrics is not None:
         out.print(told(job.metrics), markup=False)
     if job.certificate is not None:

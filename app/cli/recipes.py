@@ -9,7 +9,7 @@ from typing import Any, cast
 import typer
 from pydantic import ValidationError
 
-from app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, clear_errors, fail, out
+from app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, Key, clear_errors, fail, out
 from app.client import Client
 from app.errors import field_errors, summary
 from app.jobs.resources import JobSubmission
@@ -22,9 +22,9 @@ def register(app: typer.Typer) -> None:
     app.command()(recipes)
 
 
-def recipes(address: Address = DEFAULT_ADDRESS, as_json: AsJson = False) -> None:
+def recipes(address: Address = DEFAULT_ADDRESS, key: Key = None, as_json: AsJson = False) -> None:
     """List the experiments that are ready to run: what their papers printed, what is proved, and whether their data sets are here."""
-    with clear_errors(), Client(address) as client:
+    with clear_errors(), Client(address, key) as client:
         found = client.recipes()
         if as_json:
             out.print(json.dumps([entry.model_dump(mode="json") for entry in found], indent=2), markup=False)
@@ -108,9 +108,13 @@ def _lines(entry: RecipeEntry) -> list[str]:
         lines.append(f"  epsilon printed: {printed}")
     if entry.proven_as_printed is not None:
         lines.append(f"  epsilon proved of the paper's own rate, noise and steps: {_told(entry.proven_as_printed)}")
-    lines.append(f"  epsilon proved of this recipe's run: {_told(entry.proven)}")
+    if entry.proven is None:
+        lines.append(f"  no guarantee: {entry.no_guarantee}")
+    else:
+        lines.append(f"  epsilon proved of this recipe's run: {_told(entry.proven)}")
     return lines
 
 
 def _told(proven: ProvenEpsilon) -> str:
-    return f"{proven.epsilon:.6g} at {proven.delta:g}, for one {proven.unit}"
+    pure = "" if proven.pure_epsilon is None else f" ({proven.pure_epsilon:.6g} at 0)"
+    return f"{proven.epsilon:.6g} at {proven.delta:g}{pure}, for one {proven.unit}"

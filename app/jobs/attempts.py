@@ -1,29 +1,38 @@
-r"""A worker's side of a job: starting it, telling what happens, ending it. Every write is fenced by the number of the attempt.
+r"""A worker's side of a job: taking the next one up, telling what happens, ending it. Every write is fenced by the number of the attempt.
 
-Two workers may start the same job (the first only seemed dead). The later start has the higher number, and from then on every write of
-the earlier one is refused: it can't add events, end the job or store a certificate.
+Only a job that waits is taken up, and only by a worker whose lease holds: both are checked in the transaction that takes it. A worker that
+is lost loses its jobs with its lease (``app/jobs/leases.py``); from then on every write of its attempts is refused: they can't add events,
+end the job or store a certificate.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import final
+from typing import Literal, final
 
 from pydantic import AwareDatetime
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from app.certificates.ledger import LedgerFacts
 from app.database import Database
 from app.jobs.document import JOB_DOCUMENT, JobDocument
-from app.jobs.events import FINAL_STATES, JobEvent, JobState
+from app.jobs.errors import LeaseLost
+from app.jobs.events import JobEvent
 from app.jobs.history import append, change_state, locked
-from app.jobs.tables import JobRow
+from app.jobs.states import HELD_STATES, JobState, Outcome, after_outcome
+from app.jobs.tables import ExecutorRow, JobEventRow, JobRow
+from app.ledgers.jobs import charge_of
 from mechanisms.base import Value
+from trainer.report import CheckpointWritten
+
+Device = Literal["auto", "cpu", "cuda"]
+"""What a job asks for; ``auto`` runs anywhere."""
 
 
 class AttemptSuperseded(Exception):
-    """The job was started again elsewhere, or has ended: this attempt may not write any more."""
+    """The job was taken from this attempt, was started again elsewhere, or has ended: this attempt may not write any more."""
 
     def __init__(self, job_id: str, attempt: int) -> None:
         self.job_id = job_id
@@ -33,12 +42,23 @@ class AttemptSuperseded(Exception):
 
 @final
 class Attempt(Value):
-    """One start of a job; ``number`` is its fencing token, ``started`` the time of the first start."""
+    r"""One start of a job.
+
+    Attributes:
+      number: its fencing token.
+      started: time of the job's first start.
+      timeout_seconds: how long the job may be in hand over all attempts; None for no limit.
+      ran_seconds: how long it was, before this attempt.
+      charge: the ledger's entry that its plan is reserved in; None without a ledger.
+    """
 
     job_id: str
     number: int
     started: AwareDatetime
     document: JobDocument
+    timeout_seconds: float | None
+    ran_seconds: float
+    charge: LedgerFacts | None
 
 
 @final
@@ -49,64 +69,97 @@ class Attempts:
         self._database = database
         self._maximum_worker_deaths = maximum_worker_deaths
 
-    def start(self, job_id: str) -> Attempt | None:
-        """Begin a new attempt, or None where there is nothing to do: no such job, ended, cancelled, or given up after its worker died
-        too often."""
+    def start_next(self, token: str, devices: Sequence[Device]) -> Attempt | None:
+        """Take up the waiting job of the highest priority that asks for one of these devices, the oldest of them; None where there is none.
+
+        Raises:
+          LeaseLost: the lease of this token doesn't hold any more.
+        """
+        waiting = (
+            select(JobRow.id)
+            .where(JobRow.state == JobState.QUEUED, JobRow.device.in_(devices))
+            .order_by(JobRow.priority.desc(), JobRow.id)
+            .limit(1)
+        )
+        with self._database.reading() as session:  # nearly always there is none, and the write lock is everyone's
+            if session.scalar(waiting) is None:
+                return None
         with self._database.writing() as session:
+            executor = session.scalar(select(ExecutorRow).where(ExecutorRow.token == token).with_for_update())
+            if executor is None:
+                raise LeaseLost(token)
+            job_id = session.scalar(waiting.with_for_update(skip_locked=True))
+            if job_id is None:
+                return None
             job = locked(session, job_id)
-            if job is None or JobState(job.state).is_final:
-                return None
-            if job.state == JobState.CANCELLING:
-                change_state(session, job, JobState.CANCELLED)
-                return None
-            if job.state == JobState.RUNNING:  # nobody ended the attempt before: its worker is gone
-                job.worker_deaths += 1
-            if job.worker_deaths >= self._maximum_worker_deaths:
-                change_state(session, job, JobState.FAILED, f"its worker was lost {job.worker_deaths} times; not tried again")
-                return None
+            assert job is not None  # this transaction holds its row
+            executor.job_id = job.id
+            job.holder = token
             job.attempt += 1
             change_state(session, job, JobState.RUNNING)
             assert job.started is not None  # set with the first change to running
-            document = JOB_DOCUMENT.validate_python(job.document)
-            return Attempt(job_id=job_id, number=job.attempt, started=job.started, document=document)
+            return Attempt(
+                job_id=job.id,
+                number=job.attempt,
+                started=job.started,
+                document=JOB_DOCUMENT.validate_python(job.document),
+                timeout_seconds=job.timeout_seconds,
+                ran_seconds=job.ran_seconds,
+                charge=charge_of(session, job.id),
+            )
 
-    def is_cancelling(self, attempt: Attempt) -> bool:
-        """Whether the job is to be cancelled.
+    def wanted(self, attempt: Attempt) -> JobState:
+        """The job's state: running, or what it is to become.
 
         Raises:
-          AttemptSuperseded: the job was started again elsewhere, or has ended.
+          AttemptSuperseded: the job was taken away, or has ended.
         """
         with self._database.reading() as session:
             found = session.execute(select(JobRow.state, JobRow.attempt).where(JobRow.id == attempt.job_id)).one_or_none()
-        if found is None or found.attempt != attempt.number or found.state not in (JobState.RUNNING, JobState.CANCELLING):
+        if found is None or found.attempt != attempt.number or found.state not in HELD_STATES:
             raise AttemptSuperseded(attempt.job_id, attempt.number)
-        return found.state == JobState.CANCELLING
+        return JobState(found.state)
 
-    def record(self, attempt: Attempt, events: Sequence[JobEvent]) -> None:
-        """Add events to the job's history."""
+    def told(self, attempt: Attempt) -> int:
+        """How many events of its child this attempt has stored: after a lost connection the only way to know."""
+        query = select(func.count()).where(
+            JobEventRow.job_id == attempt.job_id,
+            JobEventRow.attempt == attempt.number,
+            JobEventRow.kind.not_in(("state", "artifacts")),
+        )
+        with self._database.reading() as session:
+            return session.scalar(query) or 0
+
+    def record(self, attempt: Attempt, events: Sequence[JobEvent], ran_seconds: float) -> None:
+        """Add events to the job's history; ``ran_seconds``: how long it has been in hand, over all attempts."""
         with self._current(attempt) as (session, job):
+            job.ran_seconds = ran_seconds
             append(session, job, events)
+
+    def last_checkpoint(self, attempt: Attempt) -> int:
+        """Step of the last checkpoint that the job told of; 0 before the first."""
+        query = (
+            select(JobEventRow.data)
+            .where(JobEventRow.job_id == attempt.job_id, JobEventRow.kind == "checkpoint")
+            .order_by(JobEventRow.number.desc())
+            .limit(1)
+        )
+        with self._database.reading() as session:
+            data = session.scalar(query)
+        return 0 if data is None else CheckpointWritten.model_validate(data).step
 
     def fail(self, attempt: Attempt, reason: str) -> None:
         """End the job as failed; as cancelled if that was asked in the meantime."""
-        with self._current(attempt) as (session, job):
-            if job.state == JobState.CANCELLING:
-                change_state(session, job, JobState.CANCELLED)
-            else:
-                change_state(session, job, JobState.FAILED, reason)
+        self._end(attempt, Outcome.FAILED, reason)
 
-    def cancelled(self, attempt: Attempt) -> None:
-        """End the job as cancelled."""
-        with self._current(attempt) as (session, job):
-            change_state(session, job, JobState.CANCELLED)
+    def stopped(self, attempt: Attempt, reason: str | None = None) -> None:
+        """The child stopped in good order and its checkpoint stays: the job is paused or cancelled if that was asked, else queued again."""
+        self._end(attempt, Outcome.STOPPED, reason)
 
-    def give_back(self, attempt: Attempt, reason: str) -> None:
-        """Queue the job again: it stopped in good order and goes on from its checkpoint. Doesn't count as a death."""
+    def lost(self, attempt: Attempt) -> None:
+        """The worker couldn't do its own part. Counts like its death."""
         with self._current(attempt) as (session, job):
-            if job.state == JobState.CANCELLING:
-                change_state(session, job, JobState.CANCELLED)
-            else:
-                change_state(session, job, JobState.QUEUED, reason)
+            lose(session, job, self._maximum_worker_deaths)
 
     def succeed(self, attempt: Attempt, store: Callable[[Session], Sequence[JobEvent]]) -> None:
         """End the job as succeeded, in one transaction with whatever ``store`` writes; as cancelled if that was asked in the meantime.
@@ -114,23 +167,36 @@ class Attempts:
         ``store`` runs while the job's row is locked and only for the current attempt; the events it returns come before the last one.
         """
         with self._current(attempt) as (session, job):
-            if job.state == JobState.CANCELLING:
-                change_state(session, job, JobState.CANCELLED)
-                return
-            append(session, job, store(session))
-            session.flush()  # the next event's number is read from the table
-            change_state(session, job, JobState.SUCCEEDED)
+            state = after_outcome(JobState(job.state), Outcome.FINISHED)
+            if state is JobState.SUCCEEDED:
+                append(session, job, store(session))
+                session.flush()  # the next event's number is read from the table
+            change_state(session, job, state)
 
-    def unfinished(self) -> list[str]:
-        """Ids of the jobs that have not ended, oldest first."""
-        query = select(JobRow.id).where(JobRow.state.not_in(FINAL_STATES)).order_by(JobRow.id)
-        with self._database.reading() as session:
-            return list(session.scalars(query))
+    def _end(self, attempt: Attempt, outcome: Outcome, reason: str | None) -> None:
+        with self._current(attempt) as (session, job):
+            end(session, job, outcome, reason)
 
     @contextmanager
     def _current(self, attempt: Attempt) -> Generator[tuple[Session, JobRow]]:
         with self._database.writing() as session:
             job = locked(session, attempt.job_id)
-            if job is None or job.attempt != attempt.number or job.state not in (JobState.RUNNING, JobState.CANCELLING):
+            if job is None or job.attempt != attempt.number or job.state not in HELD_STATES:
                 raise AttemptSuperseded(attempt.job_id, attempt.number)
             yield session, job
+
+
+def end(session: Session, job: JobRow, outcome: Outcome, reason: str | None) -> None:
+    """Move a locked job that a worker holds to where this outcome leads. A reason is told where the job wasn't to end like that."""
+    state = after_outcome(JobState(job.state), outcome)
+    asked = {JobState.PAUSING: JobState.PAUSED, JobState.CANCELLING: JobState.CANCELLED}.get(JobState(job.state))
+    change_state(session, job, state, None if state is asked else reason)
+
+
+def lose(session: Session, job: JobRow, maximum_worker_deaths: int) -> None:
+    """A locked job's worker is gone: another one takes it up, unless it has taken too many with it."""
+    job.worker_deaths += 1
+    if job.worker_deaths >= maximum_worker_deaths:
+        end(session, job, Outcome.FAILED, f"its worker was lost {job.worker_deaths} times; not tried again")
+    else:
+        end(session, job, Outcome.STOPPED, "its worker was lost")

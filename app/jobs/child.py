@@ -19,12 +19,18 @@ import structlog
 from pydantic import TypeAdapter, ValidationError
 
 from app.jobs.document import JobDocument
+from app.jobs.events import Logged
+from app.jobs.log_lines import LogLines
 from trainer.report import TrainingEvent
 
 REQUEST, RESULT, LOG, ARTIFACTS, LOCK = "request.json", "result.json", "training.log", "artifacts", "lock"
 EXIT_STOPPED = 3
 """The child's exit code after SIGTERM: its state is in the checkpoint."""
 LOCK_POLL_SECONDS = 0.05
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+LARGEST_LOG = 2**20
+"""Bytes of ``training.log``; what comes after them is dropped."""
+LONGEST_READ = 2**16
 
 DATA_SETS_DIR = "ZETADP_DATA_SETS_DIR"
 """The one setting of the service that a child sees: where the files of data sets lie."""
@@ -36,6 +42,7 @@ Every step of a training takes and frees the same activations. As it comes, glib
 the page faults of taking it again cost as much time as the arithmetic on it (of blocks of 100 MiB, forty times as much as reusing them).
 """
 
+ChildEvent = TrainingEvent | Logged
 ChildCommand = Callable[[Path], list[str]]
 _EVENT: TypeAdapter[TrainingEvent] = TypeAdapter(TrainingEvent)
 _log = structlog.get_logger()
@@ -53,17 +60,21 @@ def calculation_command(workdir: Path) -> list[str]:
 
 def write_request(workdir: Path, document: JobDocument) -> None:
     """Write ``request.json`` whole or not at all. The same at every attempt."""
-    workdir.mkdir(parents=True, exist_ok=True, mode=0o700)
     unfinished = workdir / f"{REQUEST}.new"
     unfinished.write_text(document.child_request())
     unfinished.replace(workdir / REQUEST)
 
 
 @contextmanager
-def sole_user(workdir: Path, give_up: Callable[[], bool]) -> Generator[int | None]:
-    """Hold the folder's lock, or None where ``give_up`` said so first. A child inherits the lock: the child of a worker that was killed
-    holds it until it is gone too, so two children never write the same checkpoint."""
-    with (workdir / LOCK).open("w") as lock:
+def sole_user(folder: Path, give_up: Callable[[], bool], patience_seconds: float) -> Generator[int | None]:
+    r"""Hold the lock of a job's folder, or None where ``give_up`` said so first. A child inherits the lock: the child of a worker that was
+    killed holds it until it is gone too, so on one machine two children don't share a device.
+
+    It is a courtesy and no fence (``app/jobs/folders.py`` is): a child that hangs with its worker would hold it for ever, so after
+    ``patience_seconds`` this goes on without.
+    """
+    deadline = time.monotonic() + patience_seconds
+    with (folder / LOCK).open("w") as lock:
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -71,8 +82,10 @@ def sole_user(workdir: Path, give_up: Callable[[], bool]) -> Generator[int | Non
                 if give_up():
                     yield None
                     return
-                time.sleep(LOCK_POLL_SECONDS)
-                continue
+                if time.monotonic() < deadline:
+                    time.sleep(LOCK_POLL_SECONDS)
+                    continue
+                _log.warning("lock_not_free", folder=folder.name)
             yield lock.fileno()
             return
 
@@ -83,27 +96,32 @@ class JobChild:
 
     Args:
       command: its command line.
-      workdir: its folder; what it writes to stderr is appended to ``training.log`` there.
-      lock: descriptor of the folder's lock, which the child inherits.
+      log: what it writes to stderr is appended to this file, up to a limit; what may be told of it is among the events.
+      lock: descriptor of the job's lock, which the child inherits.
       data_sets_dir: folder of the data sets, told to the child as ``ZETADP_DATA_SETS_DIR``; None where there is none.
+      accelerators: the numbers of those that the child may see; None for those that the worker sees.
     """
 
-    def __init__(self, command: Sequence[str], workdir: Path, lock: int, data_sets_dir: Path | None) -> None:
-        with (workdir / LOG).open("ab") as log:
-            self._process = subprocess.Popen(  # noqa: S603 (our own command line; nothing of a request is in it)
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env=child_environment(os.environ, data_sets_dir),
-                pass_fds=(lock,),
-                start_new_session=True,  # Ctrl-C is for the worker, which then stops its child in good order
-            )
+    def __init__(self, command: Sequence[str], log: Path, lock: int, data_sets_dir: Path | None, accelerators: str | None) -> None:
+        self._process = subprocess.Popen(  # noqa: S603 (our own command line; nothing of a request is in it)
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=child_environment(os.environ, data_sets_dir) | ({} if accelerators is None else {VISIBLE: accelerators}),
+            pass_fds=(lock,),
+            start_new_session=True,  # Ctrl-C is for the worker, which then stops its child in good order
+        )
         assert self._process.stdout is not None  # stdout=PIPE
-        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._reader = threading.Thread(target=_read_lines, args=(self._process.stdout, self._lines), daemon=True)
-        self._reader.start()
-        self._output_ended = False
+        assert self._process.stderr is not None  # stderr=PIPE
+        self._heard: queue.SimpleQueue[ChildEvent | None] = queue.SimpleQueue()
+        self._readers = [
+            threading.Thread(target=_read_events, args=(self._process.stdout, self._heard), daemon=True),
+            threading.Thread(target=_read_log, args=(self._process.stderr, log, self._heard), daemon=True),
+        ]
+        for reader in self._readers:
+            reader.start()
+        self._outputs_open = len(self._readers)
 
     def __enter__(self) -> Self:
         return self
@@ -111,7 +129,8 @@ class JobChild:
     def __exit__(self, *_error: object) -> None:
         self.kill()
         self._process.wait()
-        self._reader.join()
+        for reader in self._readers:
+            reader.join()
 
     @property
     def pid(self) -> int:
@@ -123,24 +142,24 @@ class JobChild:
         if self._process.poll() is None:
             return False
         self.kill()  # whatever it started and left behind still holds the pipe
-        return self._output_ended
+        return self._outputs_open == 0
 
-    def events(self, timeout_seconds: float) -> list[TrainingEvent]:
+    def events(self, timeout_seconds: float) -> list[ChildEvent]:
         """What it said since the last call; waits for at most ``timeout_seconds`` for the first."""
-        if self._output_ended:
+        if self._outputs_open == 0:
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout_seconds)
             return []
-        lines: list[bytes] = []
-        try:
-            line = self._lines.get(timeout=timeout_seconds)
-            while line is not None:
-                lines.append(line)
-                line = self._lines.get_nowait()
-            self._output_ended = True
-        except queue.Empty:
-            pass
-        return [event for line in lines if (event := _parsed(line)) is not None]
+        events: list[ChildEvent] = []
+        with suppress(queue.Empty):
+            heard = self._heard.get(timeout=timeout_seconds)
+            while True:
+                if heard is None:
+                    self._outputs_open -= 1
+                else:
+                    events.append(heard)
+                heard = self._heard.get_nowait()
+        return events
 
     def stop(self) -> None:
         """Ask it to write a checkpoint and end."""
@@ -171,11 +190,27 @@ def child_environment(environment: Mapping[str, str], data_sets_dir: Path | None
     return found if data_sets_dir is None else {**found, DATA_SETS_DIR: str(data_sets_dir.absolute())}
 
 
-def _read_lines(pipe: IO[bytes], lines: queue.SimpleQueue[bytes | None]) -> None:
+def _read_events(pipe: IO[bytes], heard: queue.SimpleQueue[ChildEvent | None]) -> None:
     with pipe:
         for line in pipe:
-            lines.put(line)
-    lines.put(None)
+            if (event := _parsed(line)) is not None:
+                heard.put(event)
+    heard.put(None)
+
+
+def _read_log(pipe: IO[bytes], log: Path, heard: queue.SimpleQueue[ChildEvent | None]) -> None:
+    lines = LogLines()
+    with pipe, log.open("ab") as file:
+        room = LARGEST_LOG - file.tell()
+        while line := pipe.readline(LONGEST_READ):
+            if room > 0:
+                room -= file.write(line[:room])
+                file.flush()
+            for told in lines.tell(line.decode("utf-8", "replace")):
+                heard.put(Logged(line=told))
+        for told in lines.end():
+            heard.put(Logged(line=told))
+    heard.put(None)
 
 
 def _parsed(line: bytes) -> TrainingEvent | None:

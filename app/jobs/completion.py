@@ -16,13 +16,12 @@ from app.certificates.errors import CertificateRefused, SigningKeyUnusable
 from app.certificates.issue import CertificateInput, issue_certificate, spec_file
 from app.certificates.statement import CODE_MANIFEST, SPEC_FILE
 from app.certificates.tables import CertificateRow
-from app.database import now
+from app.database import new_id, now
 from app.jobs.attempts import Attempt, Attempts
 from app.jobs.calculation import CalculationResult
 from app.jobs.child import ARTIFACTS, RESULT
 from app.jobs.document import TrainingDocument
 from app.jobs.events import Artifact, ArtifactsStored, JobEvent
-from app.jobs.service import new_id
 from app.jobs.tables import JsonObject
 from app.settings import Settings
 from mechanisms.errors import PrivacyError
@@ -113,6 +112,7 @@ def _certificate(
         started=attempt.started,
         finished=finished,
         attempts=attempt.number,
+        ledger=attempt.charge,
     )
     try:
         return issue_certificate(given, settings)

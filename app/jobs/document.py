@@ -8,7 +8,7 @@ from pydantic import Discriminator, Field, StringConstraints, Tag, TypeAdapter
 
 from app.jobs.calculation import CalculationDocument
 from mechanisms.base import Value
-from trainer import AnyTrainingSpec, ExecutionPlan, RuntimeSpec
+from trainer import AnyPlan, AnyTrainingSpec, RuntimeSpec
 
 LabelName = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")]
 LabelValue = Annotated[str, StringConstraints(strict=True, max_length=255)]
@@ -17,16 +17,23 @@ Labels = Annotated[dict[LabelName, LabelValue], Field(max_length=32)]
 
 @final
 class TrainingDocument(Value):
-    """The spec as sent, the settings of the run, the calibrated plan, and the user's labels."""
+    """The spec as sent, the settings of the run, and the calibrated plan."""
 
     spec: AnyTrainingSpec
     runtime: RuntimeSpec
-    plan: ExecutionPlan
-    labels: Labels
+    plan: AnyPlan
 
     def child_request(self) -> str:
-        """What the training child reads: everything but the labels, which are no business of its."""
-        return self.model_dump_json(include={"spec", "runtime", "plan"})
+        """What the training child reads."""
+        return self.model_dump_json()
+
+
+@final
+class TrainingAsked(Value):
+    """The part of a stored training that lists show; reading the plan as well, whose event is checked, takes much longer."""
+
+    spec: AnyTrainingSpec
+    runtime: RuntimeSpec
 
 
 def _kind(document: Any) -> str:

@@ -45,4 +45,20 @@ class IdempotencyConflict(JobError):
 
 
 class QueueUnavailable(Exception):
-    """The queue couldn't be reached. A stored job isn't lost by that: a worker puts it back on the queue."""
+    """The queue couldn't be reached. A stored job isn't lost by that: a worker that has nothing to do finds it."""
+
+
+class LeaseLost(Exception):
+    """A worker's lease was taken away: it was silent for too long, and others have its jobs."""
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+        super().__init__("this worker's lease was taken away")
+
+
+class ExecutorBusy(Exception):
+    """Another worker of the same name runs."""
+
+    def __init__(self, executor_id: str) -> None:
+        self.executor_id = executor_id
+        super().__init__(f"a worker named {executor_id!r} runs already; give this one another name with ZETADP_EXECUTOR_ID")

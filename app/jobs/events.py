@@ -3,39 +3,18 @@ r"""What happens to a job, as its event stream tells it: changes of state, the t
 from __future__ import annotations
 
 from datetime import datetime
-from enum import StrEnum
 from typing import Annotated, Literal, final
 
 from pydantic import Field, TypeAdapter
 
+from app.jobs.states import JobState
 from mechanisms.base import Value
 from trainer.report import CheckpointWritten, Failed, Finished, Metrics, Progress, Started, Stopped
 
 
-class JobState(StrEnum):
-    """Where a job is: queued -> running -> succeeded, failed or cancelled, with cancelling between.
-
-    A running job whose worker shuts down in good order is queued again and goes on from its checkpoint.
-    """
-
-    QUEUED = "queued"
-    RUNNING = "running"
-    CANCELLING = "cancelling"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-
-    @property
-    def is_final(self) -> bool:
-        return self in FINAL_STATES
-
-
-FINAL_STATES = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED})
-
-
 @final
 class StateChanged(Value):
-    """The job went to ``state``; ``reason`` says why it failed or was queued again."""
+    """The job went to ``state``; ``reason`` says why it failed, was queued again or left off otherwise."""
 
     event: Literal["state"] = "state"
     state: JobState
@@ -59,11 +38,24 @@ class ArtifactsStored(Value):
     artifacts: tuple[Artifact, ...]
 
 
+@final
+class Logged(Value):
+    """A line of the training process's log, as far as it can hold no data value (``app/jobs/log_lines.py``)."""
+
+    event: Literal["log"] = "log"
+    line: str
+
+
 JobEvent = Annotated[
-    StateChanged | ArtifactsStored | Started | Progress | Metrics | CheckpointWritten | Finished | Stopped | Failed,
+    StateChanged | ArtifactsStored | Logged | Started | Progress | Metrics | CheckpointWritten | Finished | Stopped | Failed,
     Field(discriminator="event"),
 ]
 JOB_EVENT: TypeAdapter[JobEvent] = TypeAdapter(JobEvent)
+HISTORY = ("state", "artifacts", "started", "progress", "metrics", "checkpoint", "finished", "stopped", "failed")
+"""Kinds of what is told of a job to whoever follows it."""
+LOG = ("log",)
+MEASURES = ("progress", "metrics")
+"""Kinds of what can be plotted: the steps done and the epsilon they cost so far, and figures on held-out records."""
 
 
 @final
@@ -71,7 +63,7 @@ class JobEventRecord(Value):
     """One entry of a job's history.
 
     Attributes:
-      number: position in the history, from 1 without gaps; the id of the server-sent event.
+      number: position in the history, from 1 without gaps, log lines included; the id of the server-sent event.
       attempt: which start of the job it belongs to; 0 before the first.
     """
 

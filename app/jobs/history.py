@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sqlalchemy import func, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
 from app.database import now
-from app.jobs.events import JOB_EVENT, JobEvent, JobEventRecord, JobState, StateChanged
-from app.jobs.tables import JobEventRow, JobRow
+from app.jobs.events import JOB_EVENT, JobEvent, JobEventRecord, StateChanged
+from app.jobs.states import HELD_STATES, JobState
+from app.jobs.tables import DeliveryRow, JobEventRow, JobRow, WebhookRow
+from app.ledgers.jobs import settle_job
 
 
 def locked(session: Session, job_id: str) -> JobRow | None:
@@ -40,31 +42,47 @@ def last_number(session: Session, job_id: str) -> int:
 
 
 def change_state(session: Session, job: JobRow, state: JobState, reason: str | None = None) -> None:
-    """Move a locked job to ``state`` and tell its history."""
+    """Move a locked job to ``state``, and tell its history and who asked to be told; one that ends settles with its ledger."""
     job.state = state
     if state is JobState.RUNNING and job.started is None:
         job.started = now()
-    if state.is_final:
-        job.finished = now()
+    job.finished = now() if state.is_final else None
+    if state not in HELD_STATES:
+        job.holder = None
     append(session, job, [StateChanged(state=state, reason=reason)])
+    session.flush()
+    if session.get(WebhookRow, job.id) is not None:
+        session.add(DeliveryRow(job_id=job.id, number=last_number(session, job.id), due=now(), tries=0))
+    if state.is_final:
+        settle_job(session, job, is_success=state is JobState.SUCCEEDED)
 
 
-def events_after(session: Session, job_id: str, number: int, limit: int) -> list[JobEventRecord]:
-    """Events with a higher number, in order, at most ``limit``."""
-    query = select(JobEventRow).where(JobEventRow.job_id == job_id, JobEventRow.number > number).order_by(JobEventRow.number).limit(limit)
+def events_after(session: Session, job_id: str, number: int, kinds: Sequence[str], limit: int) -> list[JobEventRecord]:
+    """Events of these kinds with a higher number, in order, at most ``limit``."""
+    query = (
+        select(JobEventRow)
+        .where(JobEventRow.job_id == job_id, JobEventRow.number > number, JobEventRow.kind.in_(kinds))
+        .order_by(JobEventRow.number)
+        .limit(limit)
+    )
     return [_record(row) for row in session.scalars(query)]
 
 
 def latest(session: Session, job_ids: Sequence[str], kinds: Sequence[str]) -> dict[tuple[str, str], JobEvent]:
     """The last event of each kind of each job, by (job, kind)."""
-    numbers = (
-        select(JobEventRow.job_id, func.max(JobEventRow.number).label("number"))
-        .where(JobEventRow.job_id.in_(job_ids), JobEventRow.kind.in_(kinds))
-        .group_by(JobEventRow.job_id, JobEventRow.kind)
-        .subquery()
-    )
-    query = select(JobEventRow).join(numbers, (JobEventRow.job_id == numbers.c.job_id) & (JobEventRow.number == numbers.c.number))
-    return {(row.job_id, row.kind): JOB_EVENT.validate_python(row.data) for row in session.scalars(query)}
+    # One step down the index for each job and kind: a grouping would walk through every event of every job.
+    last = aliased(JobEventRow)
+    queries = [
+        select(JobEventRow)
+        .join(JobRow, JobEventRow.job_id == JobRow.id)
+        .where(
+            JobRow.id.in_(job_ids),
+            JobEventRow.number == select(func.max(last.number)).where(last.job_id == JobRow.id, last.kind == kind).scalar_subquery(),
+        )
+        for kind in kinds
+    ]
+    found = (row for query in queries for row in session.scalars(query))
+    return {(row.job_id, row.kind): JOB_EVENT.validate_python(row.data) for row in found}
 
 
 def _record(row: JobEventRow) -> JobEventRecord:

@@ -4,30 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Annotated
 
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 
+from app.access.caller import Caller, Scope, requires
 from app.database import Database
+from app.jobs.deliveries import Deliveries
 from app.jobs.queue import JobQueue
 from app.jobs.service import JobService
+from app.jobs.tails import Tails
 from app.settings import Settings
 
 
 @contextmanager
 def attached(app: FastAPI, settings: Settings) -> Generator[None]:
-    """For the application's lifespan: brings the tables up to date and sets ``settings``, ``database`` and ``queue`` of ``app.state``."""
+    """For the application's lifespan: brings the tables up to date, sets what ``app.state`` has of the jobs, and sends webhooks."""
     database = Database(settings)
     queue = JobQueue(settings)
     app.state.settings, app.state.database, app.state.queue = settings, database, queue
+    app.state.tails = Tails(settings.event_poll_seconds / 2)
     try:
         database.migrate()
-        yield
+        with Deliveries(settings, database):
+            yield
     finally:
         queue.close()
         database.close()
 
 
-def job_service(request: Request) -> JobService:
-    """The jobs of the application that serves this request."""
+def job_service(request: Request, caller: Annotated[Caller, Depends(requires(Scope.SUBMIT))]) -> JobService:
+    """The jobs of the caller's tenant: every route that takes them needs a key with the scope ``submit``."""
     state = request.app.state
-    return JobService(state.settings, state.database, state.queue)
+    return JobService(state.settings, state.database, state.queue, caller.tenant)

@@ -1,7 +1,8 @@
 r"""The queue of jobs, on DBOS. The only module that knows of it: the rest of the service sees ``JobQueue`` and ``run_worker``.
 
-A workflow's id is its job's id, so submitting twice is submitting once. The workflow has no steps of its own: what a job has done is in
-its checkpoint and in our tables, and a workflow that starts again looks there.
+What waits, in what order, and who has what in hand stands in our own tables and is decided there, in one transaction. A workflow here only
+calls: it wakes one idle worker, which then takes the job that is next. A call that is lost costs a moment, since an idle worker also looks
+by itself; a call that comes twice, too late or to a worker without the right device finds nothing, and nothing is done twice.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from typing import final
 
 from dbos import DBOS, DBOSClient, DBOSConfig, EnqueueOptions, Serializer, error
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.jobs.errors import QueueUnavailable
+from app.jobs.resources import HIGHEST_PRIORITY
 from app.settings import Settings
 
 APPLICATION = "zetadp"
@@ -25,19 +26,6 @@ APPLICATION_VERSION = "1"
 QUEUE = "train"
 WORKFLOW = "train"
 POLLING_SECONDS = 0.1
-ENDED = frozenset({"SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"})
-
-
-class Presence(StrEnum):
-    """What the queue knows of a job."""
-
-    UNKNOWN = "unknown"
-    WAITING_OR_RUNNING = "waiting_or_running"
-    ENDED = "ended"
-
-
-class GiveBack(BaseException):
-    """Raised by a job's function to leave the job unfinished. Not an ``Exception``: DBOS would record that as the job's outcome."""
 
 
 @final
@@ -68,42 +56,25 @@ class JobQueue:
         self._lock = threading.Lock()
         self._client: DBOSClient | None = None
 
-    def submit(self, job_id: str) -> None:
-        """Put the job on the queue, unless it is there.
+    def prepare(self) -> None:
+        """Make the queue's tables. Raises QueueUnavailable."""
+        with self._connected():
+            pass
+
+    def call(self, job_id: str, priority: int) -> None:
+        """Wake an idle worker for a job that waits now; calls for jobs of higher priority go first.
 
         Raises:
           QueueUnavailable: the queue's database doesn't answer.
         """
-        options = EnqueueOptions(workflow_name=WORKFLOW, queue_name=QUEUE, workflow_id=job_id, app_version=APPLICATION_VERSION)
+        options = EnqueueOptions(
+            workflow_name=WORKFLOW,
+            queue_name=QUEUE,
+            app_version=APPLICATION_VERSION,
+            priority=HIGHEST_PRIORITY - priority + 1,  # DBOS takes the least first, from 1
+        )
         with self._connected() as client:
             client.enqueue(options, job_id)
-
-    def submit_again(self, job_id: str) -> None:
-        """Put a job back that the queue holds for running or ended: its worker is known to have let go of it."""
-        with self._connected() as client:
-            client.delete_workflow(job_id)
-        self.submit(job_id)
-
-    def submit_again_held_by(self, executor_id: str) -> None:
-        """Put back every job that the queue holds for running on this worker, which runs none any more: another one may take them."""
-        with self._connected() as client:
-            held = client.list_workflows(status="PENDING", executor_id=executor_id, load_input=False, load_output=False)
-        for workflow in held:
-            self.submit_again(workflow.workflow_id)
-
-    def cancel(self, job_id: str) -> None:
-        """Take a waiting job off the queue."""
-        with self._connected() as client:
-            client.cancel_workflow(job_id)
-
-    def presence(self, job_ids: list[str]) -> dict[str, Presence]:
-        """What the queue knows of each job."""
-        if not job_ids:
-            return {}
-        with self._connected() as client:
-            known = client.list_workflows(workflow_ids=job_ids, load_input=False, load_output=False)
-        found = {workflow.workflow_id: Presence.ENDED if workflow.status in ENDED else Presence.WAITING_OR_RUNNING for workflow in known}
-        return {job_id: found.get(job_id, Presence.UNKNOWN) for job_id in job_ids}
 
     def close(self) -> None:
         """Close the connections, if any were made."""
@@ -133,39 +104,42 @@ class JobQueue:
             return self._client
 
 
-def run_worker(
-    settings: Settings, run_job: Callable[[str], None], stopping: threading.Event, look_after: Callable[[JobQueue], None]
-) -> None:
-    r"""Take jobs off the queue, one at a time, until ``stopping`` is set and the job in hand is let go.
+def run_worker(settings: Settings, queue: JobQueue, run_next: Callable[[], bool], stopping: threading.Event) -> None:
+    r"""Run jobs in this thread, one at a time, until ``stopping`` is set and the job in hand is let go.
 
     Args:
-      run_job: brings one job to an end, in a thread of its own; ``GiveBack`` leaves it for the next worker. It must return soon after
-        ``stopping`` is set.
-      look_after: called at the start and every ``settings.resubmit_seconds``, in this thread.
+      run_next: takes up the job that is next and brings it to an end; False where none waits. It must return soon after ``stopping``.
     """
-    busy = threading.Lock()
+    called, idle = threading.Event(), threading.Event()
 
     @DBOS.workflow(name=WORKFLOW, max_recovery_attempts=None)
-    def train(job_id: str) -> None:
-        with busy:
-            run_job(job_id)
+    def call(_job_id: str) -> None:
+        # A busy worker takes one call at most, and answers it when it is free.
+        idle.wait()
+        called.set()
 
-    queue = JobQueue(settings)
+    def run_all() -> None:
+        while not stopping.is_set() and run_next():
+            pass
+
+    run_all()  # calls matter to an idle worker alone: what was left by a dead one needn't wait until they can be heard
+    if stopping.is_set():
+        return
+    queue.prepare()
+    DBOS(config=_worker_config(settings))
+    DBOS.listen_queues([QUEUE])
+    DBOS.launch()
     try:
-        look_after(queue)
-        DBOS(config=_worker_config(settings))
-        DBOS.listen_queues([QUEUE])
-        DBOS.launch()
-        try:
-            while not stopping.wait(settings.resubmit_seconds):
-                look_after(queue)
-        finally:
-            stopping.set()
-            with busy:  # the job in hand has seen ``stopping`` and is being let go
-                DBOS.destroy(destroy_registry=True)
-        queue.submit_again_held_by(settings.executor_id)
+        while not stopping.is_set():
+            idle.clear()
+            run_all()
+            idle.set()
+            called.wait(settings.resubmit_seconds)
+            called.clear()
     finally:
-        queue.close()
+        stopping.set()
+        idle.set()
+        DBOS.destroy(destroy_registry=True)
 
 
 def _worker_config(settings: Settings) -> DBOSConfig:

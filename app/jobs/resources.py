@@ -3,25 +3,61 @@ r"""What the REST interface tells of jobs. Domain types appear as they are; only
 from __future__ import annotations
 
 from datetime import datetime
-from typing import final
+from typing import Annotated, final
 
-from pydantic import Field
+from pydantic import Field, Strict
 
 from app.jobs.calculation import CalculationKind, CalculationResult
 from app.jobs.document import Labels
-from app.jobs.events import Artifact, JobState
+from app.jobs.events import Artifact, JobEventRecord
+from app.jobs.states import JobState
 from mechanisms.base import Extended, Value
 from trainer import AnyTrainingSpec, RuntimeSpec
 from trainer.report import Metrics
 
+HIGHEST_PRIORITY = 100
+LONGEST_TIMEOUT = 365 * 86_400.0
+
+
+@final
+class Webhook(Value):
+    r"""An address that is told of every change of a job's state, with a POST that is signed and repeated until it is taken.
+
+    Attributes:
+      url: https, to a host on the internet; other hosts where the service's operator allows them.
+      secret: key of the signature. It is never shown again.
+    """
+
+    url: Annotated[str, Field(max_length=2000, pattern=r"^https?://[\x21-\x7e]+$")]
+    secret: Annotated[str, Field(min_length=16, max_length=255, pattern=r"^[\x21-\x7e]+$")]
+
+
+@final
+class LabelsChange(Value):
+    """A job's labels, all of them: what isn't named is gone."""
+
+    labels: Labels
+
 
 @final
 class JobSubmission(Value):
-    """A training job: what to train and what to guarantee, how to run it, and labels to find it by."""
+    r"""A training job: what to train and what to guarantee, how to run it, and labels to find it by.
+
+    Attributes:
+      priority: jobs of a higher one start first, of the same the oldest.
+      timeout_seconds: the job fails when a worker had it in hand for longer, over all attempts; what it released stays in its checkpoint.
+      webhook: who is told of every change of its state.
+      ledger: the budget that its whole plan is reserved from, in the same moment; it settles what it released when it ends. Tried again
+        it is charged anew. Without one no budget is kept.
+    """
 
     spec: AnyTrainingSpec
     runtime: RuntimeSpec = RuntimeSpec()
     labels: Labels = Field(default_factory=dict)
+    priority: Annotated[int, Strict(), Field(ge=0, le=HIGHEST_PRIORITY)] = 0
+    timeout_seconds: Annotated[float, Field(gt=0.0, le=LONGEST_TIMEOUT, allow_inf_nan=False)] | None = None
+    webhook: Webhook | None = None
+    ledger: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")] | None = None
 
 
 @final
@@ -35,12 +71,25 @@ class JobProgress(Value):
 
 
 @final
+class JobCharge(Value):
+    """The ledger that a job is charged to, and its reservation there."""
+
+    ledger: str
+    reservation: str
+
+
+@final
 class JobLinks(Value):
     """Where the rest is."""
 
     self: str
     events: str
+    logs: str
+    metrics: str
     cancel: str
+    pause: str
+    resume: str
+    retry: str
     artifacts: str
     certificate: str | None
 
@@ -51,11 +100,15 @@ class Job(Value):
 
     Attributes:
       calculation: what kind of calculation it is; null for a training.
+      priority: jobs of a higher one start first.
+      timeout_seconds: how long it may be in hand over all attempts; null for no limit.
+      ran_seconds: how long it was, as last told by its worker; a retry counts anew.
       attempt: how often a worker has taken it up; 0 before the first.
       progress: as last told by training; null before its first step.
       metrics: as last measured on the held-out records, each by name, and whether those are public or noise covers them; null before.
       failure: why it failed; null otherwise.
       certificate: id of its certificate; null until a training succeeded.
+      charge: the budget that it is charged to; null where it was submitted without.
       result: what the calculation came to; null until it succeeded, and always in lists: they would be long.
     """
 
@@ -66,6 +119,9 @@ class Job(Value):
     runtime: RuntimeSpec | None
     calculation: CalculationKind | None
     labels: Labels
+    priority: int
+    timeout_seconds: float | None
+    ran_seconds: float
     created: datetime
     started: datetime | None
     finished: datetime | None
@@ -74,6 +130,7 @@ class Job(Value):
     metrics: Metrics | None
     failure: str | None
     certificate: str | None
+    charge: JobCharge | None
     result: CalculationResult | None
     links: JobLinks
 
@@ -84,6 +141,14 @@ class JobPage(Value):
 
     jobs: tuple[Job, ...]
     next: str | None
+
+
+@final
+class MeasuresPage(Value):
+    """Progress and metrics, oldest first; ``next`` is the number after which there may be more, null at the end of what there is."""
+
+    measures: tuple[JobEventRecord, ...]
+    next: int | None
 
 
 @final

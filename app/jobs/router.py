@@ -1,21 +1,17 @@
-r"""The REST interface of jobs. Handlers are plain functions, each one transaction; the event stream alone is asynchronous."""
+r"""The REST interface of jobs. Handlers are plain functions, each one transaction; streams are beside it, in ``streams.py``."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
 from typing import Annotated
 
-from anyio import to_thread
-from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response, status
+from fastapi import APIRouter, Depends, Header, Path, Query, Response, status
 from fastapi.responses import FileResponse
-from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from app.jobs.calculation import Calculation
-from app.jobs.events import JobState
 from app.jobs.lifecycle import job_service
-from app.jobs.resources import ArtifactList, Job, JobPage, JobSubmission
+from app.jobs.resources import ArtifactList, Job, JobPage, JobSubmission, LabelsChange
 from app.jobs.service import JobFilter, JobService
+from app.jobs.states import Action, JobState
 from mechanisms.errors import InvalidParameter
 from trainer import ALGORITHMS
 
@@ -33,7 +29,6 @@ IdempotencyKey = Annotated[
         description="Sent again with the same body, it gives the job it made the first time instead of a second one.",
     ),
 ]
-LastEventId = Annotated[str | None, Header(description="The last event seen; the stream goes on after it.")]
 LabelFilter = Annotated[str, Query(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}=", max_length=320)]
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
@@ -82,30 +77,32 @@ def read_job(job_id: JobId, service: Service) -> Job:
 @router.post("/{job_id}/cancel", summary="Cancel a job")
 def cancel_job(job_id: JobId, service: Service) -> Job:
     """A waiting job is cancelled at once, a running one within seconds. Cancelling twice is cancelling once."""
-    return service.cancel(job_id)
+    return service.act(job_id, Action.CANCEL)
 
 
-def _start_of_stream(job_id: JobId, service: Service, last_event_id: LastEventId = None) -> int:
-    # A dependency, since an error can't become a response any more once the stream has begun.
-    return service.checked_event_number(job_id, "0" if last_event_id is None else last_event_id)
+@router.post("/{job_id}/pause", summary="Pause a job")
+def pause_job(job_id: JobId, service: Service) -> Job:
+    """A running job stops at a checkpoint within seconds and lets go of its worker; a waiting one doesn't start."""
+    return service.act(job_id, Action.PAUSE)
 
 
-@router.get("/{job_id}/events", response_class=EventSourceResponse, summary="Follow a job (server-sent events)")
-async def stream_events(
-    job_id: JobId, service: Service, request: Request, number: Annotated[int, Depends(_start_of_stream)]
-) -> AsyncIterator[ServerSentEvent]:
-    """Every event from the beginning, or after `Last-Event-ID`; ends after the event of the job's final state."""
-    poll_seconds: float = request.app.state.settings.event_poll_seconds
-    while True:
-        # Each read is short and gives its connection and thread back: a thousand waiting streams hold neither.
-        records, is_complete = await to_thread.run_sync(service.events, job_id, number)
-        for record in records:
-            number = record.number
-            yield ServerSentEvent(event=record.data.event, id=str(number), data=record)
-        if is_complete:
-            return
-        if not records:
-            await asyncio.sleep(poll_seconds)
+@router.post("/{job_id}/resume", summary="Resume a paused job")
+def resume_job(job_id: JobId, service: Service) -> Job:
+    """It waits for a worker again and goes on from its checkpoint."""
+    return service.act(job_id, Action.RESUME)
+
+
+@router.post("/{job_id}/retry", summary="Run a failed or cancelled job again")
+def retry_job(job_id: JobId, service: Service) -> Job:
+    """As a new attempt of the same job, from its checkpoint: what it released stays released and counted, and its certificate names the
+    restarts."""
+    return service.act(job_id, Action.RETRY)
+
+
+@router.patch("/{job_id}/labels", summary="Change a job's labels")
+def change_labels(job_id: JobId, change: LabelsChange, service: Service) -> Job:
+    """The job has these labels from now on, and no others. They are no part of what is trained or certified."""
+    return service.label(job_id, change.labels)
 
 
 @router.get("/{job_id}/artifacts", summary="List a job's files")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import secrets
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,22 +16,32 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from app.certificates.tables import CertificateRow
-from app.database import Database, now
+from app.database import Database, new_id, now
 from app.jobs.calculation import KINDS, Calculation, CalculationDocument, CalculationKind, CalculationResult
 from app.jobs.child import ARTIFACTS, RESULT
-from app.jobs.document import JobDocument, TrainingDocument
+from app.jobs.destinations import Destinations
+from app.jobs.document import JobDocument, TrainingAsked, TrainingDocument
 from app.jobs.errors import ArtifactNotFound, IdempotencyConflict, JobConflict, JobNotFound, QueueUnavailable
-from app.jobs.events import Artifact, ArtifactsStored, JobEvent, JobEventRecord, JobState, StateChanged
+from app.jobs.events import HISTORY, Artifact, ArtifactsStored, JobEvent, JobEventRecord, StateChanged
+from app.jobs.folders import attempt_folder
 from app.jobs.history import change_state, events_after, last_number, latest, locked
 from app.jobs.queue import JobQueue
-from app.jobs.resources import Job, JobLinks, JobPage, JobProgress, JobSubmission
-from app.jobs.tables import IdempotencyKeyRow, JobRow
+from app.jobs.resources import Job, JobCharge, JobLinks, JobPage, JobProgress, JobSubmission
+from app.jobs.states import Action, JobState, after_action
+from app.jobs.tables import IdempotencyKeyRow, JobRow, WebhookRow
+from app.ledgers.admission import Priced
+from app.ledgers.jobs import charge_again, charge_job, check_for_jobs, ledgers_of
+from app.ledgers.service import LedgerService
+from app.ledgers.tables import LedgerJobRow
 from app.settings import Settings
 from mechanisms.errors import InvalidParameter
-from trainer import AnyTrainingSpec, ExecutionPlan
+from trainer import AnyPlan, AnyTrainingSpec
 from trainer.report import Metrics, Progress
 
 EVENTS_PER_READ = 500
+ASKED = {Action.CANCEL: "cancelled", Action.PAUSE: "paused", Action.RESUME: "resumed", Action.RETRY: "retried"}
+SHOWN = ("progress", "metrics", "state")
+"""Kinds of events whose last one a job's resource shows."""
 LONGEST_NUMBER = 15
 """Digits of an event number; longer texts aren't even read as one."""
 _log = structlog.get_logger()
@@ -49,19 +57,21 @@ class JobFilter:
     labels: Sequence[tuple[str, str]] = ()
 
 
-def new_id() -> str:
-    """A fresh id; ids sort by the millisecond they were made in."""
-    return f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
-
-
 @final
 class JobService:
-    """The jobs of one data folder."""
+    """The jobs of one tenant; to it those of another aren't there."""
 
-    def __init__(self, settings: Settings, database: Database, queue: JobQueue) -> None:
+    def __init__(self, settings: Settings, database: Database, queue: JobQueue, tenant: str) -> None:
         self._settings = settings
         self._database = database
         self._queue = queue
+        self._tenant = tenant
+        self._destinations = Destinations(settings)
+
+    @property
+    def tenant(self) -> str:
+        """Whose jobs these are."""
+        return self._tenant
 
     def submit(self, submission: JobSubmission, idempotency_key: str | None) -> Job:
         r"""Store a training and put it on the queue; with a key that was used before, the job it made then.
@@ -69,55 +79,60 @@ class JobService:
         Raises:
           InvalidParameter, CalibrationFailed, UnsupportedEvent: the spec has no plan; nothing is stored.
           IdempotencyConflict: the key came with another request before.
+          LedgerNotFound, LedgerClosed, BudgetExceeded, IncompatibleEvent: the ledger doesn't admit the plan; nothing is stored.
         """
 
         def document() -> JobDocument:
             # Calibration takes long; the write lock isn't held meanwhile.
             plan = _planned(submission.spec)
-            return TrainingDocument(spec=submission.spec, runtime=submission.runtime, plan=plan, labels=submission.labels)
+            return TrainingDocument(spec=submission.spec, runtime=submission.runtime, plan=plan)
 
-        return self._submit(document, idempotency_key, _digest(submission))
+        if submission.webhook is not None:
+            self._destinations.check(submission.webhook.url)
+        return self._submit(document, submission, idempotency_key, _digest(submission))
 
     def submit_calculation(self, calculation: Calculation, idempotency_key: str | None) -> Job:
         """Likewise for a calculation; whether it has a result is found out by the worker. Raises IdempotencyConflict."""
         seconds = self._settings.calculation_job_seconds
-        return self._submit(lambda: CalculationDocument(calculation=calculation, seconds=seconds), idempotency_key, _digest(calculation))
+        document = CalculationDocument(calculation=calculation, seconds=seconds)
+        return self._submit(lambda: document, None, idempotency_key, _digest(calculation))
 
-    def _submit(self, document: Callable[[], JobDocument], key: str | None, digest: str) -> Job:
+    def _submit(self, document: Callable[[], JobDocument], asked: JobSubmission | None, key: str | None, digest: str) -> Job:
         if key is not None:
             with self._database.reading() as session:
                 before = self._made_before(session, key, digest)
             if before is not None:
                 return before
         made = document()
+        priced = None if asked is None or asked.ledger is None else self._priced(asked.ledger, made)
         try:
-            job, is_new = self._store(made, key, digest)
+            job, is_new = self._store(made, asked, priced, key, digest)
         except IntegrityError:  # PostgreSQL: the same key was stored by another request at the same moment
             if key is None:
                 raise
-            job, is_new = self._store(made, key, digest)
+            job, is_new = self._store(made, asked, priced, key, digest)
         if is_new:
-            self._enqueue(job.id)
+            self._call(job)
         return job
 
     def get(self, job_id: str) -> Job:
         """The job, with the result of a calculation. Raises JobNotFound."""
         with self._database.reading() as session:
-            job = _resources(session, [_found(session.get(JobRow, job_id), job_id)])[0]
+            job = _resources(session, [self._found(session.get(JobRow, job_id), job_id)])[0]
         if job.calculation is None or job.state is not JobState.SUCCEEDED:
             return job
-        result = (self._settings.job_dir(job_id) / ARTIFACTS / RESULT).read_bytes()
+        result = (attempt_folder(self._settings.job_dir(job_id), job.attempt) / ARTIFACTS / RESULT).read_bytes()
         return Job.model_validate({**dict(job), "result": CalculationResult.model_validate_json(result)})
 
     def page(self, wanted: JobFilter, before: str | None, limit: int) -> JobPage:
         """At most ``limit`` jobs that are older than the job ``before``, newest first."""
-        query = select(JobRow).order_by(JobRow.id.desc()).limit(limit + 1)
+        query = select(JobRow).where(JobRow.tenant == self._tenant).order_by(JobRow.id.desc()).limit(limit + 1)
         if wanted.states:
             query = query.where(JobRow.state.in_(wanted.states))
         if wanted.algorithm is not None:
             query = query.where(JobRow.document[("spec", "algorithm")].as_string() == wanted.algorithm)
         for name, value in wanted.labels:
-            query = query.where(JobRow.document[("labels", name)].as_string() == value)
+            query = query.where(JobRow.labels[name].as_string() == value)
         if before is not None:
             query = query.where(JobRow.id < before)
         with self._database.reading() as session:
@@ -125,91 +140,134 @@ class JobService:
             jobs = _resources(session, rows[:limit])
         return JobPage(jobs=tuple(jobs), next=rows[limit - 1].id if len(rows) > limit else None)
 
-    def cancel(self, job_id: str) -> Job:
-        """Cancel the job: at once if it waits, soon if it runs. Raises JobNotFound, or JobConflict for a job that ended otherwise."""
+    def act(self, job_id: str, action: Action) -> Job:
+        """Cancel, pause, resume or retry the job; twice is once. Raises JobNotFound, or JobConflict where its state doesn't allow it.
+
+        A job that is charged to a ledger is charged anew when it is tried again: LedgerClosed and BudgetExceeded then.
+        """
         with self._database.writing() as session:
-            row = _found(locked(session, job_id), job_id)
-            state = JobState(row.state)
-            if state in (JobState.SUCCEEDED, JobState.FAILED):
-                raise JobConflict(job_id, state, "cancelled")
-            if state is JobState.QUEUED:
-                change_state(session, row, JobState.CANCELLED)
-            elif state is JobState.RUNNING:
-                change_state(session, row, JobState.CANCELLING)
+            row = self._found(locked(session, job_id), job_id)
+            before = JobState(row.state)
+            state = after_action(before, action)
+            if state is None:
+                raise JobConflict(job_id, before, ASKED[action])
+            if action is Action.RETRY:
+                row.worker_deaths, row.ran_seconds = 0, 0.0
+                charge_again(session, row)
+            if state is not before:
+                change_state(session, row, state)
             session.flush()
             job = _resources(session, [row])[0]
         if state is JobState.QUEUED:
-            self._forget(job_id)
+            self._call(job)
         return job
+
+    def label(self, job_id: str, labels: Mapping[str, str]) -> Job:
+        """Give the job these labels instead of its own. Raises JobNotFound."""
+        with self._database.writing() as session:
+            row = self._found(locked(session, job_id), job_id)
+            row.labels = dict(labels)
+            session.flush()
+            return _resources(session, [row])[0]
 
     def checked_event_number(self, job_id: str, text: str) -> int:
         """The number of an event of this job, from a client's text; 0 stands for the beginning. Raises JobNotFound, InvalidParameter."""
         with self._database.reading() as session:
-            _found(session.get(JobRow, job_id), job_id)
+            self._found(session.get(JobRow, job_id), job_id)
             last = last_number(session, job_id)
         is_number = text.isascii() and text.isdigit() and len(text) <= LONGEST_NUMBER
         if not is_number or int(text) > last:
             raise InvalidParameter("Last-Event-ID", f"the id of an event of this job (0 to {last})", text)
         return int(text)
 
-    def events(self, job_id: str, after: int) -> tuple[list[JobEventRecord], bool]:
-        """The job's next events after number ``after``, and whether its history ends with them."""
+    def events(self, job_id: str, after: int, kinds: Sequence[str] = HISTORY) -> tuple[list[JobEventRecord], bool]:
+        """The job's next events of these kinds after number ``after``, and whether its history ends with them."""
         with self._database.reading() as session:
-            state = JobState(_found(session.get(JobRow, job_id), job_id).state)
-            records = events_after(session, job_id, after, EVENTS_PER_READ)
+            state = JobState(self._found(session.get(JobRow, job_id), job_id).state)
+            records = events_after(session, job_id, after, kinds, EVENTS_PER_READ)
         # The state was read first: if it was final then, its event had been written too.
         return records, state.is_final and len(records) < EVENTS_PER_READ
 
     def artifacts(self, job_id: str) -> tuple[Artifact, ...]:
         """The files of a job that succeeded; none before. Raises JobNotFound."""
         with self._database.reading() as session:
-            _found(session.get(JobRow, job_id), job_id)
-            stored = latest(session, [job_id], ["artifacts"]).get((job_id, "artifacts"))
-        return stored.artifacts if isinstance(stored, ArtifactsStored) else ()
+            self._found(session.get(JobRow, job_id), job_id)
+            return self._artifacts(session, job_id)
 
     def artifact(self, job_id: str, name: str) -> Path:
         """Where a listed file is; the name is looked up, never joined to a path. Raises JobNotFound, ArtifactNotFound."""
-        listed = tuple(artifact.name for artifact in self.artifacts(job_id))
+        with self._database.reading() as session:
+            row = self._found(session.get(JobRow, job_id), job_id)
+            listed = tuple(artifact.name for artifact in self._artifacts(session, job_id))
         if name not in listed:
             raise ArtifactNotFound(job_id, name, listed)
-        return self._settings.job_dir(job_id) / ARTIFACTS / name
+        return attempt_folder(self._settings.job_dir(job_id), row.attempt) / ARTIFACTS / name
 
-    def _store(self, document: JobDocument, key: str | None, digest: str) -> tuple[Job, bool]:
+    def _artifacts(self, session: Session, job_id: str) -> tuple[Artifact, ...]:
+        stored = latest(session, [job_id], ["artifacts"]).get((job_id, "artifacts"))
+        return stored.artifacts if isinstance(stored, ArtifactsStored) else ()
+
+    def _priced(self, ledger_id: str, document: JobDocument) -> Priced:
+        """What a training's plan costs on the ledger, found before anything is locked."""
+        assert isinstance(document, TrainingDocument)  # a calculation names no ledger
+        ledgers = LedgerService(self._database, self._settings.calculation_seconds)
+        check_for_jobs(ledgers.get(self._tenant, ledger_id).definition)
+        return ledgers.priced(self._tenant, ledger_id, document.plan.event)
+
+    def _store(
+        self, document: JobDocument, asked: JobSubmission | None, priced: Priced | None, key: str | None, digest: str
+    ) -> tuple[Job, bool]:
         with self._database.writing() as session:
             if key is not None and (before := self._made_before(session, key, digest)) is not None:
                 return before, False
-            row = JobRow(id=new_id(), created=now(), attempt=0, worker_deaths=0, document=document.model_dump(mode="json"))
+            row = JobRow(
+                id=new_id(),
+                tenant=self._tenant,
+                created=now(),
+                attempt=0,
+                worker_deaths=0,
+                ran_seconds=0.0,
+                document=document.model_dump(mode="json"),
+                labels=asked.labels if asked else {},
+                priority=asked.priority if asked else 0,
+                device=asked.runtime.device if asked else "auto",
+                timeout_seconds=asked.timeout_seconds if asked else None,
+            )
             session.add(row)
             row.state = JobState.QUEUED
             session.flush()
+            if asked is not None and asked.webhook is not None:
+                session.add(WebhookRow(job_id=row.id, url=asked.webhook.url, secret=asked.webhook.secret))
+                session.flush()
             change_state(session, row, JobState.QUEUED)
+            if priced is not None:
+                charge_job(session, row, priced)
             if key is not None:
-                session.add(IdempotencyKeyRow(key=key, request_sha256=digest, job_id=row.id, created=now()))
+                session.add(IdempotencyKeyRow(tenant=self._tenant, key=key, request_sha256=digest, job_id=row.id, created=now()))
             session.flush()
             return _resources(session, [row])[0], True
 
     def _made_before(self, session: Session, key: str, digest: str) -> Job | None:
-        used = session.get(IdempotencyKeyRow, key)
+        used = session.get(IdempotencyKeyRow, (self._tenant, key))
         if used is None:
             return None
         if used.request_sha256 != digest:
             raise IdempotencyConflict(key, used.job_id)
-        return _resources(session, [_found(session.get(JobRow, used.job_id), used.job_id)])[0]
+        return _resources(session, [self._found(session.get(JobRow, used.job_id), used.job_id)])[0]
 
-    def _enqueue(self, job_id: str) -> None:
+    def _found(self, row: JobRow | None, job_id: str) -> JobRow:
+        if row is None or row.tenant != self._tenant:
+            raise JobNotFound(job_id)
+        return row
+
+    def _call(self, job: Job) -> None:
         try:
-            self._queue.submit(job_id)
+            self._queue.call(job.id, job.priority)
         except QueueUnavailable:
-            _log.warning("job_not_queued_yet", job=job_id)  # it is stored: a worker queues it when it looks after such jobs
-
-    def _forget(self, job_id: str) -> None:
-        try:
-            self._queue.cancel(job_id)
-        except QueueUnavailable:
-            _log.warning("job_left_on_queue", job=job_id)  # a worker that takes it up finds it cancelled
+            _log.warning("call_failed", job=job.id)  # it is stored: a worker that has nothing to do finds it
 
 
-def _planned(spec: AnyTrainingSpec) -> ExecutionPlan:
+def _planned(spec: AnyTrainingSpec) -> AnyPlan:
     """The plan; what refuses it is told with the path of its field in the request, where it is one of the spec's."""
     try:
         return spec.plan()
@@ -230,33 +288,30 @@ def _in_request(refused: InvalidParameter, spec: AnyTrainingSpec) -> InvalidPara
     return InvalidParameter(f"spec.{refused.field}", refused.expected, refused.got)
 
 
-def _found(row: JobRow | None, job_id: str) -> JobRow:
-    if row is None:
-        raise JobNotFound(job_id)
-    return row
-
-
 def _digest(submission: JobSubmission | Calculation) -> str:
     return hashlib.sha256(json.dumps(submission.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
 
 
 def _resources(session: Session, rows: Sequence[JobRow]) -> list[Job]:
     ids = [row.id for row in rows]
-    last = latest(session, ids, ["progress", "metrics", "state"])
+    last = latest(session, ids, SHOWN)
     pairs = session.execute(select(CertificateRow.job_id, CertificateRow.id).where(CertificateRow.job_id.in_(ids)))
     certificates = {certified: certificate_id for certified, certificate_id in pairs}  # noqa: C416 (rows, not pairs)
+    charged = ledgers_of(session, ids)
     return [
-        _resource(row, {kind: event for (job_id, kind), event in last.items() if job_id == row.id}, certificates.get(row.id))
+        _resource(
+            row, {kind: event for (job_id, kind), event in last.items() if job_id == row.id}, certificates.get(row.id), charged.get(row.id)
+        )
         for row in rows
     ]
 
 
-def _resource(row: JobRow, last: Mapping[str, JobEvent], certificate: str | None) -> Job:
+def _resource(row: JobRow, last: Mapping[str, JobEvent], certificate: str | None, charged: LedgerJobRow | None) -> Job:
     progress, metrics, changed = last.get("progress"), last.get("metrics"), last.get("state")
     # A calculation's document may hold a thousand events, and nothing of them is shown.
     asked = cast("Mapping[str, object] | None", row.document.get("calculation"))
     kind: CalculationKind | None = None if asked is None else next(kind for kind in KINDS if asked[kind] is not None)
-    document = TrainingDocument.model_validate(row.document) if kind is None else None
+    document = TrainingAsked.model_validate({name: row.document[name] for name in TrainingAsked.model_fields}) if kind is None else None
     here = f"/v1/jobs/{row.id}"
     return Job(
         id=row.id,
@@ -265,7 +320,10 @@ def _resource(row: JobRow, last: Mapping[str, JobEvent], certificate: str | None
         spec=document and document.spec,
         runtime=document and document.runtime,
         calculation=kind,
-        labels=document.labels if document else {},
+        labels=row.labels,
+        priority=row.priority,
+        timeout_seconds=row.timeout_seconds,
+        ran_seconds=round(row.ran_seconds, 1),
         created=row.created,
         started=row.started,
         finished=row.finished,
@@ -274,11 +332,17 @@ def _resource(row: JobRow, last: Mapping[str, JobEvent], certificate: str | None
         metrics=metrics if isinstance(metrics, Metrics) else None,
         failure=changed.reason if isinstance(changed, StateChanged) and changed.state is JobState.FAILED else None,
         certificate=certificate,
+        charge=None if charged is None else JobCharge(ledger=charged.ledger_id, reservation=charged.reservation_id),
         result=None,
         links=JobLinks(
             self=here,
             events=f"{here}/events",
+            logs=f"{here}/logs",
+            metrics=f"{here}/metrics",
             cancel=f"{here}/cancel",
+            pause=f"{here}/pause",
+            resume=f"{here}/resume",
+            retry=f"{here}/retry",
             artifacts=f"{here}/artifacts",
             certificate=None if certificate is None else f"/v1/certificates/{certificate}",
         ),

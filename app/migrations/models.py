@@ -2,10 +2,12 @@ r"""Every table there is, so that the migrations can be compared with them. A ne
 
 from __future__ import annotations
 
+from app.access import tables as access
 from app.certificates import tables as certificates
 from app.database import Base
 from app.jobs import tables as jobs
+from app.ledgers import tables as ledgers
 
-TABLES = (certificates, jobs)
+TABLES = (access, certificates, jobs, ledgers)
 
 __all__ = ["TABLES", "Base"]

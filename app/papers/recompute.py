@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from accountants import Bound, Event, leaves, non_private_reason, profile
+from accountants import Bound, Event, non_private_reason, profile, releases
 from app.calculators.compare.conventions import CONVENTIONS, limit_epsilon, multiplier, probability_of, training_event
 from app.calculators.compare.finding import Direction, ratio_of
 from app.papers.schemas import Approximation, Experiment, Reading, Verdict
@@ -25,7 +25,7 @@ def epsilon_of(event: Event, delta: float | None) -> Bound:
     if non_private_reason(event) is not None:
         return Bound(lower=math.inf, upper=math.inf, route="non_private")
     total = Fraction(0)
-    for leaf, count in leaves(event).items():
+    for leaf, count in releases(event).items():
         pure = leaf.mechanism.privacy_loss().pure_epsilon
         if pure is None or not leaf.is_whole:
             raise UnsupportedEvent("pure", f"{leaf.mechanism.kind} has no pure epsilon here")

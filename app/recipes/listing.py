@@ -2,13 +2,19 @@ r"""Recipes as this service can run them: with or without their data, and with w
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 from accountants import profile
+from accountants.events import Event, non_private_reason
+from app.certificates.claims import pure_epsilon
 from app.jobs.resources import JobSubmission
 from app.recipes.errors import RecipeNotFound
 from app.recipes.schemas import DataAvailability, ProvenEpsilon, RecipeEntry
+from mechanisms import DuchiLinf, Laplace, LocalLaplace
 from mechanisms.errors import InvalidParameter
+from trainer.plan import ExecutionPlan
+from trainer.plans import AnyPlan, ComparisonPlan, UnprotectedPlan
 from trainer.recipes import RECIPES, Recipe, recipe
 
 LABEL = "recipe"
@@ -34,6 +40,7 @@ def submission_of(name: str) -> JobSubmission:
 def entry_of(of: Recipe) -> RecipeEntry:
     """One recipe. No data set is read: whether its files are there is looked up, and the guarantee is for the declared sizes."""
     missing = _missing(of)
+    proven, no_guarantee = _proven(of.name)
     return RecipeEntry(
         name=of.name,
         title=of.title,
@@ -44,7 +51,8 @@ def entry_of(of: Recipe) -> RecipeEntry:
         printed_results=of.printed_results,
         printed_epsilons=of.printed_epsilons,
         declared=of.declared,
-        proven=_proven(of.name),
+        proven=proven,
+        no_guarantee=no_guarantee,
         proven_as_printed=_proven_as_printed(of.name),
         differences=of.differences,
         errata=of.errata,
@@ -65,22 +73,40 @@ def _missing(of: Recipe) -> str | None:
 
 
 @lru_cache(maxsize=64)
-def _proven(name: str) -> ProvenEpsilon:
+def _proven(name: str) -> tuple[ProvenEpsilon | None, str | None]:
+    """What is proved, or why nothing is."""
     found = recipe(name)
     assert found is not None  # it is being listed
     plan = found.declared_plan()
-    l2 = plan.mechanism.sensitivity.l2
-    assert l2 is not None  # clipping gives it
+    if (reason := non_private_reason(plan.event)) is not None:
+        return None, reason
     bound = profile(plan.event, accountant="auto").epsilon(plan.delta)
-    return ProvenEpsilon(
+    proven = ProvenEpsilon(
         epsilon=bound.upper,
         epsilon_lower=bound.lower,
         delta=plan.delta,
-        unit=plan.mechanism.sensitivity.unit,
-        sampling_probability=plan.sampling.probability,
-        noise_multiplier=plan.mechanism.noise_scale / l2,
+        unit=plan.unit,
+        pure_epsilon=_pure(plan.event),
+        sampling_probability=plan.sampling.probability if isinstance(plan, ExecutionPlan) else None,
+        noise_multiplier=_multiplier(plan),
         steps=plan.steps,
     )
+    return proven, None
+
+
+def _pure(event: Event) -> float | None:
+    pure = pure_epsilon(event)
+    return None if pure is None else math.nextafter(float(pure), math.inf)
+
+
+def _multiplier(plan: AnyPlan) -> float | None:
+    """Of the noise of the training; counts of held-out records have their own."""
+    if isinstance(plan, ComparisonPlan | UnprotectedPlan) or isinstance(plan.mechanism, DuchiLinf):
+        return None
+    sensitivity = plan.mechanism.sensitivity
+    # Gaussian noise is for an l2 norm, Laplace noise for an l1 norm.
+    norm = sensitivity.stated_l1 if isinstance(plan.mechanism, Laplace | LocalLaplace) else sensitivity.stated_l2
+    return plan.mechanism.noise_scale / norm
 
 
 @lru_cache(maxsize=64)
@@ -95,6 +121,7 @@ def _proven_as_printed(name: str) -> ProvenEpsilon | None:
         epsilon_lower=bound.lower,
         delta=run.delta,
         unit=run.unit,
+        pure_epsilon=None,
         sampling_probability=run.sampling_probability,
         noise_multiplier=run.noise_multiplier,
         steps=run.steps,

@@ -17,17 +17,20 @@ class ProvenEpsilon(Value):
 
     Attributes:
       epsilon: upper end of the bracket; ``epsilon_lower`` is its lower end.
-      sampling_probability: of one unit in one step.
-      noise_multiplier: std per real component / l2 sensitivity.
-      steps: noisy sums released.
+      pure_epsilon: the run is (pure_epsilon, 0)-DP as well; null where it is for no finite epsilon, or something is sampled.
+      sampling_probability: of one unit in one step; null where nothing is sampled.
+      noise_multiplier: std per real component / l2 sensitivity, of Laplace noise scale / l1 sensitivity; null where no noise is added, or
+        the parts of a comparison have each their own.
+      steps: noisy sums released, or steps of training on what was released at once.
     """
 
     epsilon: Extended
     epsilon_lower: Extended
     delta: OpenProbability
     unit: PrivacyUnit
-    sampling_probability: Probability
-    noise_multiplier: Positive
+    pure_epsilon: Positive | None
+    sampling_probability: Probability | None
+    noise_multiplier: Positive | None
     steps: Count
 
 
@@ -55,6 +58,8 @@ class RecipeEntry(Value):
     Attributes:
       declared: sizes of the data set that the recipe is made for.
       proven: of this recipe's own run, from the plan's event for a data set of those sizes; a job is planned with the sizes there are.
+        Null where it guarantees nothing.
+      no_guarantee: why it guarantees nothing; null where it does.
       proven_as_printed: of the paper's rate, noise and steps, read as they are sound; null where the paper gives no such numbers.
       submission: where the ready body for ``POST /v1/jobs`` is.
     """
@@ -68,7 +73,8 @@ class RecipeEntry(Value):
     printed_results: tuple[PrintedResult, ...]
     printed_epsilons: tuple[PrintedEpsilon, ...]
     declared: DeclaredData
-    proven: ProvenEpsilon
+    proven: ProvenEpsilon | None
+    no_guarantee: str | None
     proven_as_printed: ProvenEpsilon | None
     differences: tuple[str, ...]
     errata: tuple[str, ...]

@@ -12,17 +12,17 @@ from pydantic import TypeAdapter
 from app.certificates.envelope import Envelope, sign
 from app.certificates.issue import CertificateInput, spec_file
 from app.certificates.keys import signer
+from app.certificates.planned import model_files
 from app.certificates.report import Status, VerificationReport
 from app.settings import Settings
 from mechanisms import RandomOrigin
 from trainer import AnyTrainingSpec, RuntimeSpec
 from trainer.data import data_set_facts
-from trainer.report import HeldOut, RunReport
+from trainer.report import MetricName, RunReport
 
 STEPS = 40
 MODEL = b"not really a model"
 
-HELD_OUT: dict[str, HeldOut] = {"none": "none", "public_held_out": "public", "private_accuracy": "private"}
 _SPECS: TypeAdapter[AnyTrainingSpec] = TypeAdapter(AnyTrainingSpec)
 
 SPEC: dict[str, object] = {
@@ -40,26 +40,32 @@ SPEC: dict[str, object] = {
 
 def finished_run(directory: Path, **changes: object) -> CertificateInput:
     """A run whose spec is ``SPEC`` with some fields changed (left out where None), and whose files lie in ``directory``."""
-    document = {name: value for name, value in (SPEC | changes).items() if value is not None}
+    return run_of({name: value for name, value in (SPEC | changes).items() if value is not None}, directory)
+
+
+def run_of(document: dict[str, object], directory: Path) -> CertificateInput:
+    """A run of any algorithm's spec, as if it had trained, with its files in ``directory``."""
     spec = _SPECS.validate_json(json.dumps(document))
     plan = spec.plan()
     facts = data_set_facts(spec.data)
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / "model.safetensors").write_bytes(MODEL)
+    models = {name: directory / name for name in model_files(plan)}
+    for path in models.values():
+        path.write_bytes(MODEL)
     (directory / "spec.json").write_bytes(spec_file(spec))
-    held_out = HELD_OUT[spec.evaluation.kind]
+    measured: dict[MetricName, float] = {"accuracy": 0.875} if facts.task == "classification" else {"score": -0.25, "score_all_zero": 0.5}
     report = RunReport(
         steps_released=plan.steps,
         event=plan.event,
-        noise_std=plan.mechanism.noise_scale,
+        noise_std=plan.noise_std,
         random_origin=RandomOrigin.USER_SEED if spec.reproducible else RandomOrigin.OPERATING_SYSTEM,
         generator="AES-256-CTR",
         resumptions=1,
-        held_out=held_out,
-        metrics=None if held_out == "none" else {"accuracy": 0.875},
+        held_out=spec.held_out,
+        metrics=None if spec.held_out == "none" else measured,
         test_records=facts.test_records,
         training_records=facts.training_records,
-        training_units=plan.sampling.records,
+        training_units=plan.units,
         checkpoints_released=3,
         parameters=2500,
         versions={"torch": "2.13.0"},
@@ -68,8 +74,7 @@ def finished_run(directory: Path, **changes: object) -> CertificateInput:
     )
     started = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
     finished = datetime(2026, 1, 2, 3, 5, 0, tzinfo=UTC)
-    model = {"model.safetensors": directory / "model.safetensors"}
-    return CertificateInput("job-1", spec, RuntimeSpec(), plan, report, model, started, finished, attempts=2)
+    return CertificateInput("job-1", spec, RuntimeSpec(), plan, report, models, started, finished, attempts=2)
 
 
 def statement_of(envelope: bytes) -> dict[str, dict[str, dict[str, object]]]:

@@ -1,14 +1,19 @@
-"""One issued certificate that the certificates' tests share; none of them changes it."""
+"""Issued certificates that the certificates' tests share, one and of every kind of training; none of them changes them."""
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
 from app.certificates.issue import CertificateInput, issue_certificate
 from app.certificates.keys import PublicKeySet, jwks
+from app.certificates.statement import PrivacyCertificate
+from app.certificates.text import describe
+from app.certificates.verification import read
 from app.settings import Settings
+from tests.app.certificate_kinds import runs, write_table
 from tests.app.certificates_harness import finished_run
 
 
@@ -35,3 +40,31 @@ def envelope(run: CertificateInput, settings: Settings) -> bytes:
 @pytest.fixture(scope="module")
 def keys(settings: Settings) -> PublicKeySet:
     return jwks(settings)
+
+
+@pytest.fixture(scope="module")
+def table_of_kinds(folder: Path) -> Generator[None]:
+    write_table(folder / "sets")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ZETADP_DATA_SETS_DIR", str(folder / "sets"))
+        yield
+
+
+@pytest.fixture(scope="module")
+def finished(folder: Path, table_of_kinds: None) -> dict[str, CertificateInput]:
+    return runs(folder / "kinds")
+
+
+@pytest.fixture(scope="module")
+def envelopes(finished: dict[str, CertificateInput], settings: Settings) -> dict[str, bytes]:
+    return {name: issue_certificate(run, settings) for name, run in finished.items()}
+
+
+@pytest.fixture(scope="module")
+def predicates(envelopes: dict[str, bytes]) -> dict[str, PrivacyCertificate]:
+    return {name: read(envelope) for name, envelope in envelopes.items()}
+
+
+@pytest.fixture(scope="module")
+def texts(predicates: dict[str, PrivacyCertificate]) -> dict[str, str]:
+    return {name: describe(predicate) for name, predicate in predicates.items()}

@@ -31,6 +31,7 @@ class Order(IntEnum):
     IGNORE_SIGTERM = 4
     RELEASE_TOO_FEW = 5
     LEAVE_NO_REPORT = 6
+    COMPLAIN = 7
 
 
 def say(event: str, **fields: object) -> None:
@@ -47,12 +48,16 @@ def main(workdir: Path, parent: int) -> int:
     order = Order(runtime["microbatch_size"])
     stopping: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: None if order is Order.IGNORE_SIGTERM else stopping.append(number))
-    with (workdir / "pids").open("a") as pids:
+    with (workdir.parents[1] / "pids").open("a") as pids:  # the job's folder; each attempt has one of its own in it
         pids.write(f"{os.getpid()}\n")
     checkpoint = workdir / "checkpoint.safetensors"
     first = int(checkpoint.read_text()) if checkpoint.exists() else 0
     say("started", resumed_from_step=first)
     sys.stdout.write("a line of some library\n")
+    if order is Order.COMPLAIN:
+        sys.stderr.write('Traceback (most recent call last):\n  File "/x/train.py", line 3, in step\n    check(record)\n')
+        sys.stderr.write("ValueError: the record of Jane Doe is wrong\n" + "x" * 100_000 + "\n")
+        sys.stderr.flush()
     for step in range(first + 1, plan["steps"] + 1):
         time.sleep(runtime["checkpoint_seconds"])
         say("progress", step=step, steps=plan["steps"], epsilon=step / plan["steps"], delta=plan["delta"], seconds=0.1)

@@ -21,6 +21,7 @@ import psycopg
 import pytest
 import uvicorn
 from psycopg import sql
+from pydantic import SecretStr
 
 from app.main import create_app
 from app.settings import Settings
@@ -58,34 +59,52 @@ def spec(**changes: object) -> Submission:
     } | changes
 
 
+ADMIN_KEY = "zdp_" + "0123456789ab" * 2 + "_" + "0123456789abcdef" * 4
+"""The admin key of every service of the tests, with every scope, of the tenant ``default``."""
+
+AUTHORIZED = {"Authorization": f"Bearer {ADMIN_KEY}"}
+
+
 def settings(data_dir: Path) -> Settings:
-    """Settings of a service that looks often, so that tests needn't wait."""
-    return Settings(data_dir=data_dir, event_poll_seconds=0.05, resubmit_seconds=0.5, stop_grace_seconds=1.0)
+    """Settings of a service that looks often, so that tests needn't wait, and knows the tests' key."""
+    return Settings(
+        data_dir=data_dir, admin_key=SecretStr(ADMIN_KEY), event_poll_seconds=0.05, resubmit_seconds=0.5, stop_grace_seconds=1.0
+    )
 
 
 @contextmanager
 def serving(of: Settings) -> Generator[httpx2.Client]:
-    """A client of a server that runs in this process."""
-    server = uvicorn.Server(uvicorn.Config(create_app(of), port=0, log_level="error", timeout_graceful_shutdown=1))
+    """A client of a server that runs in this process; it sends the tests' key, which the server knows whatever its settings."""
+    app = create_app(of)
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run)
     thread.start()
     wait_until(lambda: server.started)
+    app.state.keys.adopt(ADMIN_KEY)
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
-        with httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=WAIT_SECONDS) as client:
+        with httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=WAIT_SECONDS, headers=AUTHORIZED) as client:
             yield client
     finally:
         server.should_exit = True
         thread.join()
 
 
+def environment(of: Settings) -> dict[str, str]:
+    """The same settings as environment variables."""
+    plain = {
+        name: value.get_secret_value() if isinstance(value, SecretStr) else str(value)
+        for name, value in of.model_dump(exclude_none=True).items()
+    }
+    return {"ZETADP_" + name.upper(): value for name, value in plain.items()}
+
+
 @contextmanager
 def working(of: Settings, child: str = "fake") -> Generator[subprocess.Popen[bytes]]:
     """A worker process. On leaving, it is gone."""
-    variables = {"ZETADP_" + name.upper(): str(value) for name, value in of.model_dump(exclude_none=True).items()}
     with (of.data_dir / "worker.log").open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-c", WORKER, child, fake_child.__file__], env={**os.environ, **variables}, stderr=log, stdout=log
+            [sys.executable, "-c", WORKER, child, fake_child.__file__], env={**os.environ, **environment(of)}, stderr=log, stdout=log
         )
     try:
         yield process

@@ -91,10 +91,19 @@ def test_bad_requests_spoil_their_own_lines_alone(client: TestClient) -> None:
         assert text in detail
 
 
+def test_a_line_that_quotes_line_separators_is_still_one_line(client: TestClient) -> None:
+    quoted = "\u2028\x85\x1e"
+    response = client.post(PATH, json={"requests": [{**asked(), quoted: 1}, asked()]})
+    answers = [json.loads(line) for line in response.iter_lines()]
+    assert [line["index"] for line in answers] == [0, 1]
+    assert quoted in answers[0]["problem"]["errors"][0]["field"]
+
+
 def test_a_problem_line_is_the_problem_of_a_single_request(client: TestClient) -> None:
     for bad in (asked(-1.0), {"event": {"kind": "poisson_sampled", "probability": 0.1, "event": release()}, "accountant": "gdp"}):
         line = lines(client.post(PATH, json={"requests": [bad]}))[0]
-        assert line["problem"] == client.post("/v1/profiles", json=bad).json()
+        single = client.post("/v1/profiles", json=bad)
+        assert {**line["problem"], "request_id": single.headers["x-request-id"]} == single.json()
 
 
 def test_numbers_that_are_not_finite_spoil_their_line_alone(client: TestClient) -> None:

@@ -11,6 +11,7 @@ from fastapi.responses import PlainTextResponse
 from fastapi.testclient import TestClient
 from sqlalchemy import create_engine
 
+from app.access.caller import Caller, Scope, requires
 from app.certificates.envelope import MAXIMUM_BYTES
 from app.certificates.errors import CertificateNotFound
 from app.certificates.issue import issue_certificate
@@ -46,6 +47,8 @@ def client(settings: Settings, envelope: bytes) -> Iterator[TestClient]:
     app = FastAPI()
     app.state.settings, app.state.database = settings, database
     app.include_router(router)
+    caller = Caller(tenant="default", key_id="1", scopes=frozenset(Scope))
+    app.dependency_overrides[requires(Scope.SUBMIT)] = lambda: caller
 
     @app.exception_handler(CertificateNotFound)
     def not_found(request: Request, error: CertificateNotFound) -> PlainTextResponse:

@@ -18,7 +18,7 @@ def _told(workdir: Path) -> str:
     """What a started child finds in its own environment."""
     descriptor = os.open(workdir, os.O_RDONLY)
     try:
-        with JobChild([sys.executable, "-c", TELLS], workdir, descriptor, None) as child:
+        with JobChild([sys.executable, "-c", TELLS], workdir / LOG, descriptor, None, None) as child:
             child.exit_code()
     finally:
         os.close(descriptor)

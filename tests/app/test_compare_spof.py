@@ -7,13 +7,11 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from app.calculators.compare.spof.attack import recovered
 from app.calculators.compare.spof.noise import scale_log_ratio
 from app.main import create_app
 from app.settings import Settings
 from mechanisms import NumpySource
 from mechanisms.errata import erratum
-from mechanisms.published import spof as published
 from tests.app.calculators_harness import problem
 from tests.app.spof_harness import EXAMPLES, FAMILIES, ask, found, plain
 from tests.golden.oracles import oracle_rows
@@ -53,7 +51,8 @@ def test_the_mechanism_of_the_answer_has_the_profile_asked_for(client):
     body = client.post("/v1/compare/spof", json=EXAMPLES["spof"]).json()
     event = {"kind": "release", "mechanism": body["mechanism"]}
     found = client.post("/v1/profiles", json={"event": event, "deltas": [1e-12]}).json()
-    assert found["epsilon"][0]["upper"] == pytest.approx(1.0, rel=1e-9)
+    # The coordinates' composition at its exact price: a hair below the pure epsilon, which holds at delta 0.
+    assert 1.0 - 1e-7 < found["epsilon"][0]["upper"] <= 1.0
 
 
 @pytest.mark.parametrize(
@@ -281,28 +280,6 @@ def test_one_update_of_algorithm_2_gives_the_record_away():
         only = found(ask("dp_sgd_laplace", expansion_point=a, epsilon=1e-6), "S31")
         assert only.proven == math.inf
         assert max(step.value for step in only.counterexample.steps) < 1e-9
-
-
-def test_the_attack_recovers_whatever_record_it_is_given():
-    generator = np.random.default_rng(12)
-    for _ in range(20):
-        x, encoder, decoder = generator.uniform(size=9), generator.normal(size=(9, 4)) / 3.0, generator.normal(size=(4, 9))
-        noise = tuple(generator.laplace(scale=1e3, size=9) for _ in range(2))
-        gradients = published.algorithm_1_gradients(x, encoder, decoder, 0.5, noise)
-        found, code = recovered(*gradients, decoder + 0.5)
-        np.testing.assert_allclose(found, x, atol=1e-7)
-        np.testing.assert_allclose(code, 1.0 / (1.0 + np.exp(-(encoder.T @ x))), atol=1e-7)
-
-
-def test_the_attack_has_nothing_to_find_where_the_noisy_record_is_used_everywhere():
-    # The sound variant: the encoder sees x~, so what the update gives away is x~.
-    generator = np.random.default_rng(13)
-    x, encoder, decoder = generator.uniform(size=9), generator.normal(size=(9, 4)) / 3.0, generator.normal(size=(4, 9))
-    noisy = x + generator.laplace(scale=9.0, size=9)
-    gradients = published.algorithm_1_gradients(noisy, encoder, decoder, 0.0, (np.zeros(9), np.zeros(9)))
-    found, _ = recovered(*gradients, decoder)
-    np.testing.assert_allclose(found, noisy, rtol=1e-6)
-    assert np.max(np.abs(found - x)) > 1.0
 
 
 def test_codes_in_clear_differ_between_records():

@@ -15,14 +15,14 @@ from sqlalchemy import func, select
 from app.jobs.errors import QueueUnavailable
 from app.jobs.tables import JobEventRow, JobRow
 from app.main import create_app
-from tests.app.jobs_harness import Sent, Submission, settings, spec, stream
+from tests.app.jobs_harness import AUTHORIZED, Sent, Submission, settings, spec, stream
 
 NO_JOB = "0" * 32
 
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Generator[TestClient]:
-    with TestClient(create_app(settings(tmp_path_factory.mktemp("api"))), base_url="http://localhost") as client:
+    with TestClient(create_app(settings(tmp_path_factory.mktemp("api"))), base_url="http://localhost", headers=AUTHORIZED) as client:
         yield client
 
 
@@ -214,10 +214,10 @@ def test_long_history_is_streamed_whole(client: TestClient) -> None:
 
 
 def test_job_is_stored_while_the_queue_cannot_be_reached(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(job_id: str) -> None:
+    def fail(job_id: str, _priority: int) -> None:
         raise QueueUnavailable(job_id)
 
-    monkeypatch.setattr(client.app.state.queue, "submit", fail)  # pyright: ignore[reportFunctionMemberAccess]
+    monkeypatch.setattr(client.app.state.queue, "call", fail)  # pyright: ignore[reportFunctionMemberAccess]
     job = submitted(client)
     assert client.get(f"/v1/jobs/{job['id']}").json()["state"] == "queued"
 
@@ -228,8 +228,8 @@ import sys
 from pathlib import Path
 from fastapi.testclient import TestClient
 from app.main import create_app
-from app.settings import Settings
-with TestClient(create_app(Settings(data_dir=Path({str(tmp_path)!r}))), base_url="http://localhost") as client:
+from tests.app.jobs_harness import AUTHORIZED, settings
+with TestClient(create_app(settings(Path({str(tmp_path)!r}))), base_url="http://localhost", headers=AUTHORIZED) as client:
     assert client.post("/v1/jobs", json={{"spec": {spec()!r}}}).status_code == 202
 sys.exit("torch" in sys.modules)
 """

@@ -17,6 +17,7 @@ from app.settings import Settings
 from mechanisms.errata import ERRATA
 from mechanisms.errors import InvalidParameter
 from trainer.data import MriPhantoms, data_set_facts
+from trainer.plan import ExecutionPlan
 from trainer.recipes import RECIPES, Recipe, recipe
 from trainer.report import FRACTIONS
 
@@ -39,6 +40,12 @@ WANTED = {
     "mri_sequences",
     "mri_sequences_federated",
     "mri_phantoms_federated",
+    "spectral_mnist_model_1",
+    "spectral_mnist_lenet_5",
+    "spectral_mnist_scatter_circulant",
+    "spectral_mnist_scatter_lenet_5",
+    "spectral_mnist_scatter_linear",
+    "spectral_cifar10_model_2",
 }
 
 
@@ -74,14 +81,17 @@ def test_a_recipe_survives_its_json(of: Recipe) -> None:
 @pytest.mark.parametrize("of", RECIPES, ids=NAMES)
 def test_a_recipe_has_a_plan_for_the_sizes_it_declares(of: Recipe) -> None:
     plan = of.declared_plan()
-    assert plan.delta == of.spec.privacy.delta
-    assert plan.steps == of.spec.steps
+    # A method's own where there are several; what isn't private reports some delta, and a single release takes one step.
+    privacy = getattr(getattr(of.spec, "method", of.spec), "privacy", None)
+    assert plan.delta == (privacy.delta if privacy else plan.delta)
+    assert plan.steps == getattr(of.spec, "steps", 1)
 
 
 @pytest.mark.parametrize("of", RECIPES, ids=NAMES)
 def test_delta_stays_below_one_over_the_protected_units(of: Recipe) -> None:
     # Above it, publishing one unit whole would be allowed (errata C11).
-    assert of.spec.privacy.delta < 1.0 / of.declared_plan().sampling.records
+    plan = of.declared_plan()
+    assert plan.delta < 1.0 / plan.units
 
 
 @pytest.mark.parametrize("of", RECIPES, ids=NAMES)
@@ -171,6 +181,27 @@ def test_the_list_has_every_recipe_with_what_is_proved(client: TestClient, no_da
     phase = listed["phase_mnist"]
     assert phase["proven"]["epsilon"] == phase["proven_as_printed"]["epsilon"] == pytest.approx(0.4023, abs=5e-5)  # errata Z14, case A
     assert [claim["epsilon"] for claim in phase["printed_epsilons"]] == [0.51, 0.53]
+
+
+@pytest.mark.parametrize("name", ["fitbit_spof_printed", "fitbit_dp_sgd_printed"])
+def test_a_recipe_without_a_guarantee_is_listed_without_an_epsilon(client: TestClient, no_data: None, name: str) -> None:
+    entry = next(entry for entry in client.get("/v1/recipes").json() if entry["name"] == name)
+    assert entry["proven"] is None
+    assert "private at no epsilon" in entry["no_guarantee"]
+
+
+def test_a_recipe_that_samples_nothing_is_listed_without_a_rate_and_with_its_pure_epsilon(client: TestClient, no_data: None) -> None:
+    entry = next(entry for entry in client.get("/v1/recipes").json() if entry["name"] == "fitbit_spof")
+    assert entry["no_guarantee"] is None
+    assert (entry["proven"]["sampling_probability"], entry["proven"]["epsilon_lower"] > 0.0) == (None, True)
+    assert entry["proven"]["pure_epsilon"] >= entry["proven"]["epsilon"]
+
+
+def test_laplace_noise_is_listed_as_a_multiple_of_the_l1_sensitivity(client: TestClient, no_data: None) -> None:
+    entry = next(entry for entry in client.get("/v1/recipes").json() if entry["name"] == "fitbit_dp_sgd_laplace")
+    plan = _named("fitbit_dp_sgd_laplace").declared_plan()
+    assert isinstance(plan, ExecutionPlan)
+    assert entry["proven"]["noise_multiplier"] == pytest.approx(plan.noise_std / plan.mechanism.sensitivity.stated_l1, rel=1e-12)
 
 
 def test_the_list_says_which_folder_is_missing(client: TestClient, no_data: None) -> None:

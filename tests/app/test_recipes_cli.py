@@ -8,19 +8,22 @@ from typing import Any
 
 import httpx2
 import pytest
+from structlog.testing import capture_logs
 from typer.testing import CliRunner, Result
 
 from app.cli import app
 from app.cli.recipes import recipe_submission
 from app.client import Client, RequestRefused
 from app.jobs.resources import JobSubmission
-from tests.app.jobs_harness import serving, settings
+from tests.app.jobs_harness import ADMIN_KEY, serving, settings
 from trainer.recipes import RECIPES, recipe
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    with serving(settings(tmp_path_factory.mktemp("recipes"))) as client:
+    # The service runs in this process: its log would come between the command's own lines.
+    with capture_logs(), pytest.MonkeyPatch.context() as patch, serving(settings(tmp_path_factory.mktemp("recipes"))) as client:
+        patch.setenv("ZETADP_KEY", ADMIN_KEY)
         yield str(client.base_url)
 
 
@@ -101,6 +104,14 @@ def test_a_change_that_does_not_fit_is_refused_by_name(address: str, change: str
     done = _run("submit", "--recipe", "digits", "--set", change, "--address", address)
     assert done.exit_code == 2
     assert told in done.stderr
+
+
+def test_the_list_tells_a_recipe_without_a_guarantee_as_such(address: str) -> None:
+    lines = _run("recipes", "--address", address).stdout.splitlines()
+    start = next(place for place, line in enumerate(lines) if line.startswith("fitbit_spof_printed:"))
+    told = " ".join(lines[start : start + 4])
+    assert "no guarantee: it ran Algorithm 1 of the SPOF paper as printed" in told
+    assert "epsilon proved of this recipe's run" not in told.partition("fitbit_functional_mechanism")[0]
 
 
 def test_an_unknown_recipe_has_the_code_of_what_is_not_there(address: str) -> None:

@@ -27,6 +27,9 @@ from trainer.report import RunReport
 EARLIER = Path(__file__).parents[1] / "golden" / "certificates"
 """Issued by the code of commit 9f6d7d7 from the harness's run, which then took its figures from ``pld``."""
 
+BEFORE_KINDS = EARLIER / "before_kinds"
+"""Issued by the code of commit 025bfa2, when every certificate was of noisy gradient sums."""
+
 Change = Callable[[dict[str, Any]], None]
 
 
@@ -122,6 +125,14 @@ def test_a_certificate_signed_by_the_first_version_stays_valid(name: str) -> Non
     keys = PublicKeySet.model_validate_json((EARLIER / "keys.json").read_bytes())
     report = verify((EARLIER / f"{name}.json").read_bytes(), keys, None)
     assert report.verdict == "valid", [check for check in report.checks if check.status is Status.FAILED]
+
+
+@pytest.mark.parametrize("name", ["adaptive", "federated_private", "patients", "per_layer"])
+def test_a_certificate_signed_before_other_kinds_of_training_stays_valid_in_its_own_words(name: str) -> None:
+    keys = PublicKeySet.model_validate_json((BEFORE_KINDS / "keys.json").read_bytes())
+    report = verify((BEFORE_KINDS / f"{name}.json").read_bytes(), keys, None)
+    assert report.verdict == "valid", [check for check in report.checks if check.status is Status.FAILED]
+    assert details(report, "sentences", Status.PASSED)
 
 
 def test_a_final_newline_may_be_lost(envelope: bytes) -> None:

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import text
 
 from app.database import Database
-from app.jobs.attempts import Attempts
+from app.jobs.leases import Leases
 from app.jobs.queue import JobQueue
 from app.jobs.resources import JobSubmission
 from app.jobs.service import JobService
@@ -174,8 +174,10 @@ def test_cancelled_waiting_job_never_starts(service: Service) -> None:
 
 def test_stored_job_that_never_reached_the_queue_is_trained(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     database, queue = Database(service.settings), JobQueue(service.settings)
-    monkeypatch.setattr(queue, "submit", lambda _job_id: None)
-    stored = JobService(service.settings, database, queue).submit(JobSubmission.model_validate({"spec": spec(), "runtime": RUNTIME}), None)
+    monkeypatch.setattr(queue, "call", lambda _job_id, _priority: None)
+    stored = JobService(service.settings, database, queue, "default").submit(
+        JobSubmission.model_validate({"spec": spec(), "runtime": RUNTIME}), None
+    )
     database.close()
     until(service, stored.id, "started")
     service.client.post(f"/v1/jobs/{stored.id}/cancel")
@@ -187,17 +189,19 @@ def test_second_worker_of_the_same_name_is_refused(service: Service) -> None:
     assert "a worker named 'local' runs already" in (service.settings.data_dir / "worker.log").read_text()
 
 
-def test_superseded_worker_kills_its_child_and_writes_no_more(service: Service) -> None:
+def test_worker_whose_lease_was_taken_kills_its_child_and_writes_no_more(service: Service) -> None:
     job_id = submit(service.client, step_seconds=SLOW)
-    until(service, job_id, "progress")
+    until(service, job_id, "checkpoint")
     database = Database(service.settings)
-    late = Attempts(database, service.settings.maximum_worker_deaths).start(job_id)
-    assert late is not None
+    leases = Leases(database, service.settings.maximum_worker_deaths)
+    wait_until(lambda: any(leases.bury(lease) is not None for lease in leases.seen()))
     wait_until(lambda: not is_alive(child_pids(service.settings, job_id)[0]))
-    attempts = [event.attempt for event in _history(service, job_id)]
-    assert attempts == sorted(attempts), "the superseded attempt wrote after the later one had started"
-    Attempts(database, service.settings.maximum_worker_deaths).cancelled(late)
     database.close()
+    assert ended(service, job_id) == "succeeded"  # the same worker, under a new lease
+    history = _history(service, job_id)
+    numbers = [event.attempt for event in history]
+    assert numbers == sorted(numbers), "the superseded attempt wrote after the later one had started"
+    assert [event.data["resumed_from_step"] for event in history if event.kind == "started"][1] >= 5
 
 
 def test_worker_opens_no_port(service: Service) -> None:
@@ -233,6 +237,8 @@ def test_job_that_loses_three_workers_fails(api: Service) -> None:
     with working(api.settings):
         assert ended(api, job_id) == "failed"
     assert job(api, job_id)["failure"] == "its worker was lost 3 times; not tried again"
+    reasons = [event.data["reason"] for event in _history(api, job_id) if event.data.get("state") == "queued"]
+    assert reasons == [None, "its worker was lost", "its worker was lost"]
 
 
 def test_job_that_breaks_the_worker_itself_every_time_fails(api: Service) -> None:
@@ -271,6 +277,6 @@ def test_whole_job_runs_on_postgresql(tmp_path: Path) -> None:
 def _history(service: Service, job_id: str) -> list[Sent]:
     """What has happened so far, also to a job that hasn't ended."""
     database = Database(service.settings)
-    records, _ = JobService(service.settings, database, JobQueue(service.settings)).events(job_id, 0)
+    records, _ = JobService(service.settings, database, JobQueue(service.settings), "default").events(job_id, 0)
     database.close()
     return [Sent(record.number, record.data.event, record.data.model_dump(), record.attempt) for record in records]

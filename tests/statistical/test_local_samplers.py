@@ -11,7 +11,7 @@ from scipy import stats
 
 from mechanisms import InvalidParameter, NumpySource, RandomStream
 from mechanisms.source import FAIR
-from tests.mechanisms.local import duchi, local_laplace
+from tests.mechanisms.local import duchi, local_gaussian, local_laplace
 
 COUNT = 200_000
 CORNER = (1.0, -1.0, 1.0)
@@ -32,8 +32,20 @@ def test_the_check_rejects_a_scale_that_is_thirty_percent_off(wrong):
     assert stats.kstest(noise.ravel(), "laplace", args=(0.0, 0.7)).pvalue < 1e-6
 
 
-def test_noise_of_different_records_and_coordinates_is_uncorrelated():
-    noise = released(local_laplace(2), (0.5, 0.5)) - 0.5
+def test_local_gaussian_noise_has_the_claimed_law():
+    noise = released(local_gaussian(2, std=0.7), (0.25, 1.0)) - np.array([0.25, 1.0])
+    assert stats.kstest(noise.ravel(), "norm", args=(0.0, 0.7)).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("wrong", [0.7, 1.3])
+def test_the_check_rejects_a_deviation_that_is_thirty_percent_off(wrong):
+    noise = released(local_gaussian(2, std=0.7 * wrong), (0.25, 1.0), count=2000) - np.array([0.25, 1.0])
+    assert stats.kstest(noise.ravel(), "norm", args=(0.0, 0.7)).pvalue < 1e-6
+
+
+@pytest.mark.parametrize("mechanism", [local_laplace(2), local_gaussian(2)], ids=lambda m: m.kind)
+def test_noise_of_different_records_and_coordinates_is_uncorrelated(mechanism):
+    noise = released(mechanism, (0.5, 0.5)) - 0.5
     assert abs(np.corrcoef(noise[:, 0], noise[:, 1])[0, 1]) < 5.0 / math.sqrt(COUNT)
     assert abs(np.corrcoef(noise[:-1, 0], noise[1:, 0])[0, 1]) < 5.0 / math.sqrt(COUNT)
 
@@ -121,7 +133,7 @@ def test_torch_draws_the_same_releases():
     torch = pytest.importorskip("torch")
     from trainer.engine.torch_source import TorchSource
 
-    for mechanism in (duchi(4, 1.0, lower=0.0, upper=2.0), local_laplace(4)):
+    for mechanism in (duchi(4, 1.0, lower=0.0, upper=2.0), local_laplace(4), local_gaussian(4)):
         value = np.full((6, 4), 0.5)
         source = TorchSource(RandomStream.from_seed(9, "noise"), torch.device("cpu"), torch.float64)
         assert np.array_equal(

@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from app.access.text import KeyText
 from trainer.recipes import DIGITS_DEMO
 
 SHORT = {
@@ -29,11 +30,19 @@ def _run(*arguments, text="", code=0):
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    """A real service with a real worker on a free port; its address."""
-    environment = {**os.environ, "ZETADP_DATA_DIR": str(tmp_path_factory.mktemp("service")), "ZETADP_LOG_LEVEL": "warning"}
+    """A real service with a real worker on a free port; its address. The commands of these tests find its key in their environment."""
+    key = KeyText.fresh().text
+    environment = {
+        **os.environ,
+        "ZETADP_ADMIN_KEY": key,
+        "ZETADP_DATA_DIR": str(tmp_path_factory.mktemp("service")),
+        "ZETADP_LOG_LEVEL": "warning",
+    }
     command = [sys.executable, "-m", "app", "serve", "--port", "0", "--with-worker"]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-    yield process.stdout.readline().removeprefix("zetadp is at ").strip()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ZETADP_KEY", key)
+        yield process.stdout.readline().removeprefix("zetadp is at ").strip()
     process.send_signal(signal.SIGTERM)
     process.wait(20)
     process.stdout.close()

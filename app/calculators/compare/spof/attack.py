@@ -1,9 +1,6 @@
 r"""Recovering a record from one update of Algorithm 1 (S14, S15, S31): whatever the noise, the gradients carry the record itself.
 
-With code h = sigmoid(W^T x), outputs z and noisy derivatives g = dL~/dz, the gradients are G_d = h g^T for the decoder and
-G_e = x v^T with v_r = h_r (1 - h_r) sum_i w_ri g_i for the encoder: both of rank one, and the noise is in g alone. G_d has the direction
-u of h = k u, and u^T G_d = k g. So v_r = A_r (1 - k u_r) with A_r = u_r sum_i w_ri (u^T G_d)_i known, and any row f v of G_e gives f and
-f k by linear equations: then k, h, v and x = G_e v / ||v||^2, exactly.
+How, ``mechanisms.record_recovery`` says.
 """
 
 from __future__ import annotations
@@ -21,6 +18,7 @@ from app.calculators.compare.spof.setting import PAPER
 from mechanisms import NumpySource, Step
 from mechanisms.cross_entropy import sigmoid
 from mechanisms.published import spof as published
+from mechanisms.record_recovery import distance_from_rank_one, recovered
 
 Floats = NDArray[np.float64]
 
@@ -40,33 +38,6 @@ class Recovery:
     features: float
     code: float
     rank_one: float
-
-
-def recovered(encoder_gradient: Floats, decoder_gradient: Floats, decoder: Floats) -> tuple[Floats, Floats]:
-    r"""The record and its code, from the two gradients and the decoder's public weights.
-
-    Args:
-      encoder_gradient: x v^T, shape (n, l).
-      decoder_gradient: h g^T, shape (l, n).
-      decoder: the weights that the decoder multiplied h with, shape (l, n).
-    """
-    column = decoder_gradient[:, np.argmax(np.abs(decoder_gradient).sum(axis=0))]
-    # A code is positive, whatever the sign of the column's g.
-    direction = np.abs(column) / np.linalg.norm(column)
-    known = direction * (decoder @ (direction @ decoder_gradient))
-    row = encoder_gradient[np.argmax(np.abs(encoder_gradient).sum(axis=1))]
-    factor, product = _two_unknowns(known, -known * direction, row)
-    code = direction * (product / factor)
-    back = known * (1.0 - code)
-    return encoder_gradient @ back / (back @ back), code
-
-
-def _two_unknowns(first: Floats, second: Floats, seen: Floats) -> tuple[float, float]:
-    """(p, q) with p first + q second nearest to seen, by Gram and Schmidt."""
-    share = float(first @ second / (first @ first))
-    rest = second - share * first
-    q = float(rest @ seen / (rest @ rest))
-    return float(first @ seen / (first @ first)) - share * q, q
 
 
 @functools.cache
@@ -104,13 +75,10 @@ def attack_on_dp_sgd(epsilon: float, a: float, bound: float) -> Recovery:
 def _judged(gradients: tuple[Floats, Floats], decoder: Floats) -> Recovery:
     x, encoder, _ = _setting()
     found, code = recovered(*gradients, decoder)
-    by_encoder = gradients[0]
-    row = by_encoder[np.argmax(np.abs(by_encoder).sum(axis=1))]
-    nearest = np.outer(by_encoder @ row / (row @ row), row)
     return Recovery(
         features=float(np.max(np.abs(found - x))),
         code=float(np.max(np.abs(code - _sigmoid(encoder.T @ x)))),
-        rank_one=float(np.linalg.norm(by_encoder - nearest) / np.linalg.norm(by_encoder)),
+        rank_one=distance_from_rank_one(gradients[0]),
     )
 
 

@@ -1,0 +1,164 @@
+r"""The audit log: who did what, and who was refused. One thread writes it, so that many requests share a transaction."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from datetime import datetime
+from typing import final
+
+import structlog
+from sqlalchemy import or_, select, update
+
+from app.access.resources import AuditEntry, AuditPage
+from app.access.tables import AuditRow, KeyRow
+from app.access.tenants import DEFAULT_TENANT
+from app.access.text import without_secrets
+from app.database import Database, now
+
+ENTRIES_PER_TRANSACTION = 500
+LAST_USED_SECONDS = 60.0
+"""How exactly it is told when a key was last used; a write for each request would be too much for that."""
+
+_log = structlog.get_logger()
+
+
+@final
+@dataclass(frozen=True)
+class Deed:
+    """An entry before it has a number; see ``AuditEntry``."""
+
+    time: datetime
+    tenant: str | None
+    key_id: str | None
+    address: str
+    action: str
+    target: str
+    status: int
+    request_id: str
+
+    def row(self) -> AuditRow:
+        """The row that is stored, cut to the columns' lengths and without any key's secret."""
+        return AuditRow(
+            time=self.time,
+            tenant=self.tenant,
+            key_id=self.key_id,
+            address=self.address[:64],
+            action=without_secrets(self.action)[:200],
+            target=without_secrets(self.target)[:500],
+            status=self.status,
+            request_id=self.request_id,
+        )
+
+
+def local_deed(tenant: str, key_id: str, action: str, target: str) -> Deed:
+    """What the operator did on the service's machine."""
+    return Deed(now(), tenant, key_id, "local", action, target, 0, "-")
+
+
+@final
+@dataclass(frozen=True)
+class _Used:
+    key_id: str
+    time: datetime
+
+
+@final
+class AuditLog:
+    """Closed, it has written everything."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._waiting: queue.SimpleQueue[tuple[Deed | _Used, Future[None]] | None] = queue.SimpleQueue()
+        self._used: dict[str, float] = {}
+        self._writer = threading.Thread(target=self._write, name="audit", daemon=True)
+        self._writer.start()
+
+    def record(self, deed: Deed) -> Future[None]:
+        """Have it written; the result is there when it is. It never raises: a service without its audit log tells that in its own."""
+        written: Future[None] = Future()
+        self._waiting.put((deed, written))
+        return written
+
+    def used(self, key_id: str) -> None:
+        """Note that a key was used now; about once a minute that is stored."""
+        moment = time.monotonic()
+        if moment - self._used.get(key_id, -LAST_USED_SECONDS) >= LAST_USED_SECONDS:
+            self._used[key_id] = moment
+            self._waiting.put((_Used(key_id, now()), Future()))
+
+    def page(self, tenant: str, before: int | None, limit: int) -> AuditPage:
+        """At most ``limit`` entries before the number ``before``, newest first. The operator's tenant also sees those without a tenant."""
+        query = select(AuditRow).order_by(AuditRow.number.desc()).limit(limit + 1)
+        own = AuditRow.tenant == tenant
+        query = query.where(or_(own, AuditRow.tenant.is_(None)) if tenant == DEFAULT_TENANT else own)
+        if before is not None:
+            query = query.where(AuditRow.number < before)
+        with self._database.reading() as session:
+            rows = list(session.scalars(query))
+        entries = tuple(_entry(row) for row in rows[:limit])
+        return AuditPage(entries=entries, next=rows[limit - 1].number if len(rows) > limit else None)
+
+    def close(self) -> None:
+        """Write what waits, and end."""
+        self._waiting.put(None)
+        self._writer.join()
+
+    def _write(self) -> None:
+        while (first := self._waiting.get()) is not None:
+            batch = [first]
+            is_last = False
+            while len(batch) < ENTRIES_PER_TRANSACTION and not is_last:
+                try:
+                    following = self._waiting.get_nowait()
+                except queue.Empty:
+                    break
+                is_last = following is None
+                if following is not None:
+                    batch.append(following)
+            self._store([noted for noted, _ in batch])
+            for _, written in batch:
+                written.set_result(None)
+            if is_last:
+                return
+
+    def _store(self, noted: Sequence[Deed | _Used]) -> None:
+        deeds = [each for each in noted if isinstance(each, Deed)]
+        try:
+            with self._database.writing() as session:
+                session.add_all([deed.row() for deed in deeds])
+                for use in noted:
+                    if isinstance(use, _Used):
+                        session.execute(update(KeyRow).where(KeyRow.id == use.key_id).values(last_used=use.time))
+        except Exception as error:
+            # Whatever it was, requests wait for this thread. The thing itself was done or refused: the service's own log tells it.
+            for deed in deeds:
+                _log.error(
+                    "audit_entry_not_stored",
+                    error_type=type(error).__name__,
+                    tenant=deed.tenant,
+                    key_id=deed.key_id,
+                    address=deed.address,
+                    action=without_secrets(deed.action),
+                    target=without_secrets(deed.target),
+                    status=deed.status,
+                    of_request=deed.request_id,
+                )
+
+
+def _entry(row: AuditRow) -> AuditEntry:
+    return AuditEntry(
+        number=row.number,
+        time=row.time,
+        tenant=row.tenant,
+        key_id=row.key_id,
+        address=row.address,
+        action=row.action,
+        target=row.target,
+        status=row.status,
+        request_id=row.request_id,
+    )

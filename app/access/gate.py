@@ -1,0 +1,68 @@
+r"""The gate: whose key a request shows, before anything of it is read. What no key is shown for goes on, and routes ask for one."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import cast, final
+
+from anyio import CapacityLimiter, to_thread
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from app.access.audit import AuditLog
+from app.access.caller import Admission, Caller
+from app.access.errors import AccessError, KeyNeeded
+from app.access.rates import Rates, address_of
+from app.access.service import KeyService
+from app.errors import refusal
+
+UNCOUNTED = ("/livez", "/readyz")
+"""What a supervisor asks must be answered however busy an address is."""
+
+LOOKUPS_AT_ONCE = 8
+"""Of their own, so that no calculation keeps anybody waiting at the gate."""
+
+
+@final
+class Gate:
+    """ASGI middleware. It sets ``admission`` of the request's state; a key that isn't valid is refused wherever it is shown."""
+
+    def __init__(self, app: ASGIApp, rates: Rates) -> None:
+        self._app = app
+        self._rates = rates
+        self._lookups: CapacityLimiter | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        address = address_of(scope)
+        refused = partial(self._rates.failed, address)
+        try:
+            caller = await self._caller(scope, refused)
+            if scope["path"] not in UNCOUNTED:
+                self._rates.count(caller, address)
+        except AccessError as error:
+            await refusal(error, Request(scope))(scope, receive, send)
+            return
+        scope["state"]["admission"] = Admission(caller, refused)
+        await self._app(scope, receive, send)
+
+    async def _caller(self, scope: Scope, refused: partial[AccessError]) -> Caller | None:
+        headers = Headers(scope=scope).getlist("authorization")
+        if not headers:
+            return None
+        if self._lookups is None:
+            self._lookups = CapacityLimiter(LOOKUPS_AT_ONCE)
+        scheme, _, text = headers[0].partition(" ")
+        state = scope["app"].state
+        try:
+            if len(headers) > 1 or scheme.lower() != "bearer":
+                raise KeyNeeded
+            caller = await to_thread.run_sync(cast("KeyService", state.keys).caller, text.strip(), limiter=self._lookups)
+        except KeyNeeded:
+            raise refused() from None
+        assert caller.key_id is not None  # it has shown its key
+        cast("AuditLog", state.audit).used(caller.key_id)
+        return caller

@@ -1,0 +1,73 @@
+r"""How many requests one key, or one address without a key, may send; and how often an address may fail to show a valid key."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import time
+from collections.abc import MutableMapping
+from typing import Any, final
+
+from limits import RateLimitItem, parse
+from limits.storage import MemoryStorage
+from limits.strategies import FixedWindowRateLimiter
+
+from app.access.caller import Caller
+from app.access.errors import AccessError, KeyNeeded, TooManyRequests
+from app.settings import Settings
+
+_ONCE_A_MINUTE = parse("1/minute")
+
+
+@final
+class Rates:
+    """Counts in this process's memory: several processes of the service count for themselves."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._limiter = FixedWindowRateLimiter(MemoryStorage())
+        self._per_key = parse(settings.requests_per_key)
+        self._per_address = parse(settings.requests_per_address)
+        self._failures = parse(settings.failures_per_address)
+
+    def count(self, caller: Caller | None, address: str) -> None:
+        """Count a request. Raises TooManyRequests."""
+        if caller is None or caller.key_id is None:
+            self._hit(self._per_address, "address", address)
+        else:
+            self._hit(self._per_key, "key", caller.key_id)
+
+    def failed(self, address: str) -> AccessError:
+        """Count a request without the key it needs, and give what it is told. A valid key from the same address is never held up."""
+        try:
+            self._hit(self._failures, "failures", address)
+        except TooManyRequests as often:
+            return often
+        return KeyNeeded()
+
+    def is_first_excess(self, who: str) -> bool:
+        """Whether this is the first request in a minute that is too many: a flood of them must not become one of log entries."""
+        return self._limiter.hit(_ONCE_A_MINUTE, "excess", who)
+
+    def _hit(self, item: RateLimitItem, kind: str, who: str) -> None:
+        if not self._limiter.hit(item, kind, who):
+            reset = self._limiter.get_window_stats(item, kind, who).reset_time
+            raise TooManyRequests(str(item), max(1, math.ceil(reset - time.time())))
+
+
+def address_of(scope: MutableMapping[str, Any]) -> str:
+    """Where a request comes from, as far as it is counted: an IPv6 address by its network of 64 bits, which one host has to itself.
+
+    >>> address_of({"client": ("2001:db8::5", 443)}), address_of({"client": ("192.0.2.1", 443)}), address_of({"client": None})
+    ('2001:db8::/64', '192.0.2.1', 'unknown')
+    """
+    client = scope.get("client")
+    if not client:
+        return "unknown"
+    try:
+        address = ipaddress.ip_address(client[0])
+    except ValueError:
+        return str(client[0])[:64]
+    if isinstance(address, ipaddress.IPv6Address):
+        mapped = address.ipv4_mapped
+        return str(mapped) if mapped else str(ipaddress.IPv6Network((int(address) >> 64 << 64, 64)))
+    return str(address)

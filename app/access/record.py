@@ -1,0 +1,105 @@
+r"""A name for every request, in its answer, its problems and the log; and the entry of the audit log where there must be one."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+import time
+from collections.abc import MutableMapping
+from typing import Any, cast, final
+
+import structlog
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Send
+
+from app.access.audit import AuditLog, Deed
+from app.access.caller import Admission, Scope
+from app.access.rates import Rates, address_of
+from app.access.text import without_secrets
+from app.database import now
+
+REQUEST_ID = "x-request-id"
+_GIVEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_READING = ("GET", "HEAD", "OPTIONS")
+_log = structlog.get_logger()
+
+
+@final
+class RequestRecord:
+    r"""ASGI middleware, the outermost.
+
+    An id that the client gives (``X-Request-ID``) is kept where it is plain; else a fresh one is made. Every write to a tenant's things and
+    every refusal is in the audit log before its answer goes out. Of answers to too many requests only the first in a minute is.
+    """
+
+    def __init__(self, app: ASGIApp, rates: Rates) -> None:
+        self._app = app
+        self._rates = rates
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        given = Headers(scope=scope).get(REQUEST_ID, "")
+        request_id = given if _GIVEN.fullmatch(given) else secrets.token_hex(8)
+        scope.setdefault("state", {})["request_id"] = request_id
+        structlog.contextvars.bind_contextvars(request_id=request_id)  # for this request's task and the threads that work for it
+        began = time.monotonic()
+        is_answered = False
+
+        async def answering(message: Message) -> None:
+            nonlocal is_answered
+            if message["type"] == "http.response.start":
+                is_answered = True
+                headers = MutableHeaders(raw=message["headers"])
+                headers[REQUEST_ID] = request_id
+                await self._record(scope, message["status"], headers.get("location"), time.monotonic() - began)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, answering)
+        except Exception:
+            # What nobody foresaw is answered further out.
+            if not is_answered:
+                await self._record(scope, 500, None, time.monotonic() - began)
+            raise
+
+    async def _record(self, scope: MutableMapping[str, Any], status: int, made: str | None, seconds: float) -> None:
+        state = scope["state"]
+        required: Scope | None = state.get("required")
+        admission = cast("Admission | None", state.get("admission"))
+        caller = None if admission is None else admission.caller
+        is_private = required not in (None, Scope.CALCULATE)
+        is_write = is_private and scope["method"] not in _READING
+        address = address_of(scope)
+        who = address if caller is None or caller.key_id is None else caller.key_id
+        is_refused = status in (401, 403) or (status == 404 and is_private) or (status == 429 and self._rates.is_first_excess(who))
+        deed = Deed(
+            time=now(),
+            tenant=None if caller is None else caller.tenant,
+            key_id=None if caller is None else caller.key_id,
+            address=address,
+            action=_operation(scope),
+            target=made or scope["path"],
+            status=status,
+            request_id=state["request_id"],
+        )
+        level = _log.warning if is_refused else _log.info if is_write else _log.debug
+        level(
+            "request",
+            action=without_secrets(deed.action),
+            target=without_secrets(deed.target),
+            status=status,
+            milliseconds=round(seconds * 1000),
+            tenant=deed.tenant,
+            key_id=deed.key_id,
+        )
+        audit = cast("AuditLog | None", getattr(scope["app"].state, "audit", None))
+        if (is_write or is_refused) and audit is not None:
+            await asyncio.wrap_future(audit.record(deed))
+
+
+def _operation(scope: MutableMapping[str, Any]) -> str:
+    """The name of the operation; the method alone, where the request came to none."""
+    return getattr(scope.get("endpoint"), "__name__", None) or str(scope["method"])

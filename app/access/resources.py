@@ -1,0 +1,115 @@
+r"""Keys and entries of the audit log as the REST interface shows them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal, final
+
+from pydantic import AwareDatetime, ConfigDict, Field
+
+from app.access.caller import Scope
+from mechanisms.base import Value
+
+LONGEST_GRACE = 30 * 86_400
+
+KeyName = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Scopes = Annotated[tuple[Scope, ...], Field(min_length=1, max_length=len(Scope))]
+
+
+@final
+class KeyRequest(Value):
+    r"""A key to be made, for one's own tenant.
+
+    Attributes:
+      name: says whose it is or what for; shown in lists.
+      scopes: what it may be used for.
+      expires: when it ends by itself; never, where it is absent.
+    """
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "station 4", "scopes": ["submit"]}]})
+
+    name: KeyName
+    scopes: Scopes
+    expires: AwareDatetime | None = None
+
+
+@final
+class KeyRotation(Value):
+    """``grace_seconds``: for how long the old key stays valid beside the new one, at most 30 days; 0 ends it at once."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"grace_seconds": 86_400}]})
+
+    grace_seconds: Annotated[int, Field(ge=0, le=LONGEST_GRACE)]
+
+
+@final
+class Key(Value):
+    """A key without its secret. ``last_used`` is told to the minute."""
+
+    id: str
+    tenant: str
+    name: str
+    scopes: tuple[Scope, ...]
+    created: datetime
+    expires: datetime | None
+    revoked: datetime | None
+    last_used: datetime | None
+
+
+@final
+class NewKey(Value):
+    """A key that was just made. ``text`` is what its holder sends; it is shown this once and kept nowhere."""
+
+    key: Key
+    text: str
+
+
+@final
+class KeyPage(Value):
+    """Keys, newest first; ``next`` is the cursor of the page after, or null."""
+
+    keys: tuple[Key, ...]
+    next: str | None
+
+
+@final
+class AuditEntry(Value):
+    r"""One thing that was done or refused.
+
+    Attributes:
+      number: its place in the log; numbers only grow.
+      tenant, key_id: whose key and which one; null where no valid key was shown.
+      address: where the request came from, or ``local`` for the command line on the service's machine.
+      action: the operation, like ``submit_job``, or the command; the method alone, where the request came to none.
+      target: the path, or what was made.
+      status: the HTTP status of the answer; 0 for the command line.
+    """
+
+    number: int
+    time: datetime
+    tenant: str | None
+    key_id: str | None
+    address: str
+    action: str
+    target: str
+    status: int
+    request_id: str
+
+
+@final
+class AuditPage(Value):
+    """Entries, newest first; ``next`` is the cursor of the page after, or null."""
+
+    entries: tuple[AuditEntry, ...]
+    next: int | None
+
+
+CLOSED = "closed"
+"""Name of the event that a stream ends with when its key has ended."""
+
+
+@final
+class Closed(Value):
+    """Why a stream ends before its time."""
+
+    reason: Literal["the key was revoked or has expired"] = "the key was revoked or has expired"

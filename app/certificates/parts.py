@@ -1,0 +1,154 @@
+r"""The parts of a comparison as its certificate states them, each with what it guarantees by itself."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import final
+
+from accountants import deadline, profile
+from accountants.events import Event, non_private_reason
+from accountants.profile import Bound
+from app.certificates import errata
+from app.certificates.claims import pure_epsilon
+from app.certificates.comparison import ComparisonFacts, PartFacts, PartGuarantee
+from app.certificates.decimals import exact, fraction, upper
+from app.certificates.errors import CertificateRefused
+from app.certificates.evaluation import counts_of
+from app.certificates.guarantee import SEED_SENTENCE
+from app.certificates.kinds import Setting, sections_of
+from app.certificates.kinds.comparison import meaning
+from app.certificates.recomputation import NUMERICAL_FAILURES, TOLERANCE
+from app.certificates.report import Check, failed, not_checked, outcome
+from app.certificates.run import CertificateInput
+from app.certificates.steps import StepFacts
+from mechanisms import NumericalFloor, RandomOrigin, TimeLimitReached, UnsupportedEvent
+from trainer import AnyTrainingSpec
+from trainer.comparison.spec import Comparison
+from trainer.plan import ExecutionPlan
+from trainer.plans import ComparedPlan, ComparisonPlan, UnprotectedPlan
+
+_SECONDS = 10.0
+"""For the figures of all parts together, when they are verified."""
+
+
+def comparison_of(given: CertificateInput, setting: Setting) -> ComparisonFacts:
+    """Every part with its own sections, figures and rows. Raises CertificateRefused where spec and plan name different parts."""
+    spec, plan = given.spec, given.plan
+    if not (isinstance(spec, Comparison) and isinstance(plan, ComparisonPlan)):
+        raise CertificateRefused("the kind of plan", spec.algorithm, type(plan).__name__)
+    known: dict[str, PartGuarantee] = {}  # repetitions have one event
+    parts: list[PartFacts] = []
+    for run, part in zip(spec.runs(), plan.parts, strict=True):
+        event = part.plan.event
+        key = event.model_dump_json()
+        if key not in known:
+            known[key] = _by_itself(event, plan.delta, given.report.random_origin)
+        parts.append(_part(run.spec, part, known[key], setting))
+    return ComparisonFacts(parts=tuple(parts), meaning=meaning(setting))
+
+
+def check_parts_alone(comparison: ComparisonFacts, origin: RandomOrigin) -> Check:
+    """Every part's own figures, against its event's bracket as far as the time goes."""
+    brackets: dict[tuple[str, str], _Alone] = {}
+    problems: list[str] = []
+    missed: list[str] = []
+    began = time.monotonic()
+    for part in comparison.parts:
+        key = part.event.model_dump_json(), part.by_itself.delta
+        if key not in brackets:
+            left = _SECONDS - (time.monotonic() - began)
+            try:
+                brackets[key] = _alone(part.event, float(part.by_itself.delta), origin, max(left, 0.01))
+            except NUMERICAL_FAILURES as error:
+                return failed("parts_alone", f"part {part.name}: its figures can't be recomputed from its event: {error}")
+        found = brackets[key]
+        problems.extend(f"part {part.name}: {problem}" for problem in _contradictions(part.by_itself, found))
+        if part.by_itself.epsilon is not None and not found.proves(part.by_itself.epsilon):
+            missed.append(part.name)
+    if missed and not problems:
+        return not_checked("parts_alone", f"no bracket gave again what these guarantee by themselves: {', '.join(missed)}")
+    return outcome("parts_alone", problems, "what each part guarantees by itself follows from its own event")
+
+
+@final
+@dataclass(frozen=True)
+class _Alone:
+    r"""What is known of one part: the bracket of its epsilon and the pure one, or why there is neither.
+
+    Attributes:
+      is_certain: the reason is the part's own, not a want of time or of an accountant.
+    """
+
+    bound: Bound | None
+    pure: Fraction | None
+    reason: str | None
+    is_certain: bool = True
+
+    def proves(self, epsilon: str) -> bool:
+        """Whether the bracket gives this epsilon again, to the digits that a certificate has."""
+        return self.bound is not None and float(epsilon) >= self.bound.upper * (1.0 - TOLERANCE)
+
+
+def _part(spec: AnyTrainingSpec, part: ComparedPlan, by_itself: PartGuarantee, setting: Setting) -> PartFacts:
+    plan = part.plan
+    of_part = Setting(
+        mechanisms=plan.mechanisms,
+        unit=plan.unit,
+        records_per_unit=setting.records_per_unit,
+        held_out=setting.held_out,
+        precision=setting.precision,
+        guaranteed=setting.guaranteed,
+    )
+    rows = (*spec.ERRATA, *(row for one in plan.mechanisms for row in type(one).FACTS.errata))
+    summed = plan if isinstance(plan, ExecutionPlan) else None
+    return PartFacts(
+        **dict(sections_of(plan, of_part)),
+        name=part.name,
+        algorithm=spec.algorithm,
+        by_itself=by_itself,
+        steps=StepFacts(planned=plan.steps, released=plan.steps),
+        expected_batch_size=summed and summed.sampling.expected_batch_size,
+        counts=summed and counts_of(summed.evaluation, plan.steps, plan.steps),
+        errata=errata.notes(rows, protected=not isinstance(plan, UnprotectedPlan)),
+        event=plan.event,
+    )
+
+
+def _by_itself(event: Event, delta: float, origin: RandomOrigin) -> PartGuarantee:
+    found = _alone(event, delta, origin, math.inf)
+    if found.bound is None:
+        return PartGuarantee(epsilon=None, delta=exact(delta), reason=found.reason)
+    pure = None if found.pure is None else upper(found.pure)
+    return PartGuarantee(epsilon=upper(found.bound.upper), delta=exact(delta), pure_epsilon=pure, route=found.bound.route)
+
+
+def _alone(event: Event, delta: float, origin: RandomOrigin, seconds: float) -> _Alone:
+    if (reason := non_private_reason(event)) is not None:
+        return _Alone(None, None, reason)
+    if origin is RandomOrigin.USER_SEED:
+        return _Alone(None, None, SEED_SENTENCE)
+    try:
+        with deadline.time_limit(seconds):
+            bound = profile(event, accountant="auto").epsilon(delta)
+    except (UnsupportedEvent, NumericalFloor, TimeLimitReached) as error:
+        return _Alone(None, None, f"no accountant proves a bound for this part: {error}", is_certain=False)
+    if not math.isfinite(bound.upper):
+        return _Alone(None, None, f"no finite epsilon was proved at delta = {delta!r}")
+    return _Alone(bound, pure_epsilon(event), None)
+
+
+def _contradictions(stated: PartGuarantee, found: _Alone) -> Iterator[str]:
+    if stated.epsilon is not None and found.bound is None and found.is_certain:
+        yield f"by_itself.epsilon is {stated.epsilon}, but there is none: {found.reason}"
+    if stated.epsilon is not None and found.bound is not None and float(stated.epsilon) < found.bound.lower * (1.0 - TOLERANCE):
+        yield f"by_itself.epsilon is {stated.epsilon}, but it is at least {found.bound.lower!r}"
+    if stated.pure_epsilon is None:
+        return
+    if found.pure is None and (found.bound is not None or found.is_certain):
+        yield f"by_itself.pure_epsilon is {stated.pure_epsilon}, but its event has none"
+    elif found.pure is not None and fraction(stated.pure_epsilon) < found.pure:
+        yield f"by_itself.pure_epsilon is {stated.pure_epsilon}, but recomputed it is {float(found.pure)!r}"

@@ -1,0 +1,126 @@
+r"""``keys``: the operator's own way to keys, directly on the database of this machine. The first admin of a tenant is made here."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+
+from app.access.audit import AuditLog, local_deed
+from app.access.caller import Scope
+from app.access.errors import AccessError, KeyNotFound
+from app.access.resources import LONGEST_GRACE, NewKey
+from app.access.service import KeyService
+from app.access.tenants import DEFAULT_TENANT, TENANT_PATTERN
+from app.access.text import KeyText
+from app.cli.console import AsJson, Exit, clear_errors, fail, out, print_json
+from app.cli.house import read_settings
+from app.database import Database, now
+
+LISTED = 200
+
+Tenant = Annotated[str, typer.Option(help="Whose key: small letters, digits and hyphens.")]
+KeyId = Annotated[str, typer.Argument(help="Id of the key, as `keys list` shows it.")]
+
+commands = typer.Typer(name="keys", help="Make, list, rotate and revoke keys, directly on this machine's database.", no_args_is_help=True)
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands."""
+    app.add_typer(commands)
+
+
+@commands.command()
+def create(
+    name: Annotated[str, typer.Option(help="Whose it is or what for.")],
+    scope: Annotated[list[Scope], typer.Option(help="What it may be used for (repeatable).")],
+    tenant: Tenant = DEFAULT_TENANT,
+    days: Annotated[float | None, typer.Option(min=0.001, max=36_500, help="Ends by itself after so many days; never if absent.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a key and print it, this once. A tenant is there with its first key."""
+    if re.fullmatch(TENANT_PATTERN, tenant) is None:
+        fail(f"tenant must be small letters, digits and hyphens, at most 63, got {tenant[:80]!a}", Exit.USAGE)
+    if not name or len(name) > 100 or not name.isprintable():
+        fail(f"name must have 1 to 100 printable characters, got {name[:80]!a}", Exit.USAGE)
+    with _keys() as (keys, audit):
+        made = keys.create(tenant, name, scope, None if days is None else now() + timedelta(days=days))
+        audit.record(local_deed(tenant, made.key.id, "keys create", made.key.id))
+    _show(made, as_json=as_json)
+
+
+@commands.command(name="list")
+def list_keys(tenant: Tenant = DEFAULT_TENANT, as_json: AsJson = False) -> None:
+    """List a tenant's newest 200 keys; never their secrets."""
+    with _keys() as (keys, _):
+        found = keys.page(tenant, None, LISTED).keys
+    if as_json:
+        out.print(json.dumps([key.model_dump(mode="json") for key in found], indent=2), markup=False)
+        return
+    moment = now()
+    for key in found:
+        end = "" if key.expires is None else f"expires {key.expires:%Y-%m-%d %H:%M} UTC"
+        is_over = key.expires is not None and key.expires <= moment
+        state = "revoked" if key.revoked is not None else "expired" if is_over else end or "valid"
+        used = "never used" if key.last_used is None else f"last used {key.last_used:%Y-%m-%d %H:%M} UTC"
+        out.print(f"{key.id}  {key.name}  {','.join(key.scopes)}  {state}  {used}", markup=False)
+
+
+@commands.command()
+def rotate(
+    key_id: KeyId,
+    tenant: Tenant = DEFAULT_TENANT,
+    grace_seconds: Annotated[int, typer.Option(min=0, max=LONGEST_GRACE, help="For how long the old one stays valid.")] = 86_400,
+    as_json: AsJson = False,
+) -> None:
+    """Replace a key by a new one with the same name, scopes and end, and print the new one, this once."""
+    with _keys() as (keys, audit):
+        made = keys.rotate(tenant, key_id, grace_seconds)
+        audit.record(local_deed(tenant, made.key.id, "keys rotate", key_id))
+    _show(made, as_json=as_json)
+
+
+@commands.command()
+def revoke(key_id: KeyId, tenant: Tenant = DEFAULT_TENANT) -> None:
+    """End a key at once."""
+    with _keys() as (keys, audit):
+        keys.revoke(tenant, key_id)
+        audit.record(local_deed(tenant, key_id, "keys revoke", key_id))
+    out.print(f"key {key_id} is revoked", markup=False)
+
+
+@commands.command()
+def generate() -> None:
+    """Print a fresh key that is stored nowhere, for ZETADP_ADMIN_KEY of a service that is yet to start."""
+    sys.stdout.write(KeyText.fresh().text + "\n")
+
+
+@contextmanager
+def _keys() -> Generator[tuple[KeyService, AuditLog]]:
+    with clear_errors():
+        database = Database(read_settings())
+        try:
+            database.migrate()
+            audit = AuditLog(database)
+            try:
+                yield KeyService(database), audit
+            finally:
+                audit.close()
+        except AccessError as refused:
+            fail(str(refused), Exit.NOT_FOUND if isinstance(refused, KeyNotFound) else Exit.FAILED)
+        finally:
+            database.close()
+
+
+def _show(made: NewKey, *, as_json: bool) -> None:
+    if as_json:
+        print_json(made)
+        return
+    out.print(f"key {made.key.id} of tenant {made.key.tenant} ({', '.join(made.key.scopes)}); it is shown this once:", markup=False)
+    sys.stdout.write(made.text + "\n")

@@ -1,0 +1,266 @@
+r"""``ledger``: make a budget, reserve, commit, release, look at it, and check its history."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import TypeAdapter, ValidationError
+
+from app.cli.console import (
+    DEFAULT_ADDRESS,
+    Address,
+    AsJson,
+    Exit,
+    JsonFile,
+    Key,
+    OptionalJsonFile,
+    clear_errors,
+    fail,
+    out,
+    print_json,
+    read_json,
+)
+from app.client import Client
+from app.errors import field_errors, summary
+from app.ledgers.definition import LedgerDefinition, Spent
+from app.ledgers.entries import EntryRecord
+from app.ledgers.requests import ProjectionRequest, ReservationRequest
+from app.ledgers.resources import Balance, Head, Ledger, Reservation
+from app.ledgers.verification import ChainReport, verify_history
+
+LedgerId = Annotated[str, typer.Argument(help="Id of the ledger.")]
+ReservationId = Annotated[str, typer.Argument(help="Id of the reservation.")]
+Once = Annotated[str | None, typer.Option("--idempotency-key", help="Sent again with the same request, it does nothing twice.")]
+
+_SPENT: TypeAdapter[Spent] = TypeAdapter(Spent)
+
+ledger = typer.Typer(name="ledger", help="Privacy budgets: reserve, commit, release, and check the history.", no_args_is_help=True)
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands."""
+    for command in (create, reserve, commit, release, close, project, history, verify):
+        ledger.command()(command)
+    ledger.command("list")(list_ledgers)
+    ledger.command("show")(show)
+    app.add_typer(ledger)
+
+
+def create(definition: JsonFile, once: Once = None, address: Address = DEFAULT_ADDRESS, key: Key = None, as_json: AsJson = False) -> None:
+    """Make a ledger: DEFINITION is a JSON file like the body of POST /v1/ledgers."""
+    with clear_errors(), Client(address, key) as client:
+        _print_ledger(client.create_ledger(read_json(definition, LedgerDefinition), once), as_json=as_json)
+
+
+def list_ledgers(address: Address = DEFAULT_ADDRESS, key: Key = None, as_json: AsJson = False) -> None:
+    """List ledgers, newest first."""
+    with clear_errors(), Client(address, key) as client:
+        cursor: str | None = None
+        while True:
+            page = client.ledgers(cursor)
+            for found in page.ledgers:
+                if as_json:
+                    print_json(found, indent=None)
+                else:
+                    out.print(f"{found.id}  {found.state}  {found.definition.name}", markup=False)
+            if (cursor := page.next) is None:
+                return
+
+
+def show(
+    ledger_id: LedgerId,
+    user: Annotated[str | None, typer.Option(help="The balance of this user, where each has one.")] = None,
+    address: Address = DEFAULT_ADDRESS,
+    key: Key = None,
+    as_json: AsJson = False,
+) -> None:
+    """What is committed, reserved and left."""
+    with clear_errors(), Client(address, key) as client:
+        if user is None:
+            _print_ledger(client.ledger(ledger_id), as_json=as_json)
+            return
+        balance = client.user_balance(ledger_id, user)
+        if as_json:
+            print_json(balance)
+        else:
+            _print_balance(balance)
+
+
+def reserve(
+    ledger_id: LedgerId,
+    request: JsonFile,
+    once: Once = None,
+    address: Address = DEFAULT_ADDRESS,
+    key: Key = None,
+    as_json: AsJson = False,
+) -> None:
+    """Set a spend aside before its noise is drawn: REQUEST is a JSON file like the body of POST /v1/ledgers/{id}/reservations."""
+    with clear_errors(), Client(address, key) as client:
+        _print_reservation(client.reserve(ledger_id, read_json(request, ReservationRequest), once), as_json=as_json)
+
+
+def commit(
+    ledger_id: LedgerId,
+    reservation_id: ReservationId,
+    released: Annotated[
+        Path | None, typer.Option(help="A JSON file with the smaller event or number that was really released; all of it if absent.")
+    ] = None,
+    once: Once = None,
+    address: Address = DEFAULT_ADDRESS,
+    key: Key = None,
+    as_json: AsJson = False,
+) -> None:
+    """Count a reservation as spent for good: all of it, or what was really released."""
+    with clear_errors(), Client(address, key) as client:
+        part = None if released is None else _read_spent(released)
+        _print_reservation(client.commit(ledger_id, reservation_id, part, once), as_json=as_json)
+
+
+def release(
+    ledger_id: LedgerId,
+    reservation_id: ReservationId,
+    once: Once = None,
+    address: Address = DEFAULT_ADDRESS,
+    key: Key = None,
+    as_json: AsJson = False,
+) -> None:
+    """Free a reservation of which nothing was released, nor will be."""
+    with clear_errors(), Client(address, key) as client:
+        _print_reservation(client.release(ledger_id, reservation_id, once), as_json=as_json)
+
+
+def close(ledger_id: LedgerId, address: Address = DEFAULT_ADDRESS, key: Key = None, as_json: AsJson = False) -> None:
+    """Admit nothing any more, for ever; open reservations can still be settled."""
+    with clear_errors(), Client(address, key) as client:
+        _print_ledger(client.close_ledger(ledger_id), as_json=as_json)
+
+
+def project(
+    ledger_id: LedgerId,
+    spend: OptionalJsonFile = None,
+    job: Annotated[str | None, typer.Option(help="Instead of a file: trainings like this job's.")] = None,
+    user: Annotated[str | None, typer.Option(help="For this user, where each has a balance.")] = None,
+    address: Address = DEFAULT_ADDRESS,
+    key: Key = None,
+    as_json: AsJson = False,
+) -> None:
+    """How many more such spends fit: SPEND is a JSON file with an event or a number."""
+    with clear_errors(), Client(address, key) as client:
+        if (spend is None) == (job is None):
+            fail("project: give a file with a spend, or a job with --job", Exit.USAGE)
+        asked = ProjectionRequest(spend=None if spend is None else _read_spent(spend), job=job, user=user)
+        found = client.project(ledger_id, asked)
+        if as_json:
+            print_json(found)
+        elif found.separately is None:
+            out.print("no end: it costs nothing", markup=False)
+        else:
+            together = "" if found.together is None else f"; {found.together} in a single reservation"
+            out.print(f"{found.separately} more, one after the other{together}", markup=False)
+
+
+def history(ledger_id: LedgerId, address: Address = DEFAULT_ADDRESS, key: Key = None, as_json: AsJson = False) -> None:
+    """Every entry, oldest first."""
+    with clear_errors(), Client(address, key) as client:
+        for entry in client.history(ledger_id):
+            if as_json:
+                print_json(entry, indent=None)
+            else:
+                out.print(_line(entry), markup=False)
+
+
+def verify(
+    ledger_id: LedgerId,
+    head: Annotated[
+        str | None, typer.Option(metavar="NUMBER:SHA256", help="An entry that you noted earlier: the history must still hold it.")
+    ] = None,
+    address: Address = DEFAULT_ADDRESS,
+    key: Key = None,
+    as_json: AsJson = False,
+) -> None:
+    """Download the history and check it here: every digest, every rule, and the balance computed anew from the entries."""
+    with clear_errors(), Client(address, key) as client:
+        noted = None if head is None else _head(head)
+        before = client.ledger(ledger_id)
+        report = verify_history(ledger_id, ((entry.text, entry.sha256) for entry in client.history(ledger_id)), noted)
+        problems = [*report.problems, *_differences(report, client.ledger(ledger_id), before)]
+        if as_json:
+            print_json(
+                ChainReport.model_validate({**dict(report), "verdict": "broken" if problems else "sound", "problems": tuple(problems)})
+            )
+        else:
+            for problem in problems:
+                out.print(f"FAIL {problem}", markup=False)
+            out.print(f"{report.entries} entries; note the last one: {report.head.number}:{report.head.sha256}", markup=False)
+            if report.balance is not None:
+                _print_balance(report.balance)
+            out.print(f"verdict: {'broken' if problems else 'sound'}", markup=False)
+        if problems:
+            fail(f"ledger {ledger_id} is NOT sound", Exit.FAILED)
+
+
+def _differences(report: ChainReport, told: Ledger, before: Ledger) -> list[str]:
+    """What the service tells of the ledger and its entries don't say; nothing is compared where it changed meanwhile."""
+    if before.head != told.head:
+        return []
+    found: list[str] = []
+    if told.head != report.head:
+        found.append(f"ledger: the service tells of entry {told.head.number}:{told.head.sha256} as the last")
+    if told.balance != report.balance or told.users != report.users:
+        found.append("ledger: the service tells another balance than its entries")
+    return found
+
+
+def _head(text: str) -> Head:
+    number, sign, sha256 = text.partition(":")
+    if not (sign and number.isascii() and number.isdigit() and len(sha256) == 64):
+        fail(f"--head must be NUMBER:SHA256 with 64 hexadecimal digits, got {text!r}", Exit.USAGE)
+    return Head(number=int(number), sha256=sha256)
+
+
+def _read_spent(path: Path) -> Spent:
+    """An event or a number from a JSON file, named as the field it fills."""
+    import sys
+
+    text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+    try:
+        return _SPENT.validate_json(text)
+    except ValidationError as invalid:
+        fail(f"{path}: {summary(field_errors(invalid.errors(), None))}", Exit.USAGE)
+        raise AssertionError from invalid  # fail() leaves
+
+
+def _print_ledger(found: Ledger, *, as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+        return
+    about = found.definition
+    out.print(f"ledger {found.id}  {found.state}  {about.name}", markup=False)
+    protects = "the data set as a whole" if about.protects == "data_set" else f"each {about.unit}, {found.users} charged so far"
+    out.print(f"budget {about.budget.kind}, {about.adjacency}, unit {about.unit}; protects {protects}", markup=False)
+    if found.balance is not None:
+        _print_balance(found.balance)
+    out.print(f"last entry {found.head.number}:{found.head.sha256}", markup=False)
+
+
+def _print_balance(balance: Balance) -> None:
+    for use in balance.limits:
+        figures = f"committed {use.committed!r}, reserved {use.reserved!r}, remaining {use.remaining!r} of {use.limit!r}"
+        out.print(f"{use.quantity}: {figures}", markup=False)
+
+
+def _print_reservation(found: Reservation, *, as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+        return
+    lapses = "" if found.expires is None else f"; at {found.expires:%Y-%m-%d %H:%M:%S} UTC it counts as {found.then}"
+    out.print(f"reservation {found.id}  {found.state}{lapses}", markup=False)
+    if found.left_out:
+        out.print(f"left out, and not to be part of the release: {', '.join(found.left_out)}", markup=False)
+
+
+def _line(entry: EntryRecord) -> str:
+    about = getattr(entry.act, "reservation", "")
+    return f"{entry.number:6d}  {entry.time:%Y-%m-%d %H:%M:%S}  {entry.act.kind:9s}  {about or '-':32s}  {entry.sha256}"

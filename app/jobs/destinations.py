@@ -1,0 +1,115 @@
+r"""Where webhooks may go. A URL comes from a user, and the service sits inside somebody's network: it must not become a way into it.
+
+By default only https to addresses on the internet. Hosts that the operator names may be private and without TLS, and a service that itself
+listens on loopback alone, where everybody who reaches it is on this machine, may also call this machine.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from dataclasses import dataclass
+from typing import final
+from urllib.parse import SplitResult, urlsplit
+
+from app.settings import Settings
+from mechanisms.errors import InvalidParameter
+
+FIELD = "webhook.url"
+
+
+class DestinationRefused(Exception):
+    """The host's name leads to an address that webhooks may not go to, or nowhere."""
+
+
+@final
+@dataclass(frozen=True)
+class Destination:
+    """A URL, taken apart: ``address`` is where to connect, ``host`` what the certificate and the request name."""
+
+    is_https: bool
+    host: str
+    port: int
+    target: str
+    address: str
+
+
+@final
+class Destinations:
+    """What the operator's settings admit."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._named = frozenset(name.strip().lower() for name in settings.webhook_hosts.split(",") if name.strip())
+        self._own_machine = _is_loopback(settings.host)
+
+    def check(self, url: str) -> None:
+        """Whether the URL may be asked for, as far as can be said without asking for names. Raises InvalidParameter."""
+        parts, host = _parts(url)
+        if self._is_exempt(host):
+            return
+        if parts.scheme != "https":
+            raise InvalidParameter(FIELD, "https, except to hosts in ZETADP_WEBHOOK_HOSTS", f"{parts.scheme}://{host}")
+        if _is_address(host) and not _is_public(host):
+            raise InvalidParameter(FIELD, "an address on the internet, or a host in ZETADP_WEBHOOK_HOSTS", host)
+
+    def resolved(self, url: str) -> Destination:
+        """Where to send, with the name looked up and the address checked: connect to that address, not to the name again.
+
+        Raises:
+          InvalidParameter: as ``check``; the settings may have changed.
+          DestinationRefused: the name leads to a private address, or to none.
+        """
+        self.check(url)
+        parts, host = _parts(url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError):
+            raise DestinationRefused("its host has no address") from None
+        addresses = [str(entry[4][0]) for entry in found]
+        if not self._is_exempt(host) and not all(_is_public(address) for address in addresses):
+            raise DestinationRefused("its host has a private address")
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        return Destination(is_https=parts.scheme == "https", host=host, port=port, target=target, address=addresses[0])
+
+    def _is_exempt(self, host: str) -> bool:
+        return host in self._named or (self._own_machine and _is_loopback(host))
+
+
+def _parts(url: str) -> tuple[SplitResult, str]:
+    try:
+        parts = urlsplit(url)
+        host, _ = (parts.hostname or "").lower(), parts.port
+    except ValueError:
+        raise InvalidParameter(FIELD, "a URL", url) from None
+    if parts.scheme not in ("http", "https") or not host or parts.username is not None or parts.password is not None or parts.fragment:
+        raise InvalidParameter(FIELD, "an http or https URL with a host, without user, password or fragment", url)
+    return parts, host
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_loopback(host: str) -> bool:
+    return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
+
+
+def _is_public(address: str) -> bool:
+    r"""Whether the address is on the internet; IPv4 inside IPv6 is judged as what it is.
+
+    >>> [_is_public(text) for text in ("93.184.216.34", "10.0.0.1", "::ffff:127.0.0.1", "169.254.169.254", "64:ff9b::7f00:1")]
+    [True, False, False, False, False]
+    """
+    found = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(found, ipaddress.IPv6Address):
+        if found.ipv4_mapped is not None or found.sixtofour is not None or found.teredo is not None:
+            inner = found.ipv4_mapped or found.sixtofour
+            return inner is not None and _is_public(str(inner))
+        if found in ipaddress.ip_network("64:ff9b::/96"):  # NAT64
+            return _is_public(str(ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)))
+    return found.is_global and not found.is_multicast

@@ -1,0 +1,48 @@
+r"""What a worker's machine has, without loading torch, and which jobs its setting lets it take."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from app.jobs.attempts import Device
+
+_MODEL = re.compile(r"^Model:\s*(.+?)\s*$", re.MULTILINE)
+
+
+def accelerators(proc: Path = Path("/proc"), devices: Path = Path("/dev")) -> list[str]:
+    """Names of the NVIDIA accelerators, in the driver's order."""
+    told = sorted((proc / "driver" / "nvidia" / "gpus").glob("*/information"))
+    names = [found[1] for path in told if (found := _MODEL.search(path.read_text(errors="replace"))) is not None]
+    # A container may see the devices and not the driver's files.
+    return names or ["NVIDIA accelerator"] * len(list(devices.glob("nvidia[0-9]*")))
+
+
+def devices_of(setting: str, found: list[str]) -> tuple[Device, ...]:
+    """What a worker of this setting takes.
+
+    >>> devices_of("auto", []), devices_of("auto", ["NVIDIA H200"]), devices_of("cuda:1", ["NVIDIA H200"])
+    (('auto', 'cpu'), ('auto', 'cpu', 'cuda'), ('auto', 'cuda'))
+    """
+    if setting == "auto":
+        return ("auto", "cpu", "cuda") if found else ("auto", "cpu")
+    return ("auto", "cpu") if setting == "cpu" else ("auto", "cuda")
+
+
+def visible(setting: str) -> str | None:
+    """``CUDA_VISIBLE_DEVICES`` of its children; None leaves what the worker has.
+
+    >>> visible("cuda:1"), visible("cpu"), visible("auto")
+    ('1', '', None)
+    """
+    if setting == "cpu":
+        return ""
+    return setting.partition(":")[2] or None
+
+
+def described(setting: str, found: list[str]) -> str:
+    """One line for people."""
+    threads = f"{os.cpu_count() or 1} CPU threads"
+    names = [] if setting == "cpu" else found
+    return "; ".join([threads, *names])[:255]

@@ -1,0 +1,114 @@
+r"""The states of a job and every way from one to another. All changes of a state go through ``after_action`` and ``after_outcome``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+
+class JobState(StrEnum):
+    """Where a job is. The three that end in -ing are held by a worker; it is to stop in the last two of them."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    PAUSING = "pausing"
+    CANCELLING = "cancelling"
+    PAUSED = "paused"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing happens to the job any more by itself; what failed or was cancelled may be asked for again."""
+        return self in FINAL_STATES
+
+
+FINAL_STATES = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED})
+HELD_STATES = frozenset({JobState.RUNNING, JobState.PAUSING, JobState.CANCELLING})
+"""A worker has the job in hand, or died with it."""
+
+
+class Action(StrEnum):
+    """What a user asks of a job; the value is the last part of the path."""
+
+    CANCEL = "cancel"
+    PAUSE = "pause"
+    RESUME = "resume"
+    RETRY = "retry"
+
+
+class Outcome(StrEnum):
+    r"""How an attempt ends.
+
+    ``finished``: all was done. ``failed``: it can't go on. ``stopped``: it left off before its end, in good order or because its worker
+    was lost, and what it released is in its checkpoint.
+    """
+
+    FINISHED = "finished"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+_ACTIONS: Mapping[Action, Mapping[JobState, JobState]] = {
+    Action.CANCEL: {
+        JobState.QUEUED: JobState.CANCELLED,
+        JobState.RUNNING: JobState.CANCELLING,
+        JobState.PAUSING: JobState.CANCELLING,
+        JobState.CANCELLING: JobState.CANCELLING,
+        JobState.PAUSED: JobState.CANCELLED,
+        JobState.CANCELLED: JobState.CANCELLED,
+    },
+    Action.PAUSE: {
+        JobState.QUEUED: JobState.PAUSED,
+        JobState.RUNNING: JobState.PAUSING,
+        JobState.PAUSING: JobState.PAUSING,
+        JobState.PAUSED: JobState.PAUSED,
+    },
+    Action.RESUME: {
+        JobState.QUEUED: JobState.QUEUED,
+        JobState.RUNNING: JobState.RUNNING,
+        JobState.PAUSING: JobState.RUNNING,  # its worker may have stopped it already: then it is queued again at once
+        JobState.PAUSED: JobState.QUEUED,
+    },
+    Action.RETRY: {
+        JobState.FAILED: JobState.QUEUED,
+        JobState.CANCELLED: JobState.QUEUED,
+    },
+}
+
+_OUTCOMES: Mapping[Outcome, Mapping[JobState, JobState]] = {
+    Outcome.FINISHED: {
+        JobState.RUNNING: JobState.SUCCEEDED,
+        JobState.PAUSING: JobState.SUCCEEDED,
+        JobState.CANCELLING: JobState.CANCELLED,
+    },
+    Outcome.FAILED: {
+        JobState.RUNNING: JobState.FAILED,
+        JobState.PAUSING: JobState.FAILED,
+        JobState.CANCELLING: JobState.CANCELLED,
+    },
+    Outcome.STOPPED: {
+        JobState.RUNNING: JobState.QUEUED,
+        JobState.PAUSING: JobState.PAUSED,
+        JobState.CANCELLING: JobState.CANCELLED,
+    },
+}
+
+
+def after_action(state: JobState, action: Action) -> JobState | None:
+    """The state that a user's action leads to, the same one where nothing is to do; None where the action doesn't fit the state.
+
+    >>> after_action(JobState.RUNNING, Action.PAUSE), after_action(JobState.SUCCEEDED, Action.RETRY)
+    (<JobState.PAUSING: 'pausing'>, None)
+    """
+    return _ACTIONS[action].get(state)
+
+
+def after_outcome(state: JobState, outcome: Outcome) -> JobState:
+    """The state that the end of an attempt leads to; the state must be one that a worker holds.
+
+    >>> after_outcome(JobState.CANCELLING, Outcome.FINISHED)
+    <JobState.CANCELLED: 'cancelled'>
+    """
+    return _OUTCOMES[outcome][state]

@@ -1,0 +1,81 @@
+r"""Reserve, commit and release inside a caller's transaction, so that a job and its reservation are stored, or end, together.
+
+The price comes first and outside (``price_of``): it may take seconds, and the ledger's row is locked from the first of these calls to the
+transaction's end. A transaction that also locks a job locks the job first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+from sqlalchemy.orm import Session
+
+from accountants.filters import Price
+from app.database import new_id
+from app.ledgers.book import Asker, locked
+from app.ledgers.definition import Spent
+from app.ledgers.reading import found_reservation, found_reserved
+from app.ledgers.requests import ChargedUsers, Expiry
+from app.ledgers.resources import Reservation, reservation_of
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """A spend with its price on one ledger."""
+
+    ledger_id: str
+    spend: Spent
+    price: Price
+
+
+def reserve_in(
+    session: Session,
+    tenant: str,
+    priced: Priced,
+    asker: Asker,
+    *,
+    users: ChargedUsers | None = None,
+    expiry: Expiry | None = None,
+    job: str | None = None,
+) -> Reservation:
+    r"""Set the price aside; for a request that was answered before, the reservation it made then.
+
+    Raises:
+      LedgerNotFound, LedgerClosed, LedgerKeyReused, BudgetExceeded, InvalidParameter.
+    """
+    with locked(session, tenant, priced.ledger_id, asker) as book:
+        is_old, reservation_id = book.answered_before()
+        if is_old:
+            assert reservation_id is not None  # the digest of the request says that it was for a reservation
+            return found_reservation(session, priced.ledger_id, reservation_id)
+        made = book.reserve(new_id(), priced.spend, priced.price, users, expiry, job)
+        return reservation_of(priced.ledger_id, made, book.number, None)
+
+
+def commit_in(
+    session: Session, tenant: str, ledger_id: str, reservation_id: str, asker: Asker, part: tuple[Spent, Price] | None
+) -> Reservation:
+    r"""Count the reservation, or the part that was really released, as spent for good, and free the rest.
+
+    Raises:
+      LedgerNotFound, ReservationNotFound, ReservationSettled, LedgerKeyReused.
+    """
+    with locked(session, tenant, ledger_id, asker) as book:
+        if not book.answered_before()[0]:
+            book.commit(reservation_id, part)
+    return found_reservation(session, ledger_id, reservation_id)
+
+
+def release_in(session: Session, tenant: str, ledger_id: str, reservation_id: str, asker: Asker) -> Reservation:
+    """Free the whole reservation, of which nothing was released. Raises as ``commit_in``."""
+    with locked(session, tenant, ledger_id, asker) as book:
+        if not book.answered_before()[0]:
+            book.release(reservation_id)
+    return found_reservation(session, ledger_id, reservation_id)
+
+
+def reserved_spend(session: Session, tenant: str, ledger_id: str, reservation_id: str) -> Spent:
+    """What a reservation was made for. Raises LedgerNotFound, ReservationNotFound."""
+    return found_reserved(session, tenant, ledger_id, reservation_id).spend

@@ -1,0 +1,325 @@
+r"""A ledger inside one transaction: its row is locked, so whatever is decided here is decided on what is true until the commit.
+
+Every change is one entry. What an event costs is found out before (``pricing``): under the lock there is only addition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, final
+
+from sqlalchemy import Connection, Row, Table, bindparam, func, select
+from sqlalchemy.orm import Session
+
+from accountants.filters import Price
+from app.database import Base, now
+from app.jobs.events import JobState
+from app.jobs.tables import JobRow
+from app.ledgers.definition import LedgerDefinition, Spent, stored_definition
+from app.ledgers.entries import Act, Charge, Closed, Committed, Entry, Lapsed, Opened, Released, Reserved, Settlement, digest
+from app.ledgers.errors import LedgerClosed, LedgerKeyReused, LedgerNotFound, ReservationNotFound, ReservationSettled, UserBudgetExceeded
+from app.ledgers.pricing import check_part
+from app.ledgers.requests import ChargedUsers, Expiry
+from app.ledgers.states import LedgerState
+from app.ledgers.sums import Sums
+from app.ledgers.tables import LedgerEntryRow, LedgerLapseRow, LedgerRow, LedgerUserRow
+from mechanisms.errors import BudgetExceeded, InvalidParameter
+
+LAPSES_AT_ONCE = 100
+"""Overdue reservations that one transaction settles, so that its time stays bounded."""
+
+LOOK_AGAIN_SECONDS = 60.0
+"""After so long an overdue reservation of a job that hasn't ended is looked at again."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Who asks, and how to tell the same request sent twice: the digest of the request that came with the key."""
+
+    key_id: str | None = None
+    idempotency_key: str | None = None
+    request_sha256: str | None = None
+
+
+SERVICE = Asker()
+"""The service itself."""
+
+
+def _table(row: type[Base]) -> Table:
+    table = row.__table__
+    assert isinstance(table, Table)  # of every declarative class
+    return table
+
+
+# Statements on tables, built once: the session's own machinery for rows takes several times as long, and the lock is held meanwhile.
+_LEDGERS, _USERS, _ENTRIES, _LAPSES, _JOBS = (_table(row) for row in (LedgerRow, LedgerUserRow, LedgerEntryRow, LedgerLapseRow, JobRow))
+_KEPT = [_LEDGERS.c[name] for name in ("state", "entries", "head", "next_lapse", "definition", "sums")]
+_LOCK = select(*_KEPT).where(_LEDGERS.c.id == bindparam("ledger"), _LEDGERS.c.tenant == bindparam("tenant")).with_for_update()
+_SAVE = (
+    _LEDGERS.update()
+    .where(_LEDGERS.c.id == bindparam("ledger"))
+    .values({column: bindparam(f"new_{column}") for column in ("state", "entries", "head", "next_lapse", "sums")})
+)
+_ADD = _ENTRIES.insert()
+_ADD_AND_SAVE = _SAVE.add_cte(_ADD.values({column.name: bindparam(f"added_{column.name}") for column in _ENTRIES.c}).cte("added"))
+_SAVE_USER = _USERS.update().where(_USERS.c.ledger_id == bindparam("ledger"), _USERS.c.name == bindparam("user"))
+_USED_KEY = select(_ENTRIES.c.request_sha256, _ENTRIES.c.reservation_id).where(
+    _ENTRIES.c.ledger_id == bindparam("ledger"), _ENTRIES.c.idempotency_key == bindparam("key")
+)
+_RESERVATION = (
+    select(_ENTRIES.c.kind, _ENTRIES.c.text)
+    .where(_ENTRIES.c.ledger_id == bindparam("ledger"), _ENTRIES.c.reservation_id == bindparam("reservation"))
+    .order_by(_ENTRIES.c.settles)
+)
+_OVERDUE = (
+    select(_LAPSES.c.reservation_id, _ENTRIES.c.text)
+    .join(_ENTRIES, (_ENTRIES.c.ledger_id == _LAPSES.c.ledger_id) & (_ENTRIES.c.reservation_id == _LAPSES.c.reservation_id))
+    .where(_LAPSES.c.ledger_id == bindparam("ledger"), _LAPSES.c.look_at <= bindparam("moment"), _ENTRIES.c.settles == 0)
+    .order_by(_LAPSES.c.look_at)
+    .limit(LAPSES_AT_ONCE)
+)
+_LAPSE = (_LAPSES.c.ledger_id == bindparam("ledger"), _LAPSES.c.reservation_id == bindparam("reservation"))
+_LOOK_LATER, _NEVER = _LAPSES.update().where(*_LAPSE), _LAPSES.delete().where(*_LAPSE)
+_NEXT = select(func.min(_LAPSES.c.look_at)).where(_LAPSES.c.ledger_id == bindparam("ledger"))
+
+
+@contextmanager
+def locked(session: Session, tenant: str, ledger_id: str, asker: Asker) -> Generator[Book]:
+    """The ledger, locked until the transaction ends; overdue reservations are settled first. Raises LedgerNotFound."""
+    row = session.connection().execute(_LOCK, {"ledger": ledger_id, "tenant": tenant}).one_or_none()
+    if row is None:
+        raise LedgerNotFound(ledger_id)
+    book = Book(session.connection(), ledger_id, row, asker)
+    book.settle_overdue()
+    yield book
+    book.save()
+
+
+@final
+class Book:
+    """A locked ledger."""
+
+    def __init__(self, connection: Connection, ledger_id: str, row: Row[Any], asker: Asker) -> None:
+        self._connection = connection
+        self._asker = asker
+        self._moment = now()
+        self._id = ledger_id
+        self._definition = stored_definition(row.definition)
+        self._state = LedgerState(row.state)
+        self._entries, self._head, self._next_lapse = row.entries, row.head, row.next_lapse
+        self._sums = Sums.read(row.sums)
+        self._added: list[dict[str, str | int | datetime | None]] = []
+        self._is_changed = False
+
+    @property
+    def definition(self) -> LedgerDefinition:
+        return self._definition
+
+    @property
+    def number(self) -> int:
+        """Of the last entry."""
+        return self._entries
+
+    def answered_before(self) -> tuple[bool, str | None]:
+        """Whether this very request was answered before, and the reservation it was about. Raises LedgerKeyReused."""
+        key = self._asker.idempotency_key
+        if key is None:
+            return False, None
+        used = self._connection.execute(_USED_KEY, {"ledger": self._id, "key": key}).one_or_none()
+        if used is None:
+            return False, None
+        if used.request_sha256 != self._asker.request_sha256:
+            raise LedgerKeyReused(key)
+        return True, used.reservation_id
+
+    def reserve(
+        self, reservation_id: str, spend: Spent, price: Price, users: ChargedUsers | None, expiry: Expiry | None, job: str | None
+    ) -> Reserved:
+        """Set the price aside, for the data set or for each of the users.
+
+        Raises:
+          LedgerClosed, BudgetExceeded; InvalidParameter: users are named where the ledger has none, or none where it has them.
+        """
+        if self._state is LedgerState.CLOSED:
+            raise LedgerClosed(self._id)
+        charged, left_out = self._charge(price, users)
+        lapses = None if expiry is None else self._moment + timedelta(seconds=expiry.seconds)
+        act = Reserved(
+            reservation=reservation_id,
+            spend=spend,
+            charge=price.steps,
+            users=charged,
+            left_out=left_out,
+            job=job,
+            expires=lapses,
+            then=None if expiry is None else expiry.then,
+        )
+        self._append(act, self._asker)
+        if lapses is not None:
+            self._connection.execute(_LAPSES.insert(), {"ledger_id": self._id, "reservation_id": reservation_id, "look_at": lapses})
+            if self._next_lapse is None or lapses < self._next_lapse:
+                self._next_lapse = lapses
+        return act
+
+    def commit(self, reservation_id: str, part: tuple[Spent, Price] | None) -> None:
+        r"""Count what was released as spent for good and free the rest.
+
+        Args:
+          part: what was really released, with its price; None where it was all.
+        Raises:
+          ReservationNotFound, ReservationSettled; InvalidParameter: it isn't part of what was reserved.
+        """
+        reserved = self._reserved(reservation_id)
+        released, kept = None, reserved.charge
+        if part is not None:
+            released, price = part
+            check_part(released, reserved.spend)
+            # What is part of the whole costs no more than the whole, even where two roundings say otherwise.
+            kept = tuple(min(pair) for pair in zip(reserved.charge, price.steps, strict=True))
+        self._settle(reserved, Committed(reservation=reservation_id, released=released, charge=kept), kept, self._asker)
+
+    def release(self, reservation_id: str) -> None:
+        """Free the whole reservation: nothing of it was released. Raises ReservationNotFound, ReservationSettled."""
+        reserved = self._reserved(reservation_id)
+        self._settle(reserved, Released(reservation=reservation_id), None, self._asker)
+
+    def close(self) -> None:
+        """Admit nothing any more. Closing twice is closing once."""
+        if self._state is LedgerState.CLOSED:
+            return
+        self._append(Closed(), self._asker)
+        self._state = LedgerState.CLOSED
+
+    def settle_overdue(self) -> None:
+        """Settle the reservations whose time is over, as each of them says; one of a job waits until the job has ended."""
+        if self._next_lapse is None or self._next_lapse > self._moment:
+            return
+        for row in self._connection.execute(_OVERDUE, {"ledger": self._id, "moment": self._moment}).all():
+            reserved = _reserved_act(row.text)
+            if reserved.job is not None and not self._has_ended(reserved.job):
+                later = self._moment + timedelta(seconds=LOOK_AGAIN_SECONDS)
+                self._connection.execute(_LOOK_LATER, {"ledger": self._id, "reservation": row.reservation_id, "look_at": later})
+                continue
+            assert reserved.then is not None  # it has an end, so it says what then
+            kept = reserved.charge if reserved.then == "spent" else None
+            self._settle(reserved, Lapsed(reservation=reserved.reservation, then=reserved.then), kept, SERVICE)
+        self._next_lapse = self._connection.execute(_NEXT, {"ledger": self._id}).scalar()
+        self._is_changed = True
+
+    def save(self) -> None:
+        """Write the entries and the row, if anything changed."""
+        if not self._is_changed:
+            return
+        row = {
+            "ledger": self._id,
+            "new_state": self._state,
+            "new_entries": self._entries,
+            "new_head": self._head,
+            "new_next_lapse": self._next_lapse,
+            "new_sums": self._sums.text(),
+        }
+        if len(self._added) == 1 and self._connection.dialect.name == "postgresql":
+            # One message to the server instead of two: it is waited for with the row locked. SQLite has no messages, and no such statement.
+            self._connection.execute(_ADD_AND_SAVE, {**row, **{f"added_{name}": value for name, value in self._added[0].items()}})
+            return
+        if self._added:
+            self._connection.execute(_ADD, self._added)
+        self._connection.execute(_SAVE, row)
+
+    def _charge(self, price: Price, users: ChargedUsers | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Reserve the price; returns who was charged and who was left out."""
+        if self._definition.protects == "data_set":
+            if users is not None:
+                raise InvalidParameter("users", "absent: this ledger protects the data set as a whole", users.names)
+            self._sums = self._sums.admitted(self._definition, price)
+            return (), ()
+        if users is None:
+            raise InvalidParameter("users", "given: this ledger protects each user", None)
+        before = self._users(users.names)
+        after: dict[str, Sums] = {}
+        refused: UserBudgetExceeded | None = None
+        for name in users.names:
+            try:
+                after[name] = before.get(name, Sums.empty(self._definition)).admitted(self._definition, price)
+            except BudgetExceeded as exceeded:
+                refused = UserBudgetExceeded(name, exceeded)
+                if users.short_of_budget == "refuse":
+                    raise refused from exceeded
+        if not after and refused is not None:
+            raise refused
+        self._save_users(after, before)
+        return tuple(after), tuple(name for name in users.names if name not in after)
+
+    def _reserved(self, reservation_id: str) -> Reserved:
+        rows = self._connection.execute(_RESERVATION, {"ledger": self._id, "reservation": reservation_id}).all()
+        kinds = [row.kind for row in rows]
+        if not rows:
+            raise ReservationNotFound(self._id, reservation_id)
+        kinds += [str(row["kind"]) for row in self._added if row["reservation_id"] == reservation_id]  # it lapsed just now
+        if len(kinds) > 1:
+            raise ReservationSettled(reservation_id, kinds[1])
+        return _reserved_act(rows[0].text)
+
+    def _settle(self, reserved: Reserved, act: Settlement, kept: Charge | None, asker: Asker) -> None:
+        if reserved.users:
+            before = self._users(reserved.users)
+            self._save_users({name: sums.settled_at(reserved.charge, kept) for name, sums in before.items()}, before)
+        else:
+            self._sums = self._sums.settled_at(reserved.charge, kept)
+        self._append(act, asker)
+        if reserved.expires is not None:
+            self._connection.execute(_NEVER, {"ledger": self._id, "reservation": reserved.reservation})
+
+    def _append(self, act: Act, asker: Asker) -> None:
+        entry = Entry(ledger=self._id, number=self._entries + 1, time=self._moment, by=asker.key_id, previous=self._head, act=act)
+        text = entry.text()
+        self._entries, self._head = entry.number, digest(text)
+        self._added.append(entry_row(entry, text, self._head, asker))
+        self._is_changed = True
+
+    def _users(self, names: Iterable[str]) -> dict[str, Sums]:
+        wanted = select(_USERS.c.name, _USERS.c.sums).where(_USERS.c.ledger_id == self._id, _USERS.c.name.in_(list(names)))
+        return {row.name: Sums.read(row.sums) for row in self._connection.execute(wanted)}
+
+    def _save_users(self, after: dict[str, Sums], before: dict[str, Sums]) -> None:
+        old: Sequence[dict[str, str]] = [
+            {"ledger": self._id, "user": name, "sums": sums.text()} for name, sums in after.items() if name in before
+        ]
+        new = [{"ledger_id": self._id, "name": name, "sums": sums.text()} for name, sums in after.items() if name not in before]
+        if old:
+            self._connection.execute(_SAVE_USER, old)
+        if new:
+            self._connection.execute(_USERS.insert(), new)
+
+    def _has_ended(self, job_id: str) -> bool:
+        state = self._connection.execute(select(_JOBS.c.state).where(_JOBS.c.id == job_id)).scalar()
+        return state is None or JobState(state).is_final  # jobs are deleted only after their end
+
+
+def entry_row(entry: Entry, text: str, sha256: str, asker: Asker) -> dict[str, str | int | datetime | None]:
+    """The columns of an entry."""
+    act = entry.act
+    is_about_reservation = not isinstance(act, Opened | Closed)
+    return {
+        "ledger_id": entry.ledger,
+        "number": entry.number,
+        "time": entry.time,
+        "kind": act.kind,
+        "sha256": sha256,
+        "text": text,
+        "idempotency_key": asker.idempotency_key,
+        "request_sha256": asker.request_sha256,
+        "reservation_id": act.reservation if is_about_reservation else None,
+        "settles": int(not isinstance(act, Reserved)) if is_about_reservation else None,
+        "job_id": act.job if isinstance(act, Reserved) else None,
+    }
+
+
+def _reserved_act(text: str) -> Reserved:
+    act = Entry.model_validate_json(text).act
+    assert isinstance(act, Reserved)  # a reservation's row points at its own entry
+    return act

@@ -1,0 +1,148 @@
+r"""The history of a ledger: one entry for each thing that happened, each with the digest of the one before. Nothing is ever changed.
+
+What is hashed is the entry's JSON text, as stored, to the byte: SHA-256 of its UTF-8. Every entry holds its ledger, its number and the
+digest of the entry before it (64 zeros before the first), so that no entry can be changed, moved, taken out or put in between without
+changing the digest of the last one. Whoever noted that digest once can tell whether anything before it was touched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime
+from typing import Annotated, Literal, final
+
+from pydantic import AwareDatetime, Field
+
+from accountants.filters import Steps
+from app.ledgers.definition import LedgerDefinition, Spent, UserName
+from mechanisms.base import Value
+
+BEFORE_THE_FIRST = "0" * 64
+
+Charge = tuple[Steps, ...]
+"""For each limit of the budget, whole steps of its grid (2^128 to 2^130 of them make the limit), as decimal text."""
+
+Fate = Literal["spent", "refunded"]
+"""What becomes of a reservation that nobody settled in time."""
+
+
+@final
+class Opened(Value):
+    """The first entry."""
+
+    kind: Literal["opened"] = "opened"
+    definition: LedgerDefinition
+
+
+@final
+class Reserved(Value):
+    r"""A spend was admitted: set aside before its noise is drawn.
+
+    Attributes:
+      reservation: its id.
+      spend: what for.
+      charge: what it takes, of the data set's balance or of each of these users' balances.
+      users: who is charged; empty where the ledger protects the data set as a whole.
+      left_out: users who were named but have too little left; they are not charged and must not be part of the release.
+      job: the job it is for.
+      expires: when it lapses; null: never.
+      then: what becomes of it then; null where it never lapses.
+    """
+
+    kind: Literal["reserved"] = "reserved"
+    reservation: str
+    spend: Spent
+    charge: Charge
+    users: tuple[UserName, ...]
+    left_out: tuple[UserName, ...]
+    job: str | None
+    expires: AwareDatetime | None
+    then: Fate | None
+
+
+@final
+class Committed(Value):
+    """``released`` of the reservation, or all of it (null), was really released and costs ``charge``; the rest is free again."""
+
+    kind: Literal["committed"] = "committed"
+    reservation: str
+    released: Spent | None
+    charge: Charge
+
+
+@final
+class Released(Value):
+    """Nothing of the reservation was released: all of it is free again."""
+
+    kind: Literal["released"] = "released"
+    reservation: str
+
+
+@final
+class Lapsed(Value):
+    """Nobody settled the reservation in time. Spent: it may have been released, so it counts in full. Refunded: it was agreed that nothing
+    leaves before it is committed, and from here on it can't be."""
+
+    kind: Literal["lapsed"] = "lapsed"
+    reservation: str
+    then: Fate
+
+
+@final
+class Closed(Value):
+    """No further reservation is admitted; those that are open can still be settled."""
+
+    kind: Literal["closed"] = "closed"
+
+
+Settlement = Committed | Released | Lapsed
+Act = Annotated[Opened | Reserved | Committed | Released | Lapsed | Closed, Field(discriminator="kind")]
+
+
+@final
+class Entry(Value):
+    r"""One entry.
+
+    Attributes:
+      ledger: id of the ledger.
+      number: from 1 without gaps.
+      time: when, by the clock of the machine that wrote it; the order is that of the numbers.
+      by: the key that asked for it; null where no key was shown, or the service itself acted.
+      previous: digest of the entry before.
+      act: what happened.
+    """
+
+    ledger: str
+    number: int
+    time: AwareDatetime
+    by: str | None
+    previous: str
+    act: Act
+
+    def text(self) -> str:
+        """What is stored and hashed."""
+        return self.model_dump_json()
+
+
+def digest(text: str) -> str:
+    """SHA-256 of an entry's text, in hexadecimal."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@final
+class EntryRecord(Value):
+    """An entry as stored (``text``: what is hashed, to the byte), its digest, and what it says."""
+
+    number: int
+    time: datetime
+    sha256: str
+    text: str
+    act: Act
+
+
+@final
+class EntryPage(Value):
+    """Entries in order; ``next`` is the cursor of the following page, null on the last."""
+
+    entries: tuple[EntryRecord, ...]
+    next: int | None

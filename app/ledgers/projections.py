@@ -1,0 +1,57 @@
+r"""How many more such spends fit: closed where each is a reservation of its own, by search where one reservation repeats the event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from accountants.deadline import time_limit
+from accountants.events import LARGEST_COUNT, Repeated, releases
+from accountants.filters import Filter, GdpSpend, PureSpend, RdpSpend, ZcdpSpend
+from app.ledgers.definition import Spent
+from app.ledgers.errors import CostTakesTooLong
+from app.ledgers.resources import Projection
+from mechanisms.errors import TimeLimitReached
+
+LARGEST_REPETITION = 10**12
+
+
+def projected(state: Filter, spend: Spent, seconds: float) -> Projection:
+    r"""How many more fit from this state on.
+
+    Raises:
+      UnsupportedEvent, IncompatibleEvent, InvalidParameter: the spend has no cost there.
+      CostTakesTooLong: more than ``seconds``.
+    """
+    try:
+        with time_limit(seconds):
+            separately = state.repetitions(state.price(spend))
+            return Projection(separately=separately, together=None if separately is None else _together(state, spend, separately))
+    except TimeLimitReached as reached:
+        raise CostTakesTooLong(reached.seconds) from reached
+
+
+def _together(state: Filter, spend: Spent, separately: int) -> int | None:
+    if isinstance(spend, PureSpend | ZcdpSpend | GdpSpend | RdpSpend):
+        return None
+    most = min(LARGEST_REPETITION, LARGEST_COUNT // sum(releases(spend).values()))
+    found = largest(lambda count: state.admits(Repeated(count=count, event=spend)), separately, most)
+    return None if found == most else found
+
+
+def largest(holds: Callable[[int], bool], guess: int, most: int) -> int:
+    r"""The largest number in [0, most] for which ``holds``, which is true of 0 and, from some number on, false; exact, fast near the guess.
+
+    >>> largest(lambda number: number <= 1000, 998, 10**12)
+    1000
+    """
+    low, high, step = 0, most + 1, 1
+    probe = min(max(guess, 1), most)
+    while low + 1 < high:
+        if holds(probe):
+            low, probe = probe, min(probe + step, most) if high > most else (probe + high) // 2
+        else:
+            high, probe = probe, max(probe - step, 1) if low == 0 else (low + probe) // 2
+        step *= 2
+        if not low < probe < high:
+            probe = (low + high) // 2
+    return low

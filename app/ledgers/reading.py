@@ -1,0 +1,93 @@
+r"""Reading ledgers, inside the caller's transaction and without any lock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from app.ledgers.definition import stored_definition
+from app.ledgers.entries import Entry, Reserved, Settlement
+from app.ledgers.errors import LedgerNotFound, ReservationNotFound
+from app.ledgers.resources import Balance, Head, Ledger, Reservation, balance_of, reservation_of
+from app.ledgers.states import LedgerState
+from app.ledgers.sums import Sums
+from app.ledgers.tables import LedgerEntryRow, LedgerRow, LedgerUserRow
+from mechanisms.errors import InvalidParameter
+
+
+def found_ledger(session: Session, tenant: str, ledger_id: str) -> LedgerRow:
+    """The ledger's row. Raises LedgerNotFound."""
+    row = session.scalar(select(LedgerRow).where(LedgerRow.id == ledger_id, LedgerRow.tenant == tenant))
+    if row is None:
+        raise LedgerNotFound(ledger_id)
+    return row
+
+
+def ledger_of(session: Session, row: LedgerRow) -> Ledger:
+    """The ledger as the interface tells of it."""
+    definition = stored_definition(row.definition)
+    is_whole = definition.protects == "data_set"
+    users = None if is_whole else session.scalar(select(func.count()).where(LedgerUserRow.ledger_id == row.id))
+    return Ledger(
+        id=row.id,
+        state=LedgerState(row.state),
+        created=row.created,
+        definition=definition,
+        balance=balance_of(definition, Sums.read(row.sums)) if is_whole else None,
+        users=users,
+        head=Head(number=row.entries, sha256=row.head),
+    )
+
+
+def sums_of(session: Session, row: LedgerRow, user: str | None) -> Sums:
+    """The sums of the data set, or of this user. Raises InvalidParameter: a user is named and the ledger has none, or reversed."""
+    definition = stored_definition(row.definition)
+    if definition.protects == "data_set":
+        if user is not None:
+            raise InvalidParameter("user", "absent: this ledger protects the data set as a whole", user)
+        return Sums.read(row.sums)
+    if user is None:
+        raise InvalidParameter("user", "given: this ledger protects each user", None)
+    stored = session.get(LedgerUserRow, (row.id, user))
+    return Sums.empty(definition) if stored is None else Sums.read(stored.sums)
+
+
+def user_balance(session: Session, row: LedgerRow, user: str) -> Balance:
+    """What a user has left; one who was never charged has everything. Raises InvalidParameter where the ledger has no users."""
+    return balance_of(stored_definition(row.definition), sums_of(session, row, user))
+
+
+def reservations_of(session: Session, made: Sequence[LedgerEntryRow]) -> list[Reservation]:
+    """The reservations that these entries made, all of one ledger, as the interface tells of them."""
+    ids = [row.reservation_id for row in made]
+    wanted = select(LedgerEntryRow.reservation_id, LedgerEntryRow.number, LedgerEntryRow.text)
+    query = wanted.where(LedgerEntryRow.reservation_id.in_(ids), LedgerEntryRow.settles == 1)
+    found = session.execute(query.where(LedgerEntryRow.ledger_id == made[0].ledger_id)) if made else ()
+    settled = {name: (cast("Settlement", Entry.model_validate_json(text).act), number) for name, number, text in found}
+    return [reservation_of(row.ledger_id, _reserved(row.text), row.number, settled.get(row.reservation_id)) for row in made]
+
+
+def found_reservation(session: Session, ledger_id: str, reservation_id: str) -> Reservation:
+    """A reservation of a ledger that was found. Raises ReservationNotFound."""
+    return reservations_of(session, [_made(session, ledger_id, reservation_id)])[0]
+
+
+def found_reserved(session: Session, tenant: str, ledger_id: str, reservation_id: str) -> Reserved:
+    """The entry that made a reservation, which never changes. Raises LedgerNotFound, ReservationNotFound."""
+    found_ledger(session, tenant, ledger_id)
+    return _reserved(_made(session, ledger_id, reservation_id).text)
+
+
+def _made(session: Session, ledger_id: str, reservation_id: str) -> LedgerEntryRow:
+    wanted = select(LedgerEntryRow).where(LedgerEntryRow.ledger_id == ledger_id, LedgerEntryRow.reservation_id == reservation_id)
+    row = session.scalar(wanted.where(LedgerEntryRow.settles == 0))
+    if row is None:
+        raise ReservationNotFound(ledger_id, reservation_id)
+    return row
+
+
+def _reserved(text: str) -> Reserved:
+    return cast("Reserved", Entry.model_validate_json(text).act)

@@ -1,0 +1,101 @@
+r"""What is asked of a ledger."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self, final
+
+from pydantic import Field, StringConstraints, model_validator
+
+from app.calculators.schemas import RELEASE, example
+from app.ledgers.definition import LARGEST_GROUP_OF_USERS, Spent, UserName
+from app.ledgers.entries import Fate
+from mechanisms.base import Number, Value
+from mechanisms.errors import InvalidParameter
+
+Id = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{32}$")]
+LONGEST_RESERVATION_SECONDS = 366 * 86_400.0
+
+
+@final
+class ChargedUsers(Value):
+    r"""Whose records the release uses; each is charged the whole price.
+
+    Attributes:
+      names: of the users; distinct.
+      short_of_budget: what happens where some have too little left: ``refuse`` the reservation, or ``leave_out`` those users, who then
+        must not be part of the release.
+    """
+
+    names: Annotated[tuple[UserName, ...], Field(min_length=1, max_length=LARGEST_GROUP_OF_USERS)]
+    short_of_budget: Literal["refuse", "leave_out"]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if len(set(self.names)) != len(self.names):
+            twice = next(name for k, name in enumerate(self.names) if name in self.names[:k])
+            raise InvalidParameter("names", "distinct", twice)
+        return self
+
+
+@final
+class Expiry(Value):
+    r"""What becomes of a reservation that isn't settled in time; with a job: in time, and not before the job has ended.
+
+    Attributes:
+      seconds: from now; 1 to a year.
+      then: ``spent``: it counts in full, since something may have been released. ``refunded``: all of it is free again, which is sound only
+        where nothing of the release leaves its maker before the commit was answered; afterwards a commit is refused.
+    """
+
+    seconds: Annotated[Number, Field(ge=1.0, le=LONGEST_RESERVATION_SECONDS)]
+    then: Fate
+
+
+@final
+class ReservationRequest(Value):
+    r"""Set a spend aside before its noise is drawn.
+
+    Attributes:
+      spend: an event, which the ledger's filter accounts, or a number in one of its currencies, which is taken at its word.
+      users: who is charged; exactly where the ledger protects each user.
+      job: the job it is for: it doesn't lapse while that job hasn't ended.
+      expiry: without one it stays until it is settled.
+    """
+
+    model_config = example({"spend": RELEASE, "expiry": {"seconds": 3600.0, "then": "spent"}})
+
+    spend: Spent
+    users: ChargedUsers | None = None
+    job: Id | None = None
+    expiry: Expiry | None = None
+
+
+@final
+class CommitRequest(Value):
+    r"""What of the reservation was really released.
+
+    Attributes:
+      released: a smaller event (of the reserved releases some, and no others) or a smaller number of the same kind; null: all of it.
+        Whatever may have been released has to be in it.
+    """
+
+    model_config = example({"released": None})
+
+    released: Spent | None = None
+
+
+@final
+class ProjectionRequest(Value):
+    """How many more such spends fit: as this event or number, or as the training of this job."""
+
+    model_config = example({"spend": RELEASE})
+
+    spend: Spent | None = None
+    job: Id | None = None
+    user: UserName | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.spend is None) == (self.job is None):
+            raise InvalidParameter("spend", "given where job isn't, and only there", "both" if self.spend is not None else "neither")
+        return self

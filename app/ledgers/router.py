@@ -1,0 +1,153 @@
+r"""The REST interface of ledgers. Handlers are plain functions, each one transaction."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response, status
+
+from app.access.caller import Caller, Scope, requires
+from app.jobs.router import ID_PATTERN, IdempotencyKey
+from app.ledgers.definition import LedgerDefinition
+from app.ledgers.entries import EntryPage
+from app.ledgers.requests import CommitRequest, ProjectionRequest, ReservationRequest
+from app.ledgers.resources import Balance, Ledger, LedgerPage, Projection, Reservation, ReservationPage
+from app.ledgers.service import LedgerService
+from app.ledgers.states import LedgerState, ReservationState
+from app.ledgers.verification import ChainReport
+
+
+def ledger_service(request: Request) -> LedgerService:
+    """The ledgers of the application that serves this request."""
+    state = request.app.state
+    if not hasattr(state, "ledgers"):  # two requests at once may both make one: either serves
+        state.ledgers = LedgerService(state.database, state.settings.calculation_seconds)
+    return state.ledgers
+
+
+Service = Annotated[LedgerService, Depends(ledger_service)]
+Holder = Annotated[Caller, Depends(requires(Scope.LEDGER))]
+LedgerId = Annotated[str, Path(max_length=64, pattern=r"^[!-~]+$", description="Id of the ledger.")]
+ReservationId = Annotated[str, Path(max_length=64, pattern=r"^[!-~]+$", description="Id of the reservation.")]
+UserId = Annotated[str, Path(max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$", description="Name of the user.")]
+Limit = Annotated[int, Query(ge=1, le=200)]
+Cursor = Annotated[str | None, Query(pattern=ID_PATTERN, description="The `next` of the page before.")]
+
+router = APIRouter(prefix="/ledgers", tags=["ledgers"])
+
+
+@router.post("", status_code=status.HTTP_201_CREATED, summary="Make a ledger")
+def create_ledger(
+    definition: LedgerDefinition, caller: Holder, service: Service, response: Response, idempotency_key: IdempotencyKey = None
+) -> Ledger:
+    """A budget, whose neighbours it speaks of, and what it protects: a data set as a whole, or each user of it."""
+    ledger = service.create(caller.tenant, definition, caller.key_id, idempotency_key)
+    response.headers["Location"] = f"/v1/ledgers/{ledger.id}"
+    return ledger
+
+
+@router.get("", summary="List ledgers, newest first")
+def list_ledgers(
+    *, caller: Holder, service: Service, state: LedgerState | None = None, limit: Limit = 50, cursor: Cursor = None
+) -> LedgerPage:
+    """One page; follow `next` for older ledgers."""
+    return service.page(caller.tenant, state, cursor, limit)
+
+
+@router.get("/{ledger_id}", summary="Read a ledger")
+def read_ledger(ledger_id: LedgerId, caller: Holder, service: Service) -> Ledger:
+    """Its balance: what is committed, what is reserved, what remains; and the last entry of its history."""
+    return service.get(caller.tenant, ledger_id)
+
+
+@router.post("/{ledger_id}/close", summary="Close a ledger")
+def close_ledger(ledger_id: LedgerId, caller: Holder, service: Service, idempotency_key: IdempotencyKey = None) -> Ledger:
+    """It admits nothing any more, for ever; open reservations can still be settled. Closing twice is closing once."""
+    return service.close(caller.tenant, ledger_id, caller.key_id, idempotency_key)
+
+
+@router.get("/{ledger_id}/users/{user}", summary="Read a user's balance")
+def read_user(ledger_id: LedgerId, user: UserId, caller: Holder, service: Service) -> Balance:
+    """Of a ledger that protects each user; one who was never charged has the whole budget."""
+    return service.user(caller.tenant, ledger_id, user)
+
+
+@router.post("/{ledger_id}/reservations", status_code=status.HTTP_201_CREATED, summary="Reserve")
+def reserve(
+    ledger_id: LedgerId,
+    reservation: ReservationRequest,
+    caller: Holder,
+    service: Service,
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
+) -> Reservation:
+    """Set a spend aside before its noise is drawn. 409 with `requested` and `remaining` where it doesn't fit: then nothing is spent."""
+    made = service.reserve(caller.tenant, ledger_id, reservation, caller.key_id, idempotency_key)
+    response.headers["Location"] = f"/v1/ledgers/{ledger_id}/reservations/{made.id}"
+    return made
+
+
+@router.get("/{ledger_id}/reservations", summary="List reservations, newest first")
+def list_reservations(
+    *,
+    ledger_id: LedgerId,
+    caller: Holder,
+    service: Service,
+    state: ReservationState | None = None,
+    limit: Limit = 50,
+    cursor: Annotated[int | None, Query(ge=1, le=2**31 - 1, description="The `next` of the page before.")] = None,
+) -> ReservationPage:
+    """One page; follow `next` for older reservations."""
+    return service.reservations(caller.tenant, ledger_id, state, cursor, limit)
+
+
+@router.get("/{ledger_id}/reservations/{reservation_id}", summary="Read a reservation")
+def read_reservation(ledger_id: LedgerId, reservation_id: ReservationId, caller: Holder, service: Service) -> Reservation:
+    """What it was for and what became of it."""
+    return service.reservation(caller.tenant, ledger_id, reservation_id)
+
+
+@router.post("/{ledger_id}/reservations/{reservation_id}/commit", summary="Commit a reservation")
+def commit(
+    *,
+    ledger_id: LedgerId,
+    reservation_id: ReservationId,
+    request: CommitRequest,
+    caller: Holder,
+    service: Service,
+    idempotency_key: IdempotencyKey = None,
+) -> Reservation:
+    """Count all of it, or the part that was really released, as spent for good. Only what was never released becomes free again."""
+    return service.commit(caller.tenant, ledger_id, reservation_id, request.released, caller.key_id, idempotency_key)
+
+
+@router.post("/{ledger_id}/reservations/{reservation_id}/release", summary="Release a reservation")
+def release(
+    *, ledger_id: LedgerId, reservation_id: ReservationId, caller: Holder, service: Service, idempotency_key: IdempotencyKey = None
+) -> Reservation:
+    """Free all of it: nothing of it was released, and nothing will be."""
+    return service.release(caller.tenant, ledger_id, reservation_id, caller.key_id, idempotency_key)
+
+
+@router.get("/{ledger_id}/entries", summary="Read a ledger's history")
+def list_entries(
+    ledger_id: LedgerId,
+    caller: Holder,
+    service: Service,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    cursor: Annotated[int, Query(ge=0, le=2**31 - 1, description="The `next` of the page before; 0 for the beginning.")] = 0,
+) -> EntryPage:
+    """Oldest first. Each entry's digest is the SHA-256 of its `text`, which holds the digest of the entry before."""
+    return service.entries(caller.tenant, ledger_id, cursor, limit)
+
+
+@router.post("/{ledger_id}/projections", summary="How many more fit?")
+def project(ledger_id: LedgerId, request: ProjectionRequest, caller: Holder, service: Service) -> Projection:
+    """Such events, such numbers, or trainings like that of a job. Exact, and nothing is reserved."""
+    return service.project(caller.tenant, ledger_id, request)
+
+
+@router.get("/{ledger_id}/verification", summary="Verify a ledger")
+def verify_ledger(ledger_id: LedgerId, caller: Holder, service: Service) -> ChainReport:
+    """Check the whole history, and every figure that is kept beside it. `ledger verify` does the same with a downloaded history."""
+    return service.verify(caller.tenant, ledger_id)

@@ -1,0 +1,246 @@
+r"""What can be done with ledgers. Each call is one transaction; costs are computed before it, history is read outside of any lock."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+from typing import final
+
+from sqlalchemy import exists, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session, aliased
+
+from app.database import Database, new_id, now
+from app.jobs.tables import JobRow
+from app.ledgers.admission import Priced, commit_in, release_in, reserve_in
+from app.ledgers.book import Asker, entry_row, locked
+from app.ledgers.definition import LedgerDefinition, Spent, stored_definition
+from app.ledgers.entries import BEFORE_THE_FIRST, Entry, EntryPage, EntryRecord, Opened, digest
+from app.ledgers.errors import LedgerKeyReused, LedgerNameTaken
+from app.ledgers.jobs import check_not_held, spend_of_job
+from app.ledgers.pricing import price_of
+from app.ledgers.projections import projected
+from app.ledgers.reading import (
+    found_ledger,
+    found_reservation,
+    ledger_of,
+    reservations_of,
+    sums_of,
+    user_balance,
+)
+from app.ledgers.requests import ProjectionRequest, ReservationRequest
+from app.ledgers.resources import Balance, Ledger, LedgerPage, Projection, Reservation, ReservationPage
+from app.ledgers.states import LedgerState, ReservationState
+from app.ledgers.sums import Sums
+from app.ledgers.tables import LedgerEntryRow, LedgerRow
+from app.ledgers.verification import ChainReport, verify_stored
+from mechanisms.base import Value
+from mechanisms.errors import InvalidParameter
+
+DEFINITIONS_KEPT = 4096
+"""A definition never changes and a ledger is never deleted, so what was read once holds."""
+
+
+@final
+class LedgerService:
+    r"""The ledgers of one database; one object for all requests.
+
+    Args:
+      pricing_seconds: how long the cost of one event may take to compute.
+    """
+
+    def __init__(self, database: Database, pricing_seconds: float) -> None:
+        self._database = database
+        self._pricing_seconds = pricing_seconds
+        self._definition = lru_cache(DEFINITIONS_KEPT)(self._read_definition)
+
+    def create(self, tenant: str, definition: LedgerDefinition, by: str | None, key: str | None) -> Ledger:
+        """A new ledger; with a key that was used before, the one it made then. Raises LedgerNameTaken, LedgerKeyReused."""
+        asker = _asker(by, key, "create", definition)
+        try:
+            return self._create(tenant, definition, asker)
+        except IntegrityError:  # PostgreSQL: the name or the key was stored by another request at the same moment
+            return self._create(tenant, definition, asker)
+
+    def get(self, tenant: str, ledger_id: str) -> Ledger:
+        """The ledger with its balance; overdue reservations are settled first. Raises LedgerNotFound."""
+        with self._database.reading() as session:
+            row = found_ledger(session, tenant, ledger_id)
+            if row.next_lapse is None or row.next_lapse > now():
+                return ledger_of(session, row)
+        with self._database.writing() as session:
+            with locked(session, tenant, ledger_id, Asker()):
+                pass  # what is overdue is settled by taking the lock
+            return ledger_of(session, found_ledger(session, tenant, ledger_id))
+
+    def page(self, tenant: str, state: LedgerState | None, before: str | None, limit: int) -> LedgerPage:
+        """At most ``limit`` ledgers that are older than ``before``, newest first."""
+        query = select(LedgerRow).where(LedgerRow.tenant == tenant).order_by(LedgerRow.id.desc()).limit(limit + 1)
+        if state is not None:
+            query = query.where(LedgerRow.state == state)
+        if before is not None:
+            query = query.where(LedgerRow.id < before)
+        with self._database.reading() as session:
+            rows = list(session.scalars(query))
+            ledgers = tuple(ledger_of(session, row) for row in rows[:limit])
+        return LedgerPage(ledgers=ledgers, next=rows[limit - 1].id if len(rows) > limit else None)
+
+    def close(self, tenant: str, ledger_id: str, by: str | None, key: str | None) -> Ledger:
+        """Admit nothing any more; open reservations can still be settled. Raises LedgerNotFound, LedgerKeyReused."""
+        asker = _asker(by, key, "close", None)
+        with self._database.writing() as session:
+            with locked(session, tenant, ledger_id, asker) as book:
+                if not book.answered_before()[0]:
+                    book.close()
+            return ledger_of(session, found_ledger(session, tenant, ledger_id))
+
+    def priced(self, tenant: str, ledger_id: str, spend: Spent) -> Priced:
+        """What a spend costs on this ledger, to be reserved in a transaction. Raises LedgerNotFound and as ``price_of``."""
+        return Priced(ledger_id, spend, price_of(self._definition(tenant, ledger_id), spend, self._pricing_seconds))
+
+    def reserve(self, tenant: str, ledger_id: str, request: ReservationRequest, by: str | None, key: str | None) -> Reservation:
+        r"""Set a spend aside.
+
+        Raises:
+          LedgerNotFound, LedgerClosed, LedgerKeyReused, BudgetExceeded; InvalidParameter, UnsupportedEvent, IncompatibleEvent,
+          CostTakesTooLong: the spend has no cost there.
+        """
+        priced = self.priced(tenant, ledger_id, request.spend)
+        asker = _asker(by, key, "reserve", request)
+        with self._database.writing() as session:
+            if request.job is not None:
+                _check_job(session, tenant, request.job)
+            return reserve_in(session, tenant, priced, asker, users=request.users, expiry=request.expiry, job=request.job)
+
+    def commit(
+        self, tenant: str, ledger_id: str, reservation_id: str, released: Spent | None, by: str | None, key: str | None
+    ) -> Reservation:
+        r"""Count what was released as spent for good.
+
+        Raises:
+          LedgerNotFound, ReservationNotFound, ReservationSettled, LedgerKeyReused; as ``reserve`` for ``released``.
+        """
+        part = None if released is None else (released, self.priced(tenant, ledger_id, released).price)
+        said = None if released is None else ReservationRequest(spend=released)
+        with self._database.writing() as session:
+            check_not_held(session, tenant, ledger_id, reservation_id)
+            return commit_in(session, tenant, ledger_id, reservation_id, _asker(by, key, f"commit {reservation_id}", said), part)
+
+    def release(self, tenant: str, ledger_id: str, reservation_id: str, by: str | None, key: str | None) -> Reservation:
+        """Free a reservation of which nothing was released. Raises as ``commit``."""
+        with self._database.writing() as session:
+            check_not_held(session, tenant, ledger_id, reservation_id)
+            return release_in(session, tenant, ledger_id, reservation_id, _asker(by, key, f"release {reservation_id}", None))
+
+    def reservation(self, tenant: str, ledger_id: str, reservation_id: str) -> Reservation:
+        """One reservation. Raises LedgerNotFound, ReservationNotFound."""
+        self.get(tenant, ledger_id)  # settles what is overdue
+        with self._database.reading() as session:
+            return found_reservation(session, ledger_id, reservation_id)
+
+    def reservations(self, tenant: str, ledger_id: str, state: ReservationState | None, before: int | None, limit: int) -> ReservationPage:
+        """At most ``limit`` reservations that are older than ``before``, newest first. Raises LedgerNotFound."""
+        self.get(tenant, ledger_id)
+        made, settling = LedgerEntryRow, aliased(LedgerEntryRow)
+        query = select(made).where(made.ledger_id == ledger_id, made.settles == 0).order_by(made.number.desc()).limit(limit + 1)
+        if state is not None:
+            settled = exists().where(
+                settling.ledger_id == made.ledger_id, settling.reservation_id == made.reservation_id, settling.settles == 1
+            )
+            query = query.where(~settled if state is ReservationState.RESERVED else settled.where(settling.kind == state))
+        if before is not None:
+            query = query.where(made.number < before)
+        with self._database.reading() as session:
+            rows = list(session.scalars(query))
+            found = reservations_of(session, rows[:limit])
+        return ReservationPage(reservations=tuple(found), next=rows[limit - 1].number if len(rows) > limit else None)
+
+    def entries(self, tenant: str, ledger_id: str, after: int, limit: int) -> EntryPage:
+        """At most ``limit`` entries with higher numbers, in order. Raises LedgerNotFound."""
+        query = (
+            select(LedgerEntryRow)
+            .where(LedgerEntryRow.ledger_id == ledger_id, LedgerEntryRow.number > after)
+            .order_by(LedgerEntryRow.number)
+            .limit(limit + 1)
+        )
+        with self._database.reading() as session:
+            found_ledger(session, tenant, ledger_id)
+            rows = list(session.scalars(query))
+        records = tuple(
+            EntryRecord(number=row.number, time=row.time, sha256=row.sha256, text=row.text, act=Entry.model_validate_json(row.text).act)
+            for row in rows[:limit]
+        )
+        return EntryPage(entries=records, next=rows[limit - 1].number if len(rows) > limit else None)
+
+    def user(self, tenant: str, ledger_id: str, user: str) -> Balance:
+        """What a user has left. Raises LedgerNotFound, InvalidParameter."""
+        self.get(tenant, ledger_id)
+        with self._database.reading() as session:
+            return user_balance(session, found_ledger(session, tenant, ledger_id), user)
+
+    def project(self, tenant: str, ledger_id: str, request: ProjectionRequest) -> Projection:
+        """How many more such spends, or jobs, fit. Raises LedgerNotFound and as ``reserve``."""
+        self.get(tenant, ledger_id)
+        with self._database.reading() as session:
+            row = found_ledger(session, tenant, ledger_id)
+            state = sums_of(session, row, request.user).filter(stored_definition(row.definition))
+            spend = request.spend if request.job is None else spend_of_job(session, tenant, request.job)
+        assert spend is not None  # exactly one of the two is given
+        return projected(state, spend, self._pricing_seconds)
+
+    def verify(self, tenant: str, ledger_id: str) -> ChainReport:
+        """Check the whole history and every figure that is kept beside it. Raises LedgerNotFound."""
+        with self._database.reading() as session:
+            if not self._database.is_sqlite:  # there a transaction sees one moment anyway
+                session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
+            return verify_stored(session, found_ledger(session, tenant, ledger_id))
+
+    def _read_definition(self, tenant: str, ledger_id: str) -> LedgerDefinition:
+        with self._database.reading() as session:
+            return stored_definition(found_ledger(session, tenant, ledger_id).definition)
+
+    def _create(self, tenant: str, definition: LedgerDefinition, asker: Asker) -> Ledger:
+        with self._database.writing() as session:
+            if asker.idempotency_key is not None:
+                query = select(LedgerRow).where(LedgerRow.tenant == tenant, LedgerRow.idempotency_key == asker.idempotency_key)
+                if (before := session.scalar(query)) is not None:
+                    if before.request_sha256 != asker.request_sha256:
+                        raise LedgerKeyReused(asker.idempotency_key)
+                    return ledger_of(session, before)
+            if session.scalar(select(LedgerRow.id).where(LedgerRow.tenant == tenant, LedgerRow.name == definition.name)) is not None:
+                raise LedgerNameTaken(definition.name)
+            moment, ledger_id = now(), new_id()
+            opened = Opened(definition=definition)
+            entry = Entry(ledger=ledger_id, number=1, time=moment, by=asker.key_id, previous=BEFORE_THE_FIRST, act=opened)
+            text = entry.text()
+            row = LedgerRow(
+                id=ledger_id,
+                tenant=tenant,
+                name=definition.name,
+                state=LedgerState.OPEN,
+                created=moment,
+                entries=1,
+                head=digest(text),
+                next_lapse=None,
+                definition=definition.model_dump_json(),
+                sums=Sums.empty(definition).text(),
+                idempotency_key=asker.idempotency_key,
+                request_sha256=asker.request_sha256,
+            )
+            session.add(row)
+            session.flush()
+            session.add(LedgerEntryRow(**entry_row(entry, text, row.head, Asker())))
+            session.flush()
+            return ledger_of(session, row)
+
+
+def _asker(by: str | None, key: str | None, what: str, body: Value | None) -> Asker:
+    if key is None:
+        return Asker(key_id=by)
+    said = f"{what}\n{'' if body is None else body.model_dump_json()}"
+    return Asker(key_id=by, idempotency_key=key, request_sha256=hashlib.sha256(said.encode()).hexdigest())
+
+
+def _check_job(session: Session, tenant: str, job_id: str) -> None:
+    if session.scalar(select(JobRow.id).where(JobRow.id == job_id, JobRow.tenant == tenant)) is None:
+        raise InvalidParameter("job", "the id of one of your jobs", job_id)

@@ -1,0 +1,21 @@
+r"""Where a ledger and a reservation stand."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class LedgerState(StrEnum):
+    """Whether a ledger admits reservations."""
+
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+class ReservationState(StrEnum):
+    """reserved -> committed, released or lapsed; none of these three ever changes."""
+
+    RESERVED = "reserved"
+    COMMITTED = "committed"
+    RELEASED = "released"
+    LAPSED = "lapsed"

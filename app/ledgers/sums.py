@@ -1,0 +1,72 @@
+r"""Running sums of one balance: what is reserved and what is committed, in whole steps of the budget's grids."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Self, final
+
+from accountants.filters import Filter, Price
+from app.ledgers.definition import LedgerDefinition
+from app.ledgers.entries import Charge
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """What a balance holds; ``open`` counts the reservations in ``reserved``, ``settled`` those that left something in ``committed``."""
+
+    reserved: Charge
+    committed: Charge
+    open: int
+    settled: int
+
+    @classmethod
+    def empty(cls, definition: LedgerDefinition) -> Self:
+        """Nothing spent yet."""
+        nothing = (0,) * len(definition.budget.limits)
+        return cls(nothing, nothing, 0, 0)
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """From what ``text`` gave."""
+        found = json.loads(text)
+        return cls(_numbers(found["reserved"]), _numbers(found["committed"]), found["open"], found["settled"])
+
+    def text(self) -> str:
+        """As stored; numbers of 130 bits as decimal text."""
+        reserved, committed = ([str(number) for number in sums] for sums in (self.reserved, self.committed))
+        return json.dumps({"reserved": reserved, "committed": committed, "open": self.open, "settled": self.settled})
+
+    def filter(self, definition: LedgerDefinition) -> Filter:
+        """With everything reserved or committed spent: a reservation is a spend made early (proofs/filters.md, section 7)."""
+        return definition.filter(_added(self.reserved, self.committed), self.open + self.settled)
+
+    def admitted(self, definition: LedgerDefinition, price: Price) -> Sums:
+        """With the price reserved. Raises BudgetExceeded."""
+        state = self.filter(definition)
+        if not state.admits(price):
+            state.spend(price)  # raises, and says why
+        return Sums(_added(self.reserved, price.steps), self.committed, self.open + 1, self.settled)
+
+    def settled_at(self, charge: Charge, kept: Charge | None) -> Sums:
+        """With a reservation of this charge turned into ``kept``, which is no more; None where nothing of it was released."""
+        reserved = _less(self.reserved, charge)
+        if kept is None:
+            return Sums(reserved, self.committed, self.open - 1, self.settled)
+        assert all(part <= whole for part, whole in zip(kept, charge, strict=True))  # whoever calls has taken the smaller one
+        return Sums(reserved, _added(self.committed, kept), self.open - 1, self.settled + 1)
+
+
+def _numbers(texts: list[str]) -> Charge:
+    return tuple(int(text) for text in texts)
+
+
+def _added(first: Charge, second: Charge) -> Charge:
+    return tuple(a + b for a, b in zip(first, second, strict=True))
+
+
+def _less(whole: Charge, part: Charge) -> Charge:
+    rest = tuple(a - b for a, b in zip(whole, part, strict=True))
+    assert min(rest) >= 0  # each reservation is taken out once: its row says whether it is open, and the ledger's row is locked
+    return rest

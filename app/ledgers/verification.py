@@ -1,0 +1,276 @@
+r"""Checking a ledger: every digest and rule of its history, the balance recomputed from the entries, and the figures kept beside them.
+
+The same replay runs at the service, over its tables, and at anyone's who downloads the history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal, final
+
+from pydantic import ValidationError
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from accountants.filters import Price
+from app.ledgers.book import Asker, entry_row
+from app.ledgers.definition import LedgerDefinition, stored_definition
+from app.ledgers.entries import (
+    BEFORE_THE_FIRST,
+    Act,
+    Closed,
+    Committed,
+    Entry,
+    Lapsed,
+    Opened,
+    Released,
+    Reserved,
+    Settlement,
+    digest,
+)
+from app.ledgers.pricing import check_part
+from app.ledgers.resources import Balance, Head, balance_of, spent_by
+from app.ledgers.states import LedgerState
+from app.ledgers.sums import Sums
+from app.ledgers.tables import LedgerEntryRow, LedgerLapseRow, LedgerRow, LedgerUserRow
+from mechanisms.base import Value
+from mechanisms.errors import PrivacyError
+
+MOST_PROBLEMS = 20
+ENTRIES_AT_ONCE = 1000
+
+
+@final
+class ChainReport(Value):
+    r"""What was found.
+
+    Attributes:
+      verdict: ``sound`` where every check passed.
+      entries: how many were read.
+      head: the last of them; compare it with one that you noted earlier.
+      balance: recomputed from the entries; null where each user has one, or nothing could be read.
+      users: how many have been charged; null where the ledger protects the data set as a whole.
+      problems: the first of what was found wrong, at most 20, each with the number of its entry.
+    """
+
+    verdict: Literal["sound", "broken"]
+    entries: int
+    head: Head
+    balance: Balance | None
+    users: int | None
+    problems: tuple[str, ...]
+
+
+@final
+class _Broken(Exception):
+    """A rule that an entry breaks."""
+
+
+@final
+@dataclass(slots=True)
+class Replay:
+    """A ledger built anew from its entries. Breaks are noted and the replay goes on with what the entries say."""
+
+    ledger_id: str
+    definition: LedgerDefinition | None = None
+    state: LedgerState = LedgerState.OPEN
+    number: int = 0
+    head: str = BEFORE_THE_FIRST
+    balances: dict[str, Sums] = field(default_factory=dict[str, Sums])
+    open: dict[str, Reserved] = field(default_factory=dict[str, Reserved])
+    settled: set[str] = field(default_factory=set[str])
+    problems: list[str] = field(default_factory=list[str])
+
+    def read(self, text: str, sha256: str) -> Entry | None:
+        """The next entry; None where it can't be read at all."""
+        expected = self.number + 1
+        self.number = expected
+        if digest(text) != sha256:
+            self.note("its digest isn't that of its text")
+        before, self.head = self.head, sha256
+        try:
+            entry = Entry.model_validate_json(text)
+        except ValidationError as invalid:
+            self.note(f"it can't be read ({invalid.error_count()} errors)")
+            return None
+        for what, found, right in (
+            ("its ledger", entry.ledger, self.ledger_id),
+            ("its number", entry.number, expected),
+            ("the digest of the entry before it", entry.previous, before),
+        ):
+            if found != right:
+                self.note(f"{what} must be {right!r}, got {found!r}")
+        try:
+            self._apply(entry.act)
+        except (_Broken, PrivacyError) as broken:
+            self.note(str(broken))
+        return entry
+
+    def note(self, problem: str, where: str | None = None) -> None:
+        """Something is wrong, with the entry that was read last or elsewhere."""
+        if len(self.problems) < MOST_PROBLEMS:
+            self.problems.append(f"{where or f'entry {self.number}'}: {problem}")
+
+    def sums(self, holder: str) -> Sums:
+        """Of a user, or of the data set (the empty name)."""
+        assert self.definition is not None  # asked only after the first entry was read
+        return self.balances.get(holder) or Sums.empty(self.definition)
+
+    def report(self) -> ChainReport:
+        """What was found."""
+        definition = self.definition
+        if definition is None:
+            self.note("it has no entry that opens it", "ledger")
+        is_whole = definition is not None and definition.protects == "data_set"
+        balance = None
+        if is_whole:
+            assert definition is not None  # is_whole
+            try:
+                balance = balance_of(definition, self.sums(""))
+            except PrivacyError as broken:
+                self.note(str(broken), "balance")
+        return ChainReport(
+            verdict="broken" if self.problems else "sound",
+            entries=self.number,
+            head=Head(number=self.number, sha256=self.head),
+            balance=balance,
+            users=None if is_whole or definition is None else len(self.balances),
+            problems=tuple(self.problems),
+        )
+
+    def _apply(self, act: Act) -> None:
+        if isinstance(act, Opened) != (self.number == 1):
+            raise _Broken("the first entry, and no other, opens the ledger")
+        match act:
+            case Opened():
+                self.definition = act.definition
+            case Closed():
+                if self.state is LedgerState.CLOSED:
+                    raise _Broken("the ledger was closed before")
+                self.state = LedgerState.CLOSED
+            case Reserved():
+                self._reserve(act)
+            case Committed() | Released() | Lapsed():
+                self._settle(act)
+
+    def _reserve(self, act: Reserved) -> None:
+        definition = self._known()
+        if self.state is LedgerState.CLOSED:
+            raise _Broken("a closed ledger admits nothing")
+        if act.reservation in self.open or act.reservation in self.settled:
+            raise _Broken(f"reservation {act.reservation!r} was made before")
+        if bool(act.users) != (definition.protects == "each_user") or len(set(act.users)) != len(act.users):
+            raise _Broken("users must be named, each once, where each of them is protected, and nowhere else")
+        if (act.expires is None) != (act.then is None):
+            raise _Broken("a reservation must say what becomes of it exactly where it can lapse")
+        price = Price(steps=act.charge)
+        for holder in act.users or ("",):
+            self.balances[holder] = self.sums(holder).admitted(definition, price)
+        self.open[act.reservation] = act
+
+    def _settle(self, act: Settlement) -> None:
+        if act.reservation not in self.open:
+            raise _Broken(f"no open reservation {act.reservation!r}")
+        made = self.open.pop(act.reservation)
+        self.settled.add(act.reservation)
+        if isinstance(act, Lapsed) and act.then != made.then:
+            raise _Broken(f"it lapses as {act.then}, reserved was {made.then}")
+        kept = spent_by(act, made)
+        if len(kept) != len(made.charge) or any(part > whole for part, whole in zip(kept, made.charge, strict=True)):
+            raise _Broken("more is committed than was reserved")
+        if isinstance(act, Committed):
+            if act.released is None and kept != made.charge:
+                raise _Broken("all of it was released, but not all of it is committed")
+            if act.released is not None:
+                check_part(act.released, made.spend)
+        is_free = isinstance(act, Released) or (isinstance(act, Lapsed) and act.then == "refunded")
+        for holder in made.users or ("",):
+            self.balances[holder] = self.sums(holder).settled_at(made.charge, None if is_free else kept)
+
+    def _known(self) -> LedgerDefinition:
+        if self.definition is None:
+            raise _Broken("nothing was opened")
+        return self.definition
+
+
+def verify_history(ledger_id: str, entries: Iterable[tuple[str, str]], known_head: Head | None) -> ChainReport:
+    r"""Check a history that was downloaded.
+
+    Args:
+      entries: text and digest of every entry, in order.
+      known_head: the number and digest of an entry, noted earlier or told elsewhere, that must be among them.
+    """
+    replay = Replay(ledger_id)
+    seen: str | None = None
+    for text, sha256 in entries:
+        replay.read(text, sha256)
+        if known_head is not None and replay.number == known_head.number:
+            seen = sha256
+    if known_head is not None and seen != known_head.sha256:
+        replay.note(f"expected the digest {known_head.sha256}, got {seen or 'no such entry'}", f"entry {known_head.number}, as noted")
+    return replay.report()
+
+
+def verify_stored(session: Session, row: LedgerRow) -> ChainReport:
+    """Check a ledger's tables: its history, and everything that is kept beside it."""
+    replay = Replay(row.id)
+    for stored in _stored_entries(session, row.id):
+        if stored.number != replay.number + 1:
+            replay.note(f"entry {replay.number + 1} is missing", f"entry {stored.number}")
+        entry = replay.read(stored.text, stored.sha256)
+        if entry is not None:
+            by_text = entry_row(entry, stored.text, stored.sha256, Asker(None, stored.idempotency_key, stored.request_sha256))
+            if any(getattr(stored, column) != value for column, value in by_text.items()):
+                replay.note("its columns say something else than its text")
+    _compare_row(replay, row)
+    _compare_users(session, replay)
+    _compare_lapses(session, replay)
+    return replay.report()
+
+
+def _stored_entries(session: Session, ledger_id: str) -> Iterator[LedgerEntryRow]:
+    after = 0
+    while True:
+        query = select(LedgerEntryRow).where(LedgerEntryRow.ledger_id == ledger_id, LedgerEntryRow.number > after)
+        rows = list(session.scalars(query.order_by(LedgerEntryRow.number).limit(ENTRIES_AT_ONCE)))
+        yield from rows
+        session.expunge_all()  # a long history isn't kept in memory
+        if len(rows) < ENTRIES_AT_ONCE:
+            return
+        after = rows[-1].number
+
+
+def _compare_row(replay: Replay, row: LedgerRow) -> None:
+    definition = replay.definition
+    if definition is None:
+        return  # the report says so
+    whole = replay.sums("") if definition.protects == "data_set" else Sums.empty(definition)
+    for what, kept, right in (
+        ("its number of entries", row.entries, replay.number),
+        ("its head", row.head, replay.head),
+        ("its state", row.state, str(replay.state)),
+        ("its name", row.name, definition.name),
+        ("its definition", stored_definition(row.definition), definition),
+        ("its sums", Sums.read(row.sums), whole),
+    ):
+        if kept != right:
+            replay.note(f"{what} must be {right} by the entries, got {kept}", "ledger")
+
+
+def _compare_users(session: Session, replay: Replay) -> None:
+    kept = session.execute(select(LedgerUserRow.name, LedgerUserRow.sums).where(LedgerUserRow.ledger_id == replay.ledger_id))
+    stored = {name: Sums.read(sums) for name, sums in kept}
+    computed = {name: sums for name, sums in replay.balances.items() if name}
+    for name in stored.keys() | computed.keys():
+        if stored.get(name) != computed.get(name):
+            replay.note(f"its sums must be {computed.get(name)} by the entries, got {stored.get(name)}", f"user {name!r}")
+
+
+def _compare_lapses(session: Session, replay: Replay) -> None:
+    kept = set(session.scalars(select(LedgerLapseRow.reservation_id).where(LedgerLapseRow.ledger_id == replay.ledger_id)))
+    lapsing = {name for name, made in replay.open.items() if made.expires is not None}
+    for name in sorted(lapsing - kept):
+        replay.note("it lapses, and nothing is kept of when", f"reservation {name}")
+    for name in sorted(kept - lapsing):
+        replay.note("it isn't open, or never lapses, but is kept as one that does", f"reservation {name}")

@@ -1,0 +1,25 @@
+r"""Keys of any tenant for the tests, made as the operator makes them: directly on the service's database."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from app.access.caller import Scope
+from app.access.resources import NewKey
+from app.access.service import KeyService
+from app.database import Database
+from app.settings import Settings
+
+
+def made(of: Settings, tenant: str, *scopes: Scope, expires: datetime | None = None) -> NewKey:
+    """A new key of this tenant, with these scopes or all of them."""
+    database = Database(of)
+    try:
+        return KeyService(database).create(tenant, "of a test", scopes or tuple(Scope), expires)
+    finally:
+        database.close()
+
+
+def shown(key: NewKey | str) -> dict[str, str]:
+    """The header that shows a key."""
+    return {"Authorization": f"Bearer {key if isinstance(key, str) else key.text}"}

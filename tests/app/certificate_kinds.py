@@ -1,0 +1,170 @@
+"""A finished run of every kind of training, made by hand."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from app.certificates.issue import CertificateInput
+from tests.app.certificates_harness import run_of
+
+Document = dict[str, object]
+
+DIGITS: Document = {"kind": "digits_phase_pairs", "split_seed": 0, "test_fraction": 0.2}
+IMAGES: Document = {"kind": "digits_images", "split_seed": 0, "test_fraction": 0.2}
+TABLE: Document = {
+    "kind": "table",
+    "folder": "diaries",
+    "file": "rows.csv",
+    "columns": [{"name": "steps", "lower": 0.0, "upper": 10.0}, {"name": "sleep", "lower": 0.0, "upper": 10.0}],
+    "outside": "clip",
+    "user_column": "who",
+    "held_out": {"kind": "fraction", "fraction": 0.2, "split_seed": 0},
+}
+"""Twenty people with five rows each; ``write_table`` puts them there."""
+
+PUBLIC: Document = {"kind": "public_held_out"}
+MLP: Document = {
+    "kind": "sequential",
+    "numbers": "real_pairs",
+    "layers": [
+        {"kind": "unflatten", "channels": 2, "height": 8, "width": 8},
+        {"kind": "convolution", "outputs": 4, "kernel": 5, "padding": 2, "stride": 2},
+        {"kind": "flatten"},
+        {"kind": "block_circulant_linear", "outputs": 16, "block": 8},
+        {"kind": "linear", "outputs": 10},
+    ],
+    "head": "none",
+}
+SGD: Document = {"kind": "sgd", "learning_rate": 0.1}
+
+
+def _target(**more: object) -> Document:
+    return {"adjacency": "add_remove", "unit": "record", "delta": 1e-5} | more
+
+
+SPECTRAL: Document = {
+    "algorithm": "spectral_dp",
+    "data": DIGITS,
+    "model": MLP,
+    "layers": {
+        "kind": "layer_by_layer",
+        "settings": [
+            {"clipping_bound": 0.3, "filter_ratio": 0.4, "transform_size": 9},
+            {"clipping_bound": 0.4, "filter_ratio": 0.5},
+            {"clipping_bound": 1.2, "filter_ratio": 0.0},
+        ],
+    },
+    "order": "project_then_clip",
+    "optimizer": SGD,
+    "privacy": _target(noise_multiplier=3.0),
+    "expected_batch_size": 60,
+    "steps": 30,
+    "evaluation": PUBLIC,
+}
+
+
+def _local(mechanism: str, scale: float, unit: str = "record") -> Document:
+    privacy = {"adjacency": "replace_one", "unit": unit, "delta": 1e-5, "scale": scale}
+    return {"kind": "local_release", "mechanism": mechanism, "privacy": privacy}
+
+
+SPOF: Document = {
+    "algorithm": "spof",
+    "data": TABLE,
+    "encoders": 2,
+    "hidden": 2,
+    "optimizer": SGD,
+    "method": _local("local_laplace", 1.0),
+    "batch_size": 32,
+    "steps": 400,
+    "evaluation": PUBLIC,
+}
+SUMS: Document = {
+    "algorithm": "functional_mechanism",
+    "data": IMAGES,
+    "hidden": 4,
+    "noise": "laplace",
+    "privacy": _target(noise_multiplier=0.5),
+    "evaluation": PUBLIC,
+}
+
+
+def _descent(noise: str, adjacency: str) -> Document:
+    privacy = {"adjacency": adjacency, "unit": "record", "delta": 1e-5, "noise_multiplier": 4.0}
+    return {
+        "algorithm": "dp_sgd_laplace",
+        "data": IMAGES,
+        "encoders": 2,
+        "hidden": 8,
+        "optimizer": SGD,
+        "method": {"kind": noise, "privacy": privacy, "clipping_bound": 20.0, "expected_batch_size": 100},
+        "steps": 20,
+        "evaluation": PUBLIC,
+    }
+
+
+BASELINE: Document = {
+    "algorithm": "non_private",
+    "data": DIGITS,
+    "model": MLP,
+    "optimizer": SGD,
+    "batch_size": 32,
+    "steps": 50,
+    "unit": "record",
+    "evaluation": PUBLIC,
+}
+PRINTED: Document = {
+    "algorithm": "spof_printed",
+    "data": IMAGES,
+    "encoders": 2,
+    "hidden": 8,
+    "optimizer": SGD,
+    "epsilon": 1.0,
+    "steps": 5,
+    "data_unit": "record",
+    "evaluation": PUBLIC,
+}
+
+
+def _comparison(data: Document, *parts: tuple[str, Document]) -> Document:
+    return {"algorithm": "comparison", "data": data, "parts": [{"name": name, "spec": spec} for name, spec in parts]}
+
+
+KINDS: dict[str, Document] = {
+    "spectral": SPECTRAL,
+    "clipped_first": SPECTRAL | {"order": "clip_then_filter"},
+    "spof": SPOF,
+    "spof_duchi": SPOF | {"data": IMAGES, "method": _local("duchi_linf", 0.25)},
+    "spof_users": SPOF | {"method": _local("local_laplace", 4.0, "user"), "records_per_user": 3},
+    "spof_gaussian": SPOF | {"method": _local("local_gaussian", 2.0, "user"), "records_per_user": 4},
+    "sums": SUMS,
+    "sums_gaussian": SUMS | {"noise": "gaussian", "privacy": _target(noise_multiplier=1.5)},
+    "sums_users": SUMS | {"data": TABLE, "hidden": 2, "privacy": _target(noise_multiplier=0.5, unit="user"), "records_per_user": 3},
+    "laplace": _descent("laplace", "replace_one"),
+    "baseline": BASELINE,
+    "seeded_baseline": BASELINE | {"reproducible": True, "seed": 4},
+    "printed": PRINTED,
+    "comparison": _comparison(DIGITS, ("spectral", SPECTRAL), ("clipped-first", SPECTRAL | {"order": "clip_then_filter"})),
+    "seeded_comparison": _comparison(DIGITS, ("spectral", SPECTRAL)) | {"reproducible": True, "seed": 4},
+    "with_baseline": _comparison(DIGITS, ("spectral", SPECTRAL), ("baseline", BASELINE)),
+    "many": _comparison(DIGITS, ("baseline", BASELINE)) | {"repetitions": 100},
+    "other_neighbours": _comparison(IMAGES, ("spof", SPOF | {"data": IMAGES, "method": _local("duchi_linf", 0.25)}), ("sums", SUMS)),
+    "mixed_noise": _comparison(IMAGES, ("descent", _descent("gaussian", "add_remove")), ("sums", SUMS)),
+}
+"""By name, what each asks for."""
+
+UNGUARANTEED = ("baseline", "seeded_baseline", "printed", "seeded_comparison", "with_baseline", "many", "other_neighbours")
+
+
+def write_table(folder: Path) -> None:
+    """The diaries that ``TABLE`` reads, below the folder of data sets."""
+    (folder / "diaries").mkdir(parents=True)
+    rows = [f"{row % 10},{(3 * row) % 10},person{row // 5}" for row in range(100)]
+    (folder / "diaries" / "rows.csv").write_text("\n".join(["steps,sleep,who", *rows]) + "\n")
+
+
+def runs(folder: Path) -> dict[str, CertificateInput]:
+    """A finished run of every kind, each with its own job."""
+    return {name: replace(run_of(document, folder / name), job_id=name) for name, document in json.loads(json.dumps(KINDS)).items()}

@@ -1,0 +1,121 @@
+"""Audits in certificates: what was found is stated and checked, and a run that contradicts its own claim gets no certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.certificates.errors import CertificateRefused
+from app.certificates.issue import CertificateInput, issue_certificate
+from app.certificates.keys import PublicKeySet
+from app.certificates.report import Status
+from app.certificates.text import describe
+from app.certificates.verification import read, verify
+from app.settings import Settings
+from tests.app.certificates_harness import details, finished_run, forged
+from trainer.report import RunReport
+
+NOISE = {"status": "consistent", "numbers": 100_000}
+FOUND = {
+    "canaries": 500,
+    "members": 260,
+    "one_run_p_value": 1.0,
+    "independent_p_value": 0.25,
+    "epsilon_lower": 0.5,
+    "epsilon_lower_if_independent": 1.25,
+    "status": "consistent",
+}
+ASKED = {"kind": "canaries", "canaries": 500}
+Lie = Callable[[dict[str, Any]], None]
+
+
+def audited(folder: Path, *, asked: object = ASKED, **report: object) -> CertificateInput:
+    """A finished run whose report says this of its audit."""
+    run = finished_run(folder, audit=asked)
+    told = RunReport.model_validate({**run.report.model_dump(), "noise_test": NOISE, "audit": FOUND} | report)
+    return replace(run, report=told, job_id=f"audited-{folder.name}")
+
+
+@pytest.fixture(scope="module")
+def certificate(folder: Path, settings: Settings) -> bytes:
+    return issue_certificate(audited(folder / "audited"), settings)
+
+
+def test_findings_are_stated_and_called_a_lower_bound(certificate: bytes, keys: PublicKeySet) -> None:
+    assert verify(certificate, keys, None).verdict == "valid"
+    stated = read(certificate).audit
+    assert (stated.status, stated.noise_numbers) == ("consistent", 100_000)
+    assert stated.canaries is not None
+    assert (stated.canaries.canaries, stated.canaries.members) == (500, 260)
+    assert (stated.canaries.epsilon_lower, stated.canaries.confidence) == ("0.5", "0.95")
+    text = " ".join(describe(read(certificate)).split())
+    assert "nothing released was found to tell which of 500 made-up records took part better than the guarantee allows" in text
+    assert "epsilon is at least 0.5 with 95% confidence, at least 1.25 if their scores are independent" in text
+    assert "a lower bound, not a proof" in text
+    assert "the drawn noise, 100000 numbers of it, had the claimed scale in each component" in text
+    assert "that this verdict is told as well adds at most 1e-17 (1 + e^epsilon) to delta, also where delta is 0" in text
+
+
+def test_without_canaries_the_noise_alone_is_spoken_of(folder: Path, settings: Settings, keys: PublicKeySet) -> None:
+    envelope = issue_certificate(audited(folder / "noise", asked=None, audit=None), settings)
+    assert details(verify(envelope, keys, None), "sentences", Status.PASSED)
+    stated = read(envelope).audit
+    assert stated.status == "not_run"
+    assert stated.detail.startswith("not run: no empirical lower bound on epsilon was measured; the drawn noise, 100000 numbers")
+
+
+def test_noise_that_nobody_drew_is_not_spoken_of(folder: Path, settings: Settings) -> None:
+    finished = audited(folder / "none", asked=None, audit=None, noise_test={"status": "not run", "numbers": 0})
+    assert read(issue_certificate(finished, settings)).audit.noise_numbers is None
+
+
+@pytest.mark.parametrize(
+    ("report", "reason"),
+    [
+        ({"noise_test": NOISE | {"status": "violated"}}, "violated by the drawn noise, which doesn't have the scale that is claimed"),
+        ({"audit": FOUND | {"status": "violated", "independent_p_value": 1e-9}}, "violated by canaries: .* at most 1 under .* 1e-09"),
+        ({"audit": None}, "the number of canaries"),
+        ({"audit": FOUND | {"canaries": 400}}, "the number of canaries"),
+        ({"asked": None}, "the number of canaries"),
+    ],
+    ids=["noise", "canaries", "left out", "fewer", "never asked"],
+)
+def test_a_contradicted_run_gets_no_certificate(folder: Path, settings: Settings, report: dict[str, object], reason: str) -> None:
+    with pytest.raises(CertificateRefused, match=reason):
+        issue_certificate(audited(folder / "refused", **report), settings)
+
+
+def _says(**changes: object) -> Lie:
+    return lambda predicate: predicate["audit"].update(changes)
+
+
+def _found(**changes: object) -> Lie:
+    return lambda predicate: predicate["audit"]["canaries"].update(changes)
+
+
+@pytest.mark.parametrize(
+    ("lie", "told"),
+    [
+        (_says(status="not_run"), "audit.status: not_run with canaries"),
+        (lambda predicate: predicate["audit"].pop("canaries"), "audit.status: consistent without canaries"),
+        (_found(members=501), "501 of 500 took part"),
+        (_found(one_run_p_value="0.0000001"), "one_run_p_value: in"),
+        (_found(independent_p_value="1.5"), "independent_p_value: in"),
+    ],
+    ids=["status", "canaries", "members", "contradicted", "no probability"],
+)
+def test_a_signed_audit_that_contradicts_itself_is_found(
+    certificate: bytes, settings: Settings, keys: PublicKeySet, lie: Lie, told: str
+) -> None:
+    report = verify(forged(certificate, settings, lambda statement: lie(statement["predicate"])), keys, None)
+    assert report.verdict == "invalid"
+    assert told in details(report, "parts")
+
+
+def test_another_wording_of_an_audit_is_vouched_for_by_nobody(certificate: bytes, settings: Settings, keys: PublicKeySet) -> None:
+    forgery = forged(certificate, settings, lambda statement: _says(detail="proved to be private")(statement["predicate"]))
+    assert "audit.detail" in details(verify(forgery, keys, None), "sentences", Status.NOT_CHECKED)

@@ -1,0 +1,283 @@
+"""Certificates of every kind of training: what each says, and that it verifies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app.certificates import errata, issue
+from app.certificates.errors import CertificateRefused
+from app.certificates.guarantee import ApproximateDp, NoGuarantee
+from app.certificates.issue import CertificateInput, issue_certificate
+from app.certificates.keys import PublicKeySet
+from app.certificates.report import Status
+from app.certificates.statement import PrivacyCertificate
+from app.certificates.verification import verify
+from app.settings import Settings
+from tests.app.certificate_kinds import KINDS, UNGUARANTEED
+from tests.app.certificates_harness import details, statement_of
+from trainer import ALGORITHMS
+
+pytestmark = pytest.mark.usefixtures("table_of_kinds")
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_certificate_of_every_kind_verifies_in_this_versions_words(name: str, envelopes: dict[str, bytes], keys: PublicKeySet) -> None:
+    report = verify(envelopes[name], keys, None)
+    assert report.verdict == "valid", report.checks
+    assert details(report, "sentences", Status.PASSED)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_certificate_survives_its_json(name: str, predicates: dict[str, PrivacyCertificate]) -> None:
+    assert PrivacyCertificate.model_validate_json(predicates[name].model_dump_json()) == predicates[name]
+
+
+def test_every_algorithm_but_the_known_ones_is_certified_here() -> None:
+    tested = {document["algorithm"] for document in KINDS.values()}
+    elsewhere = {"zeta_dp_sgd", "federated_zeta_dp_sgd", "dp_sgd_laplace_printed"}
+    assert tested | elsewhere == {known.algorithm_name() for known in ALGORITHMS}
+
+
+@pytest.mark.parametrize("name", UNGUARANTEED)
+def test_without_a_guarantee_a_valid_certificate_says_so(name: str, envelopes: dict[str, bytes], keys: PublicKeySet) -> None:
+    assert "the certificate states NO privacy guarantee" in verify(envelopes[name], keys, None).meaning
+
+
+# Spectral-DP
+
+
+def test_layer_bounds_are_named_with_the_bound_of_the_whole(predicates: dict[str, PrivacyCertificate]) -> None:
+    clipping = predicates["spectral"].clipping
+    assert clipping is not None
+    assert clipping.layers is not None
+    assert (clipping.kind, clipping.bound) == ("layer_bounds", "1.3000000000000003")  # 0.3^2 + 0.4^2 + 1.2^2 = 1.3^2, rounded up
+    assert [(layer.layer, layer.bound) for layer in clipping.layers] == [
+        ("1_convolution", "0.3"),
+        ("3_block_circulant_linear", "0.4"),
+        ("4_linear", "1.2"),
+    ]
+
+
+def test_kept_frequencies_are_stated_layer_by_layer(predicates: dict[str, PrivacyCertificate]) -> None:
+    projection = predicates["spectral"].projection
+    assert projection is not None
+    first, second = projection.layers
+    assert (first.signals, first.shape, first.transform, first.kept) == (8, (5, 5), (9, 9), (4, 4))
+    # Seven of nine numbers are kept along each axis: 49 / 81 of the variance, and more than the kernel has.
+    assert (first.coordinates, first.noise_variance_ratio) == (200, "0.6049383")
+    assert (second.signals, second.shape, second.kept, second.coordinates, second.coordinates_kept) == (16, (8,), (3,), 128, 80)
+    assert second.noise_variance_ratio == "0.625"
+
+
+def test_filtering_is_said_to_earn_no_privacy(texts: dict[str, str]) -> None:
+    sentence = "filtering earns no privacy: mu and epsilon are those of the same noise without any filter"
+    assert sentence in texts["spectral"]
+    assert sentence in texts["clipped_first"]
+
+
+def test_the_order_of_clipping_and_filtering_is_told(texts: dict[str, str]) -> None:
+    assert "norms are those of the kept coordinates" in texts["spectral"]
+    assert "scaled down by the norms of what it was before any filter" in texts["clipped_first"]
+
+
+def test_a_filter_changes_nothing_of_the_guarantee(predicates: dict[str, PrivacyCertificate]) -> None:
+    assert predicates["spectral"].guarantee == predicates["clipped_first"].guarantee
+    assert predicates["spectral"].event == predicates["clipped_first"].event
+
+
+# Records released once
+
+
+def test_a_local_release_is_certified_with_its_pure_epsilon(predicates: dict[str, PrivacyCertificate]) -> None:
+    guarantee, facts = predicates["spof_duchi"].guarantee, predicates["spof_duchi"].local_release
+    assert isinstance(guarantee, ApproximateDp)
+    assert facts is not None
+    assert (guarantee.pure_epsilon, facts.epsilon_per_record, facts.records_per_unit) == ("4", "4", 1)
+    assert float(guarantee.epsilon) <= 4.0
+
+
+def test_a_users_rows_share_its_budget(predicates: dict[str, PrivacyCertificate], texts: dict[str, str]) -> None:
+    guarantee, facts = predicates["spof_users"].guarantee, predicates["spof_users"].local_release
+    assert isinstance(guarantee, ApproximateDp)
+    assert facts is not None
+    # Two coordinates in [0, 1] with scale 4, three rows.
+    assert (facts.epsilon_per_record, facts.records_per_unit, guarantee.pure_epsilon) == ("0.5", 3, "1.5")
+    assert "a user's rows share its budget equally" in texts["spof_users"]
+    assert "how many rows a user has isn't hidden" in texts["spof_users"]
+
+
+def test_gaussian_rows_have_mu_and_no_pure_epsilon(predicates: dict[str, PrivacyCertificate], texts: dict[str, str]) -> None:
+    guarantee, facts = predicates["spof_gaussian"].guarantee, predicates["spof_gaussian"].local_release
+    assert isinstance(guarantee, ApproximateDp)
+    assert facts is not None
+    # The diagonal of the box over the deviation, times the root of four rows: sqrt(2) / 2 * 2.
+    assert (facts.epsilon_per_record, guarantee.pure_epsilon, guarantee.gdp_mu) == (None, None, "1.414214")
+    assert "at delta 0" not in texts["spof_gaussian"]
+    assert "local_gaussian noise of standard deviation 2.0 on each real component, on every record by itself" in texts["spof_gaussian"]
+
+
+def test_neighbours_of_a_local_release_replace_one_unit(predicates: dict[str, PrivacyCertificate], texts: dict[str, str]) -> None:
+    neighbourhood = predicates["spof"].neighbourhood
+    assert neighbourhood is not None
+    assert neighbourhood.meaning == "two data sets are neighbours if one is the other with one unit replaced by another"
+    assert "That a unit is in the data at all isn't hidden." in texts["spof"]
+    assert "was in the training data, and knows all the others" not in texts["spof"]
+
+
+def test_nothing_is_said_of_samples_sums_or_clipping_where_there_are_none(predicates: dict[str, PrivacyCertificate]) -> None:
+    for name in ("spof", "sums", "baseline"):
+        predicate = predicates[name]
+        data = predicate.data
+        assert (data.expected_batch_size, data.realised_sample_sizes, predicate.clipping) == (None, None, None)
+        assert not any("sample" in line for line in predicate.assumptions)
+
+
+def test_training_on_released_records_is_said_to_be_free(texts: dict[str, str]) -> None:
+    assert "any number of steps and epochs costs nothing more" in texts["spof"]
+    assert "Steps: 400 of training on the released records" in texts["spof"]
+
+
+def test_whoever_held_the_rows_is_named(texts: dict[str, str]) -> None:
+    assert "in this run the service held the rows and released them, and is trusted with them" in texts["spof"]
+
+
+def test_signs_need_no_caveat_on_normal_numbers(texts: dict[str, str]) -> None:
+    assert "signs are drawn by comparing 256 random bits" in texts["spof_duchi"]
+    assert "Box-Muller" not in texts["spof_duchi"]
+    assert "Laplace variates are differences of two exponentials" in texts["spof"]
+
+
+# One statistic
+
+
+def test_a_released_vector_is_told_with_its_length(predicates: dict[str, PrivacyCertificate], texts: dict[str, str]) -> None:
+    facts, guarantee = predicates["sums"].statistic, predicates["sums"].guarantee
+    assert facts is not None
+    assert isinstance(guarantee, ApproximateDp)
+    # 64 pixels and 4 units of the code: 4 * 64 + 4 * 5 / 2.
+    assert (facts.numbers, guarantee.pure_epsilon) == (266, "2")
+    assert "One vector of 266 sums over all training records was released once" in texts["sums"]
+
+
+def test_gaussian_noise_has_mu_and_no_pure_epsilon(predicates: dict[str, PrivacyCertificate]) -> None:
+    guarantee = predicates["sums_gaussian"].guarantee
+    assert isinstance(guarantee, ApproximateDp)
+    assert (guarantee.pure_epsilon, guarantee.gdp_mu) == (None, "0.6666667")
+
+
+# Laplace noise on clipped gradients
+
+
+def test_laplace_descent_under_replacement_moves_by_twice_the_bound(
+    predicates: dict[str, PrivacyCertificate], texts: dict[str, str]
+) -> None:
+    clipping, sensitivity = predicates["laplace"].clipping, predicates["laplace"].releases[0].mechanism.sensitivity
+    assert clipping is not None
+    assert (clipping.kind, clipping.bound, sensitivity.l1, sensitivity.l1_contribution) == ("l1", "20.0", "40.0", "20.0")
+    assert "Clipping: to an l1 norm of 20.0" in texts["laplace"]
+
+
+# Nothing protected
+
+
+@pytest.mark.parametrize("name", ["baseline", "seeded_baseline", "printed"])
+def test_nothing_of_an_unprotected_run_sounds_like_a_promise(
+    name: str, texts: dict[str, str], predicates: dict[str, PrivacyCertificate]
+) -> None:
+    text = texts[name]
+    assert text.splitlines()[2] == "THERE IS NO PRIVACY GUARANTEE."
+    assert "treat each of them as if it held the training data themselves" in text
+    assert predicates[name].data.unit_meaning.endswith("no row is protected")
+    for promise in ("Guarantee:", "Protected:", "stronger than", "post-processing", "would rest on", "recognise at most"):
+        assert promise not in text
+
+
+def test_an_unprotected_run_states_its_own_reason(predicates: dict[str, PrivacyCertificate]) -> None:
+    guarantee = predicates["baseline"].guarantee
+    assert isinstance(guarantee, NoGuarantee)
+    assert guarantee.reason.startswith("it was trained on the data as they are, without clipping and without noise")
+
+
+def test_a_printed_algorithms_errata_tell_print_and_truth(predicates: dict[str, PrivacyCertificate], texts: dict[str, str]) -> None:
+    found = {note.row: note for note in predicates["printed"].errata}
+    assert found["S14"].severity == "O"
+    assert found["S14"].meaning.startswith("Printed (")
+    assert "What holds: " in found["S14"].meaning
+    # What a protected run's notes say is done otherwise here isn't done by such a run.
+    assert not any(note == errata.note(row) for row, note in found.items())
+    assert "  - S14 (O): Printed (" in texts["printed"]
+
+
+# Comparisons
+
+
+def test_every_part_is_listed_with_what_it_guarantees_by_itself(predicates: dict[str, PrivacyCertificate]) -> None:
+    comparison, alone = predicates["comparison"].comparison, predicates["spectral"].guarantee
+    assert comparison is not None
+    assert isinstance(alone, ApproximateDp)
+    assert [(part.name, part.algorithm, part.by_itself.epsilon) for part in comparison.parts] == [
+        ("spectral", "spectral_dp", alone.epsilon),
+        ("clipped-first", "spectral_dp", alone.epsilon),
+    ]
+
+
+def test_the_whole_costs_more_than_its_parts(predicates: dict[str, PrivacyCertificate]) -> None:
+    whole, alone = predicates["comparison"].guarantee, predicates["spectral"].guarantee
+    assert isinstance(whole, ApproximateDp)
+    assert isinstance(alone, ApproximateDp)
+    assert float(whole.epsilon) > 1.2 * float(alone.epsilon)
+
+
+def test_choosing_among_the_parts_is_said_to_be_paid_for(texts: dict[str, str], predicates: dict[str, PrivacyCertificate]) -> None:
+    assert "choosing among them by their results costs nothing more: every part is counted" in texts["comparison"]
+    assert predicates["comparison"].not_covered[0].endswith("(choosing among the parts doesn't: all of them are counted)")
+
+
+def test_one_part_without_a_guarantee_leaves_the_whole_without(predicates: dict[str, PrivacyCertificate], texts: dict[str, str]) -> None:
+    guarantee = predicates["with_baseline"].guarantee
+    assert isinstance(guarantee, NoGuarantee)
+    assert "without clipping and without noise" in guarantee.reason
+    assert "nothing is guaranteed of them together" in texts["with_baseline"]
+    assert "what is guaranteed is all of them together" not in texts["with_baseline"]
+
+
+def test_parts_about_different_neighbours_have_no_common_guarantee(predicates: dict[str, PrivacyCertificate]) -> None:
+    guarantee = predicates["other_neighbours"].guarantee
+    assert guarantee == NoGuarantee(
+        reason="the parts are about different neighbours (add_remove and replace_one), and their guarantees don't add up"
+    )
+
+
+def test_parts_of_a_seeded_comparison_guarantee_nothing_by_themselves(predicates: dict[str, PrivacyCertificate]) -> None:
+    comparison = predicates["seeded_comparison"].comparison
+    assert comparison is not None
+    assert [(part.by_itself.epsilon, part.by_itself.reason) for part in comparison.parts] == [
+        (None, "not private against someone who knows the seed")
+    ]
+
+
+def test_every_parts_model_is_a_subject(envelopes: dict[str, bytes]) -> None:
+    statement: dict[str, Any] = statement_of(envelopes["comparison"])
+    names = [subject["name"] for subject in statement["subject"]]
+    assert {"spectral.model.safetensors", "clipped-first.model.safetensors"} <= set(names)
+
+
+def test_a_hundred_parts_have_a_hundred_models(envelopes: dict[str, bytes]) -> None:
+    statement: dict[str, Any] = statement_of(envelopes["many"])
+    models = [subject["name"] for subject in statement["subject"] if subject["name"].endswith("model.safetensors")]
+    assert len(models) == 100
+
+
+def test_the_metrics_of_a_comparison_are_said_to_be_its_first_parts(texts: dict[str, str]) -> None:
+    assert "Held-out records: of the first part accuracy 0.875" in texts["comparison"]
+    assert "The metrics stated here are those of the first part" in texts["comparison"]
+
+
+def test_a_certificate_that_nobody_could_read_is_refused(
+    finished: dict[str, CertificateInput], settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(issue, "MAXIMUM_BYTES", 10_000)
+    with pytest.raises(CertificateRefused, match="the certificate's size was planned as 'at most 10000 bytes, as verifiers read'"):
+        issue_certificate(finished["comparison"], settings)

@@ -1,0 +1,230 @@
+r"""Workers that die or fall silent while others live: who notices, who wins, and that nothing of the silent one gets in."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from base64 import b64decode
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+import pytest
+from sqlalchemy import select
+
+from app.database import Database
+from app.jobs.errors import ExecutorBusy
+from app.jobs.leases import Executor, LeaseKeeper, Leases, Seen, Watch
+from app.jobs.tables import ExecutorRow
+from app.settings import Settings
+from tests.app.jobs_harness import (
+    child_pids,
+    is_alive,
+    kill,
+    postgresql_server,
+    serving,
+    settings,
+    stream,
+    submit,
+    wait_until,
+    working,
+)
+
+SLOW = 0.1
+LEASE_SECONDS = 1.0
+
+
+def named(of: Settings, name: str) -> Settings:
+    return Settings.model_validate(of.model_dump() | {"executor_id": name, "lease_seconds": LEASE_SECONDS})
+
+
+def executor(name: str = "a", host: str = "here") -> Executor:
+    return Executor(id=name, host=host, device="auto", hardware="none", lease_seconds=0.6)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Database]:
+    if request.param == "sqlite":
+        made = Database(Settings(data_dir=tmp_path))
+        made.migrate()
+        yield made
+        made.close()
+        return
+    with postgresql_server() as url:
+        made = Database(Settings(data_dir=tmp_path, database_url=url))
+        made.migrate()
+        yield made
+        made.close()
+
+
+@dataclass(frozen=True)
+class Team:
+    settings: Settings
+    client: httpx2.Client
+    workers: dict[str, subprocess.Popen[bytes]]
+
+    def holder(self, job_id: str) -> subprocess.Popen[bytes]:
+        """The worker that has the job in hand."""
+        database = Database(self.settings)
+        with database.reading() as session:
+            name = session.scalar(select(ExecutorRow.id).where(ExecutorRow.job_id == job_id))
+        database.close()
+        assert name is not None
+        return self.workers[name]
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.moment = 100.0
+
+    def __call__(self) -> float:
+        return self.moment
+
+
+def lease(beat: int) -> Seen:
+    return Seen.model_validate(
+        {"id": "a", "token": "t", "beat": beat, "lease_seconds": 6.0, "host": "here", "renewed": "2026-01-01T00:00:00Z"}
+    )
+
+
+def looks(watch: Watch, clock: Clock, beats: list[tuple[float, int]]) -> list[bool]:
+    """Whether the lease is judged dead at each of these moments."""
+    judged: list[bool] = []
+    for moment, beat in beats:
+        clock.moment = moment
+        judged.append(bool(watch.dead([lease(beat)], own_token="own")))
+    return judged
+
+
+def test_lease_is_dead_when_its_beat_was_the_same_for_its_whole_length() -> None:
+    clock = Clock()
+    watch = Watch(clock)
+    beats = [(float(second), 7) for second in range(8)]
+    assert looks(watch, clock, beats) == [False] * 6 + [True] * 2
+
+
+def test_lease_whose_beat_moves_lives() -> None:
+    clock = Clock()
+    assert not any(looks(Watch(clock), clock, [(float(second), second // 5) for second in range(30)]))
+
+
+def test_watcher_that_did_not_look_for_a_while_judges_nobody_by_that() -> None:
+    clock = Clock()
+    beats = [(0.0, 7), (1.0, 7), (60.0, 7), (61.0, 7), (65.9, 7)]  # the last look is too far from the one before as well
+    assert not any(looks(Watch(clock), clock, beats))
+
+
+def test_watcher_never_judges_itself() -> None:
+    clock = Clock()
+    watch = Watch(clock)
+    for second in range(20):
+        clock.moment = float(second)
+        assert watch.dead([lease(1)], own_token="t") == []
+
+
+def test_of_many_that_bury_a_lease_one_wins(database: Database) -> None:
+    leases = Leases(database, 3)
+    for _ in range(5):
+        leases.take(executor())
+        seen = leases.seen()[0]
+        with ThreadPoolExecutor(6) as pool:
+            won = [result for result in pool.map(lambda _, seen=seen: leases.bury(seen), range(6)) if result is not None]
+        assert won == [[]]
+
+
+def test_lease_that_was_renewed_since_it_was_seen_is_not_buried(database: Database) -> None:
+    leases = Leases(database, 3)
+    token = leases.take(executor())
+    seen = leases.seen()[0]
+    assert leases.renew(token)
+    assert leases.bury(seen) is None
+    assert leases.renew(token)
+
+
+def test_taken_lease_cannot_be_renewed(database: Database) -> None:
+    leases = Leases(database, 3)
+    token = leases.take(executor())
+    assert leases.bury(leases.seen()[0]) == []
+    assert not leases.renew(token)
+
+
+def test_name_of_a_living_worker_on_another_machine_is_refused(database: Database) -> None:
+    leases = Leases(database, 3)
+
+    def displaced() -> None:
+        pytest.fail("the worker that had the name lost it")
+
+    with (
+        LeaseKeeper(leases, executor(host="there"), print, displaced),
+        pytest.raises(ExecutorBusy, match="a worker named 'a' runs already"),
+        LeaseKeeper(leases, executor(host="here"), print, displaced),
+    ):
+        pass
+
+
+def test_name_of_a_dead_worker_on_another_machine_is_free_after_its_lease(database: Database) -> None:
+    leases = Leases(database, 3)
+    dead = leases.take(executor(host="there"))
+    with LeaseKeeper(leases, executor(host="here"), print, print) as keeper:
+        assert [row.token for row in leases.seen()] == [keeper.token] != [dead]
+    assert leases.seen() == []
+
+
+@pytest.fixture(scope="module")
+def team(tmp_path_factory: pytest.TempPathFactory) -> Generator[Team]:
+    """An API and two workers, of which one at a time is killed or suspended."""
+    of = settings(tmp_path_factory.mktemp("team"))
+    with serving(of) as client, working(named(of, "first")) as first, working(named(of, "second")) as second:
+        wait_until(lambda: len(living(of)) == 2)
+        yield Team(of, client, {"first": first, "second": second})
+
+
+def test_suspended_worker_finds_its_job_finished_by_another_and_nothing_of_its_own_gets_in(team: Team) -> None:
+    of, client = team.settings, team.client
+    job_id = submit(client, step_seconds=SLOW)
+    checkpoint = next(event for event in stream(client, job_id) if event.kind == "checkpoint")
+    suspended = team.holder(job_id)
+    suspended.send_signal(signal.SIGSTOP)  # its child runs on, and writes checkpoints
+    events = list(stream(client, job_id, checkpoint.number))
+    finished = client.get(f"/v1/jobs/{job_id}").json()
+    files = checkpoints(of, job_id)
+    suspended.send_signal(signal.SIGCONT)
+    wait_until(lambda: len(living(of)) == 2)  # under a new lease
+    wait_until(lambda: not is_alive(child_pids(of, job_id)[0]))
+    assert (finished["state"], finished["attempt"]) == ("succeeded", 2)
+    assert client.get(f"/v1/jobs/{job_id}").json() == finished
+    assert checkpoints(of, job_id) == files == {"000002": "20"}
+    steps = [event.data["step"] for event in events if event.kind == "progress" and event.attempt == 2]
+    assert steps == list(range(min(steps), 21))
+    certified = client.get(finished["links"]["certificate"]).json()["payload"]
+    assert b'"attempts":2' in b64decode(certified)
+    log = (of.data_dir / "worker.log").read_text()
+    assert "lease_lost" in log
+    assert "job_superseded" in log
+
+
+def test_job_of_a_killed_worker_goes_on_with_another_that_lives(team: Team) -> None:
+    job_id = submit(team.client, step_seconds=SLOW)
+    checkpoint = next(event for event in stream(team.client, job_id) if event.kind == "checkpoint")
+    kill(team.holder(job_id))
+    events = list(stream(team.client, job_id, checkpoint.number))
+    again = next(event for event in events if event.kind == "started")
+    assert (again.attempt, again.data["resumed_from_step"]) == (2, 5)
+    assert [event.data["reason"] for event in events if event.data.get("state") == "queued"] == ["its worker was lost"]
+    assert events[-1].data["state"] == "succeeded"
+
+
+def living(of: Settings) -> list[Seen]:
+    database = Database(of)
+    try:
+        return Leases(database, of.maximum_worker_deaths).seen()
+    finally:
+        database.close()
+
+
+def checkpoints(of: Settings, job_id: str) -> dict[str, str]:
+    """The steps in the checkpoints of the attempts' folders."""
+    found = (of.job_dir(job_id) / "attempts").glob("*/checkpoint.safetensors")
+    return {path.parent.name: path.read_text() for path in found}

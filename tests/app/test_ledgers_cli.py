@@ -1,0 +1,106 @@
+"""Ledgers from the command line, against a real server."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from app.cli import app
+from tests.app.jobs_harness import ADMIN_KEY, settings
+from tests.app.jobs_harness import environment as variables
+from tests.app.ledgers_harness import definition, gaussian
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Generator[dict[str, str]]:
+    """Address and key of a server in a process of its own: this one's standard output belongs to the commands."""
+    of = settings(tmp_path_factory.mktemp("service"))
+    command = [sys.executable, "-m", "app", "serve", "--port", "0"]
+    process = subprocess.Popen(command, env={**os.environ, **variables(of)}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert process.stdout is not None
+    yield {"ZETADP_ADDRESS": process.stdout.readline().removeprefix("zetadp is at ").strip(), "ZETADP_KEY": ADMIN_KEY}
+    process.terminate()
+    process.wait(20)
+    process.stdout.close()
+
+
+def run(environment: dict[str, str], *arguments: str, body: object = None, code: int = 0) -> Result:
+    result = CliRunner().invoke(app, ["ledger", *arguments], input=None if body is None else json.dumps(body), env=environment)
+    assert result.exit_code == code, result.output
+    return result
+
+
+def told(environment: dict[str, str], *arguments: str, body: object = None) -> Any:
+    return json.loads(run(environment, *arguments, "--json", body=body).stdout)
+
+
+@pytest.fixture(scope="module")
+def ledger(environment: dict[str, str]) -> str:
+    body = definition(name="shell").model_dump(mode="json") | {"budget": {"kind": "gdp", "mu": 1.0}}
+    return told(environment, "create", "-", body=body)["id"]
+
+
+def test_a_budget_is_used_to_its_end(environment: dict[str, str], ledger: str, tmp_path: Path) -> None:
+    event = gaussian(4.0, 8).model_dump(mode="json")
+    made = told(environment, "reserve", ledger, "-", body={"spend": event})
+    part = tmp_path / "part.json"
+    part.write_text(gaussian(4.0, 4).model_dump_json())
+    assert told(environment, "commit", ledger, made["id"], "--released", str(part))["state"] == "committed"
+    again = told(environment, "reserve", ledger, "-", body={"spend": event, "expiry": {"seconds": 60.0, "then": "spent"}})
+    assert told(environment, "release", ledger, again["id"])["state"] == "released"
+    assert run(environment, "project", ledger, "-", body=gaussian(4.0).model_dump(mode="json")).stdout == (
+        "12 more, one after the other; 12 in a single reservation\n"
+    )
+    shown = run(environment, "show", ledger).stdout
+    assert "mu: committed 0.5, reserved 0.0, remaining 0.8660254037844386 of 1.0" in shown
+    assert run(environment, "list").stdout.startswith(f"{ledger}  open  shell")
+    assert [line.split()[3] for line in run(environment, "history", ledger).stdout.splitlines()] == [
+        "opened",
+        "reserved",
+        "committed",
+        "reserved",
+        "released",
+    ]
+
+
+def test_the_history_is_checked_here_against_a_noted_digest(environment: dict[str, str], ledger: str) -> None:
+    first = told(environment, "show", ledger)["head"]
+    run(environment, "reserve", ledger, "-", body={"spend": {"kind": "gdp", "mu": 0.01}})
+    noted = f"{first['number']}:{first['sha256']}"
+    assert run(environment, "verify", ledger, "--head", noted).stdout.endswith("verdict: sound\n")
+    assert told(environment, "verify", ledger, "--head", noted)["problems"] == []
+    forged = f"{first['number']}:{'0' * 64}"
+    result = run(environment, "verify", ledger, "--head", forged, code=1)
+    assert f"FAIL entry {first['number']}, as noted: expected the digest {'0' * 64}" in result.stdout
+    assert f"ledger {ledger} is NOT sound" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "line"),
+    [
+        (("show", "0" * 32), 4, "No such ledger."),
+        (("verify", "x", "--head", "5"), 2, "--head must be NUMBER:SHA256 with 64 hexadecimal digits, got '5'"),
+        (("project", "x"), 2, "project: give a file with a spend, or a job with --job"),
+        (("create", "/nowhere.json"), 2, "/nowhere.json: No such file or directory"),
+    ],
+)
+def test_what_is_wrong_is_one_line_and_a_code(environment: dict[str, str], arguments: tuple[str, ...], code: int, line: str) -> None:
+    assert line in run(environment, *arguments, code=code).stderr
+
+
+def test_a_spend_that_does_not_fit_is_told_with_the_numbers(environment: dict[str, str], ledger: str) -> None:
+    result = run(environment, "reserve", ledger, "-", body={"spend": {"kind": "gdp", "mu": 2.0}}, code=1)
+    assert "the spend needs mu = 2.0, and 0.8" in result.stderr
+
+
+def test_a_closed_ledger_says_so(environment: dict[str, str]) -> None:
+    made = told(environment, "create", "-", body=definition(name="short").model_dump(mode="json"))["id"]
+    assert run(environment, "close", made).stdout.startswith(f"ledger {made}  closed  short")

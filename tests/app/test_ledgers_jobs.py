@@ -1,0 +1,276 @@
+"""A job and its reservation are stored together and end together: what it has or may have released is committed, the rest is free."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from accountants.filters import RdpBudget, ZcdpBudget
+from app.certificates.verification import read
+from app.database import Database
+from app.jobs.attempts import Attempt, Attempts
+from app.jobs.leases import Executor, Leases
+from app.jobs.queue import JobQueue
+from app.jobs.resources import Job, JobSubmission
+from app.jobs.service import JobFilter, JobService
+from app.jobs.states import Action, JobState
+from app.ledgers.errors import LedgerClosed, LedgerNotFound, ReservationHeld
+from app.ledgers.requests import ProjectionRequest
+from app.ledgers.resources import Ledger, Reservation
+from app.ledgers.service import LedgerService
+from app.ledgers.states import ReservationState
+from app.settings import Settings
+from mechanisms.errors import BudgetExceeded, IncompatibleEvent, InvalidParameter, UnsupportedEvent
+from tests.app.fake_child import Order
+from tests.app.jobs_harness import serving, spec, state, submit, wait_until, working
+from tests.app.jobs_harness import settings as served
+from tests.app.ledgers_harness import KINDS, TENANT, databases, definition
+from trainer.report import CheckpointWritten, Failed, Finished, Progress, Started, Stopped, TrainingEvent
+
+STEPS = 20
+BUDGET = RdpBudget(orders=(8.0,), values=(0.01,))
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[Database]:
+    with databases(request.param, tmp_path_factory.mktemp(request.param)) as database:
+        yield database
+
+
+@pytest.fixture
+def ledgers(database: Database) -> LedgerService:
+    return LedgerService(database, 10.0)
+
+
+@pytest.fixture
+def jobs(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[JobService]:
+    settings = Settings(data_dir=tmp_path)
+    queue = JobQueue(settings)
+    monkeypatch.setattr(queue, "call", lambda _job_id, _priority: None)
+    service = JobService(settings, database, queue, TENANT)
+    yield service
+    for job in service.page(JobFilter(), None, 200).jobs:  # a job that waits would be taken up by the next test
+        if not job.state.is_final:
+            service.act(job.id, Action.CANCEL)
+
+
+@pytest.fixture
+def attempts(database: Database) -> Attempts:
+    return Attempts(database, 3)
+
+
+@pytest.fixture
+def token(database: Database, request: pytest.FixtureRequest) -> str:
+    name = f"worker-{abs(hash(request.node.name))}"
+    return Leases(database, 3).take(Executor(id=name, host="here", device="auto", hardware="none", lease_seconds=60.0))
+
+
+@pytest.fixture
+def ledger(ledgers: LedgerService, request: pytest.FixtureRequest) -> Ledger:
+    return ledgers.create(TENANT, definition(BUDGET, f"jobs {abs(hash(request.node.name))}"), None, None)
+
+
+def submitted(jobs: JobService, ledger: Ledger, **changes: Any) -> Job:
+    return jobs.submit(JobSubmission.model_validate({"spec": spec(**changes), "ledger": ledger.id}), None)
+
+
+def started(attempts: Attempts, token: str) -> Attempt:
+    attempt = attempts.start_next(token, ("auto", "cpu"))
+    assert attempt is not None
+    return attempt
+
+
+def told(attempts: Attempts, attempt: Attempt, *events: TrainingEvent) -> None:
+    attempts.record(attempt, list(events), 1.0)
+
+
+def reservation(ledgers: LedgerService, jobs: JobService, job_id: str) -> Reservation:
+    charge = jobs.get(job_id).charge
+    assert charge is not None
+    return ledgers.reservation(TENANT, charge.ledger, charge.reservation)
+
+
+def share(found: Reservation) -> float:
+    """What part of the charge is spent for good."""
+    assert found.spent is not None
+    return found.spent[0] / found.charge[0]
+
+
+def test_a_job_and_its_reservation_are_made_together(jobs: JobService, ledgers: LedgerService, ledger: Ledger) -> None:
+    job = submitted(jobs, ledger)
+    found = reservation(ledgers, jobs, job.id)
+    assert (found.state, found.job, found.expires) == (ReservationState.RESERVED, job.id, None)
+    assert jobs.submit(JobSubmission.model_validate({"spec": spec()}), None).charge is None
+
+
+def test_a_job_that_does_not_fit_is_not_stored(jobs: JobService, ledgers: LedgerService, ledger: Ledger) -> None:
+    first = submitted(jobs, ledger)
+    more = ledgers.project(TENANT, ledger.id, ProjectionRequest(job=first.id)).separately
+    assert more is not None
+    for _ in range(more):
+        submitted(jobs, ledger)
+    count = len(jobs.page(JobFilter(), None, 200).jobs)
+    with pytest.raises(BudgetExceeded):
+        submitted(jobs, ledger)
+    assert len(jobs.page(JobFilter(), None, 200).jobs) == count
+
+
+def test_the_same_submission_twice_is_charged_once(jobs: JobService, ledgers: LedgerService, ledger: Ledger) -> None:
+    submission = JobSubmission.model_validate({"spec": spec(), "ledger": ledger.id})
+    assert jobs.submit(submission, ledger.id).id == jobs.submit(submission, ledger.id).id
+    assert len(ledgers.reservations(TENANT, ledger.id, None, None, 10).reservations) == 1
+
+
+def test_a_job_that_was_never_taken_up_releases_everything(jobs: JobService, ledgers: LedgerService, ledger: Ledger) -> None:
+    job = submitted(jobs, ledger)
+    jobs.act(job.id, Action.CANCEL)
+    assert reservation(ledgers, jobs, job.id).state is ReservationState.RELEASED
+    assert ledgers.verify(TENANT, ledger.id).verdict == "sound"
+
+
+@pytest.mark.parametrize(
+    ("events", "spent"),
+    [
+        ((Started(resumed_from_step=0), CheckpointWritten(step=5), Stopped(step=8)), 8 / STEPS),
+        ((Started(resumed_from_step=0), CheckpointWritten(step=5), Failed(reason="no")), 5 / STEPS),
+        ((Started(resumed_from_step=0), Failed(reason="no")), 1 / STEPS),
+        ((Started(resumed_from_step=7), Failed(reason="no")), 7 / STEPS),
+        # It was killed, or its end is unknown: a checkpoint may have been written that nobody heard of.
+        ((Started(resumed_from_step=0), CheckpointWritten(step=5)), 1.0),
+        ((), 1.0),
+        # All was done, and then refused.
+        ((Started(resumed_from_step=0), CheckpointWritten(step=STEPS), Finished()), 1.0),
+    ],
+    ids=["stopped", "failed", "failed at once", "failed after a resumption", "killed", "silent", "refused"],
+)
+def test_a_failed_job_commits_what_it_has_or_may_have_released(
+    jobs: JobService,
+    ledgers: LedgerService,
+    ledger: Ledger,
+    attempts: Attempts,
+    token: str,
+    events: tuple[TrainingEvent, ...],
+    spent: float,
+) -> None:
+    job = submitted(jobs, ledger)
+    attempt = started(attempts, token)
+    told(attempts, attempt, *events)
+    attempts.fail(attempt, "it failed")
+    found = reservation(ledgers, jobs, job.id)
+    assert found.state is ReservationState.COMMITTED
+    assert share(found) == pytest.approx(spent, rel=1e-12)
+    assert (found.released is None) == (spent == 1.0)
+    assert ledgers.verify(TENANT, ledger.id).verdict == "sound"
+
+
+def test_a_success_commits_the_whole_plan(jobs: JobService, ledgers: LedgerService, ledger: Ledger, attempts: Attempts, token: str) -> None:
+    job = submitted(jobs, ledger)
+    attempt = started(attempts, token)
+    told(attempts, attempt, Started(resumed_from_step=0), Progress(step=3, steps=STEPS, epsilon=0.1, delta=1e-5, seconds=0.1))
+    attempts.succeed(attempt, lambda _session: [])
+    assert share(reservation(ledgers, jobs, job.id)) == 1.0
+
+
+def test_an_end_that_is_rolled_back_settles_nothing(
+    jobs: JobService, ledgers: LedgerService, ledger: Ledger, attempts: Attempts, token: str
+) -> None:
+    job = submitted(jobs, ledger)
+    attempt = started(attempts, token)
+
+    def refuse(_session: object) -> list[Any]:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        attempts.succeed(attempt, refuse)
+    assert reservation(ledgers, jobs, job.id).state is ReservationState.RESERVED
+    assert jobs.get(job.id).state is JobState.RUNNING
+    attempts.fail(attempt, "it failed")
+
+
+def test_a_job_that_is_queued_again_keeps_its_reservation(
+    jobs: JobService, ledgers: LedgerService, ledger: Ledger, attempts: Attempts, token: str
+) -> None:
+    job = submitted(jobs, ledger)
+    attempt = started(attempts, token)
+    told(attempts, attempt, Started(resumed_from_step=0), Stopped(step=8))
+    attempts.stopped(attempt)
+    assert reservation(ledgers, jobs, job.id).state is ReservationState.RESERVED
+    jobs.act(job.id, Action.CANCEL)
+    assert share(reservation(ledgers, jobs, job.id)) == pytest.approx(8 / STEPS, rel=1e-12)
+
+
+def test_a_job_that_is_tried_again_is_charged_anew(
+    jobs: JobService, ledgers: LedgerService, ledger: Ledger, attempts: Attempts, token: str
+) -> None:
+    job = submitted(jobs, ledger)
+    attempt = started(attempts, token)
+    told(attempts, attempt, Started(resumed_from_step=0), Stopped(step=8))
+    attempts.fail(attempt, "it failed")
+    first = reservation(ledgers, jobs, job.id)
+    jobs.act(job.id, Action.RETRY)
+    second = reservation(ledgers, jobs, job.id)
+    assert (second.state, second.charge, second.id == first.id) == (ReservationState.RESERVED, first.charge, False)
+    jobs.act(job.id, Action.CANCEL)  # nobody took it up again
+    assert reservation(ledgers, jobs, job.id).state is ReservationState.RELEASED
+    ledgers.close(TENANT, ledger.id, None, None)
+    with pytest.raises(LedgerClosed):
+        jobs.act(job.id, Action.RETRY)
+    assert jobs.get(job.id).state is JobState.CANCELLED
+
+
+def test_a_job_s_reservation_is_settled_by_the_job_alone(jobs: JobService, ledgers: LedgerService, ledger: Ledger) -> None:
+    job = submitted(jobs, ledger)
+    found = reservation(ledgers, jobs, job.id)
+    with pytest.raises(ReservationHeld, match=job.id):
+        ledgers.release(TENANT, ledger.id, found.id, None, None)
+    with pytest.raises(ReservationHeld):
+        ledgers.commit(TENANT, ledger.id, found.id, None, None, None)
+    with pytest.raises(LedgerNotFound):
+        ledgers.release("other", ledger.id, found.id, None, None)
+
+
+def test_a_plan_that_the_ledger_cannot_hold_is_refused(jobs: JobService, ledgers: LedgerService, request: pytest.FixtureRequest) -> None:
+    name = f"other {abs(hash(request.node.name))}"
+    users = ledgers.create(TENANT, definition(BUDGET, f"{name} users", "each_user"), None, None)
+    with pytest.raises(InvalidParameter, match="protects a data set as a whole"):
+        submitted(jobs, users)
+    unit = ledgers.create(TENANT, definition(BUDGET, f"{name} unit", unit="patient"), None, None)
+    with pytest.raises(IncompatibleEvent):
+        submitted(jobs, unit)
+    zcdp = ledgers.create(TENANT, definition(ZcdpBudget(rho=1.0), f"{name} zcdp"), None, None)
+    with pytest.raises(UnsupportedEvent, match="use an rdp budget"):
+        submitted(jobs, zcdp)
+    with pytest.raises(LedgerNotFound):
+        jobs.submit(JobSubmission.model_validate({"spec": spec(), "ledger": "0" * 32}), None)
+
+
+def test_jobs_of_a_real_worker_settle_as_they_end(tmp_path: Path) -> None:
+    of = served(tmp_path)
+    with serving(of) as client:
+        body = definition(RdpBudget(orders=(8.0,), values=(1.0,))).model_dump(mode="json")
+        here = f"/v1/ledgers/{client.post('/v1/ledgers', json=body).json()['id']}"
+
+        def charged(order: Order, **changes: object) -> str:
+            sent = {"spec": spec(**changes), "ledger": here.rsplit("/", 1)[1]}
+            sent["runtime"] = {"microbatch_size": int(order), "checkpoint_seconds": 0.01}
+            response = client.post("/v1/jobs", json=sent)
+            assert response.status_code == 202, response.text
+            return str(response.json()["id"])
+
+        ids = [charged(Order.FINISH), charged(Order.FAIL), charged(Order.CRASH)]
+        plain = submit(client)
+        with working(of):
+            for job_id in (*ids, plain):
+                wait_until(lambda job_id=job_id: state(client, job_id) in ("succeeded", "failed"))
+        assert [state(client, job_id) for job_id in ids] == ["succeeded", "failed", "failed"]
+        settled = client.get(f"{here}/reservations").json()["reservations"][::-1]
+        assert [found["job"] for found in settled] == ids
+        assert [found["state"] for found in settled] == ["committed"] * 3
+        assert [found["released"] is None for found in settled] == [True, False, True]
+        assert client.get(f"{here}/verification").json()["verdict"] == "sound"
+        named = read(client.get(client.get(f"/v1/jobs/{ids[0]}").json()["links"]["certificate"]).content).ledger
+        assert named is not None
+        assert (named.ledger, named.reservation) == (here.rsplit("/", 1)[1], settled[0]["id"])

@@ -1,0 +1,114 @@
+"""A changed history, or a changed figure beside it, is found; and a rewritten one by whoever noted a digest."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import pytest
+
+from accountants.filters import PureBudget
+from app.database import Database
+from app.ledgers.entries import digest
+from app.ledgers.reading import found_ledger
+from app.ledgers.requests import Expiry
+from app.ledgers.resources import Head, Ledger
+from app.ledgers.service import LedgerService
+from app.ledgers.verification import ChainReport, verify_history, verify_stored
+from tests.app.ledgers_harness import TENANT, databases, opened, pure, reserved
+
+Busy = tuple[Database, Ledger, list[tuple[str, str]]]
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory: pytest.TempPathFactory) -> Generator[Busy]:
+    """A ledger with every kind of entry, its history, and a database without the triggers that keep entries as they are."""
+    with databases("sqlite", tmp_path_factory.mktemp("tampered")) as database:
+        service = LedgerService(database, 10.0)
+        ledger = opened(service, PureBudget(epsilon=1.0))
+        first, second, third = (reserved(service, ledger, pure(0.25)) for _ in range(3))
+        service.commit(TENANT, ledger.id, first.id, pure(0.125), None, None)
+        service.release(TENANT, ledger.id, second.id, None, None)
+        service.commit(TENANT, ledger.id, third.id, None, None, None)
+        reserved(service, ledger, pure(0.25), expiry=Expiry(seconds=1000.0, then="spent"))
+        service.close(TENANT, ledger.id, None, None)
+        with database.writing() as session:
+            for change in ("update", "delete"):
+                session.connection().exec_driver_sql(f"DROP TRIGGER ledger_entries_no_{change}")
+        assert service.verify(TENANT, ledger.id).verdict == "sound"
+        yield database, ledger, [(entry.text, entry.sha256) for entry in service.entries(TENANT, ledger.id, 0, 100).entries]
+
+
+def verified_after(busy: Busy, tampering: str) -> tuple[int, ChainReport]:
+    """How many rows a statement changed, and what is found then; the change is dropped again."""
+    database, ledger, _ = busy
+    with database.reading() as session:
+        changed = session.connection().exec_driver_sql(tampering).rowcount
+        return changed, verify_stored(session, found_ledger(session, TENANT, ledger.id))
+
+
+@pytest.mark.parametrize("number", range(1, 10))
+@pytest.mark.parametrize(
+    "tampering",
+    [
+        """UPDATE ledger_entries SET text = replace(text, '"by":null', '"by":"x"')""",
+        "UPDATE ledger_entries SET text = substr(text, 2)",
+        "UPDATE ledger_entries SET sha256 = replace(sha256, substr(sha256, 1, 1), 'x')",
+        "UPDATE ledger_entries SET time = '2020-01-01 00:00:00.000000'",
+        "UPDATE ledger_entries SET kind = 'x'",
+        "UPDATE ledger_entries SET number = 100 + number",
+        "DELETE FROM ledger_entries",
+    ],
+)
+def test_tampering_with_any_entry_is_found(busy: Busy, tampering: str, number: int) -> None:
+    changed, report = verified_after(busy, f"{tampering} WHERE number = {number}")
+    assert (changed, report.verdict) == (1, "broken")
+    assert report.problems
+
+
+@pytest.mark.parametrize(
+    "figure", ["""'"epsilon":0.25', '"epsilon":0.2'""", """'"charge":["8', '"charge":["7'""", """'"then":"spent"', '"then":"refunded"'"""]
+)
+def test_a_changed_figure_with_a_digest_to_match_is_found_by_the_next_entry(busy: Busy, figure: str) -> None:
+    _, ledger, entries = busy
+    old, new = (part.strip("'") for part in figure.split(", "))
+    k = next(k for k, (text, _) in enumerate(entries) if old in text)
+    text = entries[k][0].replace(old, new)
+    report = verify_history(ledger.id, [*entries[:k], (text, digest(text)), *entries[k + 1 :]], None)
+    assert report.verdict == "broken"
+    assert any(problem.startswith(f"entry {k + 2}: the digest of the entry before it must be") for problem in report.problems)
+
+
+@pytest.mark.parametrize(
+    "tampering",
+    [
+        """UPDATE ledgers SET sums = replace(sums, '"settled": 2', '"settled": 1')""",
+        "UPDATE ledgers SET head = replace(head, substr(head, 1, 1), 'x')",
+        "UPDATE ledgers SET entries = entries + 1",
+        "UPDATE ledgers SET state = 'open'",
+        "UPDATE ledgers SET name = 'other'",
+        "UPDATE ledgers SET definition = replace(definition, '1.0', '2.0')",
+        "DELETE FROM ledger_lapses",
+    ],
+)
+def test_tampering_with_what_is_kept_beside_the_entries_is_found(busy: Busy, tampering: str) -> None:
+    changed, report = verified_after(busy, tampering)
+    assert (changed, report.verdict) == (1, "broken")
+
+
+def test_a_rewritten_history_is_found_by_whoever_noted_a_digest(busy: Busy) -> None:
+    """Somebody with the whole database can write a sound history anew, but not one with the digest that was noted."""
+    _, ledger, entries = busy
+    noted = Head(number=4, sha256=entries[3][1])
+    assert verify_history(ledger.id, entries, noted).verdict == "sound"
+    assert verify_history(ledger.id, entries[:3], None).verdict == "sound"
+    problem = f"entry 4, as noted: expected the digest {noted.sha256}, got no such entry"
+    assert verify_history(ledger.id, entries[:3], noted).problems == (problem,)
+    assert "expected the digest" in verify_history(ledger.id, entries, Head(number=4, sha256="0" * 64)).problems[0]
+
+
+def test_a_history_of_another_ledger_is_not_this_one_s(busy: Busy) -> None:
+    assert "its ledger must be" in verify_history("x", busy[2], None).problems[0]
+
+
+def test_an_empty_history_is_not_sound() -> None:
+    assert verify_history("x", [], None).problems == ("ledger: it has no entry that opens it",)

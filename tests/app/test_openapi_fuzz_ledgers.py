@@ -1,0 +1,90 @@
+"""Every route of the ledgers under generated requests, on ledgers that exist and that don't: no answer is a server error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import httpx2
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from schemathesis import checks
+from schemathesis.generation import GenerationMode
+
+from app.main import create_app
+from tests.app.jobs_harness import AUTHORIZED, serving, settings
+from tests.app.ledgers_harness import definition, gaussian
+
+DATA = TemporaryDirectory()
+OF = settings(Path(DATA.name))
+SCHEMA = schemathesis.openapi.from_dict(create_app(OF).openapi())
+OPERATIONS = {
+    f"{operation.method.upper()} {operation.path}": operation
+    for operation in (found.ok() for found in SCHEMA.get_all_operations())
+    if "ledgers" in (operation.tags or ())
+}
+RUNS = [
+    *((name, GenerationMode.POSITIVE, 4) for name in OPERATIONS),
+    # What doesn't fit a path or a query is refused by the framework, before any handler.
+    *((name, GenerationMode.NEGATIVE, 2) for name in OPERATIONS if name.startswith("POST ")),
+]
+NAMES = {"not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance"}
+CHECKS = [check for check in checks.CHECKS.get_all() if check.__name__ in NAMES]
+
+
+@pytest.fixture(scope="module")
+def client() -> Generator[httpx2.Client]:
+    with serving(OF) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def places(client: httpx2.Client) -> list[dict[str, str]]:
+    """Ledgers of both sorts, each with a reservation that is open."""
+    found: list[dict[str, str]] = []
+    for protects in ("data_set", "each_user"):
+        body = definition(name=protects, protects=protects).model_dump(mode="json") | {"budget": {"kind": "gdp", "mu": 5.0}}
+        ledger = client.post("/v1/ledgers", json=body).json()["id"]
+        users = {"users": {"names": ["ann"], "short_of_budget": "refuse"}} if protects == "each_user" else {}
+        spend = {"spend": gaussian(4.0, 9).model_dump(mode="json")} | users
+        made = client.post(f"/v1/ledgers/{ledger}/reservations", json=spend)
+        found.append({"ledger_id": ledger, "reservation_id": made.json()["id"], "user": "ann"})
+    return found
+
+
+def test_every_route_is_fuzzed():
+    assert len(OPERATIONS) == 13
+    assert len(CHECKS) == len(NAMES)
+
+
+@pytest.mark.parametrize(("name", "mode", "count"), RUNS, ids=[f"{name} {mode.value}" for name, mode, _ in RUNS])
+def test_no_answer_is_a_server_error(
+    name: str, mode: GenerationMode, count: int, client: httpx2.Client, places: list[dict[str, str]]
+) -> None:
+    operation = OPERATIONS[name]
+
+    @hypothesis_settings(
+        max_examples=count, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
+    )
+    @given(case=operation.as_strategy(generation_mode=mode), place=st.sampled_from([None, *places]))
+    def check(case, place):
+        if place is not None:
+            for parameter in case.path_parameters:
+                case.path_parameters[parameter] = place[parameter]
+        response = case.call(base_url=str(client.base_url), headers=AUTHORIZED)
+        assert response.status_code < 500, response.text
+        if place is not None:
+            case.validate_response(response, checks=CHECKS)
+        json.loads(response.content)
+
+    check()
+
+
+def test_what_was_fuzzed_is_sound(client: httpx2.Client, places: list[dict[str, str]]) -> None:
+    for place in places:
+        assert client.get(f"/v1/ledgers/{place['ledger_id']}/verification").json()["problems"] == []
