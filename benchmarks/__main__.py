@@ -10,7 +10,20 @@ import importlib.util
 import os
 import sys
 
-PARTS = ("closed_form", "accounting", "random_points", "filters", "calculators", "service", "noise", "training")
+PARTS = (
+    "closed_form",
+    "accounting",
+    "random_points",
+    "filters",
+    "calculators",
+    "service",
+    "ledgers",
+    "noise",
+    "training",
+    "circulant",
+    "spectral",
+    "autoencoders",
+)
 
 KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(2**28), "MALLOC_TRIM_THRESHOLD_": str(2**30)}
 """glibc reads them when a process starts."""

@@ -96,7 +96,7 @@ def serve(folder: str, announce: Callable[[int], None]) -> None:
 
     # The annotation must be found by FastAPI, which looks it up among the module's names.
     nothing.__annotations__ = {"request": ProfileRequest, "return": Response}
-    application = create_app(Settings(data_dir=Path(folder)))
+    application = create_app(Settings(data_dir=Path(folder), requests_per_address="1000000000/minute"))
     application.router.routes.insert(0, application.router.route_class(EMPTY, nothing, methods=["POST"]))
     # With its protocol named asyncio turns Nagle's algorithm off; otherwise answers in two packets wait 40 ms for an acknowledgement.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
