@@ -15,7 +15,8 @@ FROM base AS api
 RUN pip install --constraint constraints.txt .
 USER zetadp
 EXPOSE 8000
-# Without access keys the service listens on loopback only: run it with --network host, or beside a proxy in the same network namespace.
+# It listens beyond loopback, so it starts only with a first admin key: -e ZETADP_ADMIN_KEY="$(python -m app keys generate)", kept by you.
+ENV ZETADP_HOST=0.0.0.0
 HEALTHCHECK --interval=10s --timeout=3s CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/livez', timeout=2)"]
 CMD ["python", "-m", "app", "serve", "--port", "8000"]
 
