@@ -15,6 +15,7 @@ import sqlalchemy
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, DateTime, Dialect, Engine, MetaData, TypeDecorator, create_engine, event
+from sqlalchemy.exc import InterfaceError, InternalError, OperationalError
 from sqlalchemy.orm import DeclarativeBase, Session
 
 from app.settings import Settings
@@ -22,8 +23,18 @@ from app.settings import Settings
 if TYPE_CHECKING:
     from sqlite3 import Connection as SqliteConnection
 
-PATIENCE = {"connect_timeout": 5, "keepalives_idle": 10, "keepalives_interval": 3, "keepalives_count": 3, "tcp_user_timeout": 15_000}
-"""Of PostgreSQL's client, in seconds and milliseconds: a server that is gone without a word must not hold anybody for hours."""
+PATIENCE: dict[str, int | str] = {
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 3,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
+    "options": "-c idle_in_transaction_session_timeout=15s",
+}
+"""Of PostgreSQL's client, in seconds and milliseconds: a server that is gone without a word must not hold anybody for hours, and neither
+must a process that was suspended in the middle of a transaction, with its locks."""
+UNAVAILABLE = (OperationalError, InterfaceError, InternalError)
+"""What says that the connection is gone or the database doesn't answer. psycopg calls a transaction that was ended an ``InternalError``."""
 WRITING = "zetadp_writing"
 """Execution option of connections whose transactions will write."""
 

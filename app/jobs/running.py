@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TypeVar, final
 
 import structlog
-from sqlalchemy.exc import InterfaceError, OperationalError
 
+from app.database import UNAVAILABLE
 from app.jobs.attempts import Attempt, Attempts, AttemptSuperseded
 from app.jobs.calculation import CalculationDocument
 from app.jobs.child import (
@@ -94,7 +94,7 @@ class _Run:
     def run(self) -> None:
         try:
             self._do()
-        except (AttemptSuperseded, OperationalError, InterfaceError):
+        except (AttemptSuperseded, *UNAVAILABLE):
             raise
         except Exception:
             # This worker can't do it; another may, and if none can the job ends.
@@ -154,7 +154,7 @@ class _Run:
 
         try:
             record()
-        except (OperationalError, InterfaceError):
+        except UNAVAILABLE:
             # The connection may have been lost on the way back: then they are stored, and once is enough.
             self._patiently(lambda: record() if self._attempts.told(self._attempt) == self._told else None)
         self._told += len(events)
@@ -206,7 +206,7 @@ class _Run:
         while True:
             try:
                 return operation()
-            except (OperationalError, InterfaceError) as error:
+            except UNAVAILABLE as error:
                 if self._stopping.is_set():
                     deadline = min(deadline, time.monotonic() + self._settings.stop_grace_seconds)
                 if time.monotonic() > deadline:

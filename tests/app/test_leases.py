@@ -3,16 +3,20 @@ r"""Workers that die or fall silent while others live: who notices, who wins, an
 from __future__ import annotations
 
 import signal
+import sqlite3
 import subprocess
+import time
 from base64 import b64decode
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx2
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
+from sqlalchemy.exc import DBAPIError
 
 from app.database import Database
 from app.jobs.errors import ExecutorBusy
@@ -143,6 +147,26 @@ def test_lease_that_was_renewed_since_it_was_seen_is_not_buried(database: Databa
     assert leases.renew(token)
 
 
+def test_locks_of_a_worker_that_was_suspended_in_a_write_are_taken_from_it(tmp_path: Path) -> None:
+    with postgresql_server() as url:
+        of = Settings(data_dir=tmp_path, database_url=url)
+        database, suspended = Database(of), Database(of)
+        database.migrate()
+        leases = Leases(database, 3)
+        token = leases.take(executor())
+        with pytest.raises(DBAPIError, match="idle-in-transaction"):
+            write_while(suspended, lambda: leases.renew(token))  # it waits for the row's lock
+        assert [lease.beat for lease in leases.seen()] == [1]
+        database.close()
+        suspended.close()
+
+
+def write_while(database: Database, act: Callable[[], object]) -> None:
+    with database.writing() as session:
+        session.execute(update(ExecutorRow).values(beat=99))
+        act()
+
+
 def test_taken_lease_cannot_be_renewed(database: Database) -> None:
     leases = Leases(database, 3)
     token = leases.take(executor())
@@ -185,12 +209,10 @@ def test_suspended_worker_finds_its_job_finished_by_another_and_nothing_of_its_o
     of, client = team.settings, team.client
     job_id = submit(client, step_seconds=SLOW)
     checkpoint = next(event for event in stream(client, job_id) if event.kind == "checkpoint")
-    suspended = team.holder(job_id)
-    suspended.send_signal(signal.SIGSTOP)  # its child runs on, and writes checkpoints
-    events = list(stream(client, job_id, checkpoint.number))
-    finished = client.get(f"/v1/jobs/{job_id}").json()
-    files = checkpoints(of, job_id)
-    suspended.send_signal(signal.SIGCONT)
+    with suspended_between_writes(of, team.holder(job_id)):  # its child runs on, and writes checkpoints
+        events = list(stream(client, job_id, checkpoint.number))
+        finished = client.get(f"/v1/jobs/{job_id}").json()
+        files = checkpoints(of, job_id)
     wait_until(lambda: len(living(of)) == 2)  # under a new lease
     wait_until(lambda: not is_alive(child_pids(of, job_id)[0]))
     assert (finished["state"], finished["attempt"]) == ("succeeded", 2)
@@ -214,6 +236,33 @@ def test_job_of_a_killed_worker_goes_on_with_another_that_lives(team: Team) -> N
     assert (again.attempt, again.data["resumed_from_step"]) == (2, 5)
     assert [event.data["reason"] for event in events if event.data.get("state") == "queued"] == ["its worker was lost"]
     assert events[-1].data["state"] == "succeeded"
+
+
+@contextmanager
+def suspended_between_writes(of: Settings, process: subprocess.Popen[bytes]) -> Generator[None]:
+    """A process that stands still and holds no lock. One that does, in the middle of a write, stops whoever uses the SQLite file."""
+    try:
+        while True:
+            process.send_signal(signal.SIGSTOP)
+            if all(can_be_written(of.data_dir / name) for name in ("zetadp.sqlite", "queue.sqlite")):
+                break
+            process.send_signal(signal.SIGCONT)
+            time.sleep(0.05)
+        yield
+    finally:
+        process.send_signal(signal.SIGCONT)
+
+
+def can_be_written(database: Path) -> bool:
+    connection = sqlite3.connect(database, timeout=2.0, isolation_level=None)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("ROLLBACK")
+    except sqlite3.OperationalError:
+        return False
+    finally:
+        connection.close()
+    return True
 
 
 def living(of: Settings) -> list[Seen]:
