@@ -244,6 +244,7 @@ def suspended_between_writes(of: Settings, process: subprocess.Popen[bytes]) -> 
     try:
         while True:
             process.send_signal(signal.SIGSTOP)
+            wait_until(lambda: stands_still(process.pid))  # each thread stops by itself, after the system call that it is in
             if all(can_be_written(of.data_dir / name) for name in ("zetadp.sqlite", "queue.sqlite")):
                 break
             process.send_signal(signal.SIGCONT)
@@ -251,6 +252,12 @@ def suspended_between_writes(of: Settings, process: subprocess.Popen[bytes]) -> 
         yield
     finally:
         process.send_signal(signal.SIGCONT)
+
+
+def stands_still(pid: int) -> bool:
+    """Whether every thread of the process is stopped."""
+    threads = Path(f"/proc/{pid}/task").glob("*/stat")
+    return all(stat.read_text().rpartition(")")[2].split()[0] == "T" for stat in threads)
 
 
 def can_be_written(database: Path) -> bool:
