@@ -163,7 +163,8 @@ CASES: dict[str, LayerCase] = {
     "PlanarConvTranspose2d": LayerCase(lambda s: layers.PlanarConvTranspose2d(2, 3, 2, s, stride=2), (4, 4, 4)),
     "Conv2d, shared": LayerCase(lambda _: Twice(nn.Conv2d(2, 2, 3, padding=1)), (2, 5, 5)),
     "GroupNorm": LayerCase(lambda _: nn.Sequential(nn.GroupNorm(2, 4), Bend()), (4, 5, 3)),
-    "GroupNorm, no positions": LayerCase(between(lambda _: nn.GroupNorm(3, 6), 6), (6,)),
+    # Of three numbers a group, not two: how far two are apart says nothing in float32 where they happen to be close.
+    "GroupNorm, no positions": LayerCase(between(lambda _: nn.GroupNorm(2, 6), 6), (6,)),
     "LayerNorm": LayerCase(between(lambda _: nn.LayerNorm(5), 5), (5,)),
     "LayerNorm, positions": LayerCase(lambda _: nn.LayerNorm((3, 4)), (2, 3, 4)),
     "ComplexGroupNorm": LayerCase(lambda _: layers.ComplexGroupNorm(2, 4), (8, 4, 3)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,7 @@ from trainer.engine.clipping import CLIP_MARGIN, LARGEST_MICROBATCH, ClippedGrad
 from trainer.engine.gradients import TapedRoute, WholeNetworkRoute
 from trainer.engine.problem import Problem
 from trainer.engine.rules import patch_gradients
+from trainer.engine.rules.base import adds_little
 from trainer.layers import BlockCirculantLinear
 from trainer.plan import FlatClipping
 
@@ -197,6 +199,39 @@ def test_many_units_of_many_positions_round_each_others_sum_within_the_margin() 
     total = clipped.sum(parameters, torch.arange(count), 1.0).total.double()
     # One fewer in front moves every other one to another place.
     assert float((total - clipped.sum(parameters, torch.arange(1, count), 1.0).total.double()).norm()) <= 1.0 - CLIP_MARGIN / 2.0
+
+
+def _one_after_another(first: torch.Tensor, second: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:
+    """A matrix product by a library that adds in the order of memory, in float32, and nothing more clever."""
+    terms = first.detach().numpy()[:, :, None] * second.detach().numpy()[None, :, :]
+    return out.copy_(torch.from_numpy(np.cumsum(terms, axis=1, dtype=np.float32)[:, -1]))
+
+
+@pytest.mark.parametrize(("count", "positions", "at_once"), [(64, 1, 64), (65, 1, 65), (2048, 1, 2048), (256, 784, 256), (2048, 16, 64)])
+def test_the_simplest_library_rounds_within_the_margin_too(
+    count: int, positions: int, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shape = (count, positions, 4) if positions > 1 else (count, 4)
+    scales = torch.linspace(20.0, 10.0, count).view(-1, *(1 for _ in shape[1:]))
+    features = torch.tensor([1.3, 0.7, 1.1, 0.9]).expand(shape) * scales
+    network = nn.Linear(4, 2)
+    nn.init.constant_(network.weight, 0.37)
+    problem = Problem(network, lambda outputs, _: outputs.square().flatten(1).sum(dim=1), features, torch.zeros(count), None)
+    clipped = ClippedGradients(problem, FlatClipping(bound=1.0), at_once)
+    parameters = {name: value.detach() for name, value in problem.network.named_parameters()}
+    monkeypatch.setattr(torch, "mm", _one_after_another)
+    # The first is clipped and most others aren't, so that their products differ.
+    bound = float(clipped.sum(parameters, torch.arange(count), 1.0).norms[0]) * 0.99
+    total = clipped.sum(parameters, torch.arange(count), bound).total.double()
+    without = clipped.sum(parameters, torch.arange(1, count), bound).total.double()
+    assert 1.0 - 2.0 * CLIP_MARGIN <= float((total - without).norm()) / bound <= 1.0 - CLIP_MARGIN / 2.0
+
+
+@pytest.mark.parametrize(("units", "sample"), [(1, 4096), (64, 64), (64, 0), (2, 2048)])
+def test_few_units_may_be_added_in_float32(units: int, sample: int) -> None:
+    assert adds_little(units, sample)
+    assert not adds_little(units, 4097 // units + 1)
+    assert not adds_little(65, 0)
 
 
 def test_a_norm_before_everything_else_on_images_in_channels_last_does_not_end_the_process() -> None:

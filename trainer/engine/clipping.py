@@ -28,18 +28,19 @@ CLIP_MARGIN = 2.0**-11
 r"""How far below the bound a clipped gradient aims, relatively, so that float32 rounding can't lift it above.
 
 Norms are sums of squares in a cascade, or products of two such sums: off by less than 2^-16 relatively for up to 10^8 numbers. Factor and
-product add 2^-23. A microbatch's terms are added in float32, and one unit more rounds all of them otherwise: measured, that is 2^-17 of
-the bound for 256 units of 784 positions, and too much for 2048 of them. A last rounding to float32 adds at most 2^-24 of the whole sum;
-where the sum is taken to its spectra's coordinates in between, in float64, it is one more such rounding. Together below 2^-12.
+product add 2^-23. Units are added in float64, and only as few as can't matter in float32 (``rules.base.adds_little``, 2^-12): one unit
+more rounds all the others' sum otherwise, and how badly depends on the library. With 256 units of 784 positions added in float32 it was
+2^-17 of the bound on one machine and 2^-8 on another. One microbatch's sum is rounded to float32 at last: by at most 2^-24 of it, with
+and without the unit, so by 2^-12 for 2048 units; several are rounded by nobody. Together below 2^-11.
 """
 
 AIM = 1.0 - CLIP_MARGIN
 """Of the bound."""
 
 LARGEST_MICROBATCH = 256
-"""Records whose clipped gradients are added in float32, at most, where a record may have many positions."""
+"""Records that are worked on at once, at most, where a record may have many positions."""
 LARGEST_WITHOUT_POSITIONS = 2048
-"""The same where each record gives every weight one product: 2048 * 2^-24 = 2^-13 of their sizes, added one after another at worst."""
+"""The same where each record gives every weight one product."""
 
 
 @final
@@ -115,16 +116,16 @@ class ClippedGradients:
 
     def _clipped_sum(self, parameters: Mapping[str, Tensor], units: Tensor, bound: float) -> ClippedSum:
         if len(units) <= self._units_at_once:
-            return self._microbatch(parameters, units, bound)  # needs no second pass over the parameters
+            return self._microbatch(parameters, units, bound, len(units))  # needs no second pass over the parameters
         total = self._nothing().double()
         parts: list[ClippedSum] = []
         for chunk in units.split(self._units_at_once):
-            part = self._microbatch(parameters, chunk, bound)
+            part = self._microbatch(parameters, chunk, bound, len(units))
             total += part.total
             parts.append(part)
         return ClippedSum(total, torch.cat([part.norms for part in parts]), parts[0].bound, sum(part.zeroed for part in parts))
 
-    def _microbatch(self, parameters: Mapping[str, Tensor], units: Tensor, bound: float) -> ClippedSum:
+    def _microbatch(self, parameters: Mapping[str, Tensor], units: Tensor, bound: float, sample: int) -> ClippedSum:
         zeroed = 0
         while len(units):
             gradients = self.route.gradients(parameters, gather(self._problem, units, self._squares))
@@ -134,7 +135,7 @@ class ClippedGradients:
                 squares = torch.stack([layer.squared_norms() for layer in gradients])
                 # Finite squares may add to infinity in float32, and don't in float64.
                 if math.isfinite(squares.sum(dtype=torch.float64).item()):
-                    return self._clipped(gradients, squares, bound, zeroed)
+                    return self._clipped(gradients, squares, bound, zeroed, sample)
             # NaN * 0 is NaN, so a broken unit is left out of the products, not weighed by 0; else it would tell that it was there
             # (errata Z22). Units don't mix: the others' gradients are the same without it.
             finite = squares.isfinite().all(dim=0)
@@ -143,8 +144,8 @@ class ClippedGradients:
         total = self._nothing()
         return ClippedSum(total, total[:0], self._bounds(bound)[0], zeroed)
 
-    def _clipped(self, gradients: Sequence[LayerGradients], squares: Tensor, bound: float, zeroed: int) -> ClippedSum:
-        """``squares``: (layers, units), finite."""
+    def _clipped(self, gradients: Sequence[LayerGradients], squares: Tensor, bound: float, zeroed: int, sample: int) -> ClippedSum:
+        """``squares``: (layers, units), finite; ``sample``: units of the whole step."""
         # A product of two norms that are not 0 may be: the gradient beside a norm of 0 wouldn't be clipped at all.
         squares = squares + HIDDEN_BY_UNDERFLOW
         bounds = self._bounds(bound)
@@ -155,14 +156,16 @@ class ClippedGradients:
             each = squares.sqrt()
             factors = _factors(each, _column([AIM * own for own in bounds], each)).unbind()
             norms = (each * _column([bounds[0] / own for own in bounds], each)).amax(dim=0)
-        total = torch.empty(self._released.coordinates, device=squares.device)
+        # Rounded once: with more microbatches to come, their sum is.
+        precision = torch.float64 if sample > self._units_at_once else torch.float32
+        total = torch.empty(self._released.coordinates, device=squares.device, dtype=precision)
         views = self._released.unflatten(total)
         for layer, of_layer, weight in zip(self.layers, gradients, factors, strict=True):
             into = {own: views[full] for own, full in layer.names.items()}
             if isinstance(of_layer, WritableGradients):
-                of_layer.write_weighted_sum(weight, into)
+                of_layer.write_weighted_sum(weight, into, sample)
             else:
-                for own, value in of_layer.weighted_sum(weight).items():
+                for own, value in of_layer.weighted_sum(weight, sample).items():
                     into[own].copy_(value)
         return ClippedSum(total, norms, bounds[0], zeroed)
 

@@ -87,8 +87,8 @@ class Filtered:
     def squared_norms(self) -> Tensor:
         return self._gradients.squared_norms()
 
-    def weighted_sum(self, factors: Tensor) -> dict[str, Tensor]:
-        total = self._gradients.weighted_sum(factors)
+    def weighted_sum(self, factors: Tensor, sample: int = 0) -> dict[str, Tensor]:
+        total = self._gradients.weighted_sum(factors, sample)
         # In float64: a rounded product would move the sum by more than its own rounding does, whatever the units' own lengths.
         return total | {"weight": self._analysis.coordinates(total["weight"].double())}
 

@@ -23,6 +23,12 @@ r"""Added for every square that a norm sums: the smallest normal float32, more t
 So a norm that is a product (of activations and gradients) can't be 0 while the gradient isn't. Beside a bound of 1e-10 it is nothing.
 """
 
+ADDED_IN_FLOAT32 = 2**12
+"""Units here times units in the sample, at most: see ``adds_little``."""
+
+CONVERTED_AT_ONCE = 2**20
+"""Numbers that are made float64 at once: 8 MiB."""
+
 NORM_CHUNK = 4096
 """Squares are added one after another over this many numbers at most, an error below 2^-12 in any order, and in a cascade beyond."""
 
@@ -68,8 +74,13 @@ class LayerGradients(Protocol):
         """(units,), float32 or float64: never below the truth by more than rounding."""
         ...
 
-    def weighted_sum(self, factors: Tensor) -> dict[str, Tensor]:
-        """sum_u factors[u] gradient_u by own parameter name, of the parameter's shape and kind; ``factors``: (units,), float32."""
+    def weighted_sum(self, factors: Tensor, sample: int = 0) -> dict[str, Tensor]:
+        r"""sum_u factors[u] gradient_u by own parameter name, of the parameter's shape and kind, in float32 or float64.
+
+        Args:
+          factors: (units,), float32.
+          sample: units of the whole step, whose sums are rounded together; at least these.
+        """
         ...
 
 
@@ -77,7 +88,7 @@ class WritableGradients(ABC):
     """Layer gradients whose clipped sum can be computed in place, without a copy: worth it where parameters are many."""
 
     @abstractmethod
-    def write_weighted_sum(self, factors: Tensor, into: Mapping[str, Tensor]) -> None:
+    def write_weighted_sum(self, factors: Tensor, into: Mapping[str, Tensor], sample: int = 0) -> None:
         """What ``weighted_sum`` gives, into contiguous tensors by own parameter name."""
 
 
@@ -104,8 +115,8 @@ class ExplicitGradients(SpectralGradients):
         squares = [squared_rows(gradient) for gradient in self._gradients.values()]
         return squares[0] if len(squares) == 1 else torch.stack(squares).sum(dim=0)
 
-    def weighted_sum(self, factors: Tensor) -> dict[str, Tensor]:
-        return {name: weighted_rows(gradient, factors) for name, gradient in self._gradients.items()}
+    def weighted_sum(self, factors: Tensor, sample: int = 0) -> dict[str, Tensor]:
+        return {name: weighted_rows(gradient, factors, sample) for name, gradient in self._gradients.items()}
 
     def projected(self, analysis: Analysis) -> LayerGradients:
         return ExplicitGradients({**self._gradients, "weight": analysis.coordinates(self._gradients["weight"])})
@@ -130,11 +141,48 @@ def _constant(value: float, dtype: torch.dtype, device: torch.device) -> Tensor:
     return torch.tensor(value, dtype=dtype, device=device)
 
 
-def weighted_rows(values: Tensor, factors: Tensor) -> Tensor:
-    """sum over rows of factors[row] * values[row]: (rows, ...) -> (...), of the same kind."""
+def weighted_rows(values: Tensor, factors: Tensor, sample: int = 0) -> Tensor:
+    """sum over rows of factors[row] * values[row], one row a unit: (rows, ...) -> (...), of the same kind, perhaps in float64."""
     real = as_real(values)
-    total = (factors.to(real.dtype) @ real.reshape(len(values), -1)).reshape(real.shape[1:])
+    rows = real.reshape(len(values), -1)
+    if adds_little(len(rows), sample):
+        total = factors.to(rows.dtype) @ rows
+    else:
+        exact = factors.double()
+        total = added(converted_parts(len(rows), rows.shape[1]), lambda part: exact[part] @ rows[part].double())
+    total = total.reshape(real.shape[1:])
     return torch.view_as_complex(total) if values.is_complex() else total
+
+
+def adds_little(units: int, sample: int) -> bool:
+    r"""Whether float32 may add one product of each of these units, in whatever order a library likes.
+
+    One unit more or less rounds the others' sum otherwise. Of n products, each of a unit's size 1 at most, added one after another, every
+    partial sum may be rounded by 2^-24 of itself: n^2 2^-25 in all, and s / n times that for a sample of s, and as much again without the
+    unit. s n 2^-24 is 2^-12 at most here. No library adds worse, and some add as badly: of numbers that are alike, rounding errors are too.
+
+    A unit's products at several positions may be long and cancel, so nothing like that holds for them: they are always added in float64.
+    """
+    return units * max(units, sample) <= ADDED_IN_FLOAT32
+
+
+def doubled(values: Tensor) -> Tensor:
+    """In float64, or complex128."""
+    return values.to(torch.complex128 if values.is_complex() else torch.float64)
+
+
+def converted_parts(units: int, numbers: int) -> list[slice]:
+    """Few units at a time, of so many numbers each; at least one part, perhaps empty."""
+    together = max(1, CONVERTED_AT_ONCE // max(1, numbers))
+    return [slice(first, first + together) for first in range(0, max(units, 1), together)]
+
+
+def added(parts: Sequence[slice], sum_of: Callable[[slice], Tensor]) -> Tensor:
+    """The sum over the parts, in the precision of each."""
+    total = sum_of(parts[0])
+    for part in parts[1:]:
+        total += sum_of(part)
+    return total
 
 
 def scaled_rows(values: Tensor, factors: Tensor) -> Tensor:

@@ -17,15 +17,19 @@ import torch
 from torch import Tensor, nn
 
 from mechanisms.errors import InvalidParameter
-from trainer.engine.parameters import as_real
 from trainer.engine.rules.base import (
     EXPLICIT_SLACK,
     LayerGradients,
     Use,
     WritableGradients,
+    added,
+    adds_little,
     cancellation,
+    converted_parts,
+    doubled,
     gram_squared_norms,
     squared_rows,
+    weighted_rows,
 )
 from trainer.engine.rules.linear import EXPLICIT_NUMBERS, as_positions
 from trainer.layers.block_spectra import BlockSpectra
@@ -91,23 +95,30 @@ class BlockCirculantGradients(WritableGradients):
             return norms + of_gradients
         return norms + squared_rows(self._bias_gradients) + EXPLICIT_SLACK * positions * of_gradients
 
-    def weighted_sum(self, factors: Tensor) -> dict[str, Tensor]:
+    def weighted_sum(self, factors: Tensor, sample: int = 0) -> dict[str, Tensor]:
         block = self._spectra.block
         blocks = (-(-values.shape[2] // block) for values in (self._gradients, self._inputs))
         total = {"weight": self._inputs.new_empty(*blocks, block)}
         if self._has_bias:
             total["bias"] = self._gradients.new_empty(self._gradients.shape[2])
-        self.write_weighted_sum(factors, total)
+        self.write_weighted_sum(factors, total, sample)
         return total
 
-    def write_weighted_sum(self, factors: Tensor, into: Mapping[str, Tensor]) -> None:
+    def write_weighted_sum(self, factors: Tensor, into: Mapping[str, Tensor], sample: int = 0) -> None:
         a, g, weights = self._factors, self._slopes, factors[:, None, None]
         # Whichever is smaller.
         a, g = (a * weights, g) if a.shape[3] <= g.shape[3] else (a, g * weights)
-        self._spectra.write_correlations(torch.bmm(g.flatten(1, 2).mT, a.flatten(1, 2)), into["weight"])
+        weight = into["weight"]
+        if a.shape[2] == 1 and adds_little(len(factors), sample) and weight.dtype == self._inputs.dtype:
+            self._spectra.write_correlations(torch.bmm(g.flatten(1, 2).mT, a.flatten(1, 2)), weight)
+        else:
+            parts = converted_parts(len(factors), a.shape[0] * a.shape[2] * (a.shape[3] + g.shape[3]))
+            total = added(parts, lambda part: torch.bmm(g[:, part].double().flatten(1, 2).mT, a[:, part].double().flatten(1, 2)))
+            exact = torch.empty_like(weight, dtype=doubled(weight[:0]).dtype)
+            self._spectra.write_correlations(total, exact)
+            weight.copy_(exact)
         if self._has_bias:
-            bias = as_real(self._bias_gradients).flatten(1)
-            torch.mv(bias.t(), factors.to(bias.dtype), out=as_real(into["bias"]).view(-1))
+            into["bias"].copy_(weighted_rows(self._bias_gradients, factors, sample))
 
     @cached_property
     def _factors(self) -> Tensor:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from trainer.engine.rules.analysis import Analysis
-from trainer.engine.rules.base import LayerGradients, SpectralGradients, UnsupportedLayer, Use, squared_rows
+from trainer.engine.rules.base import LayerGradients, SpectralGradients, UnsupportedLayer, Use, squared_rows, weighted_rows
 from trainer.engine.rules.patch_gradients import PatchGradients
 from trainer.engine.rules.patches import Geometry, correlated
 
@@ -121,16 +121,16 @@ class ConvolutionGradients(SpectralGradients):
         norms = self._weight.squared_norms()
         return norms if self._bias is None else norms + squared_rows(self._bias)
 
-    def weighted_sum(self, factors: Tensor) -> dict[str, Tensor]:
-        total = {"weight": self._weight_sum(factors)}
+    def weighted_sum(self, factors: Tensor, sample: int = 0) -> dict[str, Tensor]:
+        total = {"weight": self._weight_sum(factors, sample)}
         if self._bias is not None:
-            bias = factors.to(self._bias.dtype) @ self._bias
+            bias = weighted_rows(self._bias, factors, sample)
             total["bias"] = torch.complex(*bias.chunk(2)) if self._kind.geometry.parts == 2 else bias
         return total
 
     def projected(self, analysis: Analysis) -> LayerGradients:
         return ConvolutionGradients(self._weight.projected(analysis), self._bias, self._kind, analysis)
 
-    def _weight_sum(self, factors: Tensor) -> Tensor:
-        weight = self._kind.weight(self._weight.weighted_sum(factors))
+    def _weight_sum(self, factors: Tensor, sample: int) -> Tensor:
+        weight = self._kind.weight(self._weight.weighted_sum(factors, sample))
         return weight if self._analysis is None else weight.flatten(2)

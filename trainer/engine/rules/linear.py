@@ -13,7 +13,19 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from trainer.engine.rules.base import LayerGradients, Use, WritableGradients, cancellation, gram_squared_norms, scaled_rows, squared_rows
+from trainer.engine.rules.base import (
+    LayerGradients,
+    Use,
+    WritableGradients,
+    added,
+    adds_little,
+    cancellation,
+    converted_parts,
+    doubled,
+    gram_squared_norms,
+    scaled_rows,
+    squared_rows,
+)
 
 EXPLICIT_NUMBERS = 2**22
 """Numbers of explicit gradients that are held at once."""
@@ -40,24 +52,34 @@ class _WeightedSum(WritableGradients):
     def __init__(self, a: Tensor, g: Tensor, has_bias: bool) -> None:
         self._a, self._g, self._has_bias = a, g, has_bias
 
-    def weighted_sum(self, factors: Tensor) -> dict[str, Tensor]:
+    def weighted_sum(self, factors: Tensor, sample: int = 0) -> dict[str, Tensor]:
         total = {"weight": self._a.new_empty(self._g.shape[-1], self._a.shape[-1])}
         if self._has_bias:
             total["bias"] = self._g.new_empty(self._g.shape[-1])
-        self.write_weighted_sum(factors, total)
+        self.write_weighted_sum(factors, total, sample)
         return total
 
-    def write_weighted_sum(self, factors: Tensor, into: Mapping[str, Tensor]) -> None:
-        weighted, a = scaled_rows(self._g, factors), self._a
-        if a.dim() > 2:
-            weighted, a = weighted.flatten(0, -2), a.flatten(0, -2)
-        if len(a) <= len(into["weight"]) or not a.is_complex():
-            torch.mm(weighted.t(), a.conj(), out=into["weight"])  # copies the conjugate of a
+    def write_weighted_sum(self, factors: Tensor, into: Mapping[str, Tensor], sample: int = 0) -> None:
+        weighted, a, weight = scaled_rows(self._g, factors), self._a, into["weight"]
+        if a.dim() == 2 and adds_little(len(a), sample) and weight.dtype == a.dtype:
+            _write_product(weighted, a, weight)
         else:
+            numbers = (a.shape[-1] + weighted.shape[-1]) * (1 if a.dim() == 2 else a.shape[1])
+            parts = converted_parts(len(a), numbers)
             # BLAS conjugates what it transposes on its way; this leaves conj(W), which is smaller than a.
-            torch.mm(weighted.mH, a, out=into["weight"]).conj_physical_()
+            total = added(parts, lambda part: doubled(weighted[part]).flatten(0, -2).mH @ doubled(a[part]).flatten(0, -2))
+            weight.copy_(total.conj())
         if self._has_bias:
-            torch.sum(weighted, dim=0, out=into["bias"])
+            bias = into["bias"]
+            bias.copy_(torch.sum(weighted.flatten(0, -2), dim=0, dtype=torch.complex128 if bias.is_complex() else torch.float64))
+
+
+def _write_product(weighted: Tensor, a: Tensor, into: Tensor) -> None:
+    """g^T conj(a)."""
+    if len(a) <= len(into) or not a.is_complex():
+        torch.mm(weighted.t(), a.conj(), out=into)  # copies the conjugate of a
+    else:
+        torch.mm(weighted.mH, a, out=into).conj_physical_()
 
 
 @final

@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 
 from trainer.engine.rules.analysis import Analysis
-from trainer.engine.rules.base import HIDDEN_BY_UNDERFLOW, cancellation, gram_squared_norms, squared_rows
-from trainer.engine.rules.patches import Correlated, Geometry, by_groups, strips, summed, summed_windows, windows
+from trainer.engine.rules.base import HIDDEN_BY_UNDERFLOW, adds_little, cancellation, gram_squared_norms, squared_rows
+from trainer.engine.rules.patches import Correlated, Geometry, by_groups, strips, summed_windows, windows
 
 HELD_NUMBERS = 2**24
 """The per-unit gradients of a layer are held up to this many numbers, 64 MiB."""
@@ -57,10 +57,10 @@ def route_of(uses: Sequence[Correlated], geometry: Geometry, analysis: Analysis 
     numbers = inputs * outputs // geometry.parts
     product = positions * inputs * outputs
     held = numbers if analysis is None else numbers * math.prod(analysis.sizes) // geometry.places
-    # The ordinary weight gradient runs at twice the speed of many small products; Gram matrices, with their windows, at half of it.
-    costs = {Route.DROPPED: product + FOLDING * numbers + product // 2}
+    # Gram matrices, with their windows, run at half the speed of many small products, and the sum in float64 at a third.
+    costs = {Route.DROPPED: product + FOLDING * numbers + 3 * product}
     if analysis is None:
-        costs[Route.GRAM] = 2 * geometry.parts * positions**2 * (inputs + outputs) + product // 2
+        costs[Route.GRAM] = 2 * geometry.parts * positions**2 * (inputs + outputs) + 3 * product
     if uses[0].images.shape[1] * geometry.groups * held <= HELD_NUMBERS:
         costs[Route.HELD] = product + FOLDING * numbers + HOLDING * held
     return min(costs, key=lambda route: costs[route])
@@ -99,14 +99,14 @@ class PatchGradients:
         # What a filter takes away is no part of the norm, but of the sum's rounding: the slack is that of whole gradients.
         return torch.cat([_squares(self._explicit(part)) + _slack(part, self._geometry) for part in self._parts()])
 
-    def weighted_sum(self, factors: Tensor) -> Tensor:
+    def weighted_sum(self, factors: Tensor, sample: int = 0) -> Tensor:
         """(parts, groups, kernel_height, kernel_width, channels, outputs of a group), or with coordinates along the kernel's axes."""
         if self._route is Route.HELD:
-            total = self._sum_of_held(factors)
+            total = self._sum_of_held(factors, sample)
         else:
-            total = _summed(self._uses, self._geometry, factors)
+            total = self._sum_of_products(factors.double())
             if self._analysis is not None:
-                total = _projected(total.double(), self._geometry, self._analysis)
+                total = _projected(total, self._geometry, self._analysis)
         _, parts, groups, _, channels, outputs = total.shape
         axes = self._geometry.kernel if self._analysis is None else self._analysis.sizes
         return total.permute(1, 2, 0, 3, 4, 5).reshape(parts, groups, *(1, *axes)[-2:], channels, outputs)
@@ -119,19 +119,34 @@ class PatchGradients:
         gradients = explicit(part, self._geometry)
         return gradients if self._analysis is None else _projected(gradients, self._geometry, self._analysis)
 
-    def _sum_of_held(self, factors: Tensor) -> Tensor:
+    def _sum_of_held(self, factors: Tensor, sample: int) -> Tensor:
         """(rows, parts, groups, columns, channels, outputs)."""
-        of_parts = factors.split([held.shape[1] for held in self._held])
-        sums = [torch.matmul(weights.to(held.dtype), held.flatten(2)) for weights, held in zip(of_parts, self._held, strict=True)]
+        is_exact = not adds_little(len(factors), sample)
+        of_parts = (factors.double() if is_exact else factors).split([held.shape[1] for held in self._held])
+        rows = ((held.double() if is_exact else held).flatten(2) for held in self._held)
+        sums = [torch.matmul(weights.to(own.dtype), own) for weights, own in zip(of_parts, rows, strict=True)]
         return _added(sums).unflatten(1, self._held[0].shape[2:])
+
+    def _sum_of_products(self, factors: Tensor) -> Tensor:
+        """(1, parts, groups, places, channels, outputs): one matrix product of what the kernel sees, in the factors' float64."""
+        total = torch.zeros((), dtype=factors.dtype, device=factors.device)
+        for part, weights in zip(self._parts(), factors.split(self._together), strict=True):
+            for inputs, gradients in (windows(use, self._geometry) for use in part):
+                weighted = gradients * weights[:, None, None, None]
+                by_group = (values.to(factors.dtype).transpose(0, 1).flatten(1, 2) for values in (inputs, weighted))
+                total = total + torch.bmm(next(by_group).mT, next(by_group))
+        return folded(total[None], self._geometry)[:, 0]
+
+    @cached_property
+    def _together(self) -> int:
+        """Units of one part."""
+        numbers = _columns(self._uses[0], self._geometry) * max(self._uses[0].gradients.shape[4], _positions(self._uses))
+        return max(1, NUMBERS_AT_ONCE // (self._geometry.groups * numbers))
 
     def _parts(self) -> Iterator[list[Correlated]]:
         """A few units at a time."""
-        units = self._uses[0].images.shape[1]
-        numbers = _columns(self._uses[0], self._geometry) * max(self._uses[0].gradients.shape[4], _positions(self._uses))
-        together = max(1, NUMBERS_AT_ONCE // (self._geometry.groups * numbers))
-        for first in range(0, units, together):
-            yield [use.of_units(first, first + together) for use in self._uses]
+        for first in range(0, self._uses[0].images.shape[1], self._together):
+            yield [use.of_units(first, first + self._together) for use in self._uses]
 
 
 def explicit(uses: Sequence[Correlated], geometry: Geometry) -> Tensor:
@@ -214,13 +229,6 @@ def _as_numbers(values: Tensor, places: int, parts: int) -> Tensor:
         return values
     split = values.unflatten(-1, (places, parts, -1))
     return torch.complex(split[..., 0, :].contiguous(), split[..., 1, :].contiguous()).flatten(-2)
-
-
-def _summed(uses: Sequence[Correlated], geometry: Geometry, factors: Tensor) -> Tensor:
-    """(1, parts, groups, places, channels, outputs): the weighted sum is an ordinary weight gradient of weighted output gradients."""
-    weights = [factors.to(use.gradients.dtype)[:, None, None, None] for use in uses]
-    weighted = [Correlated(use.images, use.gradients * weight, use.rows, use.columns) for use, weight in zip(uses, weights, strict=True)]
-    return folded(_added([summed(use, geometry) for use in weighted]), geometry)[:, 0]
 
 
 def _columns(use: Correlated, geometry: Geometry) -> int:

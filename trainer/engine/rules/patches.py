@@ -192,14 +192,6 @@ def by_groups(use: Correlated, geometry: Geometry) -> Tensor:
     return _weight_gradient(images, gradients, geometry, use.images.shape[1] * geometry.groups)
 
 
-def summed(use: Correlated, geometry: Geometry) -> Tensor:
-    r"""The gradient of all units together, (1, G, places * parts * channels, parts * outputs)."""
-    # (N, G * channels, height, width), in the order of memory if there is one group: the format that is called channels_last.
-    images = use.images.permute(0, 1, 3, 4, 2, 5).flatten(4, 5).flatten(0, 1).movedim(-1, 1)
-    gradients = use.gradients.permute(0, 1, 3, 2, 4).flatten(3, 4).flatten(0, 1).unflatten(1, (use.rows, use.columns)).movedim(-1, 1)
-    return _weight_gradient(images, gradients, geometry, geometry.groups)
-
-
 def _weight_gradient(images: Tensor, gradients: Tensor, geometry: Geometry, groups: int) -> Tensor:
     """(1, groups, places * channels of a group, outputs of a group), of (N, channels, height, width) and (N, outputs, rows, columns)."""
     shape = (gradients.shape[1], images.shape[1] // groups, *geometry.kernel)

@@ -12,7 +12,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from trainer.engine.rules.base import LayerGradients, Use, scaled_rows, squared_rows
+from trainer.engine.rules.base import LayerGradients, Use, adds_little, doubled, scaled_rows, squared_rows
 from trainer.engine.rules.linear import linear
 from trainer.layers.planes import from_planes
 
@@ -35,8 +35,10 @@ class PlanarOuterProducts:
         # The bias's input is 1.
         return squared_rows(self._a, plus=1.0 if self._has_bias else 0.0).mul_(squared_rows(self._g))
 
-    def weighted_sum(self, factors: Tensor) -> dict[str, Tensor]:
-        weighted = scaled_rows(self._g, factors)
-        (rr, ri), (ir, ii) = (half.unflatten(1, (2, -1)).unbind(1) for half in (weighted.t() @ self._a).unflatten(0, (2, -1)))
+    def weighted_sum(self, factors: Tensor, sample: int = 0) -> dict[str, Tensor]:
+        weighted, a = scaled_rows(self._g, factors), self._a
+        if not adds_little(len(a), sample):
+            weighted, a = doubled(weighted), doubled(a)
+        (rr, ri), (ir, ii) = (half.unflatten(1, (2, -1)).unbind(1) for half in (weighted.t() @ a).unflatten(0, (2, -1)))
         total = {"weight": torch.complex(rr + ii, ir - ri)}
         return total | ({"bias": torch.complex(*weighted.sum(dim=0).unflatten(0, (2, -1)))} if self._has_bias else {})
