@@ -1,0 +1,14 @@
+r"""What is deleted after its time, and by whom."""
+
+from __future__ import annotations
+
+revision = "0007"
+down_revision = "0006"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    pass
+
+
