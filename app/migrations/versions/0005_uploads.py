@@ -12,3 +12,5 @@ def upgrade() -> None:
     pass
 
 
+def downgrade() -> None:
+    pass
