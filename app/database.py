@@ -16,6 +16,7 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, DateTime, Dialect, Engine, MetaData, TypeDecorator, create_engine, event
 from sqlalchemy.exc import InterfaceError, InternalError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolExhausted
 from sqlalchemy.orm import DeclarativeBase, Session
 
 from app.settings import Settings
@@ -33,10 +34,18 @@ PATIENCE: dict[str, int | str] = {
 }
 """Of PostgreSQL's client, in seconds and milliseconds: a server that is gone without a word must not hold anybody for hours, and neither
 must a process that was suspended in the middle of a transaction, with its locks."""
-UNAVAILABLE = (OperationalError, InterfaceError, InternalError)
+UNAVAILABLE = (OperationalError, InterfaceError, InternalError, PoolExhausted)
 """What says that the connection is gone or the database doesn't answer. psycopg calls a transaction that was ended an ``InternalError``."""
 WRITING = "zetadp_writing"
 """Execution option of connections whose transactions will write."""
+
+
+class DatabaseUnavailable(Exception):
+    """The database doesn't answer; what was begun is undone."""
+
+    def __init__(self, retry_after_seconds: int) -> None:
+        self.retry_after_seconds = retry_after_seconds
+        super().__init__(f"the database doesn't answer; try again in {retry_after_seconds} s")
 
 
 class Base(DeclarativeBase):
@@ -133,11 +142,12 @@ class Database:
 def _engine(settings: Settings) -> Engine:
     if settings.sqlalchemy_url.startswith("sqlite"):
         return _sqlite_engine(settings)
-    return create_engine(settings.sqlalchemy_url, pool_pre_ping=True, connect_args=PATIENCE)
+    # Values stay out of errors' texts: those are logged.
+    return create_engine(settings.sqlalchemy_url, pool_pre_ping=True, connect_args=PATIENCE, hide_parameters=True)
 
 
 def _sqlite_engine(settings: Settings) -> Engine:
-    engine = create_engine(settings.sqlalchemy_url, connect_args={"timeout": settings.database_busy_seconds})
+    engine = create_engine(settings.sqlalchemy_url, connect_args={"timeout": settings.database_busy_seconds}, hide_parameters=True)
 
     def on_connect(connection: SqliteConnection, _record: object) -> None:
         connection.isolation_level = None  # the driver then begins nothing by itself; on_begin does

@@ -14,8 +14,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from structlog import get_logger
 
-from app.access.errors import AccessError, KeyConflict, KeyNeeded, KeyNotFound, ScopeMissing, TooManyRequests
+from app.access.errors import KeyConflict, KeyNeeded, KeyNotFound, ScopeMissing, TooManyRequests
 from app.certificates.errors import CertificateNotFound
+from app.database import UNAVAILABLE, DatabaseUnavailable
 from app.jobs.errors import ArtifactNotFound, IdempotencyConflict, JobConflict, JobNotFound, QueueUnavailable
 from app.ledgers.errors import (
     CostTakesTooLong,
@@ -27,6 +28,7 @@ from app.ledgers.errors import (
     ReservationNotFound,
     ReservationSettled,
 )
+from app.operations.storage import StorageFull, is_full
 from app.recipes.errors import RecipeNotFound
 from mechanisms.base import Value
 from mechanisms.errata import UnknownRow
@@ -69,6 +71,8 @@ STATUS_OF: Mapping[type[Exception], tuple[int, str, str]] = {
     CostTakesTooLong: (422, "cost-takes-too-long", "The cost of the event takes too long to find."),
     JobConflict: (409, "job-conflict", "The job's state doesn't allow this."),
     IdempotencyConflict: (409, "idempotency-conflict", "The Idempotency-Key was used with another request."),
+    StorageFull: (507, "storage-full", "There is no room on the service's disk."),
+    DatabaseUnavailable: (503, "database-unavailable", "The database doesn't answer."),
     QueueUnavailable: (503, "queue-unavailable", "The job queue can't be reached."),
 }
 """Exception type to (HTTP status, problem type, title); a subclass takes its nearest listed base."""
@@ -77,6 +81,8 @@ CALCULATIONS = "/v1/calculations"
 """Where a calculation that takes too long for an answer at once is sent as a job."""
 
 _LONGEST_ECHO = 120
+RETRY_SECONDS = 5
+"""When to ask again after the database didn't answer: about as long as a connection to it is waited for."""
 
 
 @final
@@ -165,6 +171,7 @@ def problem_of_unfit(error: ValidationError | RequestValidationError, body: obje
 
 def problem_of(error: Exception) -> Problem:
     """What an error is answered with: our own by the table, any other as our fault."""
+    error = _named_for_what_happened(error)
     for base in type(error).__mro__:
         if base in STATUS_OF:
             return _known(error, *STATUS_OF[base])
@@ -173,6 +180,19 @@ def problem_of(error: Exception) -> Problem:
     return Problem(
         title="Something went wrong on our side.", type_="internal-error", status=500, detail="The service's log has the details."
     )
+
+
+def _named_for_what_happened(error: Exception) -> Exception:
+    """Our own error where another's says that the disk is full or the database away. Its text isn't repeated: it holds statements."""
+    if isinstance(error, StorageFull):
+        return error
+    if is_full(error):
+        get_logger().error("storage_full", error_type=type(error).__name__)
+        return StorageFull()
+    if isinstance(error, UNAVAILABLE):
+        get_logger().error("database_unavailable", error_type=type(error).__name__, cause=type(error.__cause__).__name__)
+        return DatabaseUnavailable(RETRY_SECONDS)
+    return error
 
 
 def _unfit(errors: Sequence[FieldError]) -> Problem:
@@ -201,6 +221,8 @@ def _known(error: Exception, status: int, kind: str, title: str) -> Problem:
 def _headers(error: Exception) -> dict[str, str] | None:
     if isinstance(error, KeyNeeded):
         return {"WWW-Authenticate": "Bearer"}
+    if isinstance(error, DatabaseUnavailable | QueueUnavailable):
+        return {"Retry-After": str(RETRY_SECONDS)}
     return {"Retry-After": str(error.retry_after_seconds)} if isinstance(error, TooManyRequests) else None
 
 
@@ -231,11 +253,12 @@ def install(app: FastAPI) -> None:
         http_exception_handler=_http_problem,
     )
     add_exception_handler(app, handler)
-    for kind in STATUS_OF:
+    # Of others' errors those that say what we have a name for; foreseen like this they don't end the connection with a trace.
+    for kind in (*STATUS_OF, *UNAVAILABLE, OSError):
         app.add_exception_handler(kind, handler)
 
 
-def refusal(error: AccessError, request: Request) -> Response:
+def refusal(error: Exception, request: Request) -> Response:
     """The answer to a request that reaches no route. Its body stays unread, so the connection ends with it."""
     problem = problem_of(error)
     response = JSONResponse(problem.marshal(), problem.status, {**(problem.headers or {}), "connection": "close"})
@@ -245,6 +268,7 @@ def refusal(error: AccessError, request: Request) -> Response:
 def _named(content: dict[str, Any], request: Request, response: Response) -> tuple[dict[str, Any], Response]:
     """The problem with the name of its request, which the service's log has too."""
     request_id: str | None = getattr(request.state, "request_id", None)
+    request.state.problem = content.get("type")  # what the metrics count
     headers = dict(response.headers)
     headers.pop("content-length", None)
     if response.status_code == 500:

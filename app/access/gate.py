@@ -15,6 +15,7 @@ from app.access.caller import Admission, Caller
 from app.access.errors import AccessError, KeyNeeded
 from app.access.rates import Rates, address_of
 from app.access.service import KeyService
+from app.database import UNAVAILABLE
 from app.errors import refusal
 
 UNCOUNTED = ("/livez", "/readyz")
@@ -43,7 +44,7 @@ class Gate:
             caller = await self._caller(scope, refused)
             if scope["path"] not in UNCOUNTED:
                 self._rates.count(caller, address)
-        except AccessError as error:
+        except (AccessError, *UNAVAILABLE) as error:
             await refusal(error, Request(scope))(scope, receive, send)
             return
         scope["state"]["admission"] = Admission(caller, refused)

@@ -33,6 +33,7 @@ from app.ledgers.admission import Priced
 from app.ledgers.jobs import charge_again, charge_job, check_for_jobs, ledgers_of
 from app.ledgers.service import LedgerService
 from app.ledgers.tables import LedgerJobRow
+from app.operations.storage import check_room
 from app.settings import Settings
 from mechanisms.errors import InvalidParameter
 from trainer import AnyPlan, AnyTrainingSpec
@@ -80,6 +81,7 @@ class JobService:
           InvalidParameter, CalibrationFailed, UnsupportedEvent: the spec has no plan; nothing is stored.
           IdempotencyConflict: the key came with another request before.
           LedgerNotFound, LedgerClosed, BudgetExceeded, IncompatibleEvent: the ledger doesn't admit the plan; nothing is stored.
+          StorageFull: there is no room for what a job leaves.
         """
 
         def document() -> JobDocument:
@@ -103,6 +105,7 @@ class JobService:
                 before = self._made_before(session, key, digest)
             if before is not None:
                 return before
+        check_room(self._settings)
         made = document()
         priced = None if asked is None or asked.ledger is None else self._priced(asked.ledger, made)
         try:
