@@ -1,4 +1,4 @@
-r"""Reservations that come at the same moment share one transaction (group commit): lock, journey to the server and flush are paid once for all.
+r"""Reservations that come at the same moment share one transaction: lock, journey to the server and flush are paid once (group commit).
 
 While one transaction runs, whoever asks meanwhile waits in line; the first of them then answers for all. Each is still decided by
 itself, in the order of arrival, and learns its answer only after the commit that holds it.
@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from typing import Generic, TypeVar, final
 
 LARGEST = 64
@@ -18,17 +17,16 @@ LARGEST = 64
 
 _Asked = TypeVar("_Asked")
 _Answer = TypeVar("_Answer")
-Outcome = _Answer | Exception
 
 
 @final
-@dataclass
-class _Line(Generic[_Asked, _Answer]):
-    """Those who ask for the same thing; ``people`` counts who is in it, so that an empty one is forgotten."""
+class _Waiting(Generic[_Asked, _Answer]):
+    """One who asked; woken with an answer, or without one to lead the line."""
 
-    turn: threading.Lock = field(default_factory=threading.Lock)
-    waiting: deque[tuple[_Asked, Future[_Answer]]] = field(default_factory=deque)
-    people: int = 0
+    def __init__(self, asked: _Asked) -> None:
+        self.asked = asked
+        self.answer: Future[_Answer] = Future()
+        self.woken = threading.Event()
 
 
 @final
@@ -40,41 +38,48 @@ class Together(Generic[_Asked, _Answer]):
         with. What it raises is everyone's failure.
     """
 
-    def __init__(self, answer: Callable[[tuple[str, str], list[_Asked]], list[Outcome[_Answer]]]) -> None:
+    def __init__(self, answer: Callable[[tuple[str, str], list[_Asked]], Sequence[_Answer | Exception]]) -> None:
         self._answer = answer
-        self._lines: dict[tuple[str, str], _Line[_Asked, _Answer]] = {}
+        # Those who wait for each key that somebody is leading; the leader's own call may be among them.
+        self._lines: dict[tuple[str, str], deque[_Waiting[_Asked, _Answer]]] = {}
         self._guard = threading.Lock()
 
     def ask(self, key: tuple[str, str], asked: _Asked) -> _Answer:
         """The answer, once it stands. Raises what it was refused with, or what went wrong for all."""
-        mine: Future[_Answer] = Future()
+        mine = _Waiting[_Asked, _Answer](asked)
         with self._guard:
-            line = self._lines.setdefault(key, _Line())
-            line.people += 1
-            line.waiting.append((asked, mine))
-        try:
-            while not mine.done():
-                with line.turn:
-                    if not mine.done():
-                        self._serve(key, line)
-        finally:
-            with self._guard:
-                line.people -= 1
-                if not line.people:
-                    del self._lines[key]
-        return mine.result()
+            is_leader = key not in self._lines
+            self._lines.setdefault(key, deque()).append(mine)
+        if not is_leader:
+            mine.woken.wait()
+        if not mine.answer.done():
+            try:
+                self._serve(key)  # whoever leads is the first in line, so its own call is answered
+            finally:
+                self._pass_on(key)
+        return mine.answer.result()
 
-    def _serve(self, key: tuple[str, str], line: _Line[_Asked, _Answer]) -> None:
+    def _serve(self, key: tuple[str, str]) -> None:
         with self._guard:
-            batch = [line.waiting.popleft() for _ in range(min(LARGEST, len(line.waiting)))]
+            line = self._lines[key]
+            batch = [line.popleft() for _ in range(min(LARGEST, len(line)))]
         try:
-            outcomes = self._answer(key, [asked for asked, _ in batch])
+            outcomes = self._answer(key, [one.asked for one in batch])
+            for one, outcome in zip(batch, outcomes, strict=True):
+                if isinstance(outcome, Exception):
+                    one.answer.set_exception(outcome)
+                else:
+                    one.answer.set_result(outcome)
         except BaseException as failure:
-            for _, future in batch:
-                future.set_exception(failure)
-            return
-        for (_, future), outcome in zip(batch, outcomes, strict=True):
-            if isinstance(outcome, Exception):
-                future.set_exception(outcome)
+            for one in batch:
+                if not one.answer.done():
+                    one.answer.set_exception(failure)
+        for one in batch:
+            one.woken.set()
+
+    def _pass_on(self, key: tuple[str, str]) -> None:
+        with self._guard:
+            if line := self._lines[key]:
+                line[0].woken.set()
             else:
-                future.set_result(outcome)
+                del self._lines[key]
