@@ -321,7 +321,7 @@ def test_files_that_lie_over_each_other_are_refused(path: Path) -> None:
     second = entry.replace(b"x.npy", b"z.npy")
     tail = struct.pack("<4s4H2IH", b"PK\x05\x06", 0, 0, 2, 2, 2 * len(entry), start, 0)
     path.write_bytes(content[:start] + entry + second + tail)
-    with pytest.raises(InvalidParameter, match="side by side|archive that can't be read"):
+    with pytest.raises(InvalidParameter, match=r"side by side|archive that can.t be read"):
         declared(path, "npz").inspect(path)
 
 
