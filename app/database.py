@@ -41,11 +41,11 @@ WRITING = "zetadp_writing"
 
 
 class DatabaseUnavailable(Exception):
-    """The database doesn't answer; what was begun is undone."""
+    """The database doesn't answer. Where the connection broke at the end of a write, whether it was done is open."""
 
     def __init__(self, retry_after_seconds: int) -> None:
         self.retry_after_seconds = retry_after_seconds
-        super().__init__(f"the database doesn't answer; try again in {retry_after_seconds} s")
+        super().__init__(f"the database doesn't answer; try again in {retry_after_seconds} s, a write with its Idempotency-Key")
 
 
 class Base(DeclarativeBase):

@@ -28,6 +28,7 @@ from app.ledgers.errors import (
     ReservationNotFound,
     ReservationSettled,
 )
+from app.operations.readiness import NotReady
 from app.operations.storage import StorageFull, is_full
 from app.recipes.errors import RecipeNotFound
 from mechanisms.base import Value
@@ -69,8 +70,18 @@ STATUS_OF: Mapping[type[Exception], tuple[int, str, str]] = {
     ReservationHeld: (409, "reservation-held", "The reservation is a job's."),
     LedgerKeyReused: (409, "ledger-idempotency-conflict", "The Idempotency-Key was used with another request."),
     CostTakesTooLong: (422, "cost-takes-too-long", "The cost of the event takes too long to find."),
+    UploadNotFound: (404, "upload-not-found", "No such upload."),
+    DataSetNotFound: (404, "data-set-not-found", "No such data set."),
+    DataSetInUse: (409, "data-set-in-use", "A job uses the data set."),
+    UploadKeyReused: (409, "upload-idempotency-conflict", "The Idempotency-Key was used with another request."),
+    UploadTooLarge: (413, "upload-too-large", "The upload is too large."),
+    QuotaExceeded: (409, "quota-exceeded", "The tenant's room is taken."),
+    UploadCutOff: (400, "upload-cut-off", "The upload didn't come to its end."),
+    StorageFull: (507, "storage-full", "The service's disk is full."),
+    ReadersBusy: (503, "readers-busy", "Too many files are being read."),
     JobConflict: (409, "job-conflict", "The job's state doesn't allow this."),
     IdempotencyConflict: (409, "idempotency-conflict", "The Idempotency-Key was used with another request."),
+    NotReady: (503, "not-ready", "The service can't do its work."),
     StorageFull: (507, "storage-full", "There is no room on the service's disk."),
     DatabaseUnavailable: (503, "database-unavailable", "The database doesn't answer."),
     QueueUnavailable: (503, "queue-unavailable", "The job queue can't be reached."),
@@ -212,6 +223,8 @@ def _known(error: Exception, status: int, kind: str, title: str) -> Problem:
         extra["errors"] = [FieldError(field=error.field, message=f"must be {error.expected}", got=_echo(error.got)).model_dump()]
     if isinstance(error, BudgetExceeded):
         extra |= {"quantity": error.quantity, "requested": error.requested, "remaining": error.remaining}
+    if isinstance(error, NotReady):
+        extra["checks"] = [check.model_dump() for check in error.checks]
     if isinstance(error, TimeLimitReached):
         extra["job"] = CALCULATIONS
         detail = f"{detail}; send it as a job: POST {CALCULATIONS} with this request as its profile, calibration or sweep"
@@ -221,9 +234,11 @@ def _known(error: Exception, status: int, kind: str, title: str) -> Problem:
 def _headers(error: Exception) -> dict[str, str] | None:
     if isinstance(error, KeyNeeded):
         return {"WWW-Authenticate": "Bearer"}
-    if isinstance(error, DatabaseUnavailable | QueueUnavailable):
+    if isinstance(error, DatabaseUnavailable | QueueUnavailable | NotReady):
         return {"Retry-After": str(RETRY_SECONDS)}
-    return {"Retry-After": str(error.retry_after_seconds)} if isinstance(error, TooManyRequests) else None
+    if isinstance(error, UploadTooLarge | QuotaExceeded | StorageFull):
+        return {"Connection": "close"}  # the rest of the body is on its way, and nobody will read it
+    return {"Retry-After": str(error.retry_after_seconds)} if isinstance(error, TooManyRequests | ReadersBusy) else None
 
 
 def _validation_problem(_handler: ExceptionHandler, _request: Request, error: Exception) -> Problem:

@@ -28,6 +28,10 @@ from app.jobs.router import calculations as calculations_router
 from app.jobs.router import router as jobs_router
 from app.jobs.streams import router as streams_router
 from app.ledgers.router import router as ledgers_router
+from app.operations.lifecycle import attached as operations_attached
+from app.operations.measured import Measured
+from app.operations.metrics import Metrics
+from app.operations.router import router as operations_router
 from app.papers.router import router as papers_router
 from app.recipes.router import router as recipes_router
 from app.settings import Settings
@@ -62,11 +66,12 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        with attached(app, chosen), access_attached(app, chosen):
+        with attached(app, chosen), access_attached(app, chosen), operations_attached(app, chosen):
             yield
 
     app = FastAPI(title="zetadp", version=VERSION, description=DESCRIPTION, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.calculators = Calculators(chosen)
+    app.state.metrics = Metrics()
     rates = Rates(chosen)
     calculating = [] if chosen.open_calculators else [Depends(requires(Scope.CALCULATE))]
     errors.install(app)
@@ -79,6 +84,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.include_router(ledgers_router, prefix="/v1")
     app.include_router(certificates_router)
     app.include_router(access_router, prefix="/v1")
+    app.include_router(operations_router)
     app.include_router(web_router)
     app.add_api_route("/livez", _live, methods=["GET"], tags=["health"], summary="Is the process alive?")
     with as_file(files("app").joinpath("web", "static")) as static:
@@ -89,6 +95,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_middleware(Gate, rates)
     app.add_middleware(HostGuard, chosen.allowed_hosts.split(","))
     app.add_middleware(RequestRecord, rates)
+    app.add_middleware(Measured, app.state.metrics)
     return app
 
 

@@ -71,7 +71,7 @@ class Settings(BaseSettings):
       minimum_free_bytes: below so much room on the disk of ``data_dir`` new jobs are refused, and the service isn't ready.
       keep_job_files_days: how long the folder of a job that ended is kept, with its model and log; for ever if absent. Its certificate and
         its entries in ledgers are always kept.
-      keep_job_events_days: how long log lines, progress and metrics of a job that ended are kept; for ever if absent. The last of each stay.
+      keep_job_events_days: how long log lines, progress and metrics of a job that ended are kept; for ever if absent. The last stay.
       keep_idempotency_days: how long an Idempotency-Key of a job stands for the job it made; for ever if absent.
       keep_webhook_days: how long the address and the secret of a job's webhook are kept after its end; for ever if absent.
       keep_audit_log_days: how long an entry of the audit log is kept, at least 30 days; for ever if absent.
@@ -89,6 +89,11 @@ class Settings(BaseSettings):
       calculation_seconds: how long one calculation may take before its request is refused and told to come as a job.
       batch_seconds: how long a whole batch may take; what it hasn't reached by then is refused likewise.
       calculation_job_seconds: how long a calculation that came as a job may take.
+      upload_bytes: how large one uploaded file may be.
+      tenant_bytes: how much room the uploads and data sets of one tenant may take together.
+      upload_seconds: how long receiving one file may take.
+      reading_seconds: how long reading an uploaded file, or making a data set, may take.
+      reading_bytes: how much memory that may take.
       profile_cache_bytes: about how much memory the answers given before may fill; 0 keeps none.
 
     >>> Settings(data_dir=Path("/data")).sqlalchemy_url
@@ -133,6 +138,11 @@ class Settings(BaseSettings):
     calculation_seconds: Seconds = 10.0
     batch_seconds: Seconds = 120.0
     calculation_job_seconds: Seconds = 3600.0
+    upload_bytes: Annotated[int, Field(ge=1, le=2**40)] = 2 * 2**30
+    tenant_bytes: Annotated[int, Field(ge=0, le=2**60)] = 20 * 2**30
+    upload_seconds: Seconds = 3600.0
+    reading_seconds: Seconds = 120.0
+    reading_bytes: Annotated[int, Field(ge=2**30, le=2**40)] = 4 * 2**30
     profile_cache_bytes: Annotated[int, Field(ge=0, le=2**40)] = 32 * 2**20
 
     @field_validator("database_url")
@@ -165,6 +175,16 @@ class Settings(BaseSettings):
     def job_dir(self, job_id: str) -> Path:
         """The folder of one job: request, checkpoint, log, result and artifacts."""
         return self.data_dir.absolute() / "jobs" / job_id
+
+    @property
+    def uploads_dir(self) -> Path:
+        """The folder of uploaded files, one folder in it for each tenant."""
+        return self.data_dir.absolute() / "uploads"
+
+    @property
+    def made_data_sets_dir(self) -> Path:
+        """The folder of the data sets that were made of uploads, one folder in it for each."""
+        return self.data_dir.absolute() / "data-sets"
 
     def _sqlite(self, name: str) -> str:
         return f"sqlite:///{self.data_dir.absolute() / name}"

@@ -33,13 +33,14 @@ def is_full(error: BaseException) -> bool:
     return isinstance(error, StorageFull) or (isinstance(error, OSError) and error.errno in _FULL)
 
 
-def free_bytes(folder: Path) -> int:
-    """What the service may still write there."""
-    return shutil.disk_usage(folder).free
+def disk(folder: Path) -> tuple[int, int]:
+    """Bytes that the service may still write there, and of the whole disk."""
+    usage = shutil.disk_usage(folder)
+    return usage.free, usage.total
 
 
 def check_room(settings: Settings, more_bytes: int = 0) -> None:
     """Refuse what would leave less than ``minimum_free_bytes``. Raises StorageFull."""
-    free, needed = free_bytes(settings.data_dir), settings.minimum_free_bytes + more_bytes
+    free, needed = disk(settings.data_dir)[0], settings.minimum_free_bytes + more_bytes
     if free < needed:
         raise StorageFull(free, needed)
