@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from structlog import get_logger
 
 from app.access.errors import KeyConflict, KeyNeeded, KeyNotFound, ScopeMissing, TooManyRequests
-from app.certificates.errors import CertificateNotFound
+from app.certificates.errors import CertificateNotFound, LogSizeUnknown
 from app.database import UNAVAILABLE, DatabaseUnavailable
 from app.jobs.errors import ArtifactNotFound, IdempotencyConflict, JobConflict, JobNotFound, QueueUnavailable
 from app.ledgers.errors import (
@@ -62,6 +62,7 @@ STATUS_OF: Mapping[type[Exception], tuple[int, str, str]] = {
     UnknownRow: (404, "erratum-not-found", "No such row of the errata."),
     RecipeNotFound: (404, "recipe-not-found", "No such recipe."),
     CertificateNotFound: (404, "certificate-not-found", "No such certificate."),
+    LogSizeUnknown: (422, "log-size-unknown", "The log never had this size."),
     LedgerNotFound: (404, "ledger-not-found", "No such ledger."),
     ReservationNotFound: (404, "reservation-not-found", "No such reservation."),
     LedgerNameTaken: (409, "ledger-name-taken", "The name is taken."),
@@ -70,15 +71,6 @@ STATUS_OF: Mapping[type[Exception], tuple[int, str, str]] = {
     ReservationHeld: (409, "reservation-held", "The reservation is a job's."),
     LedgerKeyReused: (409, "ledger-idempotency-conflict", "The Idempotency-Key was used with another request."),
     CostTakesTooLong: (422, "cost-takes-too-long", "The cost of the event takes too long to find."),
-    UploadNotFound: (404, "upload-not-found", "No such upload."),
-    DataSetNotFound: (404, "data-set-not-found", "No such data set."),
-    DataSetInUse: (409, "data-set-in-use", "A job uses the data set."),
-    UploadKeyReused: (409, "upload-idempotency-conflict", "The Idempotency-Key was used with another request."),
-    UploadTooLarge: (413, "upload-too-large", "The upload is too large."),
-    QuotaExceeded: (409, "quota-exceeded", "The tenant's room is taken."),
-    UploadCutOff: (400, "upload-cut-off", "The upload didn't come to its end."),
-    StorageFull: (507, "storage-full", "The service's disk is full."),
-    ReadersBusy: (503, "readers-busy", "Too many files are being read."),
     JobConflict: (409, "job-conflict", "The job's state doesn't allow this."),
     IdempotencyConflict: (409, "idempotency-conflict", "The Idempotency-Key was used with another request."),
     NotReady: (503, "not-ready", "The service can't do its work."),
@@ -236,9 +228,7 @@ def _headers(error: Exception) -> dict[str, str] | None:
         return {"WWW-Authenticate": "Bearer"}
     if isinstance(error, DatabaseUnavailable | QueueUnavailable | NotReady):
         return {"Retry-After": str(RETRY_SECONDS)}
-    if isinstance(error, UploadTooLarge | QuotaExceeded | StorageFull):
-        return {"Connection": "close"}  # the rest of the body is on its way, and nobody will read it
-    return {"Retry-After": str(error.retry_after_seconds)} if isinstance(error, TooManyRequests | ReadersBusy) else None
+    return {"Retry-After": str(error.retry_after_seconds)} if isinstance(error, TooManyRequests) else None
 
 
 def _validation_problem(_handler: ExceptionHandler, _request: Request, error: Exception) -> Problem:
