@@ -20,6 +20,7 @@ from app.access.router import router as access_router
 from app.calculators.limits import Calculators
 from app.calculators.router import comparisons as comparisons_router
 from app.calculators.router import router as calculators_router
+from app.certificates.log.router import router as certificate_log_router
 from app.certificates.router import router as certificates_router
 from app.guard import BodyGuard, HostGuard
 from app.jobs.executors import router as hardware_router
@@ -83,6 +84,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.include_router(calculations_router, prefix="/v1")
     app.include_router(ledgers_router, prefix="/v1")
     app.include_router(certificates_router)
+    app.include_router(certificate_log_router)
     app.include_router(access_router, prefix="/v1")
     app.include_router(operations_router)
     app.include_router(web_router)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from app.access import tables as access
 from app.certificates import tables as certificates
+from app.certificates.log import tables as certificate_log
 from app.database import Base
 from app.jobs import tables as jobs
 from app.ledgers import tables as ledgers
 
-TABLES = (access, certificates, jobs, ledgers)
+TABLES = (access, certificate_log, certificates, jobs, ledgers)
 
 __all__ = ["TABLES", "Base"]
