@@ -31,6 +31,16 @@ from app.ledgers.errors import (
 from app.operations.readiness import NotReady
 from app.operations.storage import StorageFull, is_full
 from app.recipes.errors import RecipeNotFound
+from app.uploads.errors import (
+    DataSetInUse,
+    DataSetNotFound,
+    QuotaExceeded,
+    ReadersBusy,
+    UploadCutOff,
+    UploadKeyReused,
+    UploadNotFound,
+    UploadTooLarge,
+)
 from mechanisms.base import Value
 from mechanisms.errata import UnknownRow
 from mechanisms.errors import (
@@ -71,6 +81,14 @@ STATUS_OF: Mapping[type[Exception], tuple[int, str, str]] = {
     ReservationHeld: (409, "reservation-held", "The reservation is a job's."),
     LedgerKeyReused: (409, "ledger-idempotency-conflict", "The Idempotency-Key was used with another request."),
     CostTakesTooLong: (422, "cost-takes-too-long", "The cost of the event takes too long to find."),
+    UploadNotFound: (404, "upload-not-found", "No such upload."),
+    DataSetNotFound: (404, "data-set-not-found", "No such data set."),
+    DataSetInUse: (409, "data-set-in-use", "A job uses the data set."),
+    UploadKeyReused: (409, "upload-idempotency-conflict", "The Idempotency-Key was used with another request."),
+    UploadTooLarge: (413, "upload-too-large", "The upload is too large."),
+    QuotaExceeded: (409, "quota-exceeded", "The tenant's room is taken."),
+    UploadCutOff: (400, "upload-cut-off", "The upload didn't come to its end."),
+    ReadersBusy: (503, "readers-busy", "Too many files are being read."),
     JobConflict: (409, "job-conflict", "The job's state doesn't allow this."),
     IdempotencyConflict: (409, "idempotency-conflict", "The Idempotency-Key was used with another request."),
     NotReady: (503, "not-ready", "The service can't do its work."),
@@ -228,7 +246,9 @@ def _headers(error: Exception) -> dict[str, str] | None:
         return {"WWW-Authenticate": "Bearer"}
     if isinstance(error, DatabaseUnavailable | QueueUnavailable | NotReady):
         return {"Retry-After": str(RETRY_SECONDS)}
-    return {"Retry-After": str(error.retry_after_seconds)} if isinstance(error, TooManyRequests) else None
+    if isinstance(error, UploadTooLarge | QuotaExceeded):
+        return {"Connection": "close"}  # the rest of the body is on its way, and nobody will read it
+    return {"Retry-After": str(error.retry_after_seconds)} if isinstance(error, TooManyRequests | ReadersBusy) else None
 
 
 def _validation_problem(_handler: ExceptionHandler, _request: Request, error: Exception) -> Problem:

@@ -8,7 +8,8 @@ from app.certificates.log import tables as certificate_log
 from app.database import Base
 from app.jobs import tables as jobs
 from app.ledgers import tables as ledgers
+from app.uploads import tables as uploads
 
-TABLES = (access, certificate_log, certificates, jobs, ledgers)
+TABLES = (access, certificate_log, certificates, jobs, ledgers, uploads)
 
 __all__ = ["TABLES", "Base"]
