@@ -122,7 +122,7 @@ class JobService:
         """The job, with the result of a calculation. Raises JobNotFound."""
         with self._database.reading() as session:
             job = _resources(session, [self._found(session.get(JobRow, job_id), job_id)])[0]
-        if job.calculation is None or job.state is not JobState.SUCCEEDED:
+        if job.calculation is None or job.state is not JobState.SUCCEEDED or job.files_deleted is not None:
             return job
         result = (attempt_folder(self._settings.job_dir(job_id), job.attempt) / ARTIFACTS / RESULT).read_bytes()
         return Job.model_validate({**dict(job), "result": CalculationResult.model_validate_json(result)})
@@ -154,8 +154,11 @@ class JobService:
             state = after_action(before, action)
             if state is None:
                 raise JobConflict(job_id, before, ASKED[action])
+            if action is Action.RETRY and row.files_deleted is not None:
+                # Its checkpoint is gone: what it released before would be released again.
+                raise JobConflict(job_id, f"{before}, its files are deleted", ASKED[action])
             if action is Action.RETRY:
-                row.worker_deaths, row.ran_seconds = 0, 0.0
+                row.worker_deaths, row.ran_seconds, row.events_deleted = 0, 0.0, None
                 charge_again(session, row)
             if state is not before:
                 change_state(session, row, state)
@@ -194,21 +197,21 @@ class JobService:
     def artifacts(self, job_id: str) -> tuple[Artifact, ...]:
         """The files of a job that succeeded; none before. Raises JobNotFound."""
         with self._database.reading() as session:
-            self._found(session.get(JobRow, job_id), job_id)
-            return self._artifacts(session, job_id)
+            row = self._found(session.get(JobRow, job_id), job_id)
+            return self._artifacts(session, row)
 
     def artifact(self, job_id: str, name: str) -> Path:
         """Where a listed file is; the name is looked up, never joined to a path. Raises JobNotFound, ArtifactNotFound."""
         with self._database.reading() as session:
             row = self._found(session.get(JobRow, job_id), job_id)
-            listed = tuple(artifact.name for artifact in self._artifacts(session, job_id))
+            listed = tuple(artifact.name for artifact in self._artifacts(session, row))
         if name not in listed:
             raise ArtifactNotFound(job_id, name, listed)
         return attempt_folder(self._settings.job_dir(job_id), row.attempt) / ARTIFACTS / name
 
-    def _artifacts(self, session: Session, job_id: str) -> tuple[Artifact, ...]:
-        stored = latest(session, [job_id], ["artifacts"]).get((job_id, "artifacts"))
-        return stored.artifacts if isinstance(stored, ArtifactsStored) else ()
+    def _artifacts(self, session: Session, row: JobRow) -> tuple[Artifact, ...]:
+        stored = latest(session, [row.id], ["artifacts"]).get((row.id, "artifacts"))
+        return stored.artifacts if isinstance(stored, ArtifactsStored) and row.files_deleted is None else ()
 
     def _priced(self, ledger_id: str, document: JobDocument) -> Priced:
         """What a training's plan costs on the ledger, found before anything is locked."""
@@ -334,6 +337,7 @@ def _resource(row: JobRow, last: Mapping[str, JobEvent], certificate: str | None
         progress=_progress(progress) if isinstance(progress, Progress) else None,
         metrics=metrics if isinstance(metrics, Metrics) else None,
         failure=changed.reason if isinstance(changed, StateChanged) and changed.state is JobState.FAILED else None,
+        files_deleted=row.files_deleted,
         certificate=certificate,
         charge=None if charged is None else JobCharge(ledger=charged.ledger_id, reservation=charged.reservation_id),
         result=None,

@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from app.operations.figures import Figures
 from app.operations.metrics import Metrics
 from app.operations.readiness import ReadinessChecks
+from app.operations.retention import Housekeeper, Retention
 from app.settings import Settings
 
 
@@ -21,6 +22,7 @@ def attached(app: FastAPI, settings: Settings) -> Generator[None]:
     metrics, figures = cast("Metrics", app.state.metrics), Figures(settings, app.state.database, app.state.audit)
     metrics.add(figures)
     try:
-        yield
+        with Housekeeper(Retention(settings, app.state.database, app.state.queue), app.state.database):
+            yield
     finally:
         metrics.remove(figures)
