@@ -8,8 +8,9 @@ from app.certificates.log import tables as certificate_log
 from app.database import Base
 from app.jobs import tables as jobs
 from app.ledgers import tables as ledgers
+from app.operations import tables as operations
 from app.uploads import tables as uploads
 
-TABLES = (access, certificate_log, certificates, jobs, ledgers, uploads)
+TABLES = (access, certificate_log, certificates, jobs, ledgers, operations, uploads)
 
 __all__ = ["TABLES", "Base"]
