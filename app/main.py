@@ -36,6 +36,9 @@ from app.operations.router import router as operations_router
 from app.papers.router import router as papers_router
 from app.recipes.router import router as recipes_router
 from app.settings import Settings
+from app.uploads.lifecycle import attached as uploads_attached
+from app.uploads.router import data_sets as data_sets_router
+from app.uploads.router import router as uploads_router
 from app.web.router import router as web_router
 from mechanisms.base import Value
 from mechanisms.version import VERSION
@@ -48,6 +51,7 @@ Privacy accounting, noise calibration and private training, with certificates th
 * **Papers**: each printed formula beside what is proved, with the ratio, a derivation and a counterexample. Findings are never guarantees.
 * **Recipes** are the papers' experiments, ready to run, with the printed figures beside the proved ones.
 * **Jobs** train privately on a worker and return a signed certificate.
+* **Data** of your own are uploaded, made into data sets and trained on; another tenant never sees them.
 * **Ledgers** keep privacy budgets: reserve before the noise is drawn, commit what was released; a budget is never overspent.
 * Noise is always given **per real component**: `std` of a complex coordinate's real and of its imaginary part, not of the whole.
 """
@@ -67,7 +71,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        with attached(app, chosen), access_attached(app, chosen), operations_attached(app, chosen):
+        with attached(app, chosen), access_attached(app, chosen), uploads_attached(app, chosen), operations_attached(app, chosen):
             yield
 
     app = FastAPI(title="zetadp", version=VERSION, description=DESCRIPTION, lifespan=lifespan, docs_url=None, redoc_url=None)
@@ -83,6 +87,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.include_router(hardware_router, prefix="/v1")
     app.include_router(calculations_router, prefix="/v1")
     app.include_router(ledgers_router, prefix="/v1")
+    app.include_router(uploads_router, prefix="/v1")
+    app.include_router(data_sets_router, prefix="/v1")
     app.include_router(certificates_router)
     app.include_router(certificate_log_router)
     app.include_router(access_router, prefix="/v1")

@@ -13,7 +13,8 @@ from typing import final
 from app.operations.storage import StorageFull, is_full
 from app.settings import Settings
 
-PART = ".part"
+PART, NEW = ".part", ".new-"
+"""Of a file, and of a folder, that isn't whole yet."""
 
 
 def upload_path(settings: Settings, tenant: str, upload_id: str) -> Path:
@@ -81,6 +82,14 @@ class Landing:
             self._file.close()
         self.part.unlink(missing_ok=True)
         self._path.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """A new file of this content, on the disk."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:
