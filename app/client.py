@@ -228,9 +228,26 @@ class Client:
         unfinished.replace(path)
         return path
 
-    def certificate(self, certificate_id: str) -> bytes:
-        """The signed envelope, as stored."""
-        return self._checked(self._send("GET", f"/v1/certificates/{certificate_id}")).content
+    def certificate(self, certificate_id: str, form: str = "dsse") -> bytes:
+        """The signed certificate, as an envelope (``dsse``) or a compact JWS (``jws``); or a page of it (``html``, ``pdf``)."""
+        return self._checked(self._send("GET", f"/v1/certificates/{certificate_id}?form={form}")).content
+
+    def inclusion(self, certificate_id: str, size: int | None = None) -> bytes:
+        """The proof that a certificate is in the log of this size, or of its present one."""
+        query = "" if size is None else f"?size={size}"
+        return self._checked(self._send("GET", f"/v1/certificates/{certificate_id}/inclusion{query}")).content
+
+    def log_head(self) -> bytes:
+        """The signed head of the log of certificates."""
+        return self._checked(self._send("GET", "/v1/log")).content
+
+    def consistency(self, first: int) -> bytes:
+        """The proof that the log of size ``first`` is the beginning of the present one."""
+        return self._checked(self._send("GET", f"/v1/log/consistency?first={first}")).content
+
+    def revocations(self) -> bytes:
+        """The signed list of revoked keys."""
+        return self._checked(self._send("GET", "/.well-known/zetadp-revocations.jws")).content
 
     def verify(self, envelope: bytes) -> VerificationReport:
         """The service's own verification of an envelope."""

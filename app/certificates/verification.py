@@ -117,7 +117,7 @@ def _report(checks: list[Check], predicate: PrivacyCertificate | None) -> Verifi
 
 def _meaning(checks: list[Check], predicate: PrivacyCertificate | None, verdict: str) -> str:
     if verdict == "revoked":
-        return "Don't rely on this certificate: whoever signed it has revoked the key, and nothing shows that this was signed before that."
+        return "Don't rely on this certificate: the key that signed it was revoked, and the check of that name says why this one doesn't stand."
     if verdict == "invalid" or predicate is None:
         names = dict.fromkeys(check.name for check in checks if check.status is Status.FAILED)
         return f"Don't rely on this certificate. What failed: {', '.join(names)}."
