@@ -141,12 +141,19 @@ def _done(predicate: PrivacyCertificate) -> list[str]:
     kind = kind_of(predicate, predicate.comparison)
     return [
         f"  Data: {data.training_records} training records{_held_by(data, training.unit)}. {data.description}",
+        *_said_of(data),
         *(f"  {line}" for line in (() if kind is None else kind.lines(training))),
         f"  Released: {scope.released}.",
         f"  Held-out records: {_measured(scope, of_comparison=predicate.comparison is not None)}.",
         *(() if predicate.ledger is None else (f"  Budget: {ledger_line(predicate.ledger)}.",)),
         f"  Random numbers: {predicate.randomness.generator}.{_shared(predicate.environment)} Audit: {predicate.audit.detail}.",
     ]
+
+
+def _said_of(data: DataFacts) -> Iterator[str]:
+    if data.uploaded is not None:
+        of = data.uploaded
+        yield f"  Data set {of.id}, manifest SHA-256 {of.manifest_sha256}. Its maker says of it (nobody checked that): {of.words!r}"
 
 
 def _held_by(data: DataFacts, who: str) -> str:

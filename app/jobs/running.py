@@ -110,7 +110,12 @@ class _Run:
                 self._end_stopped(self._reason_to_stop())
                 return
             with JobChild(
-                self._command(workdir), folder / LOG, lock, self._settings.data_sets_dir, visible(self._settings.device)
+                self._command(workdir),
+                folder / LOG,
+                lock,
+                self._settings.data_sets_dir,
+                visible(self._settings.device),
+                self._settings.made_data_sets_dir,
             ) as child:
                 self._record([Logged(line=f"attempt {self._attempt.number}: process started")])
                 stop, reason = self._follow(child)

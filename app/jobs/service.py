@@ -20,7 +20,7 @@ from app.database import Database, new_id, now
 from app.jobs.calculation import KINDS, Calculation, CalculationDocument, CalculationKind, CalculationResult
 from app.jobs.child import ARTIFACTS, RESULT
 from app.jobs.destinations import Destinations
-from app.jobs.document import JobDocument, TrainingAsked, TrainingDocument
+from app.jobs.document import JOB_DOCUMENT, JobDocument, TrainingAsked, TrainingDocument
 from app.jobs.errors import ArtifactNotFound, IdempotencyConflict, JobConflict, JobNotFound, QueueUnavailable
 from app.jobs.events import HISTORY, Artifact, ArtifactsStored, JobEvent, JobEventRecord, StateChanged
 from app.jobs.folders import attempt_folder
@@ -35,8 +35,10 @@ from app.ledgers.service import LedgerService
 from app.ledgers.tables import LedgerJobRow
 from app.operations.storage import check_room
 from app.settings import Settings
+from app.uploads.claims import claim, finder_of, is_there
 from mechanisms.errors import InvalidParameter
 from trainer import AnyPlan, AnyTrainingSpec
+from trainer.data.uploaded import found_by
 from trainer.report import Metrics, Progress
 
 EVENTS_PER_READ = 500
@@ -86,7 +88,8 @@ class JobService:
 
         def document() -> JobDocument:
             # Calibration takes long; the write lock isn't held meanwhile.
-            plan = _planned(submission.spec)
+            with found_by(finder_of(self._settings, self._database, self._tenant)):
+                plan = _planned(submission.spec)
             return TrainingDocument(spec=submission.spec, runtime=submission.runtime, plan=plan)
 
         if submission.webhook is not None:
@@ -158,6 +161,7 @@ class JobService:
                 # Its checkpoint is gone: what it released before would be released again.
                 raise JobConflict(job_id, f"{before}, its files are deleted", ASKED[action])
             if action is Action.RETRY:
+                self._check_data(session, row)
                 row.worker_deaths, row.ran_seconds, row.events_deleted = 0, 0.0, None
                 charge_again(session, row)
             if state is not before:
@@ -226,6 +230,8 @@ class JobService:
         with self._database.writing() as session:
             if key is not None and (before := self._made_before(session, key, digest)) is not None:
                 return before, False
+            if asked is not None:
+                self._claim(session, asked.spec)
             row = JobRow(
                 id=new_id(),
                 tenant=self._tenant,
@@ -252,6 +258,18 @@ class JobService:
                 session.add(IdempotencyKeyRow(tenant=self._tenant, key=key, request_sha256=digest, job_id=row.id, created=now()))
             session.flush()
             return _resources(session, [row])[0], True
+
+    def _claim(self, session: Session, spec: AnyTrainingSpec) -> None:
+        # What was there when the plan was made may have been deleted since; from here to the commit it can't be.
+        try:
+            claim(session, self._tenant, spec.data)
+        except InvalidParameter as refused:
+            raise _in_request(refused, spec) from refused
+
+    def _check_data(self, session: Session, row: JobRow) -> None:
+        document = JOB_DOCUMENT.validate_python(row.document)
+        if isinstance(document, TrainingDocument) and not is_there(session, self._tenant, document.spec.data):
+            raise JobConflict(row.id, f"{row.state}, of a data set that was deleted,", ASKED[Action.RETRY])
 
     def _made_before(self, session: Session, key: str, digest: str) -> Job | None:
         used = session.get(IdempotencyKeyRow, (self._tenant, key))
