@@ -163,8 +163,8 @@ FEDERATED_ASSUMPTION = (
 UPLOADED_WORDS = "these are the words of whoever made the data set; nobody checked them"
 
 UPLOADED_ASSUMPTION = (
-    "of the data set, that one row is one record as it is called, which rows are one {unit}'s, and that its scaling, bounds, classes, shape "
-    "and split were chosen without looking at the data: that is the word of whoever made it, and nobody checked it"
+    "of the data set, that one row is one record as it is called, which rows are one {unit}'s, and that its scaling, bounds, classes, "
+    "shape and split were chosen without looking at the data: that is the word of whoever made it, and nobody checked it"
 )
 
 UPLOADED_NOT_COVERED = "whatever was done to the data before they were uploaded, and the choice of what to upload"
