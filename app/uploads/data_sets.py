@@ -27,7 +27,7 @@ from app.uploads.parser import MadeArrays, ReadableFile
 from app.uploads.quota import check_room, lock_tenant
 from app.uploads.reading import Reader
 from app.uploads.resources import DataSet, DataSetManifest, DataSetPage, ManifestUpload
-from app.uploads.storage import NEW, data_set_folder, remove_folder, room, sync_folder, upload_path, write_whole
+from app.uploads.storage import NEW, data_set_folder, private_folder, remove_folder, room, sync_folder, upload_path, write_whole
 from app.uploads.tables import DataSetRow, UploadRow
 from mechanisms.errors import InvalidParameter
 from trainer.data.base import NamedDataSet
@@ -87,7 +87,7 @@ class DataSetService:
         """Write the arrays. Raises InvalidParameter and StorageFull, as the reader does."""
         folder = self._unfinished(data_set_id)
         with room():
-            folder.mkdir(parents=True, mode=0o700)
+            private_folder(folder)
         files = {
             name: ReadableFile(path=upload_path(self._settings, self._tenant, name), format=one.format) for name, one in uploads.items()
         }

@@ -21,6 +21,7 @@ from app.operations.storage import StorageFull
 from app.settings import Settings
 from app.uploads.definition import DataSetDefinition
 from app.uploads.parser import REQUEST, RESULT, MadeArrays, ReadableFile, ReadingRequest, ReadingResult
+from app.uploads.storage import private_folder
 from mechanisms.errors import InvalidParameter
 from trainer.data.formats import FILE, Contents, FormatName
 
@@ -67,9 +68,7 @@ class Reader:
         return round(self._settings.reading_seconds) or 1, self._settings.reading_bytes, room + 2**16
 
     def _read(self, request: ReadingRequest) -> ReadingResult:
-        scratch = self._settings.uploads_dir / SCRATCH
-        scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
-        folder = Path(tempfile.mkdtemp(dir=scratch))
+        folder = Path(tempfile.mkdtemp(dir=private_folder(self._settings.uploads_dir / SCRATCH)))
         try:
             (folder / REQUEST).write_text(request.model_dump_json())
             code = self._run(folder)

@@ -17,6 +17,13 @@ PART, NEW = ".part", ".new-"
 """Of a file, and of a folder, that isn't whole yet."""
 
 
+def private_folder(folder: Path) -> Path:
+    """The folder, made where it isn't there: for this service's own account alone."""
+    for place in (folder.parent, folder):
+        place.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder
+
+
 def upload_path(settings: Settings, tenant: str, upload_id: str) -> Path:
     """Of an upload. A tenant's name is of small letters, digits and hyphens."""
     return settings.uploads_dir / tenant / upload_id
@@ -43,7 +50,7 @@ class Landing:
     r"""A file on its way to ``path``: beside it until ``land``, and gone after ``abandon``."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(path.parent)
         self._path = path
         self.part = path.with_name(path.name + PART)
         self._digest = hashlib.sha256()
