@@ -41,7 +41,9 @@ def register(app: typer.Typer) -> None:
 @commands.command()
 def upload(
     file: Annotated[Path, typer.Argument(help="The file.")],
-    format_: Annotated[str | None, typer.Option("--format", help=f"One of {', '.join(get_args(FormatName))}; by its name if absent.")] = None,
+    format_: Annotated[
+        str | None, typer.Option("--format", help=f"One of {', '.join(get_args(FormatName))}; by its name if absent.")
+    ] = None,
     name: Annotated[str | None, typer.Option(help="A label; the file's name if absent.")] = None,
     address: Address = DEFAULT_ADDRESS,
     key: Key = None,
@@ -67,7 +69,9 @@ def list_data(address: Address = DEFAULT_ADDRESS, key: Key = None, as_json: AsJs
         data_sets, uploads = _all_data_sets(client), _all_uploads(client)
     if as_json:
         told = {"data_sets": data_sets, "uploads": uploads}
-        out.print(json.dumps({name: [one.model_dump(mode="json") for one in found] for name, found in told.items()}, indent=2), markup=False)
+        out.print(
+            json.dumps({name: [one.model_dump(mode="json") for one in found] for name, found in told.items()}, indent=2), markup=False
+        )
         return
     for one in data_sets:
         _show(one)
@@ -98,7 +102,9 @@ def manifest(data_set_id: DataSetId, address: Address = DEFAULT_ADDRESS, key: Ke
 
 @commands.command()
 def delete(
-    wanted: Annotated[str, typer.Argument(metavar="ID", help="Of a data set or an upload.")], address: Address = DEFAULT_ADDRESS, key: Key = None
+    wanted: Annotated[str, typer.Argument(metavar="ID", help="Of a data set or an upload.")],
+    address: Address = DEFAULT_ADDRESS,
+    key: Key = None,
 ) -> None:
     """Delete a data set, or an upload: data sets that were made of an upload stay."""
     with clear_errors(), Client(address, key) as client:
