@@ -28,6 +28,7 @@ SUFFIXES: dict[str, FormatName] = {
 }
 """What a file is taken for without ``--format``; the service looks into it and refuses what isn't that."""
 
+NAMES = ", ".join(get_args(FormatName))
 DataSetId = Annotated[str, typer.Argument(help="Id of the data set, as `data list` shows it.")]
 
 commands = typer.Typer(name="data", help="Upload files, make data sets of them, list and delete both.", no_args_is_help=True)
@@ -41,9 +42,7 @@ def register(app: typer.Typer) -> None:
 @commands.command()
 def upload(
     file: Annotated[Path, typer.Argument(help="The file.")],
-    format_: Annotated[
-        str | None, typer.Option("--format", help=f"One of {', '.join(get_args(FormatName))}; by its name if absent.")
-    ] = None,
+    format_: Annotated[str | None, typer.Option("--format", help=f"One of {NAMES}; by its name if absent.")] = None,
     name: Annotated[str | None, typer.Option(help="A label; the file's name if absent.")] = None,
     address: Address = DEFAULT_ADDRESS,
     key: Key = None,
@@ -53,7 +52,8 @@ def upload(
     known = SUFFIXES.get("".join(file.suffixes[-2:]).lower()) or SUFFIXES.get(file.suffix.lower())
     found = next((one for one in get_args(FormatName) if one == format_), None) if format_ is not None else known
     if found is None:
-        fail(f"format must be one of {', '.join(get_args(FormatName))} (--format), got {format_ or file.name!r}", Exit.USAGE)
+        fail(f"format must be one of {NAMES} (--format), got {format_ or file.name!r}", Exit.USAGE)
+        raise AssertionError  # fail() leaves
     with clear_errors(), Client(address, key) as client:
         made = client.data.upload(file, found, name)
     if as_json:
@@ -68,10 +68,11 @@ def list_data(address: Address = DEFAULT_ADDRESS, key: Key = None, as_json: AsJs
     with clear_errors(), Client(address, key) as client:
         data_sets, uploads = _all_data_sets(client), _all_uploads(client)
     if as_json:
-        told = {"data_sets": data_sets, "uploads": uploads}
-        out.print(
-            json.dumps({name: [one.model_dump(mode="json") for one in found] for name, found in told.items()}, indent=2), markup=False
-        )
+        told = {
+            "data_sets": [one.model_dump(mode="json") for one in data_sets],
+            "uploads": [one.model_dump(mode="json") for one in uploads],
+        }
+        out.print(json.dumps(told, indent=2), markup=False)
         return
     for one in data_sets:
         _show(one)
