@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast, final
 import sqlalchemy
 from alembic import command
 from alembic.config import Config
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, DateTime, Dialect, Engine, MetaData, TypeDecorator, create_engine, event
 from sqlalchemy.exc import InterfaceError, InternalError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
@@ -119,6 +120,23 @@ class Database:
         with Session(self._write_engine, expire_on_commit=False) as session, session.begin():
             yield session
 
+    @contextmanager
+    def snapshot(self) -> Generator[Connection]:
+        """A connection that sees the database as it is at its first question, whatever is written meanwhile; for reading alone."""
+        engine = self._engine
+        if not self.is_sqlite:  # on SQLite every transaction is one
+            engine = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        with engine.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def filling(self) -> Generator[Connection]:
+        """One transaction for many statements, with however long a pause between two of them: for a database that nobody uses yet."""
+        with self._write_engine.begin() as connection:
+            if not self.is_sqlite:
+                connection.execute(sqlalchemy.text("SET LOCAL idle_in_transaction_session_timeout = 0"))
+            yield connection
+
     def check(self) -> None:
         """Ask the database for an answer; raises SQLAlchemy's error if there is none."""
         with self._engine.connect() as connection:
@@ -130,13 +148,28 @@ class Database:
 
     def migrate(self) -> None:
         """Bring the tables to this version. API and worker may both call it at the same moment: one waits for the other."""
-        config = Config()
-        config.set_main_option("script_location", str(files("app") / "migrations"))
         with self._write_engine.begin() as connection:
             if not self.is_sqlite:  # on SQLite the transaction itself holds the only write lock
                 connection.execute(sqlalchemy.text("SELECT pg_advisory_xact_lock(20250101)"))
-            config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+            upgrade(connection, "head")
+
+
+def upgrade(connection: Connection, revision: str) -> None:
+    """Bring the tables to this revision, in the connection's transaction."""
+    config = _migrations()
+    config.attributes["connection"] = connection
+    command.upgrade(config, revision)
+
+
+def revisions() -> list[str]:
+    """Every revision of the tables that this code knows, the newest first."""
+    return [script.revision for script in ScriptDirectory.from_config(_migrations()).walk_revisions()]
+
+
+def _migrations() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(files("app") / "migrations"))
+    return config
 
 
 def _engine(settings: Settings) -> Engine:

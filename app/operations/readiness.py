@@ -6,18 +6,15 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from importlib.resources import files
 from typing import Literal, final
 
 import structlog
-from alembic.config import Config
-from alembic.script import ScriptDirectory
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.certificates.errors import SigningKeyUnusable
 from app.certificates.keys import signer
-from app.database import Database
+from app.database import Database, revisions
 from app.operations.storage import StorageFull, check_room
 from app.settings import Settings
 from mechanisms.base import Value
@@ -64,7 +61,7 @@ class ReadinessChecks:
     def __init__(self, settings: Settings, database: Database) -> None:
         self._settings = settings
         self._database = database
-        self._head = head()
+        self._head = revisions()[0]
         self._lock = threading.Lock()
         self._kept: tuple[Check, ...] = ()
         self._made = -KEPT_SECONDS
@@ -121,15 +118,6 @@ class ReadinessChecks:
             signer(self._settings).sign(b"ready?")
         except (SigningKeyUnusable, OSError) as error:
             raise _Wrong("the newest signing key can't be used") from error
-
-
-def head() -> str:
-    """The version of the tables that this code has."""
-    config = Config()
-    config.set_main_option("script_location", str(files("app") / "migrations"))
-    found = ScriptDirectory.from_config(config).get_current_head()
-    assert found is not None  # there are migrations
-    return found
 
 
 def _checked(name: Literal["database", "migrations", "disk", "signing_key"], check: Callable[[], None]) -> Check:
