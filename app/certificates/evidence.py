@@ -57,7 +57,8 @@ def _check_log(statement: bytes, keys: PublicKeySet, proof: bytes | None, revoke
     ended = None if revoked is None else revoked.find(key.kid)
     if ended is not None and not _is_of(ended, head):
         return None, failed("log", f"the log's head is signed by {key.kid}, {_told(ended)}: get a new proof")
-    return head, passed("log", f"entry {inclusion.leaf_index} of {head.size} in {head.origin}, whose head the trusted key {key.kid} signed")
+    where = f"entry {inclusion.leaf_index} of {head.size} in {head.origin} with root {head.root}"
+    return head, passed("log", f"{where}, signed by the trusted key {key.kid}")
 
 
 def _check_key(key_id: str, revoked: RevocationList, head: LogHead | None) -> Check:

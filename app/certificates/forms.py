@@ -49,6 +49,11 @@ class Opened:
     content: bytes
     signatures: tuple[Signature, ...]
 
+    @property
+    def key_ids(self) -> tuple[str, ...]:
+        """The keys that it names."""
+        return tuple(signature.key_id for signature in self.signatures)
+
 
 def open_certificate(text: bytes) -> Opened:
     """The form of a certificate. Raises CertificateUnreadable for anything that isn't laid out as issued."""

@@ -16,6 +16,9 @@ from app.certificates.jws import MEDIA_TYPE as JOSE
 from app.certificates.keys import PublicKeySet, jwks
 from app.certificates.log.router import database_of, settings_of
 from app.certificates.log.service import own_evidence
+from app.certificates.page.html import content_security_policy, html_of
+from app.certificates.page.pdf import pdf_of
+from app.certificates.page.rendering import rendered
 from app.certificates.report import VerificationReport
 from app.certificates.schema import MEDIA_TYPE as SCHEMA
 from app.certificates.schema import statement_schema
@@ -34,9 +37,11 @@ class Form(StrEnum):
 
     DSSE = "dsse"
     JWS = "jws"
+    HTML = "html"
+    PDF = "pdf"
 
 
-_OF_TYPE = {MEDIA_TYPE: Form.DSSE, "application/json": Form.DSSE, JOSE: Form.JWS}
+_OF_TYPE = {MEDIA_TYPE: Form.DSSE, "application/json": Form.DSSE, JOSE: Form.JWS, HTML: Form.HTML, PDF: Form.PDF}
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 _VERIFIED_CONTENT: dict[str, Any] = {
     "application/json": {"schema": {"type": "object", "required": ["payload", "payloadType", "signatures"]}},
@@ -72,7 +77,7 @@ def get_schema() -> Response:
 @router.get(
     "/v1/certificates/{certificate_id}",
     response_class=Response,
-    responses={200: {"description": "The certificate in the form asked for.", "content": {MEDIA_TYPE: {}, JOSE: {}}}},
+    responses={200: {"description": "The certificate in the form asked for.", "content": {MEDIA_TYPE: {}, JOSE: {}, HTML: {}, PDF: {}}}},
 )
 def get_certificate(
     certificate_id: str,
@@ -81,13 +86,20 @@ def get_certificate(
     caller: Annotated[Caller, Depends(requires(Scope.SUBMIT))],
     form: Annotated[Form, Depends(_form)],
 ) -> Response:
-    """One certificate, as a DSSE envelope or a compact JWS around the same in-toto statement: by `form`, or by the header Accept.
+    """One certificate, as a DSSE envelope or a compact JWS around the same in-toto statement, or to read, as a page or a PDF.
 
-    Save the bytes as they come; their layout is verified too.
+    The form is named by `form`, or else by the header Accept. Save a signed form's bytes as they come; their layout is verified too.
     """
     with database.reading() as session:
         envelope = stored_envelope(session, certificate_id, caller.tenant)
     headers = {"vary": "Accept"}
+    if form in (Form.HTML, Form.PDF):
+        document = rendered(envelope, jwks(settings), _evidence(envelope, database, settings) or Evidence())
+        if form is Form.PDF:
+            shown = {"content-disposition": f'inline; filename="certificate-{certificate_id}.pdf"'}
+            return Response(pdf_of(document), media_type=PDF, headers=headers | shown)
+        policy = {"content-security-policy": content_security_policy(), "referrer-policy": "no-referrer"}
+        return Response(html_of(document), media_type=HTML, headers=headers | policy)
     if form is Form.JWS:
         return Response(jws_of(Envelope.model_validate_json(envelope), settings), media_type=JOSE, headers=headers)
     return Response(envelope, media_type=MEDIA_TYPE, headers=headers)
@@ -113,11 +125,10 @@ def _evidence(body: bytes, database: Database, settings: Settings) -> Evidence |
         opened = open_certificate(body)
     except CertificateUnreadable:
         return None
-    key_ids = tuple(signature.key_id for signature in opened.signatures)
-    if any(jwks(settings).find(key_id) is None for key_id in key_ids):
+    if any(jwks(settings).find(key_id) is None for key_id in opened.key_ids):
         return None
     with database.reading() as session:
-        return own_evidence(session, settings, opened.content, key_ids)
+        return own_evidence(session, settings, opened.content, opened.key_ids)
 
 
 @router.get("/.well-known/jwks.json")

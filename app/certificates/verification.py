@@ -16,7 +16,7 @@ from app.certificates.canonical import recanonical
 from app.certificates.consistency import check_parts, check_sentences, check_words, is_computable
 from app.certificates.evidence import REVOKED, Evidence, check_evidence
 from app.certificates.files import check_file
-from app.certificates.forms import CertificateUnreadable, Signature, open_certificate, told
+from app.certificates.forms import CertificateUnreadable, Opened, Signature, open_certificate, told
 from app.certificates.guarantee import NoGuarantee, figures
 from app.certificates.keys import PublicKeySet
 from app.certificates.parts import check_parts_alone
@@ -40,11 +40,10 @@ def verify(certificate: bytes, keys: PublicKeySet, directory: Path | None, evide
         opened = open_certificate(certificate)
     except CertificateUnreadable as error:
         return _report([error.check], None)
-    checks = [passed("envelope", opened.form), *(_check_signature(one, keys) for one in opened.signatures)]
+    checks = check_form(opened, keys)
     if any(check.status is not Status.PASSED for check in checks):
         return _report([*checks, not_checked("statement", "nothing unsigned was looked into")], None)
-    key_ids = tuple(signature.key_id for signature in opened.signatures)
-    standing = list(check_evidence(opened.content, key_ids, keys, evidence or Evidence()))
+    standing = list(check_evidence(opened.content, opened.key_ids, keys, evidence or Evidence()))
     try:
         statement = _statement(opened.content)
     except CertificateUnreadable as error:
@@ -68,6 +67,11 @@ def read(certificate: bytes) -> PrivacyCertificate:
 def read_statement(certificate: bytes) -> Statement:
     """The whole statement, as ``read`` does."""
     return _statement(open_certificate(certificate).content)
+
+
+def check_form(opened: Opened, keys: PublicKeySet) -> list[Check]:
+    """The layout, which was read, and every signature."""
+    return [passed("envelope", opened.form), *(_check_signature(one, keys) for one in opened.signatures)]
 
 
 def _check_signature(signature: Signature, keys: PublicKeySet) -> Check:
@@ -117,7 +121,7 @@ def _report(checks: list[Check], predicate: PrivacyCertificate | None) -> Verifi
 
 def _meaning(checks: list[Check], predicate: PrivacyCertificate | None, verdict: str) -> str:
     if verdict == "revoked":
-        return "Don't rely on this certificate: the key that signed it was revoked, and the check of that name says why this one doesn't stand."
+        return "Don't rely on this certificate: the key that signed it was revoked. The check `revocation` says why it doesn't stand."
     if verdict == "invalid" or predicate is None:
         names = dict.fromkeys(check.name for check in checks if check.status is Status.FAILED)
         return f"Don't rely on this certificate. What failed: {', '.join(names)}."

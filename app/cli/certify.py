@@ -9,8 +9,11 @@ import typer
 from pydantic import ValidationError
 
 from app.certificates.evidence import Evidence
-from app.certificates.forms import open_certificate
+from app.certificates.forms import CertificateUnreadable, open_certificate
 from app.certificates.keys import PublicKeySet
+from app.certificates.page.html import html_of
+from app.certificates.page.pdf import pdf_of
+from app.certificates.page.rendering import rendered
 from app.certificates.report import Status, VerificationReport
 from app.certificates.revocations import RevocationsRefused, read_revocations
 from app.certificates.text import describe
@@ -32,6 +35,7 @@ def register(app: typer.Typer) -> None:
     """Add these commands."""
     app.command()(certificate)
     app.command()(verify)
+    app.command()(certificate_page)
 
 
 def certificate(
@@ -111,6 +115,27 @@ def verify(
             out.print(f"keys: {source}", markup=False)
         if report.verdict != "valid":
             fail(f"{file}: the certificate is NOT valid", Exit.FAILED)
+
+
+def certificate_page(
+    file: Annotated[Path, typer.Argument(help="The certificate: a DSSE envelope or a compact JWS.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write it: a name that ends in .html or .pdf.")],
+    keys: Annotated[Path | None, typer.Option(help=f"Public keys you trust (JWKS); {KEYS_FILE} beside the certificate if there.")] = None,
+) -> None:
+    """Write a certificate as a page or a PDF to read, offline. Its signature is checked; `verify` also recomputes its figures."""
+    with clear_errors():
+        if output.suffix not in (".html", ".pdf"):
+            fail(f"output must end in .html or .pdf, got {output.name!a}", Exit.USAGE)
+        chosen = keys or file.parent / KEYS_FILE
+        trusted = read_keys(chosen) if keys is not None or chosen.is_file() else None
+        evidence = Evidence(_beside(file, None, INCLUSION_FILE), _beside(file, None, REVOCATIONS_FILE))
+        try:
+            document = rendered(file.read_bytes(), trusted, evidence)
+        except CertificateUnreadable as error:
+            fail(f"{file}: {error}", Exit.FAILED)
+            raise AssertionError from error  # fail() leaves
+        output.write_bytes(pdf_of(document) if output.suffix == ".pdf" else html_of(document).encode())
+        out.print(f"{document.verdict.headline}\n{output}", markup=False)
 
 
 def read_keys(path: Path) -> PublicKeySet:
