@@ -7,6 +7,15 @@ from enum import StrEnum
 from typing import final
 
 
+def visible(text: str) -> str:
+    r"""The text without what can't be seen: control characters, and those that turn the direction of what follows.
+
+    >>> visible("no\u202eguarantee\nat all")
+    'no guarantee at all'
+    """
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
 class Tone(StrEnum):
     """How loud the verdict is: ``stated`` for a guarantee, ``weak`` for one that hides little, ``none`` for everything else."""
 

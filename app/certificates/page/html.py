@@ -10,7 +10,7 @@ from importlib.resources import files
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from app.certificates.page import plot
-from app.certificates.page.document import CurvePlot, Document
+from app.certificates.page.document import CurvePlot, Document, visible
 from app.certificates.page.plot import Geometry, geometry
 
 
@@ -35,6 +35,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.finalize = _finalized
     environment.filters["kind"] = lambda block: type(block).__name__
     environment.filters["geometry"] = _geometry
     environment.globals["plot"] = plot
@@ -43,6 +44,11 @@ def _environment() -> Environment:
 
 def _geometry(block: CurvePlot) -> Geometry:
     return geometry(block)
+
+
+def _finalized(value: object) -> object:
+    """Every text as it is put out; what the template itself calls safe is our own style, and stays as its digest says."""
+    return visible(value) if type(value) is str else value
 
 
 @cache

@@ -19,7 +19,7 @@ from reportlab.platypus import Flowable, KeepTogether, Paragraph, SimpleDocTempl
 from reportlab.platypus import Table as PdfTable
 
 from app.certificates.page import plot
-from app.certificates.page.document import Block, Bullets, CurvePlot, Document, Section, Table, Text, Tone, Verdict
+from app.certificates.page.document import Block, Bullets, CurvePlot, Document, Section, Table, Text, Tone, Verdict, visible
 from app.certificates.page.plot import geometry
 
 MARGIN = 20 * mm
@@ -183,6 +183,5 @@ def _text(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """What the fonts have, without control characters."""
-    shown = "".join(character if character.isprintable() else " " for character in text)
-    return shown.encode("cp1252", "backslashreplace").decode("cp1252")
+    """What the fonts have."""
+    return visible(text).encode("cp1252", "backslashreplace").decode("cp1252")
