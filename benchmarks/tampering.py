@@ -65,7 +65,7 @@ def main(changes: int = CHANGES) -> int:
         for title, (original, check) in cases.items():
             untouched = check(original)
             began = time.perf_counter()
-            found = accepted(original, check, changes, random.Random(SEED))
+            found = accepted(original, check, changes, random.Random(SEED))  # noqa: S311 (the same changes every time)
             seconds = time.perf_counter() - began
             sys.stdout.write(
                 f"{title}: {len(original)} bytes, untouched {untouched}; {found} of {changes} changes accepted, "
