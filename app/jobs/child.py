@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from pathlib import Path
 from typing import IO, Self, final
 
@@ -126,8 +127,9 @@ class JobChild:
         assert self._process.stderr is not None  # stderr=PIPE
         self._heard: queue.SimpleQueue[ChildEvent | None] = queue.SimpleQueue()
         self._readers = [
-            threading.Thread(target=_read_events, args=(self._process.stdout, self._heard), daemon=True),
-            threading.Thread(target=_read_log, args=(self._process.stderr, log, self._heard), daemon=True),
+            # Each in a copy of this context, which says in every line of the worker's log whose process it is.
+            threading.Thread(target=copy_context().run, args=(_read_events, self._process.stdout, self._heard), daemon=True),
+            threading.Thread(target=copy_context().run, args=(_read_log, self._process.stderr, log, self._heard), daemon=True),
         ]
         for reader in self._readers:
             reader.start()
