@@ -360,7 +360,9 @@ def places(address: str) -> list[dict[str, str]]:
                 f"/v1/ledgers/{ledger}/reservations", json={"spend": gaussian(4.0, 9).model_dump(mode="json")} | users
             ).json()
             key = client.post("/v1/keys", json={"name": "fuzz", "scopes": ["submit"]}).json()["key"]["id"]
-            upload = client.post("/v1/uploads", content=b"a,b\n1,2\n", headers={"content-type": "application/octet-stream"})
+            upload = client.post(
+                "/v1/uploads?format=csv&name=fuzz", content=b"a,b\n1,2\n", headers={"content-type": "application/octet-stream"}
+            )
             upload_id = upload.json().get("id", "0") if upload.status_code < 300 else "0"
             named = {
                 "job_id": job,

@@ -19,7 +19,7 @@ from app.database import UNAVAILABLE
 from app.errors import refusal
 
 UNCOUNTED = ("/livez", "/readyz")
-"""What a supervisor asks must be answered however busy an address is."""
+"""What a supervisor asks must be answered however busy an address is, and without a database: a key that comes along isn't looked up."""
 
 LOOKUPS_AT_ONCE = 8
 """Of their own, so that no calculation keeps anybody waiting at the gate."""
@@ -41,8 +41,9 @@ class Gate:
         address = address_of(scope)
         refused = partial(self._rates.failed, address)
         try:
-            caller = await self._caller(scope, refused)
+            caller = None
             if scope["path"] not in UNCOUNTED:
+                caller = await self._caller(scope, refused)
                 self._rates.count(caller, address)
         except (AccessError, *UNAVAILABLE) as error:
             await refusal(error, Request(scope))(scope, receive, send)

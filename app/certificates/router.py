@@ -68,7 +68,11 @@ def _form(request: Request, form: Annotated[Form | None, Query(description="Befo
     return next((_OF_TYPE[kind] for kind in accepted if kind in _OF_TYPE), Form.DSSE)
 
 
-@router.get("/v1/certificates/schema", tags=["certificates"], response_class=JSONResponse)
+@router.get(
+    "/v1/certificates/schema",
+    response_class=Response,
+    responses={200: {"description": "A JSON Schema.", "content": {SCHEMA: {"schema": {"type": "object"}}}}},
+)
 def get_schema() -> Response:
     """The JSON Schema (2020-12) of what a certificate signs: an in-toto statement with a privacy certificate as its predicate."""
     return JSONResponse(statement_schema(), media_type=SCHEMA)

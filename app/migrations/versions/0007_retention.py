@@ -11,7 +11,7 @@ branch_labels = None
 depends_on = None
 
 REFUSAL = "the audit log is append-only"
-KEPT = "an entry of the audit log goes after 30 days at the earliest, and only once audit_log_deletions says so"
+KEPT = "the audit log is append-only: an entry goes after 30 days at the earliest, once audit_log_deletions says so"
 NEVER = "what left the audit log stays on record"
 AGE_SQLITE = "strftime('%Y-%m-%d %H:%M:%S', 'now', '-30 days')"
 COVERED = "EXISTS (SELECT 1 FROM audit_log_deletions WHERE OLD.time < audit_log_deletions.before)"
