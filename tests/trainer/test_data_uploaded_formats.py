@@ -313,15 +313,21 @@ def test_a_size_that_deflate_cannot_reach_is_refused(path: Path) -> None:
 
 
 def test_files_that_lie_over_each_other_are_refused(path: Path) -> None:
-    zipped(path, {"x.npy": header((64,)) + RNG.bytes(512)})
-    content = path.read_bytes()
-    start = content.index(b"PK\x01\x02")
-    end = content.index(b"PK\x05\x06")
-    entry = content[start:end]
-    second = entry.replace(b"x.npy", b"z.npy")
-    tail = struct.pack("<4s4H2IH", b"PK\x05\x06", 0, 0, 2, 2, 2 * len(entry), start, 0)
-    path.write_bytes(content[:start] + entry + second + tail)
-    with pytest.raises(InvalidParameter, match=r"side by side|archive that can.t be read"):
+    """The second file is a part of the first one's bytes, so that a small archive could hold one large file many times."""
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("inner.npy", header((256,), "|u1") + RNG.bytes(256))
+    whole = path.read_bytes()
+    place = whole.index(b"PK\x01\x02")
+    record, entry = whole[:place], bytearray(whole[place : whole.index(b"PK\x05\x06")])
+    start = header((len(record),), "|u1")
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("outer.npy", start + record)
+    whole = path.read_bytes()
+    place, end = whole.rindex(b"PK\x01\x02"), whole.rindex(b"PK\x05\x06")
+    entry[42:46] = struct.pack("<I", 30 + len("outer.npy") + len(start))
+    entries = whole[place:end] + bytes(entry)
+    path.write_bytes(whole[:place] + entries + struct.pack("<4s4H2IH", b"PK\x05\x06", 0, 0, 2, 2, len(entries), place, 0))
+    with pytest.raises(InvalidParameter, match=r"fit into its \d+ bytes side by side|\(BadZipFile\)"):
         declared(path, "npz").inspect(path)
 
 
