@@ -15,21 +15,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 from app.certificates.envelope import Envelope
-from app.certificates.evidence import Evidence
-from app.certificates.forms import jws_of
+from app.certificates.evidence import Evidence, check_evidence
+from app.certificates.forms import jws_of, open_certificate
 from app.certificates.issue import issue_certificate
 from app.certificates.keys import PublicKeySet, jwks
 from app.certificates.log import journal
 from app.certificates.log.proofs import encode
 from app.certificates.log.service import inclusion_proof
+from app.certificates.report import Status
 from app.certificates.revocations import signed_revocations
 from app.certificates.storing import store_certificate
 from app.certificates.verification import verify
 from app.database import Database, now
 from app.jobs.tables import JobRow
 from app.settings import Settings
-from tests.app.certificate_kinds import BASELINE
-from tests.app.certificates_harness import finished_run, run_of
+from tests.app.certificates_harness import finished_run
 
 CHANGES = 10_000
 SEED = 20260102
@@ -51,15 +51,13 @@ def main(changes: int = CHANGES) -> int:
         folder = Path(name)
         settings = Settings(data_dir=folder)
         guaranteed = issue_certificate(finished_run(folder / "files"), settings)
-        # Whether a proof holds doesn't depend on the figures; this one has none, so that no time goes into recomputing them.
-        baseline = issue_certificate(run_of(BASELINE, folder / "baseline"), settings)
-        keys, proof = jwks(settings), _logged(settings, baseline)
+        keys, proof = jwks(settings), _logged(settings, guaranteed)
         listed = signed_revocations(settings)
         cases: dict[str, tuple[bytes, Callable[[bytes], str]]] = {
             "DSSE envelope": (guaranteed, lambda text: _verdict(text, keys)),
             "JWS": (jws_of(Envelope.model_validate_json(guaranteed), settings), lambda text: _verdict(text, keys)),
-            "proof of inclusion": (proof, lambda text: _verdict(baseline, keys, Evidence(text, listed))),
-            "list of revoked keys": (listed, lambda text: _verdict(baseline, keys, Evidence(proof, text))),
+            "proof of inclusion": (proof, lambda text: _standing(guaranteed, keys, Evidence(text, listed))),
+            "list of revoked keys": (listed, lambda text: _standing(guaranteed, keys, Evidence(proof, text))),
         }
         failures = 0
         for title, (original, check) in cases.items():
@@ -75,8 +73,15 @@ def main(changes: int = CHANGES) -> int:
     return 1 if failures else 0
 
 
-def _verdict(text: bytes, keys: PublicKeySet, evidence: Evidence | None = None) -> str:
-    return verify(text, keys, None, evidence).verdict
+def _verdict(text: bytes, keys: PublicKeySet) -> str:
+    return verify(text, keys, None).verdict
+
+
+def _standing(certificate: bytes, keys: PublicKeySet, evidence: Evidence) -> str:
+    """Of log and revoked keys alone: the figures of a certificate that nobody touched needn't be recomputed each time."""
+    opened = open_certificate(certificate)
+    statuses = {check.status for check in check_evidence(opened.content, opened.key_ids, keys, evidence)}
+    return "valid" if statuses == {Status.PASSED} else "invalid"
 
 
 def _logged(settings: Settings, envelope: bytes) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -347,6 +348,14 @@ def test_every_changed_byte_of_a_proof_is_noticed(log: Database, of: Settings, k
         changed = content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
         with pytest.raises(ProofRefused):
             check_inclusion(statement, read_proof(changed, InclusionProof), keys)
+
+
+@pytest.mark.parametrize("indent", [1, None])
+def test_a_proof_laid_out_otherwise_is_refused(log: Database, of: Settings, indent: int | None) -> None:
+    with log.reading() as session:
+        document = json.loads(encode(proof_of(session, of, 6, 20)))
+    with pytest.raises(ProofRefused, match="isn't laid out as issued"):
+        read_proof(json.dumps(document, indent=indent).encode(), InclusionProof)
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"null", b"[" * 10_000, b"\xff", b" " * 70_000, b'{"checkpoint":"a"}\n'])

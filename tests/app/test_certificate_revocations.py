@@ -159,7 +159,8 @@ def test_a_proof_of_the_log_as_it_is_now_does_not_show_that_it_is_from_before(ho
 
 
 def test_what_a_key_signs_after_its_end_is_revoked_whatever_proof_comes_with_it(house: House, tmp_path: Path) -> None:
-    # A thief of a superseded key: they sign a certificate, a log of their own that holds it, and its head.
+    # A thief of a superseded key: they sign a certificate, a log of their own of the same size that holds it, and its head.
+    house.stored(*house.signed())
     job_id, envelope = house.signed()
     key = signing_key(house.settings)
     house.revoke(key, Reason.SUPERSEDED)
