@@ -293,6 +293,19 @@ def test_an_encrypted_archive_is_refused(path: Path) -> None:
         declared(path, "wav_zip").inspect(path)
 
 
+def test_a_file_without_a_name_is_refused(path: Path) -> None:
+    zipped(path, {"x.npy": header((0,)), "y.npy": header((0,))})
+    content = path.read_bytes()
+    place = content.rindex(b"PK\x01\x02")
+    unnamed = content[place : place + 28] + b"\0\0" + content[place + 30 : place + 46]
+    tail = bytearray(content[content.index(b"PK\x05\x06") :])
+    first = content.index(b"PK\x01\x02")
+    tail[12:16] = struct.pack("<I", place - first + len(unnamed))
+    path.write_bytes(content[:place] + unnamed + bytes(tail))
+    with pytest.raises(InvalidParameter, match="an archive that can't be read"):
+        declared(path, "npz").inspect(path)
+
+
 def test_a_name_that_is_in_an_archive_twice_is_refused(path: Path) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("x.npy", header((0,)))

@@ -19,7 +19,7 @@ from trainer.data.formats.idx import Idx, is_idx
 from trainer.data.formats.mat import Matlab, is_matlab
 from trainer.data.formats.nifti import Nifti, byte_order
 from trainer.data.formats.numpy_files import Npy, Npz
-from trainer.data.formats.packed import GZIP
+from trainer.data.formats.packed import BROKEN, GZIP
 from trainer.data.formats.wav_archive import WavArchive
 
 FormatName = Literal["npz", "npy", "idx", "csv", "wav_zip", "hdf5", "mat", "nifti"]
@@ -74,7 +74,7 @@ def _of_archive(path: Path) -> FormatName | None:
     try:
         with zipfile.ZipFile(path) as archive:
             names = [name for name in archive.namelist() if not name.endswith("/")]
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+    except BROKEN:
         return None
     # One file of another kind among many isn't overlooked: it is refused by its format.
     if names and names[0].lower().endswith(".wav"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import stat
+import struct
 import zipfile
 import zlib
 from collections.abc import Generator, Sequence
@@ -18,8 +19,9 @@ from mechanisms.errors import InvalidParameter
 from trainer.data.formats.base import FILE, HIGHEST_RATIO, MOST_UNPACKED, PIECE, Format
 
 GZIP = b"\x1f\x8b"
-BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImplementedError, RuntimeError)
-"""What zipfile, gzip and NumPy raise for files that aren't what they should be; RuntimeError is an encrypted member."""
+BROKEN = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, ValueError, LookupError, NotImplementedError, RuntimeError)
+"""What zipfile, gzip and NumPy raise for files that aren't what they should be; RuntimeError is an encrypted member, LookupError one
+without a name."""
 ENCRYPTED = 0x1
 
 
