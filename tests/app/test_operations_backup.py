@@ -65,6 +65,15 @@ def charged(client: httpx2.Client, ledger: str, **runtime: object) -> str:
     return str(response.json()["id"])
 
 
+def goes_on_from_its_checkpoint(client: httpx2.Client, to: Settings, job_id: str) -> None:
+    with working(to):
+        events = list(stream(client, job_id))
+    assert events[-1].data["state"] == "succeeded"
+    begun = [int(str(event.data["resumed_from_step"])) for event in events if event.kind == "started"]
+    assert begun[0] == 0
+    assert begun[-1] >= 5
+
+
 @pytest.mark.parametrize(("source", "target"), WAYS)
 def test_backup_of_a_busy_service_proves_there_what_it_proved_here(source: str, target: str, place: Callable[[str, str], Settings]) -> None:
     of, to = place("here", source), place("there", target)
@@ -101,13 +110,9 @@ def test_backup_of_a_busy_service_proves_there_what_it_proved_here(source: str, 
         assert client.get(f"/v1/jobs/{done}/artifacts/model.safetensors").content == b"model"
         assert [client.get(f"/v1/jobs/{job_id}").json()["state"] for job_id in (running, waiting)] == ["paused", "paused"]
         assert client.get("/v1/hardware").json()["workers"] == []
-        with working(to):
-            client.post(f"/v1/jobs/{running}/resume")
-            events = list(stream(client, running))
-            assert events[-1].data["state"] == "succeeded"
-            begun = [int(str(event.data["resumed_from_step"])) for event in events if event.kind == "started"]
-            assert begun[0] == 0
-            assert begun[-1] >= 5
+        client.post(f"/v1/jobs/{running}/resume")
+        if target == "sqlite":  # once is enough: the worker's side doesn't know where its rows came from
+            goes_on_from_its_checkpoint(client, to, running)
         # What is new gets numbers after those that came with the backup.
         assert client.get("/v1/audit-log").json()["entries"][0]["action"] == "resume_job"
         assert client.get(f"/v1/ledgers/{ledger}/verification").json()["verdict"] == "sound"
