@@ -7,7 +7,7 @@ with Client("http://127.0.0.1:8000") as client:
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar, final
@@ -31,6 +31,7 @@ from app.ledgers.entries import EntryPage, EntryRecord
 from app.ledgers.requests import CommitRequest, ProjectionRequest, ReservationRequest
 from app.ledgers.resources import Balance, Ledger, LedgerPage, Projection, Reservation
 from app.recipes.schemas import RecipeEntry
+from app.uploads.client import DataCalls
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -74,6 +75,8 @@ class Client:
       address: like ``http://127.0.0.1:8000``.
       key: ``zdp_<id>_<secret>``; without one only what is open to everybody answers.
       timeout_seconds: how long one answer may take; calibrations of long trainings take seconds.
+    Attributes:
+      data: the calls for files of one's own, and the data sets that are made of them.
     Raises:
       ServiceUnreachable, RequestRefused: from every method.
     """
@@ -82,6 +85,7 @@ class Client:
         self._address = address.rstrip("/")
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         self._http = httpx2.Client(base_url=self._address, timeout=timeout_seconds, follow_redirects=False, headers=headers)
+        self.data = DataCalls(self._answer)
 
     def __enter__(self) -> Self:
         return self
@@ -228,9 +232,26 @@ class Client:
         unfinished.replace(path)
         return path
 
-    def certificate(self, certificate_id: str) -> bytes:
-        """The signed envelope, as stored."""
-        return self._checked(self._send("GET", f"/v1/certificates/{certificate_id}")).content
+    def certificate(self, certificate_id: str, form: str = "dsse") -> bytes:
+        """The signed certificate, as an envelope (``dsse``) or a compact JWS (``jws``); or a page of it (``html``, ``pdf``)."""
+        return self._checked(self._send("GET", f"/v1/certificates/{certificate_id}?form={form}")).content
+
+    def inclusion(self, certificate_id: str, size: int | None = None) -> bytes:
+        """The proof that a certificate is in the log of this size, or of its present one."""
+        query = "" if size is None else f"?size={size}"
+        return self._checked(self._send("GET", f"/v1/certificates/{certificate_id}/inclusion{query}")).content
+
+    def log_head(self) -> bytes:
+        """The signed head of the log of certificates."""
+        return self._checked(self._send("GET", "/v1/log")).content
+
+    def consistency(self, first: int) -> bytes:
+        """The proof that the log of size ``first`` is the beginning of the present one."""
+        return self._checked(self._send("GET", f"/v1/log/consistency?first={first}")).content
+
+    def revocations(self) -> bytes:
+        """The signed list of revoked keys."""
+        return self._checked(self._send("GET", "/.well-known/zetadp-revocations.jws")).content
 
     def verify(self, envelope: bytes) -> VerificationReport:
         """The service's own verification of an envelope."""
@@ -317,7 +338,14 @@ class Client:
         sent = self._send("POST", path, text.encode(), {"content-type": "application/json", **(headers or {})})
         return kind.model_validate_json(self._checked(sent).content)
 
-    def _send(self, method: str, path: str, content: bytes | None = None, headers: dict[str, str] | None = None) -> httpx2.Response:
+    def _answer(
+        self, method: str, path: str, content: bytes | Iterable[bytes] | None = None, headers: dict[str, str] | None = None
+    ) -> bytes:
+        return self._checked(self._send(method, path, content, headers)).content
+
+    def _send(
+        self, method: str, path: str, content: bytes | Iterable[bytes] | None = None, headers: dict[str, str] | None = None
+    ) -> httpx2.Response:
         try:
             return self._http.request(method, path, content=content, headers=headers)
         except httpx2.HTTPError as error:

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, cast, final
 import sqlalchemy
 from alembic import command
 from alembic.config import Config
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, DateTime, Dialect, Engine, MetaData, TypeDecorator, create_engine, event
 from sqlalchemy.exc import InterfaceError, InternalError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolExhausted
 from sqlalchemy.orm import DeclarativeBase, Session
 
 from app.settings import Settings
@@ -33,10 +35,18 @@ PATIENCE: dict[str, int | str] = {
 }
 """Of PostgreSQL's client, in seconds and milliseconds: a server that is gone without a word must not hold anybody for hours, and neither
 must a process that was suspended in the middle of a transaction, with its locks."""
-UNAVAILABLE = (OperationalError, InterfaceError, InternalError)
+UNAVAILABLE = (OperationalError, InterfaceError, InternalError, PoolExhausted)
 """What says that the connection is gone or the database doesn't answer. psycopg calls a transaction that was ended an ``InternalError``."""
 WRITING = "zetadp_writing"
 """Execution option of connections whose transactions will write."""
+
+
+class DatabaseUnavailable(Exception):
+    """The database doesn't answer. Where the connection broke at the end of a write, whether it was done is open."""
+
+    def __init__(self, retry_after_seconds: int) -> None:
+        self.retry_after_seconds = retry_after_seconds
+        super().__init__(f"the database doesn't answer; try again in {retry_after_seconds} s, a write with its Idempotency-Key")
 
 
 class Base(DeclarativeBase):
@@ -110,6 +120,23 @@ class Database:
         with Session(self._write_engine, expire_on_commit=False) as session, session.begin():
             yield session
 
+    @contextmanager
+    def snapshot(self) -> Generator[Connection]:
+        """A connection that sees the database as it is at its first question, whatever is written meanwhile; for reading alone."""
+        engine = self._engine
+        if not self.is_sqlite:  # on SQLite every transaction is one
+            engine = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        with engine.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def filling(self) -> Generator[Connection]:
+        """One transaction for many statements, with however long a pause between two of them: for a database that nobody uses yet."""
+        with self._write_engine.begin() as connection:
+            if not self.is_sqlite:
+                connection.execute(sqlalchemy.text("SET LOCAL idle_in_transaction_session_timeout = 0"))
+            yield connection
+
     def check(self) -> None:
         """Ask the database for an answer; raises SQLAlchemy's error if there is none."""
         with self._engine.connect() as connection:
@@ -121,23 +148,39 @@ class Database:
 
     def migrate(self) -> None:
         """Bring the tables to this version. API and worker may both call it at the same moment: one waits for the other."""
-        config = Config()
-        config.set_main_option("script_location", str(files("app") / "migrations"))
         with self._write_engine.begin() as connection:
             if not self.is_sqlite:  # on SQLite the transaction itself holds the only write lock
                 connection.execute(sqlalchemy.text("SELECT pg_advisory_xact_lock(20250101)"))
-            config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+            upgrade(connection, "head")
+
+
+def upgrade(connection: Connection, revision: str) -> None:
+    """Bring the tables to this revision, in the connection's transaction."""
+    config = _migrations()
+    config.attributes["connection"] = connection
+    command.upgrade(config, revision)
+
+
+def revisions() -> list[str]:
+    """Every revision of the tables that this code knows, the newest first."""
+    return [script.revision for script in ScriptDirectory.from_config(_migrations()).walk_revisions()]
+
+
+def _migrations() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(files("app") / "migrations"))
+    return config
 
 
 def _engine(settings: Settings) -> Engine:
     if settings.sqlalchemy_url.startswith("sqlite"):
         return _sqlite_engine(settings)
-    return create_engine(settings.sqlalchemy_url, pool_pre_ping=True, connect_args=PATIENCE)
+    # Values stay out of errors' texts: those are logged.
+    return create_engine(settings.sqlalchemy_url, pool_pre_ping=True, connect_args=PATIENCE, hide_parameters=True)
 
 
 def _sqlite_engine(settings: Settings) -> Engine:
-    engine = create_engine(settings.sqlalchemy_url, connect_args={"timeout": settings.database_busy_seconds})
+    engine = create_engine(settings.sqlalchemy_url, connect_args={"timeout": settings.database_busy_seconds}, hide_parameters=True)
 
     def on_connect(connection: SqliteConnection, _record: object) -> None:
         connection.isolation_level = None  # the driver then begins nothing by itself; on_begin does

@@ -14,8 +14,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from structlog import get_logger
 
-from app.access.errors import AccessError, KeyConflict, KeyNeeded, KeyNotFound, ScopeMissing, TooManyRequests
-from app.certificates.errors import CertificateNotFound
+from app.access.errors import KeyConflict, KeyNeeded, KeyNotFound, ScopeMissing, TooManyRequests
+from app.certificates.errors import CertificateNotFound, LogSizeUnknown
+from app.database import UNAVAILABLE, DatabaseUnavailable
 from app.jobs.errors import ArtifactNotFound, IdempotencyConflict, JobConflict, JobNotFound, QueueUnavailable
 from app.ledgers.errors import (
     CostTakesTooLong,
@@ -27,7 +28,19 @@ from app.ledgers.errors import (
     ReservationNotFound,
     ReservationSettled,
 )
+from app.operations.readiness import NotReady
+from app.operations.storage import StorageFull, is_full
 from app.recipes.errors import RecipeNotFound
+from app.uploads.errors import (
+    DataSetInUse,
+    DataSetNotFound,
+    QuotaExceeded,
+    ReadersBusy,
+    UploadCutOff,
+    UploadKeyReused,
+    UploadNotFound,
+    UploadTooLarge,
+)
 from mechanisms.base import Value
 from mechanisms.errata import UnknownRow
 from mechanisms.errors import (
@@ -59,6 +72,7 @@ STATUS_OF: Mapping[type[Exception], tuple[int, str, str]] = {
     UnknownRow: (404, "erratum-not-found", "No such row of the errata."),
     RecipeNotFound: (404, "recipe-not-found", "No such recipe."),
     CertificateNotFound: (404, "certificate-not-found", "No such certificate."),
+    LogSizeUnknown: (422, "log-size-unknown", "The log never had this size."),
     LedgerNotFound: (404, "ledger-not-found", "No such ledger."),
     ReservationNotFound: (404, "reservation-not-found", "No such reservation."),
     LedgerNameTaken: (409, "ledger-name-taken", "The name is taken."),
@@ -67,8 +81,19 @@ STATUS_OF: Mapping[type[Exception], tuple[int, str, str]] = {
     ReservationHeld: (409, "reservation-held", "The reservation is a job's."),
     LedgerKeyReused: (409, "ledger-idempotency-conflict", "The Idempotency-Key was used with another request."),
     CostTakesTooLong: (422, "cost-takes-too-long", "The cost of the event takes too long to find."),
+    UploadNotFound: (404, "upload-not-found", "No such upload."),
+    DataSetNotFound: (404, "data-set-not-found", "No such data set."),
+    DataSetInUse: (409, "data-set-in-use", "A job uses the data set."),
+    UploadKeyReused: (409, "upload-idempotency-conflict", "The Idempotency-Key was used with another request."),
+    UploadTooLarge: (413, "upload-too-large", "The upload is too large."),
+    QuotaExceeded: (409, "quota-exceeded", "The tenant's room is taken."),
+    UploadCutOff: (400, "upload-cut-off", "The upload didn't come to its end."),
+    ReadersBusy: (503, "readers-busy", "Too many files are being read."),
     JobConflict: (409, "job-conflict", "The job's state doesn't allow this."),
     IdempotencyConflict: (409, "idempotency-conflict", "The Idempotency-Key was used with another request."),
+    NotReady: (503, "not-ready", "The service can't do its work."),
+    StorageFull: (507, "storage-full", "There is no room on the service's disk."),
+    DatabaseUnavailable: (503, "database-unavailable", "The database doesn't answer."),
     QueueUnavailable: (503, "queue-unavailable", "The job queue can't be reached."),
 }
 """Exception type to (HTTP status, problem type, title); a subclass takes its nearest listed base."""
@@ -77,6 +102,8 @@ CALCULATIONS = "/v1/calculations"
 """Where a calculation that takes too long for an answer at once is sent as a job."""
 
 _LONGEST_ECHO = 120
+RETRY_SECONDS = 5
+"""When to ask again after the database didn't answer: about as long as a connection to it is waited for."""
 
 
 @final
@@ -165,6 +192,7 @@ def problem_of_unfit(error: ValidationError | RequestValidationError, body: obje
 
 def problem_of(error: Exception) -> Problem:
     """What an error is answered with: our own by the table, any other as our fault."""
+    error = _named_for_what_happened(error)
     for base in type(error).__mro__:
         if base in STATUS_OF:
             return _known(error, *STATUS_OF[base])
@@ -173,6 +201,19 @@ def problem_of(error: Exception) -> Problem:
     return Problem(
         title="Something went wrong on our side.", type_="internal-error", status=500, detail="The service's log has the details."
     )
+
+
+def _named_for_what_happened(error: Exception) -> Exception:
+    """Our own error where another's says that the disk is full or the database away. Its text isn't repeated: it holds statements."""
+    if isinstance(error, StorageFull):
+        return error
+    if is_full(error):
+        get_logger().error("storage_full", error_type=type(error).__name__)
+        return StorageFull()
+    if isinstance(error, UNAVAILABLE):
+        get_logger().error("database_unavailable", error_type=type(error).__name__, cause=type(error.__cause__).__name__)
+        return DatabaseUnavailable(RETRY_SECONDS)
+    return error
 
 
 def _unfit(errors: Sequence[FieldError]) -> Problem:
@@ -192,6 +233,8 @@ def _known(error: Exception, status: int, kind: str, title: str) -> Problem:
         extra["errors"] = [FieldError(field=error.field, message=f"must be {error.expected}", got=_echo(error.got)).model_dump()]
     if isinstance(error, BudgetExceeded):
         extra |= {"quantity": error.quantity, "requested": error.requested, "remaining": error.remaining}
+    if isinstance(error, NotReady):
+        extra["checks"] = [check.model_dump() for check in error.checks]
     if isinstance(error, TimeLimitReached):
         extra["job"] = CALCULATIONS
         detail = f"{detail}; send it as a job: POST {CALCULATIONS} with this request as its profile, calibration or sweep"
@@ -201,7 +244,11 @@ def _known(error: Exception, status: int, kind: str, title: str) -> Problem:
 def _headers(error: Exception) -> dict[str, str] | None:
     if isinstance(error, KeyNeeded):
         return {"WWW-Authenticate": "Bearer"}
-    return {"Retry-After": str(error.retry_after_seconds)} if isinstance(error, TooManyRequests) else None
+    if isinstance(error, DatabaseUnavailable | QueueUnavailable | NotReady):
+        return {"Retry-After": str(RETRY_SECONDS)}
+    if isinstance(error, UploadTooLarge | QuotaExceeded):
+        return {"Connection": "close"}  # the rest of the body is on its way, and nobody will read it
+    return {"Retry-After": str(error.retry_after_seconds)} if isinstance(error, TooManyRequests | ReadersBusy) else None
 
 
 def _validation_problem(_handler: ExceptionHandler, _request: Request, error: Exception) -> Problem:
@@ -231,11 +278,12 @@ def install(app: FastAPI) -> None:
         http_exception_handler=_http_problem,
     )
     add_exception_handler(app, handler)
-    for kind in STATUS_OF:
+    # Of others' errors those that say what we have a name for; foreseen like this they don't end the connection with a trace.
+    for kind in (*STATUS_OF, *UNAVAILABLE, OSError):
         app.add_exception_handler(kind, handler)
 
 
-def refusal(error: AccessError, request: Request) -> Response:
+def refusal(error: Exception, request: Request) -> Response:
     """The answer to a request that reaches no route. Its body stays unread, so the connection ends with it."""
     problem = problem_of(error)
     response = JSONResponse(problem.marshal(), problem.status, {**(problem.headers or {}), "connection": "close"})
@@ -245,6 +293,7 @@ def refusal(error: AccessError, request: Request) -> Response:
 def _named(content: dict[str, Any], request: Request, response: Response) -> tuple[dict[str, Any], Response]:
     """The problem with the name of its request, which the service's log has too."""
     request_id: str | None = getattr(request.state, "request_id", None)
+    request.state.problem = content.get("type")  # what the metrics count
     headers = dict(response.headers)
     headers.pop("content-length", None)
     if response.status_code == 500:

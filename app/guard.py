@@ -19,6 +19,9 @@ LARGEST_BATCH_BODY = 4 * LARGEST_BODY
 
 BATCHES = "/v1/profiles/batch"
 
+UPLOADS = "/v1/uploads"
+"""Whose bodies are files: they are bounded where they are received, and no JSON."""
+
 DEEPEST_JSON = 200
 """Levels of brackets in a body; an event of the deepest accepted nesting (64) has about 130."""
 
@@ -56,7 +59,8 @@ class BodyGuard:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] in ("GET", "HEAD", "OPTIONS"):
+        is_file = scope["type"] == "http" and scope["method"] == "POST" and scope["path"] == UPLOADS
+        if scope["type"] != "http" or scope["method"] in ("GET", "HEAD", "OPTIONS") or is_file:
             await self._app(scope, receive, send)
             return
         largest = LARGEST_BATCH_BODY if scope["path"] == BATCHES else LARGEST_BODY

@@ -20,6 +20,7 @@ from app.access.router import router as access_router
 from app.calculators.limits import Calculators
 from app.calculators.router import comparisons as comparisons_router
 from app.calculators.router import router as calculators_router
+from app.certificates.log.router import router as certificate_log_router
 from app.certificates.router import router as certificates_router
 from app.guard import BodyGuard, HostGuard
 from app.jobs.executors import router as hardware_router
@@ -28,9 +29,16 @@ from app.jobs.router import calculations as calculations_router
 from app.jobs.router import router as jobs_router
 from app.jobs.streams import router as streams_router
 from app.ledgers.router import router as ledgers_router
+from app.operations.lifecycle import attached as operations_attached
+from app.operations.measured import Measured
+from app.operations.metrics import Metrics
+from app.operations.router import router as operations_router
 from app.papers.router import router as papers_router
 from app.recipes.router import router as recipes_router
 from app.settings import Settings
+from app.uploads.lifecycle import attached as uploads_attached
+from app.uploads.router import data_sets as data_sets_router
+from app.uploads.router import router as uploads_router
 from app.web.router import router as web_router
 from mechanisms.base import Value
 from mechanisms.version import VERSION
@@ -43,6 +51,7 @@ Privacy accounting, noise calibration and private training, with certificates th
 * **Papers**: each printed formula beside what is proved, with the ratio, a derivation and a counterexample. Findings are never guarantees.
 * **Recipes** are the papers' experiments, ready to run, with the printed figures beside the proved ones.
 * **Jobs** train privately on a worker and return a signed certificate.
+* **Data** of your own are uploaded, made into data sets and trained on; another tenant never sees them.
 * **Ledgers** keep privacy budgets: reserve before the noise is drawn, commit what was released; a budget is never overspent.
 * Noise is always given **per real component**: `std` of a complex coordinate's real and of its imaginary part, not of the whole.
 """
@@ -62,11 +71,12 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        with attached(app, chosen), access_attached(app, chosen):
+        with attached(app, chosen), access_attached(app, chosen), uploads_attached(app, chosen), operations_attached(app, chosen):
             yield
 
     app = FastAPI(title="zetadp", version=VERSION, description=DESCRIPTION, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.calculators = Calculators(chosen)
+    app.state.metrics = Metrics()
     rates = Rates(chosen)
     calculating = [] if chosen.open_calculators else [Depends(requires(Scope.CALCULATE))]
     errors.install(app)
@@ -77,8 +87,12 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.include_router(hardware_router, prefix="/v1")
     app.include_router(calculations_router, prefix="/v1")
     app.include_router(ledgers_router, prefix="/v1")
+    app.include_router(uploads_router, prefix="/v1")
+    app.include_router(data_sets_router, prefix="/v1")
     app.include_router(certificates_router)
+    app.include_router(certificate_log_router)
     app.include_router(access_router, prefix="/v1")
+    app.include_router(operations_router)
     app.include_router(web_router)
     app.add_api_route("/livez", _live, methods=["GET"], tags=["health"], summary="Is the process alive?")
     with as_file(files("app").joinpath("web", "static")) as static:
@@ -89,6 +103,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_middleware(Gate, rates)
     app.add_middleware(HostGuard, chosen.allowed_hosts.split(","))
     app.add_middleware(RequestRecord, rates)
+    app.add_middleware(Measured, app.state.metrics)
     return app
 
 

@@ -13,6 +13,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from app.access.text import KeyText
 
 Seconds = Annotated[float, Field(gt=0.0, le=86_400.0, allow_inf_nan=False)]
+Days = Annotated[float, Field(gt=0.0, le=36_500.0, allow_inf_nan=False)]
 ExecutorName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 
 
@@ -66,6 +67,15 @@ class Settings(BaseSettings):
       failures_per_address: how many requests without the valid key they need one address may send.
       port: its port; 0 takes a free one.
       log_level: least severe log line that is written (to stderr).
+      log_format: how: one JSON object a line, plain text, or (``auto``) text on a terminal and JSON elsewhere.
+      minimum_free_bytes: below so much room on the disk of ``data_dir`` new jobs are refused, and the service isn't ready.
+      keep_job_files_days: how long the folder of a job that ended is kept, with its model and log; for ever if absent. Its certificate and
+        its entries in ledgers are always kept.
+      keep_job_events_days: how long log lines, progress and metrics of a job that ended are kept; for ever if absent. The last stay.
+      keep_idempotency_days: how long an Idempotency-Key of a job stands for the job it made; for ever if absent.
+      keep_webhook_days: how long the address and the secret of a job's webhook are kept after its end; for ever if absent.
+      keep_audit_log_days: how long an entry of the audit log is kept, at least 30 days; for ever if absent.
+      keep_call_days: how long the queue keeps calls that were answered.
       executor_id: name of this worker; two workers that run at the same time need two names.
       device: what this worker's jobs run on, for one worker a device: ``cpu``, ``cuda``, or ``cuda:1`` for the second accelerator; ``auto``
         takes whatever the machine has. Jobs that ask for a device only go to a worker that has it.
@@ -79,6 +89,11 @@ class Settings(BaseSettings):
       calculation_seconds: how long one calculation may take before its request is refused and told to come as a job.
       batch_seconds: how long a whole batch may take; what it hasn't reached by then is refused likewise.
       calculation_job_seconds: how long a calculation that came as a job may take.
+      upload_bytes: how large one uploaded file may be.
+      tenant_bytes: how much room the uploads and data sets of one tenant may take together.
+      upload_seconds: how long receiving one file may take.
+      reading_seconds: how long reading an uploaded file, or making a data set, may take.
+      reading_bytes: how much memory that may take.
       profile_cache_bytes: about how much memory the answers given before may fill; 0 keeps none.
 
     >>> Settings(data_dir=Path("/data")).sqlalchemy_url
@@ -103,6 +118,14 @@ class Settings(BaseSettings):
     failures_per_address: Rate = "30/minute"
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["auto", "json", "text"] = "auto"
+    minimum_free_bytes: Annotated[int, Field(ge=0, le=2**60)] = 64 * 2**20
+    keep_job_files_days: Days | None = None
+    keep_job_events_days: Days | None = None
+    keep_idempotency_days: Days | None = 30.0
+    keep_webhook_days: Days | None = 30.0
+    keep_audit_log_days: Annotated[float, Field(ge=30.0, le=36_500.0, allow_inf_nan=False)] | None = None
+    keep_call_days: Days = 1.0
     executor_id: ExecutorName = "local"
     device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:[0-9]{1,3})?)$")] = "auto"
     lease_seconds: Annotated[float, Field(ge=0.5, le=3600.0, allow_inf_nan=False)] = 6.0
@@ -115,6 +138,11 @@ class Settings(BaseSettings):
     calculation_seconds: Seconds = 10.0
     batch_seconds: Seconds = 120.0
     calculation_job_seconds: Seconds = 3600.0
+    upload_bytes: Annotated[int, Field(ge=1, le=2**40)] = 2 * 2**30
+    tenant_bytes: Annotated[int, Field(ge=0, le=2**60)] = 20 * 2**30
+    upload_seconds: Seconds = 3600.0
+    reading_seconds: Seconds = 120.0
+    reading_bytes: Annotated[int, Field(ge=2**30, le=2**40)] = 4 * 2**30
     profile_cache_bytes: Annotated[int, Field(ge=0, le=2**40)] = 32 * 2**20
 
     @field_validator("database_url")
@@ -147,6 +175,16 @@ class Settings(BaseSettings):
     def job_dir(self, job_id: str) -> Path:
         """The folder of one job: request, checkpoint, log, result and artifacts."""
         return self.data_dir.absolute() / "jobs" / job_id
+
+    @property
+    def uploads_dir(self) -> Path:
+        """The folder of uploaded files, one folder in it for each tenant."""
+        return self.data_dir.absolute() / "uploads"
+
+    @property
+    def made_data_sets_dir(self) -> Path:
+        """The folder of the data sets that were made of uploads, one folder in it for each."""
+        return self.data_dir.absolute() / "data-sets"
 
     def _sqlite(self, name: str) -> str:
         return f"sqlite:///{self.data_dir.absolute() / name}"

@@ -45,7 +45,7 @@ def sole_executor(settings: Settings) -> Generator[None]:
 
 def main(settings: Settings, command: ChildCommand = training_command) -> int:
     """Run a worker until SIGTERM or SIGINT; the job in hand is then stopped at a checkpoint and queued again. Returns the exit code."""
-    configure_logs(settings.log_level)
+    configure_logs(settings.log_level, settings.log_format)
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stopping.set())

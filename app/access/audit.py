@@ -91,6 +91,11 @@ class AuditLog:
             self._used[key_id] = moment
             self._waiting.put((_Used(key_id, now()), Future()))
 
+    @property
+    def waiting(self) -> int:
+        """How many entries aren't written yet."""
+        return self._waiting.qsize()
+
     def page(self, tenant: str, before: int | None, limit: int) -> AuditPage:
         """At most ``limit`` entries before the number ``before``, newest first. The operator's tenant also sees those without a tenant."""
         query = select(AuditRow).order_by(AuditRow.number.desc()).limit(limit + 1)

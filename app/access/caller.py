@@ -23,6 +23,7 @@ class Scope(StrEnum):
     SUBMIT = "submit"
     LEDGER = "ledger"
     ADMIN = "admin"
+    METRICS = "metrics"
 
 
 @final

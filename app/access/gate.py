@@ -15,10 +15,11 @@ from app.access.caller import Admission, Caller
 from app.access.errors import AccessError, KeyNeeded
 from app.access.rates import Rates, address_of
 from app.access.service import KeyService
+from app.database import UNAVAILABLE
 from app.errors import refusal
 
 UNCOUNTED = ("/livez", "/readyz")
-"""What a supervisor asks must be answered however busy an address is."""
+"""What a supervisor asks must be answered however busy an address is, and without a database: a key that comes along isn't looked up."""
 
 LOOKUPS_AT_ONCE = 8
 """Of their own, so that no calculation keeps anybody waiting at the gate."""
@@ -40,10 +41,11 @@ class Gate:
         address = address_of(scope)
         refused = partial(self._rates.failed, address)
         try:
-            caller = await self._caller(scope, refused)
+            caller = None
             if scope["path"] not in UNCOUNTED:
+                caller = await self._caller(scope, refused)
                 self._rates.count(caller, address)
-        except AccessError as error:
+        except (AccessError, *UNAVAILABLE) as error:
             await refusal(error, Request(scope))(scope, receive, send)
             return
         scope["state"]["admission"] = Admission(caller, refused)

@@ -33,7 +33,7 @@ class KeyRow(Base):
 
 @final
 class AuditRow(Base):
-    """One thing that was done or refused. The database itself refuses to change or remove a row (triggers of the migration).
+    """One thing that was done or refused. The database itself refuses to change a row, and to remove one that isn't old (triggers).
 
     ``tenant`` and ``key_id`` are null where no valid key was shown.
     """
@@ -51,4 +51,4 @@ class AuditRow(Base):
     status: Mapped[int]
     request_id: Mapped[str] = mapped_column(String(64))
 
-    __table_args__ = (Index(None, "tenant", "number"),)
+    __table_args__ = (Index(None, "tenant", "number"), Index(None, "time"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from accountants.events import non_private_reason
+from accountants.events import Event, non_private_reason
 from app.certificates import wording
 from app.certificates.audit import audit_problems
 from app.certificates.decimals import fraction
@@ -108,6 +108,13 @@ def check_parts(predicate: PrivacyCertificate) -> Check:
             problems.append(f"a guarantee is stated, but part of the event has none: {unprotected}")
         problems.extend(_claim_problems(claim))
     return outcome("parts", problems, "the certificate's parts agree with each other")
+
+
+def is_computable(event: Event, claim: ApproximateDp) -> bool:
+    """Whether figures can be recomputed: the event has a guarantee at all, and delta and all figures are numbers to compute with."""
+    if non_private_reason(event) is not None:
+        return False
+    return 0 < fraction(claim.delta) < 1 and all(fraction(text) <= LARGEST_FLOAT for text in _texts(claim))
 
 
 def _in_todays_words(stated: Neighbourhood | None) -> Neighbourhood | None:

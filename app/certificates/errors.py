@@ -32,3 +32,36 @@ class SigningKeyUnusable(CertificateError):
         self.path = path
         self.reason = reason
         super().__init__(f"the signing key {path} can't be used: {reason}")
+
+
+class SigningKeyNotFound(CertificateError):
+    """The service has no signing key with this id."""
+
+    def __init__(self, key_id: str) -> None:
+        self.key_id = key_id
+        super().__init__(f"there is no signing key {key_id[:80]!a}")
+
+
+class KeyAlreadyRevoked(CertificateError):
+    """The signing key was revoked before."""
+
+    def __init__(self, key_id: str, reason: str) -> None:
+        self.key_id = key_id
+        self.reason = reason
+        super().__init__(f"the signing key {key_id} is revoked already, as {reason}")
+
+
+class SigningKeyRevoked(CertificateError):
+    """The key was revoked after it signed a certificate and before that was stored: it has to be signed again."""
+
+    def __init__(self, key_id: str) -> None:
+        self.key_id = key_id
+        super().__init__(f"the signing key {key_id} was revoked before the certificate was stored")
+
+
+class LogSizeUnknown(CertificateError):
+    """The log never had this size, or the certificate wasn't in it yet."""
+
+    def __init__(self, field: str, expected: str, got: int) -> None:
+        self.field = field
+        super().__init__(f"{field} must be {expected}, got {got}")

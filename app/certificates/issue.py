@@ -21,6 +21,7 @@ from app.certificates.statement import (
 from app.settings import Settings
 from trainer import AnyTrainingSpec
 from trainer.data import DataSetFacts, data_set_facts
+from trainer.data.uploaded import found_by, found_in
 
 
 def issue_certificate(given: CertificateInput, settings: Settings) -> bytes:
@@ -32,9 +33,11 @@ def issue_certificate(given: CertificateInput, settings: Settings) -> bytes:
       InvalidParameter: the data set can't be read any more.
       OSError: an artifact can't be read.
     """
-    facts = data_set_facts(given.spec.data)
-    check_run(given, facts)
-    statement = Statement(subject=_subjects(given, facts, settings), predicate=predicate_of(given, facts))
+    # Whether its tenant may use an uploaded data set was found out when the job was submitted.
+    with found_by(found_in(settings.made_data_sets_dir)):
+        facts = data_set_facts(given.spec.data)
+        check_run(given, facts)
+        statement = Statement(subject=_subjects(given, facts, settings), predicate=predicate_of(given, facts))
     envelope = sign(canonical_json(statement), signer(settings))
     if len(envelope) > MAXIMUM_BYTES:
         raise CertificateRefused("the certificate's size", f"at most {MAXIMUM_BYTES} bytes, as verifiers read", len(envelope))

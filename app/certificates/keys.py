@@ -1,7 +1,8 @@
 r"""Ed25519 signing keys on disk, and the public key set that verifies what they signed.
 
-Keys are numbered files in ``data_dir/keys``; the highest number signs, and every one stays published, so that old certificates can
-still be checked. A key's id is its RFC 7638 thumbprint: it follows from the key, and nobody can give a key another one's name.
+Keys are numbered files in ``data_dir/keys``; the highest number that isn't revoked signs, and every one stays published, so that old
+certificates can still be checked. A key's id is its RFC 7638 thumbprint: it follows from the key, and nobody can give a key another one's
+name. Nothing of this is kept in memory: what another process rotates or revokes holds from the next signature on.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import re
 import stat
 import tempfile
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal, Self, final
 
@@ -50,18 +52,24 @@ class PublicKey(Value):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if (expected := self._jwk.thumbprint()) != self.kid:
+        if (expected := self.jwk.thumbprint()) != self.kid:
             raise InvalidParameter("kid", f"the key's own thumbprint {expected!r}", self.kid)
         return self
 
     @property
-    def _jwk(self) -> OKPKey:
+    def jwk(self) -> OKPKey:
+        """The key as the JOSE library wants it."""
         return OKPKey.import_key({"kty": self.kty, "crv": self.crv, "x": self.x})
+
+    @property
+    def raw(self) -> bytes:
+        """Its 32 bytes."""
+        return self.jwk.public_key.public_bytes_raw()
 
     @property
     def verifier(self) -> SSlibKey:
         """The key as the signature library wants it."""
-        return SSlibKey.from_crypto(self._jwk.public_key, keyid=self.kid)
+        return SSlibKey.from_crypto(self.jwk.public_key, keyid=self.kid)
 
 
 @final
@@ -75,15 +83,63 @@ class PublicKeySet(Value):
         return next((key for key in self.keys if key.kid == key_id), None)
 
 
-def signer(settings: Settings) -> CryptoSigner:
-    """The newest key, ready to sign; the first call of all processes together creates it.
+@final
+@dataclass(frozen=True)
+class SigningKey:
+    """A private key and its public half. Never logged, never sent."""
+
+    private: Ed25519PrivateKey = field(repr=False)
+    public: PublicKey
+
+    @property
+    def signer(self) -> CryptoSigner:
+        """The key as the signature library wants it."""
+        return CryptoSigner(self.private, SSlibKey.from_crypto(self.private.public_key(), keyid=self.public.kid))
+
+
+def signing_key(settings: Settings) -> SigningKey:
+    """The newest key that isn't revoked; the first call of all processes together creates it.
 
     Raises:
-      SigningKeyUnusable: a file that isn't an Ed25519 key, or that others may read.
+      SigningKeyUnusable: a file that isn't an Ed25519 key, or that others may read; or every key is revoked.
     """
-    private = _load(_files(settings)[-1])
-    public = private.public_key()
-    return CryptoSigner(private, SSlibKey.from_crypto(public, keyid=_public(private).kid))
+    files = _files(settings)
+    valid = [path for path in files if not revocation_file(path).exists()]
+    if not valid:
+        raise SigningKeyUnusable(str(files[-1]), "every key is revoked; `python -m app certificate-keys rotate` makes a new one")
+    return _signing_key(valid[-1])
+
+
+def signing_key_of(settings: Settings, key_id: str) -> SigningKey | None:
+    """The key with this id, revoked or not; None if this service hasn't it. Raises SigningKeyUnusable for a file that isn't a key."""
+    path = key_file(settings, key_id)
+    return None if path is None else _signing_key(path)
+
+
+def signer(settings: Settings) -> CryptoSigner:
+    """The key that signs, as the signature library wants it. Raises SigningKeyUnusable as ``signing_key`` does."""
+    return signing_key(settings).signer
+
+
+def key_files(settings: Settings) -> list[Path]:
+    """Every key file, the oldest first."""
+    return _files(settings)
+
+
+def key_file(settings: Settings, key_id: str) -> Path | None:
+    """The file of the key with this id; None if this service hasn't it."""
+    return next((path for path in _files(settings) if _public(_load(path)).kid == key_id), None)
+
+
+def is_revoked(settings: Settings, key_id: str) -> bool:
+    """Whether this is one of the service's keys, and revoked."""
+    path = key_file(settings, key_id)
+    return path is not None and revocation_file(path).exists()
+
+
+def revocation_file(path: Path) -> Path:
+    """Where the revocation of the key in this file is kept; that it is there is what revokes the key."""
+    return path.with_suffix(".revoked")
 
 
 def jwks(settings: Settings) -> PublicKeySet:
@@ -110,19 +166,24 @@ def _files(settings: Settings) -> list[Path]:
 
 def _create(path: Path) -> None:
     """Write a new key at ``path``, unless another process was first: then theirs stays and ours is forgotten."""
-    text = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    write_once(path, Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+
+
+def write_once(path: Path, content: bytes) -> bool:
+    """Whether this call wrote the file; one that is there stays as it is. For its owner alone, and whole or not at all."""
     descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=".draft-")  # mode 0600
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(text)
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         # A link appears whole or not at all and never replaces: nobody reads half a key, and one of two racing processes wins.
         os.link(draft, path)
     except FileExistsError:
-        pass
+        return False
     finally:
         os.unlink(draft)
+    return True
 
 
 def _load(path: Path) -> Ed25519PrivateKey:
@@ -135,6 +196,11 @@ def _load(path: Path) -> Ed25519PrivateKey:
     if not isinstance(key, Ed25519PrivateKey):
         raise SigningKeyUnusable(str(path), f"it must be an Ed25519 key, got {type(key).__name__}")
     return key
+
+
+def _signing_key(path: Path) -> SigningKey:
+    private = _load(path)
+    return SigningKey(private, _public(private))
 
 
 def _public(private: Ed25519PrivateKey) -> PublicKey:

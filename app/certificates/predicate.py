@@ -24,6 +24,7 @@ from app.certificates.statement import (
     PrivacyCertificate,
     Randomness,
     ReleaseScope,
+    UploadedFacts,
 )
 from app.certificates.steps import StepFacts
 from app.certificates.training import EvaluationFacts
@@ -86,6 +87,7 @@ def _setting(given: CertificateInput, guarantee: Guarantee) -> Setting:
         guaranteed=isinstance(guarantee, ApproximateDp),
         given_weights=given_weights(given.spec),
         in_ledger=given.ledger is not None,
+        uploaded=given.spec.data.named() is not None,
     )
 
 
@@ -113,6 +115,7 @@ def _data(given: CertificateInput, facts: DataSetFacts, kind: Kind, setting: Set
     sampling = plan.sampling if isinstance(plan, ExecutionPlan) else None
     return DataFacts(
         description=facts.description,
+        uploaded=_uploaded(given),
         unit_meaning=sentences.unit_meaning(setting, kind),
         units_are_records=limit is None and largest_group(plan.event) == 1,
         units=None if limit is None else plan.units,
@@ -163,6 +166,13 @@ def _proofs(given: CertificateInput, kind: Kind, guarantee: Guarantee) -> tuple[
         *(() if route is None else (route,)),
     )
     return tuple(dict.fromkeys(named))
+
+
+def _uploaded(given: CertificateInput) -> UploadedFacts | None:
+    named = given.spec.data.named()
+    if named is None:
+        return None
+    return UploadedFacts(id=named.id, manifest_sha256=named.manifest_sha256, words=named.words, meaning=wording.UPLOADED_WORDS)
 
 
 def _whole_seconds(time: datetime) -> datetime:

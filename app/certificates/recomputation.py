@@ -7,7 +7,7 @@ Two questions. Does the bracket of the named accountant, or of another one, cont
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import final
 
 from accountants import ACCOUNTANTS, cross_check, deadline, profile
@@ -38,18 +38,21 @@ _CURVE_SECONDS = 1.0
 
 
 def check_figures(event: Event, claim: ApproximateDp) -> list[Check]:
-    """Every figure of the claim that can be recomputed. The claim's parts have been found to agree with each other."""
+    """Every figure of the claim that can be recomputed. Where one route fails, the others still say what they find."""
+    brackets, recomputation = _Brackets(event, claim), _Recomputation(event, claim)
+    return [
+        _guarded("accountants", brackets.check),
+        _guarded("other_figures", lambda: _check_other_figures(event, claim)),
+        _guarded("recomputation", lambda: recomputation.check(brackets.proved_by)),
+        *_check_reach(claim, brackets.reached | recomputation.reached),
+    ]
+
+
+def _guarded(name: str, check: Callable[[], Check]) -> Check:
     try:
-        brackets = _Brackets(event, claim)
-        recomputation = _Recomputation(event, claim)
-        return [
-            brackets.check(),
-            _check_other_figures(event, claim),
-            recomputation.check(brackets.proved_by),
-            *_check_reach(claim, brackets.reached | recomputation.reached),
-        ]
+        return check()
     except NUMERICAL_FAILURES as error:
-        return [failed("recomputation", f"the figures can't be recomputed from this event: {error}")]
+        return failed(name, f"the figures can't be recomputed from this event: {error}")
 
 
 @final
@@ -57,7 +60,7 @@ class _Brackets:
     r"""What the named accountant and another one say of the certified epsilon and curve.
 
     Attributes:
-      proved_by: the accountant whose bracket gives epsilon again; None where neither does.
+      proved_by: once checked, the accountant whose bracket gives epsilon again; None where neither does.
       reached: the epsilons of the curve at which one of them was asked for delta.
     """
 
@@ -68,6 +71,10 @@ class _Brackets:
         self._problems: list[str] = []
         self.proved_by: str | None = None
         self.reached: set[str] = set()
+
+    def check(self) -> Check:
+        """Failed where an accountant's bracket contradicts a figure."""
+        claim = self._claim
         # "auto" only picks among the others.
         known = {accountant.name: accountant for accountant in ACCOUNTANTS if accountant.name != "auto"}
         named = known.pop(claim.accountant, None)
@@ -78,9 +85,6 @@ class _Brackets:
         for other in sorted(known.values(), key=_preference):
             if self._ask(other, _SECONDS):
                 break
-
-    def check(self) -> Check:
-        """Failed where an accountant's bracket contradicts a figure."""
         certified = f"epsilon {self._claim.epsilon} at delta {self._claim.delta}, named accountant {self._claim.accountant}"
         return outcome("accountants", self._problems, f"{certified}; brackets of epsilon recomputed: {'; '.join(self._told)}")
 

@@ -30,12 +30,12 @@ class VerificationReport(Value):
     r"""The outcome of a verification.
 
     Attributes:
-      verdict: ``valid`` if no check failed.
+      verdict: ``valid`` if no check failed; ``revoked`` if all that fails is that its key was revoked, and it isn't proved to be older.
       meaning: what that says and what it doesn't; names every check that wasn't made.
       checks: in the order they were made; a check that rests on a failed one isn't made.
     """
 
-    verdict: Literal["valid", "invalid"]
+    verdict: Literal["valid", "invalid", "revoked"]
     meaning: str
     checks: tuple[Check, ...]
 

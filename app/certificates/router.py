@@ -1,15 +1,27 @@
-r"""Certificates over HTTP: read one, verify one, and the keys that signed them."""
+r"""Certificates over HTTP: read one in the form that is asked for, verify one, and the keys that signed them."""
 
 from __future__ import annotations
 
-from typing import Annotated, cast
+from enum import StrEnum
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.responses import JSONResponse
 
 from app.access.caller import Caller, Scope, requires
-from app.certificates.envelope import MAXIMUM_BYTES, MEDIA_TYPE
+from app.certificates.envelope import MAXIMUM_BYTES, MEDIA_TYPE, Envelope
+from app.certificates.evidence import Evidence
+from app.certificates.forms import CertificateUnreadable, jws_of, open_certificate
+from app.certificates.jws import MEDIA_TYPE as JOSE
 from app.certificates.keys import PublicKeySet, jwks
+from app.certificates.log.router import database_of, settings_of
+from app.certificates.log.service import own_evidence
+from app.certificates.page.html import content_security_policy, html_of
+from app.certificates.page.pdf import pdf_of
+from app.certificates.page.rendering import rendered
 from app.certificates.report import VerificationReport
+from app.certificates.schema import MEDIA_TYPE as SCHEMA
+from app.certificates.schema import statement_schema
 from app.certificates.tables import stored_envelope
 from app.certificates.verification import verify
 from app.database import Database
@@ -17,9 +29,24 @@ from app.settings import Settings
 
 router = APIRouter(tags=["certificates"])
 
-_ENVELOPE_CONTENT = {
+HTML, PDF = "text/html", "application/pdf"
+
+
+class Form(StrEnum):
+    """How a certificate is sent; each is of the same statement."""
+
+    DSSE = "dsse"
+    JWS = "jws"
+    HTML = "html"
+    PDF = "pdf"
+
+
+_OF_TYPE = {MEDIA_TYPE: Form.DSSE, "application/json": Form.DSSE, JOSE: Form.JWS, HTML: Form.HTML, PDF: Form.PDF}
+_BINARY = {"schema": {"type": "string", "format": "binary"}}
+_VERIFIED_CONTENT: dict[str, Any] = {
     "application/json": {"schema": {"type": "object", "required": ["payload", "payloadType", "signatures"]}},
-    MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}},
+    MEDIA_TYPE: _BINARY,
+    JOSE: {"schema": {"type": "string"}},
 }
 
 
@@ -33,37 +60,82 @@ async def _body(request: Request) -> bytes:
     return bytes(received)
 
 
-def _settings(request: Request) -> Settings:
-    return cast("Settings", request.app.state.settings)
+def _form(request: Request, form: Annotated[Form | None, Query(description="Before the header Accept, if it is given.")] = None) -> Form:
+    """The form that is asked for by name, or the first of the types that the client accepts; DSSE where it accepts anything."""
+    if form is not None:
+        return form
+    accepted = (part.partition(";")[0].strip().lower() for part in request.headers.get("accept", "").split(","))
+    return next((_OF_TYPE[kind] for kind in accepted if kind in _OF_TYPE), Form.DSSE)
 
 
-def _database(request: Request) -> Database:
-    return cast("Database", request.app.state.database)
+@router.get(
+    "/v1/certificates/schema",
+    response_class=Response,
+    responses={200: {"description": "A JSON Schema.", "content": {SCHEMA: {"schema": {"type": "object"}}}}},
+)
+def get_schema() -> Response:
+    """The JSON Schema (2020-12) of what a certificate signs: an in-toto statement with a privacy certificate as its predicate."""
+    return JSONResponse(statement_schema(), media_type=SCHEMA)
 
 
 @router.get(
     "/v1/certificates/{certificate_id}",
     response_class=Response,
-    responses={200: {"description": "The DSSE envelope as it was signed.", "content": {MEDIA_TYPE: {}}}},
+    responses={200: {"description": "The certificate in the form asked for.", "content": {MEDIA_TYPE: {}, JOSE: {}, HTML: {}, PDF: {}}}},
 )
 def get_certificate(
-    certificate_id: str, database: Annotated[Database, Depends(_database)], caller: Annotated[Caller, Depends(requires(Scope.SUBMIT))]
+    certificate_id: str,
+    database: Annotated[Database, Depends(database_of)],
+    settings: Annotated[Settings, Depends(settings_of)],
+    caller: Annotated[Caller, Depends(requires(Scope.SUBMIT))],
+    form: Annotated[Form, Depends(_form)],
 ) -> Response:
-    """One certificate: a DSSE envelope around an in-toto statement. Save the bytes as they come; their layout is verified too."""
-    with database.reading() as session:
-        return Response(stored_envelope(session, certificate_id, caller.tenant), media_type=MEDIA_TYPE)
+    """One certificate, as a DSSE envelope or a compact JWS around the same in-toto statement, or to read, as a page or a PDF.
 
-
-@router.post("/v1/certificates/verify", openapi_extra={"requestBody": {"required": True, "content": _ENVELOPE_CONTENT}})
-def verify_certificate(body: Annotated[bytes, Depends(_body)], settings: Annotated[Settings, Depends(_settings)]) -> VerificationReport:
-    """Verify an envelope against this service's own keys and recompute its figures. Always 200: the report's ``verdict`` is the answer.
-
-    Files aren't looked at here; ``python -m app verify`` compares their digests offline, with keys that the reader trusts.
+    The form is named by `form`, or else by the header Accept. Save a signed form's bytes as they come; their layout is verified too.
     """
-    return verify(body, jwks(settings), None)
+    with database.reading() as session:
+        envelope = stored_envelope(session, certificate_id, caller.tenant)
+    headers = {"vary": "Accept"}
+    if form in (Form.HTML, Form.PDF):
+        document = rendered(envelope, jwks(settings), _evidence(envelope, database, settings) or Evidence())
+        if form is Form.PDF:
+            shown = {"content-disposition": f'inline; filename="certificate-{certificate_id}.pdf"'}
+            return Response(pdf_of(document), media_type=PDF, headers=headers | shown)
+        policy = {"content-security-policy": content_security_policy(), "referrer-policy": "no-referrer"}
+        return Response(html_of(document), media_type=HTML, headers=headers | policy)
+    if form is Form.JWS:
+        return Response(jws_of(Envelope.model_validate_json(envelope), settings), media_type=JOSE, headers=headers)
+    return Response(envelope, media_type=MEDIA_TYPE, headers=headers)
+
+
+@router.post("/v1/certificates/verify", openapi_extra={"requestBody": {"required": True, "content": _VERIFIED_CONTENT}})
+def verify_certificate(
+    body: Annotated[bytes, Depends(_body)],
+    database: Annotated[Database, Depends(database_of)],
+    settings: Annotated[Settings, Depends(settings_of)],
+) -> VerificationReport:
+    """Verify a certificate (DSSE or JWS) against this service's keys, revocations and log, and recompute its figures.
+
+    Always 200: the report's `verdict` is the answer. Files aren't looked at here; `python -m app verify` compares their digests offline,
+    with keys that the reader trusts.
+    """
+    return verify(body, jwks(settings), None, _evidence(body, database, settings))
+
+
+def _evidence(body: bytes, database: Database, settings: Settings) -> Evidence | None:
+    """What the service knows of the statement; None for what isn't a certificate, or is of keys of others: that is refused anyway."""
+    try:
+        opened = open_certificate(body)
+    except CertificateUnreadable:
+        return None
+    if any(jwks(settings).find(key_id) is None for key_id in opened.key_ids):
+        return None
+    with database.reading() as session:
+        return own_evidence(session, settings, opened.content, opened.key_ids)
 
 
 @router.get("/.well-known/jwks.json")
-def get_keys(settings: Annotated[Settings, Depends(_settings)]) -> PublicKeySet:
-    """Every public key that certificates of this service were signed with, the newest first (RFC 7517)."""
+def get_keys(settings: Annotated[Settings, Depends(settings_of)]) -> PublicKeySet:
+    """Every public key that certificates of this service were signed with, revoked ones too, the newest first (RFC 7517)."""
     return jwks(settings)

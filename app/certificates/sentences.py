@@ -34,7 +34,8 @@ def assumptions(kind: Kind, setting: Setting, algorithms: Collection[str]) -> tu
     """What everything rests on; ``algorithms``: by name, all that ran."""
     of_mechanisms = (wording.ASSUMPTIONS[found] for one in setting.mechanisms for found in type(one).FACTS.assumptions)
     of_algorithms = (line for known in ALGORITHMS if known.algorithm_name() in algorithms for line in known.ASSUMES)
-    return (*dict.fromkeys(of_mechanisms), *kind.run_assumptions(setting), *dict.fromkeys(of_algorithms))
+    of_data = (setting.named(wording.UPLOADED_ASSUMPTION),) if setting.uploaded else ()
+    return (*dict.fromkeys(of_mechanisms), *kind.run_assumptions(setting), *dict.fromkeys(of_algorithms), *of_data)
 
 
 def algorithms_of(algorithm: str, comparison: ComparisonFacts | None) -> frozenset[str]:
@@ -44,7 +45,8 @@ def algorithms_of(algorithm: str, comparison: ComparisonFacts | None) -> frozens
 
 def not_covered(kind: Kind, setting: Setting) -> tuple[str, ...]:
     """What the guarantee says nothing about, weights that were given from outside among it."""
-    sentences = (*kind.not_covered(setting), *(weights.not_covered(digest) for digest in setting.given_weights))
+    of_data = (wording.UPLOADED_NOT_COVERED,) if setting.uploaded else ()
+    sentences = (*kind.not_covered(setting), *(weights.not_covered(digest) for digest in setting.given_weights), *of_data)
     return tuple(wording.OTHER_USES_IN_LEDGER if setting.in_ledger and one == wording.OTHER_USES else one for one in sentences)
 
 
@@ -78,6 +80,7 @@ def setting_of(predicate: PrivacyCertificate) -> Setting | None:
         guaranteed=isinstance(predicate.guarantee, ApproximateDp),
         given_weights=predicate.given_weights,
         in_ledger=predicate.ledger is not None,
+        uploaded=predicate.data.uploaded is not None,
     )
 
 
@@ -96,6 +99,7 @@ def _pairs(predicate: PrivacyCertificate, kind: Kind, setting: Setting) -> tuple
     scope, data, evaluation, audit = predicate.scope, predicate.data, predicate.scope.evaluation, predicate.audit
     sampled = predicate.clipping is not None
     return (
+        ("data.uploaded.meaning", data.uploaded and data.uploaded.meaning, wording.UPLOADED_WORDS if setting.uploaded else None),
         ("data.unit_meaning", data.unit_meaning, unit_meaning(setting, kind)),
         ("data.realised_sample_sizes", data.realised_sample_sizes, wording.SAMPLE_SIZES if sampled else None),
         ("scope.trust_model", scope.trust_model, trust(predicate.job.algorithm, kind)),

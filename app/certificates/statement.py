@@ -83,11 +83,30 @@ class JobFacts(Value):
 
 
 @final
+class UploadedFacts(Value):
+    r"""A data set that a user of the service made.
+
+    Attributes:
+      id: of the data set.
+      manifest_sha256: of its manifest, which its maker has: it holds the digests of the data, what it was made of and how, and 256 random
+        bits, without which this digest would tell whether a guess of all the data is right.
+      words: what its maker says it is.
+      meaning: whose words those are.
+    """
+
+    id: Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{32}$")]
+    manifest_sha256: Sha256
+    words: Words
+    meaning: Words
+
+
+@final
 class DataFacts(Value):
     r"""The training data, as far as it is public.
 
     Attributes:
       description: source and recipe.
+      uploaded: the data set, where a user of the service made it; else absent.
       unit_meaning: what one unit of the guarantee is in this data set.
       units_are_records: one unit is one training record, and a person who is in several records is protected less; otherwise a unit
         holds up to as many records as the releases' groups say, or is itself what is sampled and clipped (``units``).
@@ -100,6 +119,7 @@ class DataFacts(Value):
     """
 
     description: Words
+    uploaded: Annotated[UploadedFacts | None, Field(exclude_if=_is_none)] = None
     unit_meaning: Words
     units_are_records: Annotated[bool, Strict()] = True
     # Absent where they say nothing: a certificate without them is the one that was signed before they existed.

@@ -31,7 +31,7 @@ def describe(predicate: PrivacyCertificate) -> str:
             *_guarantee(predicate),
             "",
             "What was done",
-            *_done(predicate),
+            *done(predicate),
             "",
             "What this does not cover",
             *(f"  - {line}" for line in predicate.not_covered),
@@ -80,10 +80,7 @@ def _guarantee(predicate: PrivacyCertificate) -> list[str]:
     guarantee = predicate.guarantee
     if isinstance(guarantee, NoGuarantee):
         lines = ["THERE IS NO PRIVACY GUARANTEE.", f"  Why: {guarantee.reason}."]
-        if guarantee.if_seed_stays_secret is not None:
-            lines.append("  Treat the model as if it could reveal every record of its training data to whoever knows or guesses the seed.")
-        elif predicate.unprotected is not None:
-            lines.append("  Treat the released files as if they held the training data themselves.")
+        lines += [f"  {line}" for line in caution(predicate, guarantee)]
         return [*lines, f"  Trust: {predicate.scope.trust_model}."]
     who = "" if predicate.neighbourhood is None else predicate.neighbourhood.unit
     meaning = "" if predicate.neighbourhood is None else predicate.neighbourhood.meaning
@@ -92,9 +89,17 @@ def _guarantee(predicate: PrivacyCertificate) -> list[str]:
         *_pure(guarantee),
         f"  Protected: each {who} of the training data; {predicate.data.unit_meaning}. Formally, {meaning}.",
         f"  Against: anyone who sees what was released. Trust: {predicate.scope.trust_model}.",
-        *_strength(predicate, guarantee),
-        *_remarks(predicate, guarantee),
+        *strength(predicate, guarantee),
+        *remarks(predicate, guarantee),
     ]
+
+
+def caution(predicate: PrivacyCertificate, guarantee: NoGuarantee) -> Iterator[str]:
+    """How to treat what was released where nothing is guaranteed."""
+    if guarantee.if_seed_stays_secret is not None:
+        yield "Treat the model as if it could reveal every record of its training data to whoever knows or guesses the seed."
+    elif predicate.unprotected is not None:
+        yield "Treat the released files as if they held the training data themselves."
 
 
 def _pure(guarantee: ApproximateDp) -> Iterator[str]:
@@ -102,7 +107,7 @@ def _pure(guarantee: ApproximateDp) -> Iterator[str]:
         yield f"  The same with delta = 0: pure differential privacy with epsilon = {guarantee.pure_epsilon}."
 
 
-def _strength(predicate: PrivacyCertificate, guarantee: ApproximateDp) -> Iterator[str]:
+def strength(predicate: PrivacyCertificate, guarantee: ApproximateDp) -> Iterator[str]:
     """What an attacker gains, in figures: told of membership, or of two values where neighbours have the same number of units."""
     hit, edge = most_true_positives(guarantee, FALSE_POSITIVES), advantage(guarantee)
     if predicate.neighbourhood is not None and predicate.neighbourhood.adjacency is Adjacency.REPLACE_ONE:
@@ -112,7 +117,7 @@ def _strength(predicate: PrivacyCertificate, guarantee: ApproximateDp) -> Iterat
         )
         yield "    (That a unit is in the data at all isn't hidden.)"
         yield (
-            f"    If they may wrongly settle on the second in 1 of 100 cases, they settle on it rightly in at most {_percent(hit)} (blind "
+            f"    If they may wrongly settle on the second in 1 of 100 cases, they settle on it rightly in at most {percent(hit)} (blind "
             "guessing: 1 %)."
         )
     else:
@@ -120,13 +125,14 @@ def _strength(predicate: PrivacyCertificate, guarantee: ApproximateDp) -> Iterat
             "  How strongly: say someone wants to find out whether one particular unit was in the training data, and knows all the others."
         )
         yield (
-            f"    If they may wrongly accuse 1 in 100 outsiders, they recognise at most {_percent(hit)} of the members (blind guessing: "
+            f"    If they may wrongly accuse 1 in 100 outsiders, they recognise at most {percent(hit)} of the members (blind guessing: "
             "1 %)."
         )
-    yield f"    Guessing with even odds beforehand, they are right at most {_percent((1.0 + edge) / 2.0)} of the time (chance is 50 %)."
+    yield f"    Guessing with even odds beforehand, they are right at most {percent((1.0 + edge) / 2.0)} of the time (chance is 50 %)."
 
 
-def _remarks(predicate: PrivacyCertificate, guarantee: ApproximateDp) -> Iterator[str]:
+def remarks(predicate: PrivacyCertificate, guarantee: ApproximateDp) -> Iterator[str]:
+    """What to mind about the figures."""
     units = predicate.data.training_records if predicate.data.units is None else predicate.data.units
     if float(guarantee.delta) * units >= 1.0 and guarantee.pure_epsilon is None:
         yield f"    Mind delta: it is one over the {units} units or more, and such a delta would allow publishing one of them whole."
@@ -136,24 +142,33 @@ def _remarks(predicate: PrivacyCertificate, guarantee: ApproximateDp) -> Iterato
         )
 
 
-def _done(predicate: PrivacyCertificate) -> list[str]:
+def done(predicate: PrivacyCertificate) -> list[str]:
+    """What was done to which data, a line each."""
     data, scope, training = predicate.data, predicate.scope, training_of(predicate)
     kind = kind_of(predicate, predicate.comparison)
     return [
         f"  Data: {data.training_records} training records{_held_by(data, training.unit)}. {data.description}",
+        *_said_of(data),
         *(f"  {line}" for line in (() if kind is None else kind.lines(training))),
         f"  Released: {scope.released}.",
-        f"  Held-out records: {_measured(scope, of_comparison=predicate.comparison is not None)}.",
+        f"  Held-out records: {measured(scope, of_comparison=predicate.comparison is not None)}.",
         *(() if predicate.ledger is None else (f"  Budget: {ledger_line(predicate.ledger)}.",)),
         f"  Random numbers: {predicate.randomness.generator}.{_shared(predicate.environment)} Audit: {predicate.audit.detail}.",
     ]
+
+
+def _said_of(data: DataFacts) -> Iterator[str]:
+    if data.uploaded is not None:
+        of = data.uploaded
+        yield f"  Data set {of.id}, manifest SHA-256 {of.manifest_sha256}. Its maker says of it (nobody checked that): {of.words!r}"
 
 
 def _held_by(data: DataFacts, who: str) -> str:
     return "" if data.units is None else f", of {data.units} of the unit {who!r}, at most {data.records_per_unit} records of each used"
 
 
-def _measured(scope: ReleaseScope, *, of_comparison: bool) -> str:
+def measured(scope: ReleaseScope, *, of_comparison: bool) -> str:
+    """What was measured on held-out records."""
     if scope.evaluation is None:
         return f"test accuracy {scope.test_accuracy} on {scope.test_records} of them: {scope.test_metrics}"
     evaluation = scope.evaluation
@@ -171,6 +186,6 @@ def _shared(environment: Environment) -> str:
     )
 
 
-def _percent(rate: float) -> str:
+def percent(rate: float) -> str:
     """Rounded up to a tenth of a percent."""
     return f"{math.ceil(rate * 1000.0) / 10.0:.1f} %"

@@ -160,6 +160,15 @@ FEDERATED_ASSUMPTION = (
     "neighbours differ in one unit of one node, while everybody else's data are at the node where they were"
 )
 
+UPLOADED_WORDS = "these are the words of whoever made the data set; nobody checked them"
+
+UPLOADED_ASSUMPTION = (
+    "of the data set, that one row is one record as it is called, which rows are one {unit}'s, and that its scaling, bounds, classes, "
+    "shape and split were chosen without looking at the data: that is the word of whoever made it, and nobody checked it"
+)
+
+UPLOADED_NOT_COVERED = "whatever was done to the data before they were uploaded, and the choice of what to upload"
+
 CENTRAL_EVALUATION = "the held-out records are at one place, which is trusted with them and adds the noise of the counts"
 
 KEYED = {

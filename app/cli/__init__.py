@@ -1,10 +1,10 @@
-r"""The command line, ``python -m app``: processes of the service, jobs, certificates, calculators, ledgers and keys."""
+r"""The command line, ``python -m app``: processes of the service, jobs, certificates, calculators, ledgers, data and keys."""
 
 from __future__ import annotations
 
 import typer
 
-from app.cli import calculate, certify, control, follow, house, keys, ledger, recipes
+from app.cli import backup, calculate, certificates, certify, control, data, follow, house, keys, ledger, operations, recipes
 from app.cli.console import EXIT_CODES
 
 app = typer.Typer(
@@ -15,7 +15,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for _module in (house, recipes, follow, control, certify, calculate, ledger, keys):
+for _module in (house, recipes, follow, control, certify, certificates, calculate, ledger, data, keys, operations, backup):
     _module.register(app)
 
 

@@ -1,4 +1,4 @@
-r"""``certificate`` and ``verify``: get a certificate, and check one offline."""
+r"""``certificate`` and ``verify``: get a certificate with all that proves it, and check one offline."""
 
 from __future__ import annotations
 
@@ -8,16 +8,25 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
+from app.certificates.evidence import Evidence
+from app.certificates.forms import CertificateUnreadable, open_certificate
 from app.certificates.keys import PublicKeySet
+from app.certificates.page.html import html_of
+from app.certificates.page.pdf import pdf_of
+from app.certificates.page.rendering import rendered
 from app.certificates.report import Status, VerificationReport
+from app.certificates.revocations import RevocationsRefused, read_revocations
 from app.certificates.text import describe
 from app.certificates.verification import read
 from app.certificates.verification import verify as verify_envelope
 from app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, Key, clear_errors, fail, out, print_json
-from app.client import Client
+from app.client import Client, RequestRefused
 
 KEYS_FILE = "jwks.json"
 CERTIFICATE_FILE = "certificate.json"
+JWS_FILE = "certificate.jws"
+INCLUSION_FILE = "inclusion.json"
+REVOCATIONS_FILE = "revocations.jws"
 
 _UNTRUSTED = "whoever could replace the certificate could replace them too; get the service's keys over a channel you trust"
 
@@ -26,6 +35,7 @@ def register(app: typer.Typer) -> None:
     """Add these commands."""
     app.command()(certificate)
     app.command()(verify)
+    app.command()(certificate_page)
 
 
 def certificate(
@@ -35,12 +45,16 @@ def certificate(
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
-    """Save a job's certificate, model and spec, and the service's public keys, to a folder; print the certificate in words."""
+    """Save a job's certificate, model and spec to a folder, with the service's public keys, the proof that the certificate is in its log,
+    and the list of revoked keys; print the certificate in words.
+    """
     with clear_errors(), Client(address, key) as client:
         job = client.job(job_id)
         if job.certificate is None:
             fail(f"job {job_id} is {job.state} and has no certificate", Exit.NOT_FOUND)
+            raise AssertionError  # fail() leaves
         save_artifacts(client, job_id, folder)
+        save_evidence(client, job.certificate, folder)
         envelope = (folder / CERTIFICATE_FILE).read_bytes()
         out.print(envelope.decode() if as_json else describe(read(envelope)), markup=False)
 
@@ -53,21 +67,46 @@ def save_artifacts(client: Client, job_id: str, folder: Path) -> None:
     (folder / KEYS_FILE).write_text(client.keys().model_dump_json(indent=2, exclude_none=True) + "\n")
 
 
+def save_evidence(client: Client, certificate_id: str, folder: Path) -> None:
+    """The certificate's JWS, its proof of inclusion, of the log as it was if its key is revoked, and the list of revoked keys."""
+    listed = client.revocations()
+    (folder / REVOCATIONS_FILE).write_bytes(listed)
+    signed = client.certificate(certificate_id, "jws")
+    (folder / JWS_FILE).write_bytes(signed)
+    size = None
+    try:
+        revoked = read_revocations(listed, client.keys())
+        found = revoked.find(open_certificate(signed).signatures[0].key_id)
+        size = None if found is None else found.log_size
+    except RevocationsRefused as error:
+        fail(f"the service's {error}", Exit.FAILED)
+    try:
+        proof = client.inclusion(certificate_id, size)
+    except RequestRefused as refusal:
+        if refusal.status != 422:
+            raise
+        proof = client.inclusion(certificate_id)  # it was issued after its key was revoked; verifying says so
+    (folder / INCLUSION_FILE).write_bytes(proof)
+
+
 def verify(
-    file: Annotated[Path, typer.Argument(help="The certificate (a DSSE envelope).")],
+    file: Annotated[Path, typer.Argument(help="The certificate: a DSSE envelope or a compact JWS.")],
     keys: Annotated[Path | None, typer.Option(help=f"Public keys you trust (JWKS); {KEYS_FILE} beside the certificate if absent.")] = None,
+    inclusion: Annotated[
+        Path | None, typer.Option(help=f"Proof that it is in the service's log; {INCLUSION_FILE} beside the certificate if absent.")
+    ] = None,
+    revocations: Annotated[
+        Path | None, typer.Option(help=f"The service's list of revoked keys; {REVOCATIONS_FILE} beside the certificate if absent.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check a certificate offline: signature, digests of the files beside it, and its figures, recomputed by other means."""
+    """Check a certificate offline: signature, log, revoked keys, digests of the files beside it, and its figures, recomputed."""
     with clear_errors():
         envelope = file.read_bytes()
         chosen = keys or file.parent / KEYS_FILE
-        try:
-            trusted = PublicKeySet.model_validate_json(chosen.read_bytes())
-        except ValidationError as invalid:
-            fail(f"{chosen}: expected a JWKS of Ed25519 keys, got something else ({invalid.error_count()} errors)", Exit.USAGE)
-            raise AssertionError from invalid  # fail() leaves
-        report = verify_envelope(envelope, trusted, file.parent)
+        trusted = read_keys(chosen)
+        evidence = Evidence(_beside(file, inclusion, INCLUSION_FILE), _beside(file, revocations, REVOCATIONS_FILE))
+        report = verify_envelope(envelope, trusted, file.parent, evidence)
         if as_json:
             print_json(report)
         else:
@@ -76,6 +115,42 @@ def verify(
             out.print(f"keys: {source}", markup=False)
         if report.verdict != "valid":
             fail(f"{file}: the certificate is NOT valid", Exit.FAILED)
+
+
+def certificate_page(
+    file: Annotated[Path, typer.Argument(help="The certificate: a DSSE envelope or a compact JWS.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write it: a name that ends in .html or .pdf.")],
+    keys: Annotated[Path | None, typer.Option(help=f"Public keys you trust (JWKS); {KEYS_FILE} beside the certificate if there.")] = None,
+) -> None:
+    """Write a certificate as a page or a PDF to read, offline. Its signature is checked; `verify` also recomputes its figures."""
+    with clear_errors():
+        if output.suffix not in (".html", ".pdf"):
+            fail(f"output must end in .html or .pdf, got {output.name!a}", Exit.USAGE)
+        chosen = keys or file.parent / KEYS_FILE
+        trusted = read_keys(chosen) if keys is not None or chosen.is_file() else None
+        evidence = Evidence(_beside(file, None, INCLUSION_FILE), _beside(file, None, REVOCATIONS_FILE))
+        try:
+            document = rendered(file.read_bytes(), trusted, evidence)
+        except CertificateUnreadable as error:
+            fail(f"{file}: {error}", Exit.FAILED)
+            raise AssertionError from error  # fail() leaves
+        output.write_bytes(pdf_of(document) if output.suffix == ".pdf" else html_of(document).encode())
+        out.print(f"{document.verdict.headline}\n{output}", markup=False)
+
+
+def read_keys(path: Path) -> PublicKeySet:
+    """The trusted keys in a JWKS file; one line and an exit where it isn't one."""
+    try:
+        return PublicKeySet.model_validate_json(path.read_bytes())
+    except ValidationError as invalid:
+        fail(f"{path}: expected a JWKS of Ed25519 keys, got something else ({invalid.error_count()} errors)", Exit.USAGE)
+        raise AssertionError from invalid  # fail() leaves
+
+
+def _beside(file: Path, given: Path | None, name: str) -> bytes | None:
+    """The file that was given, or one of this name beside the certificate; None where there is none."""
+    path = given or file.parent / name
+    return path.read_bytes() if given is not None or path.is_file() else None
 
 
 def _print_report(report: VerificationReport, envelope: bytes) -> None:

@@ -66,10 +66,11 @@ def _run(settings: Settings, listener: socket.socket, address: str, first_key: s
     from app.logs import configure_logs
     from app.main import create_app
 
-    configure_logs(settings.log_level)
+    configure_logs(settings.log_level, settings.log_format)
     config = uvicorn.Config(
         create_app(settings),
         log_level=settings.log_level,
+        log_config=None,  # its lines come out as ours do
         access_log=False,
         timeout_graceful_shutdown=2,
         proxy_headers=bool(settings.trusted_proxies),

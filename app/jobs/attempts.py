@@ -156,10 +156,10 @@ class Attempts:
         """The child stopped in good order and its checkpoint stays: the job is paused or cancelled if that was asked, else queued again."""
         self._end(attempt, Outcome.STOPPED, reason)
 
-    def lost(self, attempt: Attempt) -> None:
+    def lost(self, attempt: Attempt, how: str = "its worker was lost") -> None:
         """The worker couldn't do its own part. Counts like its death."""
         with self._current(attempt) as (session, job):
-            lose(session, job, self._maximum_worker_deaths)
+            lose(session, job, self._maximum_worker_deaths, how)
 
     def succeed(self, attempt: Attempt, store: Callable[[Session], Sequence[JobEvent]]) -> None:
         """End the job as succeeded, in one transaction with whatever ``store`` writes; as cancelled if that was asked in the meantime.
@@ -193,10 +193,14 @@ def end(session: Session, job: JobRow, outcome: Outcome, reason: str | None) -> 
     change_state(session, job, state, None if state is asked else reason)
 
 
-def lose(session: Session, job: JobRow, maximum_worker_deaths: int) -> None:
+def lose(session: Session, job: JobRow, maximum_worker_deaths: int, how: str = "its worker was lost") -> None:
     """A locked job's worker is gone: another one takes it up, unless it has taken too many with it."""
     job.worker_deaths += 1
     if job.worker_deaths >= maximum_worker_deaths:
-        end(session, job, Outcome.FAILED, f"its worker was lost {job.worker_deaths} times; not tried again")
+        end(session, job, Outcome.FAILED, f"{how}{_times(job.worker_deaths)}; not tried again")
     else:
-        end(session, job, Outcome.STOPPED, "its worker was lost")
+        end(session, job, Outcome.STOPPED, how)
+
+
+def _times(count: int) -> str:
+    return "" if count == 1 else f" {count} times"

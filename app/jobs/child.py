@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from pathlib import Path
 from typing import IO, Self, final
 
@@ -21,6 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 from app.jobs.document import JobDocument
 from app.jobs.events import Logged
 from app.jobs.log_lines import LogLines
+from trainer.data.uploaded import UPLOADED_VARIABLE
 from trainer.report import TrainingEvent
 
 REQUEST, RESULT, LOG, ARTIFACTS, LOCK = "request.json", "result.json", "training.log", "artifacts", "lock"
@@ -33,7 +35,7 @@ LARGEST_LOG = 2**20
 LONGEST_READ = 2**16
 
 DATA_SETS_DIR = "ZETADP_DATA_SETS_DIR"
-"""The one setting of the service that a child sees: where the files of data sets lie."""
+"""The one setting of the service that a child sees: where the files of data sets lie. Beside it stands where those of uploads do."""
 
 MEMORY_KEPT = {"MALLOC_MMAP_THRESHOLD_": str(256 * 2**20), "MALLOC_TRIM_THRESHOLD_": str(2**30)}
 """For glibc in a child: blocks up to 256 MiB come from the heap, and the heap gives memory back only beyond 1 GiB.
@@ -99,16 +101,25 @@ class JobChild:
       log: what it writes to stderr is appended to this file, up to a limit; what may be told of it is among the events.
       lock: descriptor of the job's lock, which the child inherits.
       data_sets_dir: folder of the data sets, told to the child as ``ZETADP_DATA_SETS_DIR``; None where there is none.
+      uploaded_dir: folder of the data sets that were made of uploads, told to it as ``ZETADP_UPLOADED_DIR``.
       accelerators: the numbers of those that the child may see; None for those that the worker sees.
     """
 
-    def __init__(self, command: Sequence[str], log: Path, lock: int, data_sets_dir: Path | None, accelerators: str | None) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        log: Path,
+        lock: int,
+        data_sets_dir: Path | None,
+        accelerators: str | None,
+        uploaded_dir: Path | None = None,
+    ) -> None:
         self._process = subprocess.Popen(  # noqa: S603 (our own command line; nothing of a request is in it)
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=child_environment(os.environ, data_sets_dir) | ({} if accelerators is None else {VISIBLE: accelerators}),
+            env=child_environment(os.environ, data_sets_dir, uploaded_dir) | ({} if accelerators is None else {VISIBLE: accelerators}),
             pass_fds=(lock,),
             start_new_session=True,  # Ctrl-C is for the worker, which then stops its child in good order
         )
@@ -116,8 +127,9 @@ class JobChild:
         assert self._process.stderr is not None  # stderr=PIPE
         self._heard: queue.SimpleQueue[ChildEvent | None] = queue.SimpleQueue()
         self._readers = [
-            threading.Thread(target=_read_events, args=(self._process.stdout, self._heard), daemon=True),
-            threading.Thread(target=_read_log, args=(self._process.stderr, log, self._heard), daemon=True),
+            # Each in a copy of this context, which says in every line of the worker's log whose process it is.
+            threading.Thread(target=copy_context().run, args=(_read_events, self._process.stdout, self._heard), daemon=True),
+            threading.Thread(target=copy_context().run, args=(_read_log, self._process.stderr, log, self._heard), daemon=True),
         ]
         for reader in self._readers:
             reader.start()
@@ -175,8 +187,8 @@ class JobChild:
         return self._process.wait()
 
 
-def child_environment(environment: Mapping[str, str], data_sets_dir: Path | None) -> dict[str, str]:
-    """The service's environment without its settings, which may hold a password; but with the folder of the data sets.
+def child_environment(environment: Mapping[str, str], data_sets_dir: Path | None, uploaded_dir: Path | None = None) -> dict[str, str]:
+    """The service's environment without its settings, which may hold a password; but with the folders of the data sets.
 
     Memory is kept as ``MEMORY_KEPT`` says, unless the operator set either of its variables.
 
@@ -187,7 +199,8 @@ def child_environment(environment: Mapping[str, str], data_sets_dir: Path | None
     if MEMORY_KEPT.keys().isdisjoint(found):
         # Both or neither: setting one alone also switches off how glibc adapts the other.
         found |= MEMORY_KEPT
-    return found if data_sets_dir is None else {**found, DATA_SETS_DIR: str(data_sets_dir.absolute())}
+    folders = {DATA_SETS_DIR: data_sets_dir, UPLOADED_VARIABLE: uploaded_dir}
+    return found | {name: str(folder.absolute()) for name, folder in folders.items() if folder is not None}
 
 
 def _read_events(pipe: IO[bytes], heard: queue.SimpleQueue[ChildEvent | None]) -> None:

@@ -2,32 +2,32 @@ r"""What follows a finished child: for a training the check that it did what was
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import cast, final
+from typing import final
 
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from app.certificates.digests import code_manifest, sha256_of_file
-from app.certificates.errors import CertificateRefused, SigningKeyUnusable
+from app.certificates.errors import CertificateRefused, SigningKeyRevoked, SigningKeyUnusable
 from app.certificates.issue import CertificateInput, issue_certificate, spec_file
 from app.certificates.statement import CODE_MANIFEST, SPEC_FILE
-from app.certificates.tables import CertificateRow
-from app.database import new_id, now
+from app.certificates.storing import store_certificate
+from app.database import now
 from app.jobs.attempts import Attempt, Attempts
 from app.jobs.calculation import CalculationResult
 from app.jobs.child import ARTIFACTS, RESULT
 from app.jobs.document import TrainingDocument
 from app.jobs.events import Artifact, ArtifactsStored, JobEvent
-from app.jobs.tables import JsonObject
 from app.settings import Settings
 from mechanisms.errors import PrivacyError
 from trainer.report import RunReport
 
 CERTIFICATE_FILE = "certificate.json"
+SIGNED_AGAIN = 5
+"""How often a certificate is signed whose key is revoked before it is stored."""
 
 
 @final
@@ -80,13 +80,17 @@ def complete_training(attempt: Attempt, document: TrainingDocument, attempts: At
     artifacts = [_artifact(path) for path in (*trained.values(), folder / SPEC_FILE, folder / CODE_MANIFEST)]
 
     def store(session: Session) -> Sequence[JobEvent]:
-        document = cast("JsonObject", json.loads(envelope))
-        session.add(CertificateRow(id=new_id(), job_id=attempt.job_id, created=finished, envelope=document))
+        store_certificate(session, settings, attempt.job_id, envelope, finished)
         _replace(folder / CERTIFICATE_FILE, envelope)
         listed = [*artifacts, _artifact(folder / CERTIFICATE_FILE)]
         return [ArtifactsStored(artifacts=tuple(sorted(listed, key=lambda artifact: artifact.name)))]
 
-    attempts.succeed(attempt, store)
+    for _ in range(SIGNED_AGAIN):
+        try:
+            return attempts.succeed(attempt, store)
+        except SigningKeyRevoked:  # between signing and storing; the newest key that is left signs
+            envelope = _certificate(attempt, document, report, trained, finished, settings)
+    raise RunRefused(f"the signing key was revoked {SIGNED_AGAIN} times while this was certified; nothing is")
 
 
 def _report(workdir: Path) -> RunReport:

@@ -18,9 +18,10 @@ import ssl
 import threading
 import time
 from base64 import b64encode
+from collections.abc import Callable
 from datetime import timedelta
 from hashlib import sha256
-from typing import Self, final
+from typing import Literal, Self, final
 
 import structlog
 from sqlalchemy import delete, select, update
@@ -34,6 +35,7 @@ from mechanisms.base import Value
 from mechanisms.errors import InvalidParameter
 from mechanisms.version import VERSION
 
+Tried = Literal["taken", "not_taken", "given_up"]
 LOOK_SECONDS = 0.5
 SEND_SECONDS = 10.0
 CLAIM_SECONDS = 60.0
@@ -77,16 +79,21 @@ def signature(secret: str, message_id: str, timestamp: int, body: bytes) -> str:
     return "v1," + b64encode(hmac.new(secret.encode(), signed, sha256).digest()).decode()
 
 
+def _nobody(_outcome: Tried) -> None:
+    pass
+
+
 class NotTaken(Exception):
     """The receiver didn't answer with a 2xx status; the text says what happened instead, without anything that it sent."""
 
 
 @final
 class Deliveries:
-    """Sends what is due, in a thread of its own. A context manager."""
+    """Sends what is due, in a thread of its own, and tells ``tried`` what came of each try. A context manager."""
 
-    def __init__(self, settings: Settings, database: Database) -> None:
+    def __init__(self, settings: Settings, database: Database, tried: Callable[[Tried], None] = _nobody) -> None:
         self._database = database
+        self._tried = tried
         self._destinations = Destinations(settings)
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._work, name="webhooks", daemon=True)
@@ -139,12 +146,15 @@ class Deliveries:
             send(self._destinations.resolved(delivery.url), delivery)
         except (InvalidParameter, DestinationRefused, NotTaken) as failure:
             given_up = delivery.tries >= MOST_TRIES
+            outcome: Tried = "given_up" if given_up else "not_taken"
             log.warning("webhook_given_up" if given_up else "webhook_not_taken", reason=str(failure))
             again = now() + timedelta(seconds=retry_seconds(delivery.tries))
             change = delete(DeliveryRow).where(*own) if given_up else update(DeliveryRow).where(*own).values(due=again)
         else:
+            outcome = "taken"
             log.info("webhook_taken")
             change = delete(DeliveryRow).where(*own)
+        self._tried(outcome)
         with self._database.writing() as session:
             session.execute(change)
 

@@ -26,7 +26,7 @@ def attached(app: FastAPI, settings: Settings) -> Generator[None]:
     app.state.tails = Tails(settings.event_poll_seconds / 2)
     try:
         database.migrate()
-        with Deliveries(settings, database):
+        with Deliveries(settings, database, app.state.metrics.webhook_tried):
             yield
     finally:
         queue.close()

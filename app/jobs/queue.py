@@ -11,6 +11,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import final
 
 from dbos import DBOS, DBOSClient, DBOSConfig, EnqueueOptions, Serializer, error
@@ -26,6 +27,8 @@ APPLICATION_VERSION = "1"
 QUEUE = "train"
 WORKFLOW = "train"
 POLLING_SECONDS = 0.1
+ANSWERED = ("SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED")
+CALLS_AT_ONCE = 500
 
 
 @final
@@ -75,6 +78,29 @@ class JobQueue:
         )
         with self._connected() as client:
             client.enqueue(options, job_id)
+
+    def forget(self, before: datetime, *, only_count: bool = False) -> int:
+        """Delete the calls from before this moment that were answered; how many there were. Raises QueueUnavailable."""
+        found = 0
+        with self._connected() as client:
+            while True:
+                ids = [
+                    call.workflow_id
+                    for call in client.list_workflows(
+                        name=WORKFLOW,
+                        status=list(ANSWERED),
+                        end_time=before.isoformat(),
+                        limit=CALLS_AT_ONCE,
+                        offset=found if only_count else 0,
+                        load_input=False,
+                        load_output=False,
+                    )
+                ]
+                found += len(ids)
+                if ids and not only_count:
+                    client.delete_workflows(ids)
+                if len(ids) < CALLS_AT_ONCE:
+                    return found
 
     def close(self) -> None:
         """Close the connections, if any were made."""

@@ -107,6 +107,7 @@ class Job(Value):
       progress: as last told by training; null before its first step.
       metrics: as last measured on the held-out records, each by name, and whether those are public or noise covers them; null before.
       failure: why it failed; null otherwise.
+      files_deleted: when its files were deleted after their time, a calculation's result among them; null as long as they are there.
       certificate: id of its certificate; null until a training succeeded.
       charge: the budget that it is charged to; null where it was submitted without.
       result: what the calculation came to; null until it succeeded, and always in lists: they would be long.
@@ -129,6 +130,7 @@ class Job(Value):
     progress: JobProgress | None
     metrics: Metrics | None
     failure: str | None
+    files_deleted: datetime | None
     certificate: str | None
     charge: JobCharge | None
     result: CalculationResult | None

@@ -30,6 +30,7 @@ from app.jobs.events import Logged
 from app.jobs.folders import take_over
 from app.jobs.hardware import visible
 from app.jobs.states import JobState
+from app.operations.storage import is_full
 from app.settings import Settings
 from trainer.report import Failed, Started
 
@@ -66,13 +67,13 @@ class Runner:
 
     def run(self, attempt: Attempt) -> None:
         """Bring the attempt to an end. What the database can't be told at once is told when it answers again."""
-        log = _log.bind(job=attempt.job_id, attempt=attempt.number)
-        log.info("job_started")
-        try:
-            _Run(self._settings, self._attempts, self._stopping, self._command, attempt).run()
-            log.info("job_left")
-        except AttemptSuperseded:
-            log.warning("job_superseded")
+        with structlog.contextvars.bound_contextvars(job=attempt.job_id, attempt=attempt.number):
+            _log.info("job_started")
+            try:
+                _Run(self._settings, self._attempts, self._stopping, self._command, attempt).run()
+                _log.info("job_left")
+            except AttemptSuperseded:
+                _log.warning("job_superseded")
 
 
 @final
@@ -96,10 +97,11 @@ class _Run:
             self._do()
         except (AttemptSuperseded, *UNAVAILABLE):
             raise
-        except Exception:
+        except Exception as error:
             # This worker can't do it; another may, and if none can the job ends.
-            _log.exception("worker_failed", job=self._attempt.job_id)
-            self._patiently(lambda: self._attempts.lost(self._attempt))
+            _log.exception("worker_failed")
+            how = "its worker has no room on its disk" if is_full(error) else "its worker was lost"
+            self._patiently(lambda: self._attempts.lost(self._attempt, how))
 
     def _do(self) -> None:
         folder = self._settings.job_dir(self._attempt.job_id)
@@ -110,7 +112,12 @@ class _Run:
                 self._end_stopped(self._reason_to_stop())
                 return
             with JobChild(
-                self._command(workdir), folder / LOG, lock, self._settings.data_sets_dir, visible(self._settings.device)
+                self._command(workdir),
+                folder / LOG,
+                lock,
+                self._settings.data_sets_dir,
+                visible(self._settings.device),
+                self._settings.made_data_sets_dir,
             ) as child:
                 self._record([Logged(line=f"attempt {self._attempt.number}: process started")])
                 stop, reason = self._follow(child)
@@ -211,7 +218,7 @@ class _Run:
                     deadline = min(deadline, time.monotonic() + self._settings.stop_grace_seconds)
                 if time.monotonic() > deadline:
                     raise
-                _log.warning("database_unavailable", job=self._attempt.job_id, error=type(error).__name__)
+                _log.warning("database_unavailable", error=type(error).__name__)
                 time.sleep(RETRY_SECONDS)
 
 

@@ -20,7 +20,7 @@ from app.database import Database, new_id, now
 from app.jobs.calculation import KINDS, Calculation, CalculationDocument, CalculationKind, CalculationResult
 from app.jobs.child import ARTIFACTS, RESULT
 from app.jobs.destinations import Destinations
-from app.jobs.document import JobDocument, TrainingAsked, TrainingDocument
+from app.jobs.document import JOB_DOCUMENT, JobDocument, TrainingAsked, TrainingDocument
 from app.jobs.errors import ArtifactNotFound, IdempotencyConflict, JobConflict, JobNotFound, QueueUnavailable
 from app.jobs.events import HISTORY, Artifact, ArtifactsStored, JobEvent, JobEventRecord, StateChanged
 from app.jobs.folders import attempt_folder
@@ -33,9 +33,12 @@ from app.ledgers.admission import Priced
 from app.ledgers.jobs import charge_again, charge_job, check_for_jobs, ledgers_of
 from app.ledgers.service import LedgerService
 from app.ledgers.tables import LedgerJobRow
+from app.operations.storage import check_room
 from app.settings import Settings
+from app.uploads.claims import claim, finder_of, is_there
 from mechanisms.errors import InvalidParameter
 from trainer import AnyPlan, AnyTrainingSpec
+from trainer.data.uploaded import found_by
 from trainer.report import Metrics, Progress
 
 EVENTS_PER_READ = 500
@@ -80,11 +83,13 @@ class JobService:
           InvalidParameter, CalibrationFailed, UnsupportedEvent: the spec has no plan; nothing is stored.
           IdempotencyConflict: the key came with another request before.
           LedgerNotFound, LedgerClosed, BudgetExceeded, IncompatibleEvent: the ledger doesn't admit the plan; nothing is stored.
+          StorageFull: there is no room for what a job leaves.
         """
 
         def document() -> JobDocument:
             # Calibration takes long; the write lock isn't held meanwhile.
-            plan = _planned(submission.spec)
+            with found_by(finder_of(self._settings, self._database, self._tenant)):
+                plan = _planned(submission.spec)
             return TrainingDocument(spec=submission.spec, runtime=submission.runtime, plan=plan)
 
         if submission.webhook is not None:
@@ -103,6 +108,7 @@ class JobService:
                 before = self._made_before(session, key, digest)
             if before is not None:
                 return before
+        check_room(self._settings)
         made = document()
         priced = None if asked is None or asked.ledger is None else self._priced(asked.ledger, made)
         try:
@@ -119,7 +125,7 @@ class JobService:
         """The job, with the result of a calculation. Raises JobNotFound."""
         with self._database.reading() as session:
             job = _resources(session, [self._found(session.get(JobRow, job_id), job_id)])[0]
-        if job.calculation is None or job.state is not JobState.SUCCEEDED:
+        if job.calculation is None or job.state is not JobState.SUCCEEDED or job.files_deleted is not None:
             return job
         result = (attempt_folder(self._settings.job_dir(job_id), job.attempt) / ARTIFACTS / RESULT).read_bytes()
         return Job.model_validate({**dict(job), "result": CalculationResult.model_validate_json(result)})
@@ -151,8 +157,12 @@ class JobService:
             state = after_action(before, action)
             if state is None:
                 raise JobConflict(job_id, before, ASKED[action])
+            if action is Action.RETRY and row.files_deleted is not None:
+                # Its checkpoint is gone: what it released before would be released again.
+                raise JobConflict(job_id, f"{before}, its files are deleted", ASKED[action])
             if action is Action.RETRY:
-                row.worker_deaths, row.ran_seconds = 0, 0.0
+                self._check_data(session, row)
+                row.worker_deaths, row.ran_seconds, row.events_deleted = 0, 0.0, None
                 charge_again(session, row)
             if state is not before:
                 change_state(session, row, state)
@@ -191,21 +201,21 @@ class JobService:
     def artifacts(self, job_id: str) -> tuple[Artifact, ...]:
         """The files of a job that succeeded; none before. Raises JobNotFound."""
         with self._database.reading() as session:
-            self._found(session.get(JobRow, job_id), job_id)
-            return self._artifacts(session, job_id)
+            row = self._found(session.get(JobRow, job_id), job_id)
+            return self._artifacts(session, row)
 
     def artifact(self, job_id: str, name: str) -> Path:
         """Where a listed file is; the name is looked up, never joined to a path. Raises JobNotFound, ArtifactNotFound."""
         with self._database.reading() as session:
             row = self._found(session.get(JobRow, job_id), job_id)
-            listed = tuple(artifact.name for artifact in self._artifacts(session, job_id))
+            listed = tuple(artifact.name for artifact in self._artifacts(session, row))
         if name not in listed:
             raise ArtifactNotFound(job_id, name, listed)
         return attempt_folder(self._settings.job_dir(job_id), row.attempt) / ARTIFACTS / name
 
-    def _artifacts(self, session: Session, job_id: str) -> tuple[Artifact, ...]:
-        stored = latest(session, [job_id], ["artifacts"]).get((job_id, "artifacts"))
-        return stored.artifacts if isinstance(stored, ArtifactsStored) else ()
+    def _artifacts(self, session: Session, row: JobRow) -> tuple[Artifact, ...]:
+        stored = latest(session, [row.id], ["artifacts"]).get((row.id, "artifacts"))
+        return stored.artifacts if isinstance(stored, ArtifactsStored) and row.files_deleted is None else ()
 
     def _priced(self, ledger_id: str, document: JobDocument) -> Priced:
         """What a training's plan costs on the ledger, found before anything is locked."""
@@ -220,6 +230,8 @@ class JobService:
         with self._database.writing() as session:
             if key is not None and (before := self._made_before(session, key, digest)) is not None:
                 return before, False
+            if asked is not None:
+                self._claim(session, asked.spec)
             row = JobRow(
                 id=new_id(),
                 tenant=self._tenant,
@@ -246,6 +258,18 @@ class JobService:
                 session.add(IdempotencyKeyRow(tenant=self._tenant, key=key, request_sha256=digest, job_id=row.id, created=now()))
             session.flush()
             return _resources(session, [row])[0], True
+
+    def _claim(self, session: Session, spec: AnyTrainingSpec) -> None:
+        # What was there when the plan was made may have been deleted since; from here to the commit it can't be.
+        try:
+            claim(session, self._tenant, spec.data)
+        except InvalidParameter as refused:
+            raise _in_request(refused, spec) from refused
+
+    def _check_data(self, session: Session, row: JobRow) -> None:
+        document = JOB_DOCUMENT.validate_python(row.document)
+        if isinstance(document, TrainingDocument) and not is_there(session, self._tenant, document.spec.data):
+            raise JobConflict(row.id, f"{row.state}, of a data set that was deleted,", ASKED[Action.RETRY])
 
     def _made_before(self, session: Session, key: str, digest: str) -> Job | None:
         used = session.get(IdempotencyKeyRow, (self._tenant, key))
@@ -331,6 +355,7 @@ def _resource(row: JobRow, last: Mapping[str, JobEvent], certificate: str | None
         progress=_progress(progress) if isinstance(progress, Progress) else None,
         metrics=metrics if isinstance(metrics, Metrics) else None,
         failure=changed.reason if isinstance(changed, StateChanged) and changed.state is JobState.FAILED else None,
+        files_deleted=row.files_deleted,
         certificate=certificate,
         charge=None if charged is None else JobCharge(ledger=charged.ledger_id, reservation=charged.reservation_id),
         result=None,

@@ -20,7 +20,8 @@ class JobRow(Base):
 
     ``attempt`` counts the starts and is the fencing token: only the latest start may write events or end the job. ``holder`` is the token
     of the lease of the worker that has the job in hand, and null in every state but those. ``worker_deaths`` counts the starts whose
-    worker was lost, ``ran_seconds`` the time in hand over all attempts; a retry begins both anew.
+    worker was lost, ``ran_seconds`` the time in hand over all attempts; a retry begins both anew. ``files_deleted``: when its folder was
+    given up, checkpoint, log and artifacts; it can't be tried again then. ``events_deleted``: when its log lines and figures were.
     """
 
     __tablename__ = "jobs"
@@ -40,6 +41,8 @@ class JobRow(Base):
     timeout_seconds: Mapped[float | None] = mapped_column(Double())
     ran_seconds: Mapped[float] = mapped_column(Double(), default=0.0)
     holder: Mapped[str | None] = mapped_column(String(32), index=True)
+    files_deleted: Mapped[datetime | None] = mapped_column(UtcTime())
+    events_deleted: Mapped[datetime | None] = mapped_column(UtcTime())
 
     __table_args__ = (Index(None, "tenant", "id"), Index(None, "state", "priority", "id"))
 

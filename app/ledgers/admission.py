@@ -13,11 +13,16 @@ from sqlalchemy.orm import Session
 
 from accountants.filters import Price
 from app.database import new_id
-from app.ledgers.book import Asker, locked
+from app.ledgers.book import SERVICE, Asker, Book, locked
 from app.ledgers.definition import Spent
+from app.ledgers.errors import LedgerClosed, LedgerKeyReused
 from app.ledgers.reading import found_reservation, found_reserved
 from app.ledgers.requests import ChargedUsers, Expiry
 from app.ledgers.resources import Reservation, reservation_of
+from mechanisms.errors import BudgetExceeded, InvalidParameter
+
+REFUSALS = (LedgerClosed, LedgerKeyReused, BudgetExceeded, InvalidParameter)
+"""Why a reservation isn't made; the ledger is as it was before, and what others reserve in the same transaction stands."""
 
 
 @final
@@ -30,9 +35,15 @@ class Priced:
     price: Price
 
 
-def reserve_in(
+def reserve_in(session: Session, tenant: str, priced: Priced, job: str) -> Reservation:
+    """Set a job's price aside, for the service. Raises LedgerNotFound and ``REFUSALS``."""
+    with locked(session, tenant, priced.ledger_id, SERVICE) as book:
+        return reserve_on(session, book, priced, SERVICE, job=job)
+
+
+def reserve_on(
     session: Session,
-    tenant: str,
+    book: Book,
     priced: Priced,
     asker: Asker,
     *,
@@ -40,18 +51,14 @@ def reserve_in(
     expiry: Expiry | None = None,
     job: str | None = None,
 ) -> Reservation:
-    r"""Set the price aside; for a request that was answered before, the reservation it made then.
-
-    Raises:
-      LedgerNotFound, LedgerClosed, LedgerKeyReused, BudgetExceeded, InvalidParameter.
-    """
-    with locked(session, tenant, priced.ledger_id, asker) as book:
-        is_old, reservation_id = book.answered_before()
-        if is_old:
-            assert reservation_id is not None  # the digest of the request says that it was for a reservation
-            return found_reservation(session, priced.ledger_id, reservation_id)
-        made = book.reserve(new_id(), priced.spend, priced.price, users, expiry, job)
-        return reservation_of(priced.ledger_id, made, book.number, None)
+    """Set the price aside on a locked ledger; for a request that was answered before, the reservation it made then. Raises ``REFUSALS``."""
+    book.serve(asker)
+    is_old, reservation_id = book.answered_before()
+    if is_old:
+        assert reservation_id is not None  # the digest of the request says that it was for a reservation
+        return found_reservation(session, priced.ledger_id, reservation_id)
+    made = book.reserve(new_id(), priced.spend, priced.price, users, expiry, job)
+    return reservation_of(priced.ledger_id, made, book.number, None)
 
 
 def commit_in(

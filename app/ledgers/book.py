@@ -124,11 +124,16 @@ class Book:
         """Of the last entry."""
         return self._entries
 
+    def serve(self, asker: Asker) -> None:
+        """What follows is asked for by this one; several may be served in one transaction."""
+        self._asker = asker
+
     def answered_before(self) -> tuple[bool, str | None]:
         """Whether this very request was answered before, and the reservation it was about. Raises LedgerKeyReused."""
         key = self._asker.idempotency_key
         if key is None:
             return False, None
+        self._flush()  # it may have come twice into one transaction
         used = self._connection.execute(_USED_KEY, {"ledger": self._id, "key": key}).one_or_none()
         if used is None:
             return False, None
@@ -226,9 +231,13 @@ class Book:
             # One message to the server instead of two: it is waited for with the row locked. SQLite has no messages, and no such statement.
             self._connection.execute(_ADD_AND_SAVE, {**row, **{f"added_{name}": value for name, value in self._added[0].items()}})
             return
+        self._flush()
+        self._connection.execute(_SAVE, row)
+
+    def _flush(self) -> None:
         if self._added:
             self._connection.execute(_ADD, self._added)
-        self._connection.execute(_SAVE, row)
+            self._added = []
 
     def _charge(self, price: Price, users: ChargedUsers | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Reserve the price; returns who was charged and who was left out."""

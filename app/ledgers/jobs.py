@@ -40,7 +40,7 @@ def check_for_jobs(definition: LedgerDefinition) -> None:
 
 def charge_job(session: Session, job: JobRow, priced: Priced) -> None:
     """Reserve a job's plan, in the transaction that stores the job. Raises as ``reserve_in``."""
-    made = reserve_in(session, job.tenant, priced, SERVICE, job=job.id)
+    made = reserve_in(session, job.tenant, priced, job.id)
     session.merge(LedgerJobRow(job_id=job.id, ledger_id=priced.ledger_id, reservation_id=made.id, attempt=job.attempt))
 
 

@@ -3,6 +3,8 @@ r"""What can be done with ledgers. Each call is one transaction; costs are compu
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import final
 
@@ -12,8 +14,8 @@ from sqlalchemy.orm import Session, aliased
 
 from app.database import Database, new_id, now
 from app.jobs.tables import JobRow
-from app.ledgers.admission import Priced, commit_in, release_in, reserve_in
-from app.ledgers.book import Asker, entry_row, locked
+from app.ledgers.admission import REFUSALS, Priced, commit_in, release_in, reserve_on
+from app.ledgers.book import SERVICE, Asker, entry_row, locked
 from app.ledgers.definition import LedgerDefinition, Spent, stored_definition
 from app.ledgers.entries import BEFORE_THE_FIRST, Entry, EntryPage, EntryRecord, Opened, digest
 from app.ledgers.errors import LedgerKeyReused, LedgerNameTaken
@@ -33,12 +35,23 @@ from app.ledgers.resources import Balance, Ledger, LedgerPage, Projection, Reser
 from app.ledgers.states import LedgerState, ReservationState
 from app.ledgers.sums import Sums
 from app.ledgers.tables import LedgerEntryRow, LedgerRow
+from app.ledgers.together import Together
 from app.ledgers.verification import ChainReport, verify_stored
 from mechanisms.base import Value
 from mechanisms.errors import InvalidParameter
 
 DEFINITIONS_KEPT = 4096
 """A definition never changes and a ledger is never deleted, so what was read once holds."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request that waits for the ledger."""
+
+    request: ReservationRequest
+    priced: Priced
+    asker: Asker
 
 
 @final
@@ -53,6 +66,7 @@ class LedgerService:
         self._database = database
         self._pricing_seconds = pricing_seconds
         self._definition = lru_cache(DEFINITIONS_KEPT)(self._read_definition)
+        self._reservations = Together(self._reserve_all)
 
     def create(self, tenant: str, definition: LedgerDefinition, by: str | None, key: str | None) -> Ledger:
         """A new ledger; with a key that was used before, the one it made then. Raises LedgerNameTaken, LedgerKeyReused."""
@@ -106,11 +120,7 @@ class LedgerService:
           CostTakesTooLong: the spend has no cost there.
         """
         priced = self.priced(tenant, ledger_id, request.spend)
-        asker = _asker(by, key, "reserve", request)
-        with self._database.writing() as session:
-            if request.job is not None:
-                _check_job(session, tenant, request.job)
-            return reserve_in(session, tenant, priced, asker, users=request.users, expiry=request.expiry, job=request.job)
+        return self._reservations.ask((tenant, ledger_id), _Asked(request, priced, _asker(by, key, "reserve", request)))
 
     def commit(
         self, tenant: str, ledger_id: str, reservation_id: str, released: Spent | None, by: str | None, key: str | None
@@ -194,6 +204,20 @@ class LedgerService:
             if not self._database.is_sqlite:  # there a transaction sees one moment anyway
                 session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
             return verify_stored(session, found_ledger(session, tenant, ledger_id))
+
+    def _reserve_all(self, ledger: tuple[str, str], asked: Sequence[_Asked]) -> list[Reservation | Exception]:
+        outcomes: list[Reservation | Exception] = []
+        with self._database.writing() as session, locked(session, *ledger, SERVICE) as book:
+            for one in asked:
+                try:
+                    request = one.request
+                    if request.job is not None:
+                        _check_job(session, ledger[0], request.job)
+                    made = reserve_on(session, book, one.priced, one.asker, users=request.users, expiry=request.expiry, job=request.job)
+                    outcomes.append(made)
+                except REFUSALS as refusal:
+                    outcomes.append(refusal)
+        return outcomes
 
     def _read_definition(self, tenant: str, ledger_id: str) -> LedgerDefinition:
         with self._database.reading() as session:

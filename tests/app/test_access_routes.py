@@ -21,8 +21,15 @@ from tests.app.access_harness import made, shown
 from tests.app.jobs_harness import ADMIN_KEY, serving
 
 OPEN_TAGS = {"calculators", "papers", "recipes", "health"}
-OPEN_PATHS = {"/v1/certificates/verify", "/.well-known/jwks.json"}
-ASKED = {"/v1/mechanisms", "/.well-known/jwks.json", "/livez"}
+OPEN_PATHS = {
+    "/v1/certificates/verify",
+    "/v1/certificates/schema",
+    "/v1/log",
+    "/v1/log/consistency",
+    "/.well-known/jwks.json",
+    "/.well-known/zetadp-revocations.jws",
+}
+ASKED = {"/v1/mechanisms", "/v1/log", "/.well-known/jwks.json", "/.well-known/zetadp-revocations.jws", "/livez"}
 NEEDED = {
     "type": "key-needed",
     "title": "This needs a key.",

@@ -19,6 +19,7 @@ from app.main import create_app
 from app.settings import Settings
 from tests.app.access_harness import made, shown
 from tests.app.jobs_harness import serving, settings, spec, submit
+from tests.app.uploads_harness import make, reading_in_process, uploaded
 
 CERTIFICATE = "certificate-of-a"
 NAMES = ("name", "user")
@@ -35,7 +36,7 @@ def of(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 @pytest.fixture(scope="module")
 def a(of: Settings) -> Generator[httpx2.Client]:
-    with serving(of) as client:
+    with reading_in_process(), serving(of) as client:
         yield client
 
 
@@ -68,6 +69,8 @@ def things(of: Settings, a: httpx2.Client) -> dict[str, str]:
         "key_id": made(of, "default", Scope.SUBMIT).key.id,
         "ledger_id": ledger,
         "reservation_id": reserved.json()["id"],
+        "upload_id": (upload_id := uploaded(a)),
+        "data_set_id": make(a, upload_id),
         "name": "spec.json",
         "user": "somebody",
     }

@@ -28,7 +28,8 @@ class Proxy:
         self._is_cut = False
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
 
     def cut(self) -> None:
         with self._lock:
@@ -43,6 +44,9 @@ class Proxy:
 
     def close(self) -> None:
         self.cut()
+        # Closing alone doesn't wake whoever waits in accept().
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._accepting.join()
         self._listener.close()
 
     def _accept(self) -> None:

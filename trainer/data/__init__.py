@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter
 
 from mechanisms.errors import InvalidParameter
-from trainer.data.base import DataRecipe, DataSet, DataSetFacts, array_digest, facts_of
+from trainer.data.base import DataRecipe, DataSet, DataSetFacts, NamedDataSet, array_digest, facts_of
 from trainer.data.cifar10 import Cifar10
 from trainer.data.digits_images import DigitsImages
 from trainer.data.digits_phase_pairs import DigitsPhasePairs
@@ -22,6 +22,7 @@ from trainer.data.mri_reconstruction import MriReconstruction
 from trainer.data.mri_slices import MriSequences
 from trainer.data.speech_commands import SpeechCommands, SpokenDigits
 from trainer.data.table import Table
+from trainer.data.uploaded import Uploaded
 
 DataSpec = Annotated[
     Cifar10
@@ -37,7 +38,8 @@ DataSpec = Annotated[
     | PhaseMnist
     | SpeechCommands
     | SpokenDigits
-    | Table,
+    | Table
+    | Uploaded,
     Field(discriminator="kind"),
 ]
 READERS: tuple[type[DataRecipe], ...] = (
@@ -55,6 +57,7 @@ READERS: tuple[type[DataRecipe], ...] = (
     SpeechCommands,
     SpokenDigits,
     Table,
+    Uploaded,
 )
 
 _SPECS: TypeAdapter[DataSpec] = TypeAdapter(DataSpec)
@@ -63,13 +66,16 @@ _SPECS: TypeAdapter[DataSpec] = TypeAdapter(DataSpec)
 def data_set_facts(spec: DataSpec) -> DataSetFacts:
     """Reads the data set, unless that was done and no file of it changed since, and states what a plan and a certificate need of it.
 
+    Of a data set that was made here once and never changes, what was found then.
+
     Raises:
       InvalidParameter: the data can't be read, aren't ones to train on, or changed while they were read.
 
     >>> data_set_facts(DigitsPhasePairs(split_seed=0, test_fraction=0.2)).training_records
     713
     """
-    return _facts(spec.model_dump_json(), stamps(spec.sources()))
+    known = spec.known_facts()
+    return _facts(spec.model_dump_json(), stamps(spec.sources())) if known is None else known
 
 
 @lru_cache(maxsize=64)
@@ -98,10 +104,12 @@ __all__ = [
     "MriPhantoms",
     "MriReconstruction",
     "MriSequences",
+    "NamedDataSet",
     "PhaseMnist",
     "SpeechCommands",
     "SpokenDigits",
     "Table",
+    "Uploaded",
     "array_digest",
     "data_set_facts",
     "facts_of",

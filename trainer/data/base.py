@@ -51,6 +51,22 @@ class DataSetFacts(Value):
 
 
 @final
+class NamedDataSet(Value):
+    r"""What a certificate calls a data set that somebody made, so that it can be told from others.
+
+    Attributes:
+      id: of the data set.
+      manifest_sha256: of its manifest, which its maker can show. The manifest holds the digests of the data beside 256 random bits: a bare
+        digest would tell whoever has a guess of all the data whether it is right.
+      words: what its maker says it is; nobody checked that.
+    """
+
+    id: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
+    manifest_sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    words: Annotated[str, Field(min_length=1, max_length=1000)]
+
+
+@final
 @dataclass(frozen=True)
 class DataSet:
     r"""Records in memory, the public split made.
@@ -98,6 +114,14 @@ class DataRecipe(Value, ABC):
     def describe(self) -> str:
         """Where the data came from and what was done to it, for a certificate."""
         return self.DESCRIPTION
+
+    def known_facts(self) -> DataSetFacts | None:
+        """What was found out when the data set was made; None where its files have to be read for that."""
+        return None
+
+    def named(self) -> NamedDataSet | None:
+        """What a certificate calls it, where somebody made it; None for a data set that the recipe itself says all about."""
+        return None
 
     @final
     def read(self) -> DataSet:
@@ -172,6 +196,11 @@ def _check_users(users: NDArray[Any], records: int) -> None:
 
 def facts_of(recipe: DataRecipe, data: DataSet) -> DataSetFacts:
     """What a plan and a certificate need of arrays that ``recipe`` read."""
+    return facts_with(data, recipe.UNIT, recipe.USER_UNIT, recipe.describe())
+
+
+def facts_with(data: DataSet, unit: PrivacyUnit, user_unit: PrivacyUnit | None, description: str) -> DataSetFacts:
+    """Likewise of arrays from anywhere, with these names and words for them."""
     users = data.training_users
     digested = (data.training_features, data.training_targets) if users is None else (data.training_features, data.training_targets, users)
     return DataSetFacts(
@@ -181,12 +210,12 @@ def facts_of(recipe: DataRecipe, data: DataSet) -> DataSetFacts:
         is_complex=bool(np.iscomplexobj(data.training_features)),
         task="reconstruction" if data.classes is None else "classification",
         classes=data.classes,
-        unit=recipe.UNIT,
-        user_unit=None if users is None else recipe.USER_UNIT,
+        unit=unit,
+        user_unit=None if users is None else user_unit,
         users=None if users is None else int(users.max()) + 1,
         largest_user=None if users is None else int(np.bincount(users).max()),
         sha256=array_digest(*digested),
-        description=recipe.describe(),
+        description=description,
     )
 
 

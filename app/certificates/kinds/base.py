@@ -31,6 +31,7 @@ class Setting:
       guaranteed: whether anything is certified.
       given_weights: SHA-256 of weights that training started from.
       in_ledger: whether a budget was charged.
+      uploaded: whether a user of the service made the data set.
     """
 
     mechanisms: tuple[AnyMechanism, ...]
@@ -41,6 +42,7 @@ class Setting:
     guaranteed: bool
     given_weights: tuple[str, ...] = ()
     in_ledger: bool = False
+    uploaded: bool = False
 
     def named(self, words: str) -> str:
         """The words with the unit's name in them."""

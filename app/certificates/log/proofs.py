@@ -1,0 +1,132 @@
+r"""Proofs about the log as files, and their verification, offline: with a trusted key, and nobody to ask."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeVar, final
+
+from pydantic import Field, ValidationError
+
+from app.certificates.canonical import canonical_json
+from app.certificates.keys import PublicKey, PublicKeySet
+from app.certificates.log.checkpoint import CheckpointRefused, CheckpointText, LogHead, LogSize, open_checkpoint
+from app.certificates.log.tree import is_consistent, leaf_hash, root_from_inclusion
+from app.certificates.statement import Sha256
+from mechanisms.base import Value
+
+LARGEST_PROOF = 64 * 1024
+"""Bytes; those of a log of a million certificates have about 2000."""
+
+Path = Annotated[tuple[Sha256, ...], Field(max_length=130)]
+
+_Proof = TypeVar("_Proof", "InclusionProof", "ConsistencyProof", "SignedHead")
+
+
+@final
+class SignedHead(Value):
+    r"""The log's size and root, signed.
+
+    Attributes:
+      checkpoint: a checkpoint in a signed note (C2SP): the log's name, its size, its root in base64, and an Ed25519 signature.
+    """
+
+    checkpoint: CheckpointText
+
+
+@final
+class InclusionProof(Value):
+    r"""That a statement is in the log (RFC 9162, 2.1.3).
+
+    Attributes:
+      checkpoint: the signed head of the log that the proof leads to.
+      leaf_index: the certificate's entry, counted from 0.
+      path: hashes from the leaf upwards.
+    """
+
+    checkpoint: CheckpointText
+    leaf_index: LogSize
+    path: Path
+
+
+@final
+class ConsistencyProof(Value):
+    r"""That the log only grew between two heads (RFC 9162, 2.1.4).
+
+    Attributes:
+      first, second: sizes of the two.
+      path: hashes; empty where the first is 0 or the second.
+      checkpoint: the signed head of the second.
+    """
+
+    first: LogSize
+    second: LogSize
+    path: Path
+    checkpoint: CheckpointText
+
+
+@final
+class ProofRefused(Exception):
+    """A proof, or the head that it rests on, doesn't hold; the text says why."""
+
+
+def encode(proof: SignedHead | InclusionProof | ConsistencyProof) -> bytes:
+    """The one layout of a proof: canonical JSON and a newline."""
+    return canonical_json(proof) + b"\n"
+
+
+def read_proof(content: bytes, kind: type[_Proof]) -> _Proof:
+    """A proof as issued (a missing final newline is forgiven). Raises ProofRefused for anything else."""
+    if len(content) > LARGEST_PROOF:
+        raise ProofRefused(f"must be at most {LARGEST_PROOF} bytes, got {len(content)}")
+    try:
+        proof = kind.model_validate_json(content)
+    except ValidationError as error:
+        place = ".".join(str(part) for part in error.errors()[0]["loc"])
+        raise ProofRefused(f"isn't a {_NAMES[kind]}: {place + ': ' if place else ''}{error.errors()[0]['msg'][:200]}") from error
+    if content.removesuffix(b"\n") != encode(proof).removesuffix(b"\n"):
+        raise ProofRefused("isn't laid out as issued (compact JSON with sorted keys): reformatted or changed since")
+    return proof
+
+
+def check_inclusion(statement: bytes, proof: InclusionProof, keys: PublicKeySet) -> tuple[LogHead, PublicKey]:
+    r"""The head under which the statement is proved to be in the log, and the key that signed it.
+
+    Raises:
+      ProofRefused: the head isn't signed by one of these keys, or its root isn't the one that the proof leads to.
+    """
+    head, key = _head(proof.checkpoint, keys)
+    path = [bytes.fromhex(part) for part in proof.path]
+    root = root_from_inclusion(leaf_hash(statement), proof.leaf_index, head.size, path)
+    if root is None:
+        raise ProofRefused(f"{len(path)} hashes don't prove entry {proof.leaf_index} of a log of {head.size}")
+    if root.hex() != head.root:
+        raise ProofRefused(f"this certificate isn't entry {proof.leaf_index}: the proof leads to root {root.hex()}, signed is {head.root}")
+    return head, key
+
+
+def check_consistency(old: LogHead, proof: ConsistencyProof, keys: PublicKeySet) -> tuple[LogHead, PublicKey]:
+    r"""The later head, of which the old one is proved to be the beginning, and the key that signed it.
+
+    Raises:
+      ProofRefused: it is another log, its head isn't signed by one of these keys, or it isn't the old one's continuation.
+    """
+    new, key = _head(proof.checkpoint, keys)
+    if new.origin != old.origin:
+        raise ProofRefused(f"is of another log: {new.origin}, kept was one of {old.origin}")
+    if (proof.first, proof.second) != (old.size, new.size):
+        raise ProofRefused(f"is about sizes {proof.first} and {proof.second}; asked was {old.size}, signed is {new.size}")
+    if new.size < old.size:
+        raise ProofRefused(f"the log has {new.size} entries, and had {old.size}: entries were removed")
+    path = [bytes.fromhex(part) for part in proof.path]
+    if not is_consistent(old.size, bytes.fromhex(old.root), new.size, bytes.fromhex(new.root), path):
+        raise ProofRefused(f"the log of {new.size} entries isn't the one of {old.size} with more at its end: its history was changed")
+    return new, key
+
+
+def _head(checkpoint: str, keys: PublicKeySet) -> tuple[LogHead, PublicKey]:
+    try:
+        return open_checkpoint(checkpoint, keys)
+    except CheckpointRefused as error:
+        raise ProofRefused(f"the head {error}") from error
+
+
+_NAMES: dict[type, str] = {SignedHead: "signed head", InclusionProof: "proof of inclusion", ConsistencyProof: "proof of consistency"}

@@ -1,0 +1,79 @@
+r"""The log over HTTP. Heads and proofs of consistency are for everybody: they hold hashes alone, and a log is for those who check it."""
+
+from __future__ import annotations
+
+from typing import Annotated, cast
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from app.access.caller import Caller, Scope, requires
+from app.certificates.jws import MEDIA_TYPE
+from app.certificates.log.checkpoint import LARGEST_LOG
+from app.certificates.log.proofs import ConsistencyProof, InclusionProof, SignedHead, encode
+from app.certificates.log.service import consistency_proof, inclusion_proof, signed_head
+from app.certificates.revocations import signed_revocations
+from app.certificates.tables import stored_envelope
+from app.database import Database
+from app.settings import Settings
+
+router = APIRouter(tags=["certificates"])
+
+JSON = "application/json"
+REVOCATIONS_PATH = "/.well-known/zetadp-revocations.jws"
+
+Size = Annotated[int | None, Query(ge=0, le=LARGEST_LOG, description="Of the log, in entries; its present size if absent.")]
+
+
+def settings_of(request: Request) -> Settings:
+    """The service's settings."""
+    return cast("Settings", request.app.state.settings)
+
+
+def database_of(request: Request) -> Database:
+    """The service's database."""
+    return cast("Database", request.app.state.database)
+
+
+@router.get("/v1/log", response_class=Response, responses={200: {"model": SignedHead}})
+def get_log_head(
+    database: Annotated[Database, Depends(database_of)], settings: Annotated[Settings, Depends(settings_of)], size: Size = None
+) -> Response:
+    """The signed head of the log of certificates (RFC 9162): its size and root as a C2SP checkpoint. Keep one, and check later."""
+    with database.reading() as session:
+        return Response(encode(signed_head(session, settings, size)), media_type=JSON)
+
+
+@router.get("/v1/log/consistency", response_class=Response, responses={200: {"model": ConsistencyProof}})
+def get_consistency(
+    first: Annotated[int, Query(ge=0, le=LARGEST_LOG, description="Size of the head that you kept.")],
+    database: Annotated[Database, Depends(database_of)],
+    settings: Annotated[Settings, Depends(settings_of)],
+    second: Size = None,
+) -> Response:
+    """That the log only grew between two sizes: nothing that was in it was changed or removed."""
+    with database.reading() as session:
+        return Response(encode(consistency_proof(session, settings, first, second)), media_type=JSON)
+
+
+@router.get("/v1/certificates/{certificate_id}/inclusion", response_class=Response, responses={200: {"model": InclusionProof}})
+def get_inclusion(
+    certificate_id: str,
+    database: Annotated[Database, Depends(database_of)],
+    settings: Annotated[Settings, Depends(settings_of)],
+    caller: Annotated[Caller, Depends(requires(Scope.SUBMIT))],
+    size: Size = None,
+) -> Response:
+    """That a certificate is in the log, under a signed head. Save the bytes as they come; `verify --inclusion` checks them offline."""
+    with database.reading() as session:
+        stored_envelope(session, certificate_id, caller.tenant)  # 404 for another tenant's
+        return Response(encode(inclusion_proof(session, settings, certificate_id, size)), media_type=JSON)
+
+
+@router.get(
+    REVOCATIONS_PATH,
+    response_class=Response,
+    responses={200: {"description": "A compact JWS of the list.", "content": {MEDIA_TYPE: {"schema": {"type": "string"}}}}},
+)
+def get_revocations(settings: Annotated[Settings, Depends(settings_of)]) -> Response:
+    """The keys that were revoked, when, why, and what the log was then; signed by a key that isn't. `verify --revocations` takes it."""
+    return Response(signed_revocations(settings), media_type=MEDIA_TYPE)

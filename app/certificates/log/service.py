@@ -1,0 +1,75 @@
+r"""What the log answers: signed heads, and proofs, of its present size or of one that it had."""
+
+from __future__ import annotations
+
+from sqlalchemy.orm import Session
+
+from app.certificates.errors import CertificateNotFound, LogSizeUnknown
+from app.certificates.evidence import Evidence
+from app.certificates.keys import jwks, signing_key
+from app.certificates.log import journal
+from app.certificates.log.checkpoint import LogHead, origin_of, sign_checkpoint
+from app.certificates.log.proofs import ConsistencyProof, InclusionProof, SignedHead, encode
+from app.certificates.revocations import revocations, signed_revocations
+from app.settings import Settings
+
+
+def signed_head(session: Session, settings: Settings, size: int | None = None) -> SignedHead:
+    """The head of the log's present or a past size, signed now. Raises LogSizeUnknown for a size it never had."""
+    present = journal.size_of(session)
+    if size is not None and size > present:
+        raise LogSizeUnknown("size", f"at most {present}, the number of entries", size)
+    return SignedHead(checkpoint=_checkpoint(session, settings, present if size is None else size))
+
+
+def inclusion_proof(session: Session, settings: Settings, certificate_id: str, size: int | None = None) -> InclusionProof:
+    r"""That a certificate is in the log. The caller has found the certificate to be its tenant's.
+
+    Raises:
+      CertificateNotFound: it isn't in the log.
+      LogSizeUnknown: the log never had this size, or the certificate came later.
+    """
+    number = journal.number_of(session, certificate_id)
+    if number is None:
+        raise CertificateNotFound(certificate_id)
+    return _inclusion(session, settings, number, size)
+
+
+def consistency_proof(session: Session, settings: Settings, first: int, second: int | None = None) -> ConsistencyProof:
+    """That the log of size ``first`` is the beginning of that of size ``second``. Raises LogSizeUnknown for sizes it never had."""
+    present = journal.size_of(session)
+    chosen = present if second is None else second
+    if chosen > present:
+        raise LogSizeUnknown("second", f"at most {present}, the number of entries", chosen)
+    if first > chosen:
+        raise LogSizeUnknown("first", f"at most {chosen}, the second size", first)
+    path = journal.consistency_path(session, first, chosen)
+    return ConsistencyProof(
+        first=first, second=chosen, path=tuple(part.hex() for part in path), checkpoint=_checkpoint(session, settings, chosen)
+    )
+
+
+def own_evidence(session: Session, settings: Settings, statement: bytes, key_ids: tuple[str, ...]) -> Evidence:
+    """What this service itself knows of a statement: where its key is revoked, the proof is that it was logged before."""
+    listed = revocations(settings)
+    number = journal.number_of_statement(session, statement)
+    if number is None:
+        return Evidence(inclusion=None, revocations=signed_revocations(settings))
+    ended = next((found for key_id in key_ids if (found := listed.find(key_id)) is not None), None)
+    size = ended.log_size if ended is not None and number < ended.log_size <= journal.size_of(session) else None
+    proof = encode(_inclusion(session, settings, number, size))
+    return Evidence(inclusion=proof, revocations=signed_revocations(settings))
+
+
+def _inclusion(session: Session, settings: Settings, number: int, size: int | None) -> InclusionProof:
+    present = journal.size_of(session)
+    chosen = present if size is None else size
+    if not number < chosen <= present:
+        raise LogSizeUnknown("size", f"from {number + 1}, where the certificate is in the log, to {present}", chosen)
+    path = journal.inclusion_path(session, number, chosen)
+    return InclusionProof(checkpoint=_checkpoint(session, settings, chosen), leaf_index=number, path=tuple(part.hex() for part in path))
+
+
+def _checkpoint(session: Session, settings: Settings, size: int) -> str:
+    head = LogHead(origin=origin_of(jwks(settings).keys[-1]), size=size, root=journal.root_of(session, size).hex())
+    return sign_checkpoint(head, signing_key(settings))

@@ -1,0 +1,204 @@
+r"""What a certificate's document says: the guarantee first, in words for somebody who isn't a cryptographer, then all else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC
+from itertools import chain
+
+from app.certificates.facts import MechanismFacts, ReleaseFacts, SamplingFacts
+from app.certificates.guarantee import ApproximateDp, NoGuarantee
+from app.certificates.page.document import Block, Bullets, CurvePlot, Document, Section, Table, Text, Tone, Verdict
+from app.certificates.report import Check, Status
+from app.certificates.statement import PrivacyCertificate, Statement
+from app.certificates.text import advantage, caution, done, percent, remarks, strength
+from mechanisms.base import Adjacency
+
+WEAK_FROM = 0.9
+"""From this rate of right guesses on, where chance is one half, the page calls a guarantee weak."""
+
+NOTE = (
+    "This page is for reading and proves nothing: anybody can make one that looks the same. What counts is the signed certificate file. "
+    "Check it with `python -m app verify`, with keys that you got over a channel you trust."
+)
+
+_STATUS = {Status.PASSED: "holds", Status.FAILED: "FAILED", Status.NOT_CHECKED: "not checked"}
+_SEVERITY = {
+    "O": "overclaims privacy",
+    "o": "overclaims under one reading",
+    "W": "wrong, without harm to privacy",
+    "L": "loose",
+    "N": "notation",
+    "U": "a claim without its evidence",
+    "OK": "checked",
+}
+
+
+def document_of(statement: Statement, checks: Sequence[Check]) -> Document:
+    r"""The document. ``checks``: of form, signature, log and revoked keys; where one failed, nothing else is the headline."""
+    predicate = statement.predicate
+    finished = predicate.job.finished.astimezone(UTC)
+    return Document(
+        title="Privacy certificate",
+        subtitle=f"Job {predicate.job.id}, {predicate.job.algorithm}, finished {finished:%Y-%m-%d %H:%M} UTC",
+        verdict=_verdict(predicate, checks),
+        note=NOTE,
+        sections=tuple(
+            chain(
+                _guarantee(predicate),
+                (Section("What was done", (Bullets(_lines(done(predicate))), *_releases(predicate))),),
+                (Section("What this does not cover", (Bullets(predicate.not_covered),)),) if predicate.not_covered else (),
+                _foundations(predicate),
+                _errata(predicate),
+                (_origin(predicate), _digests(statement), _standing(checks)),
+            )
+        ),
+    )
+
+
+def _verdict(predicate: PrivacyCertificate, checks: Sequence[Check]) -> Verdict:
+    broken = [f"{check.name}: {check.detail}." for check in checks if check.status is Status.FAILED]
+    if broken:
+        return Verdict(Tone.NONE, "DO NOT RELY ON THIS CERTIFICATE", ("It didn't pass its checks.", *broken))
+    guarantee = predicate.guarantee
+    if isinstance(guarantee, NoGuarantee):
+        treated = tuple(caution(predicate, guarantee))
+        return Verdict(Tone.NONE, "THERE IS NO PRIVACY GUARANTEE", (f"Why: {guarantee.reason}.", *treated, _trust(predicate)))
+    unit = "unit" if predicate.neighbourhood is None else predicate.neighbourhood.unit
+    right = (1.0 + advantage(guarantee)) / 2.0
+    is_weak = right >= WEAK_FROM
+    lines = [f"Somebody who knows all other data and guesses {_guessed(predicate, unit)} is right at most {percent(right)} of the time."]
+    lines.append("Even odds beforehand, so that chance is 50 %.")
+    if is_weak:
+        lines.append(f"That is a weak guarantee: it still allows an attack on one {unit} that is nearly always right.")
+    lines += [f"Protected: each {unit} of the training data; {predicate.data.unit_meaning}.", _trust(predicate)]
+    headline = f"{'Weak privacy guarantee' if is_weak else 'Privacy guarantee'}: epsilon {guarantee.epsilon} at delta {guarantee.delta}"
+    return Verdict(Tone.WEAK if is_weak else Tone.STATED, headline, tuple(lines))
+
+
+def _guessed(predicate: PrivacyCertificate, unit: str) -> str:
+    if predicate.neighbourhood is not None and predicate.neighbourhood.adjacency is Adjacency.REPLACE_ONE:
+        return f"which of two values is one {unit}'s (that the {unit} is in the data isn't hidden)"
+    return f"whether one particular {unit} was in the training data"
+
+
+def _trust(predicate: PrivacyCertificate) -> str:
+    return f"Trust: {predicate.scope.trust_model}."
+
+
+def _guarantee(predicate: PrivacyCertificate) -> Iterator[Section]:
+    guarantee = predicate.guarantee
+    if isinstance(guarantee, NoGuarantee):
+        if guarantee.if_seed_stays_secret is not None:
+            line = "What would hold if nobody knew the seed is in the certificate file. It is no guarantee of this run."
+            yield Section("The seed", (Text((line,)),))
+        return
+    yield Section("What an attacker can do", (Text(_lines((*strength(predicate, guarantee), *remarks(predicate, guarantee)))),))
+    yield Section("The guarantee in figures", (Table(("figure", "value"), tuple(_figures(predicate, guarantee))), *_curve(guarantee)))
+
+
+def _figures(predicate: PrivacyCertificate, guarantee: ApproximateDp) -> Iterator[tuple[str, str]]:
+    near = predicate.neighbourhood
+    yield "epsilon, at delta", f"{guarantee.epsilon}, at {guarantee.delta}"
+    if guarantee.pure_epsilon is not None:
+        yield "epsilon at delta 0", guarantee.pure_epsilon
+    if near is not None:
+        yield "unit", near.unit
+        yield "adjacency", f"{near.adjacency.value}: {near.meaning}"
+    yield "the true epsilon is at least", guarantee.epsilon_lower
+    yield "mu (Gaussian DP)", guarantee.gdp_mu or f"none: {guarantee.gdp_mu_absent_because}"
+    without = guarantee.epsilon_without_sampling
+    yield "epsilon without sampling", without or f"not stated: {guarantee.epsilon_without_sampling_absent_because}"
+    yield "accountant", guarantee.accountant if guarantee.accountant == guarantee.route else f"{guarantee.accountant}: {guarantee.route}"
+    if guarantee.renyi is not None:
+        yield "Renyi divergence, by order", "; ".join(f"{point.order}: {point.epsilon}" for point in guarantee.renyi)
+
+
+def _curve(guarantee: ApproximateDp) -> tuple[Block, ...]:
+    points = tuple((float(point.epsilon), float(point.delta)) for point in guarantee.delta_curve)
+    described = f"Steps falling from delta {guarantee.delta_curve[0].delta} at epsilon {guarantee.delta_curve[0].epsilon} to delta "
+    described += f"{guarantee.delta_curve[-1].delta} at epsilon {guarantee.delta_curve[-1].epsilon}; the table below has every point."
+    rows = tuple((point.epsilon, point.delta) for point in guarantee.delta_curve)
+    return (
+        Text(("All of these pairs hold at the same time. Between two of them the left one's delta holds.",)),
+        CurvePlot(points, (float(guarantee.epsilon), float(guarantee.delta)), described),
+        Table(("epsilon", "delta"), rows, frozenset({0, 1})),
+    )
+
+
+def _releases(predicate: PrivacyCertificate) -> tuple[Block, ...]:
+    if not predicate.releases:
+        return ()
+    rows = tuple((str(one.count), _mechanism(one.mechanism), _sampling(one.sampling), _sensitivity(one)) for one in predicate.releases[:50])
+    more = len(predicate.releases) - len(rows)
+    left_out = (Text((f"And {more} more, in the certificate file.",)),) if more else ()
+    return (Table(("releases", "mechanism and noise per real component", "sampling", "sensitivity"), rows), *left_out)
+
+
+def _mechanism(facts: MechanismFacts) -> str:
+    stated = {
+        "std": facts.std_real if facts.std_imag is None else f"{facts.std_real} real, {facts.std_imag} imaginary",
+        "correlation": facts.correlation,
+        "Laplace scale": facts.laplace_scale,
+        "epsilon": facts.epsilon,
+        "noise multiplier": facts.noise_multiplier,
+    }
+    return f"{facts.kind}: {', '.join(f'{name} {value}' for name, value in stated.items() if value is not None)}"
+
+
+def _sampling(facts: SamplingFacts) -> str:
+    if facts.kind == "fixed_size":
+        return f"{facts.sample_size} of {facts.population_size}, without replacement"
+    return "all of the data" if facts.kind == "none" else f"each unit independently with probability {facts.probability}"
+
+
+def _sensitivity(one: ReleaseFacts) -> str:
+    bounds = one.mechanism.sensitivity
+    stated = {"l2": bounds.l2, "l1": bounds.l1, "l2 real": bounds.l2_real, "l2 imaginary": bounds.l2_imag}
+    group = "" if one.group is None else f"; groups of up to {one.group.size} of the unit {one.group.of!r}"
+    return ", ".join(f"{name} {value}" for name, value in stated.items() if value is not None) + group
+
+
+def _foundations(predicate: PrivacyCertificate) -> Iterator[Section]:
+    lines = (*predicate.assumptions, predicate.randomness.floating_point)
+    is_stated = isinstance(predicate.guarantee, ApproximateDp)
+    yield Section("What it rests on" if is_stated else "What a guarantee would rest on", (Bullets(lines),))
+    named = tuple(
+        f"{title}: {', '.join(found)}" for title, found in (("Proofs", predicate.proofs), ("Sources", predicate.sources)) if found
+    )
+    if named:
+        yield Section("Proofs and sources", (Text(named),))
+
+
+def _errata(predicate: PrivacyCertificate) -> Iterator[Section]:
+    if predicate.errata:
+        rows = tuple((one.row, _SEVERITY[one.severity], one.meaning) for one in predicate.errata)
+        yield Section("What the errata say of the papers behind it", (Table(("row", "kind", "meaning"), rows),))
+
+
+def _origin(predicate: PrivacyCertificate) -> Section:
+    job, environment = predicate.job, predicate.environment
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(environment.versions.items()))
+    rows = [
+        ("job", job.id),
+        ("algorithm", f"{job.algorithm}: {job.summary}"),
+        ("started, finished", f"{job.started.astimezone(UTC):%Y-%m-%d %H:%M:%S}, {job.finished.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"),
+        ("taken up, went on", f"{job.attempts} times, from a checkpoint {job.resumptions} times"),
+        ("steps", f"{predicate.steps.released} released of {predicate.steps.planned} planned"),
+        ("hardware, versions", f"{environment.hardware}; {versions}"),
+    ]
+    return Section("Where it comes from", (Table(("fact", "value"), tuple(rows)),))
+
+
+def _digests(statement: Statement) -> Section:
+    rows = tuple((subject.name, subject.digest.sha256) for subject in statement.subject)
+    return Section("The files it is about", (Table(("file", "SHA-256"), rows, frozenset({1})),))
+
+
+def _standing(checks: Sequence[Check]) -> Section:
+    rows = tuple((check.name, _STATUS[check.status], check.detail) for check in checks)
+    return Section("Signature and log", (Table(("check", "outcome", "detail"), rows),))
+
+
+def _lines(lines: Sequence[str]) -> tuple[str, ...]:
+    return tuple(line.strip() for line in lines)

@@ -1,0 +1,94 @@
+r"""The parts that a readable certificate is made of, before it is a page or a PDF. Texts are plain: whoever writes them escapes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import final
+
+
+def visible(text: str) -> str:
+    r"""The text without what can't be seen: control characters, and those that turn the direction of what follows.
+
+    >>> visible("no\u202eguarantee\nat all")
+    'no guarantee at all'
+    """
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
+class Tone(StrEnum):
+    """How loud the verdict is: ``stated`` for a guarantee, ``weak`` for one that hides little, ``none`` for everything else."""
+
+    STATED = "stated"
+    WEAK = "weak"
+    NONE = "none"
+
+
+@final
+@dataclass(frozen=True)
+class Verdict:
+    """What a reader must not miss: a headline and what it means, in plain words."""
+
+    tone: Tone
+    headline: str
+    lines: tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True)
+class Text:
+    """Paragraphs."""
+
+    lines: tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True)
+class Bullets:
+    """A list."""
+
+    lines: tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True)
+class Table:
+    """Rows under a header; ``codes``: the columns that hold digests or figures, set in a fixed width."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    codes: frozenset[int] = frozenset()
+
+
+@final
+@dataclass(frozen=True)
+class CurvePlot:
+    """The plot of delta(epsilon): points by rising epsilon, and the certified one."""
+
+    points: tuple[tuple[float, float], ...]
+    certified: tuple[float, float]
+    description: str
+
+
+Block = Text | Bullets | Table | CurvePlot
+
+
+@final
+@dataclass(frozen=True)
+class Section:
+    """A heading and what is under it."""
+
+    heading: str
+    blocks: tuple[Block, ...]
+
+
+@final
+@dataclass(frozen=True)
+class Document:
+    """A certificate to read."""
+
+    title: str
+    subtitle: str
+    verdict: Verdict
+    note: str
+    sections: tuple[Section, ...]

@@ -1,0 +1,31 @@
+r"""From a signed certificate to a document, with what is known of its signature, the log and revoked keys."""
+
+from __future__ import annotations
+
+from app.certificates.evidence import Evidence, check_evidence
+from app.certificates.forms import open_certificate
+from app.certificates.keys import PublicKeySet
+from app.certificates.page.content import document_of
+from app.certificates.page.document import Document
+from app.certificates.report import Status, not_checked
+from app.certificates.verification import check_form, read_statement
+
+
+def rendered(certificate: bytes, keys: PublicKeySet | None, evidence: Evidence) -> Document:
+    r"""The document of a certificate. Its figures aren't recomputed here; ``verify`` does that.
+
+    Args:
+      certificate: a DSSE envelope or a compact JWS.
+      keys: that its signature is checked with; without them the document says that it wasn't.
+      evidence: of the log and of revoked keys.
+    Raises:
+      CertificateUnreadable: it can't be read.
+    """
+    opened = open_certificate(certificate)
+    if keys is None:
+        checks = [not_checked("signature", f"no keys were given; it names {', '.join(opened.key_ids)}")]
+    else:
+        checks = check_form(opened, keys)
+        if all(check.status is Status.PASSED for check in checks):
+            checks += check_evidence(opened.content, opened.key_ids, keys, evidence)
+    return document_of(read_statement(certificate), checks)

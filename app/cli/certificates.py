@@ -1,0 +1,154 @@
+r"""``certificate-keys``: the operator's way to signing keys. ``log``: a reader's way to the log of certificates."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app.access.audit import AuditLog, local_deed
+from app.access.tenants import DEFAULT_TENANT
+from app.certificates.errors import CertificateError, SigningKeyNotFound
+from app.certificates.keys import jwks
+from app.certificates.keys import rotate as rotate_key
+from app.certificates.log.checkpoint import CheckpointRefused, open_checkpoint
+from app.certificates.log.proofs import ConsistencyProof, ProofRefused, SignedHead, check_consistency, encode, read_proof
+from app.certificates.revocations import Reason, Revocation, revocations
+from app.certificates.revocations import revoke as revoke_key
+from app.cli.certify import KEYS_FILE, read_keys
+from app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, clear_errors, fail, out, print_json
+from app.cli.house import read_settings
+from app.client import Client
+from app.database import Database
+from app.settings import Settings
+
+key_commands = typer.Typer(
+    name="certificate-keys", help="List, rotate and revoke the keys that sign certificates, on the service's machine.", no_args_is_help=True
+)
+log_commands = typer.Typer(name="log", help="The log of certificates: keep a head, and check that it only grew.", no_args_is_help=True)
+
+SigningKeyId = Annotated[str, typer.Argument(help="Id of the key, as `certificate-keys list` shows it.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands."""
+    app.add_typer(key_commands)
+    app.add_typer(log_commands)
+
+
+@key_commands.command(name="list")
+def list_keys(as_json: AsJson = False) -> None:
+    """Every signing key, the newest first, and which signs."""
+    with _operating() as (settings, _, _):
+        keys, listed = jwks(settings).keys, revocations(settings)
+    ended = {one.kid: one for one in listed.revocations}
+    signs = next((key.kid for key in keys if key.kid not in ended), None)
+    if as_json:
+        told = [{"kid": key.kid, "signs": key.kid == signs, "revoked": _document(ended, key.kid)} for key in keys]
+        out.print(json.dumps(told, indent=2), markup=False)
+        return
+    for key in keys:
+        found = ended.get(key.kid)
+        state = f"revoked {found.time:%Y-%m-%d %H:%M} UTC as {found.reason}" if found else "signs" if key.kid == signs else "published"
+        out.print(f"{key.kid}  {state}", markup=False)
+
+
+@key_commands.command()
+def rotate() -> None:
+    """Add a key that signs from now on, in running processes too. The others stay published: what they signed stays valid."""
+    with _operating() as (settings, _, audit):
+        key = rotate_key(settings)
+        audit.record(local_deed(DEFAULT_TENANT, "-", "certificate-keys rotate", key.kid))
+    out.print(f"key {key.kid} signs from now on; send readers the new {KEYS_FILE}", markup=False)
+
+
+@key_commands.command()
+def revoke(
+    key_id: SigningKeyId,
+    reason: Annotated[
+        Reason, typer.Option(help="compromised: nothing it signed can be believed. superseded, ceased: what is in the log by now stands.")
+    ],
+) -> None:
+    """End a key for good. It stays published, as revoked; a new one is made if it was the last."""
+    with _operating() as (settings, database, audit):
+        with database.writing() as session:
+            found = revoke_key(session, settings, key_id, reason)
+        audit.record(local_deed(DEFAULT_TENANT, "-", "certificate-keys revoke", f"{key_id} {reason}"))
+    stands = "nothing that it signed" if reason is Reason.COMPROMISED else f"what is among the log's first {found.log_size} entries"
+    out.print(f"key {key_id} is revoked as {reason}: {stands} stands", markup=False)
+
+
+@log_commands.command()
+def head(
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Where to keep it, for `log check --since`.")] = None,
+    address: Address = DEFAULT_ADDRESS,
+    as_json: AsJson = False,
+) -> None:
+    """The log's signed head: its size and root. Keep one, and what it covers can't be changed unnoticed."""
+    with clear_errors(), _clear_refusals(), Client(address) as client:
+        signed = read_proof(client.log_head(), SignedHead)
+        found, _ = open_checkpoint(signed.checkpoint, client.keys())
+        if output is not None:
+            output.write_bytes(encode(signed))
+        if as_json:
+            print_json(found)
+        else:
+            out.print(f"{found.origin}: {found.size} certificates, root {found.root}", markup=False)
+
+
+@log_commands.command()
+def check(
+    since: Annotated[Path, typer.Option(help="A head that `log head -o` kept.")],
+    keys: Annotated[Path | None, typer.Option(help=f"Public keys you trust (JWKS); {KEYS_FILE} beside the head if absent.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Where to keep the new head.")] = None,
+    address: Address = DEFAULT_ADDRESS,
+) -> None:
+    """Ask the service for its log now, and check here that it only grew since the head that you kept."""
+    with clear_errors(), _clear_refusals(), Client(address) as client:
+        trusted = read_keys(keys or since.parent / KEYS_FILE)
+        old, _ = open_checkpoint(read_proof(since.read_bytes(), SignedHead).checkpoint, trusted)
+        present, _ = open_checkpoint(read_proof(client.log_head(), SignedHead).checkpoint, trusted)
+        if present.size < old.size:
+            fail(f"the log has {present.size} certificates, and had {old.size}: entries were removed", Exit.FAILED)
+        proof = read_proof(client.consistency(old.size), ConsistencyProof)
+        new, _ = check_consistency(old, proof, trusted)
+        if output is not None:
+            output.write_bytes(encode(SignedHead(checkpoint=proof.checkpoint)))
+        out.print(f"the log only grew: {old.size} certificates then, {new.size} now, root {new.root}", markup=False)
+
+
+@contextmanager
+def _clear_refusals() -> Generator[None]:
+    try:
+        yield
+    except CheckpointRefused as refused:
+        fail(f"the head {refused}", Exit.FAILED)
+    except ProofRefused as refused:
+        fail(str(refused), Exit.FAILED)
+
+
+def _document(ended: Mapping[str, Revocation], key_id: str) -> object:
+    found = ended.get(key_id)
+    return None if found is None else found.model_dump(mode="json")
+
+
+@contextmanager
+def _operating() -> Generator[tuple[Settings, Database, AuditLog]]:
+    with clear_errors():
+        settings = read_settings()
+        database = Database(settings)
+        try:
+            database.migrate()
+            audit = AuditLog(database)
+            try:
+                yield settings, database, audit
+            finally:
+                audit.close()
+        except CertificateError as refused:
+            fail(str(refused), Exit.NOT_FOUND if isinstance(refused, SigningKeyNotFound) else Exit.FAILED)
+        finally:
+            database.close()

@@ -1,0 +1,127 @@
+r"""Making a backup while the service runs: the database as it is at one moment, then the files, which nobody changes under a name.
+
+Files are read after the rows: what a row speaks of was there before the row was. A checkpoint may be newer than its job's row; no step is
+released a second time by that, since training goes on from the checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, final
+
+from sqlalchemy import Connection, Table, select, text
+
+from app.database import Database, now, revisions
+from app.ledgers.tables import LedgerEntryRow, LedgerRow
+from app.migrations.models import Base
+from app.operations.archive import (
+    FILES,
+    LARGEST_CHUNK,
+    ROWS,
+    ArchiveWriter,
+    BackupUnusable,
+    Kind,
+    LedgerEnd,
+    Manifest,
+    TableDump,
+    kind_of,
+    written,
+)
+from app.settings import Settings
+from mechanisms.base import Value
+from mechanisms.version import VERSION
+
+NOT_KEPT = frozenset({"executors", "housekeeping"})
+"""Tables of what runs now: leases, and when a round is due."""
+DATABASES = ("zetadp.sqlite", "queue.sqlite")
+"""Ours is in the backup as rows. The queue's holds calls that wake idle workers, and those look by themselves."""
+JOBS = "jobs"
+UNFINISHED = (".draft-", ".new-", ".part", ".new", ".lock")
+ROWS_AT_ONCE = 500
+
+
+@final
+class BackedUp(Value):
+    """What a backup holds."""
+
+    rows: int
+    files: int
+    ledgers: tuple[LedgerEnd, ...]
+
+
+def back_up(settings: Settings, database: Database, out: IO[bytes], *, job_files: bool) -> BackedUp:
+    """Write a backup. Raises BackupUnusable where the tables aren't of this version, OSError where there is no room."""
+    made = now()
+    with ArchiveWriter(out) as archive:
+        with database.snapshot() as connection:
+            found = connection.execute(text("SELECT version_num FROM alembic_version")).scalars().all()
+            if list(found) != revisions()[:1]:
+                raise BackupUnusable(
+                    f"the database has tables of version {', '.join(found)}, this is for {revisions()[0]}: start the service once"
+                )
+            ledgers = tuple(_ledgers(connection))
+            tables = tuple(_dumped(archive, connection, table) for table in _tables())
+        count = sum(archive.add_file(FILES + name, settings.data_dir / name) for name in _files(settings.data_dir, job_files=job_files))
+        archive.finish(
+            Manifest(
+                version=VERSION,
+                revision=revisions()[0],
+                made=made,
+                job_files=job_files,
+                tables=tables,
+                ledgers=ledgers,
+                members=archive.members,
+            )
+        )
+    return BackedUp(rows=sum(table.rows for table in tables), files=count, ledgers=ledgers)
+
+
+def _tables() -> list[Table]:
+    """Those that others point to come first."""
+    return [table for table in Base.metadata.sorted_tables if table.name not in NOT_KEPT]
+
+
+def _dumped(archive: ArchiveWriter, connection: Connection, table: Table) -> TableDump:
+    columns: tuple[tuple[str, Kind], ...] = tuple((column.name, kind_of(column)) for column in table.columns)
+    rows, number = 0, 0
+    chunk = bytearray()
+    for row in _rows(connection, table):
+        values = [written(kind, value) for (_, kind), value in zip(columns, row, strict=True)]
+        chunk += json.dumps(values, separators=(",", ":")).encode() + b"\n"
+        rows += 1
+        if len(chunk) >= LARGEST_CHUNK:
+            archive.add(f"{ROWS}{table.name}/{number:08d}.jsonl", bytes(chunk))
+            number += 1
+            chunk.clear()
+    if chunk:
+        archive.add(f"{ROWS}{table.name}/{number:08d}.jsonl", bytes(chunk))
+    return TableDump(name=table.name, columns=columns, rows=rows)
+
+
+def _rows(connection: Connection, table: Table) -> Iterator[Any]:
+    ordered = select(table).order_by(*table.primary_key.columns).execution_options(yield_per=ROWS_AT_ONCE)
+    yield from connection.execute(ordered)
+
+
+def _ledgers(connection: Connection) -> Iterator[LedgerEnd]:
+    last = (LedgerEntryRow.ledger_id == LedgerRow.id) & (LedgerEntryRow.number == LedgerRow.entries)
+    found = select(LedgerRow.id, LedgerRow.tenant, LedgerRow.name, LedgerRow.entries, LedgerRow.head, LedgerEntryRow.time)
+    for row in connection.execute(found.join(LedgerEntryRow, last).order_by(LedgerRow.id)):
+        yield LedgerEnd(ledger=row[0], tenant=row[1], name=row[2], entries=row[3], head=row[4], time=row[5])
+
+
+def _files(folder: Path, *, job_files: bool) -> Iterator[str]:
+    """Names of the plain files that are kept, below the data folder."""
+    for place, folders, names in os.walk(folder):
+        here = Path(place)
+        is_top = here == folder
+        if is_top and not job_files and JOBS in folders:
+            folders.remove(JOBS)
+        folders[:] = sorted(name for name in folders if not name.startswith(".new-"))
+        for name in sorted(names):
+            is_database = is_top and name.startswith(DATABASES)
+            if not is_database and not name.startswith(UNFINISHED) and not name.endswith(UNFINISHED):
+                yield (here / name).relative_to(folder).as_posix()

@@ -1,0 +1,141 @@
+r"""What stands in the database and on the disk, read when Prometheus asks and kept for some seconds: many who ask cost as much as one."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, final
+
+import structlog
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+from sqlalchemy import Select, func, or_, select
+from sqlalchemy.orm import Session
+
+from app.access.audit import AuditLog
+from app.certificates.tables import CertificateRow
+from app.database import UNAVAILABLE, Database, now
+from app.jobs.states import FINAL_STATES, HELD_STATES, JobState
+from app.jobs.tables import DeliveryRow, ExecutorRow, JobEventRow, JobRow
+from app.ledgers.states import LedgerState
+from app.ledgers.tables import LedgerEntryRow, LedgerRow
+from app.operations.storage import disk
+from app.settings import Settings
+
+KEPT_SECONDS = 5.0
+NOT_CERTIFIED = ("no certificate is issued%", "%nothing is certified%")
+"""How the reasons of jobs read that ended without a certificate, which they would have got (``app/jobs/completion.py``)."""
+_log = structlog.get_logger()
+
+
+@final
+class Figures(Collector):
+    """Jobs, workers, webhooks, ledgers, certificates, the audit log's queue, the database's answer and the disk."""
+
+    def __init__(self, settings: Settings, database: Database, audit: AuditLog) -> None:
+        self._settings = settings
+        self._database = database
+        self._audit = audit
+        self._lock = threading.Lock()
+        self._kept: list[Metric] = []
+        self._read = -KEPT_SECONDS
+
+    def describe(self) -> Iterable[Metric]:
+        """None: their names are told by what is collected, and registering must not ask the database."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        """As of the last reading, which is at most some seconds old."""
+        with self._lock:
+            if time.monotonic() - self._read >= KEPT_SECONDS:
+                self._kept, self._read = self._fresh(), time.monotonic()
+            return list(self._kept)
+
+    def _fresh(self) -> list[Metric]:
+        free, size = disk(self._settings.data_dir)
+        found = [
+            _gauge("zetadp_disk_free_bytes", "Room that is left on the disk of the data folder.", free),
+            _gauge("zetadp_disk_bytes", "Size of that disk.", size),
+            _gauge("zetadp_audit_waiting", "Entries of the audit log that aren't written yet.", self._audit.waiting),
+        ]
+        begun = time.monotonic()
+        try:
+            self._database.check()
+            seconds = time.monotonic() - begun
+            with self._database.reading() as session:
+                found += [*_jobs(session), *_workers(session), *_others(session)]
+        except UNAVAILABLE as error:
+            _log.warning("database_unavailable", error=type(error).__name__)
+            return [*found, _gauge("zetadp_database_up", "Whether the database answers.", 0)]
+        return [
+            *found,
+            _gauge("zetadp_database_up", "Whether the database answers.", 1),
+            _gauge("zetadp_database_seconds", "Time of the smallest question to the database.", seconds),
+        ]
+
+
+def _jobs(session: Session) -> list[Metric]:
+    counts = {state: count for state, count in session.execute(select(JobRow.state, func.count()).group_by(JobRow.state))}  # noqa: C416
+    states = GaugeMetricFamily("zetadp_jobs", "Jobs, by state.", labels=["state"])
+    for state in JobState:
+        states.add_metric([state], counts.get(state, 0))
+    oldest: datetime | None = session.scalar(select(func.min(JobRow.created)).where(JobRow.state == JobState.QUEUED))
+    unfinished = [state for state in JobState if state not in FINAL_STATES]
+    tried = select(func.coalesce(func.sum(JobRow.attempt), 0), func.coalesce(func.sum(JobRow.worker_deaths), 0))
+    attempts, deaths = session.execute(tried.where(JobRow.state.in_(unfinished))).one()
+    waited = 0.0 if oldest is None else max(0.0, (now() - oldest).total_seconds())
+    return [
+        states,
+        _gauge("zetadp_queue_depth", "Jobs that wait for a worker.", counts.get(JobState.QUEUED, 0)),
+        _gauge("zetadp_queue_oldest_seconds", "Age of the oldest job that waits; 0 where none does.", waited),
+        _gauge("zetadp_jobs_in_hand", "Jobs that a worker has in hand.", sum(counts.get(state, 0) for state in HELD_STATES)),
+        _gauge("zetadp_unfinished_attempts", "Starts of the jobs that haven't ended.", attempts),
+        _gauge("zetadp_unfinished_worker_deaths", "Workers that were lost with the jobs that haven't ended.", deaths),
+    ]
+
+
+def _workers(session: Session) -> list[Metric]:
+    rows = list(session.scalars(select(ExecutorRow)))
+    moment = now()
+    alive = [row for row in rows if (moment - row.renewed).total_seconds() <= row.lease_seconds]
+    workers = GaugeMetricFamily("zetadp_workers", "Workers, by whether they renew their lease.", labels=["state"])
+    workers.add_metric(["idle"], sum(row.job_id is None for row in alive))
+    workers.add_metric(["busy"], sum(row.job_id is not None for row in alive))
+    workers.add_metric(["silent"], len(rows) - len(alive))
+    return [workers]
+
+
+def _others(session: Session) -> list[Metric]:
+    waiting = _count(session, select(DeliveryRow))
+    failing = _count(session, select(DeliveryRow).where(DeliveryRow.tries > 0))
+    made = _count(session, select(LedgerEntryRow).where(LedgerEntryRow.settles == 0))
+    settled = _count(session, select(LedgerEntryRow).where(LedgerEntryRow.settles == 1))
+    ledgers = {state: count for state, count in session.execute(select(LedgerRow.state, func.count()).group_by(LedgerRow.state))}  # noqa: C416
+    families = GaugeMetricFamily("zetadp_ledgers", "Ledgers, by state.", labels=["state"])
+    for state in LedgerState:
+        families.add_metric([state], ledgers.get(state, 0))
+    reason = JobEventRow.data["reason"].as_string()
+    refused = select(func.count(func.distinct(JobRow.id))).join(JobEventRow, JobEventRow.job_id == JobRow.id)
+    refused = refused.where(
+        JobRow.state == JobState.FAILED, JobEventRow.kind == "state", or_(*(reason.like(text) for text in NOT_CERTIFIED))
+    )
+    return [
+        _gauge("zetadp_webhooks_waiting", "Changes of state that are still to be told.", waiting),
+        _gauge("zetadp_webhooks_failing", "Those of them that were tried already.", failing),
+        families,
+        _gauge("zetadp_reservations_open", "Reservations in ledgers that aren't settled.", made - settled),
+        _gauge("zetadp_ledger_entries", "Entries of all ledgers.", _count(session, select(LedgerEntryRow))),
+        _gauge("zetadp_certificates", "Certificates issued.", _count(session, select(CertificateRow))),
+        _gauge("zetadp_certificates_refused", "Jobs that failed because nothing could be certified.", session.scalar(refused) or 0),
+    ]
+
+
+def _count(session: Session, rows: Select[Any]) -> int:
+    return session.scalar(rows.with_only_columns(func.count(), maintain_column_froms=True)) or 0
+
+
+def _gauge(name: str, told: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, told, value=value)

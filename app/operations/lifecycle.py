@@ -1,0 +1,28 @@
+r"""Tying operations to an application."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import cast
+
+from fastapi import FastAPI
+
+from app.operations.figures import Figures
+from app.operations.metrics import Metrics
+from app.operations.readiness import ReadinessChecks
+from app.operations.retention import Housekeeper, Retention
+from app.settings import Settings
+
+
+@contextmanager
+def attached(app: FastAPI, settings: Settings) -> Generator[None]:
+    """For the application's lifespan, inside those of its database and its audit log."""
+    app.state.readiness = ReadinessChecks(settings, app.state.database)
+    metrics, figures = cast("Metrics", app.state.metrics), Figures(settings, app.state.database, app.state.audit)
+    metrics.add(figures)
+    try:
+        with Housekeeper(Retention(settings, app.state.database, app.state.queue), app.state.database):
+            yield
+    finally:
+        metrics.remove(figures)

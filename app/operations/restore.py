@@ -1,0 +1,231 @@
+r"""Restoring a backup into an empty place: all of it, checked, or nothing.
+
+A backup is a memory of one moment. What was spent, released, revoked or deleted after it is forgotten, and nothing here can know it: that
+is told, and jobs that hadn't ended wait until somebody who knows lets them go on.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, final
+
+from sqlalchemy import Connection, delete, func, inspect, select, text
+from sqlalchemy.orm import Session
+
+from app.access.audit import local_deed
+from app.access.tables import KeyRow
+from app.access.tenants import DEFAULT_TENANT
+from app.certificates.envelope import Envelope
+from app.certificates.keys import PublicKeySet, jwks
+from app.certificates.log.tables import LogEntryRow, LogNodeRow, LogRow
+from app.certificates.log.tree import completed, leaf_hash, node_hash
+from app.certificates.tables import CertificateRow
+from app.database import Base, Database, revisions, upgrade
+from app.jobs.attempts import end
+from app.jobs.history import change_state, locked
+from app.jobs.states import HELD_STATES, JobState, Outcome
+from app.jobs.tables import JobRow
+from app.ledgers.tables import LedgerRow
+from app.ledgers.verification import verify_stored
+from app.operations.archive import FILES, BackupUnusable, LedgerEnd, Manifest, TableDump, rows_of, unpack
+from app.settings import Settings
+from mechanisms.base import Value
+
+ROWS_AT_ONCE = 500
+WARNINGS = (
+    "What was spent after the backup is forgotten: its ledgers show more left than there is. Compare the last entries above with what "
+    "their readers noted, and reserve and commit by hand what is missing before anybody spends.",
+    "Jobs that hadn't ended may have gone on after the backup and released more; run again, they would release it again, counted once. "
+    "They are paused unless you said otherwise: resume only those of which nothing is left from after the backup.",
+    "Keys of access and of signing that were revoked after the backup are valid again: revoke them again.",
+    "Certificates issued after the backup aren't in its log. Whoever kept a later head of the log will see that it was set back.",
+)
+"""What whoever restores has to be told."""
+
+
+@final
+class Restored(Value):
+    """What was restored: rows, certificates whose signatures were checked, ledgers whose chains were, and jobs that hadn't ended."""
+
+    made: str
+    rows: int
+    certificates: int
+    ledgers: tuple[LedgerEnd, ...]
+    unfinished_jobs: tuple[str, ...]
+    keys_valid: int
+
+
+def restore(source: IO[bytes], settings: Settings, into: Path, *, jobs_go_on: bool) -> Restored:
+    r"""Bring a backup back as the data folder ``into``, with the database of the settings or, without one, SQLite in the folder.
+
+    Args:
+      jobs_go_on: whether jobs that hadn't ended are queued again, instead of paused.
+
+    Raises:
+      BackupUnusable: the backup or the target can't be used; nothing was changed.
+      OSError: there is no room, or the folder can't be made; nothing was changed.
+    """
+    if into.is_symlink() or (into.exists() and (not into.is_dir() or any(into.iterdir()))):
+        raise BackupUnusable(f"expected an empty folder or none to restore into, got {str(into)!r}")
+    into = into.absolute()
+    into.parent.mkdir(parents=True, exist_ok=True)
+    with _staging(into) as staging:
+        manifest = unpack(source, staging / "backup")
+        if manifest.revision not in revisions():
+            raise BackupUnusable(
+                f"the backup is of zetadp {manifest.version} with tables of version {manifest.revision}, this knows them up to "
+                f"{revisions()[0]}: restore it with that version or a newer one"
+            )
+        data = staging / "data"
+        files = staging / "backup" / FILES
+        if files.is_dir():
+            files.rename(data)
+            for place, _, _ in os.walk(data):
+                os.chmod(place, 0o700)
+        target = Settings.model_validate(settings.model_dump() | {"data_dir": data})
+        database = Database(target)
+        try:
+            with database.filling() as connection:
+                restored = _filled(connection, manifest, staging / "backup", target, jobs_go_on=jobs_go_on)
+        finally:
+            database.close()
+        if into.exists():
+            into.rmdir()
+        data.rename(into)
+    return restored
+
+
+@contextmanager
+def _staging(into: Path) -> Generator[Path]:
+    """A folder on the same disk, gone afterwards."""
+    staging = Path(tempfile.mkdtemp(prefix=f".{into.name}-restoring-", dir=into.parent))  # mode 0700
+    try:
+        yield staging
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _filled(connection: Connection, manifest: Manifest, unpacked: Path, settings: Settings, *, jobs_go_on: bool) -> Restored:
+    if tables := inspect(connection).get_table_names():
+        raise BackupUnusable(f"expected an empty database to restore into, got one with {len(tables)} tables")
+    upgrade(connection, manifest.revision)
+    for dump in manifest.tables:
+        _load(connection, dump, unpacked)
+    upgrade(connection, "head")
+    if connection.dialect.name != "sqlite":
+        _settle_sequences(connection)
+    with Session(bind=connection, expire_on_commit=False) as session:
+        _check_ledgers(session, manifest)
+        certificates = _check_certificates(session, jwks(settings))
+        _check_log(session)
+        unfinished = tuple(_hold_jobs(session, manifest, jobs_go_on=jobs_go_on))
+        what = f"backup of {manifest.made.isoformat()}"
+        session.add(local_deed(DEFAULT_TENANT, "-", "restored from a backup", what).row())
+        keys = session.scalar(select(func.count()).select_from(KeyRow).where(KeyRow.revoked.is_(None))) or 0
+        session.flush()
+    return Restored(
+        made=manifest.made.isoformat(),
+        rows=sum(dump.rows for dump in manifest.tables),
+        certificates=certificates,
+        ledgers=manifest.ledgers,
+        unfinished_jobs=unfinished,
+        keys_valid=keys,
+    )
+
+
+def _load(connection: Connection, dump: TableDump, unpacked: Path) -> None:
+    clause = dump.clause()
+    if connection.scalar(select(func.count()).select_from(clause)):
+        connection.execute(delete(clause))  # what the migration itself put there
+    count = 0
+    for rows in _batched(rows_of(unpacked, dump)):
+        connection.execute(clause.insert(), rows)
+        count += len(rows)
+    if count != dump.rows:
+        raise BackupUnusable(f"the backup is damaged: table {dump.name} has {count} rows, its manifest says {dump.rows}")
+
+
+def _batched(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    batch: list[dict[str, Any]] = []
+    for row in rows:
+        batch.append(row)
+        if len(batch) == ROWS_AT_ONCE:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _settle_sequences(connection: Connection) -> None:
+    """PostgreSQL counts up apart from the rows; the next number comes after the highest there is."""
+    for table in Base.metadata.sorted_tables:
+        for column in table.primary_key.columns:
+            sequence = connection.scalar(select(func.pg_get_serial_sequence(table.name, column.name)))
+            if sequence is not None:
+                highest = connection.scalar(select(func.max(column)))
+                if highest is not None:
+                    connection.execute(text("SELECT setval(:sequence, :highest)"), {"sequence": sequence, "highest": highest})
+
+
+def _check_ledgers(session: Session, manifest: Manifest) -> None:
+    for row in session.scalars(select(LedgerRow).order_by(LedgerRow.id)).all():
+        report = verify_stored(session, row)
+        if report.problems:
+            raise BackupUnusable(f"ledger {row.id} isn't sound in the backup: {report.problems[0]}")
+    kept = {ledger_id: head for ledger_id, head in session.execute(select(LedgerRow.id, LedgerRow.head))}  # noqa: C416 (rows, not pairs)
+    if kept != {ledger.ledger: ledger.head for ledger in manifest.ledgers}:
+        raise BackupUnusable("the backup is damaged: its manifest names other ledgers, or other last entries, than its rows")
+
+
+def _check_certificates(session: Session, keys: PublicKeySet) -> int:
+    """Every signature, against the keys of the backup."""
+    count = 0
+    for job_id, stored in session.execute(select(CertificateRow.job_id, CertificateRow.envelope)):
+        envelope = Envelope.model_validate(stored)
+        signed = [(keys.find(signature.keyid), signature) for signature in envelope.signatures]
+        if not any(key is not None and envelope.is_signed_by(key, signature) for key, signature in signed):
+            raise BackupUnusable(f"the certificate of job {job_id} isn't signed by a key of the backup")
+        count += 1
+    return count
+
+
+def _check_log(session: Session) -> None:
+    """Every leaf against its certificate, and every inner node against its children."""
+    query = select(LogEntryRow.number, LogEntryRow.leaf, CertificateRow.envelope).join(
+        CertificateRow, CertificateRow.id == LogEntryRow.certificate_id
+    )
+    nodes = {
+        (level, position): bytes.fromhex(hash_)
+        for level, position, hash_ in session.execute(select(LogNodeRow.level, LogNodeRow.position, LogNodeRow.hash))
+    }
+    size = 0
+    for number, leaf, envelope in session.execute(query.order_by(LogEntryRow.number)):
+        right = leaf_hash(Envelope.model_validate(envelope).content)
+        if number != size or leaf != right.hex():
+            raise BackupUnusable(f"entry {size} of the log of certificates isn't its certificate's")
+        nodes[0, number] = right
+        for parent, left_child, right_child in completed(number):
+            if nodes.get(parent) != node_hash(nodes[left_child], nodes[right_child]):
+                raise BackupUnusable(f"node {parent} of the log of certificates isn't that of its children")
+        size += 1
+    if (session.scalar(select(LogRow.size)) or 0) != size:
+        raise BackupUnusable(f"the log of certificates says another size than its {size} entries")
+
+
+def _hold_jobs(session: Session, manifest: Manifest, *, jobs_go_on: bool) -> Iterator[str]:
+    """Jobs that waited or that a worker had in hand: nobody has them any more."""
+    reason = f"restored from the backup of {manifest.made.isoformat()}"
+    unfinished = select(JobRow.id).where(JobRow.state.in_([JobState.QUEUED, *HELD_STATES])).order_by(JobRow.id)
+    for job_id in session.scalars(unfinished).all():
+        job = locked(session, job_id)
+        assert job is not None  # found in this transaction
+        if job.state in HELD_STATES:
+            end(session, job, Outcome.STOPPED, reason)
+        if job.state == JobState.QUEUED and not jobs_go_on:
+            change_state(session, job, JobState.PAUSED, reason)
+        yield job_id

@@ -1,0 +1,240 @@
+r"""What is deleted after its time. Certificates, entries of ledgers, and the jobs they are of are kept for ever.
+
+First the database says that something is gone, then it goes: whoever dies between the two leaves a file that the next round finds.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Self, final
+
+import structlog
+from sqlalchemy import CursorResult, Select, delete, func, select, update
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy.orm import Session, aliased
+
+from app.access.audit import local_deed
+from app.access.tables import AuditRow
+from app.access.tenants import DEFAULT_TENANT
+from app.database import Database, now
+from app.jobs.errors import QueueUnavailable
+from app.jobs.queue import JobQueue
+from app.jobs.states import FINAL_STATES
+from app.jobs.tables import DeliveryRow, IdempotencyKeyRow, JobEventRow, JobRow, WebhookRow
+from app.operations.tables import AuditDeletionRow, HousekeepingRow
+from app.settings import Settings
+from mechanisms.base import Value
+
+AT_ONCE = 200
+"""Jobs, or a few times as many rows, in one transaction: the write lock is everyone's."""
+LOOK_SECONDS = 60.0
+ROUND_SECONDS = 3600.0
+TASK = "retention"
+_log = structlog.get_logger()
+
+
+@final
+class Removed(Value):
+    """What a round deleted, or would: folders of jobs, jobs whose events were thinned, and rows."""
+
+    job_files: int = 0
+    job_events: int = 0
+    idempotency_keys: int = 0
+    webhooks: int = 0
+    audit_entries: int = 0
+    calls: int = 0
+
+
+@final
+class Retention:
+    """One round of deleting, by the settings."""
+
+    def __init__(self, settings: Settings, database: Database, queue: JobQueue) -> None:
+        self._settings = settings
+        self._database = database
+        self._queue = queue
+
+    def clean(self, moment: datetime, *, is_rehearsal: bool = False) -> Removed:
+        """Delete what is older than the settings keep it, as of this moment; or only count it. Raises QueueUnavailable last of all."""
+        settings = self._settings
+        kept: Sequence[tuple[str, float | None, Callable[[datetime], int], Callable[[datetime], int]]] = (
+            ("job_files", settings.keep_job_files_days, self._job_files, self._counted(self._jobs_with_files)),
+            ("job_events", settings.keep_job_events_days, self._job_events, self._counted(self._jobs_with_events)),
+            ("idempotency_keys", settings.keep_idempotency_days, self._idempotency_keys, self._counted(_old_keys)),
+            ("webhooks", settings.keep_webhook_days, self._webhooks, self._counted(_old_webhooks)),
+            ("audit_entries", settings.keep_audit_log_days, self._audit_entries, self._counted(_old_entries)),
+            ("calls", settings.keep_call_days, self._calls, lambda before: self._queue.forget(before, only_count=True)),
+        )
+        counts = {
+            name: (counted if is_rehearsal else done)(moment - timedelta(days=days))
+            for name, days, done, counted in kept
+            if days is not None
+        }
+        removed = Removed.model_validate(counts)
+        if not is_rehearsal:
+            _log.info("retention_round", **removed.model_dump())
+        return removed
+
+    def _counted(self, rows: Callable[[datetime], Select[Any]]) -> Callable[[datetime], int]:
+        def count(before: datetime) -> int:
+            with self._database.reading() as session:
+                return session.scalar(select(func.count()).select_from(rows(before).subquery())) or 0
+
+        return count
+
+    def _jobs_with_files(self, before: datetime) -> Select[Any]:
+        return _ended(before).where(JobRow.files_deleted.is_(None))
+
+    def _jobs_with_events(self, before: datetime) -> Select[Any]:
+        return _ended(before).where(JobRow.events_deleted.is_(None))
+
+    def _job_files(self, before: datetime) -> int:
+        count = self._marked(self._jobs_with_files(before), "files_deleted", lambda _session, _ids: None)
+        folder = self._settings.data_dir / "jobs"
+        names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+        for first in range(0, len(names), AT_ONCE):
+            given_up = select(JobRow.id).where(JobRow.id.in_(names[first : first + AT_ONCE]), JobRow.files_deleted.is_not(None))
+            with self._database.reading() as session:
+                for job_id in session.scalars(given_up).all():
+                    shutil.rmtree(
+                        self._settings.job_dir(job_id), onerror=lambda _call, path, _error: _log.warning("not_deleted", path=path)
+                    )
+        return count
+
+    def _job_events(self, before: datetime) -> int:
+        last = aliased(JobEventRow)
+
+        def thin(session: Session, ids: Sequence[str]) -> None:
+            session.execute(delete(JobEventRow).where(JobEventRow.job_id.in_(ids), JobEventRow.kind == "log"))
+            newest = select(func.max(last.number)).where(last.job_id == JobEventRow.job_id, last.kind == JobEventRow.kind)
+            told = delete(JobEventRow).where(JobEventRow.job_id.in_(ids), JobEventRow.kind.in_(("progress", "metrics")))
+            session.execute(told.where(JobEventRow.number < newest.scalar_subquery()).execution_options(synchronize_session=False))
+
+        return self._marked(self._jobs_with_events(before), "events_deleted", thin)
+
+    def _marked(self, jobs: Select[Any], column: str, work: Callable[[Session, Sequence[str]], None]) -> int:
+        """Do the work for each of these jobs that is still to be done when its row is locked; how many there were."""
+        total = 0
+        while True:
+            with self._database.writing() as session:
+                ids = list(session.scalars(jobs.limit(AT_ONCE).with_for_update(skip_locked=True)))
+                work(session, ids)
+                session.execute(update(JobRow).where(JobRow.id.in_(ids)).values({column: now()}))
+            total += len(ids)
+            if len(ids) < AT_ONCE:
+                return total
+
+    def _idempotency_keys(self, before: datetime) -> int:
+        def drop(session: Session) -> int:
+            job_ids = session.scalars(_old_keys(before).limit(AT_ONCE)).all()
+            return _deleted(session, delete(IdempotencyKeyRow).where(IdempotencyKeyRow.job_id.in_(job_ids)))
+
+        return self._until_none(drop)
+
+    def _webhooks(self, before: datetime) -> int:
+        def drop(session: Session) -> int:
+            job_ids = session.scalars(_old_webhooks(before).limit(AT_ONCE)).all()
+            return _deleted(session, delete(WebhookRow).where(WebhookRow.job_id.in_(job_ids)))
+
+        return self._until_none(drop)
+
+    def _audit_entries(self, before: datetime) -> int:
+        with self._database.writing() as session:
+            count = session.scalar(select(func.count()).select_from(_old_entries(before).subquery())) or 0
+            if count == 0:
+                return 0
+            session.add(AuditDeletionRow(time=now(), before=before))
+            session.flush()  # the database lets nothing go that isn't on record
+            session.execute(delete(AuditRow).where(AuditRow.time < before).execution_options(synchronize_session=False))
+            session.add(local_deed(DEFAULT_TENANT, "-", "audit log shortened", f"{count} entries from before {before.isoformat()}").row())
+            return count
+
+    def _calls(self, before: datetime) -> int:
+        return self._queue.forget(before)
+
+    def _until_none(self, drop: Callable[[Session], int]) -> int:
+        total = 0
+        while True:
+            with self._database.writing() as session:
+                count = drop(session)
+            total += count
+            if count == 0:
+                return total
+
+
+@final
+class Housekeeper:
+    """Lets a round run once an hour, in a thread of its own. Of several processes one does. A context manager."""
+
+    def __init__(self, retention: Retention, database: Database) -> None:
+        self._retention = retention
+        self._database = database
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="housekeeping", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._closing.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        while not self._closing.wait(LOOK_SECONDS):
+            try:
+                if claimed(self._database, TASK, now(), ROUND_SECONDS):
+                    self._retention.clean(now())
+            except (SQLAlchemyError, QueueUnavailable, OSError) as error:
+                _log.warning("retention_failed", error=type(error).__name__)  # the next round does what is left
+
+
+def claimed(database: Database, task: str, moment: datetime, every_seconds: float) -> bool:
+    """Whether the task is due and this process, of all that ask, is the one to do it."""
+    with database.reading() as session:
+        row = session.get(HousekeepingRow, task)
+        if row is not None and row.due > moment:
+            return False
+    following = moment + timedelta(seconds=every_seconds)
+    try:
+        with database.writing() as session:
+            if row is None:
+                session.add(HousekeepingRow(name=task, due=following))
+                return True
+            due = update(HousekeepingRow).where(HousekeepingRow.name == task, HousekeepingRow.due <= moment).values(due=following)
+            return session.execute(due.returning(HousekeepingRow.name)).first() is not None
+    except IntegrityError:
+        return False  # another process was first
+
+
+def _not_deleted(_call: object, path: str, _error: object) -> None:
+    _log.warning("not_deleted", path=path)  # the next round tries again
+
+
+def _ended(before: datetime) -> Select[str]:
+    return select(JobRow.id).where(JobRow.state.in_(FINAL_STATES), JobRow.finished < before)
+
+
+def _old_keys(before: datetime) -> Select[str]:
+    # A job that hasn't ended keeps its key: sent again, its submission would make a second one.
+    ended = select(IdempotencyKeyRow.job_id).join(JobRow, JobRow.id == IdempotencyKeyRow.job_id)
+    return ended.where(JobRow.state.in_(FINAL_STATES), IdempotencyKeyRow.created < before)
+
+
+def _old_webhooks(before: datetime) -> Select[str]:
+    to_tell = select(DeliveryRow.job_id).where(DeliveryRow.job_id == WebhookRow.job_id).exists()
+    ended = select(WebhookRow.job_id).join(JobRow, JobRow.id == WebhookRow.job_id)
+    return ended.where(JobRow.state.in_(FINAL_STATES), JobRow.finished < before, ~to_tell)
+
+
+def _old_entries(before: datetime) -> Select[int]:
+    return select(AuditRow.number).where(AuditRow.time < before)
+
+
+def _deleted(session: Session, statement: Any) -> int:
+    found = session.execute(statement)
+    assert isinstance(found, CursorResult)  # a DELETE has no rows
+    return found.rowcount

@@ -1,0 +1,50 @@
+r"""What runs the service asks over HTTP: its metrics, for Prometheus, and whether it can take requests."""
+
+from __future__ import annotations
+
+from typing import Annotated, cast
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from app.access.caller import Caller, Scope, requires
+from app.access.errors import ScopeMissing
+from app.access.tenants import DEFAULT_TENANT
+from app.operations.metrics import CONTENT_TYPE, Metrics
+from app.operations.readiness import Readiness, ReadinessChecks
+
+OBJECT = {"type": "object"}
+
+router = APIRouter()
+
+
+@router.get(
+    "/metrics",
+    tags=["operations"],
+    summary="Metrics, for Prometheus",
+    response_class=Response,
+    responses={200: {"description": "Prometheus' text format.", "content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+def read_metrics(request: Request, caller: Annotated[Caller, Depends(requires(Scope.METRICS))]) -> Response:
+    """Of the whole service, so the key must be one of the operator's tenant, `default`. No label names a tenant, an id or a data value.
+
+    In Prometheus' configuration: `authorization: {credentials: zdp_...}`. Figures of the database are at most 5 s old.
+    """
+    if caller.tenant != DEFAULT_TENANT:
+        raise ScopeMissing(f"{Scope.METRICS} of the tenant {DEFAULT_TENANT}")
+    return Response(cast("Metrics", request.app.state.metrics).text(), media_type=CONTENT_TYPE)
+
+
+@router.get(
+    "/readyz",
+    tags=["health"],
+    summary="Can the service do its work?",
+    responses={
+        503: {"description": "It can't; every check is named.", "content": {"application/problem+json": {"schema": {"type": "object"}}}}
+    },
+)
+def ready(request: Request) -> Readiness:
+    """The database answers and has this version's tables, there is room on the disk, and the newest key signs; else 503 and what isn't so.
+
+    Needs no key; the answer is at most a second old.
+    """
+    return cast("ReadinessChecks", request.app.state.readiness).found()

@@ -1,0 +1,48 @@
+r"""Whether a tenant's job may train on a data set. Another tenant's, a deleted one's and an invented id get one answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.database import Database
+from app.settings import Settings
+from app.uploads.storage import data_set_folder
+from app.uploads.tables import DataSetRow
+from trainer.data import DataSpec, Uploaded
+from trainer.data.uploaded import Finder, unknown
+
+READY = "ready"
+
+
+def finder_of(settings: Settings, database: Database, tenant: str) -> Finder:
+    """Where a tenant's data sets are; whatever isn't this tenant's is nowhere."""
+
+    def find(data_set: str) -> Path:
+        with database.reading() as session:
+            if session.scalar(_ready(tenant, data_set)) is None:
+                raise unknown(data_set)
+        return data_set_folder(settings, data_set)
+
+    return find
+
+
+def claim(session: Session, tenant: str, data: DataSpec) -> None:
+    """Locks an uploaded data set's row, so that it can't be deleted before this transaction has stored the job that needs it.
+
+    Raises:
+      InvalidParameter: the tenant has no such data set (any more).
+    """
+    if isinstance(data, Uploaded) and session.scalar(_ready(tenant, data.data_set).with_for_update()) is None:
+        raise unknown(data.data_set)
+
+
+def is_there(session: Session, tenant: str, data: DataSpec) -> bool:
+    """Whether training data that were there once still are, locked as by ``claim``."""
+    return not isinstance(data, Uploaded) or session.scalar(_ready(tenant, data.data_set).with_for_update()) is not None
+
+
+def _ready(tenant: str, data_set: str):
+    return select(DataSetRow.id).where(DataSetRow.id == data_set, DataSetRow.tenant == tenant, DataSetRow.state == READY)

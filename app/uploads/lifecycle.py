@@ -1,0 +1,46 @@
+r"""Tying uploads to an application: who reads files, and what a process that died left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Annotated
+
+from fastapi import Depends, FastAPI, Request
+
+from app.access.caller import Caller, Scope, requires
+from app.settings import Settings
+from app.uploads.data_sets import DataSetService
+from app.uploads.housekeeping import sweep
+from app.uploads.reading import Reader
+from app.uploads.receiving import Turns
+from app.uploads.service import UploadService
+
+
+@contextmanager
+def attached(app: FastAPI, settings: Settings) -> Generator[None]:
+    """For the application's lifespan, inside that of its database: sets ``reader`` and ``turns`` of ``app.state``."""
+    sweep(settings, app.state.database)
+    app.state.reader, app.state.turns = Reader(settings), Turns(settings)
+    try:
+        yield
+    finally:
+        app.state.reader.close()
+
+
+def upload_service(request: Request, caller: Annotated[Caller, Depends(requires(Scope.SUBMIT))]) -> UploadService:
+    """The uploads of the caller's tenant."""
+    state = request.app.state
+    return UploadService(state.settings, state.database, state.reader, caller.tenant)
+
+
+def data_set_service(request: Request, caller: Annotated[Caller, Depends(requires(Scope.SUBMIT))]) -> DataSetService:
+    """The data sets of the caller's tenant."""
+    state = request.app.state
+    return DataSetService(state.settings, state.database, state.reader, caller.tenant)
+
+
+def turns(request: Request) -> Turns:
+    """Who may read a file next."""
+    found: Turns = request.app.state.turns
+    return found

@@ -1,0 +1,106 @@
+r"""What the REST interface tells of uploads and data sets."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal, final
+
+from pydantic import StringConstraints
+
+from app.uploads.definition import DataSetDefinition, UploadId
+from mechanisms.base import Count, Value
+from trainer.data import DataSetFacts
+from trainer.data.formats import ArrayFacts, FormatName
+from trainer.data.uploaded import DataSetId, Sha256, Uploaded
+
+Nonce = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{64}$")]
+
+
+@final
+class Upload(Value):
+    r"""A file that was uploaded.
+
+    Attributes:
+      name: a label.
+      sha256: of its bytes.
+      arrays: what is in it; never a value.
+      left_out: names of what else is in it and can't be used.
+    """
+
+    id: UploadId
+    name: str
+    format: FormatName
+    bytes: int
+    sha256: Sha256
+    created: datetime
+    arrays: tuple[ArrayFacts, ...]
+    left_out: tuple[str, ...]
+
+
+@final
+class UploadPage(Value):
+    """Uploads, newest first; ``next`` is the cursor of the page after, null on the last."""
+
+    uploads: tuple[Upload, ...]
+    next: str | None
+
+
+@final
+class DataSet(Value):
+    r"""A data set that was made of uploads. It never changes.
+
+    Attributes:
+      state: ``deleted`` where its arrays are gone, and only what certificates name of it is left.
+      bytes: of its arrays; 0 of a deleted one.
+      definition: as it was asked for.
+      facts: what plans and certificates need of it. Its digest is for its owner alone: certificates have ``manifest_sha256`` instead.
+      manifest_sha256: of the manifest (``GET /v1/data-sets/{id}/manifest``), which opens what a certificate says of the data.
+      data: what stands in the ``data`` of a training spec.
+    """
+
+    id: DataSetId
+    state: Literal["ready", "deleted"]
+    created: datetime
+    deleted: datetime | None
+    bytes: int
+    definition: DataSetDefinition
+    facts: DataSetFacts
+    manifest_sha256: Sha256
+    data: Uploaded
+
+
+@final
+class DataSetPage(Value):
+    """Data sets, newest first; ``next`` is the cursor of the page after, null on the last."""
+
+    data_sets: tuple[DataSet, ...]
+    next: str | None
+
+
+@final
+class ManifestUpload(Value):
+    """An upload that a data set was made of."""
+
+    id: UploadId
+    format: FormatName
+    bytes: Count
+    sha256: Sha256
+
+
+@final
+class DataSetManifest(Value):
+    r"""What opens a certificate's commitment to a data set: private to its owner, who may show it.
+
+    Attributes:
+      definition: as it was asked for, with the maker's description.
+      arrays_sha256: of all arrays, held-out ones included.
+      nonce: 256 random bits, without which the manifest's digest would tell whether a guess of all the data is right.
+    """
+
+    id: DataSetId
+    created: datetime
+    definition: DataSetDefinition
+    uploads: tuple[ManifestUpload, ...]
+    facts: DataSetFacts
+    arrays_sha256: Sha256
+    nonce: Nonce

@@ -1,0 +1,121 @@
+r"""The REST interface of uploads and data sets. Only what takes long is asynchronous: everybody else shares the threads."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response, status
+
+from app.jobs.router import ID_PATTERN, IdempotencyKey
+from app.uploads.data_sets import DataSetService
+from app.uploads.definition import DataSetDefinition
+from app.uploads.lifecycle import data_set_service, turns, upload_service
+from app.uploads.receiving import Turns, content_digest, made, received
+from app.uploads.resources import DataSet, DataSetPage, Upload, UploadPage
+from app.uploads.service import UploadAsked, UploadService
+from mechanisms.errors import InvalidParameter
+from trainer.data.formats import FormatName
+
+Uploads = Annotated[UploadService, Depends(upload_service)]
+DataSets = Annotated[DataSetService, Depends(data_set_service)]
+UploadId = Annotated[str, Path(max_length=64, description="Id of the upload.")]
+DataSetId = Annotated[str, Path(max_length=64, description="Id of the data set.")]
+Limit = Annotated[int, Query(ge=1, le=200)]
+Cursor = Annotated[str | None, Query(pattern=ID_PATTERN, description="The `next` of the page before.")]
+BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "description": "The file itself, of any size up to the service's limit; it is never held in memory.",
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+
+router = APIRouter(prefix="/uploads", tags=["data"])
+data_sets = APIRouter(prefix="/data-sets", tags=["data"])
+
+
+@router.post("", status_code=status.HTTP_201_CREATED, summary="Upload a file", openapi_extra=BODY)
+async def upload_file(
+    *,
+    request: Request,
+    service: Uploads,
+    turns: Annotated[Turns, Depends(turns)],
+    response: Response,
+    format: Annotated[FormatName, Query(description="What the file is; its content has to be that.")],  # noqa: A002 (the parameter's name)
+    name: Annotated[str, Query(min_length=1, max_length=200, description="A label; nothing is looked up by it.")],
+    sha256: Annotated[str | None, Query(pattern=r"^[0-9a-f]{64}$", description="Of the file: another one's is refused.")] = None,
+    content_digest_: Annotated[str | None, Header(alias="Content-Digest", max_length=1000, description="Likewise (RFC 9530).")] = None,
+    idempotency_key: IdempotencyKey = None,
+) -> Upload:
+    """The body is the file. It is kept only if all of it came, its digest is the one named, and it is a whole file of its format: then the
+    answer tells the arrays in it, never a value."""
+    if not name.isprintable():
+        raise InvalidParameter("name", "of printable characters", name)
+    length = request.headers.get("content-length")
+    asked = UploadAsked(
+        name=name,
+        format=format,
+        length=None if length is None else int(length),
+        digests=(*(() if sha256 is None else (sha256,)), *content_digest(content_digest_)),
+        key=idempotency_key,
+    )
+    made_of_it = await received(request, service, turns, asked)
+    response.headers["Location"] = f"/v1/uploads/{made_of_it.id}"
+    return made_of_it
+
+
+@router.get("", summary="List uploads, newest first")
+def list_uploads(service: Uploads, limit: Limit = 50, cursor: Cursor = None) -> UploadPage:
+    """One page; follow `next` for older uploads."""
+    return service.page(cursor, limit)
+
+
+@router.get("/{upload_id}", summary="Read an upload")
+def read_upload(upload_id: UploadId, service: Uploads) -> Upload:
+    """Name, size, digest and the arrays in it."""
+    return service.get(upload_id)
+
+
+@router.delete("/{upload_id}", status_code=status.HTTP_204_NO_CONTENT, summary="Delete an upload")
+def delete_upload(upload_id: UploadId, service: Uploads) -> None:
+    """Its file is gone. Data sets that were made of it stay."""
+    service.delete(upload_id)
+
+
+@data_sets.post("", status_code=status.HTTP_201_CREATED, summary="Make a data set of uploads")
+async def make_data_set(
+    *,
+    definition: DataSetDefinition,
+    service: DataSets,
+    turns: Annotated[Turns, Depends(turns)],
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
+) -> DataSet:
+    """Which array is what, and constants that you name: nothing is taken from the data. Its `data` goes into a training spec."""
+    made_of_it = await made(service, turns, definition, idempotency_key)
+    response.headers["Location"] = f"/v1/data-sets/{made_of_it.id}"
+    return made_of_it
+
+
+@data_sets.get("", summary="List data sets, newest first")
+def list_data_sets(service: DataSets, limit: Limit = 50, cursor: Cursor = None) -> DataSetPage:
+    """One page; follow `next` for older data sets."""
+    return service.page(cursor, limit)
+
+
+@data_sets.get("/{data_set_id}", summary="Read a data set")
+def read_data_set(data_set_id: DataSetId, service: DataSets) -> DataSet:
+    """What it was made of and what is known of it."""
+    return service.get(data_set_id)
+
+
+@data_sets.get("/{data_set_id}/manifest", summary="Download a data set's manifest")
+def read_manifest(data_set_id: DataSetId, service: DataSets) -> Response:
+    """The bytes whose SHA-256 certificates name. Whoever is shown them sees which data it was; keep them to yourself until then."""
+    return Response(service.manifest(data_set_id), media_type="application/json")
+
+
+@data_sets.delete("/{data_set_id}", status_code=status.HTTP_204_NO_CONTENT, summary="Delete a data set")
+def delete_data_set(data_set_id: DataSetId, service: DataSets) -> None:
+    """Its arrays are gone; 409 while a job that hasn't ended uses it. Where a certificate names it, its manifest stays."""
+    service.delete(data_set_id)

@@ -1,0 +1,77 @@
+"""A certificate with several things wrong: verification names every one of them, not only the first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app.certificates.keys import PublicKeySet
+from app.certificates.report import Status, VerificationReport
+from app.certificates.verification import verify
+from app.settings import Settings
+from tests.app.certificates_harness import details, forged
+
+
+@pytest.fixture(scope="module")
+def report(envelope: bytes, settings: Settings, keys: PublicKeySet) -> VerificationReport:
+    """Of a certificate whose words, history, epsilon, curve, Renyi bounds and sentences are wrong at once."""
+
+    def change(statement: dict[str, Any]) -> None:
+        predicate = statement["predicate"]
+        guarantee = predicate["guarantee"]
+        predicate["releases"][0]["mechanism"]["std_real"] = "99.0"
+        predicate["neighbourhood"]["adjacency"] = "replace_one"
+        predicate["job"]["resumptions"] = 7
+        guarantee["epsilon"], guarantee["epsilon_lower"] = "0.001", "0.001"
+        guarantee["delta_curve"] = [{"epsilon": "0.001", "delta": guarantee["delta"]}]
+        for point in guarantee["renyi"]:
+            point["epsilon"] = "1e-9"
+        predicate["not_covered"] = ["nothing at all"]
+
+    return verify(forged(envelope, settings, change), keys, None)
+
+
+def test_every_check_that_can_be_made_is_made(report: VerificationReport) -> None:
+    failed = {check.name for check in report.checks if check.status is Status.FAILED}
+    assert (report.verdict, failed) == ("invalid", {"event", "parts", "accountants", "other_figures", "recomputation"})
+    assert "not_covered" in details(report, "sentences", Status.NOT_CHECKED)
+
+
+@pytest.mark.parametrize(
+    ("check", "told"),
+    [
+        ("event", "releases[0].mechanism.std_real: the certificate says 99.0"),
+        ("event", "neighbourhood.adjacency: the certificate says replace_one"),
+        ("parts", "can't have gone on from a checkpoint 7 times"),
+        ("accountants", "epsilon is 0.001, but by"),
+        ("accountants", "delta(0.001) is 1e-05, but by"),
+        ("other_figures", "renyi(2.0) is 1e-9, but recomputed it is"),
+        ("other_figures", "renyi(64.0) is 1e-9, but recomputed it is"),
+        ("recomputation", "epsilon is 0.001, but recomputed from the event it is"),
+        ("recomputation", "delta(0.001) is 1e-05, but recomputed its logarithm is"),
+    ],
+)
+def test_each_is_named_with_what_it_should_be(report: VerificationReport, check: str, told: str) -> None:
+    assert told in details(report, check)
+
+
+def test_what_cannot_be_computed_with_leaves_the_rest_named(envelope: bytes, settings: Settings, keys: PublicKeySet) -> None:
+    def change(statement: dict[str, Any]) -> None:
+        statement["predicate"]["guarantee"]["delta"] = "2.0"
+        statement["predicate"]["job"]["resumptions"] = 7
+
+    report = verify(forged(envelope, settings, change), keys, None)
+    assert "delta must be in (0, 1), got 2.0" in details(report, "parts")
+    assert "from a checkpoint 7 times" in details(report, "parts")
+    assert "nothing can be computed" in details(report, "recomputation", Status.NOT_CHECKED)
+
+
+def test_every_field_that_does_not_fit_is_named(envelope: bytes, settings: Settings, keys: PublicKeySet) -> None:
+    def change(statement: dict[str, Any]) -> None:
+        statement["predicate"]["guarantee"]["epsilon"] = 1.0
+        statement["predicate"]["steps"]["released"] = "many"
+        del statement["predicate"]["audit"]
+
+    told = details(verify(forged(envelope, settings, change), keys, None), "statement")
+    assert all(name in told for name in ("epsilon", "steps.released", "audit"))

@@ -1,0 +1,94 @@
+"""The published JSON Schema, with a validator that isn't ours: every kind of certificate fits it, and altered ones don't."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from fastapi.testclient import TestClient
+
+from app.certificates.forms import open_certificate
+from app.certificates.schema import statement_schema
+from app.main import create_app
+from app.settings import Settings
+from tests.app.certificate_kinds import KINDS
+
+Document = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def validator() -> jsonschema_rs.Draft202012Validator:
+    return jsonschema_rs.Draft202012Validator(statement_schema(), validate_formats=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_certificate_fits_the_schema(
+    kind: str, envelopes: dict[str, bytes], validator: jsonschema_rs.Draft202012Validator
+) -> None:
+    validator.validate(json.loads(open_certificate(envelopes[kind]).content))
+
+
+def without(*path: str) -> Callable[[Document], None]:
+    def change(document: Document) -> None:
+        for name in path[:-1]:
+            document = document[name]
+        del document[path[-1]]
+
+    return change
+
+
+def put(value: object, *path: str) -> Callable[[Document], None]:
+    def change(document: Document) -> None:
+        for name in path[:-1]:
+            document = document[name]
+        document[path[-1]] = value
+
+    return change
+
+
+CHANGES: dict[str, Callable[[Document], None]] = {
+    "another type": put("https://in-toto.io/Statement/v0.1", "_type"),
+    "another predicate": put("urn:zetadp:privacy-certificate:v2", "predicateType"),
+    "no subject": put([], "subject"),
+    "no predicate": without("predicate"),
+    "no guarantee": without("predicate", "guarantee"),
+    "a number for epsilon": put(0.5, "predicate", "guarantee", "epsilon"),
+    "words for epsilon": put("about 1", "predicate", "guarantee", "epsilon"),
+    "a negative epsilon": put("-1", "predicate", "guarantee", "epsilon"),
+    "an unknown guarantee": put("total", "predicate", "guarantee", "kind"),
+    "more in the predicate": put(1, "predicate", "more"),
+    "more in the guarantee": put(1, "predicate", "guarantee", "more"),
+    "no event": without("predicate", "event"),
+    "an event of negative noise": put({"kind": "release", "mechanism": {"kind": "gaussian", "std": -1.0}}, "predicate", "event"),
+    "an unknown adjacency": put("any", "predicate", "neighbourhood", "adjacency"),
+    "no assumptions": without("predicate", "assumptions"),
+    "steps in words": put("many", "predicate", "steps", "released"),
+    "no time": put("yesterday", "predicate", "job", "finished"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_an_altered_certificate_does_not_fit(
+    change: str, envelopes: dict[str, bytes], validator: jsonschema_rs.Draft202012Validator
+) -> None:
+    document = copy.deepcopy(json.loads(open_certificate(envelopes["spectral"]).content))
+    CHANGES[change](document)
+    assert not validator.is_valid(document)
+
+
+def test_it_is_a_schema_of_2020_12_that_names_the_predicate() -> None:
+    schema = statement_schema()
+    jsonschema_rs.meta.validate(schema)
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert schema["properties"]["predicateType"]["const"] == "urn:zetadp:privacy-certificate:v1"
+
+
+def test_it_is_published_to_everybody(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with TestClient(create_app(Settings(data_dir=tmp_path_factory.mktemp("schema")))) as client:
+        answer = client.get("/v1/certificates/schema")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/schema+json")
+    assert answer.json() == json.loads(json.dumps(statement_schema()))

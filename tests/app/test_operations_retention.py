@@ -1,0 +1,187 @@
+r"""What is deleted after its time, what never is, and that the database lets nothing else go from the audit log."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from datetime import timedelta
+from importlib.resources import files
+from pathlib import Path
+
+import httpx2
+import pytest
+import sqlalchemy
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import delete, func, select, update
+from sqlalchemy.exc import DatabaseError
+
+from app.access.audit import local_deed
+from app.access.tables import AuditRow
+from app.database import Database, now
+from app.jobs.queue import JobQueue
+from app.jobs.tables import IdempotencyKeyRow, JobEventRow, JobRow, WebhookRow
+from app.operations.retention import Removed, Retention, claimed
+from app.operations.tables import AuditDeletionRow
+from app.settings import Settings
+from tests.app.fake_child import Order
+from tests.app.jobs_harness import postgresql_server, serving, settings, spec, stream, submit, wait_until, working
+
+KEPT = {
+    "keep_job_files_days": 10.0,
+    "keep_job_events_days": 10.0,
+    "keep_idempotency_days": 10.0,
+    "keep_webhook_days": 10.0,
+    "keep_audit_log_days": 30.0,
+    "keep_call_days": 10.0,
+}
+LATER = timedelta(days=11)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def of(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Settings]:
+    base = settings(tmp_path).model_dump() | KEPT
+    if request.param == "sqlite":
+        yield Settings.model_validate(base)
+        return
+    with postgresql_server() as url:
+        yield Settings.model_validate(base | {"database_url": url})
+
+
+@pytest.fixture
+def database(of: Settings) -> Generator[Database]:
+    database = Database(of)
+    database.migrate()
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def retention(of: Settings, database: Database) -> Generator[Retention]:
+    queue = JobQueue(of)
+    yield Retention(of, database, queue)
+    queue.close()
+
+
+def ended(client: httpx2.Client, order: Order = Order.FINISH) -> str:
+    """A job with an idempotency key and a webhook nobody takes, that ended."""
+    body = {"spec": spec(), "runtime": {"microbatch_size": int(order), "checkpoint_seconds": 0.01}}
+    job_id = client.post("/v1/jobs", json=body, headers={"Idempotency-Key": f"key-{order}"}).json()["id"]
+    list(stream(client, job_id))
+    return str(job_id)
+
+
+def test_round_deletes_what_is_old_and_keeps_what_proves_something(of: Settings, database: Database, retention: Retention) -> None:
+    with serving(of) as client:
+        with working(of):
+            done, failed = ended(client), ended(client, Order.FAIL)
+            wait_until(lambda: retention.clean(now() + LATER, is_rehearsal=True).calls == 2)
+        waiting = submit(client)
+        certificate = client.get(f"/v1/jobs/{done}").json()["certificate"]
+        envelope = client.get(f"/v1/certificates/{certificate}").content
+        shown = client.get(f"/v1/jobs/{done}").json()
+        with database.writing() as session:
+            session.add(WebhookRow(job_id=done, url="https://example.org/", secret="s" * 16))
+        assert retention.clean(now()) == Removed()
+        expected = Removed(job_files=2, job_events=2, idempotency_keys=2, webhooks=1, calls=2)
+        assert retention.clean(now() + LATER, is_rehearsal=True) == expected
+        assert of.job_dir(done).is_dir()
+        assert retention.clean(now() + LATER) == expected
+        assert retention.clean(now() + LATER) == Removed()
+        assert not of.job_dir(done).exists()
+        after = client.get(f"/v1/jobs/{done}").json()
+        assert after.pop("files_deleted") is not None
+        assert after == {name: value for name, value in shown.items() if name != "files_deleted"}
+        assert client.get(f"/v1/certificates/{certificate}").content == envelope
+        assert client.get(f"/v1/jobs/{done}/artifacts").json() == {"artifacts": []}
+        assert client.get(f"/v1/jobs/{done}/artifacts/model.safetensors").status_code == 404
+        refused = client.post(f"/v1/jobs/{failed}/retry")
+        assert (refused.status_code, refused.json()["type"]) == (409, "job-conflict")
+        assert "its files are deleted" in refused.json()["detail"]
+        kinds = [event.kind for event in stream(client, done)]
+        assert kinds.count("progress") == 1
+        assert "checkpoint" in kinds
+        assert client.get(f"/v1/jobs/{waiting}").json()["state"] == "queued"
+    with database.reading() as session:
+        assert session.scalar(select(func.count()).select_from(IdempotencyKeyRow)) == 0
+        assert session.scalar(select(func.count()).select_from(JobEventRow).where(JobEventRow.kind == "log")) == 0
+
+
+def test_folder_that_was_left_behind_goes_in_the_next_round(of: Settings, database: Database, retention: Retention) -> None:
+    with database.writing() as session:
+        for name in ("gone", "there"):
+            session.add(JobRow(id=name, state="succeeded", created=now(), finished=now(), document={}))
+            of.job_dir(name).mkdir(parents=True)
+        session.flush()
+        session.execute(update(JobRow).where(JobRow.id == "gone").values(files_deleted=now()))
+    (of.data_dir / "jobs" / "not a job").mkdir()
+    retention.clean(now())
+    assert sorted(path.name for path in (of.data_dir / "jobs").iterdir()) == ["not a job", "there"]
+
+
+def aged(days: float) -> AuditRow:
+    row = local_deed("default", "-", "of a test", "x").row()
+    row.time = now() - timedelta(days=days)
+    return row
+
+
+def entries(database: Database) -> list[str]:
+    with database.reading() as session:
+        return [f"{row.action}: {row.target[:9]}" for row in session.scalars(select(AuditRow).order_by(AuditRow.number))]
+
+
+def test_old_entries_of_the_audit_log_go_and_that_they_went_stays(database: Database, retention: Retention) -> None:
+    with database.writing() as session:
+        session.add_all([aged(40), aged(31), aged(29), aged(0)])
+    assert retention.clean(now()).audit_entries == 2
+    assert entries(database) == ["of a test: x", "of a test: x", "audit log shortened: 2 entries"]
+    assert retention.clean(now()).audit_entries == 0
+    for change in (delete(AuditDeletionRow), update(AuditDeletionRow).values(before=now())):
+        with pytest.raises(DatabaseError, match="what left the audit log stays on record"), database.writing() as session:
+            session.execute(change)
+
+
+def test_nothing_else_leaves_the_audit_log(database: Database) -> None:
+    with database.writing() as session:
+        session.add_all([aged(40), aged(1)])
+
+    def attempted(before: timedelta | None, change: sqlalchemy.Executable) -> None:
+        with database.writing() as session:
+            if before is not None:
+                session.add(AuditDeletionRow(time=now(), before=now() - before))
+                session.flush()
+            session.execute(change)
+
+    def refused(before: timedelta | None, change: sqlalchemy.Executable) -> None:
+        with pytest.raises(DatabaseError, match="audit log"):
+            attempted(before, change)
+
+    old = delete(AuditRow).where(AuditRow.time < now() - timedelta(days=35))
+    refused(None, old)  # nothing says that it goes
+    refused(timedelta(days=45), old)  # what says so is about older ones
+    refused(timedelta(0), delete(AuditRow))  # whatever is said, the last 30 days stay
+    refused(timedelta(0), update(AuditRow).values(status=0))
+    assert len(entries(database)) == 2
+
+
+def test_of_several_processes_one_does_the_round(database: Database) -> None:
+    moment = now()
+    assert [claimed(database, "retention", moment, 60.0) for _ in range(3)] == [True, False, False]
+    assert not claimed(database, "retention", moment + timedelta(seconds=59), 60.0)
+    assert claimed(database, "retention", moment + timedelta(seconds=60), 60.0)
+    assert not claimed(database, "retention", moment + timedelta(seconds=61), 60.0)
+
+
+def test_migration_goes_back_and_forth(of: Settings, database: Database) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(files("app") / "migrations"))
+    engine = sqlalchemy.create_engine(of.sqlalchemy_url)
+    with database.writing() as session:
+        session.add(aged(40))
+    for revision, step in (("0006", command.downgrade), ("0007", command.upgrade)):
+        with engine.begin() as connection:
+            config.attributes["connection"] = connection
+            step(config, revision)
+        with pytest.raises(DatabaseError, match="audit log"), engine.begin() as connection:
+            connection.execute(sqlalchemy.text("DELETE FROM audit_log"))
+    engine.dispose()
+    assert len(entries(database)) == 1

@@ -1,0 +1,174 @@
+r"""A data set that somebody uploaded: arrays that were made once, from files of theirs, and never change.
+
+What it was made of and who may use it isn't known here. A folder holds the arrays and a description of them; whoever asks for a plan says
+where the folder of an id is (``found_by``), and a training process is told the folder of all of them in its environment.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, final
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Strict, StringConstraints, ValidationError
+
+from mechanisms.base import Value
+from mechanisms.errors import InvalidParameter
+from trainer.data.base import DataRecipe, DataSet, DataSetFacts, NamedDataSet, array_digest
+
+UPLOADED_VARIABLE = "ZETADP_UPLOADED_DIR"
+"""The folder of the data sets' folders, in a training process."""
+DESCRIPTION_FILE = "description.json"
+TRAINING_FEATURES, TRAINING_TARGETS, TRAINING_USERS = "training_features.npy", "training_targets.npy", "training_users.npy"
+TEST_FEATURES, TEST_TARGETS = "test_features.npy", "test_targets.npy"
+
+DataSetId = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{32}$")]
+Sha256 = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{64}$")]
+Finder = Callable[[str], Path]
+"""From an id to its folder. Raises InvalidParameter (``unknown``) where there is none for whoever asks."""
+
+_finder: ContextVar[Finder | None] = ContextVar("finder", default=None)
+
+
+@final
+class StoredDataSet(Value):
+    r"""What lies beside the arrays of a data set.
+
+    Attributes:
+      named: what a certificate calls it.
+      facts: what a plan needs of it.
+      arrays_sha256: of all arrays, held-out ones included (``array_digest``).
+      rebuilds_itself: the targets are the features, and aren't stored twice.
+    """
+
+    named: NamedDataSet
+    facts: DataSetFacts
+    arrays_sha256: Sha256
+    rebuilds_itself: Annotated[bool, Strict()]
+
+
+@final
+class Uploaded(DataRecipe):
+    r"""A data set of one's own, made of uploaded files (``POST /v1/data-sets``).
+
+    Attributes:
+      data_set: its id.
+    """
+
+    UNIT: ClassVar[str] = "record"
+    USER_UNIT: ClassVar[str | None] = "user"
+    DESCRIPTION: ClassVar[str] = "An uploaded data set"
+
+    kind: Literal["uploaded"] = "uploaded"
+    data_set: DataSetId
+
+    def describe(self) -> str:
+        return self.stored().facts.description
+
+    def named(self) -> NamedDataSet:
+        return self.stored().named
+
+    def known_facts(self) -> DataSetFacts:
+        return self.stored().facts
+
+    def sources(self) -> tuple[Path, ...]:
+        folder = _folder(self.data_set)
+        return tuple(folder / name for name in (DESCRIPTION_FILE, *_files(self.stored())))
+
+    def stored(self) -> StoredDataSet:
+        """What is known of it. Raises InvalidParameter where there is no such data set for whoever asks."""
+        try:
+            return StoredDataSet.model_validate_json((_folder(self.data_set) / DESCRIPTION_FILE).read_bytes())
+        except (OSError, ValidationError):
+            raise unknown(self.data_set) from None
+
+    def arrays(self) -> DataSet:
+        stored, folder = self.stored(), _folder(self.data_set)
+        arrays = {name: _array(folder / name) for name in _files(stored)}
+        if array_digest(*arrays.values()) != stored.arrays_sha256:
+            raise InvalidParameter("data.data_set", "as it was made (its description has another digest)", self.data_set)
+        return DataSet(
+            training_features=arrays[TRAINING_FEATURES],
+            training_targets=arrays[TRAINING_FEATURES if stored.rebuilds_itself else TRAINING_TARGETS],
+            test_features=arrays[TEST_FEATURES],
+            test_targets=arrays[TEST_FEATURES if stored.rebuilds_itself else TEST_TARGETS],
+            classes=stored.facts.classes,
+            training_users=arrays.get(TRAINING_USERS),
+        )
+
+
+def unknown(data_set: str) -> InvalidParameter:
+    """The one answer for an id that isn't there and for one that is somebody else's."""
+    return InvalidParameter("data.data_set", "the id of one of your data sets", data_set)
+
+
+@contextmanager
+def found_by(finder: Finder) -> Generator[None]:
+    """Whatever is asked for inside, in this thread, is where ``finder`` says, and nowhere else."""
+    before = _finder.set(finder)
+    try:
+        yield
+    finally:
+        _finder.reset(before)
+
+
+def found_in(folder: Path) -> Finder:
+    """A finder of all data sets below a folder, for who has checked before that the id may be used."""
+
+    def find(data_set: str) -> Path:
+        place = folder / data_set
+        if not place.is_dir():
+            raise unknown(data_set)
+        return place
+
+    return find
+
+
+def store(folder: Path, data: DataSet) -> tuple[str, bool]:
+    """Writes the arrays of a data set into an empty folder, and says what ``StoredDataSet`` has of them: digest, and whether it rebuilds
+    itself."""
+    itself = data.training_targets is data.training_features
+    given = {
+        TRAINING_FEATURES: data.training_features,
+        TEST_FEATURES: data.test_features,
+        TRAINING_TARGETS: None if itself else data.training_targets,
+        TEST_TARGETS: None if itself else data.test_targets,
+        TRAINING_USERS: data.training_users,
+    }
+    arrays = {name: np.ascontiguousarray(values) for name, values in given.items() if values is not None}
+    for name, values in arrays.items():
+        with (folder / name).open("xb") as file:
+            np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(values))
+            # Not np.save: the last bytes it writes go through a buffer of C's, and where the disk is full nobody is told.
+            file.write(values.reshape(-1).view(np.uint8).data)
+            file.flush()
+            os.fsync(file.fileno())
+    return array_digest(*arrays.values()), itself
+
+
+def _files(stored: StoredDataSet) -> tuple[str, ...]:
+    """In the order in which they are digested."""
+    targets = () if stored.rebuilds_itself else (TRAINING_TARGETS, TEST_TARGETS)
+    users = () if stored.facts.users is None else (TRAINING_USERS,)
+    return (TRAINING_FEATURES, TEST_FEATURES, *targets, *users)
+
+
+def _folder(data_set: str) -> Path:
+    if (finder := _finder.get()) is not None:
+        return finder(data_set)
+    if not (named := os.environ.get(UPLOADED_VARIABLE, "")):
+        raise unknown(data_set)
+    return found_in(Path(named))(data_set)
+
+
+def _array(path: Path) -> NDArray[Any]:
+    try:
+        with path.open("rb") as file:
+            return np.load(file, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise InvalidParameter("data.data_set", "with its arrays beside its description", type(error).__name__) from error
