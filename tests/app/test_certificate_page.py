@@ -105,7 +105,9 @@ def test_a_broken_signature_is_the_only_headline(envelope: bytes, tmp_path_facto
 
 
 def test_without_keys_the_page_says_that_the_signature_was_not_checked(envelope: bytes) -> None:
-    last = rendered(envelope, None, Evidence()).sections[-1].blocks[0]
+    document = rendered(envelope, None, Evidence())
+    assert (document.verdict.tone, document.verdict.headline.partition(".")[0]) == (Tone.WEAK, "Not verified")
+    last = document.sections[-1].blocks[0]
     assert isinstance(last, Table)
     assert last.rows[0][:2] == ("signature", "not checked")
 

@@ -73,6 +73,9 @@ def _verdict(predicate: PrivacyCertificate, checks: Sequence[Check]) -> Verdict:
         lines.append(f"That is a weak guarantee: it still allows an attack on one {unit} that is nearly always right.")
     lines += [f"Protected: each {unit} of the training data; {predicate.data.unit_meaning}.", _trust(predicate)]
     headline = f"{'Weak privacy guarantee' if is_weak else 'Privacy guarantee'}: epsilon {guarantee.epsilon} at delta {guarantee.delta}"
+    if any(check.name == "signature" and check.status is Status.NOT_CHECKED for check in checks):
+        lines.insert(0, "Nobody checked who signed this: no keys were given. What follows is only what the file says.")
+        return Verdict(Tone.WEAK, f"Not verified. {headline}", tuple(lines))
     return Verdict(Tone.WEAK if is_weak else Tone.STATED, headline, tuple(lines))
 
 
