@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import func, select
+from sqlalchemy import func, select, union_all
 from sqlalchemy.orm import Session, aliased
 
 from app.database import now
@@ -73,7 +73,7 @@ def latest(session: Session, job_ids: Sequence[str], kinds: Sequence[str]) -> di
     # One step down the index for each job and kind: a grouping would walk through every event of every job.
     last = aliased(JobEventRow)
     queries = [
-        select(JobEventRow)
+        select(JobEventRow.job_id, JobEventRow.kind, JobEventRow.data)
         .join(JobRow, JobEventRow.job_id == JobRow.id)
         .where(
             JobRow.id.in_(job_ids),
@@ -81,8 +81,8 @@ def latest(session: Session, job_ids: Sequence[str], kinds: Sequence[str]) -> di
         )
         for kind in kinds
     ]
-    found = (row for query in queries for row in session.scalars(query))
-    return {(row.job_id, row.kind): JOB_EVENT.validate_python(row.data) for row in found}
+    found = session.execute(union_all(*queries))  # in one journey to the server
+    return {(job_id, kind): JOB_EVENT.validate_python(data) for job_id, kind, data in found}
 
 
 def _record(row: JobEventRow) -> JobEventRecord:
