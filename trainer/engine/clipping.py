@@ -30,7 +30,7 @@ r"""How far below the bound a clipped gradient aims, relatively, so that float32
 Norms are sums of squares in a cascade, or products of two such sums: off by less than 2^-16 relatively for up to 10^8 numbers. Factor and
 product add 2^-23. Units are added in float64, and only as few as can't matter in float32 (``rules.base.adds_little``, 2^-12): one unit
 more rounds all the others' sum otherwise, and how badly depends on the library. With 256 units of 784 positions added in float32 it was
-2^-17 of the bound on one machine and 2^-8 on another. One microbatch's sum is rounded to float32 at last: by at most 2^-24 of it, with
+2^-17 of the bound on one machine, above 2^-8 on another. One microbatch's sum is rounded to float32 at last: by at most 2^-24 of it, with
 and without the unit, so by 2^-12 for 2048 units; several are rounded by nobody. Together below 2^-11.
 """
 
