@@ -37,6 +37,8 @@ PATIENCE: dict[str, int | str] = {
 must a process that was suspended in the middle of a transaction, with its locks."""
 UNAVAILABLE = (OperationalError, InterfaceError, InternalError, PoolExhausted)
 """What says that the connection is gone or the database doesn't answer. psycopg calls a transaction that was ended an ``InternalError``."""
+CONNECTIONS = 15
+"""Of one process at most; all of them are kept, since opening one takes as long as several questions."""
 WRITING = "zetadp_writing"
 """Execution option of connections whose transactions will write."""
 
@@ -103,6 +105,8 @@ class Database:
         settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._engine = _engine(settings)
         self._write_engine = self._engine.execution_options(**{WRITING: True})
+        # A question to PostgreSQL sees what is committed when it is asked, in a transaction or without: both ends are journeys for nothing.
+        self._read_engine = self._engine if self.is_sqlite else self._engine.execution_options(isolation_level="AUTOCOMMIT")
 
     @property
     def is_sqlite(self) -> bool:
@@ -110,8 +114,8 @@ class Database:
 
     @contextmanager
     def reading(self) -> Generator[Session]:
-        """A session for queries only; whatever it changed is dropped."""
-        with Session(self._engine, expire_on_commit=False) as session:
+        """A session for queries only, which may change and lock nothing. On PostgreSQL each query sees its own moment."""
+        with Session(self._read_engine, expire_on_commit=False) as session:
             yield session
 
     @contextmanager
@@ -176,11 +180,24 @@ def _engine(settings: Settings) -> Engine:
     if settings.sqlalchemy_url.startswith("sqlite"):
         return _sqlite_engine(settings)
     # Values stay out of errors' texts: those are logged.
-    return create_engine(settings.sqlalchemy_url, pool_pre_ping=True, connect_args=PATIENCE, hide_parameters=True)
+    return create_engine(
+        settings.sqlalchemy_url,
+        pool_pre_ping=True,
+        pool_size=CONNECTIONS,
+        max_overflow=0,
+        connect_args=PATIENCE,
+        hide_parameters=True,
+    )
 
 
 def _sqlite_engine(settings: Settings) -> Engine:
-    engine = create_engine(settings.sqlalchemy_url, connect_args={"timeout": settings.database_busy_seconds}, hide_parameters=True)
+    engine = create_engine(
+        settings.sqlalchemy_url,
+        pool_size=CONNECTIONS,
+        max_overflow=0,
+        connect_args={"timeout": settings.database_busy_seconds},
+        hide_parameters=True,
+    )
 
     def on_connect(connection: SqliteConnection, _record: object) -> None:
         connection.isolation_level = None  # the driver then begins nothing by itself; on_begin does

@@ -3,10 +3,12 @@ r"""The worker: takes waiting jobs, one at a time, and does each in a child proc
 from __future__ import annotations
 
 import fcntl
+import os
 import signal
 import socket
+import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import structlog
@@ -15,16 +17,19 @@ from sqlalchemy.exc import SQLAlchemyError
 from app.database import Database
 from app.jobs.attempts import Attempts
 from app.jobs.child import ChildCommand, training_command
-from app.jobs.errors import ExecutorBusy, LeaseLost, QueueUnavailable
+from app.jobs.errors import ExecutorBusy, LeaseLost
 from app.jobs.hardware import accelerators, described, devices_of
 from app.jobs.leases import Executor, LeaseKeeper, Leases
-from app.jobs.queue import JobQueue, run_worker
+from app.jobs.listening import run_worker
+from app.jobs.queue import JobQueue
 from app.jobs.running import Runner
 from app.logs import configure_logs
 from app.settings import Settings
 
 EXIT_BUSY = 75
-"""``EX_TEMPFAIL``: a worker of this name runs already."""
+"""``EX_TEMPFAIL``: a worker of this name runs already, or the service's database doesn't answer at the start."""
+LEAVING_SECONDS = 1.0
+"""How long a thread that isn't done may hold up the end of the process."""
 _log = structlog.get_logger()
 
 
@@ -55,11 +60,15 @@ def main(settings: Settings, command: ChildCommand = training_command) -> int:
             database.migrate()
             _work(settings, database, stopping, command)
             _log.info("worker_stopped", executor=settings.executor_id)
-    except (ExecutorBusy, QueueUnavailable) as refusal:
+    except ExecutorBusy as refusal:
         _log.error("worker_refused", reason=str(refusal))
+        return EXIT_BUSY
+    except SQLAlchemyError as error:
+        _log.error("worker_refused", reason=f"the database doesn't answer: {type(error).__name__}")
         return EXIT_BUSY
     finally:
         database.close()
+    _leave_threads()
     return 0
 
 
@@ -76,8 +85,13 @@ def _work(settings: Settings, database: Database, stopping: threading.Event, com
     attempts = Attempts(database, settings.maximum_worker_deaths)
     runner = Runner(settings, attempts, stopping, command)
     devices = devices_of(settings.device, found)
+
+    def call_all(job_ids: list[str]) -> None:
+        for job_id in job_ids:
+            queue.call(job_id, 0)
+
     try:
-        with LeaseKeeper(leases, executor, _caller(queue), displaced=stopping.set) as keeper:
+        with LeaseKeeper(leases, executor, call_all, displaced=stopping.set) as keeper:
             _log.info("worker_started", executor=settings.executor_id, devices=devices)
 
             def run_next() -> bool:
@@ -99,12 +113,13 @@ def _work(settings: Settings, database: Database, stopping: threading.Event, com
         queue.close()
 
 
-def _caller(queue: JobQueue) -> Callable[[list[str]], None]:
-    def call(job_ids: list[str]) -> None:
-        try:
-            for job_id in job_ids:
-                queue.call(job_id, 0)
-        except QueueUnavailable:
-            _log.warning("call_failed")  # an idle worker finds them by itself
-
-    return call
+def _leave_threads() -> None:
+    """End the process here where a thread of the queue's engine would hold it up until its database answers: it holds nothing else."""
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join(LEAVING_SECONDS)
+            if thread.is_alive():
+                _log.warning("threads_left")
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(0)

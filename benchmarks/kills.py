@@ -16,11 +16,10 @@ import multiprocessing
 import os
 import random
 import statistics
-import sys
 import tempfile
 import time
 from base64 import b64decode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
@@ -30,20 +29,18 @@ from typing import Any
 import httpx2
 from sqlalchemy import func, select
 
-from app import worker
 from app.certificates.tables import CertificateRow
 from app.database import Database
-from app.jobs.child import training_command
 from app.jobs.tables import ExecutorRow, JobEventRow, JobRow
 from app.logs import configure_logs
 from app.settings import Settings
-from tests.app import fake_child
-from tests.app.jobs_harness import child_pids, environment, is_alive, postgresql_server, serving, settings, spec, wait_until
+from tests.app.jobs_harness import child_pids, environment, is_alive, postgresql_server, serving, settings, spec, wait_until, work
 
 STEPS = 40
 STEP_SECONDS = 0.05
 WORKERS = ("a", "b", "c")
 PATIENCE_SECONDS = 900.0
+LOG_LINES = 40
 
 
 @dataclass
@@ -75,7 +72,7 @@ class Fleet:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["app.main", "app.worker", "tests.app.jobs_harness"])
         own = {**os.environ, **environment(self.of), "ZETADP_EXECUTOR_ID": name}
-        self.workers[name] = context.Process(target=work, args=(own, self.child), daemon=True)
+        self.workers[name] = context.Process(target=work, args=(own, self.child, None), daemon=True)
         self.workers[name].start()
 
     def kill(self, name: str, database: Database) -> None:
@@ -98,24 +95,27 @@ class Fleet:
         answer.raise_for_status()
         return str(answer.json()["id"])
 
+    def waits(self, what: str, condition: Callable[[], bool], database: Database, seconds: float = 60.0) -> None:
+        """Wait until it is so; where it isn't, the error says what was waited for and how everything stands."""
+        wait_until(condition, seconds, lambda: f"{what}; {self.standing(database)}")
+
+    def standing(self, database: Database) -> str:
+        """Jobs that haven't ended, leases, processes and the last lines of the workers' log."""
+        with database.reading() as session:
+            rows = session.execute(select(JobRow.id, JobRow.state, JobRow.attempt, JobRow.holder).where(JobRow.finished.is_(None)))
+            jobs = [f"{job_id} {state} attempt {attempt} holder {holder}" for job_id, state, attempt, holder in rows]
+            leases = [
+                f"{row.id} {row.token} beat {row.beat} renewed {row.renewed} job {row.job_id}"
+                for row in session.scalars(select(ExecutorRow))
+            ]
+        processes = [f"{name} pid {worker.pid} exit code {worker.exitcode}" for name, worker in self.workers.items()]
+        log = (self.of.data_dir / "worker.log").read_text().splitlines()[-LOG_LINES:]
+        parts = {"jobs": jobs, "leases": leases, "tokens before": self.tokens, "processes": processes}
+        return "\n".join([*(f"{name}: {part}" for name, part in parts.items()), "log:", *log])
+
     def job(self, job_id: str) -> dict[str, Any]:
         """The job as the API tells it."""
         return self.client.get(f"/v1/jobs/{job_id}").json()
-
-
-def work(variables: dict[str, str], child: str) -> None:
-    """A worker, in a process of its own."""
-    os.environ.clear()
-    os.environ.update(variables)
-    of = Settings()
-    log = os.open(of.data_dir / "worker.log", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-
-    def stand_in(workdir: Path) -> list[str]:
-        return [sys.executable, fake_child.__file__, str(workdir), str(os.getpid())]
-
-    raise SystemExit(worker.main(of, training_command if child == "real" else stand_in))
 
 
 def registered(database: Database) -> dict[str, str]:
@@ -137,7 +137,7 @@ def storm(fleet: Fleet, database: Database, kills: int, chance: random.Random) -
             fleet.kill(name, database)
             tally.kills += 1
             fleet.start(name)
-    wait_until(lambda: not unfinished(database), PATIENCE_SECONDS)
+    fleet.waits("every job has ended", lambda: not unfinished(database), database, PATIENCE_SECONDS)
     count(fleet, database, jobs, tally)
     tally.seconds = time.monotonic() - begun
     return tally
@@ -201,7 +201,7 @@ def standstills(fleet: Fleet, database: Database, repetitions: int, *, alone: bo
     found: list[float] = []
     for _ in range(repetitions):
         job_id = fleet.submit(steps=4000, step_seconds=0.05)
-        wait_until(lambda job_id=job_id: fleet.job(job_id)["progress"] is not None, 60.0)
+        fleet.waits(f"progress of {job_id}", lambda job_id=job_id: fleet.job(job_id)["progress"] is not None, database)
         with database.reading() as session:
             name = session.scalar(select(ExecutorRow.id).where(ExecutorRow.job_id == job_id))
         assert name is not None
@@ -210,17 +210,17 @@ def standstills(fleet: Fleet, database: Database, repetitions: int, *, alone: bo
         killed = time.time()
         if alone:
             fleet.start(name)
-        wait_until(lambda job_id=job_id: _starts(database, job_id) == 2, 60.0)
+        fleet.waits(f"second start of {job_id}", lambda job_id=job_id: _starts(database, job_id) == 2, database)
         with database.reading() as session:
             times = session.scalars(
                 select(JobEventRow.time).where(JobEventRow.job_id == job_id, JobEventRow.kind == "started").order_by(JobEventRow.number)
             ).all()
         found.append(times[1].timestamp() - killed)
         fleet.client.post(f"/v1/jobs/{job_id}/cancel")
-        wait_until(lambda job_id=job_id: fleet.job(job_id)["state"] == "cancelled", 60.0)
+        fleet.waits(f"cancellation of {job_id}", lambda job_id=job_id: fleet.job(job_id)["state"] == "cancelled", database)
         if not alone:
             fleet.start(name)
-            wait_until(lambda: len(fleet.ready(database)) == len(WORKERS), 60.0)
+            fleet.waits("every worker has a lease again", lambda: len(fleet.ready(database)) == len(WORKERS), database)
     return found
 
 
@@ -245,15 +245,15 @@ def run(which: str, kills: int, repetitions: int, child: str, seed: int) -> Tall
         fleet = Fleet(of, client, child)
         for name in WORKERS:
             fleet.start(name)
-        wait_until(lambda: len(fleet.ready(database)) == len(WORKERS), 120.0)
+        fleet.waits("every worker has a lease", lambda: len(fleet.ready(database)) == len(WORKERS), database, 120.0)
         tally = storm(fleet, database, kills, random.Random(seed))  # noqa: S311 (moments)
         print(f"{which}: {tally}", flush=True)  # noqa: T201
         if repetitions:
-            wait_until(lambda: len(fleet.ready(database)) == len(WORKERS), 120.0)
+            fleet.waits("every worker has a lease", lambda: len(fleet.ready(database)) == len(WORKERS), database, 120.0)
             others = standstills(fleet, database, repetitions, alone=False)
             for name in WORKERS[1:]:
                 fleet.kill(name, database)
-            wait_until(lambda: len(registered(database)) == 1, 60.0)
+            fleet.waits("one worker is left", lambda: len(registered(database)) == 1, database)
             again = standstills(fleet, database, repetitions, alone=True)
             for what, seconds in (("another worker alive", others), ("restarted", again)):
                 figures = f"median {statistics.median(seconds):.2f} s, worst {max(seconds):.2f} s of {len(seconds)}"

@@ -2,6 +2,7 @@ r"""Streams outlive the moment in which their key was checked: a watch tells the
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import final
 
@@ -15,25 +16,44 @@ LOOK_SECONDS = 1.0
 
 
 @final
-class KeyWatch:
-    """Looks once a second at most, however often it is asked."""
+class KeyLooks:
+    """Looks at each key once a second at most, however many streams of it ask and however often. Of one event loop."""
 
-    def __init__(self, keys: KeyService, key_id: str) -> None:
+    def __init__(self, keys: KeyService) -> None:
         self._keys = keys
+        self._looks: dict[str, tuple[float, asyncio.Task[bool]]] = {}
+
+    async def is_valid(self, key_id: str) -> bool:
+        """Whether the key was valid at the last look. Raises what a database raises that doesn't answer."""
+        moment = time.monotonic()
+        for known, (begun, look) in list(self._looks.items()):
+            if moment - begun >= LOOK_SECONDS and look.done():
+                del self._looks[known]
+        if key_id not in self._looks:
+            self._looks[key_id] = (moment, asyncio.create_task(to_thread.run_sync(self._keys.is_valid, key_id)))
+        # Shielded: a stream that ends mustn't end the look that others wait for.
+        return await asyncio.shield(self._looks[key_id][1])
+
+
+@final
+class KeyWatch:
+    """The key of one stream."""
+
+    def __init__(self, looks: KeyLooks, key_id: str) -> None:
+        self._looks = looks
         self._key_id = key_id
-        self._looked = time.monotonic()
 
     async def has_ended(self) -> bool:
         """Whether the key was revoked or has expired, as of the last look."""
-        if time.monotonic() - self._looked < LOOK_SECONDS:
-            return False
-        self._looked = time.monotonic()
-        return not await to_thread.run_sync(self._keys.is_valid, self._key_id)
+        return not await self._looks.is_valid(self._key_id)
 
 
-def key_watch(request: Request) -> KeyWatch:
+async def key_watch(request: Request) -> KeyWatch:
     """The watch of the key that this request shows; for routes that need one."""
     admission: Admission = request.state.admission
     if admission.caller is None or admission.caller.key_id is None:
         raise admission.refused()
-    return KeyWatch(request.app.state.keys, admission.caller.key_id)
+    state = request.app.state
+    if not hasattr(state, "key_looks"):
+        state.key_looks = KeyLooks(state.keys)
+    return KeyWatch(state.key_looks, admission.caller.key_id)

@@ -2,7 +2,7 @@ r"""Writing and reading a job's events, inside the caller's transaction."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlalchemy import func, select, union_all
 from sqlalchemy.orm import Session, aliased
@@ -68,8 +68,8 @@ def events_after(session: Session, job_id: str, number: int, kinds: Sequence[str
     return [_record(row) for row in session.scalars(query)]
 
 
-def latest(session: Session, job_ids: Sequence[str], kinds: Sequence[str]) -> dict[tuple[str, str], JobEvent]:
-    """The last event of each kind of each job, by (job, kind)."""
+def latest(session: Session, wanted: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], JobEvent]:
+    """The last event of each kind of the jobs it is wanted of, by (job, kind)."""
     # One step down the index for each job and kind: a grouping would walk through every event of every job.
     last = aliased(JobEventRow)
     queries = [
@@ -79,8 +79,11 @@ def latest(session: Session, job_ids: Sequence[str], kinds: Sequence[str]) -> di
             JobRow.id.in_(job_ids),
             JobEventRow.number == select(func.max(last.number)).where(last.job_id == JobRow.id, last.kind == kind).scalar_subquery(),
         )
-        for kind in kinds
+        for kind, job_ids in wanted.items()
+        if job_ids
     ]
+    if not queries:
+        return {}
     found = session.execute(union_all(*queries))  # in one journey to the server
     return {(job_id, kind): JOB_EVENT.validate_python(data) for job_id, kind, data in found}
 

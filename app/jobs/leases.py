@@ -145,7 +145,8 @@ class LeaseKeeper:
     r"""Holds a worker's lease while it runs: a context manager. Renews it, and watches the others', in a thread of its own.
 
     Args:
-      put_back: called with the ids of jobs that wait again, after a dead worker's lease was taken.
+      put_back: called with the ids of jobs that wait again, after a dead worker's lease was taken. It must return at once: the next
+        beat comes after it.
       displaced: called once where another worker has taken the name, so that this one can never have it again.
     """
 

@@ -23,7 +23,7 @@ def attached(app: FastAPI, settings: Settings) -> Generator[None]:
     database = Database(settings)
     queue = JobQueue(settings)
     app.state.settings, app.state.database, app.state.queue = settings, database, queue
-    app.state.tails = Tails(settings.event_poll_seconds / 2)
+    app.state.tails = Tails(settings.event_poll_seconds)
     try:
         database.migrate()
         with Deliveries(settings, database, app.state.metrics.webhook_tried):
@@ -33,7 +33,10 @@ def attached(app: FastAPI, settings: Settings) -> Generator[None]:
         database.close()
 
 
-def job_service(request: Request, caller: Annotated[Caller, Depends(requires(Scope.SUBMIT))]) -> JobService:
-    """The jobs of the caller's tenant: every route that takes them needs a key with the scope ``submit``."""
+async def job_service(request: Request, caller: Annotated[Caller, Depends(requires(Scope.SUBMIT))]) -> JobService:
+    """The jobs of the caller's tenant: every route that takes them needs a key with the scope ``submit``.
+
+    Async, since a plain function costs a change of thread.
+    """
     state = request.app.state
     return JobService(state.settings, state.database, state.queue, caller.tenant)

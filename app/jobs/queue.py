@@ -1,20 +1,24 @@
-r"""The queue of jobs, on DBOS. The only module that knows of it: the rest of the service sees ``JobQueue`` and ``run_worker``.
+r"""The queue of jobs, on DBOS: whoever calls. With ``listening.py``, whoever is called, it is all that knows of DBOS.
 
 What waits, in what order, and who has what in hand stands in our own tables and is decided there, in one transaction. A workflow here only
 calls: it wakes one idle worker, which then takes the job that is next. A call that is lost costs a moment, since an idle worker also looks
 by itself; a call that comes twice, too late or to a worker without the right device finds nothing, and nothing is done twice.
+
+So nobody waits for the queue: DBOS tries a locked SQLite file again without end. Calls go out in a thread of their own.
 """
 
 from __future__ import annotations
 
 import json
+import queue
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import final
 
-from dbos import DBOS, DBOSClient, DBOSConfig, EnqueueOptions, Serializer, error
+import structlog
+from dbos import DBOS, DBOSClient, EnqueueOptions, Serializer, error
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.jobs.errors import QueueUnavailable
@@ -29,6 +33,11 @@ WORKFLOW = "train"
 POLLING_SECONDS = 0.1
 ANSWERED = ("SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED")
 CALLS_AT_ONCE = 500
+CALLS_WAITING = 1000
+"""More than these needn't go out: that many calls keep every worker awake for a while."""
+CLOSING_SECONDS = 2.0
+"""How long closing waits for calls that are on their way."""
+_log = structlog.get_logger()
 
 
 @final
@@ -56,8 +65,11 @@ class JobQueue:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._lock = threading.Lock()
+        self._lock, self._lock_of_calls = threading.Lock(), threading.Lock()
         self._client: DBOSClient | None = None
+        self._calls: queue.Queue[tuple[str, int] | None] = queue.Queue(CALLS_WAITING)
+        self._caller: threading.Thread | None = None
+        self._is_silent = False
 
     def prepare(self) -> None:
         """Make the queue's tables. Raises QueueUnavailable."""
@@ -67,17 +79,17 @@ class JobQueue:
     def call(self, job_id: str, priority: int) -> None:
         """Wake an idle worker for a job that waits now; calls for jobs of higher priority go first.
 
-        Raises:
-          QueueUnavailable: the queue's database doesn't answer.
+        It returns at once, whatever the queue does. A call that can't be made is lost: a worker that has nothing to do finds the job by
+        itself.
         """
-        options = EnqueueOptions(
-            workflow_name=WORKFLOW,
-            queue_name=QUEUE,
-            app_version=APPLICATION_VERSION,
-            priority=HIGHEST_PRIORITY - priority + 1,  # DBOS takes the least first, from 1
-        )
-        with self._connected() as client:
-            client.enqueue(options, job_id)
+        with self._lock_of_calls:
+            if self._caller is None:
+                self._caller = threading.Thread(target=self._keep_calling, name="calls", daemon=True)
+                self._caller.start()
+        try:
+            self._calls.put_nowait((job_id, priority))
+        except queue.Full:
+            self._failed()
 
     def forget(self, before: datetime, *, only_count: bool = False) -> int:
         """Delete the calls from before this moment that were answered; how many there were. Raises QueueUnavailable."""
@@ -103,11 +115,40 @@ class JobQueue:
                     return found
 
     def close(self) -> None:
-        """Close the connections, if any were made."""
-        with self._lock:
+        """Let the calls go out that still can within seconds, and close the connections, if any were made."""
+        if self._caller is not None:
+            with suppress(queue.Full):
+                self._calls.put_nowait(None)
+            self._caller.join(CLOSING_SECONDS)
+        if not self._lock.acquire(timeout=CLOSING_SECONDS):
+            return  # somebody still waits to be connected; it ends with the process
+        try:
             if self._client is not None:
                 self._client.destroy()
                 self._client = None
+        finally:
+            self._lock.release()
+
+    def _keep_calling(self) -> None:
+        while (call := self._calls.get()) is not None:
+            job_id, priority = call
+            options = EnqueueOptions(
+                workflow_name=WORKFLOW,
+                queue_name=QUEUE,
+                app_version=APPLICATION_VERSION,
+                priority=HIGHEST_PRIORITY - priority + 1,  # DBOS takes the least first, from 1
+            )
+            try:
+                with self._connected() as client:
+                    client.enqueue(options, job_id)
+                self._is_silent = False
+            except QueueUnavailable:
+                self._failed()
+
+    def _failed(self) -> None:
+        if not self._is_silent:
+            _log.warning("call_failed")  # once until one is heard again
+        self._is_silent = True
 
     @contextmanager
     def _connected(self) -> Iterator[DBOSClient]:
@@ -128,53 +169,3 @@ class JobQueue:
                 )
                 self._client.register_queue(QUEUE, worker_concurrency=1, polling_interval_sec=POLLING_SECONDS)
             return self._client
-
-
-def run_worker(settings: Settings, queue: JobQueue, run_next: Callable[[], bool], stopping: threading.Event) -> None:
-    r"""Run jobs in this thread, one at a time, until ``stopping`` is set and the job in hand is let go.
-
-    Args:
-      run_next: takes up the job that is next and brings it to an end; False where none waits. It must return soon after ``stopping``.
-    """
-    called, idle = threading.Event(), threading.Event()
-
-    @DBOS.workflow(name=WORKFLOW, max_recovery_attempts=None)
-    def call(_job_id: str) -> None:
-        # A busy worker takes one call at most, and answers it when it is free.
-        idle.wait()
-        called.set()
-
-    def run_all() -> None:
-        while not stopping.is_set() and run_next():
-            pass
-
-    run_all()  # calls matter to an idle worker alone: what was left by a dead one needn't wait until they can be heard
-    if stopping.is_set():
-        return
-    queue.prepare()
-    DBOS(config=_worker_config(settings))
-    DBOS.listen_queues([QUEUE])
-    DBOS.launch()
-    try:
-        while not stopping.is_set():
-            idle.clear()
-            run_all()
-            idle.set()
-            called.wait(settings.resubmit_seconds)
-            called.clear()
-    finally:
-        stopping.set()
-        idle.set()
-        DBOS.destroy(destroy_registry=True)
-
-
-def _worker_config(settings: Settings) -> DBOSConfig:
-    return DBOSConfig(
-        name=APPLICATION,
-        system_database_url=settings.queue_url,
-        serializer=JsonSerializer(),
-        application_version=APPLICATION_VERSION,
-        executor_id=settings.executor_id,
-        enable_otlp=False,
-        log_level="WARNING",
-    )

@@ -7,47 +7,41 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast, final
+from typing import final
 
-import structlog
 from pydantic import ValidationError
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, defer
 
-from app.certificates.tables import CertificateRow
 from app.database import Database, new_id, now
-from app.jobs.calculation import KINDS, Calculation, CalculationDocument, CalculationKind, CalculationResult
+from app.jobs.calculation import Calculation, CalculationDocument, CalculationResult
 from app.jobs.child import ARTIFACTS, RESULT
 from app.jobs.destinations import Destinations
-from app.jobs.document import JOB_DOCUMENT, JobDocument, TrainingAsked, TrainingDocument
-from app.jobs.errors import ArtifactNotFound, IdempotencyConflict, JobConflict, JobNotFound, QueueUnavailable
-from app.jobs.events import HISTORY, Artifact, ArtifactsStored, JobEvent, JobEventRecord, StateChanged
+from app.jobs.document import JOB_DOCUMENT, JobDocument, TrainingDocument
+from app.jobs.errors import ArtifactNotFound, IdempotencyConflict, JobConflict, JobNotFound
+from app.jobs.events import HISTORY, Artifact, ArtifactsStored, JobEventRecord
 from app.jobs.folders import attempt_folder
 from app.jobs.history import change_state, events_after, last_number, latest, locked
 from app.jobs.queue import JobQueue
-from app.jobs.resources import Job, JobCharge, JobLinks, JobPage, JobProgress, JobSubmission
+from app.jobs.resources import Job, JobPage, JobSubmission
+from app.jobs.shown import resources
 from app.jobs.states import Action, JobState, after_action
 from app.jobs.tables import IdempotencyKeyRow, JobRow, WebhookRow
 from app.ledgers.admission import Priced
-from app.ledgers.jobs import charge_again, charge_job, check_for_jobs, ledgers_of
+from app.ledgers.jobs import charge_again, charge_job, check_for_jobs
 from app.ledgers.service import LedgerService
-from app.ledgers.tables import LedgerJobRow
 from app.operations.storage import check_room
 from app.settings import Settings
 from app.uploads.claims import claim, finder_of, is_there
 from mechanisms.errors import InvalidParameter
 from trainer import AnyPlan, AnyTrainingSpec
 from trainer.data.uploaded import found_by
-from trainer.report import Metrics, Progress
 
 EVENTS_PER_READ = 500
 ASKED = {Action.CANCEL: "cancelled", Action.PAUSE: "paused", Action.RESUME: "resumed", Action.RETRY: "retried"}
-SHOWN = ("progress", "metrics", "state")
-"""Kinds of events whose last one a job's resource shows."""
 LONGEST_NUMBER = 15
 """Digits of an event number; longer texts aren't even read as one."""
-_log = structlog.get_logger()
 
 
 @final
@@ -118,13 +112,13 @@ class JobService:
                 raise
             job, is_new = self._store(made, asked, priced, key, digest)
         if is_new:
-            self._call(job)
+            self._queue.call(job.id, job.priority)
         return job
 
     def get(self, job_id: str) -> Job:
         """The job, with the result of a calculation. Raises JobNotFound."""
         with self._database.reading() as session:
-            job = _resources(session, [self._found(session.get(JobRow, job_id), job_id)])[0]
+            job = resources(session, [self._found(session.get(JobRow, job_id), job_id)])[0]
         if job.calculation is None or job.state is not JobState.SUCCEEDED or job.files_deleted is not None:
             return job
         result = (attempt_folder(self._settings.job_dir(job_id), job.attempt) / ARTIFACTS / RESULT).read_bytes()
@@ -132,7 +126,9 @@ class JobService:
 
     def page(self, wanted: JobFilter, before: str | None, limit: int) -> JobPage:
         """At most ``limit`` jobs that are older than the job ``before``, newest first."""
-        query = select(JobRow).where(JobRow.tenant == self._tenant).order_by(JobRow.id.desc()).limit(limit + 1)
+        query = (
+            select(JobRow).options(defer(JobRow.document)).where(JobRow.tenant == self._tenant).order_by(JobRow.id.desc()).limit(limit + 1)
+        )
         if wanted.states:
             query = query.where(JobRow.state.in_(wanted.states))
         if wanted.algorithm is not None:
@@ -143,7 +139,7 @@ class JobService:
             query = query.where(JobRow.id < before)
         with self._database.reading() as session:
             rows = list(session.scalars(query))
-            jobs = _resources(session, rows[:limit])
+            jobs = resources(session, rows[:limit])
         return JobPage(jobs=tuple(jobs), next=rows[limit - 1].id if len(rows) > limit else None)
 
     def act(self, job_id: str, action: Action) -> Job:
@@ -167,9 +163,9 @@ class JobService:
             if state is not before:
                 change_state(session, row, state)
             session.flush()
-            job = _resources(session, [row])[0]
+            job = resources(session, [row])[0]
         if state is JobState.QUEUED:
-            self._call(job)
+            self._queue.call(job.id, job.priority)
         return job
 
     def label(self, job_id: str, labels: Mapping[str, str]) -> Job:
@@ -178,7 +174,7 @@ class JobService:
             row = self._found(locked(session, job_id), job_id)
             row.labels = dict(labels)
             session.flush()
-            return _resources(session, [row])[0]
+            return resources(session, [row])[0]
 
     def checked_event_number(self, job_id: str, text: str) -> int:
         """The number of an event of this job, from a client's text; 0 stands for the beginning. Raises JobNotFound, InvalidParameter."""
@@ -214,7 +210,7 @@ class JobService:
         return attempt_folder(self._settings.job_dir(job_id), row.attempt) / ARTIFACTS / name
 
     def _artifacts(self, session: Session, row: JobRow) -> tuple[Artifact, ...]:
-        stored = latest(session, [row.id], ["artifacts"]).get((row.id, "artifacts"))
+        stored = latest(session, {"artifacts": [row.id]}).get((row.id, "artifacts"))
         return stored.artifacts if isinstance(stored, ArtifactsStored) and row.files_deleted is None else ()
 
     def _priced(self, ledger_id: str, document: JobDocument) -> Priced:
@@ -257,7 +253,7 @@ class JobService:
             if key is not None:
                 session.add(IdempotencyKeyRow(tenant=self._tenant, key=key, request_sha256=digest, job_id=row.id, created=now()))
             session.flush()
-            return _resources(session, [row])[0], True
+            return resources(session, [row])[0], True
 
     def _claim(self, session: Session, spec: AnyTrainingSpec) -> None:
         # What was there when the plan was made may have been deleted since; from here to the commit it can't be.
@@ -277,18 +273,12 @@ class JobService:
             return None
         if used.request_sha256 != digest:
             raise IdempotencyConflict(key, used.job_id)
-        return _resources(session, [self._found(session.get(JobRow, used.job_id), used.job_id)])[0]
+        return resources(session, [self._found(session.get(JobRow, used.job_id), used.job_id)])[0]
 
     def _found(self, row: JobRow | None, job_id: str) -> JobRow:
         if row is None or row.tenant != self._tenant:
             raise JobNotFound(job_id)
         return row
-
-    def _call(self, job: Job) -> None:
-        try:
-            self._queue.call(job.id, job.priority)
-        except QueueUnavailable:
-            _log.warning("call_failed", job=job.id)  # it is stored: a worker that has nothing to do finds it
 
 
 def _planned(spec: AnyTrainingSpec) -> AnyPlan:
@@ -314,65 +304,3 @@ def _in_request(refused: InvalidParameter, spec: AnyTrainingSpec) -> InvalidPara
 
 def _digest(submission: JobSubmission | Calculation) -> str:
     return hashlib.sha256(json.dumps(submission.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
-
-
-def _resources(session: Session, rows: Sequence[JobRow]) -> list[Job]:
-    ids = [row.id for row in rows]
-    last = latest(session, ids, SHOWN)
-    pairs = session.execute(select(CertificateRow.job_id, CertificateRow.id).where(CertificateRow.job_id.in_(ids)))
-    certificates = {certified: certificate_id for certified, certificate_id in pairs}  # noqa: C416 (rows, not pairs)
-    charged = ledgers_of(session, ids)
-    return [
-        _resource(
-            row, {kind: event for (job_id, kind), event in last.items() if job_id == row.id}, certificates.get(row.id), charged.get(row.id)
-        )
-        for row in rows
-    ]
-
-
-def _resource(row: JobRow, last: Mapping[str, JobEvent], certificate: str | None, charged: LedgerJobRow | None) -> Job:
-    progress, metrics, changed = last.get("progress"), last.get("metrics"), last.get("state")
-    # A calculation's document may hold a thousand events, and nothing of them is shown.
-    asked = cast("Mapping[str, object] | None", row.document.get("calculation"))
-    kind: CalculationKind | None = None if asked is None else next(kind for kind in KINDS if asked[kind] is not None)
-    document = TrainingAsked.model_validate({name: row.document[name] for name in TrainingAsked.model_fields}) if kind is None else None
-    here = f"/v1/jobs/{row.id}"
-    return Job(
-        id=row.id,
-        state=JobState(row.state),
-        algorithm=document and document.spec.algorithm,
-        spec=document and document.spec,
-        runtime=document and document.runtime,
-        calculation=kind,
-        labels=row.labels,
-        priority=row.priority,
-        timeout_seconds=row.timeout_seconds,
-        ran_seconds=round(row.ran_seconds, 1),
-        created=row.created,
-        started=row.started,
-        finished=row.finished,
-        attempt=row.attempt,
-        progress=_progress(progress) if isinstance(progress, Progress) else None,
-        metrics=metrics if isinstance(metrics, Metrics) else None,
-        failure=changed.reason if isinstance(changed, StateChanged) and changed.state is JobState.FAILED else None,
-        files_deleted=row.files_deleted,
-        certificate=certificate,
-        charge=None if charged is None else JobCharge(ledger=charged.ledger_id, reservation=charged.reservation_id),
-        result=None,
-        links=JobLinks(
-            self=here,
-            events=f"{here}/events",
-            logs=f"{here}/logs",
-            metrics=f"{here}/metrics",
-            cancel=f"{here}/cancel",
-            pause=f"{here}/pause",
-            resume=f"{here}/resume",
-            retry=f"{here}/retry",
-            artifacts=f"{here}/artifacts",
-            certificate=None if certificate is None else f"/v1/certificates/{certificate}",
-        ),
-    )
-
-
-def _progress(told: Progress) -> JobProgress:
-    return JobProgress(step=told.step, steps=told.steps, epsilon=told.epsilon, delta=told.delta)

@@ -11,6 +11,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from app.access.resources import CLOSED, Closed
 from app.access.watch import KeyWatch, key_watch
+from app.database import UNAVAILABLE
 from app.jobs.events import HISTORY, LOG, MEASURES
 from app.jobs.lifecycle import job_service
 from app.jobs.resources import MeasuresPage
@@ -20,6 +21,9 @@ from app.jobs.tails import Tails
 Service = Annotated[JobService, Depends(job_service)]
 JobId = Annotated[str, Path(max_length=64, description="Id of the job.")]
 LastEventId = Annotated[str | None, Header(description="The last event seen; the stream goes on after it.")]
+
+RETRY_SECONDS = 0.5
+"""Between two tries while the database doesn't answer."""
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 
@@ -44,24 +48,25 @@ class Follower:
         self._job_id = job_id
         self._service = service
         self._tails: Tails = request.app.state.tails
-        self._poll_seconds: float = request.app.state.settings.event_poll_seconds
         self._number = number
         self._watch = watch
 
     async def events(self, kinds: Sequence[str]) -> AsyncIterator[ServerSentEvent]:
-        """Events of these kinds, until the job has ended or the key has."""
+        """Events of these kinds, until the job has ended or the key has. An outage of the database only delays them."""
         while True:
-            if await self._watch.has_ended():
-                yield ServerSentEvent(event=CLOSED, data=Closed())
+            try:
+                if await self._watch.has_ended():
+                    yield ServerSentEvent(event=CLOSED, data=Closed())
+                    return
+                told = await self._tails.next(self._service, self._job_id, self._number, kinds)
+            except UNAVAILABLE:
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            for event in told.events:
+                yield event
+            self._number = told.number
+            if told.is_complete:
                 return
-            records, is_complete = await self._tails.read(self._service, self._job_id, self._number, kinds)
-            for record in records:
-                self._number = record.number
-                yield ServerSentEvent(event=record.data.event, id=str(record.number), data=record)
-            if is_complete:
-                return
-            if not records:
-                await asyncio.sleep(self._poll_seconds)
 
 
 Following = Annotated[Follower, Depends(Follower)]

@@ -17,10 +17,10 @@ from app.ledgers.states import LedgerState, ReservationState
 from app.ledgers.verification import ChainReport
 
 
-def ledger_service(request: Request) -> LedgerService:
-    """The ledgers of the application that serves this request."""
+async def ledger_service(request: Request) -> LedgerService:
+    """The ledgers of the application that serves this request. Async, since a plain function costs a change of thread."""
     state = request.app.state
-    if not hasattr(state, "ledgers"):  # two requests at once may both make one: either serves
+    if not hasattr(state, "ledgers"):
         state.ledgers = LedgerService(state.database, state.settings.calculation_seconds)
     return state.ledgers
 

@@ -3,9 +3,9 @@ r"""Real processes for the tests of jobs: a worker in a process of its own, and 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -13,8 +13,9 @@ import uuid
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import httpx2
 import psycopg
@@ -23,6 +24,8 @@ import uvicorn
 from psycopg import sql
 from pydantic import SecretStr
 
+from app import worker
+from app.jobs.child import training_command
 from app.main import create_app
 from app.settings import Settings
 from tests.app import fake_child
@@ -33,15 +36,6 @@ Submission = dict[str, Any]
 
 WAIT_SECONDS = 30.0
 """Nothing in these tests takes longer, on the slowest machine they run on."""
-
-WORKER = """
-import os, sys
-from pathlib import Path
-from app.settings import Settings
-from app.worker import main, training_command
-fake = lambda workdir: [sys.executable, sys.argv[2], str(workdir), str(os.getpid())]
-sys.exit(main(Settings(), training_command if sys.argv[1] == "real" else fake))
-"""
 
 
 def spec(**changes: object) -> Submission:
@@ -99,25 +93,71 @@ def environment(of: Settings) -> dict[str, str]:
     return {"ZETADP_" + name.upper(): value for name, value in plain.items()}
 
 
+@final
+class Worker:
+    """A worker process as ``subprocess`` would have it."""
+
+    def __init__(self, process: BaseProcess) -> None:
+        self._process = process
+
+    @property
+    def pid(self) -> int:
+        assert self._process.pid is not None  # it was started
+        return self._process.pid
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit code, once it has ended."""
+        self._process.join(timeout)
+        assert self._process.exitcode is not None, f"it still runs after {timeout} s"
+        return self._process.exitcode
+
+    def kill(self) -> None:
+        self._process.kill()
+
+
 @contextmanager
-def working(of: Settings, child: str = "fake") -> Generator[subprocess.Popen[bytes]]:
-    """A worker process. On leaving, it is gone."""
-    with (of.data_dir / "worker.log").open("ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-c", WORKER, child, fake_child.__file__], env={**os.environ, **environment(of)}, stderr=log, stdout=log
-        )
+def working(of: Settings, child: str = "fake", queue_url: str | None = None) -> Generator[Worker]:
+    """A worker process, which has its queue elsewhere if told so. On leaving, it is gone.
+
+    Workers are forked from a process that has loaded the libraries: that takes Python seconds, and no test is about them.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["app.worker", __name__])
+    process = context.Process(target=work, args=({**os.environ, **environment(of)}, child, queue_url), daemon=True)
+    process.start()
+    started = Worker(process)
     try:
-        yield process
+        yield started
     finally:
-        process.kill()
-        process.wait()
+        started.kill()
+        started.wait()
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = WAIT_SECONDS) -> None:
-    """Poll until the condition holds; fails the test if it doesn't."""
+def work(variables: dict[str, str], child: str, queue_url: str | None) -> None:
+    """A worker's life, in a process of its own."""
+    os.environ.clear()
+    os.environ.update(variables)
+    of = Settings()
+    log = os.open(of.data_dir / "worker.log", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    if queue_url is not None:
+        Settings.queue_url = property(lambda _self: queue_url)  # pyright: ignore[reportAttributeAccessIssue]
+
+    def stand_in(workdir: Path) -> list[str]:
+        return [sys.executable, fake_child.__file__, str(workdir), str(os.getpid())]
+
+    raise SystemExit(worker.main(of, training_command if child == "real" else stand_in))
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = WAIT_SECONDS, found: Callable[[], object] | None = None) -> None:
+    """Poll until the condition holds; fails the test if it doesn't, with what was found instead."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, f"still not so after {seconds} s"
+        assert time.monotonic() < deadline, f"still not so after {seconds} s" + ("" if found is None else f": {found()}")
         time.sleep(0.02)
 
 
@@ -174,7 +214,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def kill(process: subprocess.Popen[bytes]) -> None:
+def kill(process: Worker) -> None:
     """SIGKILL, as the system's out-of-memory killer would."""
     process.send_signal(signal.SIGKILL)
     process.wait()

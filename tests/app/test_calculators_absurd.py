@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -148,9 +149,11 @@ def test_a_hundred_thousand_different_mechanisms_are_too_large_a_body(client: Te
     assert problem(response, 413)["detail"] == f"expected at most {LARGEST_BODY} bytes"
 
 
-def test_as_many_different_mechanisms_as_fit_are_answered(client: TestClient) -> None:
+def test_as_many_different_mechanisms_as_fit_are_answered(tmp_path: Path) -> None:
     parts = [release(std=100.0 + index * 1e-3) for index in range(6_000)]
-    bound = answer(client, {"kind": "composed", "events": parts}, deltas=[1e-5])
+    # A busy machine takes longer than the others' limit for so many; that they are answered is the point here.
+    with TestClient(create_app(Settings(data_dir=tmp_path, calculation_seconds=200.0)), base_url="http://127.0.0.1") as patient:
+        bound = answer(patient, {"kind": "composed", "events": parts}, deltas=[1e-5])
     assert bound is not None
     mu = math.sqrt(sum((100.0 + index * 1e-3) ** -2 for index in range(6_000)))
     assert bound["gdp_mu"] == pytest.approx(mu, rel=1e-12)

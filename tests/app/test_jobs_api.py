@@ -12,7 +12,6 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import func, select
 
-from app.jobs.errors import QueueUnavailable
 from app.jobs.tables import JobEventRow, JobRow
 from app.main import create_app
 from tests.app.jobs_harness import AUTHORIZED, Sent, Submission, settings, spec, stream
@@ -211,15 +210,6 @@ def test_long_history_is_streamed_whole(client: TestClient) -> None:
     client.post(f"/v1/jobs/{job['id']}/cancel")
     events: list[Sent] = list(stream(client, job["id"]))
     assert [event.number for event in events] == list(range(1, 1202))
-
-
-def test_job_is_stored_while_the_queue_cannot_be_reached(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(job_id: str, _priority: int) -> None:
-        raise QueueUnavailable(job_id)
-
-    monkeypatch.setattr(client.app.state.queue, "call", fail)  # pyright: ignore[reportFunctionMemberAccess]
-    job = submitted(client)
-    assert client.get(f"/v1/jobs/{job['id']}").json()["state"] == "queued"
 
 
 def test_api_process_never_loads_torch(tmp_path: Path) -> None:
