@@ -4,13 +4,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 SETUP := $(VENV)/.installed
 
+# Processes that the tests run in: one for each core, up to eight. PROCESSES=0 runs them in this one, for a debugger.
+PROCESSES ?= auto
+
 .DEFAULT_GOAL := help
 .PHONY: help demo serve test lint bench clean
 
 help:
 	@echo "make demo   train privately on handwritten digits, end to end, and check the certificate"
 	@echo "make serve  run the service and one worker; prints the address of the documentation"
-	@echo "make test   run the tests"
+	@echo "make test   run the tests, a process a core (make test PROCESSES=1 for fewer)"
 	@echo "make lint   linters, types and import rules"
 	@echo "make bench  benchmarks, as ratios against peers"
 
@@ -28,8 +31,9 @@ demo: $(SETUP)
 serve: $(SETUP)
 	$(BIN)/python -m app serve --with-worker
 
+# A file stays in one process: what its tests share is made once. Each process computes with one thread, or they are in each other's way.
 test: $(SETUP)
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(PROCESSES) --maxprocesses 8 --dist loadfile
 
 lint: $(SETUP)
 	$(BIN)/ruff check .
