@@ -23,6 +23,7 @@ PARTS = (
     "circulant",
     "spectral",
     "autoencoders",
+    "obfuscation",
 )
 
 KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(2**28), "MALLOC_TRIM_THRESHOLD_": str(2**30)}

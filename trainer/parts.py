@@ -14,6 +14,7 @@ from trainer.dp_sgd_laplace.spec import DpSgdLaplace
 from trainer.federated.spec import FederatedZetaDpSgd
 from trainer.functional_mechanism.spec import FunctionalMechanism
 from trainer.non_private.spec import NonPrivateTraining
+from trainer.obfuscation.spec import Obfuscation
 from trainer.spec import TrainingSpec
 from trainer.spectral_dp.spec import SpectralDp
 from trainer.spof.printed_spec import SpofPrinted
@@ -29,7 +30,8 @@ AnyPartSpec = Annotated[
     | DpSgdLaplace
     | FunctionalMechanism
     | SpofPrinted
-    | DpSgdLaplacePrinted,
+    | DpSgdLaplacePrinted
+    | Obfuscation,
     Field(discriminator="algorithm"),
 ]
 PARTS: tuple[type[TrainingSpec], ...] = (
@@ -42,4 +44,5 @@ PARTS: tuple[type[TrainingSpec], ...] = (
     FunctionalMechanism,
     SpofPrinted,
     DpSgdLaplacePrinted,
+    Obfuscation,
 )

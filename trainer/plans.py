@@ -10,9 +10,9 @@ from typing import Annotated, Literal, Self, final
 
 from pydantic import Field, StringConstraints, model_validator
 
-from accountants.events import Composed, Event, Grouped, NonPrivate, Release, neighbourhood
+from accountants.events import Composed, Event, Grouped, NonPrivate, Release, Repeated, neighbourhood
 from mechanisms import AnyMechanism, DuchiLinf, Gaussian, Laplace, LocalGaussian, LocalLaplace
-from mechanisms.base import Count, OpenProbability, PrivacyUnit, Value
+from mechanisms.base import Adjacency, Count, OpenProbability, Positive, PrivacyUnit, Value
 from mechanisms.errors import InvalidParameter
 from trainer.plan import ExecutionPlan
 
@@ -120,6 +120,72 @@ class StatisticReleasePlan(Value):
 
 
 @final
+class FeatureReleasePlan(Value):
+    r"""Every held-out record's clipped feature is released so many times, each with fresh Gaussian noise; all else is post-processing.
+
+    The network that computes the feature was trained on other, public records. Turning a noisy feature by an angle, adding a public
+    counterpart to it, and what a cloud makes of it cost nothing and earn nothing.
+
+    Attributes:
+      mechanism: of one query; its sensitivity is 2 C under replace_one.
+      clipping_norm: C, the l2 norm that every feature has at most.
+      records: held-out records that are encoded; the units of privacy.
+      queries: encodings of each.
+      steps: of training on the public records; they cost the protected ones nothing.
+      delta: at which epsilon is reported.
+    Raises:
+      ValidationError: a sensitivity other than 2 C, or another adjacency.
+    """
+
+    kind: Literal["feature_release"] = "feature_release"
+    mechanism: Gaussian
+    clipping_norm: Positive
+    records: Count
+    queries: Count
+    steps: Count
+    delta: OpenProbability
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        stated = self.mechanism.sensitivity
+        if stated.adjacency is not Adjacency.REPLACE_ONE:
+            raise InvalidParameter("mechanism.sensitivity.adjacency", "replace_one", stated.adjacency.value)
+        if stated.l2 != 2.0 * self.clipping_norm:
+            raise InvalidParameter("mechanism.sensitivity.l2", f"2 C = {2.0 * self.clipping_norm!r}", stated.l2)
+        return self
+
+    @property
+    def mechanisms(self) -> tuple[AnyMechanism, ...]:
+        """The one of every query."""
+        return (self.mechanism,)
+
+    @property
+    def unit(self) -> PrivacyUnit:
+        """What the guarantee protects one of."""
+        return self.mechanism.sensitivity.unit
+
+    @property
+    def units(self) -> int:
+        """Held-out records."""
+        return self.records
+
+    @property
+    def noise_std(self) -> float:
+        """Of each coordinate of a released feature."""
+        return self.mechanism.noise_scale
+
+    @property
+    def event(self) -> Event:
+        """Of one record: its queries."""
+        return Repeated(count=self.queries, event=Release(mechanism=self.mechanism))
+
+    def event_after(self, steps: int) -> Event:
+        """The whole, after any number of steps: what will be released is counted from the start."""
+        del steps
+        return self.event
+
+
+@final
 class UnprotectedPlan(Value):
     r"""A training without any guarantee: a baseline, or an algorithm as it was printed where that isn't private.
 
@@ -158,7 +224,7 @@ class UnprotectedPlan(Value):
         return self.event
 
 
-PartPlan = ExecutionPlan | RecordReleasePlan | StatisticReleasePlan | UnprotectedPlan
+PartPlan = ExecutionPlan | RecordReleasePlan | StatisticReleasePlan | FeatureReleasePlan | UnprotectedPlan
 
 
 @final
@@ -250,5 +316,5 @@ def _composed(events: tuple[Event, ...]) -> Event:
     return Composed(events=events)
 
 
-AnyPlan = ExecutionPlan | RecordReleasePlan | StatisticReleasePlan | UnprotectedPlan | ComparisonPlan
+AnyPlan = ExecutionPlan | RecordReleasePlan | StatisticReleasePlan | FeatureReleasePlan | UnprotectedPlan | ComparisonPlan
 """Told apart by their fields: no two share them all, and none accepts another's."""

@@ -17,6 +17,7 @@ from accountants.events import Event
 from mechanisms import RandomOrigin
 from mechanisms.base import Count, Extended, NonNegative, Number, OpenProbability, Value
 from mechanisms.errors import InvalidParameter
+from trainer.attacks import AttackFindings
 from trainer.audit import CanaryFindings, NoiseFindings
 
 Step = Annotated[int, Strict(), Field(ge=0, le=10**12)]
@@ -29,8 +30,9 @@ Of autoencoders the last three: 1 - mean squared error of the outputs, of zeros,
 
 MetricValues = Annotated[dict[MetricName, Number], Field(min_length=1)]
 
-HeldOut = Literal["public", "private", "none"]
-"""What became of the held-out records: declared public and measured on, measured through budgeted noise, or nothing left the process."""
+HeldOut = Literal["public", "private", "none", "encoded"]
+"""What became of the held-out records: declared public and measured on, measured through budgeted noise, nothing left the process, or their
+features left it with budgeted noise, and nothing else."""
 
 FRACTIONS = ("accuracy", "roc_auc", "f1", "recall")
 
@@ -71,6 +73,7 @@ class RunReport(Value):
       training_seconds: over all attempts, without what was lost; to a tenth of a second.
       noise_test: of the noise that was drawn; None where no noise is added to numbers.
       audit: what canaries found; None where none were asked for.
+      attacks: what attacks on sent features found; None where there are none.
     """
 
     steps_released: Count
@@ -92,11 +95,12 @@ class RunReport(Value):
     # Left out of JSON where absent: reports stored before they existed keep their bytes.
     noise_test: NoiseFindings | None = Field(default=None, exclude_if=_is_none)
     audit: CanaryFindings | None = Field(default=None, exclude_if=_is_none)
+    attacks: AttackFindings | None = Field(default=None, exclude_if=_is_none)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if (self.held_out == "none") != (self.metrics is None):
-            raise InvalidParameter("metrics", "given exactly where held_out isn't 'none'", self.held_out)
+        if (self.held_out in {"none", "encoded"}) != (self.metrics is None):
+            raise InvalidParameter("metrics", "given exactly where held_out is 'public' or 'private'", self.held_out)
         _check_fractions(self.metrics)
         return self
 

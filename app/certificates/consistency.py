@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from accountants.events import Event, non_private_reason
 from app.certificates import wording
+from app.certificates.attacks import attack_problems
 from app.certificates.audit import audit_problems
 from app.certificates.decimals import fraction
 from app.certificates.evaluation import evaluation_problems, stated_counts
@@ -57,6 +58,8 @@ def training_of(predicate: PrivacyCertificate) -> Training:
     """What the certificate states beside its kind's sections."""
     data, job, scope = predicate.data, predicate.job, predicate.scope
     name, units = ("training_records", data.training_records) if data.units is None else ("units", data.units)
+    if predicate.feature_release is not None:
+        name, units = "scope.test_records", scope.test_records
     again = f"; the run was taken up {job.attempts} times and went on from a checkpoint {job.resumptions} times"
     written = "" if scope.checkpoints_released is None else f" Checkpoints: {scope.checkpoints_released}, {scope.checkpoints}."
     return Training(
@@ -100,6 +103,7 @@ def check_parts(predicate: PrivacyCertificate) -> Check:
         problems.append(f"randomness.generator and randomness.statement aren't those of origin {randomness.origin.value!r}")
     problems.extend(_history_problems(predicate))
     problems.extend(audit_problems(predicate.audit))
+    problems.extend(attack_problems(predicate.attacks, predicate.feature_release))
     claim = figures(guarantee)
     if claim is None and unprotected is not None and isinstance(guarantee, NoGuarantee) and unprotected not in guarantee.reason:
         problems.append(f"the guarantee's reason isn't the event's: {unprotected}")

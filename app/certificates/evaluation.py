@@ -69,7 +69,7 @@ def evaluation_problems(evaluation: EvaluationFacts, event: Event, *, counts_in_
     Args:
       counts_in_parts: of a comparison, whose parts state each their own.
     """
-    if (evaluation.metrics is None) != (evaluation.kind == "none"):
+    if (evaluation.metrics is None) != (evaluation.kind in {"none", "encoded"}):
         yield f"scope.evaluation.metrics: stated exactly where something was measured, got kind {evaluation.kind!r}"
     for name, value in (evaluation.metrics or {}).items():
         if name in FRACTIONS and not 0 <= fraction(value) <= 1:

@@ -15,6 +15,7 @@ from trainer.models.spec import Sequential
 from trainer.models.weights import GivenWeights
 from trainer.network_training import NetworkTraining
 from trainer.non_private.spec import NonPrivateTraining
+from trainer.obfuscation.spec import Obfuscation
 from trainer.parts import AnyPartSpec
 from trainer.plan import ExecutionPlan
 from trainer.plans import ComparedPlan, ComparisonPlan
@@ -66,7 +67,7 @@ def given_weights(spec: AnyTrainingSpec) -> tuple[str, ...]:
 
 
 def _part(spec: AnyPartSpec, plan: AnyPlan, facts: DataSetFacts) -> AnyPlan:
-    if isinstance(spec, AutoencoderSpec):
+    if isinstance(spec, AutoencoderSpec | Obfuscation):
         return spec.replanned(facts, plan)
     if isinstance(spec, NetworkTraining) and isinstance(plan, ExecutionPlan):
         multiplier = spec.privacy.noise_multiplier

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from accountants.events import leaves
 from app.certificates import errata, sentences, wording
+from app.certificates.attacks import attack_facts
 from app.certificates.audit import audit_of
 from app.certificates.claims import guarantee_of
 from app.certificates.decimals import exact
@@ -69,6 +70,7 @@ def predicate_of(given: CertificateInput, facts: DataSetFacts) -> PrivacyCertifi
         ),
         ledger=given.ledger,
         audit=audit_of(report),
+        attacks=attack_facts(report.attacks),
         assumptions=sentences.assumptions(kind, setting, sentences.algorithms_of(spec.algorithm, comparison)),
         sources=tuple(dict.fromkeys((*(source for one in plan.mechanisms for source in type(one).FACTS.sources), *spec.SOURCES))),
         errata=errata.notes(_rows(given, facts), protected=not isinstance(plan, UnprotectedPlan)),

@@ -42,6 +42,27 @@ class StatisticFacts(Value):
 
 
 @final
+class FeatureReleaseFacts(Value):
+    r"""Features of held-out records were clipped, got noise and were sent, so many times each.
+
+    Attributes:
+      clipping_norm: C, exact; two clipped features are at most 2 C apart.
+      records: held-out records that were encoded.
+      queries: encodings of each, all of them counted.
+      mu_per_query: of one encoding, rounded up.
+      meaning: what was released.
+      rotation: that turning it earns nothing.
+    """
+
+    clipping_norm: DecimalText
+    records: Count
+    queries: Count
+    mu_per_query: DecimalText
+    meaning: Words
+    rotation: Words
+
+
+@final
 class UnprotectedFacts(Value):
     r"""A training without any guarantee.
 
@@ -61,7 +82,7 @@ class Sections(Value):
       federation: the nodes, of noisy sums; absent where one place held all data.
       clipping: of noisy sums.
       projection: of noisy sums of which only some coordinates were released.
-      local_release, statistic, unprotected: of the other kinds.
+      local_release, statistic, feature_release, unprotected: of the other kinds.
     """
 
     # Absent where they say nothing: a certificate without them is the one that was signed before they existed.
@@ -70,4 +91,5 @@ class Sections(Value):
     projection: Annotated[ProjectionFacts | None, Field(exclude_if=_is_none)] = None
     local_release: Annotated[LocalReleaseFacts | None, Field(exclude_if=_is_none)] = None
     statistic: Annotated[StatisticFacts | None, Field(exclude_if=_is_none)] = None
+    feature_release: Annotated[FeatureReleaseFacts | None, Field(exclude_if=_is_none)] = None
     unprotected: Annotated[UnprotectedFacts | None, Field(exclude_if=_is_none)] = None

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 
 from accountants.events import neighbourhood, releases
 from app.certificates import errata, wording
+from app.certificates.attacks import attack_sentences
 from app.certificates.audit import detail_of
 from app.certificates.comparison import ComparisonFacts
 from app.certificates.guarantee import ApproximateDp
@@ -19,7 +20,7 @@ from trainer.models import weights
 def unit_meaning(setting: Setting, kind: Kind) -> str:
     """What one unit of the guarantee is in this data set."""
     if setting.records_per_unit is None:
-        return setting.named("one {unit} is one row of the training data as described; ") + kind.other_rows(setting)
+        return setting.named(f"one {{unit}} is one row of the {kind.protected} as described; ") + kind.other_rows(setting)
     used = f"of which at most {setting.records_per_unit} are used"
     return setting.named("one {unit} is all rows of the training data that are that {unit}'s, ") + used
 
@@ -111,5 +112,6 @@ def _pairs(predicate: PrivacyCertificate, kind: Kind, setting: Setting) -> tuple
         ("not_covered", predicate.not_covered, not_covered(kind, setting)),
         ("randomness.floating_point", predicate.randomness.floating_point, kind.floating_point(setting)),
         ("assumptions", predicate.assumptions, assumptions(kind, setting, algorithms_of(predicate.job.algorithm, predicate.comparison))),
+        *attack_sentences(predicate.attacks),
         ("audit.detail", audit.detail, detail_of(audit.noise_numbers, audit.canaries)),
     )

@@ -11,6 +11,7 @@ from typing import Annotated, Literal, final
 from pydantic import AwareDatetime, Field, Strict, StringConstraints
 
 from accountants.events import Event
+from app.certificates.attacks import AttackFacts
 from app.certificates.audit import Audit
 from app.certificates.comparison import ComparisonFacts
 from app.certificates.decimals import DecimalText
@@ -191,6 +192,7 @@ class PrivacyCertificate(Sections):
       proofs: files in the code's ``proofs`` folders: of the mechanism, of its sampling, and of the rounding on epsilon's route if there is.
       given_weights: SHA-256 of the weights that training started from, which the guarantee takes as public; absent where it drew its own.
       ledger: the budget entry that paid for the run; null without a ledger.
+      attacks: that were tried on obfuscated features; absent where there were none.
       event: the whole run as accountants read it; every figure of ``guarantee`` follows from it.
       (others): as in ``Sections``.
     """
@@ -209,6 +211,7 @@ class PrivacyCertificate(Sections):
     environment: Environment
     ledger: LedgerFacts | None = None
     audit: Audit
+    attacks: Annotated[AttackFacts | None, Field(exclude_if=_is_none)] = None
     assumptions: Texts
     sources: Texts
     errata: Annotated[tuple[ErratumNote, ...], Field(max_length=1000)]

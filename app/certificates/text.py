@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from datetime import UTC
 
+from app.certificates.attacks import attack_lines
 from app.certificates.consistency import training_of
 from app.certificates.guarantee import ApproximateDp, NoGuarantee
 from app.certificates.kinds import kind_of
@@ -33,12 +34,20 @@ def describe(predicate: PrivacyCertificate) -> str:
             "What was done",
             *done(predicate),
             "",
+            *_attacks(predicate),
             "What this does not cover",
             *(f"  - {line}" for line in predicate.not_covered),
             "",
             *_foundations(predicate),
         ]
     )
+
+
+def _attacks(predicate: PrivacyCertificate) -> Iterator[str]:
+    if predicate.attacks is not None:
+        yield "What attacks found"
+        yield from (f"  {line}" for line in attack_lines(predicate.attacks))
+        yield ""
 
 
 def _foundations(predicate: PrivacyCertificate) -> Iterator[str]:
@@ -87,7 +96,7 @@ def _guarantee(predicate: PrivacyCertificate) -> list[str]:
     return [
         f"Guarantee: (epsilon, delta)-differential privacy with epsilon = {guarantee.epsilon}, delta = {guarantee.delta}",
         *_pure(guarantee),
-        f"  Protected: each {who} of the training data; {predicate.data.unit_meaning}. Formally, {meaning}.",
+        f"  Protected: each {who} of the {protected_data(predicate)}; {predicate.data.unit_meaning}. Formally, {meaning}.",
         f"  Against: anyone who sees what was released. Trust: {predicate.scope.trust_model}.",
         *strength(predicate, guarantee),
         *remarks(predicate, guarantee),
@@ -100,6 +109,12 @@ def caution(predicate: PrivacyCertificate, guarantee: NoGuarantee) -> Iterator[s
         yield "Treat the model as if it could reveal every record of its training data to whoever knows or guesses the seed."
     elif predicate.unprotected is not None:
         yield "Treat the released files as if they held the training data themselves."
+
+
+def protected_data(predicate: PrivacyCertificate) -> str:
+    """Which of the data set's rows a guarantee is about."""
+    kind = kind_of(predicate, predicate.comparison)
+    return "training data" if kind is None else kind.protected
 
 
 def _pure(guarantee: ApproximateDp) -> Iterator[str]:
@@ -133,7 +148,7 @@ def strength(predicate: PrivacyCertificate, guarantee: ApproximateDp) -> Iterato
 
 def remarks(predicate: PrivacyCertificate, guarantee: ApproximateDp) -> Iterator[str]:
     """What to mind about the figures."""
-    units = predicate.data.training_records if predicate.data.units is None else predicate.data.units
+    units = training_of(predicate).units
     if float(guarantee.delta) * units >= 1.0 and guarantee.pure_epsilon is None:
         yield f"    Mind delta: it is one over the {units} units or more, and such a delta would allow publishing one of them whole."
     if guarantee.epsilon_without_sampling is not None and float(guarantee.epsilon_without_sampling) > float(guarantee.epsilon):

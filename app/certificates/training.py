@@ -110,13 +110,13 @@ class EvaluationFacts(Value):
 
     Attributes:
       kind: ``none``: nothing left the run; ``public``: whoever submitted it declared those records public, and they aren't covered;
-        ``private``: noisy counts, which the event and so the guarantee contain.
+        ``private``: noisy counts, which the event and so the guarantee contain; ``encoded``: their noisy features, likewise.
       meaning: that in words.
-      metrics: of the final model, exact; null for ``none``. Noisy for ``private``.
+      metrics: of the final model, exact; null for ``none`` and ``encoded``. Noisy for ``private``.
       counts, noise_std, every_steps: of ``private``: counts released, deviation of each one's noise, and after how many steps; else absent.
     """
 
-    kind: Literal["none", "public", "private"]
+    kind: Literal["none", "public", "private", "encoded"]
     meaning: Words
     metrics: Annotated[dict[MetricName, SignedDecimalText], Field(min_length=1)] | None
     counts: Annotated[Count | None, Field(exclude_if=_is_none)] = None

@@ -22,6 +22,7 @@ NOTHING_COVERED = "no guarantee covers any of it"
 
 RELEASED = {
     "none": "the final model and the checkpoints",
+    "encoded": "the final model, the checkpoints and noisy features of the held-out records",
     "public": "the final model, the checkpoints, and metrics on public held-out records on the way and at the end",
     "private": "the final model, the checkpoints, and noisy counts of held-out records classified rightly",
 }
@@ -43,6 +44,7 @@ UNPROTECTED_METRICS = "not published, and as unprotected as everything else of t
 
 EVALUATION = {
     "none": "nothing about the held-out records left the run",
+    "encoded": "the held-out records left the run as noisy features, which are in the event, and in no other way",
     "public": (
         "whoever submitted the job declared the held-out records public; metrics on them are exact, computed on records that were never "
         "trained on"
@@ -55,6 +57,7 @@ EVALUATION = {
 
 TEST_METRICS = {
     "none": "not trained on, and nothing about them is said",
+    "encoded": "covered: they left the run as noisy features alone, which are accounted for",
     "public": (
         "not covered: they were declared public, and the guarantee says nothing about them, even where one is of somebody who is also in "
         "the training data"
@@ -115,7 +118,7 @@ NODE_NOISE = "every node adds the whole stated noise to its own sum before anyth
 
 def not_covered(evaluation: str, running_time: str = RUNNING_TIME) -> tuple[str, ...]:
     """What the guarantee says nothing about; the held-out records among it unless they are private and paid for."""
-    held_out = () if evaluation == "private" else (f"the held-out records: {EVALUATION[evaluation]}",)
+    held_out = () if evaluation in {"private", "encoded"} else (f"the held-out records: {EVALUATION[evaluation]}",)
     return (*_NOT_COVERED[:2], *held_out, _NOT_COVERED[2], running_time, *_NOT_COVERED[3:])
 
 

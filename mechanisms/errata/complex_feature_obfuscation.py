@@ -14,7 +14,7 @@ ROWS: tuple[Erratum, ...] = (
         where="abstract, sections 3 and 4.2",
         severity="O",
         printed="k-anonymity is guaranteed: other features can't be told from the real one",
-        proven="nothing is guaranteed: epsilon is infinite and delta is 1",
+        proven="nothing is guaranteed, and it isn't k-anonymity: epsilon is infinite and delta is 1",
         why="A critic that a generator fools at some angles proves no indistinguishability, and O5 to O8 tell features apart; k-anonymity "
         "isn't differential privacy and doesn't compose.",
     ),

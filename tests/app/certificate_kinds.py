@@ -127,6 +127,29 @@ PRINTED: Document = {
     "evaluation": PUBLIC,
 }
 
+ROTATED: Document = {
+    "algorithm": "obfuscation",
+    "data": {"kind": "digits", "split_seed": 0, "test_fraction": 0.2},
+    "network": {"kind": "lenet"},
+    "method": {"kind": "rotation"},
+    "optimizer": SGD,
+    "batch_size": 32,
+    "steps": 50,
+    "evaluation": PUBLIC,
+    "attacks": {},
+}
+NOISY_ROTATION: Document = ROTATED | {
+    "method": {
+        "kind": "noisy_rotation",
+        "clipping_norm": 3.0,
+        "queries": 4,
+        "privacy": {"adjacency": "replace_one", "unit": "image", "delta": 1e-5, "noise_multiplier": 2.0},
+    },
+    "evaluation": {"kind": "none"},
+    "evaluation_records": 100,
+    "curve": [0.5, 2.0],
+}
+
 
 def _comparison(data: Document, *parts: tuple[str, Document]) -> Document:
     return {"algorithm": "comparison", "data": data, "parts": [{"name": name, "spec": spec} for name, spec in parts]}
@@ -146,6 +169,10 @@ KINDS: dict[str, Document] = {
     "baseline": BASELINE,
     "seeded_baseline": BASELINE | {"reproducible": True, "seed": 4},
     "printed": PRINTED,
+    "rotated": ROTATED,
+    "sent_as_it_is": ROTATED | {"method": {"kind": "original"}, "attacks": None},
+    "noisy_rotation": NOISY_ROTATION,
+    "seeded_noisy_rotation": NOISY_ROTATION | {"reproducible": True, "seed": 4},
     "comparison": _comparison(DIGITS, ("spectral", SPECTRAL), ("clipped-first", SPECTRAL | {"order": "clip_then_filter"})),
     "seeded_comparison": _comparison(DIGITS, ("spectral", SPECTRAL)) | {"reproducible": True, "seed": 4},
     "with_baseline": _comparison(DIGITS, ("spectral", SPECTRAL), ("baseline", BASELINE)),
@@ -155,7 +182,18 @@ KINDS: dict[str, Document] = {
 }
 """By name, what each asks for."""
 
-UNGUARANTEED = ("baseline", "seeded_baseline", "printed", "seeded_comparison", "with_baseline", "many", "other_neighbours")
+UNGUARANTEED = (
+    "baseline",
+    "seeded_baseline",
+    "printed",
+    "rotated",
+    "sent_as_it_is",
+    "seeded_noisy_rotation",
+    "seeded_comparison",
+    "with_baseline",
+    "many",
+    "other_neighbours",
+)
 
 
 def write_table(folder: Path) -> None:

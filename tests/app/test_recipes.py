@@ -16,6 +16,7 @@ from app.papers.tables import zeta_dp
 from app.settings import Settings
 from mechanisms.errata import ERRATA
 from mechanisms.errors import InvalidParameter
+from trainer.comparison.spec import Comparison
 from trainer.data import MriPhantoms, data_set_facts
 from trainer.plan import ExecutionPlan
 from trainer.recipes import RECIPES, Recipe, recipe
@@ -84,7 +85,8 @@ def test_a_recipe_has_a_plan_for_the_sizes_it_declares(of: Recipe) -> None:
     # A method's own where there are several; what isn't private reports some delta, and a single release takes one step.
     privacy = getattr(getattr(of.spec, "method", of.spec), "privacy", None)
     assert plan.delta == (privacy.delta if privacy else plan.delta)
-    assert plan.steps == getattr(of.spec, "steps", 1)
+    trained = [run.spec for run in of.spec.runs()] if isinstance(of.spec, Comparison) else [of.spec]
+    assert plan.steps == sum(getattr(spec, "steps", 1) for spec in trained)
 
 
 @pytest.mark.parametrize("of", RECIPES, ids=NAMES)

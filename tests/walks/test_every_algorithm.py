@@ -21,7 +21,7 @@ from trainer import ALGORITHMS
 pytest.importorskip("torch")
 
 NAMES = [known.algorithm_name() for known in ALGORITHMS]
-UNPROTECTED = {"non_private", "spof_printed", "dp_sgd_laplace_printed"}
+UNPROTECTED = {"non_private", "spof_printed", "dp_sgd_laplace_printed", "obfuscation"}
 
 
 STEPS = 20
@@ -45,7 +45,7 @@ def shorter(example: Any) -> Any:
     if not isinstance(example, dict):
         return example
     kept = {name: shorter(value) for name, value in example.items() if name != "epsilons"}
-    return kept | ({"steps": min(kept["steps"], STEPS)} if "steps" in kept else {})
+    return kept | {name: min(kept[name], STEPS) for name in kept if name == "steps" or name.endswith("_steps")}
 
 
 @pytest.fixture(scope="module")

@@ -14,10 +14,15 @@ import accountants
 from accountants.events import neighbourhood
 from mechanisms import RandomOrigin
 from mechanisms.base import Adjacency, Extended, NonNegative, OpenProbability, PrivacyUnit, Value
+from trainer.attacks import AttackFigure
 from trainer.comparison.part import PartOutcome
 from trainer.comparison.spec import Comparison, PlannedRun
 from trainer.plans import ComparisonPlan, PartName, PartPlan
 from trainer.report import HeldOut, MetricName
+
+
+def _is_empty(value: object) -> bool:
+    return value == ()
 
 
 @final
@@ -31,6 +36,7 @@ class RunResult(Value):
       adjacency: which neighbours it is about; None without a guarantee.
       target_epsilon: that its noise was calibrated to; None where it was given otherwise.
       metrics: of its model on the held-out records; empty where nothing was measured.
+      attacks: what attacks on its sent features found, of obfuscation; empty where there were none. Not in the CSV.
       seconds: trained, over all attempts.
       peak_mebibytes: largest resident memory of its process, libraries included.
     """
@@ -44,6 +50,8 @@ class RunResult(Value):
     adjacency: Adjacency | None
     target_epsilon: float | None
     metrics: dict[MetricName, float]
+    # Left out of JSON where empty: results stored before it existed keep their bytes.
+    attacks: Annotated[tuple[AttackFigure, ...], Field(exclude_if=_is_empty)] = ()
     steps: int
     parameters: int
     noise_std: NonNegative
@@ -114,6 +122,7 @@ def _row(run: PlannedRun, plan: PartPlan, found: PartOutcome, epsilon: float) ->
         adjacency=None if neighbours is None else neighbours[0],
         target_epsilon=run.epsilon,
         metrics=dict(report.metrics or {}),
+        attacks=() if report.attacks is None else report.attacks.figures,
         steps=report.steps_released,
         parameters=report.parameters,
         noise_std=report.noise_std,
@@ -143,7 +152,7 @@ def groups(result: ComparisonResult) -> tuple[Group, ...]:
 def as_csv(result: ComparisonResult) -> str:
     """One line a run, metrics in columns of their own; epsilon ``inf`` without a guarantee. What holds of all runs stands in every line."""
     metrics: list[MetricName] = list(dict.fromkeys(name for run in result.runs for name in run.metrics))
-    fields = [name for name in RunResult.model_fields if name != "metrics"]
+    fields = [name for name in RunResult.model_fields if name not in {"metrics", "attacks"}]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     whole = {"epsilon_of_all_runs": result.epsilon, "random_origin": result.random_origin.value}

@@ -111,6 +111,9 @@ class Comparison(TrainingSpec):
                 raise InvalidParameter(f"{where}.reproducible", "false (the comparison's own seed serves all parts)", True)
             if isinstance(part.spec, NetworkTraining) and part.spec.audit is not None:
                 raise InvalidParameter(f"{where}.audit", "absent (canaries audit one training by itself)", part.spec.audit.kind)
+            if part.spec.held_out == "encoded":
+                # Its guarantee is for held-out records, and takes the training records, which other parts may protect, for public.
+                raise InvalidParameter(f"{where}.method", "any but noisy_rotation, which protects other records than the other parts", "it")
             if part.spec.held_out != self.parts[0].spec.held_out:
                 raise InvalidParameter(f"{where}.evaluation", f"{self.parts[0].spec.held_out!r} as in the first part", part.spec.held_out)
             if part.spec.records_per_unit != self.parts[0].spec.records_per_unit:

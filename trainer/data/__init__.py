@@ -10,6 +10,7 @@ from pydantic import Field, TypeAdapter
 from mechanisms.errors import InvalidParameter
 from trainer.data.base import DataRecipe, DataSet, DataSetFacts, NamedDataSet, array_digest, facts_of
 from trainer.data.cifar10 import Cifar10
+from trainer.data.digits import Digits
 from trainer.data.digits_images import DigitsImages
 from trainer.data.digits_phase_pairs import DigitsPhasePairs
 from trainer.data.ecg_cpsc import EcgCpsc
@@ -26,6 +27,7 @@ from trainer.data.uploaded import Uploaded
 
 DataSpec = Annotated[
     Cifar10
+    | Digits
     | DigitsImages
     | DigitsPhasePairs
     | EcgCpsc
@@ -44,6 +46,7 @@ DataSpec = Annotated[
 ]
 READERS: tuple[type[DataRecipe], ...] = (
     Cifar10,
+    Digits,
     DigitsImages,
     DigitsPhasePairs,
     EcgCpsc,
@@ -95,6 +98,7 @@ __all__ = [
     "DataSet",
     "DataSetFacts",
     "DataSpec",
+    "Digits",
     "DigitsImages",
     "DigitsPhasePairs",
     "EcgCpsc",

@@ -122,7 +122,7 @@ def sequential_shapes(model: Sequential, facts: DataSetFacts) -> tuple[LayerShap
             raise InvalidParameter(
                 f"model.layers[{place}]", "behind an even number of channels or features, half of them imaginary", shape[0]
             )
-        outputs = _after(f"model.layers[{place}]", layer, shape)
+        outputs = shape_after(f"model.layers[{place}]", layer, shape)
         own = parameter_shapes(layer, shape, model.numbers)
         stages.append(LayerShapes(shape, outputs, {f"{module_name(place, layer)}.{name}": size for name, size in own.items()}))
         shape = outputs
@@ -168,7 +168,7 @@ def _check_size(weights: int, activations: int) -> None:
         raise InvalidParameter("model", f"at most {LARGEST_ACTIVATIONS} real numbers in one record's activations", activations)
 
 
-def _after(name: str, layer: LayerSpec, shape: Shape) -> Shape:
+def shape_after(name: str, layer: LayerSpec, shape: Shape) -> Shape:
     """The shape after a layer. ``name`` is the layer's place, for the message."""
     match layer:
         case Linear() | BlockCirculantLinear():

@@ -21,6 +21,13 @@ from trainer.recipes.mri import (
     MRI_SEQUENCES,
     MRI_SEQUENCES_FEDERATED,
 )
+from trainer.recipes.obfuscation import (
+    OBFUSCATION_CIFAR10_BASELINES,
+    OBFUSCATION_CIFAR10_LENET,
+    OBFUSCATION_CIFAR10_RESNET_20,
+    OBFUSCATION_DIGITS,
+    OBFUSCATION_DIGITS_SOUND,
+)
 from trainer.recipes.phase_mnist_ours import PHASE_MNIST_FILTERS, PHASE_MNIST_LARGE_LOTS
 from trainer.recipes.recipe import DeclaredData, PrintedEpsilon, PrintedResult, PrintedRun, Recipe
 from trainer.recipes.signals import ECG_CPSC, ECG_MITBIH, ECG_MITBIH_BEATS, SPEECH_COMMANDS
@@ -67,6 +74,11 @@ RECIPES: tuple[Recipe, ...] = (
     SPECTRAL_SCATTER_LINEAR,
     SPECTRAL_MODEL_2,
     SPECTRAL_MODEL_3,
+    OBFUSCATION_DIGITS,
+    OBFUSCATION_DIGITS_SOUND,
+    OBFUSCATION_CIFAR10_LENET,
+    OBFUSCATION_CIFAR10_RESNET_20,
+    OBFUSCATION_CIFAR10_BASELINES,
 )
 
 

@@ -90,6 +90,8 @@ class Kind(ABC):
     training_metrics: str = wording.TRAINING_METRICS
     custody: str = ""
     """What the service was trusted with in this run, where the algorithm's own words leave that open."""
+    protected: str = "training data"
+    """Whose rows a guarantee is about."""
     proofs: tuple[str, ...] = ()
     """Files in the code's ``proofs`` folders that the kind rests on, beside those of its mechanisms."""
 

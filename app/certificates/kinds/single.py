@@ -3,13 +3,14 @@ r"""Which kind one training is: from its plan to its sections, and from its sect
 from __future__ import annotations
 
 from app.certificates.kinds.base import Kind, Setting
+from app.certificates.kinds.feature_release import FeatureReleases, feature_sections
 from app.certificates.kinds.gradient_sums import GradientSums, gradient_sections
 from app.certificates.kinds.local_release import LocalReleases, local_sections
 from app.certificates.kinds.statistic import StatisticRelease, statistic_sections
 from app.certificates.kinds.unprotected import Unprotected, unprotected_sections
 from app.certificates.sections import Sections
 from trainer.plan import ExecutionPlan
-from trainer.plans import PartPlan, RecordReleasePlan, StatisticReleasePlan, UnprotectedPlan
+from trainer.plans import FeatureReleasePlan, PartPlan, RecordReleasePlan, StatisticReleasePlan, UnprotectedPlan
 
 
 def sections_of(plan: PartPlan, setting: Setting) -> Sections:
@@ -21,6 +22,8 @@ def sections_of(plan: PartPlan, setting: Setting) -> Sections:
             return local_sections(plan, setting)
         case StatisticReleasePlan():
             return statistic_sections(plan)
+        case FeatureReleasePlan():
+            return feature_sections(plan)
         case UnprotectedPlan():
             return unprotected_sections(plan)
 
@@ -36,6 +39,8 @@ def single_kind(sections: Sections) -> Kind | None:
         found.append(LocalReleases(sections.local_release))
     if sections.statistic is not None:
         found.append(StatisticRelease(sections.statistic))
+    if sections.feature_release is not None:
+        found.append(FeatureReleases(sections.feature_release))
     if sections.unprotected is not None:
         found.append(Unprotected(sections.unprotected))
     return found[0] if len(found) == 1 else None

@@ -25,6 +25,7 @@ TEST_METRICS = {
     "none": wording.TEST_METRICS["none"],
     "public": "not covered: they were declared public, and nothing of this run is covered",
     "private": wording.NOT_COVERED,
+    "encoded": wording.NOT_COVERED,
 }
 
 ARITHMETIC = "no noise is claimed of this run, whatever it drew"

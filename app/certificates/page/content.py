@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC
 from itertools import chain
 
+from app.certificates.attacks import ATTACKS, MEASURES, AttackFigureFacts
 from app.certificates.facts import MechanismFacts, ReleaseFacts, SamplingFacts
 from app.certificates.guarantee import ApproximateDp, NoGuarantee
 from app.certificates.page.document import Block, Bullets, CurvePlot, Document, Section, Table, Text, Tone, Verdict
 from app.certificates.report import Check, Status
 from app.certificates.statement import PrivacyCertificate, Statement
-from app.certificates.text import advantage, caution, done, percent, remarks, strength
+from app.certificates.text import advantage, caution, done, percent, protected_data, remarks, strength
 from mechanisms.base import Adjacency
 
 WEAK_FROM = 0.9
@@ -47,6 +48,7 @@ def document_of(statement: Statement, checks: Sequence[Check]) -> Document:
             chain(
                 _guarantee(predicate),
                 (Section("What was done", (Bullets(_lines(done(predicate))), *_releases(predicate))),),
+                _attacks(predicate),
                 (Section("What this does not cover", (Bullets(predicate.not_covered),)),) if predicate.not_covered else (),
                 _foundations(predicate),
                 _errata(predicate),
@@ -71,7 +73,7 @@ def _verdict(predicate: PrivacyCertificate, checks: Sequence[Check]) -> Verdict:
     lines.append("Even odds beforehand, so that chance is 50 %.")
     if is_weak:
         lines.append(f"That is a weak guarantee: it still allows an attack on one {unit} that is nearly always right.")
-    lines += [f"Protected: each {unit} of the training data; {predicate.data.unit_meaning}.", _trust(predicate)]
+    lines += [f"Protected: each {unit} of the {protected_data(predicate)}; {predicate.data.unit_meaning}.", _trust(predicate)]
     headline = f"{'Weak privacy guarantee' if is_weak else 'Privacy guarantee'}: epsilon {guarantee.epsilon} at delta {guarantee.delta}"
     if any(check.name == "signature" and check.status is Status.NOT_CHECKED for check in checks):
         lines.insert(0, "Nobody checked who signed this: no keys were given. What follows is only what the file says.")
@@ -160,6 +162,29 @@ def _sensitivity(one: ReleaseFacts) -> str:
     stated = {"l2": bounds.l2, "l1": bounds.l1, "l2 real": bounds.l2_real, "l2 imaginary": bounds.l2_imag}
     group = "" if one.group is None else f"; groups of up to {one.group.size} of the unit {one.group.of!r}"
     return ", ".join(f"{name} {value}" for name, value in stated.items() if value is not None) + group
+
+
+def _attacks(predicate: PrivacyCertificate) -> Iterator[Section]:
+    found = predicate.attacks
+    if found is None:
+        return
+    header = ("attack", "measure", "found", "95 % interval", "guessing", "trials")
+    told = tuple(f"{ATTACKS[name]}: {words}" for name, words in found.attackers.items())
+    blocks: list[Block] = [
+        Text((f"{found.meaning}.", f"{found.key}.")),
+        Table(header, _attack_rows(found.figures), frozenset({2, 3, 4, 5})),
+    ]
+    for point in found.curve:
+        blocks.append(Text((f"With noise of standard deviation {point.std} on each coordinate, mu {point.mu} a query:",)))
+        blocks.append(Table(header, _attack_rows(point.figures), frozenset({2, 3, 4, 5})))
+    yield Section("What attacks found", (*blocks, *((Bullets(told),) if told else ())))
+
+
+def _attack_rows(figures: Sequence[AttackFigureFacts]) -> tuple[tuple[str, ...], ...]:
+    return tuple(
+        (ATTACKS[one.attack], MEASURES[one.measure], one.value, f"{one.lower} to {one.upper}", one.chance, str(one.trials))
+        for one in figures
+    )
 
 
 def _foundations(predicate: PrivacyCertificate) -> Iterator[Section]:

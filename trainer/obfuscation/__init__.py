@@ -1,0 +1,1 @@
+"""Complex-feature obfuscation: networks whose features are turned by a secret angle, and what that does and does not hide."""

@@ -1,0 +1,21 @@
+r"""Why a method of the paper guarantees nothing, as a certificate states it."""
+
+from __future__ import annotations
+
+ROTATION = (
+    "features were turned by one secret angle beside a counterpart, as the obfuscation paper does: that is differential privacy at no "
+    "epsilon. What is sent spans a plane that holds the input's own feature: a candidate input is confirmed or excluded exactly, without "
+    "the angle (errata O5); two encodings of one input give its feature away (O6); the one angle is estimated from what is sent, or tried "
+    "out with the public network, and with it the answer is read as well (O3, O7, O12). Where the counterpart is another person's feature, "
+    "two inputs are exposed for one (O11). What the paper calls k-anonymity is a critic's loss at k - 1 angles: it isn't k-anonymity, and "
+    "it bounds no attacker (O1, O10). The network was trained on its records as they are"
+)
+
+SENT_AS_THEY_ARE = "features are sent as they are, and the network was trained on its records as they are: nothing hides either"
+
+NOISY = (
+    "the noise on a feature was scaled by that feature's own magnitude, which nothing bounds: no noise whose scale depends on the record "
+    "gives differential privacy, and the network was trained on its records as they are"
+)
+
+REASONS = {"rotation": ROTATION, "original": SENT_AS_THEY_ARE, "additional_layers": SENT_AS_THEY_ARE, "noisy": NOISY}
