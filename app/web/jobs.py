@@ -1,0 +1,41 @@
+r"""The pages of jobs: a list, a form, and one job followed live. They ask the API for everything that is a tenant's."""
+
+from __future__ import annotations
+
+import re
+
+from fastapi import APIRouter
+from fastapi.responses import HTMLResponse
+
+from app.jobs.router import ALGORITHM_NAMES, ID_PATTERN
+from app.jobs.states import JobState
+from app.web.rendering import page
+
+router = APIRouter()
+
+
+@router.get("/jobs", response_class=HTMLResponse)
+def list_jobs() -> HTMLResponse:
+    """All of a tenant's, newest first."""
+    return page(
+        "jobs.html",
+        "Jobs",
+        current="/jobs",
+        modules=("core.js", "jobs.js"),
+        states=[state.value for state in JobState],
+        algorithms=ALGORITHM_NAMES,
+    )
+
+
+@router.get("/jobs/new", response_class=HTMLResponse)
+def new_job() -> HTMLResponse:
+    """A form for one."""
+    return page("submit.html", "New job", current="/jobs", modules=("core.js", "submit.js"))
+
+
+@router.get("/jobs/{job_id}", response_class=HTMLResponse)
+def read_job(job_id: str) -> HTMLResponse:
+    """One job's. Whether there is such a job only its tenant is told, by the API."""
+    if re.fullmatch(ID_PATTERN, job_id) is None:
+        return page("missing.html", "Not here", current="/jobs", status=404, what="job", name=job_id)
+    return page("job.html", "Job", current="/jobs", modules=("core.js", "job.js"), plots=True, job=job_id)

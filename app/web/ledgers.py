@@ -1,0 +1,36 @@
+r"""The pages of budgets: a list with a form for a new one, and one budget with its bars, reservations and history."""
+
+from __future__ import annotations
+
+import re
+
+from fastapi import APIRouter
+from fastapi.responses import HTMLResponse
+
+from accountants.filters import DEFAULT_ORDERS
+from app.jobs.router import ID_PATTERN
+from app.web.rendering import page
+from app.web.words import CHOICES
+
+router = APIRouter()
+
+
+@router.get("/ledgers", response_class=HTMLResponse)
+def list_ledgers() -> HTMLResponse:
+    """All of a tenant's, newest first."""
+    return page(
+        "ledgers.html",
+        "Budgets",
+        current="/ledgers",
+        modules=("core.js", "ledgers.js"),
+        adjacencies=CHOICES,
+        orders=",".join(repr(order) for order in DEFAULT_ORDERS),
+    )
+
+
+@router.get("/ledgers/{ledger_id}", response_class=HTMLResponse)
+def read_ledger(ledger_id: str) -> HTMLResponse:
+    """One budget's. Whether there is such a one only its tenant is told, by the API."""
+    if re.fullmatch(ID_PATTERN, ledger_id) is None:
+        return page("missing.html", "Not here", current="/ledgers", status=404, what="budget", name=ledger_id)
+    return page("ledger.html", "Budget", current="/ledgers", modules=("core.js", "ledger.js"), ledger=ledger_id)

@@ -1,0 +1,45 @@
+r"""The papers' page: experiments recomputed by the service, and every row of the errata."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from fastapi.responses import HTMLResponse
+
+from app.calculators import catalogue
+from app.web.rendering import page
+from app.web.vocabulary import VOCABULARY
+from mechanisms.errata import ERRATA
+
+router = APIRouter()
+
+SEVERITIES = {
+    "O": ("promises too much", "bad"),
+    "o": ("too much, read one way", "bad"),
+    "W": ("wrong, harmlessly", "warn"),
+    "L": ("looser than needed", "soft"),
+    "N": ("notation", "soft"),
+    "U": ("without evidence", "warn"),
+    "OK": ("right", "good"),
+}
+"""Each severity in words, and its colour."""
+
+
+@router.get("/papers", response_class=HTMLResponse)
+def read_papers() -> HTMLResponse:
+    """Five papers."""
+    calculators = {row: one.kind for one in reversed(catalogue.list_mechanisms()) for row in one.facts.errata}
+    return page(
+        "papers.html",
+        "Papers",
+        current="/papers",
+        modules=("core.js", "papers.js"),
+        errata=ERRATA,
+        severities=SEVERITIES,
+        calculators=calculators,
+    )
+
+
+@router.get("/vocabulary", response_class=HTMLResponse)
+def read_vocabulary() -> HTMLResponse:
+    """What words mean here."""
+    return page("vocabulary.html", "Vocabulary", current="/vocabulary", vocabulary=VOCABULARY)

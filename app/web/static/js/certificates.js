@@ -1,0 +1,218 @@
+// Certificates: one from a file or by its id is checked, the verdict first; read as a document; and proved to be in the log.
+
+import { Problem, announce, api, byId, download, el, key, refusal, request } from "./core.js";
+
+const VERDICTS = {
+  valid: ["good", "Valid."],
+  revoked: ["bad", "Don't rely on it: its key was revoked."],
+  invalid: ["bad", "Don't rely on it: it doesn't hold."],
+};
+const STATUSES = { passed: ["good", "holds"], failed: ["bad", "doesn't hold"], not_checked: ["warn", "not checked"] };
+/** What each check looks at. */
+const WORDS = {
+  envelope: "Is it a certificate?",
+  signature: "Is it signed by a key of this service?",
+  statement: "Can what it states be read?",
+  sentences: "Are its sentences those that follow from its figures?",
+  recomputation: "Do its figures follow from what it says was done?",
+  curve: "Does its curve of delta follow too?",
+  other_figures: "Do its other figures follow too?",
+  event: "Is what was done described alike throughout?",
+  accountants: "Do two independent methods agree?",
+  parts: "Do its parts fit together?",
+  parts_alone: "Does what it says of each part alone follow?",
+  log: "Is it in the log?",
+  revocations: "Is the list of revoked keys sound?",
+  revocation: "Does its key still count?",
+};
+const ENDINGS = { pdf: "pdf", dsse: "json", jws: "jws" };
+
+let shown = null;
+
+function wordsOf(name) {
+  return WORDS[name] || (name.startsWith("file ") ? `Is ${name.slice(5)} the file that it names?` : name.replaceAll("_", " "));
+}
+
+function show(report, name) {
+  let [colour, headline] = VERDICTS[report.verdict];
+  if (report.checks[0]?.name === "envelope" && report.checks[0].status === "failed") headline = "This isn't a certificate.";
+  else if (report.verdict === "valid" && report.meaning.includes("NO privacy guarantee")) [colour, headline] = ["warn", "Genuine, and it states that there is no privacy guarantee."];
+  byId("report").replaceChildren(
+    el(
+      "div",
+      { class: `notice ${colour}`, "data-verdict": report.verdict },
+      el("p", {}, el("strong", { class: "verdict-line" }, headline)),
+      el("p", {}, report.meaning),
+      el("p", { class: "soft" }, `Looked at: ${name}, with the keys of this service. To rest on nobody but yourself, check it offline, as below.`),
+    ),
+    el(
+      "div",
+      { class: "scroll", tabindex: "0", role: "region", "aria-label": "Checks" },
+      el(
+        "table",
+        { class: "stacked" },
+        el("thead", {}, el("tr", {}, ...["What was checked", "Outcome", "Why"].map((text) => el("th", { scope: "col" }, text)))),
+        el(
+          "tbody",
+          {},
+          ...report.checks.map((check) =>
+            el(
+              "tr",
+              { "data-check": check.name },
+              el("th", { scope: "row" }, wordsOf(check.name)),
+              el("td", { "data-name": "Outcome" }, el("span", { class: `tag ${STATUSES[check.status][0]}` }, STATUSES[check.status][1])),
+              el("td", { "data-name": "Why" }, check.detail),
+            ),
+          ),
+        ),
+      ),
+    ),
+  );
+  announce(headline);
+}
+
+/** Bytes to the service as they are: their layout is part of what is signed. */
+async function verify(bytes, name) {
+  const begins = new TextDecoder().decode(bytes.slice(0, 64)).trimStart();
+  const type = begins.startsWith("{") ? "application/json" : "application/jose";
+  const answer = await request("/v1/certificates/verify", { method: "POST", body: bytes, type });
+  show(await answer.json(), name);
+}
+
+async function take(file) {
+  byId("file-problem").textContent = "";
+  byId("report").replaceChildren();
+  if (file.size === 0) byId("file-problem").textContent = `${file.name} is empty.`;
+  else if (file.size > Number(byId("drop").dataset.most)) byId("file-problem").textContent = `${file.name} is too large for a certificate.`;
+  else {
+    try {
+      await verify(await file.arrayBuffer(), file.name);
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      byId("report").replaceChildren(refusal(error));
+    }
+  }
+}
+
+/** The service's page of a certificate, in a tree of its own with its own styles. No script in it would run: the policy allows none. */
+async function read(id) {
+  const answer = await request(`/v1/certificates/${encodeURIComponent(id)}?form=html`);
+  const text = await answer.text();
+  const [, style] = /<style>([\s\S]*?)<\/style>/.exec(text) || ["", ""];
+  const made = new DOMParser().parseFromString(text.replace(/<style>[\s\S]*?<\/style>/, ""), "text/html");
+  const sheet = new CSSStyleSheet();
+  sheet.replaceSync(styled(style));
+  const place = byId("document");
+  const root = place.shadowRoot || place.attachShadow({ mode: "open" });
+  root.adoptedStyleSheets = [sheet];
+  root.replaceChildren(document.importNode(made.querySelector("main"), true));
+  for (const heading of root.querySelectorAll("h1")) {
+    // The page has a heading of its own.
+    const lower = document.createElement("h2");
+    lower.className = "title";
+    lower.append(...heading.childNodes);
+    heading.replaceWith(lower);
+  }
+  place.hidden = false;
+}
+
+function styled(text) {
+  // The colours are this page's, which follow its own switch; the certificate's names for them stay.
+  const ours = ":host { --paper: var(--ground); --rule: var(--line); --fill: var(--raised); --mark: var(--accent); --loud: var(--bad); }";
+  return `${text}\n${ours}\nh2.title { font-size: 1.5rem; border: 0; margin-top: 0; }\nmain { padding: 1rem 0; }`;
+}
+
+async function lookup(id) {
+  shown = null;
+  byId("id-problem").textContent = "";
+  byId("proved").textContent = "";
+  byId("forms").hidden = true;
+  byId("document").hidden = true;
+  byId("report").replaceChildren();
+  if (!/^[A-Za-z0-9_-]{1,64}$/.test(id)) {
+    byId("id-problem").textContent = "An id has letters and digits alone; it stands on the page of its job.";
+    return;
+  }
+  try {
+    const signed = await request(`/v1/certificates/${id}?form=dsse`);
+    await verify(await signed.arrayBuffer(), `certificate ${id}`);
+    await read(id);
+    shown = id;
+    byId("forms").hidden = false;
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    byId("id-problem").textContent = error.status === 404 ? "The service knows no certificate of this id that your key may see." : error.message;
+  }
+}
+
+async function asked(work) {
+  try {
+    await work();
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    byId("proved").textContent = error.message;
+  }
+}
+
+/** Size and root of a signed head: its second and third line. */
+function lines(checkpoint) {
+  const [origin, size, root] = checkpoint.split("\n");
+  return { origin, size, root };
+}
+
+async function head() {
+  await asked(async () => {
+    const { origin, size, root } = lines((await api("/v1/log")).checkpoint);
+    const pairs = [["Name", origin], ["Certificates in it", size], ["Root", root]];
+    byId("head").replaceChildren(...pairs.flatMap(([name, value]) => [el("dt", {}, name), el("dd", { class: "mono" }, value)]));
+  });
+}
+
+const drop = byId("drop");
+drop.addEventListener("dragover", (event) => {
+  event.preventDefault();
+  drop.classList.add("over");
+});
+drop.addEventListener("dragleave", () => drop.classList.remove("over"));
+drop.addEventListener("drop", (event) => {
+  event.preventDefault();
+  drop.classList.remove("over");
+  const file = event.dataTransfer.files[0];
+  if (file) take(file);
+});
+byId("file").addEventListener("change", () => {
+  const file = byId("file").files[0];
+  if (file) take(file);
+});
+byId("lookup").addEventListener("submit", (event) => {
+  event.preventDefault();
+  lookup(byId("id").value.trim());
+});
+for (const button of document.querySelectorAll("#forms [data-form]")) {
+  const { form } = button.dataset;
+  button.addEventListener("click", () => asked(async () => download(`certificate.${ENDINGS[form]}`, await (await request(`/v1/certificates/${shown}?form=${form}`)).blob())));
+}
+byId("inclusion").addEventListener("click", () =>
+  asked(async () => {
+    const content = await (await request(`/v1/certificates/${shown}/inclusion`)).blob();
+    const proof = JSON.parse(await content.text());
+    const { size } = lines(proof.checkpoint);
+    byId("proved").textContent = `Entry ${proof.leaf_index + 1} of ${size} in the log; ${proof.path.length} hashes lead from it to the signed root. The file is saved: "verify --inclusion" checks it offline.`;
+    download("inclusion.json", content);
+  }),
+);
+byId("print").addEventListener("click", () => window.print());
+byId("keep-head").addEventListener("click", () => asked(async () => download("log-head.json", await (await request("/v1/log")).blob())));
+
+function named() {
+  const id = decodeURIComponent(location.hash.slice(1));
+  if (!id) return;
+  byId("id").value = id;
+  if (key.get()) lookup(id);
+  else byId("id-problem").textContent = "This needs a key. Enter one with the button at the top.";
+}
+
+window.addEventListener("hashchange", named);
+document.addEventListener("zetadp-key", named);
+head();
+named();

@@ -1,0 +1,283 @@
+// One job: its progress, the epsilon it has spent, its figures, log and files, as they come.
+
+import { Problem, announce, api, byId, download, el, figure, moment, number, refusal, request } from "./core.js";
+import { cost, tag } from "./jobs-common.js";
+import { linePlot } from "./plots.js";
+import { FINAL, follow } from "./stream.js";
+
+const id = byId("job").dataset.job;
+const base = `/v1/jobs/${id}`;
+const DRAW = 700;
+const MOST_POINTS = 2000;
+const ACTIONS = { queued: ["pause", "cancel"], running: ["pause", "cancel"], pausing: ["resume", "cancel"], paused: ["resume", "cancel"], failed: ["retry"], cancelled: ["retry"] };
+
+let lines = new AbortController();
+let job = null;
+let drawing = null;
+let offered = null;
+let logged = false;
+const points = { epsilon: [], metrics: new Map() };
+
+function thinned(series) {
+  const every = Math.ceil(series.length / MOST_POINTS);
+  return every === 1 ? series : series.filter((_, place) => place % every === 0 || place === series.length - 1);
+}
+
+function draw() {
+  if (drawing !== null) return;
+  drawing = setTimeout(() => {
+    drawing = null;
+    const place = byId("plots");
+    if (place.contains(document.activeElement) || place.querySelector("details[open]")) {
+      draw(); // somebody is reading it
+      return;
+    }
+    const made = [];
+    if (points.epsilon.length > 1) {
+      made.push(spent());
+    }
+    if (points.metrics.size) {
+      made.push([...points.metrics.values()].some((all) => all.length > 1) ? curves() : last());
+    }
+    place.replaceChildren(...made);
+  }, DRAW);
+}
+
+function spent() {
+  const series = [{ name: "spent", points: thinned(points.epsilon) }];
+  if (target()) series.push({ name: "target", points: [[0, target()], [job.progress.steps, target()]] });
+  return linePlot({ title: "Epsilon spent", about: "An upper bound after each step that was told.", x: { label: "step" }, y: { label: "epsilon" }, series, file: `${id}-epsilon` });
+}
+
+function whose() {
+  return job?.metrics?.held_out === "private" ? "With noise that the budget paid for." : "On records that were declared public.";
+}
+
+function last() {
+  const pairs = [...points.metrics].flatMap(([name, all]) => [el("dt", {}, name), el("dd", {}, figure(all.at(-1)[1]))]);
+  return el("figure", {}, el("h3", {}, "Figures on held-out records"), el("dl", { class: "words" }, ...pairs), el("figcaption", {}, whose()));
+}
+
+function curves() {
+  const series = [...points.metrics].slice(0, 4).map(([name, all]) => ({ name, points: thinned(all) }));
+  return linePlot({ title: "Figures on held-out records", about: whose(), x: { label: "step" }, y: { label: "figure" }, series, file: `${id}-figures` });
+}
+
+function head() {
+  byId("title").textContent = `${job.algorithm || job.calculation}`;
+  byId("state").replaceChildren(tag(job.state));
+  const told = [`made ${moment(job.created)}`, job.started ? `started ${moment(job.started)}` : null, job.finished ? `ended ${moment(job.finished)}` : null, `attempt ${job.attempt}`];
+  byId("times").textContent = told.filter(Boolean).join("; ");
+  byId("failure").replaceChildren(...(job.failure ? [el("p", { class: "notice bad" }, job.failure)] : []));
+  done();
+  // Made anew only when they change: a button mustn't lose the keyboard, or a click, to an event that comes meanwhile.
+  const wanted = `${job.state} ${job.certificate}`;
+  if (wanted === offered) return;
+  offered = wanted;
+  byId("actions").replaceChildren(...(ACTIONS[job.state] || []).map(button));
+  byId("certificate").replaceChildren(...(job.certificate ? [certificate()] : []));
+  belongings();
+  byId("spec").textContent = JSON.stringify(job.spec ?? job.result, null, 2);
+  announce(`The job is ${job.state}`);
+}
+
+function done() {
+  if (!job.progress) return;
+  byId("progress").max = job.progress.steps;
+  byId("progress").value = job.progress.step;
+  byId("steps").textContent = `Step ${job.progress.step} of ${job.progress.steps}: ${cost(job.progress)}${target() ? `; the target is epsilon ${target()}.` : "."}`;
+}
+
+/** The epsilon that the noise was calibrated to, or null where none was named or nothing is guaranteed. */
+function target() {
+  const wanted = job.spec?.privacy?.epsilon ?? job.spec?.method?.privacy?.epsilon;
+  return wanted && Number.isFinite(number(job.progress?.epsilon)) ? wanted : null;
+}
+
+function belongings() {
+  const labels = Object.entries(job.labels).map(([name, value]) => `${name}=${value}`);
+  byId("belongs").replaceChildren(
+    labels.length ? `Labels: ${labels.join(", ")}. ` : "",
+    ...(job.charge ? ["Charged to ", el("a", { href: `/ledgers/${job.charge.ledger}` }, "its budget"), "."] : []),
+  );
+}
+
+function certificate() {
+  return el(
+    "p",
+    {},
+    "Certificate: ",
+    ...["html", "pdf", "dsse", "jws"].flatMap((form) => [el("button", { type: "button", class: "quiet", on: { click: () => fetched(form) } }, { html: "read", pdf: "PDF", dsse: "signed file", jws: "JWS" }[form]), " "]),
+    el("a", { href: `/certificates#${job.certificate}` }, "check it"),
+  );
+}
+
+async function fetched(form) {
+  try {
+    const answer = await request(`/v1/certificates/${job.certificate}?form=${form}`);
+    const endings = { html: "html", pdf: "pdf", dsse: "json", jws: "jws" };
+    download(`certificate-${id.slice(0, 12)}.${endings[form]}`, await answer.blob());
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    byId("trouble").replaceChildren(refusal(error));
+  }
+}
+
+function button(action) {
+  const act = async () => {
+    if (action === "cancel" && !window.confirm("Cancel this job? What it released stays counted.")) return;
+    try {
+      job = await api(`${base}/${action}`, { method: "POST" });
+      head();
+      byId("trouble").replaceChildren();
+      if (action === "retry") start();
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      byId("trouble").replaceChildren(refusal(error));
+    }
+  };
+  return el("button", { type: "button", class: action === "cancel" ? "danger" : "quiet", on: { click: act } }, { cancel: "Cancel", pause: "Pause", resume: "Resume", retry: "Run again" }[action]);
+}
+
+function take(event) {
+  const told = event.data.data;
+  byId("events").dataset.count = String(Number(byId("events").dataset.count) + 1);
+  switch (event.type) {
+    case "progress":
+      job.progress = { step: told.step, steps: told.steps, epsilon: told.epsilon, delta: told.delta };
+      if (Number.isFinite(number(told.epsilon))) points.epsilon.push([told.step, number(told.epsilon)]);
+      done();
+      break;
+    case "metrics":
+      job.metrics = told;
+      for (const [name, value] of Object.entries(told.metrics)) {
+        if (!points.metrics.has(name)) points.metrics.set(name, []);
+        points.metrics.get(name).push([told.step, number(value)]);
+      }
+      break;
+    case "state":
+      refresh();
+      break;
+    case "started":
+      // What came after its checkpoint is done again.
+      points.epsilon = points.epsilon.filter(([step]) => step <= told.resumed_from_step);
+      break;
+    default:
+  }
+  byId("events").prepend(el("tr", {}, el("th", { scope: "row", class: "number" }, String(event.data.number)), el("td", { "data-name": "When" }, moment(event.data.time)), el("td", { "data-name": "What" }, event.type), el("td", { "data-name": "Told" }, summary(event.type, told))));
+  while (byId("events").rows.length > 500) byId("events").lastElementChild.remove();
+  draw();
+}
+
+function summary(type, told) {
+  switch (type) {
+    case "progress":
+      return `step ${told.step} of ${told.steps}, ${cost(told)}`;
+    case "metrics":
+      return Object.entries(told.metrics).map(([name, value]) => `${name} ${figure(value)}`).join(", ");
+    case "state":
+      return told.reason ? `${told.state}: ${told.reason}` : told.state;
+    case "checkpoint":
+      return `of step ${told.step}`;
+    case "artifacts":
+      return told.artifacts.map((one) => one.name).join(", ");
+    case "failed":
+      return told.reason;
+    default:
+      return told.resumed_from_step ? `from step ${told.resumed_from_step}` : "";
+  }
+}
+
+function line(state, problem) {
+  const words = {
+    open: "Following live.",
+    waiting: "The service doesn't answer at the moment; it may be starting again. What is shown is from before, and nothing will be missing: trying again.",
+    ended: "This is the whole history.",
+  };
+  byId("line").textContent = problem && state === "ended" ? problem.message : words[state];
+  byId("line").dataset.state = state;
+  if (problem?.status === 404) gone();
+}
+
+async function files() {
+  const list = await api(`${base}/artifacts`);
+  byId("no-files").hidden = list.artifacts.length > 0;
+  byId("files").replaceChildren(
+    ...list.artifacts.map((one) =>
+      el(
+        "tr",
+        {},
+        el("th", { scope: "row" }, el("button", { type: "button", class: "quiet", on: { click: async () => download(one.name, await (await request(`${base}/artifacts/${encodeURIComponent(one.name)}`)).blob()) } }, one.name)),
+        el("td", { class: "number", "data-name": "Bytes" }, one.bytes.toLocaleString("en")),
+        el("td", { class: "mono", "data-name": "SHA-256" }, one.sha256),
+      ),
+    ),
+  );
+}
+
+function gone() {
+  offered = null;
+  byId("title").textContent = "There is no such job";
+  for (const name of ["actions", "certificate", "state", "plots", "belongs"]) byId(name).replaceChildren();
+  byId("times").textContent = "";
+  byId("trouble").replaceChildren(
+    el("p", { class: "notice bad", role: "alert" }, "The service knows no job of this name that your key may see. It may be another tenant's, or of another service. ", el("a", { href: "/jobs" }, "See the jobs there are.")),
+  );
+}
+
+async function refresh() {
+  try {
+    job = await api(base);
+    head();
+    if (job.state === "succeeded" && !job.calculation) await files();
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    if (error.status === 404) gone();
+    else if (error.status !== 0 || !job) byId("trouble").replaceChildren(refusal(error));
+  }
+}
+
+async function isOver() {
+  job = await api(base);
+  head();
+  return FINAL.includes(job.state);
+}
+
+function followLog() {
+  // Only while somebody reads it: a browser opens few lines to one service, and each page of a job holds one already.
+  if (logged || !job || !byId("log-part").open) return;
+  logged = true;
+  const log = byId("log");
+  const takeLine = (event) => {
+    log.append(`${event.data.data.line}\n`);
+    log.scrollTop = log.scrollHeight;
+  };
+  const told = (state) => {
+    if (state === "ended" && !log.textContent) log.textContent = "Nothing was logged.";
+  };
+  follow(`${base}/logs`, takeLine, lines.signal, told, isOver);
+}
+
+async function start() {
+  lines.abort();
+  lines = new AbortController();
+  const { signal } = lines;
+  job = null;
+  offered = null;
+  logged = false;
+  points.epsilon = [];
+  points.metrics = new Map();
+  byId("events").replaceChildren();
+  byId("events").dataset.count = "0";
+  byId("log").textContent = "";
+  byId("trouble").replaceChildren();
+  await refresh();
+  if (!job || signal.aborted) return;
+  follow(`${base}/events`, take, signal, line, isOver);
+  followLog();
+}
+
+byId("log-part").addEventListener("toggle", followLog);
+document.addEventListener("zetadp-key", start);
+document.addEventListener("zetadp-theme", draw);
+start();

@@ -1,0 +1,80 @@
+// The list of jobs: filters, pages, and a look every few seconds.
+
+import { Problem, api, byId, el, moment, refusal } from "./core.js";
+import { cost, tag } from "./jobs-common.js";
+
+const EVERY = 4000;
+
+let cursors = [null];
+let timer;
+let asked = 0;
+
+function row(job) {
+  const done = job.progress ? `${job.progress.step} of ${job.progress.steps}` : "";
+  const labels = Object.entries(job.labels).map(([name, value]) => `${name}=${value}`).join(", ");
+  return el(
+    "tr",
+    {},
+    el("th", { scope: "row" }, el("a", { href: `/jobs/${job.id}` }, job.id.slice(0, 12))),
+    el("td", { "data-name": "What" }, job.algorithm || job.calculation || ""),
+    el("td", { "data-name": "State" }, tag(job.state)),
+    el("td", { "data-name": "Steps" }, done),
+    el("td", { "data-name": "Spent" }, cost(job.progress)),
+    el("td", { "data-name": "Labels" }, labels),
+    el("td", { "data-name": "Made" }, moment(job.created)),
+  );
+}
+
+async function show() {
+  clearTimeout(timer);
+  asked += 1;
+  const mine = asked;
+  const query = new URLSearchParams({ limit: "25" });
+  for (const name of ["state", "algorithm", "label"]) {
+    const value = byId(name).value.trim();
+    if (value !== "") query.set(name, value);
+  }
+  const cursor = cursors.at(-1);
+  if (cursor !== null) query.set("cursor", cursor);
+  try {
+    const page = await api(`/v1/jobs?${query}`);
+    if (mine !== asked) return;
+    const at = byId("list").contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+    byId("list").replaceChildren(...page.jobs.map(row));
+    if (at) byId("list").querySelector(`a[href="${at}"]`)?.focus();
+    byId("list").setAttribute("aria-busy", "false");
+    byId("none").hidden = page.jobs.length > 0;
+    byId("older").disabled = page.next === null;
+    byId("older").dataset.cursor = page.next || "";
+    byId("newer").disabled = cursors.length === 1;
+    byId("trouble").replaceChildren();
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    if (mine !== asked) return;
+    byId("trouble").replaceChildren(refusal(error));
+    // Nothing will change by asking again where a key is missing or a filter makes no sense.
+    if (error.status >= 400 && error.status < 500 && error.status !== 429) return;
+  }
+  timer = setTimeout(show, EVERY);
+}
+
+function again() {
+  cursors = [null];
+  show();
+}
+
+byId("filters").addEventListener("change", again);
+byId("filters").addEventListener("submit", (event) => {
+  event.preventDefault();
+  again();
+});
+byId("older").addEventListener("click", () => {
+  cursors.push(byId("older").dataset.cursor);
+  show();
+});
+byId("newer").addEventListener("click", () => {
+  cursors.pop();
+  show();
+});
+document.addEventListener("zetadp-key", again);
+show();

@@ -1,0 +1,248 @@
+// One budget: what is taken of it and what is left, what it is taken by, its history, and what else would fit.
+
+import { Problem, announce, api, bound, byId, el, moment, number, refusal } from "./core.js";
+import { bar, currency, limitWords, spendWords, state } from "./ledgers-common.js";
+
+const id = byId("ledger").dataset.ledger;
+const base = `/v1/ledgers/${id}`;
+const EVERY = 5000;
+
+let ledger = null;
+let timer;
+let olderReservations = null;
+let laterEntries = null;
+
+/** Asks, and shows a refusal instead of an answer. Returns whether there was one. */
+async function asked(work) {
+  try {
+    await work();
+    return true;
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    if (error.status === 404) gone();
+    else byId("trouble").replaceChildren(refusal(error));
+    return error.status === 0 || error.status === 429 || error.status >= 500;
+  }
+}
+
+function gone() {
+  ledger = null;
+  byId("title").textContent = "There is no such budget";
+  byId("trouble").replaceChildren(
+    el("p", { class: "notice bad", role: "alert" }, "The service knows no budget of this name that your key may see. It may be another tenant's, or of another service. ", el("a", { href: "/ledgers" }, "See the budgets there are.")),
+  );
+}
+
+function uses(balance) {
+  return el(
+    "div",
+    { class: "scroll", tabindex: "0", role: "region", "aria-label": "Balance" },
+    el(
+      "table",
+      { class: "stacked" },
+      el("thead", {}, el("tr", {}, ...["Measured in", "Limit", "Spent", "Reserved", "Left", "Taken"].map((name, place) => el("th", { scope: "col", class: place > 0 && place < 5 ? "number" : null }, name)))),
+      el("tbody", {}, ...balance.limits.filter((use) => number(use.limit) > 0).map(use)),
+    ),
+  );
+}
+
+function use(one) {
+  return el(
+    "tr",
+    {},
+    el("th", { scope: "row" }, one.quantity),
+    el("td", { class: "number", "data-name": "Limit" }, bound(one.limit, { down: true })),
+    el("td", { class: "number", "data-name": "Spent" }, bound(one.committed)),
+    el("td", { class: "number", "data-name": "Reserved" }, bound(one.reserved)),
+    el("td", { class: "number", "data-name": "Left" }, bound(one.remaining, { down: true })),
+    el("td", { class: "wide" }, bar(one)),
+  );
+}
+
+function balance(of, whose) {
+  const { kind } = ledger.definition.budget;
+  const words = [`${whose}${of.commitments} spent, ${of.open_reservations} set aside.`];
+  if (kind === "gdp") words.push("What adds up are the squares of mu: 0.6 and 0.8 make 1. The bar shows squares.");
+  if (kind === "rdp_target") words.push("One of these orders has to stay within its limit; the guarantee rests on the best.");
+  byId("balance").replaceChildren(el("p", {}, words.join(" ")), el("ul", { class: "legend" }, el("li", { class: "series-1" }, "spent"), el("li", { class: "series-2" }, "reserved")), uses(of));
+}
+
+function head() {
+  const { definition } = ledger;
+  byId("title").textContent = definition.name;
+  byId("state").replaceChildren(state(ledger));
+  const neighbours = { add_remove: "one unit more or less", replace_one: "one unit's data replaced", zero_out: "one unit's data blanked out" }[definition.adjacency];
+  byId("about").textContent = `at most ${limitWords(definition.budget)}; protects one ${definition.unit.replaceAll("_", " ")} (${neighbours}); made ${moment(ledger.created)}`;
+  const named = currency(definition.budget.kind);
+  byId("currency").textContent = named ? named[0] : "mu";
+  if (ledger.balance) balance(ledger.balance, "");
+  else {
+    byId("user-form").hidden = false;
+    if (!byId("balance").children.length) byId("balance").replaceChildren(el("p", {}, `Each user has a balance; ${ledger.users} were charged so far.`));
+  }
+  byId("balance").setAttribute("aria-busy", "false");
+}
+
+function reservation(one) {
+  const lapses = one.expires ? `${moment(one.expires)}: then ${one.then}` : "never";
+  const colour = { reserved: "soft", committed: "good", released: "soft", lapsed: "warn" }[one.state];
+  return el(
+    "tr",
+    {},
+    el("th", { scope: "row", class: "mono" }, one.id.slice(0, 12)),
+    el("td", { "data-name": "State" }, el("span", { class: `tag ${colour}` }, one.state)),
+    el("td", { "data-name": "What for" }, spendWords(one.spend), one.released ? `; released: ${spendWords(one.released)}` : ""),
+    el("td", { "data-name": "Job" }, one.job ? el("a", { href: `/jobs/${one.job}` }, one.job.slice(0, 12)) : "none"),
+    el("td", { "data-name": "Lapses" }, one.state === "reserved" ? lapses : "is settled"),
+  );
+}
+
+async function reservations(cursor = null) {
+  const query = new URLSearchParams({ limit: "20" });
+  if (byId("which").value) query.set("state", byId("which").value);
+  if (cursor !== null) query.set("cursor", cursor);
+  const page = await api(`${base}/reservations?${query}`);
+  const rows = page.reservations.map(reservation);
+  if (cursor === null) byId("reservations").replaceChildren(...rows);
+  else byId("reservations").append(...rows);
+  olderReservations = page.next;
+  byId("more-reservations").hidden = page.next === null;
+  byId("no-reservations").hidden = byId("reservations").rows.length > 0;
+}
+
+function act(given) {
+  switch (given.kind) {
+    case "opened":
+      return "made";
+    case "reserved":
+      return `reserved ${given.reservation.slice(0, 12)}: ${spendWords(given.spend)}`;
+    case "committed":
+      return `${given.reservation.slice(0, 12)} is spent${given.released ? `, of it: ${spendWords(given.released)}` : " in full"}`;
+    case "released":
+      return `${given.reservation.slice(0, 12)} is free again: nothing of it left`;
+    case "lapsed":
+      return `${given.reservation.slice(0, 12)} lapsed: ${given.then}`;
+    default:
+      return given.kind;
+  }
+}
+
+function entry(one) {
+  return el(
+    "tr",
+    {},
+    el("th", { scope: "row" }, String(one.number)),
+    el("td", { "data-name": "When" }, moment(one.time)),
+    el("td", { "data-name": "What" }, act(one.act)),
+    el("td", { class: "mono digest", "data-name": "Digest" }, one.sha256.slice(0, 12)),
+  );
+}
+
+async function entries(cursor = 0) {
+  const page = await api(`${base}/entries?limit=100&cursor=${cursor}`);
+  const rows = page.entries.map(entry);
+  if (cursor === 0) byId("entries").replaceChildren(...rows);
+  else byId("entries").append(...rows);
+  laterEntries = page.next;
+  byId("more-entries").hidden = page.next === null;
+}
+
+/** Everything anew where an entry came, and nothing where none did. */
+async function look() {
+  clearTimeout(timer);
+  const goOn = await asked(async () => {
+    const found = await api(base);
+    const changed = found.head.sha256 !== ledger?.head.sha256;
+    ledger = found;
+    if (!changed) return;
+    head();
+    await Promise.all([reservations(), entries()]);
+    byId("trouble").replaceChildren();
+  });
+  if (goOn) timer = setTimeout(look, EVERY);
+}
+
+function spend(text) {
+  const { budget } = ledger.definition;
+  const value = Number(text);
+  if (text === "" || !Number.isFinite(value) || text.length > 40) return null;
+  const [, name] = currency(budget.kind) || ["mu", "mu"];
+  return { kind: currency(budget.kind) ? budget.kind : "gdp", [name]: value };
+}
+
+function problem(field, text) {
+  byId(`${field}-problem`).textContent = text;
+  if (text) byId(field).setAttribute("aria-invalid", "true");
+  else byId(field).removeAttribute("aria-invalid");
+}
+
+function fits(found) {
+  if (found.separately === null) return "They cost nothing: as many as you like.";
+  const one = found.separately === 1 ? "One more such spend fits" : `${found.separately} more such spends fit`;
+  const together = found.together !== null && found.together !== found.separately ? ` In a single reservation: ${found.together}.` : "";
+  return `${found.separately === 0 ? "No more such spend fits" : one}, as things stand.${together} Nothing was reserved.`;
+}
+
+byId("projection").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  if (!ledger) return;
+  const by = new FormData(byId("projection")).get("by");
+  const text = byId("amount").value.trim();
+  problem("amount", "");
+  byId("fits").textContent = "";
+  const body = {};
+  if (by === "job") {
+    if (!/^[0-9a-f]{32}$/.test(text)) return problem("amount", "The id of a job has 32 letters a to f and digits; it stands on the job's page.");
+    body.job = text;
+  } else {
+    body.spend = spend(text);
+    if (body.spend === null) return problem("amount", "Write a number, such as 0.1 or 1e-5.");
+  }
+  if (ledger.definition.protects === "each_user") body.user = byId("user").value.trim();
+  if (body.user === "") return problem("user", "Whose? Name a user.");
+  try {
+    byId("fits").textContent = fits(await api(`${base}/projections`, { method: "POST", body }));
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    problem("amount", error.fields.length ? error.fields.map((one) => one.message).join("; ") : error.message);
+  }
+});
+
+byId("projection").addEventListener("change", () => {
+  const byJob = new FormData(byId("projection")).get("by") === "job";
+  byId("amount-label").textContent = byJob ? "Id of the job" : "Amount";
+});
+
+byId("user-form").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const name = byId("user").value.trim();
+  problem("user", "");
+  if (!/^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$/.test(name)) return problem("user", "Letters, digits and . _ : @ - alone, at most 128.");
+  await asked(async () => balance(await api(`${base}/users/${encodeURIComponent(name)}`), `Of ${name}: `));
+});
+
+byId("verify").addEventListener("click", () =>
+  asked(async () => {
+    const report = await api(`${base}/verification`);
+    const sound = report.verdict === "sound";
+    const words = sound
+      ? `All ${report.entries} entries were read again: each follows from the one before, and the balance is what they add up to.`
+      : `Of ${report.entries} entries not all hold. Don't spend from this budget before somebody has looked.`;
+    byId("verification").replaceChildren(
+      el(
+        "div",
+        { class: `notice ${sound ? "good" : "bad"}` },
+        el("p", {}, el("strong", {}, sound ? "The history is sound. " : "The history is broken. "), words),
+        el("p", {}, "Last entry: ", el("span", { class: "mono" }, `${report.head.number} ${report.head.sha256}`), ". Note it down: nothing before it can then be changed without your seeing it."),
+        report.problems.length ? el("ul", {}, ...report.problems.map((text) => el("li", {}, text))) : null,
+      ),
+    );
+    announce(sound ? "The history is sound" : "The history is broken");
+  }),
+);
+
+byId("which").addEventListener("change", () => asked(() => reservations()));
+byId("more-reservations").addEventListener("click", () => asked(() => reservations(olderReservations)));
+byId("more-entries").addEventListener("click", () => asked(() => entries(laterEntries)));
+document.addEventListener("zetadp-key", look);
+look();

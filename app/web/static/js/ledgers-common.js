@@ -1,0 +1,85 @@
+// What the list of budgets and one budget's page say alike.
+
+import { bound, el, figure, number } from "./core.js";
+
+const SYMBOLS = { gdp: ["mu", "mu"], zcdp: ["rho", "rho"], pure: ["epsilon", "epsilon"] };
+
+/** Symbol and field of the amount that a budget of this kind counts in; null where it counts in several. */
+export function currency(kind) {
+  return SYMBOLS[kind] || null;
+}
+
+export function limitWords(budget) {
+  if (budget.kind === "rdp_target") return `epsilon ${figure(budget.epsilon)} at delta ${figure(budget.delta)}`;
+  if (currency(budget.kind)) return `${budget.kind === "gdp" ? "mu" : currency(budget.kind)[0]} ${figure(budget[currency(budget.kind)[1]])}`;
+  return "Rényi divergences at several orders";
+}
+
+/** What a spend is, in words. */
+export function spendWords(spend) {
+  if (currency(spend.kind)) return `${currency(spend.kind)[0]} ${bound(spend[currency(spend.kind)[1]])}`;
+  if (spend.kind === "rdp") return `Rényi divergences at ${spend.orders.length} orders`;
+  return eventWords(spend);
+}
+
+function eventWords(event) {
+  switch (event.kind) {
+    case "release":
+      return `one release of ${event.mechanism.kind.replaceAll("_", " ")}`;
+    case "repeated":
+      return `${event.count} times: ${eventWords(event.event)}`;
+    case "poisson_sampled":
+      return `${eventWords(event.event)} of a random sample, each unit with probability ${figure(event.probability)}`;
+    case "fixed_size_sampled":
+      return `${eventWords(event.event)} of a random sample of fixed size`;
+    case "composed":
+      return `${event.events?.length ?? "several"} things together`;
+    default:
+      return event.kind.replaceAll("_", " ");
+  }
+}
+
+/** The share of a limit that is taken, of 1. What adds up to a limit on mu are the squares of mu. */
+export function share(quantity, limit, part) {
+  const whole = number(limit);
+  if (!(whole > 0)) return 1;
+  const of = number(part) / whole;
+  return Math.min(1, Math.max(0, quantity === "mu" ? of * of : of));
+}
+
+/** A bar of what is committed and what is reserved; its figures in words stand beside it, so that it says nothing alone. */
+export function bar(use) {
+  const committed = share(use.quantity, use.limit, use.committed);
+  const reserved = Math.min(1 - committed, share(use.quantity, use.limit, use.reserved));
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  svg.setAttribute("viewBox", "0 0 1000 10");
+  svg.setAttribute("preserveAspectRatio", "none");
+  svg.setAttribute("class", "budget");
+  svg.setAttribute("aria-hidden", "true");
+  for (const [name, from, width] of [["committed", 0, committed], ["reserved", committed, reserved]]) {
+    const part = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+    part.setAttribute("class", name);
+    part.setAttribute("x", String(1000 * from));
+    part.setAttribute("width", String(1000 * width));
+    part.setAttribute("height", "10");
+    svg.append(part);
+  }
+  return svg;
+}
+
+export function state(ledger) {
+  return el("span", { class: `tag ${ledger.state === "open" ? "good" : "warn"}` }, ledger.state);
+}
+
+/** The limit that most is taken of, or null. One of several limits has to hold for a target: the least taken counts there. */
+export function telling(ledger) {
+  const uses = ledger.balance?.limits || [];
+  const taken = (use) => share(use.quantity, use.limit, use.committed) + share(use.quantity, use.limit, use.reserved);
+  const best = ledger.definition.budget.kind === "rdp_target";
+  const real = uses.filter((use) => number(use.limit) > 0);
+  return real.reduce((found, use) => (found === null || (best ? taken(use) < taken(found) : taken(use) > taken(found)) ? use : found), null);
+}
+
+export function taken(use) {
+  return Math.min(1, share(use.quantity, use.limit, use.committed) + share(use.quantity, use.limit, use.reserved));
+}

@@ -1,0 +1,115 @@
+// The list of budgets, and the form that makes one.
+
+import { Problem, announce, api, byId, el, moment, percent, refusal } from "./core.js";
+import { bar, limitWords, state, taken, telling } from "./ledgers-common.js";
+
+const LABELS = { gdp: "Limit: mu", rdp_target: "Limit: epsilon", zcdp: "Limit: rho", pure: "Limit: epsilon" };
+const FIELDS = { gdp: "mu", rdp_target: "epsilon", zcdp: "rho", pure: "epsilon" };
+/** Where the service's word for a field stands on this page. */
+const PLACES = { name: "name", unit: "unit", "budget.mu": "limit", "budget.rho": "limit", "budget.epsilon": "limit", "budget.delta": "delta" };
+
+let next = null;
+
+function row(ledger) {
+  const { definition } = ledger;
+  const use = telling(ledger);
+  const shown = use ? [bar(use), ` about ${percent(Math.ceil(taken(use) * 1000) / 1000)}`] : [ledger.users === null ? "nothing" : `of each user; ${ledger.users} charged so far`];
+  return el(
+    "tr",
+    {},
+    el("th", { scope: "row" }, el("a", { href: `/ledgers/${ledger.id}` }, definition.name)),
+    el("td", { "data-name": "Limit" }, limitWords(definition.budget)),
+    el("td", { "data-name": "Taken" }, ...shown),
+    el("td", { "data-name": "Protects" }, `${definition.protects === "each_user" ? "each user, by " : ""}${definition.unit.replaceAll("_", " ")}`),
+    el("td", { "data-name": "State" }, state(ledger)),
+    el("td", { "data-name": "Made" }, moment(ledger.created)),
+  );
+}
+
+async function show(cursor = null) {
+  try {
+    const page = await api(`/v1/ledgers?limit=50${cursor ? `&cursor=${cursor}` : ""}`);
+    const rows = page.ledgers.map(row);
+    if (cursor) byId("list").append(...rows);
+    else byId("list").replaceChildren(...rows);
+    next = page.next;
+    byId("older").hidden = next === null;
+    byId("none").hidden = byId("list").rows.length > 0;
+    byId("list").setAttribute("aria-busy", "false");
+    byId("trouble").replaceChildren();
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    byId("trouble").replaceChildren(refusal(error));
+  }
+}
+
+function kind() {
+  byId("limit-label").textContent = LABELS[byId("kind").value];
+  byId("delta-field").hidden = byId("kind").value !== "rdp_target";
+}
+
+function say(id, text) {
+  byId(`${id}-problem`).textContent = text;
+  if (text) byId(id).setAttribute("aria-invalid", "true");
+  else byId(id).removeAttribute("aria-invalid");
+}
+
+/** The number in a field, or null where it holds none: then that stands beside it. */
+function read(id) {
+  const text = byId(id).value.trim();
+  const value = Number(text);
+  if (text === "") say(id, "This needs a number.");
+  else if (!/^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text) || text.length > 40) say(id, "Write a number, such as 1.5 or 1e-5.");
+  else if (!Number.isFinite(value)) say(id, "This number is too large.");
+  else return value;
+  return null;
+}
+
+function definition() {
+  const chosen = byId("kind").value;
+  const limit = read("limit");
+  const delta = chosen === "rdp_target" ? read("delta") : null;
+  if (limit === null || (chosen === "rdp_target" && delta === null)) return null;
+  const budget = { kind: chosen, [FIELDS[chosen]]: limit };
+  if (chosen === "rdp_target") Object.assign(budget, { delta, orders: byId("form").dataset.orders.split(",").map(Number) });
+  return { name: byId("name").value.trim(), budget, adjacency: byId("adjacency").value, unit: byId("unit").value.trim(), protects: byId("protects").value };
+}
+
+function place(problem) {
+  const left = problem.fields.filter((one) => {
+    const id = PLACES[Object.keys(PLACES).find((name) => one.field === name || one.field.endsWith(`.${name.split(".").pop()}`))];
+    if (!id) return true;
+    say(id, one.message);
+    return false;
+  });
+  if (left.length || !problem.fields.length) byId("trouble").replaceChildren(refusal(problem));
+  document.querySelector('#form [aria-invalid="true"]')?.focus();
+}
+
+byId("form").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  for (const id of ["name", "limit", "delta", "unit"]) say(id, "");
+  byId("trouble").replaceChildren();
+  const body = definition();
+  if (body === null) {
+    document.querySelector('#form [aria-invalid="true"]')?.focus();
+    return;
+  }
+  byId("send").disabled = true;
+  try {
+    const made = await api("/v1/ledgers", { method: "POST", body });
+    announce(`${made.definition.name} is made`);
+    location.assign(`/ledgers/${made.id}`);
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    place(error);
+  } finally {
+    byId("send").disabled = false;
+  }
+});
+
+byId("kind").addEventListener("change", kind);
+byId("older").addEventListener("click", () => show(next));
+document.addEventListener("zetadp-key", () => show());
+kind();
+show();

@@ -1,0 +1,94 @@
+// Plots as SVG by Observable Plot, each with its figures as a table and as files: nothing is told by a picture alone.
+/* global Plot */
+
+import { csv, download, el } from "./core.js";
+
+const SERIES = ["var(--series-1)", "var(--series-2)", "var(--series-3)", "var(--series-4)"];
+const DASHES = ["none", "6 3", "2 3", "8 3 2 3"];
+
+/**
+ * A figure with lines.
+ * @param {object} of title, about (what it shows, in a sentence), x and y: {label, log}, series: [{name, points: [[x, y], ...]}],
+ *   marks: [[x, y, name], ...], steps: whether a line holds its left value up to the next point, file: name without ending.
+ */
+export function linePlot(of) {
+  const drawn = of.series.map((series) => ({ ...series, points: series.points.filter(([x, y]) => usable(x, of.x) && usable(y, of.y)) }));
+  const shown = drawn.some((series) => series.points.length);
+  const figure = el("figure", {}, el("h3", {}, of.title));
+  if (!shown) {
+    figure.append(el("p", { class: "soft" }, "Nothing to draw: no finite figures."));
+    return figure;
+  }
+  const svg = draw(of, drawn);
+  // The library names groups that have no role; the drawing is one picture with one description.
+  for (const part of svg.querySelectorAll("[aria-label]")) part.removeAttribute("aria-label");
+  svg.setAttribute("role", "img");
+  svg.setAttribute("aria-label", `${of.title}. ${of.about}`);
+  const rows = [["series", of.x.label, of.y.label], ...of.series.flatMap((series) => series.points.map(([x, y]) => [series.name, x, y]))];
+  figure.append(
+    svg,
+    el("figcaption", {}, of.about, legend(drawn)),
+    el(
+      "div",
+      { class: "row noprint" },
+      el("button", { type: "button", class: "quiet", on: { click: () => download(`${of.file}.csv`, csv(rows), "text/csv") } }, "CSV"),
+      el("button", { type: "button", class: "quiet", on: { click: () => download(`${of.file}.svg`, standalone(svg), "image/svg+xml") } }, "SVG"),
+    ),
+    el("details", {}, el("summary", {}, "The figures as a table"), table(rows)),
+  );
+  return figure;
+}
+
+function usable(value, axis) {
+  return Number.isFinite(value) && (!axis.log || value > 0);
+}
+
+function draw(of, drawn) {
+  const marks = [Plot.gridX({ stroke: "var(--line)" }), Plot.gridY({ stroke: "var(--line)" })];
+  drawn.forEach((series, place) => {
+    const options = {
+      x: (point) => point[0],
+      y: (point) => point[1],
+      stroke: SERIES[place % SERIES.length],
+      strokeDasharray: DASHES[place % DASHES.length],
+      strokeWidth: 2,
+      curve: of.steps ? "step-after" : "linear",
+    };
+    marks.push(Plot.line(series.points, options));
+    if (series.points.length < 3) marks.push(Plot.dot(series.points, { ...options, strokeDasharray: undefined, curve: undefined }));
+  });
+  for (const [x, y] of of.marks || []) {
+    if (usable(x, of.x) && usable(y, of.y)) marks.push(Plot.dot([[x, y]], { x: (point) => point[0], y: (point) => point[1], r: 5, fill: "var(--focus)" }));
+  }
+  const axis = (given) => ({ label: given.label, type: given.log ? "log" : "linear", tickFormat: given.log ? "~g" : undefined, nice: !given.log });
+  return Plot.plot({ width: 460, height: 290, marginLeft: 62, marginBottom: 42, x: axis(of.x), y: axis(of.y), marks });
+}
+
+function legend(drawn) {
+  if (drawn.length < 2) return null;
+  return el("ul", { class: "legend" }, ...drawn.map((series, place) => el("li", { class: `series-${(place % SERIES.length) + 1}` }, series.name)));
+}
+
+function table(rows) {
+  const [head, ...body] = rows;
+  return el(
+    "div",
+    { class: "scroll", tabindex: "0", role: "region", "aria-label": "figures" },
+    el(
+      "table",
+      {},
+      el("thead", {}, el("tr", {}, ...head.map((name) => el("th", { scope: "col" }, name)))),
+      el("tbody", {}, ...body.map((row) => el("tr", {}, ...row.map((value) => el("td", { class: typeof value === "number" ? "number" : null }, String(value)))))),
+    ),
+  );
+}
+
+/** The drawing as a file of its own: colours resolved, since it has no sheet beside it. */
+function standalone(svg) {
+  const copied = svg.cloneNode(true);
+  const style = getComputedStyle(document.documentElement);
+  let text = new XMLSerializer().serializeToString(copied);
+  text = text.replace(/var\((--[a-z0-9-]+)\)/g, (_, name) => style.getPropertyValue(name).trim() || "black");
+  if (!text.includes("xmlns=")) text = text.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"');
+  return text;
+}

@@ -1,0 +1,89 @@
+"""The pages as the service sends them: forms with words for every field, a strict policy, and no text of others as markup."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from app.calculators import catalogue
+from app.main import create_app
+from app.settings import Settings
+from app.web.forms import fields_of
+from app.web.vocabulary import VOCABULARY
+from mechanisms.errata import ERRATA
+
+MECHANISMS = catalogue.list_mechanisms()
+ID = "0" * 32
+OF_TENANTS = ("/jobs", "/jobs/new", f"/jobs/{ID}", "/ledgers", f"/ledgers/{ID}", "/certificates")
+PAGES = (
+    "/",
+    "/calculators",
+    "/calculators/training",
+    "/papers",
+    "/vocabulary",
+    "/start",
+    *OF_TENANTS,
+    *(f"/calculators/{one.kind}" for one in MECHANISMS),
+)
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
+    return TestClient(create_app(Settings(data_dir=tmp_path_factory.mktemp("data"))), base_url="http://127.0.0.1")
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_runs_our_own_files_only(path: str, client: TestClient) -> None:
+    answer = client.get(path)
+    assert answer.status_code == 200
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert re.findall(r"<script(?![^>]*\bsrc=)", answer.text) == []
+    assert re.findall(r"\son\w+=|\sstyle=", answer.text) == []
+    assert re.findall(r"(?:src|href)=\"(?!/|#|/static)", answer.text) == []
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_file_that_a_page_names_is_there(path: str, client: TestClient) -> None:
+    named = re.findall(r'(?:src|href)="(/static/[^"]+)"', client.get(path).text)
+    assert named
+    assert [one for one in named if client.get(one).status_code != 200] == []
+
+
+@pytest.mark.parametrize("one", MECHANISMS, ids=lambda one: one.kind)
+def test_every_field_of_a_mechanism_is_asked_for(one: catalogue.MechanismEntry, client: TestClient) -> None:
+    text = client.get(f"/calculators/{one.kind}").text
+    fields = fields_of(one.schema_, one.example)
+    assert {field.path.split(".")[0] for field in fields} == set(one.schema_["properties"]) - {"kind"}
+    for field in fields:
+        assert f'data-path="{field.path}"' in text
+        assert f'for="{field.id}"' in text
+        assert f'id="{field.id}-problem"' in text
+
+
+@pytest.mark.parametrize("under", ["calculators", "jobs", "ledgers"])
+def test_what_isnt_there_is_said_not_to_be_and_its_name_is_only_text(under: str, client: TestClient) -> None:
+    answer = client.get(f"/{under}/%3Cimg%20src=x%20onerror=alert(1)%3E")
+    assert answer.status_code == 404
+    assert "<img" not in answer.text
+    assert "&lt;img src=x" in answer.text
+
+
+def test_the_lines_to_type_name_the_address_that_was_asked(client: TestClient) -> None:
+    assert "curl -s http://127.0.0.1/v1/profiles" in client.get("/start").text
+
+
+def test_all_errata_are_on_the_page(client: TestClient) -> None:
+    text = client.get("/papers").text
+    assert [row.row for row in ERRATA if f'<th scope="row">{row.row}</th>' not in text] == []
+
+
+def test_the_vocabulary_is_the_readmes() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    section = readme[readme.index("## Vocabulary") : readme.index("## Layout")]
+    rows = [row for row in re.findall(r"^\| (.+?) \| (.+) \|$", section, re.MULTILINE) if row[0] not in {"word", "---"}]
+    assert tuple(rows) == VOCABULARY

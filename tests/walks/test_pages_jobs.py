@@ -1,0 +1,293 @@
+"""The pages of jobs in a real browser, with a real service and a real worker whose child only pretends to train."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Generator
+from typing import Any
+
+import httpx2
+import pytest
+
+from app.access.caller import Scope
+from app.access.service import KeyService
+from app.database import Database
+from tests.app.jobs_harness import Order, spec, state, stream, submit, wait_until
+from tests.walks.pages import Complaints, Service, Wire, browser, keep_key, serving_jobs
+
+STEPS = 830
+"""With a checkpoint each five steps and what else is told, about a thousand events."""
+STEP_SECONDS = 0.004
+SLOW_STEP_SECONDS = 0.015
+"""Of a job that has to go on for longer than a busy machine takes to draw its first half and break its line thrice."""
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
+    with serving_jobs(tmp_path_factory.mktemp("jobs")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def client(service: Service) -> Generator[httpx2.Client]:
+    with service.client() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Generator[Any]:
+    with browser() as found:
+        yield found
+
+
+@pytest.fixture
+def page(chromium: Any, service: Service) -> Generator[Any]:
+    """A page that has the key; what it complains of is in ``page.complaints``."""
+    context = chromium.new_context()
+    found = context.new_page()
+    found.set_default_timeout(60_000)
+    found.complaints = Complaints()
+    found.complaints.watch(found)
+    found.on("dialog", lambda dialog: dialog.accept())
+    found.goto(f"{service.address}/jobs/new")
+    keep_key(found)
+    yield found
+    context.close()
+
+
+def shows(page: Any, words: str) -> None:
+    page.locator("#state", has_text=re.compile(f"^{words}$")).wait_for()
+
+
+def count(page: Any) -> int:
+    return int(page.get_attribute("#events", "data-count"))
+
+
+def check_every_event_came(page: Any, client: httpx2.Client, job: str) -> None:
+    """The page took as many events as there were, and the newest is the last."""
+    page.locator('#line[data-state="ended"]').wait_for(timeout=120_000)
+    told = list(stream(client, job))
+    assert len(told) >= 1000
+    assert count(page) == len(told)
+    assert int(page.inner_text("#events tr:first-child th")) == told[-1].number
+    assert page.inner_text("#steps").startswith(f"Step {STEPS} of {STEPS}: epsilon 1 at delta 0.00001")
+
+
+NOTE_BREAKS = """() => {
+  const line = document.getElementById("line");
+  line.dataset.broke = "no";
+  const seen = new MutationObserver(() => {
+    if (line.dataset.state !== "waiting") return;
+    line.dataset.broke = "yes";
+    seen.disconnect();
+  });
+  seen.observe(line, {attributes: true, attributeFilter: ["data-state"]});
+}"""
+"""Notes on the line whether it was said to be broken: it may be whole again before anybody looks."""
+
+
+# Following
+
+
+def test_a_page_takes_each_of_a_thousand_events(page: Any, client: httpx2.Client, service: Service) -> None:
+    job = submit(client, step_seconds=STEP_SECONDS, steps=STEPS)
+    page.goto(f"{service.address}/jobs/{job}")
+    shows(page, "succeeded")
+    check_every_event_came(page, client, job)
+    page.locator("#plots svg").wait_for()
+    page.locator("#plots dl", has_text="roc_auc").wait_for()
+    assert page.complaints.lines == []
+
+
+def test_a_server_that_ends_and_comes_back_costs_no_event_and_is_said_in_words(page: Any, client: httpx2.Client, service: Service) -> None:
+    job = submit(client, step_seconds=SLOW_STEP_SECONDS, steps=STEPS)
+    page.goto(f"{service.address}/jobs/{job}")
+    page.locator("#events tr").nth(100).wait_for()
+    service.end()
+    page.locator("#line", has_text="doesn't answer at the moment").wait_for()
+    before = count(page)
+    assert 100 <= before < STEPS
+    service.start()
+    check_every_event_came(page, client, job)
+    shows(page, "succeeded")
+
+
+def test_a_line_that_is_cut_in_the_middle_costs_no_event(page: Any, client: httpx2.Client, service: Service) -> None:
+    wire = Wire(service.port)
+    try:
+        page.goto(f"{wire.address}/jobs")
+        keep_key(page)
+        job = submit(client, step_seconds=SLOW_STEP_SECONDS, steps=STEPS)
+        page.goto(f"{wire.address}/jobs/{job}")
+        for rows in (50, 150, 300):
+            page.locator("#events tr").nth(rows).wait_for()
+            page.evaluate(NOTE_BREAKS)
+            wire.cut()
+            page.locator('#line[data-broke="yes"]').wait_for()
+        check_every_event_came(page, client, job)
+    finally:
+        wire.close()
+
+
+def test_a_log_is_read_to_its_end(page: Any, client: httpx2.Client, service: Service) -> None:
+    job = submit(client, order=Order.COMPLAIN)
+    page.goto(f"{service.address}/jobs/{job}")
+    shows(page, "succeeded")
+    page.click("#log-part summary")
+    page.locator("#log", has_text="ValueError").wait_for()
+    assert "Jane Doe" not in page.inner_text("#log")
+    asked = len(page.complaints.requested)
+    page.wait_for_timeout(1500)
+    # A log that has ended isn't asked for again and again.
+    assert len(page.complaints.requested) - asked <= 2
+
+
+def test_what_is_spent_stands_beside_its_target_and_its_budget(page: Any, client: httpx2.Client, service: Service) -> None:
+    budget = {"kind": "rdp_target", "epsilon": 20.0, "delta": 1e-5, "orders": [4.0, 16.0, 64.0]}
+    made = {"name": "target", "budget": budget, "adjacency": "add_remove", "unit": "record", "protects": "data_set"}
+    ledger = client.post("/v1/ledgers", json=made).json()["id"]
+    asked = spec(privacy={"adjacency": "add_remove", "unit": "record", "delta": 1e-5, "epsilon": 1.5})
+    runtime = {"microbatch_size": 1, "checkpoint_seconds": 0.01}
+    job = client.post("/v1/jobs", json={"spec": asked, "runtime": runtime, "ledger": ledger, "labels": {"ward": "7"}}).json()["id"]
+    page.goto(f"{service.address}/jobs/{job}")
+    page.locator("#steps", has_text="Step 20 of 20: epsilon 1 at delta 0.00001; the target is epsilon 1.5.").wait_for()
+    page.locator("#plots .legend", has_text="target").wait_for()
+    assert page.inner_text("#belongs") == "Labels: ward=7. Charged to its budget."
+    assert page.get_attribute("#belongs a", "href") == f"/ledgers/{ledger}"
+
+
+# Doing something
+
+
+def test_a_job_is_paused_resumed_cancelled_and_run_again(page: Any, client: httpx2.Client, service: Service) -> None:
+    job = submit(client, step_seconds=0.1, steps=100)
+    page.goto(f"{service.address}/jobs/{job}")
+    page.locator("#events", has_text="step 3 of 100").wait_for()
+    page.click("text=Pause")
+    shows(page, "paused")
+    page.click("text=Resume")
+    shows(page, "running")
+    page.click("button:text-is('Cancel')")
+    shows(page, "cancelled")
+    page.click("text=Run again")
+    shows(page, "running")
+    assert state(client, job) == "running"
+    page.click("button:text-is('Cancel')")
+    shows(page, "cancelled")
+
+
+def test_why_a_job_failed_stands_on_its_page(page: Any, client: httpx2.Client, service: Service) -> None:
+    job = submit(client, order=Order.FAIL)
+    page.goto(f"{service.address}/jobs/{job}")
+    page.locator("#failure", has_text="the gradient isn't finite").wait_for()
+    assert page.locator("#actions button").all_inner_texts() == ["Run again"]
+
+
+def test_files_and_the_certificate_are_fetched_with_the_key(page: Any, client: httpx2.Client, service: Service) -> None:
+    job = submit(client)
+    page.goto(f"{service.address}/jobs/{job}")
+    page.locator("#files button", has_text="model.safetensors").wait_for()
+    with page.expect_download() as model:
+        page.click("#files button:text-is('model.safetensors')")
+    assert model.value.path().read_bytes() == b"model"
+    with page.expect_download() as signed:
+        page.click("#certificate button:text-is('signed file')")
+    assert client.post("/v1/certificates/verify", content=signed.value.path().read_bytes()).json()["verdict"] == "valid"
+    with page.expect_download() as pdf:
+        page.click("#certificate button:text-is('PDF')")
+    assert pdf.value.path().read_bytes().startswith(b"%PDF")
+    assert all("zdp_" not in url for url in page.complaints.requested)
+
+
+# Sending one
+
+
+def test_an_algorithms_example_is_sent_and_followed(page: Any, client: httpx2.Client) -> None:
+    page.locator('#form[aria-busy="false"]').wait_for()
+    page.select_option("#algorithm", "zeta_dp_sgd")
+    body = json.loads(page.input_value("#body"))
+    assert body["spec"]["algorithm"] == "zeta_dp_sgd"
+    page.fill("#body", json.dumps({"spec": spec(), "labels": {"ward": "7"}, "runtime": {"microbatch_size": 1, "checkpoint_seconds": 0.01}}))
+    page.click("#send")
+    shows(page, "succeeded")
+    job = page.url.rsplit("/", 1)[1]
+    assert client.get(f"/v1/jobs/{job}").json()["labels"] == {"ward": "7"}
+
+
+def test_a_recipe_fills_the_form(page: Any) -> None:
+    page.locator('#form[aria-busy="false"]').wait_for()
+    page.select_option("#recipe", "digits")
+    page.locator("#about", has_text="recipe").wait_for()
+    assert "spec" in json.loads(page.input_value("#body"))
+
+
+ABSURD = {
+    "letters": ("abc", "isn't JSON"),
+    "nothing": ("", "isn't JSON"),
+    "markup": ("<img src=x onerror=alert(1)>", "isn't JSON"),
+    "long": ("9" * 10_000 + "x", "isn't JSON"),
+    "another algorithm": ('{"spec": {"algorithm": "<b>x</b>"}}', "spec"),
+    "negative": (json.dumps({"spec": spec(steps=-1)}), "steps"),
+    "too large": (json.dumps({"spec": spec()}).replace('"clipping_bound": 1.0', '"clipping_bound": 1e999'), "clipping_bound"),
+}
+
+
+@pytest.mark.parametrize("what", ABSURD)
+def test_what_cannot_be_sent_says_why_and_stays_in_the_form(what: str, page: Any) -> None:
+    text, words = ABSURD[what]
+    page.fill("#body", text)
+    page.click("#send")
+    page.locator("#body-problem:not(:empty), #trouble .notice", has_text=words).first.wait_for()
+    assert page.input_value("#body") == text
+    assert page.locator("main img, main b").count() == 0
+
+
+# The list
+
+
+def test_the_list_is_narrowed_by_label_and_state(page: Any, client: httpx2.Client, service: Service) -> None:
+    runtime = {"microbatch_size": 1, "checkpoint_seconds": 0.01}
+    job = client.post("/v1/jobs", json={"spec": spec(), "runtime": runtime, "labels": {"ward": "east-9"}}).json()["id"]
+    wait_until(lambda: state(client, job) == "succeeded")
+    page.goto(f"{service.address}/jobs")
+    page.locator('#list[aria-busy="false"] tr').first.wait_for()
+    page.fill("#label", "ward=east-9")
+    page.press("#label", "Enter")
+    page.locator("#list tr:only-child", has_text="ward=east-9").wait_for()
+    page.select_option("#state", "failed")
+    page.locator("#none").wait_for()
+    page.fill("#label", "ward")
+    page.press("#label", "Enter")
+    page.locator("#trouble", has_text="label").wait_for()
+
+
+# What isn't there
+
+
+def other_tenants_key(service: Service) -> str:
+    database = Database(service.settings)
+    try:
+        return KeyService(database).create("elsewhere", "other", (Scope.SUBMIT,), None).text
+    finally:
+        database.close()
+
+
+def test_another_tenants_job_and_one_that_never_was_look_alike(page: Any, client: httpx2.Client, service: Service) -> None:
+    job = submit(client)
+    keep_key(page, other_tenants_key(service))
+    for name in (job, "0" * 32):
+        page.goto(f"{service.address}/jobs/{name}")
+        page.locator("#title", has_text="There is no such job").wait_for()
+        page.locator("#trouble", has_text="knows no job of this name").wait_for()
+        assert page.locator("#actions button").count() == 0
+
+
+def test_without_a_key_a_page_says_where_to_enter_one(page: Any, client: httpx2.Client, service: Service) -> None:
+    job = submit(client)
+    page.evaluate("sessionStorage.clear()")
+    for path in ("/jobs", f"/jobs/{job}"):
+        page.goto(service.address + path)
+        page.locator("#trouble", has_text="Enter one with the button at the top").wait_for()
+    keep_key(page)
+    shows(page, "succeeded")

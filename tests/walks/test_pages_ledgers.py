@@ -1,0 +1,191 @@
+"""The pages of budgets in a real browser with a real service: made, spent from, read and checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.app.jobs_harness import spec, state, wait_until
+from tests.walks.pages import Complaints, Service, browser, keep_key, serving_jobs
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
+    with serving_jobs(tmp_path_factory.mktemp("ledgers")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def client(service: Service) -> Generator[httpx2.Client]:
+    with service.client() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Generator[Any]:
+    with browser() as found:
+        yield found
+
+
+@pytest.fixture
+def page(chromium: Any, service: Service) -> Generator[Any]:
+    context = chromium.new_context()
+    found = context.new_page()
+    found.complaints = Complaints()
+    found.complaints.watch(found)
+    found.goto(f"{service.address}/ledgers")
+    keep_key(found)
+    yield found
+    context.close()
+
+
+def ledger(client: httpx2.Client, name: str, budget: dict[str, object], protects: str = "data_set") -> str:
+    body = {"name": name, "budget": budget, "adjacency": "add_remove", "unit": "record", "protects": protects}
+    answer = client.post("/v1/ledgers", json=body)
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["id"])
+
+
+def reserve(client: httpx2.Client, of: str, mu: float) -> str:
+    answer = client.post(f"/v1/ledgers/{of}/reservations", json={"spend": {"kind": "gdp", "mu": mu}})
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["id"])
+
+
+def open_(page: Any, service: Service, of: str) -> None:
+    page.goto(f"{service.address}/ledgers/{of}")
+    page.locator('#balance[aria-busy="false"]').wait_for()
+
+
+def cells(page: Any) -> list[str]:
+    return page.locator("#balance tbody td.number").all_inner_texts()
+
+
+def test_a_budget_shows_what_is_spent_what_is_set_aside_and_what_is_left(page: Any, client: httpx2.Client, service: Service) -> None:
+    of = ledger(client, "scans", {"kind": "gdp", "mu": 1.0})
+    client.post(f"/v1/ledgers/{of}/reservations/{reserve(client, of, 0.6)}/commit", json={})
+    reserve(client, of, 0.3)
+    open_(page, service, of)
+    limit, spent, reserved, left = map(float, cells(page))
+    assert limit == 1.0
+    # Squares add up: 1 - 0.36 - 0.09 = 0.55. What is spent is rounded up, what is left is rounded down.
+    assert 0.6 <= spent <= 0.6001
+    assert 0.3 <= reserved <= 0.3001
+    assert 0.7415 <= left <= 0.55**0.5
+    # The bar shows squares too, of a width of 1000.
+    assert abs(float(page.get_attribute("svg.budget .committed", "width")) - 360) < 1
+    assert abs(float(page.get_attribute("svg.budget .reserved", "width")) - 90) < 1
+    assert page.locator("#reservations tr").count() == 2
+    assert page.locator("#entries tr").count() == 4
+    assert [page.is_visible(part) for part in ("#user-form", "#more-reservations", "#more-entries")] == [False] * 3
+    page.select_option("#which", "committed")
+    page.locator("#reservations tr:only-child", has_text="committed").wait_for()
+    # The browser itself reports the refusal of the first page, before the key was typed.
+    assert [line for line in page.complaints.lines if "401" not in line] == []
+
+
+def test_a_spend_that_comes_meanwhile_appears_by_itself(page: Any, client: httpx2.Client, service: Service) -> None:
+    of = ledger(client, "meanwhile", {"kind": "zcdp", "rho": 1.0})
+    open_(page, service, of)
+    page.locator("#no-reservations").wait_for()
+    client.post(f"/v1/ledgers/{of}/reservations", json={"spend": {"kind": "zcdp", "rho": 0.25}})
+    page.locator("#reservations tr", has_text="rho 0.25").wait_for()
+    assert cells(page)[2] == "0.25"
+
+
+@pytest.mark.parametrize(("amount", "fit"), [("0.25", "16 more such spends fit"), ("1", "One more such spend fits"), ("2", "No more")])
+def test_how_many_more_fit_is_said(amount: str, fit: str, page: Any, client: httpx2.Client, service: Service) -> None:
+    of = ledger(client, f"room {amount}", {"kind": "gdp", "mu": 1.0})
+    open_(page, service, of)
+    page.fill("#amount", amount)
+    page.click("#projection button")
+    page.locator("#fits", has_text=fit).wait_for()
+    assert page.locator("#reservations tr").count() == 0
+
+
+def test_how_many_more_such_jobs_fit_is_what_the_service_says(page: Any, client: httpx2.Client, service: Service) -> None:
+    of = ledger(client, "trainings", {"kind": "rdp_target", "epsilon": 1.0, "delta": 1e-5, "orders": [4.0, 16.0, 64.0]})
+    runtime = {"microbatch_size": 1, "checkpoint_seconds": 0.01}
+    job = client.post("/v1/jobs", json={"spec": spec(), "runtime": runtime, "ledger": of}).json()["id"]
+    wait_until(lambda: state(client, job) == "succeeded")
+    exact = client.post(f"/v1/ledgers/{of}/projections", json={"job": job}).json()["separately"]
+    assert exact > 1
+    open_(page, service, of)
+    page.locator(f'#reservations a[href="/jobs/{job}"]').wait_for()
+    page.check("input[value=job]")
+    page.fill("#amount", job)
+    page.click("#projection button")
+    page.locator("#fits", has_text=f"{exact} more such spends fit").wait_for()
+
+
+def test_the_history_is_checked_and_its_head_shown(page: Any, client: httpx2.Client, service: Service) -> None:
+    of = ledger(client, "checked", {"kind": "gdp", "mu": 1.0})
+    reserve(client, of, 0.1)
+    open_(page, service, of)
+    page.click("#verify")
+    page.locator("#verification", has_text="The history is sound").wait_for()
+    head = client.get(f"/v1/ledgers/{of}").json()["head"]
+    assert f"{head['number']} {head['sha256']}" in page.inner_text("#verification")
+
+
+def test_a_user_has_a_balance_of_their_own(page: Any, client: httpx2.Client, service: Service) -> None:
+    of = ledger(client, "users", {"kind": "gdp", "mu": 1.0}, protects="each_user")
+    names = {"names": ["ann"], "short_of_budget": "refuse"}
+    client.post(f"/v1/ledgers/{of}/reservations", json={"spend": {"kind": "gdp", "mu": 0.5}, "users": names})
+    open_(page, service, of)
+    page.fill("#user", "ann")
+    page.press("#user", "Enter")
+    page.locator("#balance", has_text="Of ann").wait_for()
+    assert cells(page)[2] == "0.5"
+    page.fill("#user", "<b>x</b>")
+    page.press("#user", "Enter")
+    page.locator("#user-problem", has_text="Letters, digits").wait_for()
+
+
+KINDS = {"gdp": "mu 1", "zcdp": "rho 1", "pure": "epsilon 1", "rdp_target": "epsilon 1 at delta 0.00001"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_budget_is_made_in_every_measure(kind: str, page: Any) -> None:
+    page.click("#making summary")
+    page.fill("#name", f"made {kind}")
+    page.select_option("#kind", kind)
+    page.fill("#limit", "1")
+    page.click("#send")
+    page.locator("#about", has_text=f"at most {KINDS[kind]};").wait_for()
+    page.locator("#entries tr", has_text="made").wait_for()
+    page.goto(page.url.rsplit("/", 1)[0])
+    page.locator("#list tr", has_text=f"made {kind}").wait_for()
+
+
+ABSURD = {
+    "letters": ("limit", "abc", "Write a number"),
+    "blank": ("limit", "   ", "needs a number"),
+    "too large": ("limit", "1e999", "too large"),
+    "negative": ("limit", "-1", "0"),
+    "markup": ("name", "<img src=x onerror=alert(1)>", "match"),
+    "long": ("name", "n" * 10_000, "match"),
+    "blank unit": ("unit", "rec ord", "match"),
+}
+
+
+@pytest.mark.parametrize("what", ABSURD)
+def test_what_cannot_be_a_budget_says_why_beside_the_field(what: str, page: Any) -> None:
+    field, text, words = ABSURD[what]
+    page.click("#making summary")
+    page.fill("#name", "absurd")
+    page.fill("#limit", "1")
+    page.fill(f"#{field}", text)
+    page.click("#send")
+    page.locator(f"#{field}-problem", has_text=re.compile(words)).wait_for()
+    assert page.get_attribute(f"#{field}", "aria-invalid") == "true"
+    assert page.input_value(f"#{field}") == text
+
+
+def test_a_budget_that_isnt_there_is_said_not_to_be(page: Any, service: Service) -> None:
+    page.goto(f"{service.address}/ledgers/{'0' * 32}")
+    page.locator("#title", has_text="There is no such budget").wait_for()

@@ -1,0 +1,116 @@
+"""The pages that need a key, with something on them: whole, readable by a screen reader in both schemes, and no wider than a phone."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from tests.app.jobs_harness import Order, spec, state, submit, wait_until
+from tests.walks.pages import DESK, PHONE, Complaints, Service, browser, keep_key, serving_jobs
+from tests.walks.test_pages import MOST_BYTES, SERIOUS
+
+READY = {
+    "list of jobs": '#list[aria-busy="false"] tr',
+    "new job": '#form[aria-busy="false"]',
+    "job": "#files tr, #plots figure",
+    "failed job": "#failure p",
+    "list of budgets": '#list[aria-busy="false"] svg',
+    "budget": "#entries tr >> nth=3",
+    "certificate": "#document .verdict",
+}
+"""Each page, and what is there once it is filled."""
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
+    with serving_jobs(tmp_path_factory.mktemp("tenants")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def paths(service: Service) -> dict[str, str]:
+    """A budget that is spent from, a job that succeeded, one that failed, a certificate."""
+    with service.client() as client:
+        budget = {"kind": "rdp_target", "epsilon": 1.0, "delta": 1e-5, "orders": [4.0, 16.0, 64.0]}
+        made = {"name": "scans of ward 7", "budget": budget, "adjacency": "add_remove", "unit": "record", "protects": "data_set"}
+        ledger = client.post("/v1/ledgers", json=made).json()["id"]
+        body = {"spec": spec(), "runtime": {"microbatch_size": 1, "checkpoint_seconds": 0.01}, "ledger": ledger, "labels": {"ward": "7"}}
+        job = client.post("/v1/jobs", json=body).json()["id"]
+        failed = submit(client, Order.FAIL)
+        wait_until(lambda: (state(client, job), state(client, failed)) == ("succeeded", "failed"))
+        client.post(f"/v1/ledgers/{ledger}/reservations", json={"spend": {"kind": "zcdp", "rho": 0.001}})
+        certificate = client.get(f"/v1/jobs/{job}").json()["certificate"]
+    return {
+        "list of jobs": "/jobs",
+        "new job": "/jobs/new",
+        "job": f"/jobs/{job}",
+        "failed job": f"/jobs/{failed}",
+        "list of budgets": "/ledgers",
+        "budget": f"/ledgers/{ledger}",
+        "certificate": f"/certificates#{certificate}",
+    }
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Generator[Any]:
+    with browser() as found:
+        yield found
+
+
+def filled(context: Any, service: Service, path: str, ready: str, complaints: Complaints | None = None) -> Any:
+    """The page with everything on it."""
+    page = context.new_page()
+    page.goto(f"{service.address}/vocabulary")
+    keep_key(page)
+    if complaints is not None:
+        complaints.watch(page)
+    page.goto(service.address + path)
+    page.locator(ready).first.wait_for()
+    return page
+
+
+@pytest.mark.parametrize("name", READY)
+def test_a_page_loads_whole_and_fits_a_desk_and_a_phone(name: str, paths: dict[str, str], chromium: Any, service: Service) -> None:
+    context, complaints = chromium.new_context(), Complaints()
+    page = filled(context, service, paths[name], READY[name], complaints)
+    widths: list[int] = []
+    cut = 0
+    for width in (DESK, PHONE):
+        page.set_viewport_size({"width": width, "height": 900})
+        widths.append(page.evaluate("document.documentElement.scrollWidth"))
+    # A table whose rows are stacked on a phone isn't to be scrolled sideways.
+    for table in page.locator(".scroll:has(> table.stacked)").all():
+        cut += table.evaluate("(box) => box.scrollWidth > box.clientWidth")
+    context.close()
+    assert complaints.lines == []
+    assert cut == 0
+    assert all(url.startswith((service.address, "data:", "blob:")) for url in complaints.requested)
+    assert widths[0] <= DESK
+    assert widths[1] <= PHONE
+
+
+@pytest.mark.parametrize("name", READY)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(name: str, scheme: str, paths: dict[str, str], chromium: Any, service: Service) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    context = chromium.new_context(color_scheme=scheme, bypass_csp=True)
+    page = filled(context, service, paths[name], READY[name])
+    for part in page.locator("details:not([open]) > summary").all():
+        part.click()
+    found = Axe().run(page).response["violations"]
+    context.close()
+    assert [(one["id"], one["nodes"][0]["html"][:120]) for one in found if one["impact"] in SERIOUS] == []
+
+
+def test_a_job_weighs_less_than_a_megabyte(paths: dict[str, str], chromium: Any, service: Service) -> None:
+    context = chromium.new_context()
+    page = context.new_page()
+    sizes: list[int] = []
+    page.on("response", lambda answer: sizes.append(len(answer.body())) if "/v1/" not in answer.url else None)
+    page.goto(service.address + paths["job"])
+    page.locator("#trouble .notice").wait_for()
+    context.close()
+    assert 0 < sum(sizes) <= MOST_BYTES
