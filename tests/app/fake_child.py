@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 PR_SET_PDEATHSIG = 1
+FIRST_ATTEMPT = "000001"
 TEST_RECORDS = 178
 """Of the digits with a fifth held out."""
 METRICS = {"accuracy": 0.5, "roc_auc": 0.75}
@@ -32,6 +33,14 @@ class Order(IntEnum):
     RELEASE_TOO_FEW = 5
     LEAVE_NO_REPORT = 6
     COMPLAIN = 7
+    HOLD = 8
+    COMPLAIN_AND_HOLD = 9
+
+
+HOLDING = (Order.HOLD, Order.COMPLAIN_AND_HOLD)
+"""The first attempt of these ends when it is told to and never by itself, however long a busy machine takes to tell it."""
+HELD_STEP = 7
+"""The step that they wait at, between two checkpoints."""
 
 
 def say(event: str, **fields: object) -> None:
@@ -54,13 +63,15 @@ def main(workdir: Path, parent: int) -> int:
     first = int(checkpoint.read_text()) if checkpoint.exists() else 0
     say("started", resumed_from_step=first)
     sys.stdout.write("a line of some library\n")
-    if order is Order.COMPLAIN:
+    if order in (Order.COMPLAIN, Order.COMPLAIN_AND_HOLD):
         sys.stderr.write('Traceback (most recent call last):\n  File "/x/train.py", line 3, in step\n    check(record)\n')
         sys.stderr.write("ValueError: the record of Jane Doe is wrong\n" + "x" * 100_000 + "\n")
         sys.stderr.flush()
     for step in range(first + 1, plan["steps"] + 1):
         time.sleep(runtime["checkpoint_seconds"])
         say("progress", step=step, steps=plan["steps"], epsilon=step / plan["steps"], delta=plan["delta"], seconds=0.1)
+        while order in HOLDING and step == HELD_STEP and workdir.name == FIRST_ATTEMPT and not stopping:
+            time.sleep(0.02)
         if step % 5 == 0 or stopping:
             checkpoint.write_text(str(step))
             say("checkpoint", step=step)

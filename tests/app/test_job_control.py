@@ -9,9 +9,12 @@ from dataclasses import dataclass
 
 import httpx2
 import pytest
+from sqlalchemy import update
 from typer.testing import CliRunner
 
 from app.cli import app
+from app.database import Database
+from app.jobs.tables import JobRow
 from app.settings import Settings
 from tests.app.fake_child import Order
 from tests.app.jobs_harness import (
@@ -30,7 +33,7 @@ from tests.app.jobs_harness import (
     working,
 )
 
-SLOW = 0.1
+SLOW = 0.5
 
 
 @dataclass(frozen=True)
@@ -61,10 +64,10 @@ def job(service: Service, job_id: str) -> Submission:
 
 
 def test_paused_job_frees_its_worker_and_goes_on_from_its_checkpoint_when_resumed(service: Service) -> None:
-    job_id = submit(service.client, step_seconds=SLOW)
+    job_id = submit(service.client, Order.HOLD)
     until(service, job_id, "progress")
     assert act(service, job_id, "pause")["state"] in ("pausing", "paused")
-    wait_until(lambda: state(service.client, job_id) == "paused", seconds=2.0)
+    wait_until(lambda: state(service.client, job_id) == "paused")
     assert not is_alive(child_pids(service.settings, job_id)[-1])
     other = submit(service.client)
     assert list(stream(service.client, other))[-1].data["state"] == "succeeded"
@@ -80,7 +83,7 @@ def test_paused_job_frees_its_worker_and_goes_on_from_its_checkpoint_when_resume
 
 
 def test_cancelled_job_that_is_retried_goes_on_and_its_certificate_counts_the_restart(service: Service) -> None:
-    job_id = submit(service.client, step_seconds=SLOW)
+    job_id = submit(service.client, Order.HOLD)
     until(service, job_id, "checkpoint")
     act(service, job_id, "cancel")
     wait_until(lambda: state(service.client, job_id) == "cancelled")
@@ -94,11 +97,11 @@ def test_cancelled_job_that_is_retried_goes_on_and_its_certificate_counts_the_re
 
 
 def test_job_that_runs_longer_than_its_timeout_fails_at_a_checkpoint_and_may_be_retried(service: Service) -> None:
-    body = {"spec": spec(), "runtime": {"microbatch_size": int(Order.FINISH), "checkpoint_seconds": SLOW}, "timeout_seconds": 0.8}
+    body = {"spec": spec(), "runtime": {"microbatch_size": int(Order.HOLD), "checkpoint_seconds": 0.01}, "timeout_seconds": 2.0}
     job_id = service.client.post("/v1/jobs", json=body).json()["id"]
     events = list(stream(service.client, job_id))
     failed = job(service, job_id)
-    assert (failed["state"], failed["failure"]) == ("failed", "it ran for longer than its timeout of 0.8 s")
+    assert (failed["state"], failed["failure"]) == ("failed", "it ran for longer than its timeout of 2 s")
     assert [event.kind for event in events if event.kind != "state"][-2:] == ["checkpoint", "stopped"]
     act(service, job_id, "retry")  # it has its time again
     again = [event for event in stream(service.client, job_id, events[-1].number) if event.kind == "started"]
@@ -106,19 +109,23 @@ def test_job_that_runs_longer_than_its_timeout_fails_at_a_checkpoint_and_may_be_
 
 
 def test_time_limit_counts_what_earlier_attempts_ran(service: Service) -> None:
-    body = {"spec": spec(), "runtime": {"microbatch_size": int(Order.FINISH), "checkpoint_seconds": SLOW}, "timeout_seconds": 1.2}
+    body = {"spec": spec(), "runtime": {"microbatch_size": int(Order.HOLD), "checkpoint_seconds": SLOW}, "timeout_seconds": 100}
     job_id = service.client.post("/v1/jobs", json=body).json()["id"]
-    until(service, job_id, "checkpoint")
+    until(service, job_id, "progress")
     act(service, job_id, "pause")
     wait_until(lambda: state(service.client, job_id) == "paused")
-    assert job(service, job_id)["ran_seconds"] >= 0.5
+    assert job(service, job_id)["ran_seconds"] >= SLOW
+    database = Database(service.settings)
+    with database.writing() as session:
+        session.execute(update(JobRow).where(JobRow.id == job_id).values(ran_seconds=101.0))
+    database.close()
     act(service, job_id, "resume")
     assert list(stream(service.client, job_id))[-1].data["state"] == "failed"
     assert job(service, job_id)["attempt"] == 2
 
 
 def test_job_whose_checkpoint_is_gone_is_not_run_from_the_start_again(service: Service) -> None:
-    job_id = submit(service.client, step_seconds=SLOW)
+    job_id = submit(service.client, Order.HOLD)
     until(service, job_id, "checkpoint")
     act(service, job_id, "pause")
     wait_until(lambda: state(service.client, job_id) == "paused")
@@ -165,7 +172,7 @@ def test_figures_have_the_live_epsilon_of_every_step(service: Service) -> None:
 
 
 def test_hardware_names_the_worker_and_what_it_runs(service: Service) -> None:
-    job_id = submit(service.client, step_seconds=SLOW)
+    job_id = submit(service.client, Order.HOLD)
     until(service, job_id, "progress")
     [worker] = service.client.get("/v1/hardware").json()["workers"]
     assert (worker["id"], worker["device"], worker["is_busy"], worker["job"], worker["alive"]) == ("local", "auto", True, job_id, True)
@@ -175,7 +182,7 @@ def test_hardware_names_the_worker_and_what_it_runs(service: Service) -> None:
 
 
 def test_command_line_pauses_labels_resumes_and_reads_the_log(service: Service) -> None:
-    job_id = submit(service.client, Order.COMPLAIN, step_seconds=SLOW)
+    job_id = submit(service.client, Order.COMPLAIN_AND_HOLD)
     until(service, job_id, "progress")
 
     def run(command: str, *arguments: str) -> str:

@@ -13,7 +13,7 @@ from psycopg import sql
 from app.settings import Settings
 from tests.app.jobs_harness import postgresql_server, serving, settings, spec, stream, submit, wait_until, working
 
-SLOW = 0.1
+SLOW = 0.5
 FULL = """
 CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = '53100'; END $$;

@@ -16,6 +16,7 @@ from sqlalchemy.exc import DBAPIError
 from app.database import Database
 from app.jobs.leases import Leases, Seen
 from app.settings import Settings
+from tests.app.fake_child import Order
 from tests.app.jobs_harness import (
     Worker,
     child_pids,
@@ -32,7 +33,7 @@ from tests.app.jobs_harness import (
 )
 from tests.app.test_database_outage import proxied
 
-SOON_SECONDS = 10.0
+SOON_SECONDS = 25.0
 """Less than the 30 s that the queue's engine waits for a locked file before it tries once more."""
 
 
@@ -85,7 +86,7 @@ def test_job_of_a_killed_worker_goes_on_and_the_other_keeps_its_lease_while_the_
         done = submit(client)
         assert list(stream(client, done))[-1].data["state"] == "succeeded"
         wait_until(lambda: answered(of) == 1)  # it hears calls
-        job_id = submit(client, step_seconds=0.1)
+        job_id = submit(client, Order.HOLD)
         next(event for event in stream(client, job_id) if event.kind == "checkpoint")
         with working(named(of, "second")) as second:
             wait_until(lambda: len(leases(of)) == 2)

@@ -22,6 +22,7 @@ from app.jobs.errors import ExecutorBusy
 from app.jobs.leases import Executor, LeaseKeeper, Leases, Seen, Watch
 from app.jobs.tables import ExecutorRow
 from app.settings import Settings
+from tests.app.fake_child import Order
 from tests.app.jobs_harness import (
     Worker,
     child_pids,
@@ -36,7 +37,7 @@ from tests.app.jobs_harness import (
     working,
 )
 
-SLOW = 0.1
+SLOW = 0.3
 LEASE_SECONDS = 1.0
 
 
@@ -236,7 +237,7 @@ def test_suspended_worker_finds_its_job_finished_by_another_and_nothing_of_its_o
 
 
 def test_job_of_a_killed_worker_goes_on_with_another_that_lives(team: Team) -> None:
-    job_id = submit(team.client, step_seconds=SLOW)
+    job_id = submit(team.client, Order.HOLD)
     checkpoint = next(event for event in stream(team.client, job_id) if event.kind == "checkpoint")
     kill(team.holder(job_id))
     events = list(stream(team.client, job_id, checkpoint.number))

@@ -38,9 +38,7 @@ from tests.app.jobs_harness import (
     working,
 )
 
-SLOW = 0.1
-"""Seconds a step takes in jobs that are meant to be interrupted; they have 20 steps and a checkpoint every 5."""
-RUNTIME = {"microbatch_size": int(Order.FINISH), "checkpoint_seconds": SLOW}
+RUNTIME = {"microbatch_size": int(Order.HOLD), "checkpoint_seconds": 0.01}
 
 
 @dataclass(frozen=True)
@@ -146,10 +144,10 @@ def test_failed_training_ends_the_job_with_the_reason_and_without_certificate(se
 
 
 def test_running_job_is_cancelled_at_a_checkpoint(service: Service) -> None:
-    job_id = submit(service.client, step_seconds=SLOW)
+    job_id = submit(service.client, Order.HOLD)
     until(service, job_id, "progress")
     assert service.client.post(f"/v1/jobs/{job_id}/cancel").json()["state"] in ("cancelling", "cancelled")
-    wait_until(lambda: state(service.client, job_id) == "cancelled", seconds=2.0)
+    wait_until(lambda: state(service.client, job_id) == "cancelled")
     events = list(stream(service.client, job_id))
     assert [event.kind for event in events if event.kind != "state"][-2:] == ["checkpoint", "stopped"]
     assert not is_alive(child_pids(service.settings, job_id)[-1])
@@ -164,7 +162,7 @@ def test_child_that_ignores_its_stop_is_killed_after_the_grace(service: Service)
 
 
 def test_cancelled_waiting_job_never_starts(service: Service) -> None:
-    first, second = submit(service.client, step_seconds=SLOW), submit(service.client)
+    first, second = submit(service.client, Order.HOLD), submit(service.client)
     assert service.client.post(f"/v1/jobs/{second}/cancel").json()["state"] == "cancelled"
     service.client.post(f"/v1/jobs/{first}/cancel")
     ended(service, first)
@@ -190,7 +188,7 @@ def test_second_worker_of_the_same_name_is_refused(service: Service) -> None:
 
 
 def test_worker_whose_lease_was_taken_kills_its_child_and_writes_no_more(service: Service) -> None:
-    job_id = submit(service.client, step_seconds=SLOW)
+    job_id = submit(service.client, Order.HOLD)
     until(service, job_id, "checkpoint")
     database = Database(service.settings)
     leases = Leases(database, service.settings.maximum_worker_deaths)
@@ -217,11 +215,11 @@ def test_nothing_in_the_queue_is_a_pickle(service: Service, succeeded: tuple[str
 
 
 def test_killed_worker_takes_its_child_along_and_the_next_goes_on_from_the_checkpoint(api: Service) -> None:
-    job_id = submit(api.client, step_seconds=SLOW)
+    job_id = submit(api.client, Order.HOLD)
     with working(api.settings) as first:
         checkpoint = until(api, job_id, "checkpoint")
         kill(first)
-    wait_until(lambda: not is_alive(child_pids(api.settings, job_id)[0]), seconds=2.0)
+    wait_until(lambda: not is_alive(child_pids(api.settings, job_id)[0]))
     assert state(api.client, job_id) == "running"
     with working(api.settings):
         started = until(api, job_id, "started", checkpoint.number)
@@ -252,7 +250,7 @@ def test_job_that_breaks_the_worker_itself_every_time_fails(api: Service) -> Non
 
 
 def test_worker_that_is_told_to_stop_leaves_the_job_for_one_of_another_name(api: Service) -> None:
-    job_id = submit(api.client, step_seconds=SLOW)
+    job_id = submit(api.client, Order.HOLD)
     with working(api.settings) as first:
         until(api, job_id, "progress")
         first.send_signal(signal.SIGTERM)
