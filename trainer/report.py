@@ -153,6 +153,14 @@ class Metrics(Value):
 
 
 @final
+class Stage(Value):
+    """Work beside the steps has begun that may take minutes: ``doing`` says which, in a few words without any data value."""
+
+    event: Literal["stage"] = "stage"
+    doing: Annotated[str, Field(min_length=1, max_length=200)]
+
+
+@final
 class CheckpointWritten(Value):
     """The state after ``step`` is durable."""
 
@@ -183,5 +191,7 @@ class Failed(Value):
     reason: str
 
 
-TrainingEvent = Annotated[Started | Progress | Metrics | CheckpointWritten | Finished | Stopped | Failed, Field(discriminator="event")]
+TrainingEvent = Annotated[
+    Started | Progress | Metrics | Stage | CheckpointWritten | Finished | Stopped | Failed, Field(discriminator="event")
+]
 """One line of a training child's output."""

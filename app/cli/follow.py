@@ -123,6 +123,10 @@ def follow_to_end(client: Client, job_id: str) -> Job:
                     bar.update(task, description="training")
                     if data.resumed_from_step > 0:
                         bar.console.print(f"continued from the checkpoint of step {data.resumed_from_step}", markup=False)
+                case "stage":
+                    bar.update(task, description=data.doing)
+                    if not error.is_terminal:
+                        error.print(data.doing, markup=False)
                 case "state":
                     bar.update(task, description=str(data.state))
                     if data.reason is not None:

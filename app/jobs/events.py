@@ -9,7 +9,7 @@ from pydantic import Field, TypeAdapter
 
 from app.jobs.states import JobState
 from mechanisms.base import Value
-from trainer.report import CheckpointWritten, Failed, Finished, Metrics, Progress, Started, Stopped
+from trainer.report import CheckpointWritten, Failed, Finished, Metrics, Progress, Stage, Started, Stopped
 
 
 @final
@@ -47,11 +47,11 @@ class Logged(Value):
 
 
 JobEvent = Annotated[
-    StateChanged | ArtifactsStored | Logged | Started | Progress | Metrics | CheckpointWritten | Finished | Stopped | Failed,
+    StateChanged | ArtifactsStored | Logged | Started | Progress | Metrics | Stage | CheckpointWritten | Finished | Stopped | Failed,
     Field(discriminator="event"),
 ]
 JOB_EVENT: TypeAdapter[JobEvent] = TypeAdapter(JobEvent)
-HISTORY = ("state", "artifacts", "started", "progress", "metrics", "checkpoint", "finished", "stopped", "failed")
+HISTORY = ("state", "artifacts", "started", "progress", "metrics", "stage", "checkpoint", "finished", "stopped", "failed")
 """Kinds of what is told of a job to whoever follows it."""
 LOG = ("log",)
 MEASURES = ("progress", "metrics")

@@ -28,7 +28,7 @@ from trainer.obfuscation.preparation import Prepared
 from trainer.obfuscation.spec import Obfuscation
 from trainer.obfuscation.train import train
 from trainer.obfuscation.training import FlatWeights
-from trainer.report import Metrics, Progress, RunReport, TrainingEvent
+from trainer.report import Metrics, Progress, RunReport, Stage, TrainingEvent
 
 RUNTIME = RuntimeSpec(device="cpu", threads=1)
 SOUND = {
@@ -172,6 +172,20 @@ def test_the_sound_form_tells_nothing_but_its_noisy_features(tmp_path: Path, mon
     assert report.noise_test.status == "consistent"
     sent = load_file(tmp_path / "artifacts/encodings.safetensors")["sent_real"]
     assert sent.shape[:2] == (report.test_records, 2)
+
+
+def test_each_attack_is_told_as_it_begins(tmp_path: Path) -> None:
+    effort = {"steps": 2, "inversion_steps": 2, "property_steps": 2, "angles": 8, "victims": 12}
+    changes = {"method": SOUND, "evaluation": {"kind": "none"}, "evaluation_records": 20, "attacks": effort, "curve": [0.1]}
+    events: list[TrainingEvent] = []
+    report = _run(_spec(steps=2, **changes), tmp_path, events=events)
+    doing = [event.doing for event in events if isinstance(event, Stage)]
+    assert report.attacks is not None
+    learned = [f"attack {name.replace('_', ' ')}, as sent" for name in report.attacks.attackers]
+    assert [stage for stage in doing if stage in learned] == learned
+    assert "attack angle by learned quadratures, at noise multiplier 0.1" in doing
+    assert doing[-1] == "encoding 597 records"
+    assert len(set(doing)) == len(doing)
 
 
 def test_the_gradient_is_of_task_and_weighted_adversarial_loss() -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import cast, final
+from typing import cast, final, get_args
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from torch import Generator, Tensor
 
 from mechanisms.errors import InvalidParameter
 from mechanisms.source import RandomOrigin
-from trainer.attacks import AttackFindings, CurvePoint
+from trainer.attacks import AttackFindings, AttackName, CurvePoint
 from trainer.audit import NoiseFindings
 from trainer.data import DataSetFacts, data_set_facts
 from trainer.engine import (
@@ -46,7 +46,7 @@ from trainer.obfuscation.release import check_size, release_encodings
 from trainer.obfuscation.spec import Obfuscation
 from trainer.obfuscation.target import Ground
 from trainer.plans import AnyPlan, FeatureReleasePlan
-from trainer.report import MetricValues, RunReport, Started, TrainingEvent
+from trainer.report import MetricValues, RunReport, Stage, Started, TrainingEvent
 from trainer.spec import RuntimeSpec
 
 GENERATOR = "batches and keys from AES-256 in counter mode; angles, counterparts and noise in training and attacks from torch's generators"
@@ -99,9 +99,11 @@ def train(
     prepared.trained.network_changed()
     named = {name: value for source in (prepared.network.named_parameters(), prepared.network.named_buffers()) for name, value in source}
     write_tensors(workdir / MODEL, named, _architecture(spec, facts, prepared.classes))
-    attacks = None if spec.attacks is None else _attacked(prepared, halt)
+    attacks = None if spec.attacks is None else _attacked(prepared, report, halt)
     if attacks is not None and attacks.curve:
         write_atomically(workdir / "artifacts" / CURVE_FILE, curve_plot(attacks.curve))
+    if isinstance(plan, FeatureReleasePlan):
+        report(Stage(doing=f"encoding {plan.units} records"))
     noise_test = _released(workdir, digest, plan, prepared, halt) if isinstance(plan, FeatureReleasePlan) else None
     return RunReport(
         steps_released=state.step,
@@ -197,7 +199,7 @@ def _generator(prepared: Prepared, purpose: str) -> Generator:
     return generator_of(stream_of(prepared.spec, purpose), prepared.kinds.device)
 
 
-def _attacked(prepared: Prepared, halt: _Halt) -> AttackFindings:
+def _attacked(prepared: Prepared, report: Callable[[TrainingEvent], None], halt: _Halt) -> AttackFindings:
     """The attacks on the features as they are sent, and at the noises of the curve, all against the network as it was trained."""
     spec, victims = prepared.spec, prepared.victims
     assert spec.attacks is not None
@@ -214,6 +216,8 @@ def _attacked(prepared: Prepared, halt: _Halt) -> AttackFindings:
     )
 
     def streams(at: str, purpose: str) -> Generator:
+        if purpose in get_args(AttackName):
+            report(Stage(doing=f"attack {purpose.replace('_', ' ')}, {at}"))
         return _generator(prepared, f"attack {at} {purpose}")
 
     turned = prepared.trained.turned
@@ -225,7 +229,7 @@ def _attacked(prepared: Prepared, halt: _Halt) -> AttackFindings:
     for multiplier in spec.curve:
         std = multiplier * 2.0 * spec.method.clipping_norm
         noisier = prepared.trained.with_noise(std)
-        at = partial(streams, f"at {multiplier!r}")
+        at = partial(streams, f"at noise multiplier {multiplier!r}")
         figures = curve_figures(noisier, ground, spec.attacks, seed_stream=at, tick=halt.tick)
         points.append(CurvePoint(noise_multiplier=multiplier, std=std, figures=figures))
     return AttackFindings.model_validate(found.model_dump() | {"curve": tuple(point.model_dump() for point in points)})

@@ -177,6 +177,8 @@ function summary(type, told) {
       return Object.entries(told.metrics).map(([name, value]) => `${name} ${figure(value)}`).join(", ");
     case "state":
       return told.reason ? `${told.state}: ${told.reason}` : told.state;
+    case "stage":
+      return told.doing;
     case "checkpoint":
       return `of step ${told.step}`;
     case "artifacts":
