@@ -30,6 +30,7 @@ ENOUGH = 10.0
 """A bracket up to so many times as wide is kept: the next route takes a thousand times as long, and rounding limits all of them there."""
 
 _Answer = TypeVar("_Answer", Bound, DeltaBound)
+_Refusal = TypeVar("_Refusal", bound=UnsupportedEvent | NumericalFloor)
 
 
 @final
@@ -90,7 +91,7 @@ class RoutedProfile(PrivacyProfile):
             try:
                 answer = ask(profile)
             except (UnsupportedEvent, NumericalFloor) as floor:
-                refusal = floor
+                refusal = _without_frames(floor)
                 continue
             if is_narrow(answer):
                 return [answer]
@@ -114,8 +115,14 @@ class RoutedProfile(PrivacyProfile):
             try:
                 self._known[accountant.name] = accountant.profile(self._event)
             except UnsupportedEvent as reason:
-                self._known[accountant.name] = reason
+                self._known[accountant.name] = _without_frames(reason)
         return self._known[accountant.name]
+
+
+def _without_frames(refusal: _Refusal) -> _Refusal:
+    """A refusal that is kept: its traceback would keep every grid of the frames it went through, in a cycle that is freed late."""
+    refusal.__traceback__ = None
+    return refusal
 
 
 def _is_narrow(bound: Bound) -> bool:

@@ -3,6 +3,7 @@ r"""What an accountant answers: a privacy profile, every number of it with a low
 from __future__ import annotations
 
 import math
+import weakref
 from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import Self, final
@@ -129,8 +130,14 @@ class PrivacyProfile(ABC):
 
     @cached_property
     def supporting_lines(self) -> SupportingLines:
-        """What this profile's deltas say of every test between neighbours."""
-        return SupportingLines(self.log_delta_upper)
+        """What this profile's deltas say of every test between neighbours. Used while the profile is at hand, and not after."""
+        profile = weakref.proxy(self)
+
+        def log_delta(epsilon: float) -> float:
+            # A bound method would close a circle, and the profile's grids would wait for the garbage collector.
+            return profile.log_delta_upper(epsilon)
+
+        return SupportingLines(log_delta)
 
 
 def check_epsilon(epsilon: float) -> None:

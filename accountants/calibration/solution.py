@@ -148,7 +148,7 @@ class _Task:
             event = self.parameter.applied(self.event, value)
             excess = target.excess(self.accountant.profile(event))
         except (UnsupportedEvent, NumericalFloor) as refusal:
-            self._refusal = refusal
+            self._refusal = refusal.with_traceback(None)  # its frames hold profiles, and one of them this task
             return math.inf
         except (ValidationError, InvalidParameter):
             # A scale or a count beyond what events may hold.
@@ -210,7 +210,7 @@ def solve_many(event: Event, parameter: Parameter, targets: Sequence[Target], ac
         try:
             answers[index] = task.solve(target, known.setdefault(target.kind, _Known()))
         except (CalibrationFailed, UnsupportedEvent, NumericalFloor) as failure:
-            answers[index] = failure
+            answers[index] = failure.with_traceback(None)
     return tuple(answers[index] for index in range(len(targets)))
 
 
