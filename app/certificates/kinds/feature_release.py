@@ -18,8 +18,9 @@ from trainer.plans import FeatureReleasePlan
 
 MEANING = (
     "the feature of every held-out record was scaled down to l2 norm C where it is longer (one that isn't finite counted as zero), and "
-    "each of its {queries} queries added fresh Gaussian noise to every coordinate; two clipped features are at most 2 C apart, so that one "
-    "query is Gaussian differentially private with mu = 2 C over the noise's standard deviation, and q of them with root q times that"
+    "each query of it, {queries} in all, added fresh Gaussian noise to every coordinate; two clipped features are at most 2 C apart, so"
+    " that one query is Gaussian differentially private with mu = 2 C over the noise's standard deviation, and q of them with root q "
+    "times that"
 )
 
 ROTATION = (
@@ -38,8 +39,8 @@ NOT_COVERED = (
 )
 
 RELEASED = (
-    "{queries} noisy encodings of every held-out record, with their angles; the network, its checkpoints and what attacks found, which "
-    "follow from the public training records alone; {covered}"
+    "noisy encodings of every held-out record, {queries} of each, with their angles; the network, its checkpoints and what attacks "
+    "found, which follow from the public training records alone; {covered}"
 )
 
 CHECKPOINT = "a checkpoint holds the network and its optimizers, which follow from public training records; no held-out record touches it"
