@@ -125,6 +125,7 @@ def _sizes(network: Architecture, method: Method) -> tuple[Any, ...]:
 def test_networks_are_cut_where_the_paper_cuts_them() -> None:
     # Feature, processed feature, and convolutions of encoder (the generator's among them), processing module and decoder.
     assert _sizes(LeNet(), Rotation()) == ((6, 32, 32), (84,), (2, 1, 0))
+    assert _sizes(LeNet(width=18), Rotation()) == ((18, 32, 32), (252,), (2, 1, 0))
     assert _sizes(ResNet(depth=20, variant="alpha"), Rotation()) == ((16, 32, 32), (64, 8, 8), (8, 8, 4))
     assert _sizes(ResNet(depth=20, variant="beta"), Rotation()) == ((16, 32, 32), (64, 8, 8), (8, 10, 2))
     assert _sizes(ResNet(depth=56, variant="alpha", width=4), Rotation()) == ((4, 32, 32), (16, 8, 8), (20, 20, 16))

@@ -65,9 +65,15 @@ ProcessingLayer = Annotated[LayerSpec | Delta | MagnitudeNorm | Skip, Field(disc
 
 @final
 class LeNet(Value):
-    """LeCun et al. 1998: the encoder is the first convolution, the decoder the softmax layer. Images of 8 x 8 pixels or more."""
+    """LeCun et al. 1998: the encoder is the first convolution, the decoder the softmax layer. Images of 8 x 8 pixels or more.
+
+    Attributes:
+      width: channels of the first convolution, 6 in 1998; all other layers grow with it. What one channel's magnitude tells of the
+        counterpart instead of the record averages out over many: turned features ask for more of them than real ones do.
+    """
 
     kind: Literal["lenet"] = "lenet"
+    width: Annotated[Width, Field(le=1024)] = 6
 
 
 @final

@@ -58,7 +58,7 @@ def blueprint(network: Architecture, image: Shape) -> Blueprint:
         raise InvalidParameter("network", f"one for such images ({network.kind} takes {smallest} x {smallest} pixels or more)", image)
     match network:
         case LeNet():
-            return _lenet()
+            return _lenet(network.width)
         case ResNet():
             return _resnet(network)
         case Vgg16():
@@ -90,12 +90,12 @@ def _with_bias(layer: ProcessingLayer, *, bias: bool) -> ProcessingLayer:
             return layer
 
 
-def _lenet() -> Blueprint:
+def _lenet(width: int) -> Blueprint:
     # Padded, so that images of 8 x 8 pixels have something left to pool; pooled by means, as LeCun et al. did.
-    convolution, activation = Convolution(outputs=16, kernel=5, padding=2, bias=False), Delta()
-    dense = (Linear(outputs=120, bias=False), activation, Linear(outputs=84, bias=False), activation)
+    convolution, activation = Convolution(outputs=(8 * width + 1) // 3, kernel=5, padding=2, bias=False), Delta()
+    dense = (Linear(outputs=20 * width, bias=False), activation, Linear(outputs=14 * width, bias=False), activation)
     return Blueprint(
-        encoder=(Convolution(outputs=6, kernel=5, padding=2), activation),
+        encoder=(Convolution(outputs=width, kernel=5, padding=2), activation),
         processing=(_MEANS, convolution, activation, _MEANS, Flatten(), *dense),
         decoder=(),
     )

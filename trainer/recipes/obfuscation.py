@@ -36,7 +36,15 @@ _CIFAR_DECLARED = DeclaredData(training_records=4000, test_records=1000, shape=(
 _DIGITS = Digits(split_seed=0, test_fraction=0.332)
 _DIGITS_DECLARED = DeclaredData(training_records=1200, test_records=597, shape=(1, 8, 8), is_complex=False, classes=10, unit="image")
 
-_CIFAR_STEPS = 1500
+_STEPS = {"lenet": 600, "resnet": 1500}
+"""Of training: what serves both turned and conventional features best in single trials. 4000 images are soon learned by heart."""
+
+_LENET = LeNet(width=18)
+_LENET_WIDTH = (
+    "LeNet with 18 channels in its first convolution, and the rest in proportion: the paper doesn't tell its own. With the 6 of 1998 "
+    "turned features stay 4 points behind additional layers here: each channel's magnitude tells of the counterpart too, and that averages "
+    "out over many channels"
+)
 
 
 def _on_cifar(network: Architecture, method: Method, learning_rate: float) -> Obfuscation:
@@ -46,7 +54,7 @@ def _on_cifar(network: Architecture, method: Method, learning_rate: float) -> Ob
         method=method,
         optimizer=Adam(learning_rate=learning_rate, schedule=Cosine()),
         batch_size=64,
-        steps=_CIFAR_STEPS,
+        steps=_STEPS[network.kind],
         evaluation=PublicHeldOut(),
         attacks=AttackEffort(victims=500),
     )
@@ -120,20 +128,22 @@ OBFUSCATION_DIGITS_SOUND = Recipe(
 
 
 def _cifar_recipe(
-    name: str, title: str, reference: str, network: Architecture, learning_rate: float, printed: tuple[PrintedResult, ...]
+    name: str, title: str, reference: str, network: Architecture, learning_rate: float, printed: tuple[PrintedResult, ...], *more: str
 ) -> Recipe:
+    spec = _on_cifar(network, Rotation(critic=Critic(steps=1)), learning_rate)
     return Recipe(
         name=name,
         title=title,
         paper="complex_feature_obfuscation",
         reference=reference,
-        spec=_on_cifar(network, Rotation(critic=Critic(steps=1)), learning_rate),
+        spec=spec,
         hyper_parameters=_PAPER,
         printed_results=printed,
         declared=_CIFAR_DECLARED,
         differences=(
             _PART_OF_CIFAR,
-            f"Adam at {learning_rate:g} with cosine decay, batches of 64, {_CIFAR_STEPS} steps with one of the critic each, k 8, weight 1",
+            f"Adam at {learning_rate:g} with cosine decay, batches of 64, {spec.steps} steps with one of the critic each, k 8, weight 1",
+            *more,
             _FROZEN,
             _SCORES,
             _ERRORS,
@@ -148,14 +158,15 @@ OBFUSCATION_CIFAR10_LENET = _cifar_recipe(
     "obfuscation_cifar10_lenet",
     "CIFAR-10, LeNet with turned features",
     "section 5, Table 2",
-    LeNet(),
-    0.01,
+    _LENET,
+    0.005,
     (
         _printed("LeNet, complex-valued, dec(a*)", 0.1795, 0.2405, "Table 2"),
         _printed("LeNet, complex-valued, dec(x)", 0.1795, 0.2353, "Table 2"),
         _printed("LeNet with additional layers", 0.2152, 0.1208, "Table 2"),
         _printed("LeNet as it was", 0.1978, 0.0769, "Table 2"),
     ),
+    _LENET_WIDTH,
 )
 
 OBFUSCATION_CIFAR10_RESNET_20 = _cifar_recipe(
@@ -183,7 +194,7 @@ _BASELINES: dict[str, Method] = {
     "noisy-1": Noisy(gamma=1.0),
 }
 
-_RATES = {"rotation": 0.01}
+_RATES = {"rotation": 0.005}
 """Of Adam: the equivariant network takes a larger one than the conventional ones; each has what served it best in single trials."""
 
 OBFUSCATION_CIFAR10_BASELINES = Recipe(
@@ -194,7 +205,7 @@ OBFUSCATION_CIFAR10_BASELINES = Recipe(
     spec=Comparison(
         data=_CIFAR,
         parts=tuple(
-            ComparedTraining(name=name, spec=_on_cifar(LeNet(), method, _RATES.get(name, 0.002))) for name, method in _BASELINES.items()
+            ComparedTraining(name=name, spec=_on_cifar(_LENET, method, _RATES.get(name, 0.002))) for name, method in _BASELINES.items()
         ),
     ),
     hyper_parameters=_PAPER,
