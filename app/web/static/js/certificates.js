@@ -36,7 +36,7 @@ function wordsOf(name) {
 function show(report, name) {
   let [colour, headline] = VERDICTS[report.verdict];
   if (report.checks[0]?.name === "envelope" && report.checks[0].status === "failed") headline = "This isn't a certificate.";
-  else if (report.verdict === "valid" && report.meaning.includes("NO privacy guarantee")) [colour, headline] = ["warn", "Genuine, and it states that there is no privacy guarantee."];
+  else if (report.guarantee === "none") [colour, headline] = ["warn", "Genuine, and it states that there is no privacy guarantee."];
   byId("report").replaceChildren(
     el(
       "div",
