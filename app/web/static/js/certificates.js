@@ -43,7 +43,7 @@ function show(report, name) {
       { class: `notice ${colour}`, "data-verdict": report.verdict },
       el("p", {}, el("strong", { class: "verdict-line" }, headline)),
       el("p", {}, report.meaning),
-      el("p", { class: "soft" }, `Looked at: ${name}, with the keys of this service. To rest on nobody but yourself, check it offline, as below.`),
+      el("p", { class: "soft" }, `Looked at: ${name}, with the keys of this service. To rest on nobody but yourself, check it offline, with the command line.`),
     ),
     el(
       "div",
