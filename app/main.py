@@ -39,6 +39,7 @@ from app.settings import Settings
 from app.uploads.lifecycle import attached as uploads_attached
 from app.uploads.router import data_sets as data_sets_router
 from app.uploads.router import router as uploads_router
+from app.web.compression import Compressed
 from app.web.router import router as web_router
 from mechanisms.base import Value
 from mechanisms.version import VERSION
@@ -99,6 +100,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         app.mount("/static", StaticFiles(directory=static), name="static")
     openapi.describe_refusals(app)
     # From the inside out: what comes last sees a request first.
+    app.add_middleware(Compressed)
     app.add_middleware(BodyGuard)
     app.add_middleware(Gate, rates)
     app.add_middleware(HostGuard, chosen.allowed_hosts.split(","))

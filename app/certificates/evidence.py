@@ -57,7 +57,7 @@ def _check_log(statement: bytes, keys: PublicKeySet, proof: bytes | None, revoke
     ended = None if revoked is None else revoked.find(key.kid)
     if ended is not None and not _is_of(ended, head):
         return None, failed("log", f"the log's head is signed by {key.kid}, {_told(ended)}: get a new proof")
-    where = f"entry {inclusion.leaf_index} of {head.size} in {head.origin} with root {head.root}"
+    where = f"entry {inclusion.leaf_index + 1} of {head.size} in {head.origin} with root {head.root}"
     return head, passed("log", f"{where}, signed by the trusted key {key.kid}")
 
 

@@ -31,11 +31,14 @@ class VerificationReport(Value):
 
     Attributes:
       verdict: ``valid`` if no check failed; ``revoked`` if all that fails is that its key was revoked, and it isn't proved to be older.
+      guarantee: of a ``valid`` one: ``stated``, or ``none`` where it states that there is no privacy guarantee at all. Null for all others:
+        nothing that they state may be relied on.
       meaning: what that says and what it doesn't; names every check that wasn't made.
       checks: in the order they were made; a check that rests on a failed one isn't made.
     """
 
     verdict: Literal["valid", "invalid", "revoked"]
+    guarantee: Literal["stated", "none"] | None
     meaning: str
     checks: tuple[Check, ...]
 

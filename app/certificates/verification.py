@@ -116,7 +116,15 @@ def _check_guarantee(predicate: PrivacyCertificate) -> list[Check]:
 def _report(checks: list[Check], predicate: PrivacyCertificate | None) -> VerificationReport:
     broken = {check.name for check in checks if check.status is Status.FAILED}
     verdict: Literal["valid", "invalid", "revoked"] = "revoked" if broken == {REVOKED} else "invalid" if broken else "valid"
-    return VerificationReport(verdict=verdict, meaning=_meaning(checks, predicate, verdict), checks=tuple(checks))
+    return VerificationReport(
+        verdict=verdict, guarantee=_guarantee(predicate, verdict), meaning=_meaning(checks, predicate, verdict), checks=tuple(checks)
+    )
+
+
+def _guarantee(predicate: PrivacyCertificate | None, verdict: str) -> Literal["stated", "none"] | None:
+    if verdict != "valid" or predicate is None:
+        return None
+    return "none" if isinstance(predicate.guarantee, NoGuarantee) else "stated"
 
 
 def _meaning(checks: list[Check], predicate: PrivacyCertificate | None, verdict: str) -> str:
@@ -125,7 +133,7 @@ def _meaning(checks: list[Check], predicate: PrivacyCertificate | None, verdict:
     if verdict == "invalid" or predicate is None:
         names = dict.fromkeys(check.name for check in checks if check.status is Status.FAILED)
         return f"Don't rely on this certificate. What failed: {', '.join(names)}."
-    without = isinstance(predicate.guarantee, NoGuarantee)
+    without = _guarantee(predicate, verdict) == "none"
     says = "the certificate states NO privacy guarantee" if without else "its figures follow from the event it states"
     missing = [check.name for check in checks if check.status is Status.NOT_CHECKED]
     return (

@@ -159,4 +159,6 @@ def _print_report(report: VerificationReport, envelope: bytes) -> None:
         out.print(describe(read(envelope)) + "\n", markup=False)
     for check in report.checks:
         out.print(f"{marks[check.status]}{check.name}: {check.detail}", markup=False)
+    if report.guarantee is not None:
+        out.print(f"guarantee: {report.guarantee}", markup=False)
     out.print(f"verdict: {report.verdict}. {report.meaning}", markup=False)

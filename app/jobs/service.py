@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from pydantic import ValidationError
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, defer
@@ -23,6 +22,7 @@ from app.jobs.errors import ArtifactNotFound, IdempotencyConflict, JobConflict, 
 from app.jobs.events import HISTORY, Artifact, ArtifactsStored, JobEventRecord
 from app.jobs.folders import attempt_folder
 from app.jobs.history import change_state, events_after, last_number, latest, locked
+from app.jobs.planning import in_request, planned
 from app.jobs.queue import JobQueue
 from app.jobs.resources import Job, JobPage, JobSubmission
 from app.jobs.shown import resources
@@ -33,10 +33,9 @@ from app.ledgers.jobs import charge_again, charge_job, check_for_jobs
 from app.ledgers.service import LedgerService
 from app.operations.storage import check_room
 from app.settings import Settings
-from app.uploads.claims import claim, finder_of, is_there
+from app.uploads.claims import claim, is_there
 from mechanisms.errors import InvalidParameter
-from trainer import AnyPlan, AnyTrainingSpec
-from trainer.data.uploaded import found_by
+from trainer import AnyTrainingSpec
 
 EVENTS_PER_READ = 500
 ASKED = {Action.CANCEL: "cancelled", Action.PAUSE: "paused", Action.RESUME: "resumed", Action.RETRY: "retried"}
@@ -82,8 +81,7 @@ class JobService:
 
         def document() -> JobDocument:
             # Calibration takes long; the write lock isn't held meanwhile.
-            with found_by(finder_of(self._settings, self._database, self._tenant)):
-                plan = _planned(submission.spec)
+            plan = planned(self._settings, self._database, self._tenant, submission.spec)
             return TrainingDocument(spec=submission.spec, runtime=submission.runtime, plan=plan)
 
         if submission.webhook is not None:
@@ -260,7 +258,7 @@ class JobService:
         try:
             claim(session, self._tenant, spec.data)
         except InvalidParameter as refused:
-            raise _in_request(refused, spec) from refused
+            raise in_request(refused, spec) from refused
 
     def _check_data(self, session: Session, row: JobRow) -> None:
         document = JOB_DOCUMENT.validate_python(row.document)
@@ -279,27 +277,6 @@ class JobService:
         if row is None or row.tenant != self._tenant:
             raise JobNotFound(job_id)
         return row
-
-
-def _planned(spec: AnyTrainingSpec) -> AnyPlan:
-    """The plan; what refuses it is told with the path of its field in the request, where it is one of the spec's."""
-    try:
-        return spec.plan()
-    except InvalidParameter as refused:
-        raise _in_request(refused, spec) from refused
-    except ValidationError as error:
-        # A part of the plan refused what the spec makes of it; Pydantic wraps our own error, which knows the field.
-        own = [detail for problem in error.errors() if isinstance(detail := problem.get("ctx", {}).get("error"), InvalidParameter)]
-        if not own:
-            raise
-        raise _in_request(own[0], spec) from error
-
-
-def _in_request(refused: InvalidParameter, spec: AnyTrainingSpec) -> InvalidParameter:
-    first = refused.field.split(".")[0].split("[")[0]
-    if first not in type(spec).model_fields:
-        return refused
-    return InvalidParameter(f"spec.{refused.field}", refused.expected, refused.got)
 
 
 def _digest(submission: JobSubmission | Calculation) -> str:

@@ -7,16 +7,17 @@ from collections.abc import Callable
 from accountants.deadline import time_limit
 from accountants.events import LARGEST_COUNT, Repeated, releases
 from accountants.filters import Filter, GdpSpend, PureSpend, RdpSpend, ZcdpSpend
-from app.ledgers.definition import Spent
+from app.ledgers.definition import LedgerDefinition, Spent
 from app.ledgers.errors import CostTakesTooLong
-from app.ledgers.resources import Projection
+from app.ledgers.resources import Projection, balance_of
+from app.ledgers.sums import Sums
 from mechanisms.errors import TimeLimitReached
 
 LARGEST_REPETITION = 10**12
 
 
-def projected(state: Filter, spend: Spent, seconds: float) -> Projection:
-    r"""How many more fit from this state on.
+def projected(definition: LedgerDefinition, sums: Sums, spend: Spent, seconds: float) -> Projection:
+    r"""How many more fit from these sums on, and what one of them would leave.
 
     Raises:
       UnsupportedEvent, IncompatibleEvent, InvalidParameter: the spend has no cost there.
@@ -24,8 +25,12 @@ def projected(state: Filter, spend: Spent, seconds: float) -> Projection:
     """
     try:
         with time_limit(seconds):
-            separately = state.repetitions(state.price(spend))
-            return Projection(separately=separately, together=None if separately is None else _together(state, spend, separately))
+            state = sums.filter(definition)
+            price = state.price(spend)
+            separately = state.repetitions(price)
+            together = None if separately is None else _together(state, spend, separately)
+            after = None if separately == 0 else balance_of(definition, sums.admitted(definition, price))
+            return Projection(separately=separately, together=together, after=after)
     except TimeLimitReached as reached:
         raise CostTakesTooLong(reached.seconds) from reached
 

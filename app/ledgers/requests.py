@@ -11,6 +11,7 @@ from app.ledgers.definition import LARGEST_GROUP_OF_USERS, Spent, UserName
 from app.ledgers.entries import Fate
 from mechanisms.base import Number, Value
 from mechanisms.errors import InvalidParameter
+from trainer import AnyTrainingSpec
 
 Id = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{32}$")]
 LONGEST_RESERVATION_SECONDS = 366 * 86_400.0
@@ -86,16 +87,18 @@ class CommitRequest(Value):
 
 @final
 class ProjectionRequest(Value):
-    """How many more such spends fit: as this event or number, or as the training of this job."""
+    """How many more such spends fit: as this event or number, as the training of this job, or as a training of this spec would."""
 
     model_config = example({"spend": RELEASE})
 
     spend: Spent | None = None
     job: Id | None = None
+    spec: AnyTrainingSpec | None = None
     user: UserName | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if (self.spend is None) == (self.job is None):
-            raise InvalidParameter("spend", "given where job isn't, and only there", "both" if self.spend is not None else "neither")
+        given = [name for name in ("spend", "job", "spec") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise InvalidParameter("spend", "given where neither job nor spec is, and only there", " and ".join(given) or "none of them")
         return self

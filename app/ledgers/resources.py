@@ -117,10 +117,12 @@ class Projection(Value):
       separately: how many such spends, reserved one after the other; null: without end, they cost nothing.
       together: the most repetitions of the event in a single reservation (each reservation's cost is rounded up, so it may be more); null
         for numbers, and where there is no end up to the largest count of an event.
+      after: the balance as one such reservation would leave it; null where it doesn't fit.
     """
 
     separately: int | None
     together: int | None
+    after: Balance | None
 
 
 def balance_of(definition: LedgerDefinition, sums: Sums) -> Balance:

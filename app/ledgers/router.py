@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query, Request, Response, status
 
 from app.access.caller import Caller, Scope, requires
+from app.jobs.planning import planned
 from app.jobs.router import ID_PATTERN, IdempotencyKey
 from app.ledgers.definition import LedgerDefinition
 from app.ledgers.entries import EntryPage
@@ -142,9 +143,10 @@ def list_entries(
 
 
 @router.post("/{ledger_id}/projections", summary="How many more fit?")
-def project(ledger_id: LedgerId, request: ProjectionRequest, caller: Holder, service: Service) -> Projection:
-    """Such events, such numbers, or trainings like that of a job. Exact, and nothing is reserved."""
-    return service.project(caller.tenant, ledger_id, request)
+def project(ledger_id: LedgerId, request: ProjectionRequest, caller: Holder, service: Service, asked: Request) -> Projection:
+    """Such events, such numbers, trainings like that of a job, or of a spec that isn't sent yet. Exact, and nothing is reserved."""
+    state = asked.app.state
+    return service.project(caller.tenant, ledger_id, request, lambda spec: planned(state.settings, state.database, caller.tenant, spec))
 
 
 @router.get("/{ledger_id}/verification", summary="Verify a ledger")

@@ -3,7 +3,7 @@ r"""What can be done with ledgers. Each call is one transaction; costs are compu
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import final
@@ -19,7 +19,7 @@ from app.ledgers.book import SERVICE, Asker, entry_row, locked
 from app.ledgers.definition import LedgerDefinition, Spent, stored_definition
 from app.ledgers.entries import BEFORE_THE_FIRST, Entry, EntryPage, EntryRecord, Opened, digest
 from app.ledgers.errors import LedgerKeyReused, LedgerNameTaken
-from app.ledgers.jobs import check_not_held, spend_of_job
+from app.ledgers.jobs import check_for_jobs, check_not_held, spend_of_job
 from app.ledgers.pricing import price_of
 from app.ledgers.projections import projected
 from app.ledgers.reading import (
@@ -39,6 +39,7 @@ from app.ledgers.together import Together
 from app.ledgers.verification import ChainReport, verify_stored
 from mechanisms.base import Value
 from mechanisms.errors import InvalidParameter
+from trainer import AnyPlan, AnyTrainingSpec
 
 DEFINITIONS_KEPT = 4096
 """A definition never changes and a ledger is never deleted, so what was read once holds."""
@@ -188,15 +189,18 @@ class LedgerService:
         with self._database.reading() as session:
             return user_balance(session, found_ledger(session, tenant, ledger_id), user)
 
-    def project(self, tenant: str, ledger_id: str, request: ProjectionRequest) -> Projection:
-        """How many more such spends, or jobs, fit. Raises LedgerNotFound and as ``reserve``."""
+    def project(self, tenant: str, ledger_id: str, request: ProjectionRequest, planned: Callable[[AnyTrainingSpec], AnyPlan]) -> Projection:
+        """How many more such spends, or jobs, fit. Raises LedgerNotFound and as ``reserve``, and what ``planned`` raises of a spec."""
         self.get(tenant, ledger_id)
         with self._database.reading() as session:
             row = found_ledger(session, tenant, ledger_id)
-            state = sums_of(session, row, request.user).filter(stored_definition(row.definition))
+            definition, sums = stored_definition(row.definition), sums_of(session, row, request.user)
             spend = request.spend if request.job is None else spend_of_job(session, tenant, request.job)
-        assert spend is not None  # exactly one of the two is given
-        return projected(state, spend, self._pricing_seconds)
+        if request.spec is not None:
+            check_for_jobs(definition)
+            spend = planned(request.spec).event
+        assert spend is not None  # exactly one of the three is given
+        return projected(definition, sums, spend, self._pricing_seconds)
 
     def verify(self, tenant: str, ledger_id: str) -> ChainReport:
         """Check the whole history and every figure that is kept beside it. Raises LedgerNotFound."""

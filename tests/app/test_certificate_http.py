@@ -89,7 +89,7 @@ def test_a_running_service_and_worker_sign_with_a_rotated_key(service: Service) 
 
 def test_every_job_that_succeeds_has_an_entry(service: Service) -> None:
     keys = jwks(service.of)
-    for number, certificate_id in enumerate(service.certificates):
+    for number, certificate_id in enumerate(service.certificates, start=1):
         envelope = service.client.get(f"/v1/certificates/{certificate_id}").content
         proof = service.client.get(f"/v1/certificates/{certificate_id}/inclusion").content
         report = verify(envelope, keys, None, Evidence(proof, service.client.get("/.well-known/zetadp-revocations.jws").content))
@@ -171,7 +171,7 @@ def test_what_is_saved_verifies_offline_in_either_form(service: Service, folder:
     for name in ("certificate.json", "certificate.jws"):
         told = run(service, "verify", str(folder / name)).stdout
         assert "verdict: valid" in told
-        assert "ok   log: entry 0 of 2 in zetadp-log/" in told
+        assert "ok   log: entry 1 of 2 in zetadp-log/" in told
         assert "isn't revoked, as of" in told
 
 
@@ -179,7 +179,7 @@ def test_a_proof_of_another_certificate_is_refused(service: Service, folder: Pat
     with Client(service.address, ADMIN_KEY) as client:
         (tmp_path / "other.json").write_bytes(client.inclusion(service.certificates[1]))
     told = run(service, "verify", str(folder / "certificate.json"), "--inclusion", str(tmp_path / "other.json"), code=1).output
-    assert "FAIL log: the proof of inclusion doesn't hold: this certificate isn't entry 1: the proof leads to root" in told
+    assert "FAIL log: the proof of inclusion doesn't hold: this certificate isn't entry 2: the proof leads to root" in told
 
 
 def test_pages_are_written_offline(service: Service, folder: Path, tmp_path: Path) -> None:

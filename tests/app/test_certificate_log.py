@@ -304,7 +304,7 @@ def test_an_inclusion_proof_shows_the_statement_and_no_other(log: Database, of: 
     with log.reading() as session:
         proof, statement = proof_of(session, of, 6, 20), statement_at(session, 6)
     assert check_inclusion(statement, proof, keys)[0].size == 20
-    with pytest.raises(ProofRefused, match="this certificate isn't entry 6: the proof leads to root"):
+    with pytest.raises(ProofRefused, match="this certificate isn't entry 7: the proof leads to root"):
         check_inclusion(statement + b" ", proof, keys)
 
 

@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.main import create_app
-from tests.app.jobs_harness import AUTHORIZED, settings
+from tests.app.jobs_harness import AUTHORIZED, settings, spec
 from tests.app.ledgers_harness import gaussian
 
 Json = dict[str, Any]
@@ -198,11 +198,35 @@ def test_pages_follow_each_other(client: TestClient) -> None:
 def test_projections_are_exact(client: TestClient) -> None:
     ledger = made(client, "projections", budget={"kind": "gdp", "mu": 1.0})
     path = f"/v1/ledgers/{ledger['id']}/projections"
-    assert post(client, path, {"spend": gaussian(4.0).model_dump(mode="json")}) == {"separately": 16, "together": 16}
-    assert post(client, path, {"spend": {"kind": "gdp", "mu": 0.5}}) == {"separately": 4, "together": None}
+    event = post(client, path, {"spend": gaussian(4.0).model_dump(mode="json")})
+    assert (event["separately"], event["together"]) == (16, 16)
+    number = post(client, path, {"spend": {"kind": "gdp", "mu": 0.5}})
+    assert (number["separately"], number["together"]) == (4, None)
     assert post(client, path, {"spend": {"kind": "gdp", "mu": 0.0}})["separately"] is None
     assert post(client, path, {"job": NOWHERE}, status=422)["errors"][0]["field"] == "job"
     assert post(client, path, {}, status=422)["errors"][0]["field"] == "body.spend"
+
+
+def test_a_projection_tells_the_balance_that_one_such_reservation_then_leaves(client: TestClient) -> None:
+    ledger = made(client, "left", budget={"kind": "gdp", "mu": 1.0})
+    here, spend = f"/v1/ledgers/{ledger['id']}", {"spend": {"kind": "gdp", "mu": 0.6}}
+    told = post(client, f"{here}/projections", spend)["after"]
+    post(client, f"{here}/reservations", spend, status=201)
+    assert told == client.get(here).json()["balance"]
+    # 0.36 of 1 is taken twice, and a third doesn't fit.
+    post(client, f"{here}/reservations", spend, status=201)
+    assert post(client, f"{here}/projections", spend)["after"] is None
+
+
+def test_a_spec_costs_what_its_job_then_reserves(client: TestClient) -> None:
+    ledger = made(client, "specs", budget={"kind": "rdp_target", "epsilon": 1.0, "delta": 1e-5, "orders": [4.0, 16.0, 64.0]})
+    here = f"/v1/ledgers/{ledger['id']}"
+    told = post(client, f"{here}/projections", {"spec": spec()})
+    job = post(client, "/v1/jobs", {"spec": spec(), "ledger": ledger["id"]}, status=202)
+    assert told["after"] == client.get(here).json()["balance"]
+    assert post(client, f"{here}/projections", {"job": job["id"]})["separately"] == told["separately"] - 1
+    refused = post(client, f"{here}/projections", {"spec": spec(expected_batch_size=10**6)}, status=422)
+    assert refused["errors"][0]["field"] == "spec.expected_batch_size"
 
 
 def test_what_is_not_there_is_not_found(client: TestClient) -> None:

@@ -108,7 +108,7 @@ def test_a_job_and_its_reservation_are_made_together(jobs: JobService, ledgers: 
 
 def test_a_job_that_does_not_fit_is_not_stored(jobs: JobService, ledgers: LedgerService, ledger: Ledger) -> None:
     first = submitted(jobs, ledger)
-    more = ledgers.project(TENANT, ledger.id, ProjectionRequest(job=first.id)).separately
+    more = ledgers.project(TENANT, ledger.id, ProjectionRequest(job=first.id), lambda spec: spec.plan()).separately
     assert more is not None
     for _ in range(more):
         submitted(jobs, ledger)

@@ -69,6 +69,16 @@ def test_an_issued_certificate_is_valid(report: VerificationReport) -> None:
     assert report.verdict == "valid", [check for check in report.checks if check.status is Status.FAILED]
 
 
+def test_a_valid_certificate_says_that_there_is_a_guarantee(report: VerificationReport) -> None:
+    assert report.guarantee == "stated"
+
+
+def test_what_doesnt_hold_says_nothing_of_a_guarantee(envelope: bytes, settings: Settings) -> None:
+    place = envelope.index(b'"payload"') + 100
+    forged = envelope[:place] + (b"A" if envelope[place : place + 1] != b"A" else b"B") + envelope[place + 1 :]
+    assert verify(forged, jwks(settings), None).guarantee is None
+
+
 def test_epsilon_is_recomputed_independently(report: VerificationReport) -> None:
     assert "is at least the independently recomputed" in details(report, "recomputation", Status.PASSED)
 

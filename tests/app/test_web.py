@@ -54,6 +54,14 @@ def test_every_file_that_a_page_names_is_there(path: str, client: TestClient) ->
     assert [one for one in named if client.get(one).status_code != 200] == []
 
 
+def test_pages_and_their_files_go_out_compressed_and_answers_of_the_api_as_they_are(client: TestClient) -> None:
+    for path in ("/", "/static/zetadp.css", "/static/vendor/redoc/redoc.standalone.js", "/openapi.json"):
+        answer = client.get(path, headers={"accept-encoding": "gzip"})
+        assert answer.headers["content-encoding"] == "gzip"
+        assert answer.content == client.get(path, headers={"accept-encoding": "identity"}).content
+    assert "content-encoding" not in client.get("/v1/mechanisms", headers={"accept-encoding": "gzip"}).headers
+
+
 @pytest.mark.parametrize("one", MECHANISMS, ids=lambda one: one.kind)
 def test_every_field_of_a_mechanism_is_asked_for(one: catalogue.MechanismEntry, client: TestClient) -> None:
     text = client.get(f"/calculators/{one.kind}").text

@@ -1,61 +1,78 @@
-"""The documentation page in a real browser that can reach nothing but this machine."""
+"""The API's description in a real browser that can reach nothing but this machine: to try it on, and to read."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
+from collections.abc import Generator
+from typing import Any
 
 import pytest
 
-CHROMIUM = shutil.which("chromium")
+from tests.walks.pages import PHONE, Complaints, browser, serving_pages
+from tests.walks.test_pages import SERIOUS
+
+NAMED = ("/v1/profiles", "/v1/calibrations", "/v1/compare/complex_gaussian", "/v1/jobs")
+NOT_OURS = {"nested-interactive"}
+"""What axe finds serious in Swagger UI itself: a link stands inside a button."""
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory):
-    environment = {**os.environ, "ZETADP_DATA_DIR": str(tmp_path_factory.mktemp("docs")), "ZETADP_LOG_LEVEL": "warning"}
-    process = subprocess.Popen([sys.executable, "-m", "app", "serve", "--port", "0"], env=environment, stdout=subprocess.PIPE, text=True)
-    yield process.stdout.readline().removeprefix("zetadp is at ").strip()
-    process.terminate()
-    process.wait(20)
-    process.stdout.close()
+def address(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    with serving_pages(tmp_path_factory.mktemp("docs")) as (found, _):
+        yield found
 
 
 @pytest.fixture(scope="module")
-def visit(address, tmp_path_factory):
-    """(the page as the browser drew it, what it logged), with every other host unresolvable."""
-    if CHROMIUM is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("chromium is not installed, and on CI it has to be")
-        pytest.skip("chromium is not installed")
-    command = [
-        CHROMIUM,
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-quic",
-        "--no-first-run",
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
-        "--enable-logging=stderr",
-        "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-        f"--user-data-dir={tmp_path_factory.mktemp('browser')}",
-        "--virtual-time-budget=10000",
-        "--dump-dom",
-        f"{address}/docs",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    return done.stdout, done.stderr
+def chromium() -> Generator[Any]:
+    with browser() as found:
+        yield found
 
 
-def test_every_calculator_is_drawn(visit):
-    page, _ = visit
-    for path in ("/v1/profiles", "/v1/calibrations", "/v1/compare/complex_gaussian", "/v1/jobs"):
-        assert f'data-path="{path}"' in page
+def drawn(context: Any, address: str, path: str, ready: str) -> Any:
+    """The page, once the description is written out."""
+    page = context.new_page()
+    page.complaints = Complaints()
+    page.complaints.watch(page)
+    page.goto(address + path)
+    page.locator(ready).first.wait_for(timeout=120_000)
+    return page
 
 
-def test_nothing_fails_to_load(visit):
-    _, log = visit
-    assert [text for text in log.splitlines() if "CONSOLE" in text] == []
+def test_every_calculator_can_be_tried(chromium: Any, address: str) -> None:
+    context = chromium.new_context()
+    page = drawn(context, address, "/docs", ".opblock")
+    for path in NAMED:
+        assert page.locator(f'[data-path="{path}"]').count() >= 1
+    assert page.complaints.lines == []
+    context.close()
+
+
+def test_every_path_can_be_read_and_none_is_written_out_without_end(chromium: Any, address: str) -> None:
+    context = chromium.new_context()
+    page = drawn(context, address, "/redoc", ".api-content")
+    text = page.inner_text("#redoc")
+    paths = page.request.get(f"{address}/openapi.json").json()["paths"]
+    assert [path for path in paths if path not in text] == []
+    page.set_viewport_size({"width": PHONE, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
+    assert page.complaints.lines == []
+    context.close()
+
+
+def test_a_service_that_doesnt_answer_is_said_not_to(chromium: Any, address: str) -> None:
+    context = chromium.new_context()
+    page = context.new_page()
+    page.route("**/openapi.json", lambda route: route.abort())
+    page.goto(f"{address}/redoc")
+    page.locator("#redoc", has_text="can't be read at the moment").wait_for()
+    context.close()
+
+
+@pytest.mark.parametrize(("path", "ready"), [("/docs", ".opblock"), ("/redoc", ".api-content")])
+def test_axe_finds_nothing_serious_that_is_ours(path: str, ready: str, chromium: Any, address: str) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    context = chromium.new_context(bypass_csp=True)
+    found = Axe().run(drawn(context, address, path, ready)).response["violations"]
+    context.close()
+    serious = [one for one in found if one["impact"] in SERIOUS and one["id"] not in NOT_OURS]
+    assert [(one["id"], one["nodes"][0]["html"][:120]) for one in serious] == []

@@ -177,3 +177,29 @@ def test_the_head_of_the_log_is_shown_and_saved(page: Any, client: httpx2.Client
     with page.expect_download() as head:
         page.click("#keep-head")
     assert json.loads(head.value.path().read_bytes()) == client.get("/v1/log").json()
+
+
+LOOKS = """() => {
+  const shown = (name) => Boolean(document.querySelector(name)?.checkVisibility());
+  return [getComputedStyle(document.body).color, shown("header.top"), shown("#report"), shown("#document"), shown("#drop")];
+}"""
+BLACK = "rgb(0, 0, 0)"
+
+
+def test_what_is_printed_is_the_report_or_the_certificate_black_on_white(
+    chromium: Any, service: Service, certificate: str, signed: bytes
+) -> None:
+    context = chromium.new_context(color_scheme="dark")
+    page = context.new_page()
+    page.goto(f"{service.address}/certificates")
+    choose(page, "certificate.json", signed)
+    page.emulate_media(media="print")
+    assert page.evaluate(LOOKS) == [BLACK, False, True, False, False]
+    page.emulate_media(media="screen")
+    keep_key(page)
+    page.fill("#id", certificate)
+    page.press("#id", "Enter")
+    page.locator("#document .verdict").wait_for()
+    page.emulate_media(media="print")
+    assert page.evaluate(LOOKS) == [BLACK, False, False, True, False]
+    context.close()

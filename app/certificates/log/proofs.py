@@ -96,10 +96,11 @@ def check_inclusion(statement: bytes, proof: InclusionProof, keys: PublicKeySet)
     head, key = _head(proof.checkpoint, keys)
     path = [bytes.fromhex(part) for part in proof.path]
     root = root_from_inclusion(leaf_hash(statement), proof.leaf_index, head.size, path)
+    place = proof.leaf_index + 1  # as people count
     if root is None:
-        raise ProofRefused(f"{len(path)} hashes don't prove entry {proof.leaf_index} of a log of {head.size}")
+        raise ProofRefused(f"{len(path)} hashes don't prove entry {place} of a log of {head.size}")
     if root.hex() != head.root:
-        raise ProofRefused(f"this certificate isn't entry {proof.leaf_index}: the proof leads to root {root.hex()}, signed is {head.root}")
+        raise ProofRefused(f"this certificate isn't entry {place}: the proof leads to root {root.hex()}, signed is {head.root}")
     return head, key
 
 

@@ -36,14 +36,14 @@ function wordsOf(name) {
 function show(report, name) {
   let [colour, headline] = VERDICTS[report.verdict];
   if (report.checks[0]?.name === "envelope" && report.checks[0].status === "failed") headline = "This isn't a certificate.";
-  else if (report.verdict === "valid" && report.meaning.includes("NO privacy guarantee")) [colour, headline] = ["warn", "Genuine, and it states that there is no privacy guarantee."];
+  else if (report.guarantee === "none") [colour, headline] = ["warn", "Genuine, and it states that there is no privacy guarantee."];
   byId("report").replaceChildren(
     el(
       "div",
       { class: `notice ${colour}`, "data-verdict": report.verdict },
       el("p", {}, el("strong", { class: "verdict-line" }, headline)),
       el("p", {}, report.meaning),
-      el("p", { class: "soft" }, `Looked at: ${name}, with the keys of this service. To rest on nobody but yourself, check it offline, as below.`),
+      el("p", { class: "soft" }, `Looked at: ${name}, with the keys of this service. To rest on nobody but yourself, check it offline, with the command line.`),
     ),
     el(
       "div",

@@ -1,0 +1,78 @@
+"""Every page that the service has, in a browser that reaches no other host: nothing fails to load, no script complains, and it is light."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+from fastapi.routing import APIRoute
+
+from app.calculators import catalogue
+from app.web.router import PARTS, router
+from tests.app.jobs_harness import ADMIN_KEY, state, submit, wait_until
+from tests.walks.pages import Complaints, Service, browser, serving_jobs
+
+MOST_BYTES = 1_000_000
+"""Of a page with all that it loads, as it goes over the wire."""
+ROUTES = sorted({route.path for part in (router, *PARTS) for route in part.routes if isinstance(route, APIRoute)})
+PARAMETERS = {
+    "kind": ("training", *(one.kind for one in catalogue.list_mechanisms())),
+    "job_id": ("{job_id}",),
+    "ledger_id": ("{ledger_id}",),
+}
+"""What may stand in a path: words, or the names of what a test makes. A route with another parameter needs its values here."""
+
+
+def expanded(route: str) -> list[str]:
+    """The route with each value of its parameter, if it has one."""
+    named = re.search(r"\{(\w+)\}", route)
+    return [route] if named is None else [route.replace(named[0], value) for value in PARAMETERS[named[1]]]
+
+
+PATHS = [path for route in ROUTES for path in expanded(route)]
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
+    with serving_jobs(tmp_path_factory.mktemp("offline")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def made(service: Service) -> dict[str, str]:
+    """A job that succeeded and a budget, by the names of paths."""
+    with service.client() as client:
+        job = submit(client)
+        body = {"name": "one", "budget": {"kind": "gdp", "mu": 1.0}, "adjacency": "add_remove", "unit": "record", "protects": "data_set"}
+        ledger = client.post("/v1/ledgers", json=body).json()["id"]
+        wait_until(lambda: state(client, job) == "succeeded")
+    return {"job_id": job, "ledger_id": ledger}
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Generator[Any]:
+    with browser() as found:
+        yield found
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_page_loads_from_here_alone_without_complaint_and_is_light(
+    path: str, service: Service, made: dict[str, str], chromium: Any
+) -> None:
+    context, complaints = chromium.new_context(), Complaints()
+    # Not typed on another page, whose files would then be here already and weigh nothing.
+    context.add_init_script(f"sessionStorage.setItem('zetadp-key', '{ADMIN_KEY}')")
+    page = context.new_page()
+    complaints.watch(page)
+    sent: list[Any] = []
+    page.on("requestfinished", lambda request: sent.extend([request]))
+    page.goto(service.address + path.format(**made))
+    page.wait_for_load_state("networkidle")
+    sizes = [request.sizes() for request in sent]
+    weight = sum(size["responseBodySize"] + size["responseHeadersSize"] for size in sizes)
+    context.close()
+    assert complaints.lines == []
+    assert [url for url in complaints.requested if not url.startswith((service.address, "data:", "blob:"))] == []
+    assert 0 < weight <= MOST_BYTES
