@@ -13,6 +13,7 @@ from app.web.certificates import router as certificates_router
 from app.web.jobs import router as jobs_router
 from app.web.ledgers import router as ledgers_router
 from app.web.papers import router as papers_router
+from app.web.proofs import router as proofs_router
 from app.web.rendering import page
 from app.web.start import router as start_router
 
@@ -25,6 +26,7 @@ DOCS_POLICY = (
 router = APIRouter(include_in_schema=False)
 router.include_router(calculators_router)
 router.include_router(papers_router)
+router.include_router(proofs_router)
 router.include_router(jobs_router)
 router.include_router(ledgers_router)
 router.include_router(certificates_router)
