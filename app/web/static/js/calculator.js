@@ -17,6 +17,7 @@ const fields = [...form.querySelectorAll("[data-path]")];
 const own = Object.fromEntries([...document.querySelectorAll("[data-own]")].map((input) => [input.dataset.own, input]));
 
 let running = new AbortController();
+let last; // the input that was typed in last
 let shown = null; // the last good answer's request, for what is copied
 
 const mode = () => form.elements.mode.value;
@@ -75,7 +76,10 @@ function inputOf(path) {
   const inner = /(?:^|\.)mechanism\.(.+)$/.exec(path)?.[1];
   if (inner) {
     const name = inner.replace(/\[\d+\]/g, "");
-    return fields.find((input) => input.dataset.path === name) || fields.find((input) => name.endsWith(input.dataset.path));
+    const parts = fields.filter((input) => input.dataset.path.startsWith(`${name}.`));
+    // A message on several fields at once, one of which was emptied.
+    const emptied = parts.find((input) => input.value.trim() === "" && input.defaultValue !== "");
+    return fields.find((input) => input.dataset.path === name) || emptied || fields.find((input) => name.endsWith(input.dataset.path));
   }
   if (/deltas|target\.delta/.test(path)) return own.delta;
   if (/target\.epsilon/.test(path)) return own.epsilon;
@@ -160,7 +164,7 @@ function rest(signal) {
 /** A refusal of the service, beside its field where it has one; what can't be met is told in the words of the question. */
 function explain(problem) {
   if (!problem.type.endsWith("calibration-failed")) {
-    tell(problem, inputOf);
+    tell(problem, inputOf, last);
     return;
   }
   const words = {
@@ -234,6 +238,7 @@ function soon() {
   soonest();
 }
 form.addEventListener("input", (event) => {
+  last = event.target.id ? event.target : undefined;
   arrange();
   if (event.target.type === "radio" || event.target.tagName === "SELECT") step();
   soon();

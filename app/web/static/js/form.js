@@ -87,15 +87,30 @@ export function blame(input, message) {
   input.closest("details")?.setAttribute("open", "");
 }
 
-/** A refusal of the service: each message beside the field that `inputOf` finds for its path, the rest below the answer. */
-export function tell(problem, inputOf) {
+/**
+ * A refusal of the service: each message beside the field that `inputOf` finds for its path, else beside the one that was typed in `last`
+ * (all was well before); what isn't about any value stands below the answer.
+ */
+export function tell(problem, inputOf, last) {
   const rest = [];
   for (const field of problem.fields) {
-    const input = inputOf(field.field);
-    if (input) blame(input, `${field.message[0].toUpperCase()}${field.message.slice(1)}.`);
+    const input = inputOf(field.field) || last;
+    // Of several on one field the first is the cause of the others.
+    if (input?.hasAttribute("aria-invalid")) continue;
+    if (input) blame(input, sentence(field.message));
     else rest.push(`${field.field}: ${field.message}`);
   }
-  if (!problem.fields.length || rest.length) byId("problem").textContent = rest.length ? rest.join("; ") : problem.message;
+  const isOfAValue = problem.status === 422 && !problem.type.endsWith("time-limit-reached");
+  if (!problem.fields.length && isOfAValue && last) blame(last, sentence(problem.message));
+  else if (!problem.fields.length || rest.length) byId("problem").textContent = rest.length ? rest.join("; ") : problem.message;
+}
+
+const SIGNS = [[">=", "at least"], ["<=", "at most"], [">", "more than"], ["<", "less than"]];
+
+/** The service's message as a sentence of a page. */
+function sentence(message) {
+  const text = SIGNS.reduce((words, [sign, said]) => words.replaceAll(`be ${sign} `, `be ${said} `), message);
+  return `${text[0].toUpperCase()}${text.slice(1)}${text.endsWith(".") ? "" : "."}`;
 }
 
 /** The answer that is shown belongs to what was typed before, or to what is typed now. */
