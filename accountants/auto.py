@@ -163,4 +163,6 @@ class AutoAccountant(Accountant):
             return NonPrivateProfile(reason)
         if self._closed.unsupported(event) is None:
             return self._closed.profile(event)
-        return RoutedProfile(event, self._others)
+        # One release has a closed form. Where rounding limits that, a grid has the same rounding after a thousand times the work.
+        is_single = SingleAccountant().unsupported(event) is None
+        return RoutedProfile(event, tuple(one for one in self._others if not (is_single and isinstance(one, FftAccountant))))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast, final
 
-from app.web.words import CHOICES, words_of
+from app.web.words import CHOICES, PATTERNS, words_of
 
 Schema = Mapping[str, Any]
 
@@ -31,6 +31,7 @@ class Field:
       required: whether it may be left empty.
       value: that it has at first, as text; empty for none.
       allowed: its range in words.
+      pattern: that a text has to match; ``allowed`` says it in words.
     """
 
     path: str
@@ -42,6 +43,7 @@ class Field:
     help: str
     allowed: str
     choices: tuple[Choice, ...] = ()
+    pattern: str = ""
 
     @property
     def id(self) -> str:
@@ -92,7 +94,9 @@ def _field(path: str, schema: Schema, *, required: bool, value: object) -> Field
         case "number":
             kind = "number"
         case _:
-            return Field(path, "text", required, str(value or ""), words.label, words.unit, words.help, "")
+            pattern = str(schema.get("pattern", ""))
+            allowed = PATTERNS.get(pattern, "")
+            return Field(path, "text", required, str(value or ""), words.label, words.unit, words.help, allowed, pattern=pattern)
     text = "" if value is None else repr(value)
     return Field(path, kind, required, text, words.label, words.unit, words.help, _range(schema))
 

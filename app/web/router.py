@@ -12,12 +12,14 @@ from app.web.documentation import router as documentation_router
 from app.web.jobs import router as jobs_router
 from app.web.ledgers import router as ledgers_router
 from app.web.papers import router as papers_router
+from app.web.proofs import router as proofs_router
 from app.web.rendering import page
 from app.web.start import router as start_router
 
 PARTS = (
     calculators_router,
     papers_router,
+    proofs_router,
     jobs_router,
     ledgers_router,
     certificates_router,

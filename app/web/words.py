@@ -64,6 +64,11 @@ CHOICES: dict[str, str] = {
     "zero_out": "one unit's data blanked out",
 }
 
+PATTERNS: dict[str, str] = {
+    "^[a-z][a-z0-9_]{0,63}$": "small letters, digits and underscores, beginning with a letter, at most 64 in all",
+}
+"""What a text has to match, in words."""
+
 
 def words_of(path: str) -> Words:
     """Of a field by its path in the mechanism; KeyError where nobody wrote any."""

@@ -7,6 +7,7 @@ import math
 import pytest
 
 from accountants import FixedSizeSampled, Grouped, PoissonSampled, Repeated, accountant_named
+from accountants.fft import FftAccountant
 from accountants.gdp import epsilon_at
 from mechanisms.errors import NumericalFloor, UnsupportedEvent
 from tests.accountants.events import gaussian, laplace
@@ -86,3 +87,16 @@ def test_infinite_epsilon_leaves_nothing_and_large_deltas_need_none():
     assert profile.delta(math.inf).upper == 0.0
     assert profile.delta(1.0 + 1e-9).upper == 0.0
     assert profile.epsilon(0.9).upper == 0.0
+
+
+@pytest.mark.parametrize("share", [0.99, 1.0 - 1e-9, 1.0 - 1e-12, 1.0])
+def test_a_release_near_its_largest_loss_is_never_put_on_a_grid(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("a grid was made for one release")
+
+    monkeypatch.setattr(FftAccountant, "profile", refuse)
+    epsilon = share / 1.37
+    found = accountant_named("auto").profile(laplace(1.37)).delta(epsilon)
+    exact = -math.expm1((epsilon - 1.0 / 1.37) / 2.0)
+    assert math.exp(found.log_upper) >= exact
+    assert math.exp(found.log_upper) <= exact + 1e-13

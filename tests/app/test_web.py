@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.calculators import catalogue
+from app.calculators.proofs import ProofEntry, list_proofs
 from app.main import create_app
 from app.settings import Settings
 from app.web.forms import fields_of
@@ -23,6 +25,8 @@ PAGES = (
     "/calculators",
     "/calculators/training",
     "/papers",
+    "/proofs",
+    *(f"/proofs/{one.name}" for one in list_proofs()),
     "/vocabulary",
     "/start",
     *OF_TENANTS,
@@ -73,12 +77,26 @@ def test_every_field_of_a_mechanism_is_asked_for(one: catalogue.MechanismEntry, 
         assert f'id="{field.id}-problem"' in text
 
 
-@pytest.mark.parametrize("under", ["calculators", "jobs", "ledgers"])
+@pytest.mark.parametrize("under", ["calculators", "jobs", "ledgers", "proofs"])
 def test_what_isnt_there_is_said_not_to_be_and_its_name_is_only_text(under: str, client: TestClient) -> None:
     answer = client.get(f"/{under}/%3Cimg%20src=x%20onerror=alert(1)%3E")
     assert answer.status_code == 404
     assert "<img" not in answer.text
     assert "&lt;img src=x" in answer.text
+
+
+@pytest.mark.parametrize("one", list_proofs(), ids=lambda one: one.name)
+def test_a_proof_is_a_page_to_read_and_names_of_others_lead_to_them(one: ProofEntry, client: TestClient) -> None:
+    text = client.get(f"/proofs/{one.name}").text
+    assert f"<h1>{one.title}</h1>" in html.unescape(text)
+    assert "**" not in re.sub(r"(?s)<(code|pre).*?</\1>", "", text)
+    for named in set(re.findall(r'href="(/proofs/[a-z_]+)"', text)):
+        assert client.get(named).status_code == 200
+
+
+@pytest.mark.parametrize("one", MECHANISMS, ids=lambda one: one.kind)
+def test_a_calculator_leads_to_its_proof(one: catalogue.MechanismEntry, client: TestClient) -> None:
+    assert f'href="/proofs/{one.facts.proof.removesuffix(".md")}"' in client.get(f"/calculators/{one.kind}").text
 
 
 def test_the_lines_to_type_name_the_address_that_was_asked(client: TestClient) -> None:

@@ -1,354 +1,211 @@
 // One calculator: reads the form, asks the service while you type, and keeps everything in the address.
 
-import { Problem, announce, api, bound, byId, copy, el, figure, later, number, refusal, request } from "./core.js";
-import { linePlot } from "./plots.js";
+import { Problem, api, byId, copy, later } from "./core.js";
+import { derive, headline, remarks, say, sentences, show } from "./calculator-answer.js";
+import { draw } from "./calculator-plots.js";
+import { FieldProblem, blame, clear, decimal, fits, gathered, keep, markStale, recall, tell, whole } from "./form.js";
+import { compare, epsilonOf } from "./published.js";
 
-const PAUSE = 120; // milliseconds without a key before the service is asked
+const PAUSE = 60; // milliseconds without a key before the service is asked
+const REST = 250; // and, once there is an answer, before plots and comparisons are: they cost more than it does
+const MODES = ["guarantee", "noise", "count", "sample"];
 const root = byId("calculator");
 const kind = root.dataset.kind;
 const training = root.dataset.training === "yes";
 const form = byId("form");
 const fields = [...form.querySelectorAll("[data-path]")];
-const own = Object.fromEntries([...form.querySelectorAll("[data-own]")].map((input) => [input.dataset.own, input]));
-const DECIMAL = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,4})?$/i;
+const own = Object.fromEntries([...document.querySelectorAll("[data-own]")].map((input) => [input.dataset.own, input]));
 
 let running = new AbortController();
+let last; // the input that was typed in last
 let shown = null; // the last good answer's request, for what is copied
 
-class FieldProblem extends Error {
-  constructor(input, message) {
-    super(message);
-    this.input = input;
-  }
-}
-
 const mode = () => form.elements.mode.value;
+const bySize = () => own.sampling.value === "size";
 
-// The form
+// What is asked
 
-function decimal(input, text = input.value.trim()) {
-  if (text === "") throw new FieldProblem(input, "This needs a number.");
-  if (text.length > 60 || !DECIMAL.test(text)) throw new FieldProblem(input, "Write a number, such as 0.5 or 1e-5.");
-  const value = Number(text);
-  if (!Number.isFinite(value)) throw new FieldProblem(input, "That number is too large to compute with.");
+function probability() {
+  if (!bySize()) {
+    const value = decimal(own.probability);
+    if (!(value > 0 && value <= 1)) throw new FieldProblem(own.probability, "Must be more than 0 and at most 1.");
+    return value;
+  }
+  const [batch, records] = [positive(own.batch), positive(own.records)];
+  if (batch > records) throw new FieldProblem(own.batch, "Must be at most the number of records.");
+  return quotientUp(batch, records);
+}
+
+function positive(input) {
+  const value = whole(input);
+  if (value < 1) throw new FieldProblem(input, "Must be at least 1.");
+  if (value > 1e15) throw new FieldProblem(input, "Must be at most 1e15.");
   return value;
 }
 
-function whole(input, text = input.value.trim()) {
-  const value = decimal(input, text);
-  if (!Number.isInteger(value)) throw new FieldProblem(input, "Write a whole number.");
-  return value;
+/** The float at or just above a quotient of whole numbers: a rate that is rounded down would promise too much. */
+function quotientUp(over, under) {
+  const value = over / under;
+  const shift = 52 - Math.floor(Math.log2(value)) + 2;
+  const isEnough = BigInt(value * 2 ** shift) * BigInt(under) >= BigInt(over) << BigInt(shift);
+  return isEnough ? value : Math.min(1, value * (1 + Number.EPSILON));
 }
 
-function valueOf(input) {
-  const text = input.value.trim();
-  if (text === "" && input.dataset.required === undefined && input.tagName !== "SELECT") return null;
-  switch (input.dataset.kind) {
-    case "number":
-      return decimal(input);
-    case "integer":
-      return whole(input);
-    case "integers":
-      return text.split(",").map((part) => whole(input, part.trim()));
-    default:
-      if (text === "") throw new FieldProblem(input, "This needs a word.");
-      return text;
-  }
-}
-
-function mechanism() {
-  const made = { kind };
-  for (const input of fields) {
-    const value = valueOf(input);
-    if (value === null) continue;
-    const way = input.dataset.path.split(".");
-    const last = way.pop();
-    let place = made;
-    for (const part of way) place = place[part] ??= {};
-    place[last] = value;
-  }
-  return made;
-}
-
-function eventOf(count) {
-  let event = { kind: "release", mechanism: mechanism() };
-  const probability = decimal(own.probability);
-  if (!(probability > 0 && probability <= 1)) throw new FieldProblem(own.probability, "Must be more than 0 and at most 1.");
-  if (probability < 1) event = { kind: "poisson_sampled", probability, event };
-  return training || count > 1 ? { kind: "repeated", count, event } : event;
+function eventOf(count, share) {
+  let event = { kind: "release", mechanism: gathered(fields, { kind }) };
+  if (share < 1 || mode() === "sample") event = { kind: "poisson_sampled", probability: share, event };
+  return training || count > 1 || mode() === "count" ? { kind: "repeated", count, event } : event;
 }
 
 function asked() {
   const wanted = mode();
   const delta = decimal(own.delta);
+  if (!(delta > 0 && delta < 1)) throw new FieldProblem(own.delta, "Must be more than 0 and less than 1.");
   const count = wanted === "count" ? 1 : whole(own.count);
   if (count < 1) throw new FieldProblem(own.count, "Must be at least 1.");
-  if (wanted === "guarantee") {
-    return { path: "/v1/profiles", body: { event: eventOf(count), deltas: [delta], advantage: true, alphas: [0.01], priors: [0.5] } };
-  }
-  const target = { epsilon: decimal(own.epsilon), delta };
-  if (wanted === "noise") return { path: "/v1/calibrations", body: { event: eventOf(count), target } };
-  const event = eventOf(1);
-  return {
-    path: "/v1/calibrations",
-    body: { event: event.kind === "repeated" ? event : { kind: "repeated", count: 1, event }, target, parameter: { kind: "steps" } },
-  };
-}
-
-// Problems beside their fields
-
-function clear() {
-  for (const input of form.querySelectorAll("[aria-invalid]")) input.removeAttribute("aria-invalid");
-  for (const place of form.querySelectorAll(".problem")) place.textContent = "";
-  byId("problem").textContent = "";
-}
-
-function blame(input, message) {
-  input.setAttribute("aria-invalid", "true");
-  byId(`${input.id}-problem`).textContent = message;
-  input.closest("details")?.setAttribute("open", "");
+  const share = wanted === "sample" ? 1 : probability();
+  const event = eventOf(count, share);
+  if (wanted === "guarantee") return { path: "/v1/profiles", body: { event, deltas: [delta] }, delta, count, share };
+  const epsilon = decimal(own.epsilon);
+  if (!(epsilon > 0)) throw new FieldProblem(own.epsilon, "Must be more than 0.");
+  const parameter = { noise: undefined, count: { kind: "steps" }, sample: { kind: "sampling_probability" } }[wanted];
+  return { path: "/v1/calibrations", body: { event, target: { epsilon, delta }, ...(parameter ? { parameter } : {}) }, delta, count, share, epsilon };
 }
 
 function inputOf(path) {
   const inner = /(?:^|\.)mechanism\.(.+)$/.exec(path)?.[1];
   if (inner) {
     const name = inner.replace(/\[\d+\]/g, "");
-    return fields.find((input) => input.dataset.path === name) || fields.find((input) => name.endsWith(input.dataset.path));
+    const parts = fields.filter((input) => input.dataset.path.startsWith(`${name}.`));
+    // A message on several fields at once, one of which was emptied.
+    const emptied = parts.find((input) => input.value.trim() === "" && input.defaultValue !== "");
+    return fields.find((input) => input.dataset.path === name) || emptied || fields.find((input) => name.endsWith(input.dataset.path));
   }
   if (/deltas|target\.delta/.test(path)) return own.delta;
   if (/target\.epsilon/.test(path)) return own.epsilon;
-  if (/probability$/.test(path)) return own.probability;
+  if (/probability$/.test(path)) return bySize() ? own.batch : own.probability;
   if (/count$/.test(path)) return own.count;
-  return undefined;
+  return fields.find((input) => input.dataset.path === path);
 }
 
-function tell(problem) {
-  const rest = [];
-  for (const field of problem.fields) {
-    const input = inputOf(field.field);
-    if (input) blame(input, `${field.message[0].toUpperCase()}${field.message.slice(1)}.`);
-    else rest.push(`${field.field}: ${field.message}`);
-  }
-  if (!problem.fields.length || rest.length) byId("problem").textContent = rest.length ? rest.join("; ") : problem.message;
-}
-
-// The answer
-
-function sentences(profile, unit) {
-  const lines = [];
-  const success = profile.bayes_success[0]?.success;
-  const replaced = profile.adjacency === "replace_one";
-  const guess = replaced ? `which of two values is one ${unit}'s` : `whether one particular ${unit} is in the data`;
-  if (success !== undefined) lines.push(`Somebody who knows all other data and guesses ${guess} is right at most ${bound(100 * success)} % of the time; chance is 50 %.`);
-  const beta = profile.trade_off[0]?.beta;
-  if (beta !== undefined) {
-    const named = replaced ? "settle on the right one of the two" : "recognise at most";
-    lines.push(`Wrong about 1 in 100 others, they ${replaced ? `${named} in at most` : named} ${bound(100 * (1 - beta))} % of ${replaced ? "cases" : "the members"}.`);
-  }
-  if (profile.gdp_mu !== null) lines.push(`As Gaussian differential privacy: mu at most ${bound(profile.gdp_mu)}.`);
-  lines.push(`Neighbours: ${{ add_remove: "one unit more or less", replace_one: "one unit replaced by another", zero_out: "one unit blanked out" }[profile.adjacency] || "none"}. Accountant: ${profile.route}.`);
-  return lines;
-}
-
-function headline(answer, delta) {
-  if (mode() === "guarantee") return `epsilon at most ${bound(answer.epsilon[0].upper)} at delta ${delta}`;
-  const release = inner(answer.event);
-  if (mode() === "count") return `${answer.value.toLocaleString("en")} releases, and no more`;
-  const names = ["std", "std_real", "std_imag", "scale", "epsilon"].filter((name) => release.mechanism[name] !== undefined && release.mechanism[name] !== null);
-  const down = (name) => name === "epsilon";
-  return names.map((name) => `${name} ${bound(release.mechanism[name], { digits: 6, down: down(name) })}`).join(", ");
-}
-
-function inner(event) {
-  let found = event;
-  while (found.event) found = found.event;
-  return found;
-}
-
-function show(answer, profile, delta) {
-  byId("headline").textContent = headline(answer, delta);
-  const lines = sentences(profile, profile.unit || "record");
-  if (mode() !== "guarantee") {
-    lines.unshift(`Then epsilon is at most ${bound(profile.epsilon[0].upper)} at delta ${delta}.`);
-    if (answer.noise_multiplier) lines.unshift(`Noise multiplier (deviation over sensitivity): ${bound(answer.noise_multiplier, { digits: 6 })}.`);
-    if (answer.at_limit) lines.unshift("That is the largest or least value that is tried: the target is met with room to spare.");
-  }
-  byId("sentences").replaceChildren(...lines.map((line) => el("p", {}, line)));
-  const steps = [...(answer.derivation || []), ...(mode() === "guarantee" ? [] : profile.derivation)];
-  byId("steps").replaceChildren(
-    ...steps.map((step) => el("tr", {}, el("th", { scope: "row" }, step.symbol), el("td", { class: "mono", "data-name": "Value" }, typeof step.value === "number" ? figure(step.value, 8) : step.value), el("td", { "data-name": "Formula" }, step.formula), el("td", { "data-name": "Source" }, step.source))),
-  );
-  announce(byId("headline").textContent);
-}
+// The answer, then what belongs to it
 
 async function update() {
   running.abort();
   running = new AbortController();
   const { signal } = running;
   const box = byId("answer");
-  clear();
+  clear(form);
+  remember();
   let wanted;
   try {
     wanted = asked();
   } catch (error) {
     if (!(error instanceof FieldProblem)) throw error;
     blame(error.input, error.message);
-    box.classList.add("stale");
-    box.setAttribute("aria-busy", "false");
+    refuse();
     return;
   }
-  remember();
   box.setAttribute("aria-busy", "true");
   try {
-    const delta = own.delta.value.trim();
-    const answer = await api(wanted.path, { method: "POST", body: wanted.body, signal });
-    const event = answer.event || wanted.body.event;
-    const profile = mode() === "guarantee" ? answer : await api("/v1/profiles", { method: "POST", signal, body: { event, deltas: [Number(delta)], advantage: true, alphas: [0.01], priors: [0.5] } });
-    show(answer, profile, delta);
-    shown = wanted;
-    box.classList.remove("stale");
-    await draw(event, profile, delta, signal);
+    await answerTo(wanted, signal);
   } catch (error) {
     if (error.name === "AbortError") return;
-    box.classList.add("stale");
     if (!(error instanceof Problem)) throw error;
-    tell(error);
+    explain(error);
+    refuse();
   } finally {
     if (!signal.aborted) box.setAttribute("aria-busy", "false");
   }
 }
 
-// Plots
+function refuse() {
+  markStale(true);
+  byId("answer").setAttribute("aria-busy", "false");
+  byId("plots").setAttribute("aria-busy", "false");
+  byId("published").setAttribute("aria-busy", "false");
+}
 
-const spaced = (from, to, count) => Array.from({ length: count }, (_, place) => from + ((to - from) * place) / (count - 1));
-const powers = (from, to, count) => spaced(Math.log(from), Math.log(to), count).map(Math.exp);
+async function answerTo(wanted, signal) {
+  const current = mode();
+  const delta = own.delta.value.trim();
+  const records = current === "sample" && bySize() ? positive(own.records) : null;
+  const ask = (path, body) => api(path, { method: "POST", body, signal });
+  const answer = await ask(wanted.path, wanted.body);
+  const event = answer.event || wanted.body.event;
+  const lines = current === "guarantee" ? [] : remarks(answer, delta);
+  show(headline(current, answer, delta, records), lines);
+  shown = wanted;
+  markStale(false);
+  const profile = await ask("/v1/profiles", { event, deltas: [wanted.delta], advantage: true, alphas: [0.01], priors: [0.5] });
+  say([...lines, ...sentences(profile)]);
+  derive([...(current === "guarantee" ? [] : answer.derivation.slice(0, 1)), ...profile.derivation]);
+  byId("answer").setAttribute("aria-busy", "false");
+  await rest(signal);
+  const count = event.kind === "repeated" ? event.count : 1;
+  const sampled = event.kind === "repeated" ? event.event : event;
+  const share = sampled.kind === "poisson_sampled" ? sampled.probability : 1;
+  const { mechanism } = sampled.event || sampled;
+  await compare({ mechanism, epsilon: epsilonOf(current, wanted.epsilon, profile), delta: wanted.delta, count, probability: share }, signal);
+  await draw(byId("plots"), own.plot.value, { event, profile, delta, signal });
+}
 
-async function draw(event, profile, delta, signal) {
-  const epsilon = number(profile.epsilon[0].upper);
-  const end = Number.isFinite(epsilon) && epsilon > 0 ? 2 * epsilon : 10;
-  // What isn't Gaussian has no closed form: each of its points takes a search.
-  const quick = profile.gdp_mu !== null;
-  const alphas = quick ? [...powers(1e-4, 0.1, 12), ...spaced(0.15, 1, 18)] : [0.001, 0.01, 0.05, 0.2, 0.4, 0.7, 1];
-  const ask = (points) => api("/v1/profiles", { method: "POST", signal, body: { event, ...points } });
-  const parts = [
-    () => ask({ epsilons: spaced(0, end, quick ? 33 : 13), orders: powers(1.1, 200, 24) }).then((curve) => [deltas(curve, epsilon, delta), divergences(curve)]),
-    () => swept(event, delta, signal),
-    () => ask({ alphas }).then((curve) => [tradeOff(curve)]),
-  ];
-  const place = byId("plots");
-  const made = [];
-  for (const part of parts) {
-    try {
-      made.push(...(await part()));
-    } catch (error) {
-      // The answer stands without this picture.
-      if (!(error instanceof Problem)) throw error;
-      made.push(refusal(error));
-    }
-    if (signal.aborted) return;
+function rest(signal) {
+  byId("plots").setAttribute("aria-busy", "true");
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(resolve, REST);
+    signal.addEventListener("abort", () => {
+      clearTimeout(timer);
+      reject(signal.reason);
+    });
+  });
+}
+
+/** A refusal of the service, beside its field where it has one; what can't be met is told in the words of the question. */
+function explain(problem) {
+  if (!problem.type.endsWith("calibration-failed")) {
+    tell(problem, inputOf, last);
+    return;
   }
-  place.replaceChildren(...made);
-}
-
-function deltas(curve, epsilon, delta) {
-  return linePlot({
-    title: "Delta against epsilon",
-    about: "All of these pairs hold at once; the dot is the one asked for.",
-    x: { label: "epsilon" },
-    y: { label: "delta (upper bound)", log: true },
-    series: [{ name: "delta", points: curve.delta.map((point) => [number(point.epsilon), point.upper]) }],
-    marks: [[epsilon, Number(delta), "asked for"]],
-    file: "delta-of-epsilon",
-  });
-}
-
-function divergences(curve) {
-  return linePlot({
-    title: "Renyi divergence",
-    about: "Upper bounds by order.",
-    x: { label: "order", log: true },
-    y: { label: "Renyi divergence (upper bound)", log: true },
-    series: [{ name: "divergence", points: curve.rdp.map((point) => [point.order, number(point.value)]) }],
-    file: "renyi",
-  });
-}
-
-function tradeOff(curve) {
-  return linePlot({
-    title: "The attacker's errors",
-    about: "For each rate of false accusations, the least rate of members that go unnoticed; the dashed line is blind guessing.",
-    x: { label: "false positives" },
-    y: { label: "false negatives (lower bound)" },
-    series: [
-      { name: "least possible", points: curve.trade_off.map((point) => [point.alpha, point.beta]) },
-      { name: "blind guessing", points: [[0, 1], [1, 0]] },
-    ],
-    file: "trade-off",
-  });
-}
-
-async function swept(event, delta, signal) {
-  const release = inner(event);
-  const name = ["std", "scale", "epsilon"].find((one) => release.mechanism[one] !== undefined && release.mechanism[one] !== null);
-  const made = [];
-  if (name) {
-    const at = release.mechanism[name];
-    const values = powers(at / 4, at * 4, 9);
-    made.push(plotOf(await batch(values.map((value) => withScale(event, name, value)), delta, signal), values, { x: `${name} of the noise`, title: "Epsilon against noise", file: "epsilon-of-noise", log: true }));
-  }
-  if (event.kind === "repeated" && event.count >= 8) {
-    const counts = [...new Set(powers(1, event.count * 2, 9).map(Math.round))];
-    made.push(plotOf(await batch(counts.map((count) => ({ ...event, count })), delta, signal), counts, { x: "releases", title: "Epsilon against releases", file: "epsilon-of-releases", log: true }));
-  }
-  return made;
-}
-
-function withScale(event, name, value) {
-  return event.event ? { ...event, event: withScale(event.event, name, value) } : { ...event, mechanism: { ...event.mechanism, [name]: value } };
-}
-
-async function batch(events, delta, signal) {
-  const requests = events.map((event) => ({ event, deltas: [Number(delta)] }));
-  const answer = await request("/v1/profiles/batch", { method: "POST", signal, body: JSON.stringify({ requests }) });
-  return (await answer.text()).split("\n").filter(Boolean).map((line) => JSON.parse(line));
-}
-
-function plotOf(lines, values, of) {
-  const points = lines.map((line, place) => [values[place], number(line.profile?.epsilon?.[0]?.upper)]);
-  return linePlot({
-    title: of.title,
-    about: "Upper bounds at the delta asked for.",
-    x: { label: of.x, log: of.log },
-    y: { label: "epsilon (upper bound)", log: true },
-    series: [{ name: "epsilon", points: points.filter(([, epsilon]) => Number.isFinite(epsilon)) }],
-    file: of.file,
-  });
+  const words = {
+    noise: "No noise that is tried keeps to this epsilon and delta.",
+    count: "Not even one release keeps to this epsilon and delta: it needs more noise.",
+    sample: "Not even the smallest samples keep to this epsilon and delta: it needs more noise or fewer steps.",
+  };
+  blame(own.epsilon, words[mode()] || problem.message);
 }
 
 // The address holds the whole form
 
-function remember() {
-  const query = new URLSearchParams({ mode: mode() });
-  for (const [name, input] of Object.entries(own)) query.set(name, input.value.trim());
-  for (const input of fields) if (input.value.trim() !== input.defaultValue) query.set(input.dataset.path, input.value.trim());
-  history.replaceState(null, "", `${location.pathname}?${query}`);
+function query() {
+  const made = new URLSearchParams({ mode: mode() });
+  keep(made, own, fields);
+  return made;
 }
 
-function recall() {
-  const query = new URLSearchParams(location.search);
-  const wanted = query.get("mode");
-  if (["guarantee", "noise", "count"].includes(wanted)) form.elements.mode.value = wanted;
-  for (const [name, input] of Object.entries(own)) if (query.has(name)) input.value = query.get(name).slice(0, 60);
-  for (const input of fields) {
-    if (!query.has(input.dataset.path)) continue;
-    const value = query.get(input.dataset.path).slice(0, 60);
-    if (input.tagName !== "SELECT" || [...input.options].some((option) => option.value === value)) input.value = value;
-    if (value !== "") input.closest("details")?.setAttribute("open", "");
-  }
+function remember() {
+  if (fits([...Object.values(own), ...fields])) history.replaceState(null, "", `${location.pathname}?${query()}`);
+}
+
+/** A choice is a step that the browser can go back from; typing isn't. */
+function step() {
+  if (fits([...Object.values(own), ...fields])) history.pushState(null, "", `${location.pathname}?${query()}`);
+}
+
+function restore() {
+  const found = new URLSearchParams(location.search);
+  form.elements.mode.value = MODES.includes(found.get("mode")) ? found.get("mode") : MODES[0];
+  if (!form.elements.mode.value) form.elements.mode.value = MODES[0];
+  recall(found, own, fields);
+  arrange();
 }
 
 function arrange() {
   for (const part of form.querySelectorAll("[data-for]")) part.hidden = !part.dataset.for.split(" ").includes(mode());
+  for (const part of form.querySelectorAll("[data-sampling]")) {
+    const wanted = part.dataset.sampling === own.sampling.value;
+    part.hidden = !wanted || (mode() === "sample" && part.dataset.answered === "sample");
+  }
 }
 
 // What can be taken along
@@ -360,27 +217,42 @@ function exported(what) {
   if (what === "json") return json;
   const here = location.origin;
   if (what === "curl") return `curl -sS ${here}${path} -H 'content-type: application/json' -d '${JSON.stringify(body).replaceAll("'", "'\\''")}'`;
-  return `import json, urllib.request\n\nbody = json.loads(r"""${json}""")\nrequest = urllib.request.Request("${here}${path}", json.dumps(body).encode(), {"content-type": "application/json"})\nprint(json.load(urllib.request.urlopen(request)))\n`;
+  return `import json, urllib.request\n\nbody = json.loads(r"""${json}""")\nrequest = urllib.request.Request("${here}${path}", json.dumps(body).encode(), {"content-type": "application/json"})\nprint(json.dumps(json.load(urllib.request.urlopen(request))))\n`;
 }
 
 byId("exports").addEventListener("click", async (event) => {
   const button = event.target.closest("[data-copy]");
   if (!button || !shown) return;
-  const before = button.textContent;
+  const before = button.dataset.words ??= button.textContent;
   button.textContent = (await copy(exported(button.dataset.copy), button.dataset.copy)) ? "Copied" : "Not allowed";
   setTimeout(() => {
     button.textContent = before;
   }, 1500);
 });
 
-const soon = later(update, PAUSE);
-form.addEventListener("input", () => {
+const soonest = later(update, PAUSE);
+/** From the key on, what is shown is of before. */
+function soon() {
+  byId("answer").setAttribute("aria-busy", "true");
+  byId("plots").setAttribute("aria-busy", "true");
+  soonest();
+}
+form.addEventListener("input", (event) => {
+  last = event.target.id ? event.target : undefined;
   arrange();
+  if (event.target.type === "radio" || event.target.tagName === "SELECT") step();
+  soon();
+});
+own.plot.addEventListener("input", () => {
+  step();
   soon();
 });
 form.addEventListener("submit", (event) => event.preventDefault());
+window.addEventListener("popstate", () => {
+  restore();
+  update();
+});
 document.addEventListener("zetadp-theme", soon);
 document.addEventListener("zetadp-key", soon);
-recall();
-arrange();
+restore();
 update();

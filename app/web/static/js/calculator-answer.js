@@ -1,0 +1,77 @@
+// A calculator's answer in words.
+
+import { bound, byId, el, figure, announce } from "./core.js";
+import { inner } from "./calculator-plots.js";
+
+const NEIGHBOURS = { add_remove: "one unit more or less", replace_one: "one unit replaced by another", zero_out: "one unit blanked out" };
+
+/** The line that stands on top. `answer` is a profile where the guarantee was asked for, else a calibration. */
+export function headline(mode, answer, delta, records) {
+  if (mode === "guarantee") return `epsilon at most ${bound(answer.epsilon[0].upper)} at delta ${delta}`;
+  if (mode === "count") return `${answer.value.toLocaleString("en")} releases, and no more`;
+  if (mode === "sample") {
+    const share = `each unit in a sample with probability at most ${bound(answer.value, { digits: 6, down: true })}`;
+    return records === null ? share : `samples of at most ${bound(answer.value * records, { digits: 6, down: true })} expected records: ${share}`;
+  }
+  const { mechanism } = inner(answer.event);
+  const names = ["std", "std_real", "std_imag", "scale", "epsilon"].filter((name) => mechanism[name] !== undefined && mechanism[name] !== null);
+  return names.map((name) => `${name} ${bound(mechanism[name], { digits: 6, down: name === "epsilon" })}`).join(", ");
+}
+
+/** What belongs to a calibrated answer beside its headline. */
+export function remarks(answer, delta) {
+  const lines = [`Then epsilon is at most ${bound(answer.guarantee.epsilon.upper)} at delta ${delta}.`];
+  if (answer.noise_multiplier) lines.unshift(`Noise multiplier (deviation over sensitivity): ${bound(answer.noise_multiplier, { digits: 6 })}.`);
+  if (answer.at_limit) lines.unshift("That is the largest or least value that is tried: the target is met with room to spare.");
+  return lines;
+}
+
+/** The guarantee as what an attacker can do. */
+export function sentences(profile) {
+  const lines = [];
+  const unit = profile.unit || "record";
+  const success = profile.bayes_success[0]?.success;
+  const replaced = profile.adjacency === "replace_one";
+  const guess = replaced ? `which of two values is one ${unit}'s` : `whether one particular ${unit} is in the data`;
+  if (success !== undefined) lines.push(`Somebody who knows all other data and guesses ${guess} is right at most ${bound(100 * success)} % of the time; chance is 50 %.`);
+  const beta = profile.trade_off[0]?.beta;
+  if (beta !== undefined) {
+    const named = replaced ? "settle on the right one of the two in at most" : "recognise at most";
+    lines.push(`Wrong about 1 in 100 others, they ${named} ${bound(100 * (1 - beta))} % of ${replaced ? "cases" : "the members"}.`);
+  }
+  if (profile.gdp_mu !== null) lines.push(`As Gaussian differential privacy: mu at most ${bound(profile.gdp_mu)}.`);
+  lines.push(`Neighbours: ${NEIGHBOURS[profile.adjacency] || "none"}. Accountant: ${profile.route}.`);
+  return lines;
+}
+
+/** Puts the headline and its lines on the page. */
+export function show(text, lines) {
+  byId("headline").textContent = text;
+  say(lines);
+  announce(text);
+}
+
+export function say(lines) {
+  byId("sentences").replaceChildren(...lines.map((line) => el("p", {}, line)));
+}
+
+/** A derivation, line by line; a source that is a proof of ours leads to it. */
+export function derive(steps) {
+  byId("steps").replaceChildren(
+    ...steps.map((step) =>
+      el(
+        "tr",
+        {},
+        el("th", { scope: "row" }, step.symbol),
+        el("td", { class: "mono", "data-name": "Value" }, typeof step.value === "number" ? figure(step.value, 8) : step.value),
+        el("td", { "data-name": "Formula" }, step.formula),
+        el("td", { "data-name": "Source" }, ...linked(step.source)),
+      ),
+    ),
+  );
+}
+
+function linked(source) {
+  const parts = source.split(/((?:accountants\/|mechanisms\/)?proofs\/[a-z_]+\.md)/);
+  return parts.map((part, place) => (place % 2 ? el("a", { href: `/proofs/${part.replace(/^.*proofs\//, "").replace(".md", "")}` }, part) : part));
+}

@@ -1,0 +1,153 @@
+// Fields of a form: what was typed as values, and what is wrong with it in words beside its field.
+
+import { byId } from "./core.js";
+
+const DECIMAL = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,4})?$/i;
+const NOTHING = "…"; // stands where there was no answer yet
+const LONGEST = 60; // characters of a number, and of what an address keeps of a field
+
+/** What is wrong with one field, in words that stand beside it. */
+export class FieldProblem extends Error {
+  constructor(input, message) {
+    super(message);
+    this.input = input;
+  }
+}
+
+export function decimal(input, text = input.value.trim()) {
+  if (text === "") throw new FieldProblem(input, "This needs a number.");
+  if (text.length > LONGEST || !DECIMAL.test(text)) throw new FieldProblem(input, "Write a number, such as 0.5 or 1e-5.");
+  const value = Number(text);
+  if (!Number.isFinite(value)) throw new FieldProblem(input, "That number is too large to compute with.");
+  return value;
+}
+
+export function whole(input, text = input.value.trim()) {
+  const value = decimal(input, text);
+  if (!Number.isInteger(value)) throw new FieldProblem(input, "Write a whole number.");
+  return value;
+}
+
+function word(input, text) {
+  if (text === "") throw new FieldProblem(input, "This needs a word.");
+  if (input.dataset.pattern && !new RegExp(input.dataset.pattern).test(text)) throw new FieldProblem(input, `Allowed: ${input.dataset.allowed}.`);
+  return text;
+}
+
+function list(input, text, one) {
+  return text.split(",").map((part) => one(input, part.trim()));
+}
+
+/** What one field holds; null where it may be empty and is. */
+export function valueOf(input) {
+  const text = input.value.trim();
+  const optional = input.dataset.required === undefined && input.tagName !== "SELECT";
+  if (text === "" && (optional || input.tagName === "SELECT")) return null;
+  switch (input.dataset.kind) {
+    case "number":
+      return decimal(input);
+    case "integer":
+      return whole(input);
+    case "integers":
+      return list(input, text, whole);
+    case "numbers":
+      return list(input, text, decimal);
+    case "truth":
+      return text === "true";
+    default:
+      return word(input, text);
+  }
+}
+
+/** The values of fields as JSON, each at the path it names. */
+export function gathered(fields, made = {}) {
+  for (const input of fields) {
+    const value = valueOf(input);
+    if (value === null) continue;
+    const way = input.dataset.path.split(".");
+    const last = way.pop();
+    let place = made;
+    for (const part of way) place = place[part] ??= {};
+    place[last] = value;
+  }
+  return made;
+}
+
+/** Takes every message away. */
+export function clear(form) {
+  for (const input of form.querySelectorAll("[aria-invalid]")) input.removeAttribute("aria-invalid");
+  for (const place of form.querySelectorAll(".problem")) place.textContent = "";
+  byId("problem").textContent = "";
+}
+
+/** Puts a message beside its field. */
+export function blame(input, message) {
+  input.setAttribute("aria-invalid", "true");
+  byId(`${input.id}-problem`).textContent = message;
+  input.closest("details")?.setAttribute("open", "");
+}
+
+/**
+ * A refusal of the service: each message beside the field that `inputOf` finds for its path, else beside the one that was typed in `last`
+ * (all was well before); what isn't about any value stands below the answer.
+ */
+export function tell(problem, inputOf, last) {
+  const rest = [];
+  for (const field of problem.fields) {
+    const input = inputOf(field.field) || last;
+    // Of several on one field the first is the cause of the others.
+    if (input?.hasAttribute("aria-invalid")) continue;
+    if (input) blame(input, sentence(field.message));
+    else rest.push(`${field.field}: ${field.message}`);
+  }
+  const isOfAValue = problem.status === 422 && !problem.type.endsWith("time-limit-reached");
+  if (!problem.fields.length && isOfAValue && last) blame(last, sentence(problem.message));
+  else if (!problem.fields.length || rest.length) byId("problem").textContent = rest.length ? rest.join("; ") : problem.message;
+}
+
+const SIGNS = [[">=", "at least"], ["<=", "at most"], [">", "more than"], ["<", "less than"]];
+
+/** The service's message as a sentence of a page. */
+function sentence(message) {
+  const text = SIGNS.reduce((words, [sign, said]) => words.replaceAll(`be ${sign} `, `be ${said} `), message);
+  return `${text[0].toUpperCase()}${text.slice(1)}${text.endsWith(".") ? "" : "."}`;
+}
+
+/** The answer that is shown belongs to what was typed before, or to what is typed now. */
+export function markStale(stale) {
+  byId("answer").classList.toggle("stale", stale);
+  byId("earlier").hidden = !stale || byId("headline").textContent === NOTHING;
+}
+
+// The address holds the form
+
+/** Every [name, input] into the query, those of `fields` only where they aren't as the page came. */
+export function keep(query, own, fields) {
+  for (const [name, input] of Object.entries(own)) query.set(name, input.value.trim());
+  for (const input of fields) if (input.value.trim() !== asItCame(input)) query.set(input.dataset.path, input.value.trim());
+}
+
+/** Whether the address can hold what was typed. */
+export function fits(inputs) {
+  return inputs.every((input) => input.value.trim().length <= LONGEST);
+}
+
+/** The other way round; what the query doesn't name is as the page came. */
+export function recall(query, own, fields) {
+  for (const [name, input] of Object.entries(own)) set(input, query.get(name));
+  for (const input of fields) {
+    const value = query.get(input.dataset.path);
+    set(input, value);
+    if (value) input.closest("details")?.setAttribute("open", "");
+  }
+}
+
+function set(input, given) {
+  const value = given === null ? asItCame(input) : given.slice(0, LONGEST);
+  if (input.tagName !== "SELECT" || [...input.options].some((option) => option.value === value)) input.value = value;
+}
+
+function asItCame(input) {
+  if (input.tagName !== "SELECT") return input.defaultValue;
+  return ([...input.options].find((option) => option.defaultSelected) || input.options[0]).value;
+}

@@ -1,0 +1,59 @@
+// The papers' formulas at the values of a calculator, each beside the proved answer. They are asked for after the answer, which never waits.
+
+import { Problem, api, byId, el, number, refusal } from "./core.js";
+import { directionOf, ordered, summary, table } from "./findings.js";
+
+/** What each comparison is asked, from the mechanism as typed and the answer's epsilon; a text says why it can't be. */
+const BODIES = {
+  complex_gaussian: ({ mechanism, delta }) => ({ mechanism, deltas: [delta] }),
+  classic_gaussian: ({ epsilon, delta }) => (epsilon > 0 && Number.isFinite(epsilon) ? { epsilon, delta } : "The classic formula needs an epsilon above 0 that isn't infinite."),
+  spectral: ({ mechanism, delta }) => ({ shape: mechanism.shape, kept: mechanism.kept, clip: clip(mechanism.sensitivity), std: mechanism.std, deltas: [delta] }),
+  spof: ({ mechanism, epsilon, count }) =>
+    epsilon > 0 && Number.isFinite(epsilon)
+      ? { dimension: mechanism.dimension ?? 1, expansion_point: mechanism.expansion_point ?? 0, stabilisation: mechanism.stabilisation ?? 0, epsilon, releases: count }
+      : "The paper's algorithm needs an epsilon above 0 that isn't infinite.",
+  training: ({ mechanism, delta, count, probability }) => {
+    if (mechanism.std === undefined || mechanism.correlation) return "The papers' trainings have circular noise (one deviation, correlation 0): give it so to see their formulas.";
+    const multiplier = mechanism.std / clip(mechanism.sensitivity);
+    return { sampling_probability: probability, noise_multiplier: multiplier, convention: "per_component", sampler: "poisson", steps: count, delta, unit: mechanism.sensitivity.unit };
+  },
+};
+
+/** S, to which a unit's part was clipped: replacing a unit moves a sum by twice that. */
+function clip(sensitivity) {
+  if (sensitivity.l2_contribution !== undefined && sensitivity.l2_contribution !== null) return sensitivity.l2_contribution;
+  return sensitivity.adjacency === "replace_one" ? sensitivity.l2 / 2 : sensitivity.l2;
+}
+
+/** Fills the page's section with the statements at these values. */
+export async function compare(values, signal) {
+  const place = byId("published");
+  const { endpoint, rows } = place.dataset;
+  if (!endpoint) return;
+  place.setAttribute("aria-busy", "true");
+  try {
+    const body = BODIES[endpoint](values);
+    if (typeof body === "string") {
+      place.replaceChildren(el("p", {}, body));
+      return;
+    }
+    const answer = await api(`/v1/compare/${endpoint}`, { method: "POST", signal, body });
+    const mine = rows.split(" ");
+    const findings = ordered(answer.published);
+    const first = findings.filter((one) => directionOf(one) !== "does_not_apply" && (mine.includes(one.erratum) || endpoint === "training"));
+    const rest = findings.filter((one) => !first.includes(one));
+    place.replaceChildren(summary(first));
+    if (first.length) place.append(table(first, "Published beside proven"));
+    if (rest.length) place.append(el("details", {}, el("summary", {}, `${rest.length} more printed statements`), table(rest, "More statements")));
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    place.replaceChildren(refusal(error));
+  } finally {
+    if (!signal.aborted) place.setAttribute("aria-busy", "false");
+  }
+}
+
+/** The comparison's epsilon: the one asked for, else the answer's. */
+export function epsilonOf(mode, asked, profile) {
+  return mode === "guarantee" ? number(profile.epsilon[0].upper) : asked;
+}

@@ -1,0 +1,119 @@
+"""Every field of every calculator with what people paste: the message stands beside it in words, and the last good answer stays.
+
+The fields are read from the page, so that a new mechanism is covered by being registered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from app.calculators import catalogue
+from tests.walks.pages import Complaints, browser, serving_pages
+from tests.walks.test_pages import settle
+
+ABSURD = {
+    "letters": "abc",
+    "blank": "   ",
+    "too large": "1e999",
+    "negative": "-1",
+    "markup": "<b>pasted</b>",
+    "long": "x9" * 5_000,
+}
+CAN_BE_RIGHT = {
+    "number": {"negative"},
+    "integer": set(),
+    "integers": set(),
+    "text": {"letters"},
+    None: set(),
+}
+"""What a field of this kind may hold. One that needn't be filled in can be blank too."""
+
+ALL, OF_MECHANISM = "#form input:not([type=radio])", "#form input[data-path]"
+# What every calculator asks for is tried on two of them.
+PAGES = {
+    **{f"{one.kind}?mode=noise&epsilon=4": OF_MECHANISM for one in catalogue.list_mechanisms()},
+    "gaussian?mode=noise&epsilon=4": ALL,
+    "training?mode=noise&sampling=size": "#form input[data-own]",
+}
+
+TRY_ALL = """async ([selector, absurd]) => {
+  const settled = async () => {
+    for (;;) {
+      await new Promise((resolve) => setTimeout(resolve, 8));
+      if (document.querySelector('#answer').getAttribute('aria-busy') === 'false') return;
+    }
+  };
+  const type = async (input, text) => {
+    input.value = text;
+    input.dispatchEvent(new Event('input', { bubbles: true }));
+    await settled();
+  };
+  const found = [];
+  for (const input of document.querySelectorAll(selector)) {
+    if (input.offsetParent === null && !input.closest('details')) continue;
+    const good = input.value;
+    for (const [what, text] of Object.entries(absurd)) {
+      const before = document.querySelector('#headline').textContent;
+      await type(input, text);
+      const place = document.getElementById(input.id + '-problem');
+      found.push({
+        id: input.id, what, kind: input.dataset.kind ?? null, required: input.dataset.required !== undefined || !input.dataset.path,
+        described: input.getAttribute('aria-describedby').split(' ').includes(place.id),
+        invalid: input.getAttribute('aria-invalid') === 'true', message: place.textContent, role: place.getAttribute('role'),
+        stale: document.querySelector('#answer').classList.contains('stale'), told: !document.querySelector('#earlier').hidden,
+        others: [...document.querySelectorAll('#form [aria-invalid]')].map((one) => document.getElementById(one.id + '-problem').textContent),
+        kept: before === document.querySelector('#headline').textContent, elsewhere: document.querySelector('#problem').textContent,
+      });
+    }
+    await type(input, good);
+    if (document.querySelector('#answer').classList.contains('stale')) found.push({ id: input.id, stuck: true });
+  }
+  return found;
+}"""
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    with serving_pages(tmp_path_factory.mktemp("bad_input")) as (found, _):
+        yield found
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Generator[Any]:
+    with browser() as found:
+        yield found
+
+
+def may_be_right(tried: dict[str, Any]) -> bool:
+    return tried["what"] in CAN_BE_RIGHT[tried["kind"]] or (tried["what"] == "blank" and not tried["required"])
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_what_is_wrong_stands_beside_its_field_and_the_last_answer_stays(name: str, chromium: Any, address: str) -> None:
+    page = chromium.new_page()
+    complaints = Complaints()
+    complaints.watch(page)
+    page.goto(f"{address}/calculators/{name}&plot=delta")
+    settle(page)
+    found = page.evaluate(TRY_ALL, [PAGES[name], ABSURD])
+    page.close()
+    assert [one for one in found if "stuck" in one] == []
+    refused = [one for one in found if one["stale"]]
+    assert [one for one in found if not one["stale"] and not may_be_right(one)] == []
+    assert [one for one in refused if not may_be_right(one) and not (one["invalid"] and len(one["message"]) > 10)] == []
+    # Two fields may disagree: then the message may stand beside the other one.
+    assert [one for one in refused if not any(len(message) > 10 for message in one["others"])] == []
+    assert [one for one in found if not (one["described"] and one["role"] == "alert")] == []
+    assert [one for one in refused if not (one["kept"] and one["told"])] == []
+    # Words, and not an expression or somebody else's markup.
+    assert [
+        one["others"]
+        for one in refused
+        if any(sign in " ".join(one["others"]) for sign in (">=", "^[", "<b>", "Tuple", "None", "undefined", "Error"))
+    ] == []
+    # The browser itself reports a refusal's status.
+    assert [line for line in complaints.lines if "422" not in line] == []
+    assert len(found) >= 6 * 4
