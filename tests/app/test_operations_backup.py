@@ -25,6 +25,7 @@ from app.operations.archive import MANIFEST, BackupUnusable
 from app.operations.backup import back_up
 from app.operations.restore import Restored, restore
 from app.settings import Settings
+from tests.app.fake_child import Order
 from tests.app.jobs_harness import postgresql_server, serving, settings, spec, stream, submit, working
 from tests.app.ledgers_harness import definition, gaussian
 
@@ -83,7 +84,7 @@ def test_backup_of_a_busy_service_proves_there_what_it_proved_here(source: str, 
         with working(of):
             done = charged(client, ledger, microbatch_size=1, checkpoint_seconds=0.01)
             list(stream(client, done))
-            running = charged(client, ledger, microbatch_size=1, checkpoint_seconds=0.4)  # 6 s are left when it is backed up
+            running = charged(client, ledger, microbatch_size=int(Order.HOLD), checkpoint_seconds=0.01)
             waiting = charged(client, ledger, microbatch_size=1, checkpoint_seconds=0.01)
             next(event for event in stream(client, running) if event.kind == "checkpoint")
             backup = saved(of)
