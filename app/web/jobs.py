@@ -7,6 +7,7 @@ import re
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
+from app.jobs.resources import HIGHEST_PRIORITY, LONGEST_TIMEOUT
 from app.jobs.router import ALGORITHM_NAMES, ID_PATTERN
 from app.jobs.states import JobState
 from app.web.rendering import page
@@ -30,7 +31,8 @@ def list_jobs() -> HTMLResponse:
 @router.get("/jobs/new", response_class=HTMLResponse)
 def new_job() -> HTMLResponse:
     """A form for one."""
-    return page("submit.html", "New job", current="/jobs", modules=("core.js", "submit.js"))
+    hours = f"{LONGEST_TIMEOUT / 3600.0:.0f}"
+    return page("submit.html", "New job", current="/jobs", modules=("core.js", "submit.js"), priority=HIGHEST_PRIORITY, hours=hours)
 
 
 @router.get("/jobs/{job_id}", response_class=HTMLResponse)

@@ -142,13 +142,15 @@ export async function copy(text, what) {
   }
 }
 
-/** `work` once nothing has called for `milliseconds`. */
+/** `work` once nothing has called for `milliseconds`; `cancel` forgets a call that waits. */
 export function later(work, milliseconds) {
   let timer;
-  return (...given) => {
+  const call = (...given) => {
     clearTimeout(timer);
     timer = setTimeout(() => work(...given), milliseconds);
   };
+  call.cancel = () => clearTimeout(timer);
+  return call;
 }
 
 /** A refusal as a notice. */

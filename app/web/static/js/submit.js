@@ -1,10 +1,16 @@
 // A job from a recipe or from a spec that somebody writes: checked and planned by the service before anything starts.
 
-import { Problem, api, byId, el, refusal } from "./core.js";
+import { Problem, api, bound, byId, el, key, later, refusal, request } from "./core.js";
+import { bar, limitWords, telling } from "./ledgers-common.js";
+import { NAMES, fill, parsed, say, write } from "./submit-fields.js";
 
 const place = byId("body");
+const PAUSE = 700;
+/** Where the service's word for a field stands on this page; all others are in the JSON. */
+const PLACES = { labels: "labels", priority: "priority", timeout_seconds: "timeout", ledger: "ledger", "spec.data": "data-set" };
 
-let found = { algorithms: [] };
+let found = { algorithms: [], ledgers: [] };
+let asking = new AbortController();
 
 /** Asks, and shows a refusal instead of an answer. */
 async function asked(work) {
@@ -16,21 +22,51 @@ async function asked(work) {
   }
 }
 
+/** What a key may see; nothing where it may not. */
+async function own(path, name) {
+  if (!key.get()) return [];
+  try {
+    return (await api(path))[name];
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    return [];
+  }
+}
+
+function options(id, made) {
+  const kept = byId(id).value;
+  byId(id).replaceChildren(byId(id).options[0], ...made);
+  byId(id).value = made.some((one) => one.value === kept) ? kept : "";
+}
+
 const load = () =>
   asked(async () => {
-    const [recipes, algorithms] = await Promise.all([api("/v1/recipes"), api("/v1/algorithms")]);
-    found = { algorithms };
-    const none = () => el("option", { value: "" }, "none");
-    byId("recipe").replaceChildren(none(), ...recipes.map((one) => el("option", { value: one.name, disabled: !one.data.available }, `${one.title} (${one.name})${one.data.available ? "" : ": its data aren't here"}`)));
-    byId("algorithm").replaceChildren(none(), ...algorithms.map((one) => el("option", { value: one.name }, one.name)));
+    const [recipes, algorithms, ledgers, dataSets] = await Promise.all([api("/v1/recipes"), api("/v1/algorithms"), own("/v1/ledgers?state=open&limit=200", "ledgers"), own("/v1/data-sets?limit=200", "data_sets")]);
+    const fitting = ledgers.filter((one) => one.definition.protects === "data_set");
+    found = { algorithms, ledgers: fitting };
+    options("recipe", recipes.map((one) => el("option", { value: one.name, disabled: !one.data.available }, `${one.title} (${one.name})${one.data.available ? "" : ": its data aren't here"}`)));
+    options("algorithm", algorithms.map((one) => el("option", { value: one.name }, one.name)));
+    options("ledger", fitting.map((one) => el("option", { value: one.id }, `${one.definition.name}: at most ${limitWords(one.definition.budget)}`)));
+    options("data-set", dataSets.filter((one) => one.state === "ready").map((one) => el("option", { value: one.id }, `${one.definition.name}: ${one.facts.training_records.toLocaleString("en")} records to train on`)));
     byId("form").setAttribute("aria-busy", "false");
+    reread();
   });
 
+/** The fields from the JSON; they wait while it can't be read. */
+function reread() {
+  const job = parsed(place.value);
+  byId("beside").disabled = job === null;
+  if (job !== null) fill(job);
+  cost();
+}
+
 function put(body, about) {
+  for (const name of NAMES) say(name, "");
   place.value = JSON.stringify(body, null, 2);
   byId("about").textContent = about;
-  place.removeAttribute("aria-invalid");
-  byId("body-problem").textContent = "";
+  say("body", "");
+  byId("trouble").replaceChildren();
+  reread();
 }
 
 byId("algorithm").addEventListener("change", () => {
@@ -44,33 +80,111 @@ byId("recipe").addEventListener("change", () =>
   asked(async () => {
     const name = byId("recipe").value;
     if (!name) return;
+    const body = await api(`/v1/recipes/${encodeURIComponent(name)}`);
+    if (byId("recipe").value !== name) return;
     byId("algorithm").value = "";
-    put(await api(`/v1/recipes/${encodeURIComponent(name)}`), "A recipe of the papers.");
+    put(body, "A recipe of the papers.");
   }),
 );
+
+place.addEventListener("input", () => {
+  say("body", "");
+  reread();
+});
+
+for (const name of NAMES) {
+  byId(name).addEventListener("change", () => {
+    const job = parsed(place.value);
+    if (job === null || !write(name, job)) return;
+    place.value = JSON.stringify(job, null, 2);
+    if (name === "ledger" || name === "data-set") cost();
+  });
+}
+
+// What it costs
+
+const now = later(async (job, ledger) => {
+  asking = new AbortController();
+  const { signal } = asking;
+  try {
+    const [held, told] = await Promise.all([api(`/v1/ledgers/${ledger.id}`, { signal }), api(`/v1/ledgers/${ledger.id}/projections`, { method: "POST", body: { spec: job.spec }, signal })]);
+    if (!signal.aborted) byId("cost").replaceChildren(...costWords(held, told));
+  } catch (error) {
+    if (signal.aborted) return;
+    if (!(error instanceof Problem)) throw error;
+    const why = error.fields.length ? error.fields.map((one) => `${one.field}: ${one.message}`).join("; ") : error.message;
+    byId("cost").replaceChildren(el("p", { class: "notice" }, `What it would cost of ${ledger.definition.name} can't be told: ${why}`));
+  }
+}, PAUSE);
+
+function cost() {
+  asking.abort();
+  const job = parsed(place.value);
+  const ledger = job && found.ledgers.find((one) => one.id === job.ledger);
+  if (!ledger) {
+    now.cancel();
+    byId("cost").replaceChildren();
+    return;
+  }
+  now(job, ledger);
+}
+
+function costWords(ledger, told) {
+  const { name } = ledger.definition;
+  if (told.separately === null) return [el("p", { class: "notice good" }, `It would cost nothing of ${name}.`)];
+  if (told.after === null) return [el("p", { class: "notice bad" }, `It doesn't fit into ${name} as things stand: more noise, fewer steps or smaller samples cost less.`)];
+  const after = telling({ definition: ledger.definition, balance: told.after });
+  const before = ledger.balance.limits.find((use) => use.quantity === after?.quantity);
+  const more = told.separately - 1;
+  const fits = more === 0 ? "no other like it would fit after it" : more === 1 ? "one more like it would fit after it" : `${more.toLocaleString("en")} more like it would fit after it`;
+  const left = before ? `Left in ${after.quantity}: ${bound(before.remaining, { down: true })} now, ${bound(after.remaining, { down: true })} after it. ` : "";
+  return [el("p", { class: "notice good" }, `It fits into ${name}; ${fits}. ${left}Nothing is reserved before you send it.`), ...(after ? [el("div", { class: "half" }, bar(after))] : [])];
+}
+
+// Sending it
+
+/** What is wrong beside its field; what is in the spec beside the JSON. Returns what has no place. */
+function lay(problem) {
+  const inJson = [];
+  for (const one of problem.fields) {
+    const path = one.field.replace(/^body\./, "");
+    const known = Object.keys(PLACES).find((name) => path === name || path.startsWith(`${name}.`));
+    if (known) say(PLACES[known], one.message);
+    else inJson.push(`${path}: ${one.message}, got ${one.got}`);
+  }
+  if (inJson.length) say("body", inJson.join("\n"));
+  if (problem.type.endsWith("budget-exceeded") || problem.type.endsWith("ledger-closed") || problem.type.endsWith("ledger-not-found")) say("ledger", problem.message);
+  else if (!problem.fields.length) byId("trouble").replaceChildren(refusal(problem));
+  byId("form").querySelector('[aria-invalid="true"]')?.focus();
+}
 
 byId("form").addEventListener("submit", async (event) => {
   event.preventDefault();
   byId("trouble").replaceChildren();
-  byId("body-problem").textContent = "";
-  place.removeAttribute("aria-invalid");
+  say("body", "");
   let body;
   try {
     body = JSON.parse(place.value);
   } catch (error) {
-    place.setAttribute("aria-invalid", "true");
-    byId("body-problem").textContent = `This isn't JSON: ${error.message}`;
+    say("body", `This isn't JSON: ${error.message}`);
     place.focus();
+    return;
+  }
+  // A field whose words couldn't be read isn't in the JSON: it would be lost without a word.
+  if (!byId("beside").disabled && ["labels", "priority", "timeout"].filter((name) => !byId(name).disabled && !write(name, structuredClone(body))).length) {
+    byId("form").querySelector('[aria-invalid="true"]').focus();
     return;
   }
   const send = byId("send");
   send.disabled = true;
   try {
-    const job = await api("/v1/jobs", { method: "POST", body, more: { "idempotency-key": byId("form").dataset.once } });
+    // The text as it is: numbers that a browser can't hold are the service's to judge.
+    const answer = await request("/v1/jobs", { method: "POST", body: place.value, more: { "idempotency-key": byId("form").dataset.once } });
+    const job = await answer.json();
     location.assign(`/jobs/${job.id}`);
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
-    byId("trouble").replaceChildren(refusal(error));
+    lay(error);
     // A refused request made nothing, and a changed one needs a name of its own; one that wasn't answered may have made a job.
     if (error.status !== 0) byId("form").dataset.once = newName();
   } finally {

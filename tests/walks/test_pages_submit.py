@@ -1,0 +1,156 @@
+"""The form of a new job in a real browser: fields and JSON say the same, a budget is asked before it is charged, nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Generator
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.app.jobs_harness import spec
+from tests.app.uploads_harness import definition, upload
+from tests.walks.pages import Complaints, Service, browser, keep_key, serving_jobs
+
+RUNTIME = {"microbatch_size": 1, "checkpoint_seconds": 0.01}
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
+    with serving_jobs(tmp_path_factory.mktemp("submit")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def client(service: Service) -> Generator[httpx2.Client]:
+    with service.client() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def budgets(client: httpx2.Client) -> dict[str, str]:
+    """Ids of one with room and one without."""
+    found = {}
+    for name, epsilon in (("ample", 20.0), ("tight", 0.01)):
+        budget = {"kind": "rdp_target", "epsilon": epsilon, "delta": 1e-5, "orders": [4.0, 16.0, 64.0, 4096.0]}
+        body = {"name": name, "budget": budget, "adjacency": "add_remove", "unit": "record", "protects": "data_set"}
+        found[name] = client.post("/v1/ledgers", json=body).json()["id"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Generator[Any]:
+    with browser() as found:
+        yield found
+
+
+@pytest.fixture
+def page(chromium: Any, service: Service, budgets: dict[str, str]) -> Generator[Any]:
+    """The form with the key kept and a job in it; what it complains of is in ``page.complaints``."""
+    context = chromium.new_context()
+    found = context.new_page()
+    found.goto(f"{service.address}/vocabulary")
+    keep_key(found)
+    found.complaints = Complaints()
+    found.complaints.watch(found)
+    found.goto(f"{service.address}/jobs/new")
+    found.locator('#form[aria-busy="false"]').wait_for()
+    found.fill("#body", json.dumps({"spec": spec(), "runtime": RUNTIME}))
+    yield found
+    context.close()
+
+
+def typed(page: Any, field: str, text: str) -> None:
+    page.fill(f"#{field}", text)
+    page.locator(f"#{field}").blur()
+
+
+def written(page: Any) -> dict[str, Any]:
+    return json.loads(page.input_value("#body"))
+
+
+def test_the_fields_are_the_job_that_is_sent(page: Any, client: httpx2.Client, budgets: dict[str, str]) -> None:
+    typed(page, "labels", "ward=7, study = a")
+    typed(page, "priority", "5")
+    typed(page, "timeout", "2")
+    page.select_option("#ledger", budgets["ample"])
+    page.locator("#cost", has_text="It fits into ample").wait_for()
+    assert page.complaints.lines == []
+    page.click("#send")
+    page.locator("#state", has_text="succeeded").wait_for(timeout=60_000)
+    job = client.get(f"/v1/jobs/{page.url.rsplit('/', 1)[1]}").json()
+    assert (job["labels"], job["priority"], job["timeout_seconds"]) == ({"ward": "7", "study": "a"}, 5, 7200.0)
+    assert job["charge"]["ledger"] == budgets["ample"]
+
+
+def test_what_stands_in_the_json_stands_in_the_fields(page: Any) -> None:
+    page.fill("#body", json.dumps({"spec": spec(), "labels": {"ward": "3"}, "priority": 7, "timeout_seconds": 1800.0}))
+    assert [page.input_value(f"#{name}") for name in ("labels", "priority", "timeout")] == ["ward=3", "7", "0.5"]
+
+
+def test_what_a_job_would_cost_is_what_the_budget_says(page: Any, client: httpx2.Client, budgets: dict[str, str]) -> None:
+    page.select_option("#ledger", budgets["ample"])
+    page.locator("#cost", has_text="It fits into ample").wait_for()
+    told = client.post(f"/v1/ledgers/{budgets['ample']}/projections", json={"spec": spec()}).json()
+    assert f"{told['separately'] - 1:,} more like it would fit after it" in page.inner_text("#cost")
+    page.select_option("#ledger", budgets["tight"])
+    page.locator("#cost", has_text="doesn't fit into tight").wait_for()
+    page.click("#send")
+    page.locator("#ledger-problem:not(:empty)").wait_for()
+    assert page.evaluate("document.activeElement.id") == "ledger"
+
+
+def test_a_cost_that_cannot_be_told_says_why(page: Any, budgets: dict[str, str]) -> None:
+    page.fill("#body", json.dumps({"spec": spec(expected_batch_size=10**6)}))
+    page.select_option("#ledger", budgets["ample"])
+    page.locator("#cost", has_text=re.compile("can't be told: spec.expected_batch_size")).wait_for()
+
+
+def test_an_uploaded_data_set_is_chosen_by_its_name(page: Any, client: httpx2.Client, service: Service) -> None:
+    made = client.post("/v1/data-sets", json=definition(upload(client).json()["id"], name="beats of ward 3")).json()
+    page.reload()
+    page.locator("#data-set option", has_text="beats of ward 3").wait_for(state="attached")
+    page.fill("#body", json.dumps({"spec": spec()}))
+    page.select_option("#data-set", made["id"])
+    assert written(page)["spec"]["data"] == {"kind": "uploaded", "data_set": made["id"]}
+
+
+ABSURD = {
+    "no pair": ("labels", "abc", "name=value"),
+    "markup": ("labels", "<img src=x onerror=alert(1)>=1", "letters, digits"),
+    "a long name": ("labels", "n" * 10_000 + "=1", "at most 63"),
+    "twice": ("labels", "a=1, a=2", "twice"),
+    "letters": ("priority", "abc", "whole number"),
+    "a fraction": ("priority", "1.5", "whole number"),
+    "negative": ("priority", "-1", "Between 0 and 100"),
+    "too large": ("timeout", "1e999", "at most 8760"),
+    "nothing": ("timeout", "0", "More than 0"),
+    "long": ("timeout", "9" * 10_000, "Write a number"),
+}
+
+
+@pytest.mark.parametrize("what", ABSURD)
+def test_what_cannot_be_read_says_why_beside_its_field_and_is_not_sent(what: str, page: Any) -> None:
+    field, text, words = ABSURD[what]
+    before = written(page)
+    typed(page, field, text)
+    page.locator(f"#{field}-problem", has_text=words).wait_for()
+    asked_for = len(page.complaints.requested)
+    page.click("#send")
+    assert page.evaluate("document.activeElement.id") == field
+    assert (page.input_value(f"#{field}"), written(page)) == (text, before)
+    assert page.complaints.requested[asked_for:] == []
+    typed(page, field, "")
+    assert page.inner_text(f"#{field}-problem") == ""
+
+
+def test_a_number_that_a_browser_cannot_hold_is_sent_as_it_was_written(page: Any) -> None:
+    text = json.dumps({"spec": spec()}).replace('"clipping_bound": 1.0', '"clipping_bound": 1e999')
+    page.fill("#body", text)
+    assert page.locator("#priority").is_disabled()
+    page.click("#send")
+    page.locator("#body-problem", has_text="spec.clipping_bound").wait_for()
+    assert page.input_value("#body") == text
+    assert page.evaluate("document.activeElement.id") == "body"
