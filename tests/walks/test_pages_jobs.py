@@ -339,3 +339,22 @@ def test_a_key_revoked_under_an_open_page_is_said_and_a_good_one_goes_on(page: A
     page.locator("#line", has_text="Following live").wait_for()
     client.post(f"/v1/jobs/{job}/cancel")
     shows(page, "cancelled")
+
+
+def test_a_job_that_vanishes_under_an_open_page_is_said_to_be_gone(page: Any, client: httpx2.Client, service: Service) -> None:
+    wire = Wire(service.port)
+    try:
+        page.goto(f"{wire.address}/jobs")
+        keep_key(page)
+        job = submit(client, Order.HOLD)
+        page.goto(f"{wire.address}/jobs/{job}")
+        page.locator("#events", has_text="step 7 of").wait_for()
+        gone = json.dumps({"type": "job-not-found", "title": "No such job.", "status": 404})
+        page.route("**/v1/jobs/**", lambda route: route.fulfill(status=404, content_type="application/problem+json", body=gone))
+        wire.cut()
+        page.locator("#title", has_text="There is no such job").wait_for()
+        assert page.locator("#actions button").count() == 0
+        assert not page.is_visible("#labels-form")
+    finally:
+        wire.close()
+        client.post(f"/v1/jobs/{job}/cancel")

@@ -225,6 +225,21 @@ def test_what_cannot_be_a_budget_says_why_beside_the_field(what: str, page: Any)
     assert page.input_value(f"#{field}") == text
 
 
+def test_a_server_that_starts_again_under_an_open_page_is_said_to_and_followed_on(
+    page: Any, client: httpx2.Client, service: Service
+) -> None:
+    of = ledger(client, "restarted", {"kind": "zcdp", "rho": 1.0})
+    open_(page, service, of)
+    service.end()
+    page.locator("#trouble", has_text="doesn't answer").wait_for()
+    assert cells(page)[3] == "1"
+    service.start()
+    page.locator("#trouble .notice").wait_for(state="detached")
+    with service.client() as again:
+        again.post(f"/v1/ledgers/{of}/reservations", json={"spend": {"kind": "zcdp", "rho": 0.25}})
+    page.locator("#reservations tr", has_text="rho 0.25").wait_for()
+
+
 def test_a_budget_that_isnt_there_is_said_not_to_be(page: Any, service: Service) -> None:
     page.goto(f"{service.address}/ledgers/{'0' * 32}")
     page.locator("#title", has_text="There is no such budget").wait_for()

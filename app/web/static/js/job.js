@@ -123,6 +123,7 @@ function certificate() {
     "Certificate: ",
     ...["html", "pdf", "dsse", "jws"].flatMap((form) => [el("button", { type: "button", class: "quiet", on: { click: () => fetched(form) } }, { html: "read", pdf: "PDF", dsse: "signed file", jws: "JWS" }[form]), " "]),
     el("a", { href: `/certificates#${job.certificate}` }, "check it"),
+    el("span", { class: "soft" }, ". Its id: ", el("span", { class: "mono" }, job.certificate)),
   );
 }
 

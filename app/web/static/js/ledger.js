@@ -157,10 +157,10 @@ async function look() {
     const found = await api(base);
     const changed = found.head.sha256 !== ledger?.head.sha256;
     ledger = found;
+    byId("trouble").replaceChildren();
     if (!changed) return;
     head();
     await Promise.all([reservations(), entries()]);
-    byId("trouble").replaceChildren();
   });
   if (goOn) timer = setTimeout(look, EVERY);
 }
