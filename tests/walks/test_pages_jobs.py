@@ -342,11 +342,10 @@ def test_a_key_revoked_under_an_open_page_is_said_and_a_good_one_goes_on(page: A
 
 
 def test_a_job_that_vanishes_under_an_open_page_is_said_to_be_gone(page: Any, client: httpx2.Client, service: Service) -> None:
-    wire = Wire(service.port)
+    wire, job = Wire(service.port), submit(client, Order.HOLD)
     try:
         page.goto(f"{wire.address}/jobs")
         keep_key(page)
-        job = submit(client, Order.HOLD)
         page.goto(f"{wire.address}/jobs/{job}")
         page.locator("#events", has_text="step 7 of").wait_for()
         gone = json.dumps({"type": "job-not-found", "title": "No such job.", "status": 404})
