@@ -58,12 +58,12 @@ def test_every_file_that_a_page_names_is_there(path: str, client: TestClient) ->
     assert [one for one in named if client.get(one).status_code != 200] == []
 
 
-def test_pages_and_their_files_go_out_compressed_and_answers_of_the_api_as_they_are(client: TestClient) -> None:
-    for path in ("/", "/static/zetadp.css", "/static/vendor/redoc/redoc.standalone.js", "/openapi.json"):
+def test_pages_files_and_catalogues_go_out_compressed_and_other_answers_as_they_are(client: TestClient) -> None:
+    for path in ("/", "/v1/algorithms", "/static/zetadp.css", "/static/vendor/redoc/redoc.standalone.js", "/openapi.json"):
         answer = client.get(path, headers={"accept-encoding": "gzip"})
         assert answer.headers["content-encoding"] == "gzip"
         assert answer.content == client.get(path, headers={"accept-encoding": "identity"}).content
-    assert "content-encoding" not in client.get("/v1/mechanisms", headers={"accept-encoding": "gzip"}).headers
+    assert "content-encoding" not in client.get("/v1/conversions", headers={"accept-encoding": "gzip"}).headers
 
 
 @pytest.mark.parametrize("one", MECHANISMS, ids=lambda one: one.kind)

@@ -153,7 +153,8 @@ def test_what_is_spent_stands_beside_its_target_and_its_budget(page: Any, client
     page.goto(f"{service.address}/jobs/{job}")
     page.locator("#steps", has_text="Step 20 of 20: epsilon 1 at delta 0.00001; the target is epsilon 1.5.").wait_for()
     page.locator("#plots .legend", has_text="target").wait_for()
-    assert page.inner_text("#belongs") == "Labels: ward=7. Charged to its budget."
+    assert page.input_value("#labels") == "ward=7"
+    assert page.inner_text("#belongs") == "Charged to its budget."
     assert page.get_attribute("#belongs a", "href") == f"/ledgers/{ledger}"
 
 
@@ -164,17 +165,37 @@ def test_a_job_is_paused_resumed_cancelled_and_run_again(page: Any, client: http
     job = submit(client, step_seconds=0.1, steps=100)
     page.goto(f"{service.address}/jobs/{job}")
     page.locator("#events", has_text="step 3 of 100").wait_for()
-    page.click("text=Pause")
+    page.click("button:text-is('Pause')")
     shows(page, "paused")
-    page.click("text=Resume")
+    page.locator("#what", has_text="until you resume it").wait_for()
+    page.click("button:text-is('Resume')")
     shows(page, "running")
+    page.locator("#attempts tr", has_text="the checkpoint of step").wait_for()
+    page.locator("#resumptions", has_text="went on from a checkpoint once").wait_for()
+    assert "stopped after step" in page.locator("#attempts tr").first.inner_text()
     page.click("button:text-is('Cancel')")
     shows(page, "cancelled")
-    page.click("text=Run again")
+    page.click("button:text-is('Run again')")
     shows(page, "running")
     assert state(client, job) == "running"
     page.click("button:text-is('Cancel')")
     shows(page, "cancelled")
+
+
+def test_labels_are_changed_and_what_cannot_be_one_says_why(page: Any, client: httpx2.Client, service: Service) -> None:
+    job = submit(client)
+    page.goto(f"{service.address}/jobs/{job}")
+    shows(page, "succeeded")
+    page.fill("#labels", "ward=8, study=b")
+    page.press("#labels", "Enter")
+    page.locator("#labels-kept", has_text="Kept").wait_for()
+    assert client.get(f"/v1/jobs/{job}").json()["labels"] == {"ward": "8", "study": "b"}
+    for text, words in (("ward", "name=value"), ("<b>x</b>=1", "letters, digits"), ("n" * 10_000 + "=1", "at most 63")):
+        page.fill("#labels", text)
+        page.press("#labels", "Enter")
+        page.locator("#labels-problem", has_text=words).wait_for()
+        assert (page.input_value("#labels"), page.evaluate("document.activeElement.id")) == (text, "labels")
+    assert client.get(f"/v1/jobs/{job}").json()["labels"] == {"ward": "8", "study": "b"}
 
 
 def test_why_a_job_failed_stands_on_its_page(page: Any, client: httpx2.Client, service: Service) -> None:
@@ -259,7 +280,8 @@ def test_the_list_is_narrowed_by_label_and_state(page: Any, client: httpx2.Clien
     page.locator("#none").wait_for()
     page.fill("#label", "ward")
     page.press("#label", "Enter")
-    page.locator("#trouble", has_text="label").wait_for()
+    page.locator("#label-problem", has_text="name=value").wait_for()
+    assert page.get_attribute("#label", "aria-invalid") == "true"
 
 
 # What isn't there
@@ -291,3 +313,47 @@ def test_without_a_key_a_page_says_where_to_enter_one(page: Any, client: httpx2.
         page.locator("#trouble", has_text="Enter one with the button at the top").wait_for()
     keep_key(page)
     shows(page, "succeeded")
+
+
+# What ends while a page is open
+
+
+def test_a_key_revoked_under_an_open_page_is_said_and_a_good_one_goes_on(page: Any, client: httpx2.Client, service: Service) -> None:
+    database = Database(service.settings)
+    try:
+        keys = KeyService(database)
+        made = keys.create("default", "brief", (Scope.SUBMIT,), None)
+        keep_key(page, made.text)
+        job = submit(client, step_seconds=0.05, steps=2000)
+        page.goto(f"{service.address}/jobs/{job}")
+        page.locator("#events", has_text="step 3 of 2000").wait_for()
+        keys.revoke("default", made.key.id)
+    finally:
+        database.close()
+    page.locator("#line", has_text="The key isn't good any more").wait_for()
+    assert "of 2000" in page.inner_text("#steps")
+    page.goto(f"{service.address}/jobs")
+    page.locator("#trouble", has_text="Enter one with the button at the top").wait_for()
+    page.go_back()
+    keep_key(page)
+    page.locator("#line", has_text="Following live").wait_for()
+    client.post(f"/v1/jobs/{job}/cancel")
+    shows(page, "cancelled")
+
+
+def test_a_job_that_vanishes_under_an_open_page_is_said_to_be_gone(page: Any, client: httpx2.Client, service: Service) -> None:
+    wire, job = Wire(service.port), submit(client, Order.HOLD)
+    try:
+        page.goto(f"{wire.address}/jobs")
+        keep_key(page)
+        page.goto(f"{wire.address}/jobs/{job}")
+        page.locator("#events", has_text="step 7 of").wait_for()
+        gone = json.dumps({"type": "job-not-found", "title": "No such job.", "status": 404})
+        page.route("**/v1/jobs/**", lambda route: route.fulfill(status=404, content_type="application/problem+json", body=gone))
+        wire.cut()
+        page.locator("#title", has_text="There is no such job").wait_for()
+        assert page.locator("#actions button").count() == 0
+        assert not page.is_visible("#labels-form")
+    finally:
+        wire.close()
+        client.post(f"/v1/jobs/{job}/cancel")

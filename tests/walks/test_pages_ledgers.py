@@ -122,6 +122,45 @@ def test_how_many_more_such_jobs_fit_is_what_the_service_says(page: Any, client:
     page.locator("#fits", has_text=f"{exact} more such spends fit").wait_for()
 
 
+def test_how_many_trainings_by_a_recipe_fit_is_what_the_service_says(page: Any, client: httpx2.Client, service: Service) -> None:
+    of = ledger(client, "recipes", {"kind": "rdp_target", "epsilon": 100.0, "delta": 1e-5, "orders": [2.0, 4.0, 16.0]})
+    submission = client.get("/v1/recipes/digits").json()
+    exact = client.post(f"/v1/ledgers/{of}/projections", json={"spec": submission["spec"]}).json()
+    assert exact["separately"] > 1
+    open_(page, service, of)
+    page.check("input[value=spec]")
+    page.select_option("#recipe", "digits")
+    page.locator("#spec-field").wait_for()
+    page.wait_for_load_state("networkidle")
+    page.click("#projection button")
+    page.locator("#fits", has_text=f"{exact['separately']} more such spends fit").wait_for()
+    assert "One of them would leave" in page.inner_text("#fits")
+
+
+ABSURD_SPENDS = {
+    "letters": ("spend", "amount", "abc", "Write a number"),
+    "blank": ("spend", "amount", "   ", "Write a number"),
+    "too large": ("spend", "amount", "1e999", "too large"),
+    "negative": ("spend", "amount", "-1", "0"),
+    "markup": ("job", "amount", "<img src=x onerror=alert(1)>", "32 letters"),
+    "long": ("spend", "amount", "9" * 10_000, "Write a number"),
+    "no JSON": ("spec", "spec", "<b>x</b>", "isn't the JSON of a job"),
+    "no such job": ("job", "amount", "0" * 32, "one of your training jobs"),
+}
+
+
+@pytest.mark.parametrize("what", ABSURD_SPENDS)
+def test_what_cannot_be_spent_says_why_beside_its_field_and_stays(what: str, page: Any, client: httpx2.Client, service: Service) -> None:
+    by, field, text, words = ABSURD_SPENDS[what]
+    open_(page, service, ledger(client, f"absurd {what}", {"kind": "zcdp", "rho": 1.0}))
+    page.check(f"input[value={by}]")
+    page.fill(f"#{field}", text)
+    page.click("#projection button")
+    page.locator(f"#{field}-problem", has_text=words).wait_for()
+    assert (page.input_value(f"#{field}"), page.evaluate("document.activeElement.id")) == (text, field)
+    assert page.inner_text("#fits") == ""
+
+
 def test_the_history_is_checked_and_its_head_shown(page: Any, client: httpx2.Client, service: Service) -> None:
     of = ledger(client, "checked", {"kind": "gdp", "mu": 1.0})
     reserve(client, of, 0.1)
@@ -184,6 +223,21 @@ def test_what_cannot_be_a_budget_says_why_beside_the_field(what: str, page: Any)
     page.locator(f"#{field}-problem", has_text=re.compile(words)).wait_for()
     assert page.get_attribute(f"#{field}", "aria-invalid") == "true"
     assert page.input_value(f"#{field}") == text
+
+
+def test_a_server_that_starts_again_under_an_open_page_is_said_to_and_followed_on(
+    page: Any, client: httpx2.Client, service: Service
+) -> None:
+    of = ledger(client, "restarted", {"kind": "zcdp", "rho": 1.0})
+    open_(page, service, of)
+    service.end()
+    page.locator("#trouble", has_text="doesn't answer").wait_for()
+    assert cells(page)[3] == "1"
+    service.start()
+    page.locator("#trouble .notice").wait_for(state="detached")
+    with service.client() as again:
+        again.post(f"/v1/ledgers/{of}/reservations", json={"spend": {"kind": "zcdp", "rho": 0.25}})
+    page.locator("#reservations tr", has_text="rho 0.25").wait_for()
 
 
 def test_a_budget_that_isnt_there_is_said_not_to_be(page: Any, service: Service) -> None:

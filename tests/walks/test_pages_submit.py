@@ -1,4 +1,4 @@
-"""The form of a new job in a real browser: its fields and its JSON say the same, a budget is asked before it is charged, nothing is lost."""
+"""The form of a new job in a real browser: fields and JSON say the same, a budget is asked before it is charged, nothing is lost."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 // Certificates: one from a file or by its id is checked, the verdict first; read as a document; and proved to be in the log.
 
 import { Problem, announce, api, byId, download, el, key, refusal, request } from "./core.js";
+import { say } from "./submit-fields.js";
 
 const VERDICTS = {
   valid: ["good", "Valid."],
@@ -124,13 +125,14 @@ function styled(text) {
 
 async function lookup(id) {
   shown = null;
-  byId("id-problem").textContent = "";
+  say("id", "");
   byId("proved").textContent = "";
   byId("forms").hidden = true;
   byId("document").hidden = true;
   byId("report").replaceChildren();
   if (!/^[A-Za-z0-9_-]{1,64}$/.test(id)) {
-    byId("id-problem").textContent = "An id has letters and digits alone; it stands on the page of its job.";
+    say("id", id === "" ? "Write the id; it stands on the page of its job." : "An id has letters, digits, _ and - alone, at most 64; it stands on the page of its job.");
+    byId("id").focus();
     return;
   }
   try {
@@ -141,7 +143,8 @@ async function lookup(id) {
     byId("forms").hidden = false;
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
-    byId("id-problem").textContent = error.status === 404 ? "The service knows no certificate of this id that your key may see." : error.message;
+    say("id", error.status === 404 ? "The service knows no certificate of this id that your key may see." : error.message);
+    byId("id").focus();
   }
 }
 

@@ -1,6 +1,8 @@
 // One job: its progress, the epsilon it has spent, its figures, log and files, as they come.
 
 import { Problem, announce, api, byId, download, el, figure, moment, number, refusal, request } from "./core.js";
+import { forget, note } from "./job-attempts.js";
+import { editLabels, showLabels } from "./job-labels.js";
 import { cost, tag } from "./jobs-common.js";
 import { linePlot } from "./plots.js";
 import { FINAL, follow } from "./stream.js";
@@ -10,11 +12,23 @@ const base = `/v1/jobs/${id}`;
 const DRAW = 700;
 const MOST_POINTS = 2000;
 const ACTIONS = { queued: ["pause", "cancel"], running: ["pause", "cancel"], pausing: ["resume", "cancel"], paused: ["resume", "cancel"], failed: ["retry"], cancelled: ["retry"] };
+/** What a state means and what can be done about it. */
+const WORDS = {
+  queued: "It waits for a worker. Paused, it doesn't start; cancelled, it never does.",
+  running: "It can be paused at a checkpoint, or cancelled. What it has released stays counted either way.",
+  pausing: "It stops at its next checkpoint and lets go of its worker.",
+  cancelling: "It is being stopped. What it has released stays counted.",
+  paused: "Nothing happens until you resume it; then it goes on from its checkpoint.",
+  succeeded: "It is done: its labels alone can still be changed.",
+  failed: "It can be run again: as a new attempt, from its last checkpoint. A budget is charged anew.",
+  cancelled: "It can be run again: as a new attempt, from its last checkpoint. A budget is charged anew.",
+};
 
 let lines = new AbortController();
 let job = null;
 let drawing = null;
 let offered = null;
+let said = null;
 let logged = false;
 const points = { epsilon: [], metrics: new Map() };
 
@@ -70,15 +84,18 @@ function head() {
   byId("times").textContent = told.filter(Boolean).join("; ");
   byId("failure").replaceChildren(...(job.failure ? [el("p", { class: "notice bad" }, job.failure)] : []));
   done();
+  showLabels(job.labels);
   // Made anew only when they change: a button mustn't lose the keyboard, or a click, to an event that comes meanwhile.
   const wanted = `${job.state} ${job.certificate}`;
   if (wanted === offered) return;
   offered = wanted;
+  byId("what").textContent = WORDS[job.state] || "";
   byId("actions").replaceChildren(...(ACTIONS[job.state] || []).map(button));
   byId("certificate").replaceChildren(...(job.certificate ? [certificate()] : []));
   belongings();
   byId("spec").textContent = JSON.stringify(job.spec ?? job.result, null, 2);
-  announce(`The job is ${job.state}`);
+  if (said !== job.state) announce(`The job is ${job.state}`);
+  said = job.state;
 }
 
 function done() {
@@ -95,11 +112,8 @@ function target() {
 }
 
 function belongings() {
-  const labels = Object.entries(job.labels).map(([name, value]) => `${name}=${value}`);
-  byId("belongs").replaceChildren(
-    labels.length ? `Labels: ${labels.join(", ")}. ` : "",
-    ...(job.charge ? ["Charged to ", el("a", { href: `/ledgers/${job.charge.ledger}` }, "its budget"), "."] : []),
-  );
+  const limits = [job.priority ? `Priority ${job.priority}. ` : "", job.timeout_seconds ? `Given up after ${figure(job.timeout_seconds / 3600)} hours of work. ` : ""];
+  byId("belongs").replaceChildren(...limits, ...(job.charge ? ["Charged to ", el("a", { href: `/ledgers/${job.charge.ledger}` }, "its budget"), "."] : []));
 }
 
 function certificate() {
@@ -109,6 +123,7 @@ function certificate() {
     "Certificate: ",
     ...["html", "pdf", "dsse", "jws"].flatMap((form) => [el("button", { type: "button", class: "quiet", on: { click: () => fetched(form) } }, { html: "read", pdf: "PDF", dsse: "signed file", jws: "JWS" }[form]), " "]),
     el("a", { href: `/certificates#${job.certificate}` }, "check it"),
+    el("span", { class: "soft" }, ". Its id: ", el("span", { class: "mono" }, job.certificate)),
   );
 }
 
@@ -164,7 +179,8 @@ function take(event) {
       break;
     default:
   }
-  byId("events").prepend(el("tr", {}, el("th", { scope: "row", class: "number" }, String(event.data.number)), el("td", { "data-name": "When" }, moment(event.data.time)), el("td", { "data-name": "What" }, event.type), el("td", { "data-name": "Told" }, summary(event.type, told))));
+  note(event.type, event.data);
+  byId("events").prepend(el("tr", { "data-kind": event.type }, el("th", { scope: "row", class: "number" }, String(event.data.number)), el("td", { "data-name": "When" }, moment(event.data.time)), el("td", { "data-name": "What" }, event.type), el("td", { "data-name": "Told" }, summary(event.type, told))));
   while (byId("events").rows.length > 500) byId("events").lastElementChild.remove();
   draw();
 }
@@ -185,6 +201,8 @@ function summary(type, told) {
       return told.artifacts.map((one) => one.name).join(", ");
     case "failed":
       return told.reason;
+    case "stopped":
+      return `after step ${told.step}`;
     default:
       return told.resumed_from_step ? `from step ${told.resumed_from_step}` : "";
   }
@@ -204,6 +222,7 @@ function line(state, problem) {
 async function files() {
   const list = await api(`${base}/artifacts`);
   byId("no-files").hidden = list.artifacts.length > 0;
+  byId("files-part").hidden = list.artifacts.length === 0;
   byId("files").replaceChildren(
     ...list.artifacts.map((one) =>
       el(
@@ -220,7 +239,8 @@ async function files() {
 function gone() {
   offered = null;
   byId("title").textContent = "There is no such job";
-  for (const name of ["actions", "certificate", "state", "plots", "belongs"]) byId(name).replaceChildren();
+  for (const name of ["labels-form", "attempts-part"]) byId(name).hidden = true;
+  for (const name of ["actions", "what", "certificate", "state", "plots", "belongs", "labels-other"]) byId(name).replaceChildren();
   byId("times").textContent = "";
   byId("trouble").replaceChildren(
     el("p", { class: "notice bad", role: "alert" }, "The service knows no job of this name that your key may see. It may be another tenant's, or of another service. ", el("a", { href: "/jobs" }, "See the jobs there are.")),
@@ -269,6 +289,7 @@ async function start() {
   logged = false;
   points.epsilon = [];
   points.metrics = new Map();
+  forget();
   byId("events").replaceChildren();
   byId("events").dataset.count = "0";
   byId("log").textContent = "";
@@ -279,6 +300,10 @@ async function start() {
   followLog();
 }
 
+editLabels(base, (changed) => {
+  job = changed;
+  head();
+});
 byId("log-part").addEventListener("toggle", followLog);
 document.addEventListener("zetadp-key", start);
 document.addEventListener("zetadp-theme", draw);

@@ -2,6 +2,7 @@
 
 import { Problem, api, byId, el, moment, refusal } from "./core.js";
 import { cost, tag } from "./jobs-common.js";
+import { say } from "./submit-fields.js";
 
 const EVERY = 4000;
 
@@ -34,6 +35,10 @@ async function show() {
     const value = byId(name).value.trim();
     if (value !== "") query.set(name, value);
   }
+  const label = byId("label").value.trim();
+  const fits = label === "" || (/^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}=/.test(label) && label.length <= 320);
+  say("label", fits ? "" : "Write name=value, such as ward=7. The list is as it was.");
+  if (!fits) return;
   const cursor = cursors.at(-1);
   if (cursor !== null) query.set("cursor", cursor);
   try {

@@ -1,7 +1,9 @@
 // One budget: what is taken of it and what is left, what it is taken by, its history, and what else would fit.
 
 import { Problem, announce, api, bound, byId, el, moment, number, refusal } from "./core.js";
+import { startProjection } from "./ledger-projection.js";
 import { bar, currency, limitWords, spendWords, state } from "./ledgers-common.js";
+import { say } from "./submit-fields.js";
 
 const id = byId("ledger").dataset.ledger;
 const base = `/v1/ledgers/${id}`;
@@ -61,7 +63,7 @@ function use(one) {
 
 function balance(of, whose) {
   const { kind } = ledger.definition.budget;
-  const words = [`${whose}${of.commitments} spent, ${of.open_reservations} set aside.`];
+  const words = [`${whose}Spent for good: ${of.commitments === 1 ? "one reservation" : `${of.commitments} reservations`}; set aside: ${of.open_reservations}.`];
   if (kind === "gdp") words.push("What adds up are the squares of mu: 0.6 and 0.8 make 1. The bar shows squares.");
   if (kind === "rdp_target") words.push("One of these orders has to stay within its limit; the guarantee rests on the best.");
   byId("balance").replaceChildren(el("p", {}, words.join(" ")), el("ul", { class: "legend" }, el("li", { class: "series-1" }, "spent"), el("li", { class: "series-2" }, "reserved")), uses(of));
@@ -75,6 +77,7 @@ function head() {
   byId("about").textContent = `at most ${limitWords(definition.budget)}; protects one ${definition.unit.replaceAll("_", " ")} (${neighbours}); made ${moment(ledger.created)}`;
   const named = currency(definition.budget.kind);
   byId("currency").textContent = named ? named[0] : "mu";
+  byId("by-recipe").hidden = definition.protects !== "data_set";
   if (ledger.balance) balance(ledger.balance, "");
   else {
     byId("user-form").hidden = false;
@@ -93,7 +96,7 @@ function reservation(one) {
     el("td", { "data-name": "State" }, el("span", { class: `tag ${colour}` }, one.state)),
     el("td", { "data-name": "What for" }, spendWords(one.spend), one.released ? `; released: ${spendWords(one.released)}` : ""),
     el("td", { "data-name": "Job" }, one.job ? el("a", { href: `/jobs/${one.job}` }, one.job.slice(0, 12)) : "none"),
-    el("td", { "data-name": "Lapses" }, one.state === "reserved" ? lapses : "is settled"),
+    el("td", { "data-name": "Lapses" }, one.state === "reserved" ? lapses : "settled"),
   );
 }
 
@@ -154,70 +157,21 @@ async function look() {
     const found = await api(base);
     const changed = found.head.sha256 !== ledger?.head.sha256;
     ledger = found;
+    byId("trouble").replaceChildren();
     if (!changed) return;
     head();
     await Promise.all([reservations(), entries()]);
-    byId("trouble").replaceChildren();
   });
   if (goOn) timer = setTimeout(look, EVERY);
 }
 
-function spend(text) {
-  const { budget } = ledger.definition;
-  const value = Number(text);
-  if (text === "" || !Number.isFinite(value) || text.length > 40) return null;
-  const [, name] = currency(budget.kind) || ["mu", "mu"];
-  return { kind: currency(budget.kind) ? budget.kind : "gdp", [name]: value };
-}
-
-function problem(field, text) {
-  byId(`${field}-problem`).textContent = text;
-  if (text) byId(field).setAttribute("aria-invalid", "true");
-  else byId(field).removeAttribute("aria-invalid");
-}
-
-function fits(found) {
-  if (found.separately === null) return "They cost nothing: as many as you like.";
-  const one = found.separately === 1 ? "One more such spend fits" : `${found.separately} more such spends fit`;
-  const together = found.together !== null && found.together !== found.separately ? ` In a single reservation: ${found.together}.` : "";
-  return `${found.separately === 0 ? "No more such spend fits" : one}, as things stand.${together} Nothing was reserved.`;
-}
-
-byId("projection").addEventListener("submit", async (event) => {
-  event.preventDefault();
-  if (!ledger) return;
-  const by = new FormData(byId("projection")).get("by");
-  const text = byId("amount").value.trim();
-  problem("amount", "");
-  byId("fits").textContent = "";
-  const body = {};
-  if (by === "job") {
-    if (!/^[0-9a-f]{32}$/.test(text)) return problem("amount", "The id of a job has 32 letters a to f and digits; it stands on the job's page.");
-    body.job = text;
-  } else {
-    body.spend = spend(text);
-    if (body.spend === null) return problem("amount", "Write a number, such as 0.1 or 1e-5.");
-  }
-  if (ledger.definition.protects === "each_user") body.user = byId("user").value.trim();
-  if (body.user === "") return problem("user", "Whose? Name a user.");
-  try {
-    byId("fits").textContent = fits(await api(`${base}/projections`, { method: "POST", body }));
-  } catch (error) {
-    if (!(error instanceof Problem)) throw error;
-    problem("amount", error.fields.length ? error.fields.map((one) => one.message).join("; ") : error.message);
-  }
-});
-
-byId("projection").addEventListener("change", () => {
-  const byJob = new FormData(byId("projection")).get("by") === "job";
-  byId("amount-label").textContent = byJob ? "Id of the job" : "Amount";
-});
+startProjection(base, () => ledger);
 
 byId("user-form").addEventListener("submit", async (event) => {
   event.preventDefault();
   const name = byId("user").value.trim();
-  problem("user", "");
-  if (!/^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$/.test(name)) return problem("user", "Letters, digits and . _ : @ - alone, at most 128.");
+  say("user", "");
+  if (!/^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$/.test(name)) return say("user", "Letters, digits and . _ : @ - alone, at most 128.");
   await asked(async () => balance(await api(`${base}/users/${encodeURIComponent(name)}`), `Of ${name}: `));
 });
 
