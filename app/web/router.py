@@ -8,8 +8,10 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from app.calculators import catalogue
+from app.web.asking import router as asking_router
 from app.web.calculators import router as calculators_router
 from app.web.certificates import router as certificates_router
+from app.web.conversions import router as conversions_router
 from app.web.jobs import router as jobs_router
 from app.web.ledgers import router as ledgers_router
 from app.web.papers import router as papers_router
@@ -26,6 +28,8 @@ DOCS_POLICY = (
 router = APIRouter(include_in_schema=False)
 router.include_router(calculators_router)
 router.include_router(papers_router)
+router.include_router(asking_router)
+router.include_router(conversions_router)
 router.include_router(proofs_router)
 router.include_router(jobs_router)
 router.include_router(ledgers_router)

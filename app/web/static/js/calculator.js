@@ -1,8 +1,9 @@
 // One calculator: reads the form, asks the service while you type, and keeps everything in the address.
 
-import { Problem, api, byId, copy, later } from "./core.js";
+import { Problem, api, byId, later } from "./core.js";
 import { derive, headline, remarks, say, sentences, show } from "./calculator-answer.js";
 import { draw } from "./calculator-plots.js";
+import { offer } from "./exports.js";
 import { FieldProblem, blame, clear, decimal, fits, gathered, keep, markStale, recall, tell, whole } from "./form.js";
 import { compare, epsilonOf } from "./published.js";
 
@@ -208,27 +209,7 @@ function arrange() {
   }
 }
 
-// What can be taken along
-
-function exported(what) {
-  const { path, body } = shown;
-  const json = JSON.stringify(body, null, 2);
-  if (what === "link") return location.href;
-  if (what === "json") return json;
-  const here = location.origin;
-  if (what === "curl") return `curl -sS ${here}${path} -H 'content-type: application/json' -d '${JSON.stringify(body).replaceAll("'", "'\\''")}'`;
-  return `import json, urllib.request\n\nbody = json.loads(r"""${json}""")\nrequest = urllib.request.Request("${here}${path}", json.dumps(body).encode(), {"content-type": "application/json"})\nprint(json.dumps(json.load(urllib.request.urlopen(request))))\n`;
-}
-
-byId("exports").addEventListener("click", async (event) => {
-  const button = event.target.closest("[data-copy]");
-  if (!button || !shown) return;
-  const before = button.dataset.words ??= button.textContent;
-  button.textContent = (await copy(exported(button.dataset.copy), button.dataset.copy)) ? "Copied" : "Not allowed";
-  setTimeout(() => {
-    button.textContent = before;
-  }, 1500);
-});
+offer(() => shown);
 
 const soonest = later(update, PAUSE);
 /** From the key on, what is shown is of before. */
