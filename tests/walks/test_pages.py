@@ -40,7 +40,7 @@ def settle(page: Any) -> None:
     if page.locator("#answer").count():
         page.locator('#answer[aria-busy="false"]').wait_for(timeout=60_000)
         if page.locator("#plots").count():
-            page.locator('#plots[aria-busy="false"]').wait_for(timeout=60_000)
+            page.locator('#plots[aria-busy="false"]').wait_for(state="attached", timeout=60_000)
 
 
 @pytest.fixture(scope="module")

@@ -189,6 +189,10 @@ function rest(signal) {
 
 /** A refusal of the service, beside its field where it has one; what can't be met is told in the words of the question. */
 function explain(problem) {
+  if (problem.type.endsWith("unsupported-event") && own.group.value.trim() !== "1") {
+    blame(own.group, "No accountant here bounds what a group of units loses with these samples.");
+    return;
+  }
   if (!problem.type.endsWith("calibration-failed")) {
     tell(problem, inputOf, last);
     return;
