@@ -190,5 +190,7 @@ def told_in(description: str) -> dict[str, str]:
     # An attribute begins two blanks in; what goes on is indented deeper.
     for names, text in re.findall(r"^ {2}(\w[\w, ]*): (.+(?:\n {3,}.+)*)", section, re.MULTILINE):
         said = " ".join(text.replace("``", "").split()).removesuffix("; or").rstrip(".") + "."
-        found.update(dict.fromkeys(names.split(", "), f"{said[0].upper()}{said[1:]}"))
+        # A paper's letter and a formula stay as they are.
+        is_word = re.match(r"[a-z]+[ ,.]", said) is not None and re.match(r"[a-z]\b", said) is None
+        found.update(dict.fromkeys(names.split(", "), f"{said[0].upper()}{said[1:]}" if is_word else said))
     return found

@@ -1,7 +1,7 @@
 // A page that asks one endpoint as one types: a comparison with a paper, or the best shape of noise.
 
 import { announce, bound, byId, el, figure } from "./core.js";
-import { ordered, summary, table } from "./findings.js";
+import { directionOf, ordered, summary, table } from "./findings.js";
 import { gathered } from "./form.js";
 import { keepAsking } from "./keep-asking.js";
 
@@ -17,7 +17,8 @@ function show(answer) {
   const rest = byId("rest");
   if (answer.published) {
     const findings = ordered(answer.published);
-    byId("headline").textContent = "Published beside proven";
+    const over = findings.filter((one) => directionOf(one) === "overclaims").length;
+    byId("headline").textContent = over ? `${over} of ${findings.length} promise too much` : "None promises too much";
     byId("sentences").replaceChildren(summary(findings));
     rest.replaceChildren(table(findings, "Published beside proven"));
   } else {

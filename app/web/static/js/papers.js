@@ -50,6 +50,12 @@ function rows(report, { experiment, readings }) {
   });
 }
 
+function counted(report) {
+  const found = report.experiments.flatMap(({ readings }) => readings.flatMap((reading) => reading.verdicts));
+  const over = found.filter((one) => one.direction === "overclaims").length;
+  return `${report.experiments.length} experiments in every reading: ${over} of ${found.length} printed epsilons promise too much`;
+}
+
 function paper(report) {
   const head = ["Experiment", "Read as", "Proven epsilon", "Printed", "Verdict"];
   return el(
@@ -59,11 +65,21 @@ function paper(report) {
     el("p", { class: "soft" }, `${report.authors}. ${report.proposes}`),
     el("p", {}, report.holds),
     el(
-      "div",
-      { class: "scroll", tabindex: "0", role: "region", "aria-label": `Experiments of ${report.title}` },
-      el("table", { class: "stacked" }, el("thead", {}, el("tr", {}, ...head.map((name) => el("th", { scope: "col" }, name)))), el("tbody", {}, ...report.experiments.flatMap((each) => rows(report, each)))),
+      "details",
+      { open: report.experiments.length < 2 },
+      el("summary", {}, counted(report)),
+      el(
+        "div",
+        { class: "scroll", tabindex: "0", role: "region", "aria-label": `Experiments of ${report.title}` },
+        el("table", { class: "stacked" }, el("thead", {}, el("tr", {}, ...head.map((name) => el("th", { scope: "col" }, name)))), el("tbody", {}, ...report.experiments.flatMap((each) => rows(report, each)))),
+      ),
     ),
   );
+}
+
+/** What the address points at has moved down. */
+function find() {
+  if (/^#[A-Z]\d+$/.test(location.hash)) document.getElementById(location.hash.slice(1))?.scrollIntoView();
 }
 
 async function start() {
@@ -71,6 +87,7 @@ async function start() {
   try {
     const reports = await api("/v1/papers");
     place.replaceChildren(...reports.map(paper));
+    find();
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
     place.replaceChildren(refusal(error));
