@@ -10,6 +10,7 @@ from fastapi.responses import HTMLResponse
 
 from app.calculators import catalogue
 from app.calculators.catalogue import MechanismEntry
+from app.web.asking import COMPARISONS as PAGES
 from app.web.forms import Field, fields_of
 from app.web.proofs import page_of
 from app.web.rendering import page
@@ -117,6 +118,7 @@ def _calculator(name: str, kind: str, composition: Sampled) -> HTMLResponse:
         composition=composition,
         errata=[erratum(row) for row in (*entry.facts.errata, *(OF_TRAINING if name == TRAINING else ()))],
         comparison=COMPARISONS.get(name),
+        comparisons=PAGES,
         proof=page_of(entry.facts.proof),
     )
 

@@ -2,13 +2,15 @@ r"""Forms from JSON schemas: which fields a mechanism has, what each may hold, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast, final
 
-from app.web.words import CHOICES, PATTERNS, words_of
+from app.web.words import CHOICES, PATTERNS, Words, words_of
 
 Schema = Mapping[str, Any]
+Kind = Literal["number", "integer", "numbers", "integers", "text", "choice", "truth"]
+Wording = Callable[[str], Words]
 
 
 @final
@@ -27,7 +29,7 @@ class Field:
 
     Attributes:
       path: in the mechanism's JSON, parts joined by dots.
-      kind: number, whole number, list of whole numbers, text, or one of ``choices``.
+      kind: number, whole number, list of either, text, yes or no, or one of ``choices``.
       required: whether it may be left empty.
       value: that it has at first, as text; empty for none.
       allowed: its range in words.
@@ -35,7 +37,7 @@ class Field:
     """
 
     path: str
-    kind: Literal["number", "integer", "integers", "text", "choice"]
+    kind: Kind
     required: bool
     value: str
     label: str
@@ -51,22 +53,25 @@ class Field:
         return "field-" + self.path.replace(".", "-").replace("_", "-")
 
 
-def fields_of(schema: Schema, example: Mapping[str, Any]) -> tuple[Field, ...]:
-    """The fields of a mechanism's schema with its example's values: its own first, then those of its sensitivity."""
-    own = list(_fields(schema, schema, example, ""))
+def fields_of(schema: Schema, example: Mapping[str, Any], words: Wording = words_of) -> tuple[Field, ...]:
+    """The fields of a schema with an example's values: its own first, then those of its parts. What no field can hold is left out."""
+    own = list(_fields(schema, schema, example, "", words, may_be_absent=False))
     return (*(field for field in own if "." not in field.path), *(field for field in own if "." in field.path))
 
 
-def _fields(schema: Schema, root: Schema, example: Mapping[str, Any], prefix: str) -> Iterator[Field]:
-    required = set(schema.get("required", ()))
+def _fields(
+    schema: Schema, root: Schema, example: Mapping[str, Any], prefix: str, words: Wording, *, may_be_absent: bool
+) -> Iterator[Field]:
+    required = set() if may_be_absent else set(schema.get("required", ()))
     for name, given in schema["properties"].items():
         if name == "kind":
             continue
         path, part = f"{prefix}{name}", _resolved(given, root)
         if "properties" in part:
-            yield from _fields(part, root, cast("Mapping[str, Any]", example.get(name) or {}), f"{path}.")
-        else:
-            yield _field(path, part, required=name in required, value=example.get(name))
+            inner = cast("Mapping[str, Any]", example.get(name) or {})
+            yield from _fields(part, root, inner, f"{path}.", words, may_be_absent=name not in required)
+        elif (kind := _kind(part)) is not None:
+            yield _field(path, kind, part, words(path), required=name in required, value=example.get(name))
 
 
 def _resolved(schema: Schema, root: Schema) -> Schema:
@@ -80,25 +85,48 @@ def _resolved(schema: Schema, root: Schema) -> Schema:
             return schema
 
 
-def _field(path: str, schema: Schema, *, required: bool, value: object) -> Field:
-    words = words_of(path)
+def _kind(schema: Schema) -> Kind | None:
+    """What kind of field holds such a value; None where none does."""
     if "enum" in schema:
-        choices = tuple(Choice(str(one), CHOICES.get(str(one), str(one))) for one in schema["enum"])
-        return Field(path, "choice", required, str(value or choices[0].value), words.label, words.unit, words.help, "", choices)
-    match schema.get("type"):
-        case "array":
-            text = "" if value is None else ", ".join(str(one) for one in cast("list[object]", value))
-            return Field(path, "integers", required, text, words.label, words.unit, words.help, "whole numbers")
-        case "integer":
-            kind: Literal["integer", "number"] = "integer"
-        case "number":
-            kind = "number"
+        return "choice"
+    items: Mapping[str, Any] = schema.get("items", {})
+    simple: dict[object, Kind] = {"integer": "integer", "number": "number", "string": "text", "boolean": "truth"}
+    lists: dict[object, Kind] = {"integer": "integers", "number": "numbers"}
+    return lists.get(items.get("type")) if schema.get("type") == "array" else simple.get(schema.get("type"))
+
+
+def _field(path: str, kind: Kind, schema: Schema, words: Words, *, required: bool, value: object) -> Field:
+    choices, pattern = _choices(kind, schema, required=required), str(schema.get("pattern", ""))
+    allowed = {"integers": "whole numbers", "numbers": "numbers", "text": PATTERNS.get(pattern, "")}.get(kind)
+    return Field(
+        path,
+        kind,
+        required,
+        _text(kind, value) or (choices[0].value if choices else ""),
+        words.label,
+        words.unit,
+        words.help,
+        _range(schema) if allowed is None else allowed,
+        choices,
+        pattern,
+    )
+
+
+def _choices(kind: Kind, schema: Schema, *, required: bool) -> tuple[Choice, ...]:
+    if kind == "truth":
+        return (Choice("false", "no"), Choice("true", "yes"))
+    none = () if required or kind != "choice" else (Choice("", "not given"),)
+    return (*none, *(Choice(str(one), CHOICES.get(str(one), str(one).replace("_", " "))) for one in schema.get("enum", ())))
+
+
+def _text(kind: Kind, value: object) -> str:
+    match kind:
+        case "integers" | "numbers":
+            return ", ".join(repr(one) for one in cast("list[object]", value or []))
+        case "integer" | "number":
+            return "" if value is None else repr(value)
         case _:
-            pattern = str(schema.get("pattern", ""))
-            allowed = PATTERNS.get(pattern, "")
-            return Field(path, "text", required, str(value or ""), words.label, words.unit, words.help, allowed, pattern=pattern)
-    text = "" if value is None else repr(value)
-    return Field(path, kind, required, text, words.label, words.unit, words.help, _range(schema))
+            return str(value or "")
 
 
 def _range(schema: Schema) -> str:

@@ -8,8 +8,10 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from app.calculators import catalogue
+from app.web.asking import router as asking_router
 from app.web.calculators import router as calculators_router
 from app.web.certificates import router as certificates_router
+from app.web.conversions import router as conversions_router
 from app.web.documentation import router as documentation_router
 from app.web.jobs import router as jobs_router
 from app.web.ledgers import router as ledgers_router
@@ -21,6 +23,7 @@ from app.web.start import router as start_router
 PARTS = (
     calculators_router,
     papers_router,
+    conversions_router,
     proofs_router,
     jobs_router,
     ledgers_router,

@@ -56,12 +56,29 @@ FIELDS: dict[str, Words] = {
     ),
     "sensitivity.adjacency": Words("Which data sets are neighbours", "", "Which change of one unit must stay hidden."),
     "sensitivity.unit": Words("What is protected", "", "One unit: a record, an image, a patient. Small letters, digits and underscores."),
+    "total_std": Words("Total deviation of a complex coordinate", "units of the query", ""),
+    "noise_multiplier": Words("Noise multiplier", "", ""),
+    "steps": Words("Steps", "", ""),
+    "delta": Words("Delta", "", ""),
+    "printed_epsilon": Words("Epsilon that was printed", "", ""),
+    "target.epsilon": Words("Epsilon to reach", "", "Together with a delta, instead of the total deviation."),
+    "target.delta": Words("Delta to reach", "", "Together with an epsilon."),
+    "target.gdp_mu": Words("Mu to reach", "", "Instead of epsilon and delta: Gaussian differential privacy."),
+    "target.advantage": Words("Attacker's advantage to reach", "", "True minus false positive rate."),
+    "target.rdp.order": Words("Order of a Renyi divergence to reach", "", "Together with its value."),
+    "target.rdp.value": Words("Renyi divergence to reach", "", "At that order."),
+    "target.trade_off.alpha": Words("Attacker's false positives", "", "Together with the false negatives to reach."),
+    "target.trade_off.beta": Words("Attacker's false negatives to reach", "", "At those false positives."),
 }
 
 CHOICES: dict[str, str] = {
     "add_remove": "one unit more or less",
     "replace_one": "one unit's data replaced by another's",
     "zero_out": "one unit's data blanked out",
+    "per_component": "of each real component",
+    "total": "of the whole complex number",
+    "poisson": "each unit independently (Poisson)",
+    "fixed_size": "always the same number",
 }
 
 PATTERNS: dict[str, str] = {

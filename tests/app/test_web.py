@@ -13,6 +13,7 @@ from app.calculators import catalogue
 from app.calculators.proofs import ProofEntry, list_proofs
 from app.main import create_app
 from app.settings import Settings
+from app.web.asking import COMPARISONS, NOISE_SHAPE, form_of
 from app.web.forms import fields_of
 from app.web.vocabulary import VOCABULARY
 from mechanisms.errata import ERRATA
@@ -25,6 +26,10 @@ PAGES = (
     "/calculators",
     "/calculators/training",
     "/papers",
+    "/comparisons",
+    *(f"/comparisons/{name}" for name in COMPARISONS),
+    "/noise-shapes",
+    "/conversions",
     "/proofs",
     *(f"/proofs/{one.name}" for one in list_proofs()),
     "/vocabulary",
@@ -77,7 +82,7 @@ def test_every_field_of_a_mechanism_is_asked_for(one: catalogue.MechanismEntry, 
         assert f'id="{field.id}-problem"' in text
 
 
-@pytest.mark.parametrize("under", ["calculators", "jobs", "ledgers", "proofs"])
+@pytest.mark.parametrize("under", ["calculators", "comparisons", "jobs", "ledgers", "proofs"])
 def test_what_isnt_there_is_said_not_to_be_and_its_name_is_only_text(under: str, client: TestClient) -> None:
     answer = client.get(f"/{under}/%3Cimg%20src=x%20onerror=alert(1)%3E")
     assert answer.status_code == 404
@@ -97,6 +102,22 @@ def test_a_proof_is_a_page_to_read_and_names_of_others_lead_to_them(one: ProofEn
 @pytest.mark.parametrize("one", MECHANISMS, ids=lambda one: one.kind)
 def test_a_calculator_leads_to_its_proof(one: catalogue.MechanismEntry, client: TestClient) -> None:
     assert f'href="/proofs/{one.facts.proof.removesuffix(".md")}"' in client.get(f"/calculators/{one.kind}").text
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_a_comparisons_page_asks_an_endpoint_that_is_there_and_says_what_each_field_means(name: str, client: TestClient) -> None:
+    asked = COMPARISONS[name]
+    assert asked.path == f"/v1/compare/{name}"
+    assert client.post(asked.path, json=asked.request.model_json_schema()["examples"][0]).status_code == 200
+    fields = form_of(asked)
+    assert fields
+    assert [field.path for field in fields if field.path.count(".") == 0 and not field.help] == []
+
+
+def test_the_best_shape_of_noise_can_be_asked_by_size_and_by_what_it_has_to_reach() -> None:
+    paths = {field.path: field for field in form_of(NOISE_SHAPE)}
+    assert {"total_std", "target.epsilon", "target.delta", "target.gdp_mu", "target.rdp.order", "sensitivity.l2_imag"} <= set(paths)
+    assert not paths["target.rdp.order"].required  # only where a Renyi target is wanted at all
 
 
 def test_the_lines_to_type_name_the_address_that_was_asked(client: TestClient) -> None:

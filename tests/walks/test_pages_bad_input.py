@@ -62,9 +62,11 @@ TRY_ALL = """async ([selector, absurd]) => {
       found.push({
         id: input.id, what, kind: input.dataset.kind ?? null, required: input.dataset.required !== undefined || !input.dataset.path,
         described: input.getAttribute('aria-describedby').split(' ').includes(place.id),
-        invalid: input.getAttribute('aria-invalid') === 'true', message: place.textContent, role: place.getAttribute('role'),
+        invalid: input.getAttribute('aria-invalid') === 'true', message: place.textContent,
+        role: place.getAttribute('role'),
         stale: document.querySelector('#answer').classList.contains('stale'), told: !document.querySelector('#earlier').hidden,
-        others: [...document.querySelectorAll('#form [aria-invalid]')].map((one) => document.getElementById(one.id + '-problem').textContent),
+        others: [...document.querySelectorAll('#form [aria-invalid]')].map(
+          (one) => document.getElementById(one.id + '-problem').textContent),
         kept: before === document.querySelector('#headline').textContent, elsewhere: document.querySelector('#problem').textContent,
       });
     }

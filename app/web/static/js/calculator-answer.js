@@ -9,6 +9,7 @@ const NEIGHBOURS = { add_remove: "one unit more or less", replace_one: "one unit
 export function headline(mode, answer, delta, records) {
   if (mode === "guarantee") return `epsilon at most ${bound(answer.epsilon[0].upper)} at delta ${delta}`;
   if (mode === "count") return `${answer.value.toLocaleString("en")} releases, and no more`;
+  if (mode === "sample" && answer.parameter.kind === "sample_size") return `samples of ${answer.value.toLocaleString("en")} records, and no more`;
   if (mode === "sample") {
     const share = `each unit in a sample with probability at most ${bound(answer.value, { digits: 6, down: true })}`;
     return records === null ? share : `samples of at most ${bound(answer.value * records, { digits: 6, down: true })} expected records: ${share}`;

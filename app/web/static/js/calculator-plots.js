@@ -76,10 +76,9 @@ const PLOTS = {
     return swept(lines, values, { x: name === "epsilon" ? "epsilon of one record's release" : `${name} of the noise`, title: "Epsilon against noise", file: "epsilon-of-noise" });
   },
   async steps({ event, delta, signal }) {
-    const count = event.kind === "repeated" ? event.count : 1;
-    const one = event.kind === "repeated" ? event.event : event;
-    const counts = [...new Set(powers(1, Math.max(16, count * 2), 9).map(Math.round))];
-    const lines = await batch(counts.map((many) => (many === 1 ? one : { kind: "repeated", count: many, event: one })), delta, signal);
+    const now = countOf(event);
+    const counts = [...new Set(powers(1, Math.max(16, now * 2), 9).map(Math.round))];
+    const lines = await batch(counts.map((count) => withCount(event, count)), delta, signal);
     return swept(lines, counts, { x: "steps", title: "Epsilon against steps", file: "epsilon-of-steps" });
   },
   async attacker(of) {
@@ -101,6 +100,17 @@ const PLOTS = {
 
 function withScale(event, name, value) {
   return event.event ? { ...event, event: withScale(event.event, name, value) } : { ...event, mechanism: { ...event.mechanism, [name]: value } };
+}
+
+function countOf(event) {
+  if (event.kind === "repeated") return event.count;
+  return event.event ? countOf(event.event) : 1;
+}
+
+/** The event so often: a group's members stay one group. */
+function withCount(event, count) {
+  if (event.kind === "grouped") return { ...event, event: withCount(event.event, count) };
+  return { kind: "repeated", count, event: event.kind === "repeated" ? event.event : event };
 }
 
 async function batch(events, delta, signal) {

@@ -1,8 +1,9 @@
 // One calculator: reads the form, asks the service while you type, and keeps everything in the address.
 
-import { Problem, api, byId, copy, later } from "./core.js";
+import { Problem, api, byId, later } from "./core.js";
 import { derive, headline, remarks, say, sentences, show } from "./calculator-answer.js";
-import { draw } from "./calculator-plots.js";
+import { draw, inner } from "./calculator-plots.js";
+import { offer } from "./exports.js";
 import { FieldProblem, blame, clear, decimal, fits, gathered, keep, markStale, recall, tell, whole } from "./form.js";
 import { compare, epsilonOf } from "./published.js";
 
@@ -21,7 +22,7 @@ let last; // the input that was typed in last
 let shown = null; // the last good answer's request, for what is copied
 
 const mode = () => form.elements.mode.value;
-const bySize = () => own.sampling.value === "size";
+const bySize = () => own.sampling.value !== "probability";
 
 // What is asked
 
@@ -51,10 +52,25 @@ function quotientUp(over, under) {
   return isEnough ? value : Math.min(1, value * (1 + Number.EPSILON));
 }
 
-function eventOf(count, share) {
-  let event = { kind: "release", mechanism: gathered(fields, { kind }) };
-  if (share < 1 || mode() === "sample") event = { kind: "poisson_sampled", probability: share, event };
-  return training || count > 1 || mode() === "count" ? { kind: "repeated", count, event } : event;
+/** Draws by the sampling that is chosen, or leaves an event whole where everything is drawn. */
+function sampled(event) {
+  const unknown = mode() === "sample";
+  if (own.sampling.value === "fixed") {
+    const population = positive(own.records);
+    const size = unknown ? 1 : positive(own.batch);
+    if (size > population) throw new FieldProblem(own.batch, "Must be at most the number of records.");
+    return { kind: "fixed_size_sampled", sample_size: size, population_size: population, event };
+  }
+  const share = unknown ? 1 : probability();
+  return share < 1 || unknown ? { kind: "poisson_sampled", probability: share, event } : event;
+}
+
+function eventOf(count) {
+  let event = sampled({ kind: "release", mechanism: gathered(fields, { kind }) });
+  if (training || count > 1 || mode() === "count") event = { kind: "repeated", count, event };
+  const size = positive(own.group);
+  const { unit } = inner(event).mechanism.sensitivity;
+  return size > 1 ? { kind: "grouped", size, unit: unit === "person" ? `group_of_${size}` : "person", event } : event;
 }
 
 function asked() {
@@ -63,19 +79,19 @@ function asked() {
   if (!(delta > 0 && delta < 1)) throw new FieldProblem(own.delta, "Must be more than 0 and less than 1.");
   const count = wanted === "count" ? 1 : whole(own.count);
   if (count < 1) throw new FieldProblem(own.count, "Must be at least 1.");
-  const share = wanted === "sample" ? 1 : probability();
-  const event = eventOf(count, share);
-  if (wanted === "guarantee") return { path: "/v1/profiles", body: { event, deltas: [delta] }, delta, count, share };
+  const event = eventOf(count);
+  if (wanted === "guarantee") return { path: "/v1/profiles", body: { event, deltas: [delta] }, delta };
   const epsilon = decimal(own.epsilon);
   if (!(epsilon > 0)) throw new FieldProblem(own.epsilon, "Must be more than 0.");
-  const parameter = { noise: undefined, count: { kind: "steps" }, sample: { kind: "sampling_probability" } }[wanted];
-  return { path: "/v1/calibrations", body: { event, target: { epsilon, delta }, ...(parameter ? { parameter } : {}) }, delta, count, share, epsilon };
+  const part = own.sampling.value === "fixed" ? "sample_size" : "sampling_probability";
+  const parameter = { noise: undefined, count: { kind: "steps" }, sample: { kind: part } }[wanted];
+  return { path: "/v1/calibrations", body: { event, target: { epsilon, delta }, ...(parameter ? { parameter } : {}) }, delta, epsilon };
 }
 
 function inputOf(path) {
-  const inner = /(?:^|\.)mechanism\.(.+)$/.exec(path)?.[1];
-  if (inner) {
-    const name = inner.replace(/\[\d+\]/g, "");
+  const within = /(?:^|\.)mechanism\.(.+)$/.exec(path)?.[1];
+  if (within) {
+    const name = within.replace(/\[\d+\]/g, "");
     const parts = fields.filter((input) => input.dataset.path.startsWith(`${name}.`));
     // A message on several fields at once, one of which was emptied.
     const emptied = parts.find((input) => input.value.trim() === "" && input.defaultValue !== "");
@@ -85,6 +101,9 @@ function inputOf(path) {
   if (/target\.epsilon/.test(path)) return own.epsilon;
   if (/probability$/.test(path)) return bySize() ? own.batch : own.probability;
   if (/count$/.test(path)) return own.count;
+  if (/sample_size$/.test(path)) return own.batch;
+  if (/population_size$/.test(path)) return own.records;
+  if (/size$/.test(path)) return own.group;
   return fields.find((input) => input.dataset.path === path);
 }
 
@@ -129,7 +148,7 @@ function refuse() {
 async function answerTo(wanted, signal) {
   const current = mode();
   const delta = own.delta.value.trim();
-  const records = current === "sample" && bySize() ? positive(own.records) : null;
+  const records = current === "sample" && own.sampling.value === "size" ? positive(own.records) : null;
   const ask = (path, body) => api(path, { method: "POST", body, signal });
   const answer = await ask(wanted.path, wanted.body);
   const event = answer.event || wanted.body.event;
@@ -142,12 +161,19 @@ async function answerTo(wanted, signal) {
   derive([...(current === "guarantee" ? [] : answer.derivation.slice(0, 1)), ...profile.derivation]);
   byId("answer").setAttribute("aria-busy", "false");
   await rest(signal);
-  const count = event.kind === "repeated" ? event.count : 1;
-  const sampled = event.kind === "repeated" ? event.event : event;
-  const share = sampled.kind === "poisson_sampled" ? sampled.probability : 1;
-  const { mechanism } = sampled.event || sampled;
-  await compare({ mechanism, epsilon: epsilonOf(current, wanted.epsilon, profile), delta: wanted.delta, count, probability: share }, signal);
+  await compare({ ...partsOf(event), epsilon: epsilonOf(current, wanted.epsilon, profile), delta: wanted.delta }, signal);
   await draw(byId("plots"), own.plot.value, { event, profile, delta, signal });
+}
+
+/** What comparisons are asked with. */
+function partsOf(event) {
+  const found = { mechanism: inner(event).mechanism, count: 1, probability: 1, sampler: "poisson" };
+  for (let part = event; part; part = part.event) {
+    if (part.kind === "repeated") found.count = part.count;
+    if (part.kind === "poisson_sampled") found.probability = part.probability;
+    if (part.kind === "fixed_size_sampled") Object.assign(found, { sampler: "fixed_size", batch_size: part.sample_size, population_size: part.population_size });
+  }
+  return found;
 }
 
 function rest(signal) {
@@ -163,6 +189,10 @@ function rest(signal) {
 
 /** A refusal of the service, beside its field where it has one; what can't be met is told in the words of the question. */
 function explain(problem) {
+  if (problem.type.endsWith("unsupported-event") && own.group.value.trim() !== "1") {
+    blame(own.group, "No accountant here bounds what a group of units loses with these samples.");
+    return;
+  }
   if (!problem.type.endsWith("calibration-failed")) {
     tell(problem, inputOf, last);
     return;
@@ -203,32 +233,12 @@ function restore() {
 function arrange() {
   for (const part of form.querySelectorAll("[data-for]")) part.hidden = !part.dataset.for.split(" ").includes(mode());
   for (const part of form.querySelectorAll("[data-sampling]")) {
-    const wanted = part.dataset.sampling === own.sampling.value;
+    const wanted = part.dataset.sampling.split(" ").includes(own.sampling.value);
     part.hidden = !wanted || (mode() === "sample" && part.dataset.answered === "sample");
   }
 }
 
-// What can be taken along
-
-function exported(what) {
-  const { path, body } = shown;
-  const json = JSON.stringify(body, null, 2);
-  if (what === "link") return location.href;
-  if (what === "json") return json;
-  const here = location.origin;
-  if (what === "curl") return `curl -sS ${here}${path} -H 'content-type: application/json' -d '${JSON.stringify(body).replaceAll("'", "'\\''")}'`;
-  return `import json, urllib.request\n\nbody = json.loads(r"""${json}""")\nrequest = urllib.request.Request("${here}${path}", json.dumps(body).encode(), {"content-type": "application/json"})\nprint(json.dumps(json.load(urllib.request.urlopen(request))))\n`;
-}
-
-byId("exports").addEventListener("click", async (event) => {
-  const button = event.target.closest("[data-copy]");
-  if (!button || !shown) return;
-  const before = button.dataset.words ??= button.textContent;
-  button.textContent = (await copy(exported(button.dataset.copy), button.dataset.copy)) ? "Copied" : "Not allowed";
-  setTimeout(() => {
-    button.textContent = before;
-  }, 1500);
-});
+offer(() => shown);
 
 const soonest = later(update, PAUSE);
 /** From the key on, what is shown is of before. */

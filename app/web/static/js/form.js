@@ -116,7 +116,9 @@ function sentence(message) {
 /** The answer that is shown belongs to what was typed before, or to what is typed now. */
 export function markStale(stale) {
   byId("answer").classList.toggle("stale", stale);
-  byId("earlier").hidden = !stale || byId("headline").textContent === NOTHING;
+  const none = byId("headline").textContent === NOTHING;
+  byId("earlier").hidden = !stale || none;
+  byId("echo").textContent = none ? "" : `${byId("headline").textContent}${stale ? " (for the earlier values)" : ""}`;
 }
 
 // The address holds the form

@@ -1,59 +1,59 @@
 // The papers' experiments, recomputed by the service, and a search in the errata.
 
 import { Problem, api, bound, byId, el, figure, later, number, refusal } from "./core.js";
+import { erratum, verdict } from "./findings.js";
 
-const VERDICTS = {
-  overclaims: ["promises too much", "bad"],
-  loose: ["looser than needed", "soft"],
-  equal: ["right", "good"],
-  differs: ["differs", "warn"],
-  does_not_apply: ["doesn't apply", "soft"],
-};
+const NO_DELTA = 1e-12; // asked for in the place of 0: a calculator takes a delta above it
 
+/** The calculator filled in with an event, or null where no calculator holds it. */
 function calculator(event, delta) {
-  const query = new URLSearchParams({ mode: "guarantee" });
+  const query = new URLSearchParams({ mode: "guarantee", delta: String(delta ?? NO_DELTA), count: "1" });
   let inner = event;
-  let count = 1;
-  let probability = 1;
-  if (inner.kind === "repeated") {
-    count = inner.count;
-    inner = inner.event;
+  for (; inner.kind !== "release"; inner = inner.event) {
+    if (inner.kind === "grouped") query.set("group", inner.size);
+    else if (inner.kind === "repeated") query.set("count", inner.count);
+    else if (inner.kind === "poisson_sampled") query.set("probability", inner.probability);
+    else if (inner.kind === "fixed_size_sampled") {
+      for (const [name, value] of Object.entries({ sampling: "fixed", batch: inner.sample_size, records: inner.population_size })) query.set(name, value);
+    } else return null;
   }
-  if (inner.kind === "poisson_sampled") {
-    probability = inner.probability;
-    inner = inner.event;
-  }
-  if (inner.kind !== "release" || delta === null) return null;
+  if (!query.has("probability")) query.set("probability", "1");
   const { kind, ...mechanism } = inner.mechanism;
-  const given = { count, probability, delta };
-  for (const [name, value] of Object.entries(given)) query.set(name, String(value));
   const walk = (value, way) => {
     for (const [name, one] of Object.entries(value)) {
       if (one !== null && typeof one === "object" && !Array.isArray(one)) walk(one, [...way, name]);
-      else if (one !== null) query.set([...way, name].join("."), Array.isArray(one) ? one.join(", ") : String(one));
+      // What isn't given has to be emptied: the calculator's own first values would stand there.
+      else query.set([...way, name].join("."), one === null ? "" : Array.isArray(one) ? one.join(", ") : String(one));
     }
   };
   walk(mechanism, []);
-  return `/calculators/${kind}?${query}`;
+  return `/calculators/${kind === "complex_gaussian" && event.kind !== "release" ? "training" : kind}?${query}`;
 }
 
-function verdict(direction) {
-  const [words, colour] = VERDICTS[direction] || [direction, "soft"];
-  return el("span", { class: `tag ${colour}` }, words);
+/** Where nothing is accounted since nothing is private: the comparison that shows why, or the row of the errata. */
+function shown(paper, experiment, reading) {
+  const [printed] = experiment.printed;
+  if (paper === "spof" && printed) return `/comparisons/spof?epsilon=${printed.epsilon}`;
+  if (paper === "spectral_dp") return experiment.noise_multiplier === null ? "/comparisons/spectral" : `/comparisons/spectral?noise_multiplier=${experiment.noise_multiplier}`;
+  return `#${reading.errata[0]}`;
 }
 
-function rows(report) {
-  const { experiment, readings } = report;
+function rows(report, { experiment, readings }) {
   return readings.flatMap((reading) => {
-    const link = calculator(reading.event, experiment.delta);
-    const name = link ? el("a", { href: link }, reading.name) : reading.name;
+    const name = el("a", { href: calculator(reading.event, experiment.delta) || shown(report.paper, experiment, reading) }, reading.name.replaceAll("_", " "));
     const proven = bound(reading.epsilon.upper);
-    const shared = [el("th", { scope: "row" }, experiment.task), el("td", { "data-name": "Read as" }, name, ": ", reading.meaning), el("td", { "data-name": "Proven epsilon", class: "mono" }, proven)];
+    const shared = [el("th", { scope: "row" }, experiment.task), el("td", { "data-name": "Read as" }, name, ": ", reading.meaning, reading.errata.length ? " (errata " : "", ...reading.errata.flatMap((row, at) => [at ? ", " : "", erratum(row)]), reading.errata.length ? ")" : ""), el("td", { "data-name": "Proven epsilon", class: "mono" }, proven)];
     if (!reading.verdicts.length) return [el("tr", {}, ...shared, el("td", { "data-name": "Printed" }, "none"), el("td", { "data-name": "Verdict" }))];
     return reading.verdicts.map((one) =>
       el("tr", {}, ...shared.map((part) => part.cloneNode(true)), el("td", { "data-name": "Printed", class: "mono" }, `${figure(one.printed)} (${one.where})`), el("td", { "data-name": "Verdict" }, verdict(one.direction), Number.isFinite(number(one.ratio)) ? ` ${figure(one.ratio, 3)} of what holds` : "")),
     );
   });
+}
+
+function counted(report) {
+  const found = report.experiments.flatMap(({ readings }) => readings.flatMap((reading) => reading.verdicts));
+  const over = found.filter((one) => one.direction === "overclaims").length;
+  return `${report.experiments.length} experiments in every reading: ${over} of ${found.length} printed epsilons promise too much`;
 }
 
 function paper(report) {
@@ -65,11 +65,21 @@ function paper(report) {
     el("p", { class: "soft" }, `${report.authors}. ${report.proposes}`),
     el("p", {}, report.holds),
     el(
-      "div",
-      { class: "scroll", tabindex: "0", role: "region", "aria-label": `Experiments of ${report.title}` },
-      el("table", { class: "stacked" }, el("thead", {}, el("tr", {}, ...head.map((name) => el("th", { scope: "col" }, name)))), el("tbody", {}, ...report.experiments.flatMap(rows))),
+      "details",
+      { open: report.experiments.length < 2 },
+      el("summary", {}, counted(report)),
+      el(
+        "div",
+        { class: "scroll", tabindex: "0", role: "region", "aria-label": `Experiments of ${report.title}` },
+        el("table", { class: "stacked" }, el("thead", {}, el("tr", {}, ...head.map((name) => el("th", { scope: "col" }, name)))), el("tbody", {}, ...report.experiments.flatMap((each) => rows(report, each)))),
+      ),
     ),
   );
+}
+
+/** What the address points at has moved down. */
+function find() {
+  if (/^#[A-Z]\d+$/.test(location.hash)) document.getElementById(location.hash.slice(1))?.scrollIntoView();
 }
 
 async function start() {
@@ -77,6 +87,7 @@ async function start() {
   try {
     const reports = await api("/v1/papers");
     place.replaceChildren(...reports.map(paper));
+    find();
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
     place.replaceChildren(refusal(error));

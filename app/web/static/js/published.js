@@ -12,10 +12,10 @@ const BODIES = {
     epsilon > 0 && Number.isFinite(epsilon)
       ? { dimension: mechanism.dimension ?? 1, expansion_point: mechanism.expansion_point ?? 0, stabilisation: mechanism.stabilisation ?? 0, epsilon, releases: count }
       : "The paper's algorithm needs an epsilon above 0 that isn't infinite.",
-  training: ({ mechanism, delta, count, probability }) => {
-    if (mechanism.std === undefined || mechanism.correlation) return "The papers' trainings have circular noise (one deviation, correlation 0): give it so to see their formulas.";
-    const multiplier = mechanism.std / clip(mechanism.sensitivity);
-    return { sampling_probability: probability, noise_multiplier: multiplier, convention: "per_component", sampler: "poisson", steps: count, delta, unit: mechanism.sensitivity.unit };
+  training: ({ mechanism, delta, count, ...samples }) => {
+    if (!mechanism.std || mechanism.correlation) return "The papers' trainings have circular noise (one deviation, correlation 0): give it so to see their formulas.";
+    const sizes = samples.sampler === "fixed_size" ? { batch_size: samples.batch_size, population_size: samples.population_size } : { sampling_probability: samples.probability };
+    return { ...sizes, noise_multiplier: mechanism.std / clip(mechanism.sensitivity), convention: "per_component", sampler: samples.sampler, steps: count, delta, unit: mechanism.sensitivity.unit };
   },
 };
 

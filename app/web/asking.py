@@ -1,0 +1,196 @@
+r"""Pages that ask one endpoint as one types: the comparisons with papers, and the best shape of noise. Their forms come from its schema."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any, final
+
+from fastapi import APIRouter
+from fastapi.responses import HTMLResponse
+
+from app.calculators.compare.spectral.classic_gaussian import ClassicGaussianComparison
+from app.calculators.compare.spectral.layers import LayersComparison
+from app.calculators.compare.spectral.request import SpectralComparison
+from app.calculators.compare.spectral.training import SpectralTrainingComparison
+from app.calculators.compare.spof.constant_selection import ConstantSelectionComparison
+from app.calculators.compare.spof.dp_sgd import DpSgdLaplaceComparison
+from app.calculators.compare.spof.environment import EnvironmentalNoiseComparison
+from app.calculators.compare.spof.functional import FunctionalMechanismComparison
+from app.calculators.compare.spof.operation_counts import OperationCountsComparison
+from app.calculators.compare.spof.setting import SpofComparison
+from app.calculators.compare.spof.taylor import TaylorComparison
+from app.calculators.compare.training import TrainingComparison
+from app.calculators.noise_shapes import NoiseShapeRequest
+from app.web.forms import Field, fields_of
+from app.web.rendering import page
+from app.web.words import FIELDS, Words
+from mechanisms.base import Value
+
+router = APIRouter()
+
+
+@final
+class Asked(Value):
+    """A page: its endpoint, its title, and what is asked."""
+
+    path: str
+    title: str
+    summary: str
+    request: type[Value]
+
+
+COMPARISONS = {
+    "training": Asked(
+        path="/v1/compare/training",
+        title="A training's printed epsilon, read in four ways",
+        summary="Papers print one noise and one sampling rate; what they are of decides epsilon by factors of two to seventy.",
+        request=TrainingComparison,
+    ),
+    "classic_gaussian": Asked(
+        path="/v1/compare/classic_gaussian",
+        title="The classic noise formula",
+        summary="sqrt(2 log(1.25 / delta)) / epsilon beside the noise that is needed.",
+        request=ClassicGaussianComparison,
+    ),
+    "spectral": Asked(
+        path="/v1/compare/spectral",
+        title="Spectral-DP's statements on one release",
+        summary="What the filter keeps, and what the noise protects under each reading of the paper.",
+        request=SpectralComparison,
+    ),
+    "layers": Asked(
+        path="/v1/compare/layers",
+        title="Clipping layer by layer",
+        summary="Spectral-DP clips each layer of a gradient by itself: what that makes of sensitivity and noise.",
+        request=LayersComparison,
+    ),
+    "spectral_training": Asked(
+        path="/v1/compare/spectral_training",
+        title="Spectral-DP's epsilon of a whole training",
+        summary="Corollary 2 as printed, and what follows from the noise that it assumes.",
+        request=SpectralTrainingComparison,
+    ),
+    "spof": Asked(
+        path="/v1/compare/spof",
+        title="SPOF's Algorithm 1",
+        summary="Every printed figure of the stabilised perturbed loss function beside the proven one.",
+        request=SpofComparison,
+    ),
+    "functional_mechanism": Asked(
+        path="/v1/compare/functional_mechanism",
+        title="The functional mechanism, as SPOF uses it",
+        summary="Sensitivity, noise and epsilon of coefficients that are summed over all records.",
+        request=FunctionalMechanismComparison,
+    ),
+    "dp_sgd_laplace": Asked(
+        path="/v1/compare/dp_sgd_laplace",
+        title="SPOF's Algorithm 2: Laplace noise on gradients",
+        summary="Whose noise scale depends on the record that it should hide.",
+        request=DpSgdLaplaceComparison,
+    ),
+    "environmental_noise": Asked(
+        path="/v1/compare/environmental_noise",
+        title="SPOF under environmental noise",
+        summary="What noise on the sensors does to the factor b, and to privacy.",
+        request=EnvironmentalNoiseComparison,
+    ),
+    "taylor": Asked(
+        path="/v1/compare/taylor",
+        title="SPOF's Taylor expansion",
+        summary="The printed remainder and coefficients beside the true ones.",
+        request=TaylorComparison,
+    ),
+    "constant_selection": Asked(
+        path="/v1/compare/constant_selection",
+        title="Choosing SPOF's constant by accuracy",
+        summary="A sweep over constants is a release for every run of it.",
+        request=ConstantSelectionComparison,
+    ),
+    "operation_counts": Asked(
+        path="/v1/compare/operation_counts",
+        title="SPOF's operation counts",
+        summary="The printed counts of operations, counted again.",
+        request=OperationCountsComparison,
+    ),
+}
+"""By the last part of the endpoint's path. One release of complex noise has no page here: its calculator compares it."""
+
+NOISE_SHAPE = Asked(
+    path="/v1/noise-shapes",
+    title="The best shape of complex noise",
+    summary="How to split noise between the real and the imaginary part when one unit moves them differently. Give the total noise, or "
+    "what it has to reach.",
+    request=NoiseShapeRequest,
+)
+
+
+@router.get("/comparisons", response_class=HTMLResponse)
+def list_comparisons() -> HTMLResponse:
+    """All of them."""
+    return page("comparisons.html", "Published beside proven", current="/papers", entries=COMPARISONS)
+
+
+@router.get("/comparisons/{name}", response_class=HTMLResponse)
+def read_comparison(name: str) -> HTMLResponse:
+    """One of them."""
+    if name not in COMPARISONS:
+        return page("missing.html", "Not here", current="/papers", status=404, what="comparison", name=name)
+    return _page(COMPARISONS[name], "/papers")
+
+
+@router.get("/noise-shapes", response_class=HTMLResponse)
+def read_noise_shapes() -> HTMLResponse:
+    """The best shape of complex noise."""
+    return _page(NOISE_SHAPE, "/calculators")
+
+
+def _page(asked: Asked, current: str) -> HTMLResponse:
+    fields = form_of(asked)
+    return page(
+        "asking.html",
+        asked.title,
+        current=current,
+        modules=("core.js", "asking.js"),
+        asked=asked,
+        fields=[field for field in fields if field.required or field.value],
+        rare=[field for field in fields if not (field.required or field.value)],
+    )
+
+
+def form_of(asked: Asked) -> tuple[Field, ...]:
+    """Its fields, filled in with the schema's example."""
+    schema = _schema(asked.request)
+    example: dict[str, Any] = schema["examples"][0]
+    told = told_in(schema["description"])
+
+    def words(path: str) -> Words:
+        name = path.rsplit(".", 1)[-1]
+        label = name.replace("_", " ").capitalize()
+        if path in FIELDS:
+            return FIELDS[path] if "." in path else Words(FIELDS[path].label, "", told.get(name, ""))
+        return Words(label, "", told.get(name, ""))
+
+    return fields_of(schema, example, words)
+
+
+@cache
+def _schema(request: type[Value]) -> dict[str, Any]:
+    return request.model_json_schema()
+
+
+def told_in(description: str) -> dict[str, str]:
+    r"""What a docstring's attributes section says of each, as a sentence.
+
+    >>> told_in("It.\n\nAttributes:\n  epsilon: the one that\n    counts.\n  low, high: ends.")["high"]
+    'Ends.'
+    """
+    section = description.partition("Attributes:\n")[2]
+    found: dict[str, str] = {}
+    # An attribute begins two blanks in; what goes on is indented deeper.
+    for names, text in re.findall(r"^ {2}(\w[\w, ]*): (.+(?:\n {3,}.+)*)", section, re.MULTILINE):
+        said = " ".join(text.replace("``", "").split()).removesuffix("; or").rstrip(".") + "."
+        # A paper's letter and a formula stay as they are.
+        is_word = re.match(r"[a-z]+[ ,.]", said) is not None and re.match(r"[a-z]\b", said) is None
+        found.update(dict.fromkeys(names.split(", "), f"{said[0].upper()}{said[1:]}" if is_word else said))
+    return found

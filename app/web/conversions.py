@@ -1,0 +1,61 @@
+r"""The page of conversions: what one notion of privacy says in terms of all others, while one types."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+from fastapi import APIRouter
+from fastapi.responses import HTMLResponse
+
+from accountants.notions import KINDS, matrix
+from app.web.rendering import page
+
+router = APIRouter()
+
+
+@final
+@dataclass(frozen=True)
+class Notion:
+    """How a notion is called, its numbers as (name, label, first value), and what it says."""
+
+    label: str
+    numbers: tuple[tuple[str, str, str], ...]
+    says: str
+
+
+NOTIONS = {
+    "pure": Notion("Pure: epsilon", (("epsilon", "Epsilon", "1"),), "No output favours a neighbour by more than e^epsilon."),
+    "approximate": Notion(
+        "Approximate: epsilon and delta",
+        (("epsilon", "Epsilon", "1"), ("delta", "Delta", "0.00001")),
+        "The same, except for outputs of probability delta.",
+    ),
+    "zcdp": Notion("Concentrated: rho", (("rho", "Rho", "0.5"),), "The Renyi divergence of every order is at most rho times the order."),
+    "rdp": Notion(
+        "Renyi: a divergence at one order",
+        (("order", "Order", "8"), ("value", "Divergence", "1")),
+        "The Renyi divergence at this order is at most this.",
+    ),
+    "gdp": Notion("Gaussian: mu", (("mu", "Mu", "1"),), "No attack does better than telling N(0, 1) from N(mu, 1)."),
+    "trade_off": Notion(
+        "Trade-off: one pair of errors",
+        (("alpha", "False positives", "0.05"), ("beta", "False negatives", "0.8")),
+        "An attack that accuses so many wrongly misses at least so many.",
+    ),
+    "advantage": Notion("Advantage", (("value", "Advantage", "0.1"),), "An attack's true minus false positive rate is at most this."),
+}
+"""By its kind, as the API calls it."""
+
+
+@router.get("/conversions", response_class=HTMLResponse)
+def read_conversions() -> HTMLResponse:
+    """One notion in terms of all others, and how each pair converts."""
+    return page(
+        "conversions.html",
+        "Conversions between notions of privacy",
+        current="/calculators",
+        modules=("core.js", "conversions.js"),
+        notions={kind: NOTIONS[kind] for kind in KINDS},
+        pairs=matrix(),
+    )

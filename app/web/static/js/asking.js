@@ -1,0 +1,47 @@
+// A page that asks one endpoint as one types: a comparison with a paper, or the best shape of noise.
+
+import { announce, bound, byId, el, figure } from "./core.js";
+import { directionOf, ordered, summary, table } from "./findings.js";
+import { gathered } from "./form.js";
+import { keepAsking } from "./keep-asking.js";
+
+const form = byId("form");
+const fields = [...form.querySelectorAll("[data-path]")];
+
+function inputOf(name) {
+  const plain = name.replace(/\[\d+\]/g, "");
+  return fields.find((input) => input.dataset.path === plain) || fields.find((input) => plain.endsWith(`.${input.dataset.path}`));
+}
+
+function show(answer) {
+  const rest = byId("rest");
+  if (answer.published) {
+    const findings = ordered(answer.published);
+    const over = findings.filter((one) => directionOf(one) === "overclaims").length;
+    byId("headline").textContent = over ? `${over} of ${findings.length} promise too much` : "None promises too much";
+    byId("sentences").replaceChildren(summary(findings));
+    rest.replaceChildren(table(findings, "Published beside proven"));
+  } else {
+    byId("headline").textContent = `std_real ${bound(answer.std_real, { digits: 6 })}, std_imag ${bound(answer.std_imag, { digits: 6 })}`;
+    byId("sentences").replaceChildren(...shape(answer).map((line) => el("p", {}, line)));
+    rest.replaceChildren(el("h2", {}, "How it is computed"), el("p", {}, el("a", { href: "/proofs/noise_shape" }, "The proof, to read"), "."), steps(answer.derivation));
+  }
+  announce(byId("headline").textContent);
+}
+
+function shape(answer) {
+  return [
+    `mu is at most ${bound(answer.mu_optimal)}; circular noise of the same size has ${bound(answer.mu_circular)}.`,
+    `For the same privacy circular noise has a mean squared error ${figure(1 / answer.squared_error_ratio, 4)} times as large.`,
+  ];
+}
+
+function steps(derivation) {
+  const head = ["Symbol", "Value", "Formula", "Source"];
+  const rows = derivation.map((step) =>
+    el("tr", {}, el("th", { scope: "row" }, step.symbol), el("td", { class: "mono" }, typeof step.value === "number" ? figure(step.value, 8) : step.value), el("td", {}, step.formula), el("td", {}, step.source)),
+  );
+  return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Derivation" }, el("table", { class: "stacked" }, el("thead", {}, el("tr", {}, ...head.map((name) => el("th", { scope: "col" }, name)))), el("tbody", {}, ...rows)));
+}
+
+keepAsking({ form, path: form.dataset.pathAsked, fields, body: () => gathered(fields), show, inputOf });

@@ -1,0 +1,74 @@
+// The running of a page that asks one endpoint as one types, and keeps what was typed in the address.
+
+import { Problem, api, byId, later } from "./core.js";
+import { offer } from "./exports.js";
+import { FieldProblem, blame, clear, fits, keep, markStale, recall, tell } from "./form.js";
+
+const PAUSE = 60; // milliseconds without a key before the service is asked
+
+/**
+ * Asks once and after every change.
+ * @param {object} of form, path (of the endpoint), fields, body (made of them; throws FieldProblem), show (the answer), inputOf (a refusal's
+ *   path: its input or nothing), arrange (after each change; may be left out).
+ */
+export function keepAsking({ form, path, fields, body, show, inputOf, arrange = () => {} }) {
+  let running = new AbortController();
+  let last;
+  let shown = null;
+
+  async function update() {
+    running.abort();
+    running = new AbortController();
+    const { signal } = running;
+    clear(form);
+    try {
+      remember();
+      const asked = body();
+      const answer = await api(path, { method: "POST", body: asked, signal });
+      show(answer);
+      shown = { path, body: asked };
+      markStale(false);
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      if (error instanceof FieldProblem) blame(error.input, error.message);
+      else if (error instanceof Problem) tell(error, inputOf, last);
+      else throw error;
+      markStale(true);
+    }
+    byId("answer").setAttribute("aria-busy", "false");
+  }
+
+  function address() {
+    const query = new URLSearchParams();
+    keep(query, {}, fields);
+    return query.size ? `${location.pathname}?${query}` : location.pathname;
+  }
+
+  function remember() {
+    if (fits(fields)) history.replaceState(null, "", address());
+  }
+
+  function restore() {
+    recall(new URLSearchParams(location.search), {}, fields);
+    arrange();
+  }
+
+  const soon = later(update, PAUSE);
+  form.addEventListener("input", (event) => {
+    last = event.target;
+    byId("answer").setAttribute("aria-busy", "true");
+    arrange();
+    // A choice is a step that the browser can go back from; typing isn't.
+    if (event.target.tagName === "SELECT" && fits(fields)) history.pushState(null, "", address());
+    soon();
+  });
+  form.addEventListener("submit", (event) => event.preventDefault());
+  window.addEventListener("popstate", () => {
+    restore();
+    update();
+  });
+  document.addEventListener("zetadp-key", soon);
+  offer(() => shown);
+  restore();
+  update();
+}

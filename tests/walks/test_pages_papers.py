@@ -1,0 +1,59 @@
+"""The papers' page in a real browser: every reading opens where its figure comes from, filled in with the paper's values."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from tests.walks.pages import Complaints, browser, serving_pages
+from tests.walks.test_pages import headline, settle
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    with serving_pages(tmp_path_factory.mktemp("papers")) as (found, _):
+        yield found
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Generator[Any]:
+    with browser() as found:
+        yield found
+
+
+LINES = """() => [...document.querySelectorAll('#papers tbody tr')].map((row) => ({
+  paper: row.closest('section').querySelector('h2').id, name: row.querySelector('td a').textContent,
+  link: row.querySelector('td a').getAttribute('href'), proven: row.cells[2].textContent,
+}))"""
+
+
+def test_every_reading_opens_its_calculator_with_the_papers_values(chromium: Any, address: str) -> None:
+    page = chromium.new_page()
+    complaints = Complaints()
+    complaints.watch(page)
+    page.goto(f"{address}/papers")
+    page.locator('#papers[aria-busy="false"]').wait_for(timeout=120_000)
+    lines = page.evaluate(LINES)
+    assert len({line["paper"] for line in lines}) == 5
+    first = {(line["paper"], line["name"]): line for line in reversed(lines)}
+    calculators = [line for line in first.values() if line["link"].startswith("/calculators/")]
+    others = [line for line in first.values() if line not in calculators]
+    # Fixed samples, groups, single releases without a delta: one of each at least.
+    assert len(calculators) > 12
+    assert all(line["proven"] == "infinite" for line in others)
+    for line in calculators:
+        page.goto(f"{address}{line['link']}&plot=renyi")
+        settle(page)
+        found = headline(page).removeprefix("epsilon at most ").split(" ")[0]
+        assert (found == line["proven"]) or abs(float(found) / float(line["proven"]) - 1) < 2e-3, line
+    for line in others:
+        if line["link"].startswith("#"):
+            page.goto(f"{address}/papers")
+            assert page.locator(f"tr{line['link']}").count() == 1
+        else:
+            page.goto(f"{address}{line['link']}")
+            settle(page)
+            assert "promise more privacy than is proven" in page.inner_text("#sentences")
+    assert complaints.lines == []

@@ -1,0 +1,121 @@
+"""What a calculator gives to take along: lines that ask for the same answer, figures as files, and an address that is the page."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from tests.walks.pages import browser, serving_pages
+from tests.walks.test_pages import headline, settle, typed
+
+STATES = {
+    "guarantee": "/calculators/training?std=1.3&group=2&plot=attacker",
+    "noise": "/calculators/gaussian?mode=noise&epsilon=0.7&plot=delta",
+    "count": "/calculators/training?mode=count&epsilon=2&plot=steps",
+    "sample": "/calculators/training?mode=sample&epsilon=2&sampling=fixed&batch=7&records=5000&plot=noise",
+}
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    with serving_pages(tmp_path_factory.mktemp("taken")) as (found, _):
+        yield found
+
+
+@pytest.fixture(scope="module")
+def context(address: str) -> Generator[Any]:
+    with browser() as found:
+        context = found.new_context(permissions=["clipboard-read", "clipboard-write"], accept_downloads=True)
+        yield context
+        context.close()
+
+
+def opened(context: Any, address: str, path: str) -> Any:
+    page = context.new_page()
+    page.goto(address + path)
+    settle(page)
+    return page
+
+
+def copied(page: Any, what: str) -> str:
+    page.click(f"[data-copy={what}]")
+    page.locator(f"[data-copy={what}]", has_text="Copied").wait_for()
+    return page.evaluate("navigator.clipboard.readText()")
+
+
+@pytest.mark.parametrize("mode", STATES)
+def test_copied_lines_give_the_answer_of_the_page(mode: str, context: Any, address: str) -> None:
+    page = opened(context, address, STATES[mode])
+    by_curl = json.loads(subprocess.run(copied(page, "curl"), shell=True, capture_output=True, check=True).stdout)
+    program = copied(page, "python")
+    by_python = json.loads(subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout)
+    assert by_curl == by_python
+    assert json.loads(copied(page, "json"))["event"]
+    answer = by_curl["value"] if mode != "guarantee" else by_curl["epsilon"][0]["upper"]
+    if mode == "noise":
+        answer = by_curl["std"]
+    found = next(float(word.replace(",", "")) for word in headline(page).split() if word[0].isdigit())
+    assert answer <= found <= answer * 1.001
+
+
+@pytest.mark.parametrize("mode", STATES)
+def test_an_address_is_the_page(mode: str, context: Any, address: str) -> None:
+    page = opened(context, address, STATES[mode])
+    first = (headline(page), page.input_value("#plot"), page.locator("#plots h3").all_inner_texts())
+    assert len(first[2]) == 1
+    again = opened(context, address, copied(page, "link").removeprefix(address))
+    assert (headline(again), again.input_value("#plot"), again.locator("#plots h3").all_inner_texts()) == first
+    again.reload()
+    settle(again)
+    assert headline(again) == first[0]
+
+
+def test_back_and_forward_go_through_the_choices(context: Any, address: str) -> None:
+    page = opened(context, address, "/calculators/gaussian?plot=renyi")
+    typed(page, "#field-std", "2.5")
+    guarantee = headline(page)
+    page.check("input[value=noise]")
+    settle(page)
+    noise = headline(page)
+    page.select_option("#plot", "delta")
+    settle(page)
+    page.go_back()
+    settle(page)
+    assert (page.input_value("#plot"), headline(page)) == ("renyi", noise)
+    page.go_back()
+    settle(page)
+    assert (page.input_value("#field-std"), headline(page)) == ("2.5", guarantee)
+    page.go_forward()
+    settle(page)
+    assert headline(page) == noise
+    assert page.is_checked("input[value=noise]")
+    page.goto(f"{address}/calculators")
+    page.go_back()
+    settle(page)
+    assert headline(page) == noise
+
+
+def test_every_plot_can_be_taken_as_figures_and_as_a_drawing(context: Any, address: str) -> None:
+    page = opened(context, address, "/calculators/training")
+    figures = page.locator("#plots figure").all()
+    titles = ["Delta against epsilon", "Renyi divergence", "Epsilon against noise", "Epsilon against steps", "The attacker's errors"]
+    assert [figure.locator("h3").inner_text() for figure in figures] == titles
+    for figure in figures:
+        with page.expect_download() as given:
+            figure.get_by_role("button", name="CSV").click()
+        rows = list(csv.reader(io.StringIO(given.value.path().read_text(encoding="utf-8"))))
+        assert len(rows) > 5
+        assert all(len(row) == 3 and float(row[1]) >= 0 and float(row[2]) >= 0 for row in rows[1:])
+        with page.expect_download() as given:
+            figure.get_by_role("button", name="SVG").click()
+        drawing = given.value.path().read_text(encoding="utf-8")
+        assert ET.fromstring(drawing).tag == "{http://www.w3.org/2000/svg}svg"
+        assert "var(--" not in drawing
