@@ -23,6 +23,7 @@ from app.web.start import router as start_router
 PARTS = (
     calculators_router,
     papers_router,
+    asking_router,
     conversions_router,
     proofs_router,
     jobs_router,
