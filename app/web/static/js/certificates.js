@@ -131,7 +131,7 @@ async function lookup(id) {
   byId("document").hidden = true;
   byId("report").replaceChildren();
   if (!/^[A-Za-z0-9_-]{1,64}$/.test(id)) {
-    say("id", id === "" ? "Write the id; it stands on the page of its job." : "An id has letters, digits, _ and - alone, at most 64; it stands on the page of its job.");
+    say("id", id === "" ? "Write the id; it stands on the page of its job." : "An id has letters and digits, _ and - alone, at most 64; it stands on the page of its job.");
     byId("id").focus();
     return;
   }
