@@ -106,7 +106,7 @@ def test_back_and_forward_go_through_the_choices(context: Any, address: str) -> 
 def test_every_plot_can_be_taken_as_figures_and_as_a_drawing(context: Any, address: str) -> None:
     page = opened(context, address, "/calculators/training")
     figures = page.locator("#plots figure").all()
-    titles = ["Delta against epsilon", "Renyi divergence", "Epsilon against noise", "Epsilon against steps", "The attacker's errors"]
+    titles = ["Delta against epsilon", "Renyi divergence", "The attacker's errors", "Epsilon against noise", "Epsilon against steps"]
     assert [figure.locator("h3").inner_text() for figure in figures] == titles
     for figure in figures:
         with page.expect_download() as given:

@@ -24,19 +24,25 @@ export async function draw(place, wanted, { event, profile, delta, signal }) {
   const epsilon = number(profile.epsilon[0].upper);
   const of = { event, delta, signal, epsilon, end: Number.isFinite(epsilon) && epsilon > 0 ? 2 * epsilon : 10, quick: profile.gdp_mu !== null };
   place.setAttribute("aria-busy", "true");
-  const made = [];
+  let drawn = 0;
   for (const [name, plot] of Object.entries(PLOTS)) {
     if (wanted !== "all" && wanted !== name) continue;
+    let made;
     try {
-      made.push(await plot(of));
+      made = await plot(of);
     } catch (error) {
       // The answer stands without this picture.
       if (!(error instanceof Problem)) throw error;
-      made.push(refusal(error));
+      made = refusal(error);
     }
     if (signal.aborted) return;
+    if (made === null) continue;
+    // The earlier picture stands until its successor is there.
+    if (drawn < place.children.length) place.children[drawn].replaceWith(made);
+    else place.append(made);
+    drawn += 1;
   }
-  place.replaceChildren(...made.filter((one) => one !== null));
+  while (place.children.length > drawn) place.lastElementChild.remove();
   place.setAttribute("aria-busy", "false");
 }
 
@@ -67,20 +73,6 @@ const PLOTS = {
       file: "renyi",
     });
   },
-  async noise({ event, delta, signal }) {
-    const { mechanism } = inner(event);
-    const name = scaleOf(mechanism);
-    if (!name) return null;
-    const values = powers(mechanism[name] / 4, mechanism[name] * 4, 9);
-    const lines = await batch(values.map((value) => withScale(event, name, value)), delta, signal);
-    return swept(lines, values, { x: name === "epsilon" ? "epsilon of one record's release" : `${name} of the noise`, title: "Epsilon against noise", file: "epsilon-of-noise" });
-  },
-  async steps({ event, delta, signal }) {
-    const now = countOf(event);
-    const counts = [...new Set(powers(1, Math.max(16, now * 2), 9).map(Math.round))];
-    const lines = await batch(counts.map((count) => withCount(event, count)), delta, signal);
-    return swept(lines, counts, { x: "steps", title: "Epsilon against steps", file: "epsilon-of-steps" });
-  },
   async attacker(of) {
     const alphas = of.quick ? [...powers(1e-4, 0.1, 12), ...spaced(0.15, 1, 18)] : [0.001, 0.01, 0.05, 0.2, 0.4, 0.7, 1];
     const curve = await ask(of, { alphas });
@@ -95,6 +87,20 @@ const PLOTS = {
       ],
       file: "trade-off",
     });
+  },
+  async noise({ event, delta, signal }) {
+    const { mechanism } = inner(event);
+    const name = scaleOf(mechanism);
+    if (!name) return null;
+    const values = powers(mechanism[name] / 4, mechanism[name] * 4, 9);
+    const lines = await batch(values.map((value) => withScale(event, name, value)), delta, signal);
+    return swept(lines, values, { x: name === "epsilon" ? "epsilon of one record's release" : `${name} of the noise`, title: "Epsilon against noise", file: "epsilon-of-noise" });
+  },
+  async steps({ event, delta, signal }) {
+    const now = countOf(event);
+    const counts = [...new Set(powers(1, Math.max(16, now * 2), 9).map(Math.round))];
+    const lines = await batch(counts.map((count) => withCount(event, count)), delta, signal);
+    return swept(lines, counts, { x: "steps", title: "Epsilon against steps", file: "epsilon-of-steps" });
   },
 };
 
