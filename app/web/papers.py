@@ -6,6 +6,7 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from app.calculators import catalogue
+from app.papers.router import REPORTS
 from app.web.rendering import page
 from app.web.vocabulary import VOCABULARY
 from mechanisms.errata import ERRATA
@@ -33,6 +34,7 @@ def read_papers() -> HTMLResponse:
         "Papers",
         current="/papers",
         modules=("core.js", "papers.js"),
+        papers=tuple(REPORTS),
         errata=ERRATA,
         severities=SEVERITIES,
         calculators=calculators,

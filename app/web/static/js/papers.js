@@ -83,17 +83,18 @@ function find() {
 }
 
 async function start() {
-  const place = byId("papers");
-  try {
-    const reports = await api("/v1/papers");
-    place.replaceChildren(...reports.map(paper));
-    find();
-  } catch (error) {
-    if (!(error instanceof Problem)) throw error;
-    place.replaceChildren(refusal(error));
-  } finally {
-    place.setAttribute("aria-busy", "false");
+  // Each by itself: a busy service has its time limit for every one of them, and the first stands while the last is computed.
+  const places = [...byId("papers").querySelectorAll("[data-paper]")];
+  for (const place of places) {
+    try {
+      place.replaceChildren(paper(await api(`/v1/papers/${place.dataset.paper}`)));
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      place.replaceChildren(refusal(error));
+    }
   }
+  byId("papers").setAttribute("aria-busy", "false");
+  find();
 }
 
 const search = later(() => {
