@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from fastapi.routing import APIRoute
 
-from app.calculators import catalogue
+from app.calculators import catalogue, proofs
+from app.web.asking import COMPARISONS
 from app.web.router import PARTS, router
 from tests.app.jobs_harness import ADMIN_KEY, state, submit, wait_until
 from tests.walks.pages import Complaints, Service, browser, serving_jobs
@@ -17,18 +18,20 @@ from tests.walks.pages import Complaints, Service, browser, serving_jobs
 MOST_BYTES = 1_000_000
 """Of a page with all that it loads, as it goes over the wire."""
 ROUTES = sorted({route.path for part in (router, *PARTS) for route in part.routes if isinstance(route, APIRoute)})
-PARAMETERS = {
-    "kind": ("training", *(one.kind for one in catalogue.list_mechanisms())),
-    "job_id": ("{job_id}",),
-    "ledger_id": ("{ledger_id}",),
+VALUES = {
+    "/calculators/{kind}": ("training", *(one.kind for one in catalogue.list_mechanisms())),
+    "/comparisons/{name}": tuple(COMPARISONS),
+    "/proofs/{name}": tuple(entry.name for entry in proofs.list_proofs()),
+    "/jobs/{job_id}": ("{job_id}",),
+    "/ledgers/{ledger_id}": ("{ledger_id}",),
 }
-"""What may stand in a path: words, or the names of what a test makes. A route with another parameter needs its values here."""
+"""What stands for a route's parameter: words, or the names of what a test makes. Another route with a parameter needs its values here."""
 
 
 def expanded(route: str) -> list[str]:
     """The route with each value of its parameter, if it has one."""
     named = re.search(r"\{(\w+)\}", route)
-    return [route] if named is None else [route.replace(named[0], value) for value in PARAMETERS[named[1]]]
+    return [route] if named is None else [route.replace(named[0], value) for value in VALUES[route]]
 
 
 PATHS = [path for route in ROUTES for path in expanded(route)]
