@@ -1,4 +1,4 @@
-r"""How long a calculation may take. Whoever asks sets the limit; the loops of the engine look at the clock.
+r"""How long a calculation may take, and whether anybody waits for it. Whoever asks sets the limit; the loops of the engine look at it.
 
 The limit is a context variable: it holds for the thread (or task) that set it and for nothing else, and code that knows nothing of
 limits passes it on by doing nothing. Without one a calculation takes as long as it takes.
@@ -7,7 +7,7 @@ limits passes it on by doing nothing. Without one a calculation takes as long as
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import NamedTuple, final
@@ -19,21 +19,27 @@ from mechanisms.errors import TimeLimitReached
 class _Limit(NamedTuple):
     seconds: float
     ends: float
+    is_wanted: Callable[[], bool]
 
 
 _LIMIT: ContextVar[_Limit | None] = ContextVar("zetadp_time_limit", default=None)
 
 
 @contextmanager
-def time_limit(seconds: float) -> Generator[None]:
+def time_limit(seconds: float, is_wanted: Callable[[], bool] | None = None) -> Generator[None]:
     """Within it, ``check`` raises once ``seconds`` have passed. A limit inside another one can only be shorter.
+
+    Args:
+      is_wanted: asked at every check; once it is false the limit is reached too. None: as outside.
 
     >>> with time_limit(60.0):
     ...     check()
     """
     ends = time.monotonic() + seconds
     outer = _LIMIT.get()
-    token = _LIMIT.set(_Limit(seconds, ends) if outer is None or ends < outer.ends else outer)
+    wanted = is_wanted or (_always if outer is None else outer.is_wanted)
+    shorter = _Limit(seconds, ends, wanted) if outer is None or ends < outer.ends else outer._replace(is_wanted=wanted)
+    token = _LIMIT.set(shorter)
     try:
         yield
     finally:
@@ -46,8 +52,12 @@ def check() -> None:
     What a calculation keeps for later must be whole or absent when this raises: it is asked again with more time.
 
     Raises:
-      TimeLimitReached: the time limit that the caller set is over.
+      TimeLimitReached: the time limit that the caller set is over, or nobody waits for the answer any more.
     """
     limit = _LIMIT.get()
-    if limit is not None and time.monotonic() > limit.ends:
+    if limit is not None and (time.monotonic() > limit.ends or not limit.is_wanted()):
         raise TimeLimitReached(limit.seconds)
+
+
+def _always() -> bool:
+    return True

@@ -1,9 +1,16 @@
-r"""The calculators as one service offers them: each request with a time limit, and events asked about before answered at once."""
+r"""The calculators as one service offers them: each request with a time limit, and events asked about before answered at once.
+
+A request whose client has gone is given up: who types in a form asks anew with every key, and the plots of the key before would be computed
+beside the answer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar, final
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractContextManager
+from typing import Self, TypeVar, final
 
 from fastapi import Request
 
@@ -20,38 +27,56 @@ _Answer = TypeVar("_Answer")
 class Calculators:
     """Raises TimeLimitReached from every method, beside the accountants' errors."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._seconds = settings.calculation_seconds
-        self._batch_seconds = settings.batch_seconds
-        self._cache = ProfileCache(settings.profile_cache_bytes)
+    def __init__(self, settings: Settings, cache: ProfileCache | None = None, is_wanted: Callable[[], bool] | None = None) -> None:
+        self._settings, self._is_wanted = settings, is_wanted
+        self._cache = ProfileCache(settings.profile_cache_bytes) if cache is None else cache
+
+    def asked_by(self, is_wanted: Callable[[], bool]) -> Self:
+        """The same, with the same memory, for one who may go before the answer comes."""
+        return type(self)(self._settings, self._cache, is_wanted)
 
     @property
     def batch_seconds(self) -> float:
         """How long a whole batch may take."""
-        return self._batch_seconds
+        return self._settings.batch_seconds
 
     def profile(self, request: ProfileRequest) -> Profile:
         """As ``compute_profile``."""
-        with time_limit(self._seconds):
+        with self._limited():
             return self._cache.profile(request)
 
     def calibration(self, request: CalibrationRequest) -> Calibration:
         """As ``compute_calibration``."""
-        with time_limit(self._seconds):
+        with self._limited():
             return compute_calibration(request)
 
     def sweep(self, request: SweepRequest) -> Sweep:
         """As ``compute_sweep``."""
-        with time_limit(self._seconds):
+        with self._limited():
             return compute_sweep(request)
 
     def within_limit(self, compute: Callable[[], _Answer]) -> _Answer:
         """What ``compute`` answers, if it does in time."""
-        with time_limit(self._seconds):
+        with self._limited():
             return compute()
 
+    def _limited(self) -> AbstractContextManager[None]:
+        return time_limit(self._settings.calculation_seconds, self._is_wanted)
 
-def calculators(request: Request) -> Calculators:
-    """The calculators of the application that serves this request."""
+
+async def calculators(request: Request) -> AsyncGenerator[Calculators]:
+    """The calculators of the application that serves this request, for as long as its client waits."""
     found: Calculators = request.app.state.calculators
-    return found
+    gone = threading.Event()
+    watch = asyncio.create_task(_notice_end(request, gone))
+    try:
+        yield found.asked_by(lambda: not gone.is_set())
+    finally:
+        watch.cancel()
+
+
+async def _notice_end(request: Request, gone: threading.Event) -> None:
+    """Sets ``gone`` when the connection is closed. The body was read before: nothing else can come."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    gone.set()

@@ -50,3 +50,15 @@ def test_a_limit_holds_for_its_own_thread_alone() -> None:
         thread.start()
         thread.join()
     assert stopped == [False]
+
+
+def test_a_calculation_that_nobody_waits_for_is_stopped() -> None:
+    gone = threading.Event()
+    with time_limit(60.0, lambda: not gone.is_set()):
+        deadline.check()
+        with time_limit(30.0):
+            deadline.check()
+            gone.set()
+            with pytest.raises(TimeLimitReached):
+                deadline.check()
+    deadline.check()
