@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.walks.pages import PHONE, Complaints, browser, serving_pages
+from tests.walks.pages import PHONE, Complaints, serving_pages
 from tests.walks.test_pages import SERIOUS
 
 NAMED = ("/v1/profiles", "/v1/calibrations", "/v1/compare/complex_gaussian", "/v1/jobs")
@@ -18,12 +18,6 @@ NOT_OURS = {"nested-interactive"}
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
     with serving_pages(tmp_path_factory.mktemp("docs")) as (found, _):
-        yield found
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Generator[Any]:
-    with browser() as found:
         yield found
 
 

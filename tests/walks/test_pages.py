@@ -9,7 +9,7 @@ import pytest
 
 from app.calculators import catalogue
 from app.web.asking import COMPARISONS
-from tests.walks.pages import DESK, PHONE, Complaints, browser, serving_pages
+from tests.walks.pages import DESK, PHONE, Complaints, serving_pages
 
 ASKING = ("/comparisons", *(f"/comparisons/{name}" for name in COMPARISONS), "/noise-shapes", "/conversions")
 WITHOUT_KEY = ("/papers", "/proofs", "/proofs/complex_gaussian", "/vocabulary", "/start", "/certificates")
@@ -46,12 +46,6 @@ def settle(page: Any) -> None:
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
     with serving_pages(tmp_path_factory.mktemp("pages")) as (found, _):
-        yield found
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Generator[Any]:
-    with browser() as found:
         yield found
 
 

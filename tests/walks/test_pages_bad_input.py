@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from app.calculators import catalogue
-from tests.walks.pages import Complaints, browser, serving_pages
+from tests.walks.pages import Complaints, serving_pages
 from tests.walks.test_pages import settle
 
 ABSURD = {
@@ -80,12 +80,6 @@ TRY_ALL = """async ([selector, absurd]) => {
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
     with serving_pages(tmp_path_factory.mktemp("bad_input")) as (found, _):
-        yield found
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Generator[Any]:
-    with browser() as found:
         yield found
 
 

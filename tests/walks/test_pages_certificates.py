@@ -14,7 +14,7 @@ from app.certificates.issue import issue_certificate
 from tests.app.certificate_kinds import BASELINE
 from tests.app.certificates_harness import run_of
 from tests.app.jobs_harness import state, submit, wait_until
-from tests.walks.pages import PHONE, Complaints, Service, browser, keep_key, serving_jobs
+from tests.walks.pages import PHONE, Complaints, Service, keep_key, serving_jobs
 
 
 @pytest.fixture(scope="module")
@@ -40,12 +40,6 @@ def certificate(client: httpx2.Client) -> str:
 @pytest.fixture(scope="module")
 def signed(client: httpx2.Client, certificate: str) -> bytes:
     return client.get(f"/v1/certificates/{certificate}?form=dsse").content
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Generator[Any]:
-    with browser() as found:
-        yield found
 
 
 @pytest.fixture

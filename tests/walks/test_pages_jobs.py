@@ -14,7 +14,7 @@ from app.access.caller import Scope
 from app.access.service import KeyService
 from app.database import Database
 from tests.app.jobs_harness import Order, spec, state, stream, submit, wait_until
-from tests.walks.pages import Complaints, Service, Wire, browser, keep_key, serving_jobs
+from tests.walks.pages import Complaints, Service, Wire, keep_key, serving_jobs
 
 STEPS = 830
 """With a checkpoint each five steps and what else is told, about a thousand events."""
@@ -32,12 +32,6 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
 @pytest.fixture(scope="module")
 def client(service: Service) -> Generator[httpx2.Client]:
     with service.client() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Generator[Any]:
-    with browser() as found:
         yield found
 
 

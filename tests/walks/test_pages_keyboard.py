@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.app.jobs_harness import ADMIN_KEY, Order, state, submit, wait_until
-from tests.walks.pages import Service, browser, serving_jobs
+from tests.walks.pages import Service, serving_jobs
 
 READY = {
     "/": "h1",
@@ -56,12 +56,6 @@ def made(service: Service) -> dict[str, str]:
         wait_until(lambda: state(client, job) == "paused")
         body = {"name": "one", "budget": {"kind": "gdp", "mu": 1.0}, "adjacency": "add_remove", "unit": "record", "protects": "data_set"}
         return {"job": job, "ledger": client.post("/v1/ledgers", json=body).json()["id"]}
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Generator[Any]:
-    with browser() as found:
-        yield found
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from tests.app.jobs_harness import spec, state, wait_until
-from tests.walks.pages import Complaints, Service, browser, keep_key, serving_jobs
+from tests.walks.pages import Complaints, Service, keep_key, serving_jobs
 
 
 @pytest.fixture(scope="module")
@@ -22,12 +22,6 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
 @pytest.fixture(scope="module")
 def client(service: Service) -> Generator[httpx2.Client]:
     with service.client() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Generator[Any]:
-    with browser() as found:
         yield found
 
 

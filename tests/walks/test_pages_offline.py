@@ -13,7 +13,7 @@ from app.calculators import catalogue, proofs
 from app.web.asking import COMPARISONS
 from app.web.router import PARTS, router
 from tests.app.jobs_harness import ADMIN_KEY, state, submit, wait_until
-from tests.walks.pages import Complaints, Service, browser, serving_jobs
+from tests.walks.pages import Complaints, Service, serving_jobs
 
 MOST_BYTES = 1_000_000
 """Of a page with all that it loads, as it goes over the wire."""
@@ -52,12 +52,6 @@ def made(service: Service) -> dict[str, str]:
         ledger = client.post("/v1/ledgers", json=body).json()["id"]
         wait_until(lambda: state(client, job) == "succeeded")
     return {"job_id": job, "ledger_id": ledger}
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Generator[Any]:
-    with browser() as found:
-        yield found
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -7,19 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests.walks.pages import Complaints, browser, serving_pages
+from tests.walks.pages import Complaints, serving_pages
 from tests.walks.test_pages import headline, settle
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
     with serving_pages(tmp_path_factory.mktemp("papers")) as (found, _):
-        yield found
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Generator[Any]:
-    with browser() as found:
         yield found
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.app.jobs_harness import spec
 from tests.app.uploads_harness import definition, upload
-from tests.walks.pages import Complaints, Service, browser, keep_key, serving_jobs
+from tests.walks.pages import Complaints, Service, keep_key, serving_jobs
 
 RUNTIME = {"microbatch_size": 1, "checkpoint_seconds": 0.01}
 
@@ -38,12 +38,6 @@ def budgets(client: httpx2.Client) -> dict[str, str]:
         body = {"name": name, "budget": budget, "adjacency": "add_remove", "unit": "record", "protects": "data_set"}
         found[name] = client.post("/v1/ledgers", json=body).json()["id"]
     return found
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Generator[Any]:
-    with browser() as found:
-        yield found
 
 
 @pytest.fixture

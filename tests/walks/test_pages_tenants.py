@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.app.jobs_harness import Order, spec, state, submit, wait_until
-from tests.walks.pages import DESK, PHONE, Complaints, Service, browser, keep_key, serving_jobs
+from tests.walks.pages import DESK, PHONE, Complaints, Service, keep_key, serving_jobs
 from tests.walks.test_pages import MOST_BYTES, SERIOUS
 
 READY = {
@@ -51,12 +51,6 @@ def paths(service: Service) -> dict[str, str]:
         "budget": f"/ledgers/{ledger}",
         "certificate": f"/certificates#{certificate}",
     }
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Generator[Any]:
-    with browser() as found:
-        yield found
 
 
 def filled(context: Any, service: Service, path: str, ready: str, complaints: Complaints | None = None) -> Any:
