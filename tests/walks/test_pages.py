@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
@@ -41,6 +41,13 @@ def settle(page: Any) -> None:
         page.locator('#answer[aria-busy="false"]').wait_for(timeout=60_000)
         if page.locator("#plots").count():
             page.locator('#plots[aria-busy="false"]').wait_for(state="attached", timeout=60_000)
+
+
+def moved(page: Any, go: Callable[[], object]) -> None:
+    """Goes back or forward within a page and waits for its answer: the move returns before the page has been told of it."""
+    page.evaluate("document.getElementById('answer').setAttribute('aria-busy', 'true')")
+    go()
+    settle(page)
 
 
 @pytest.fixture(scope="module")

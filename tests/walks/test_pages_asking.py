@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from tests.walks.pages import Complaints, serving_pages
-from tests.walks.test_pages import headline, settle, typed
+from tests.walks.test_pages import headline, moved, settle, typed
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +60,7 @@ def test_a_conversion_is_the_apis_rounded_to_the_side_that_promises_less(opened:
     assert page.is_visible("#gdp-mu")
     assert not page.is_visible("#zcdp-rho")
     of_mu = headline(page)
-    page.go_back()
-    settle(page)
+    moved(page, page.go_back)
     assert page.input_value("#kind") == "zcdp"
     assert headline(page) != of_mu
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.walks.pages import browser, serving_pages
-from tests.walks.test_pages import headline, settle, typed
+from tests.walks.test_pages import headline, moved, settle, typed
 
 STATES = {
     "guarantee": "/calculators/training?std=1.3&group=2&plot=attacker",
@@ -87,14 +87,11 @@ def test_back_and_forward_go_through_the_choices(context: Any, address: str) -> 
     noise = headline(page)
     page.select_option("#plot", "delta")
     settle(page)
-    page.go_back()
-    settle(page)
+    moved(page, page.go_back)
     assert (page.input_value("#plot"), headline(page)) == ("renyi", noise)
-    page.go_back()
-    settle(page)
+    moved(page, page.go_back)
     assert (page.input_value("#field-std"), headline(page)) == ("2.5", guarantee)
-    page.go_forward()
-    settle(page)
+    moved(page, page.go_forward)
     assert headline(page) == noise
     assert page.is_checked("input[value=noise]")
     page.goto(f"{address}/calculators")
