@@ -20,6 +20,7 @@ export function keepAsking({ form, path, fields, body, show, inputOf, arrange = 
     running.abort();
     running = new AbortController();
     const { signal } = running;
+    byId("answer").setAttribute("aria-busy", "true");
     clear(form);
     try {
       remember();
