@@ -68,8 +68,8 @@ class LeNet(Value):
     """LeCun et al. 1998: the encoder is the first convolution, the decoder the softmax layer. Images of 8 x 8 pixels or more.
 
     Attributes:
-      width: channels of the first convolution, 6 in 1998; all other layers grow with it. What one channel's magnitude tells of the
-        counterpart instead of the record averages out over many: turned features ask for more of them than real ones do.
+      width: channels of the first convolution, 6 in 1998; all other layers grow with it. Turned features were measured to need more of them
+        than real ones to answer as well; it may be that each channel's magnitude tells of the counterpart too, which averages out.
     """
 
     kind: Literal["lenet"] = "lenet"
