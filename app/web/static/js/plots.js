@@ -9,7 +9,8 @@ const DASHES = ["none", "6 3", "2 3", "8 3 2 3"];
 /**
  * A figure with lines.
  * @param {object} of title, about (what it shows, in a sentence), x and y: {label, log}, series: [{name, points: [[x, y], ...]}],
- *   marks: [[x, y, name], ...], steps: whether a line holds its left value up to the next point, file: name without ending.
+ *   marks: [[x, y, name], ...], steps: whether a line holds its left value up to the next point, dots: whether its points are shown,
+ *   file: name without ending. A series may say by itself what is drawn between points (curve): a bound keeps to its safe side.
  */
 export function linePlot(of) {
   const drawn = of.series.map((series) => ({ ...series, points: series.points.filter(([x, y]) => usable(x, of.x) && usable(y, of.y)) }));
@@ -52,10 +53,10 @@ function draw(of, drawn) {
       stroke: SERIES[place % SERIES.length],
       strokeDasharray: DASHES[place % DASHES.length],
       strokeWidth: 2,
-      curve: of.steps ? "step-after" : "linear",
+      curve: series.curve || (of.steps ? "step-after" : "linear"),
     };
     marks.push(Plot.line(series.points, options));
-    if (series.points.length < 3) marks.push(Plot.dot(series.points, { ...options, strokeDasharray: undefined, curve: undefined }));
+    if (of.dots || series.points.length < 3) marks.push(Plot.dot(series.points, { ...options, strokeDasharray: undefined, curve: undefined }));
   });
   for (const [x, y] of of.marks || []) {
     if (usable(x, of.x) && usable(y, of.y)) marks.push(Plot.dot([[x, y]], { x: (point) => point[0], y: (point) => point[1], r: 5, fill: "var(--focus)" }));
