@@ -13,8 +13,19 @@ from app.certificates.statement import PrivacyCertificate
 from app.certificates.text import describe
 from app.certificates.verification import read
 from app.settings import Settings
+from tests.app.accounted_once import accounted_once
 from tests.app.certificate_kinds import runs, write_table
 from tests.app.certificates_harness import finished_run
+
+
+@pytest.fixture(scope="module", autouse=True)
+def each_event_is_accounted_once(request: pytest.FixtureRequest) -> Generator[None]:
+    """For the tests of certificates; those of accounting and of its time limits ask anew."""
+    if "certificate" in request.module.__name__ or "verification" in request.module.__name__:
+        with accounted_once():
+            yield
+    else:
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,64 @@
+r"""Each event is accounted for once a process: the same few certificates are verified in hundreds of tests, and nearly all of the time of
+a verification goes into recomputing figures that depend on the event alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+import pytest
+
+from accountants import ACCOUNTANTS, Event, PrivacyProfile, cross_check, deadline
+from mechanisms import NumericalFloor, TimeLimitReached, UnsupportedEvent
+
+PROFILES = 48
+"""Kept for each accountant: their grids take megabytes."""
+POINTS = 4096
+"""Kept for each profile and for the recomputation."""
+REFUSALS = (NumericalFloor, UnsupportedEvent, TimeLimitReached)
+
+
+def _remembered(answer: Callable[..., Any], most: int) -> Callable[..., Any]:
+    """The same function, which computes each answer or refusal once. What took too long under a limit may still be asked without one."""
+
+    @lru_cache(maxsize=most)
+    def kept(is_limited: bool, *question: object) -> tuple[object, Exception | None]:
+        try:
+            return answer(*question), None
+        except REFUSALS as refusal:
+            return None, refusal.with_traceback(None)  # a traceback would keep the grids of its frames
+
+    def asked(*question: object) -> object:
+        found, refusal = kept(deadline._LIMIT.get() is not None, *question)
+        if refusal is not None:
+            raise refusal
+        return found
+
+    return asked
+
+
+def _profile_that_remembers(profile: Callable[[Any, Event], PrivacyProfile]) -> Callable[[Any, Event], PrivacyProfile]:
+    def remembering(accountant: Any, event: Event) -> PrivacyProfile:
+        found = profile(accountant, event)
+        for question in ("delta", "epsilon", "rdp"):
+            setattr(found, question, _remembered(getattr(found, question), POINTS))
+        return found
+
+    return _remembered(remembering, PROFILES)
+
+
+_PROFILES = {type(accountant): _profile_that_remembers(type(accountant).profile) for accountant in ACCOUNTANTS}
+_RECOMPUTED = {name: _remembered(getattr(cross_check, name), POINTS) for name in ("recomputed_epsilon", "recomputed_log_delta")}
+
+
+@contextmanager
+def accounted_once() -> Generator[None]:
+    """While it lasts, no accountant and no recomputation is asked the same thing twice."""
+    with pytest.MonkeyPatch.context() as patch:
+        for kind, profile in _PROFILES.items():
+            patch.setattr(kind, "profile", profile)
+        for name, recomputed in _RECOMPUTED.items():
+            patch.setattr(cross_check, name, recomputed)
+        yield
