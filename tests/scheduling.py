@@ -1,0 +1,96 @@
+r"""The order of the tests: the longest first, so that no process is left with a long one at the end.
+
+A unit of work is a file, whose tests share what they make, or a single test that takes long and shares nothing. How long each takes stands
+in ``seconds.json``, which ``pytest --all --record-seconds`` writes anew. A figure that is missing or stale costs time and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from xdist.scheduler.loadscope import LoadScopeScheduling
+
+RECORD = Path(__file__).with_name("seconds.json")
+RECORDED_SECONDS = 0.5
+"""Units that take less aren't recorded: there are hundreds, and they fill the gaps."""
+SINGLE_SECONDS = 2.0
+"""A test that takes longer and shares nothing is a unit of its own."""
+SHARED_SCOPES = ("module", "package", "class")
+INDEPENDENT = ("independent", True)
+"""The property of a test that uses no fixture of its module, package or class."""
+
+
+@cache
+def seconds() -> dict[str, float]:
+    """What each unit took when it was recorded."""
+    return json.loads(RECORD.read_text()) if RECORD.exists() else {}
+
+
+def unit(nodeid: str) -> str:
+    """The unit of work that a test belongs to: itself or its file."""
+    return nodeid if nodeid in seconds() else file_of(nodeid)
+
+
+def file_of(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
+
+
+class LongestFirst(LoadScopeScheduling):
+    """Hands out units in the order in which the tests were collected, which is that of their recorded seconds."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit(nodeid)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--record-seconds", action="store_true", help="write tests/seconds.json, by which the longest tests start first")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--record-seconds") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder())
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: -seconds().get(unit(item.nodeid), 0.0))  # stable: a file's tests stay together and in order
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LongestFirst:
+    config.option.loadscopereorder = False
+    return LongestFirst(config, log)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.config.getoption("--record-seconds"):
+        fixtures = getattr(item, "_fixtureinfo", None)
+        scopes = {defined[-1].scope for defined in fixtures.name2fixturedefs.values()} if fixtures else set()
+        if not scopes.intersection(SHARED_SCOPES):
+            item.user_properties.append(INDEPENDENT)
+
+
+class Recorder:
+    """Adds up what each test took, set-up included, and writes it down at the end."""
+
+    def __init__(self) -> None:
+        self.tests: dict[str, float] = defaultdict(float)
+        self.independent: set[str] = set()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.tests[report.nodeid] += report.duration
+        if INDEPENDENT in report.user_properties:
+            self.independent.add(report.nodeid)
+
+    def pytest_sessionfinish(self) -> None:
+        units: dict[str, float] = defaultdict(float)
+        for nodeid, taken in self.tests.items():
+            alone = taken >= SINGLE_SECONDS and nodeid in self.independent
+            units[nodeid if alone else file_of(nodeid)] += taken
+        kept = {name: round(taken, 1) for name, taken in sorted(units.items()) if taken >= RECORDED_SECONDS}
+        RECORD.write_text(json.dumps(kept, indent=1) + "\n")
