@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import cache
+from collections.abc import Generator
 from itertools import pairwise
 
 import pytest
@@ -13,6 +13,7 @@ from accountants.events import scaled
 from mechanisms import ComplexGaussian, InvalidParameter, NumericalFloor, Sensitivity
 from tests.accountants.events import complex_gaussian, gaussian, laplace, training
 from tests.accountants.two_point_truth import response
+from tests.remembered import accounted_once
 
 EVENTS = {
     "gaussian": gaussian(1.5),
@@ -32,29 +33,30 @@ CASES = [
 EPSILONS = [0.0, 0.1, 0.4, 0.8, 1.1]
 
 
-@cache
-def _profile(accountant, event):
-    # Profiles are values that many tests ask; making one takes up to a second.
-    return accountant.profile(event)
+@pytest.fixture(autouse=True)
+def each_event_is_accounted_once() -> Generator[None]:
+    # Many tests ask the same: making a profile takes up to a second, and so does a point of it.
+    with accounted_once():
+        yield
 
 
 @pytest.mark.parametrize(("accountant", "event"), CASES)
 def test_delta_falls_with_epsilon(accountant, event):
-    found = _profile(accountant, event)
+    found = accountant.profile(event)
     deltas = [found.delta(epsilon).log_upper for epsilon in EPSILONS]
     assert all(later <= earlier + 1e-12 for earlier, later in pairwise(deltas))
 
 
 @pytest.mark.parametrize(("accountant", "event"), CASES)
 def test_delta_is_convex_in_the_exponential_of_epsilon(accountant, event):
-    found = _profile(accountant, event)
+    found = accountant.profile(event)
     low, middle, high = 0.2, math.log((math.exp(0.2) + math.exp(1.2)) / 2), 1.2
     assert found.delta(middle).lower <= (found.delta(low).upper + found.delta(high).upper) / 2 * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(("accountant", "event"), CASES)
 def test_more_noise_means_less_loss(accountant, event):
-    assert _profile(accountant, scaled(event, 1.5)).epsilon(1e-5).upper < _profile(accountant, event).epsilon(1e-5).upper
+    assert accountant.profile(scaled(event, 1.5)).epsilon(1e-5).upper < accountant.profile(event).epsilon(1e-5).upper
 
 
 @pytest.mark.parametrize(("accountant", "event"), CASES)
@@ -62,28 +64,28 @@ def test_repeating_is_composing_with_itself(accountant, event):
     if accountant.unsupported(Repeated(count=3, event=event)) is not None:
         assert accountant.unsupported(Composed(events=(event,) * 3)) is not None
         return
-    repeated, composed = _profile(accountant, Repeated(count=3, event=event)), _profile(accountant, Composed(events=(event,) * 3))
+    repeated, composed = accountant.profile(Repeated(count=3, event=event)), accountant.profile(Composed(events=(event,) * 3))
     assert repeated.epsilon(1e-5) == composed.epsilon(1e-5)
 
 
 @pytest.mark.parametrize(("accountant", "event"), CASES)
 @pytest.mark.parametrize("delta", [1e-3, 1e-6])
 def test_no_upper_end_is_below_another_accountants_lower_end(accountant, event, delta):
-    upper = _profile(accountant, event).epsilon(delta).upper
+    upper = accountant.profile(event).epsilon(delta).upper
     for other in ACCOUNTANTS:
         if other.unsupported(event) is None:
-            assert _profile(other, event).epsilon(delta).lower <= upper
+            assert other.profile(event).epsilon(delta).lower <= upper
 
 
 @pytest.mark.parametrize(("accountant", "event"), CASES)
 def test_epsilon_and_delta_agree(accountant, event):
-    found = _profile(accountant, event)
+    found = accountant.profile(event)
     assert found.delta(found.epsilon(1e-4).upper).upper <= 1e-4 * (1 + 1e-6)
 
 
 @pytest.mark.parametrize(("accountant", "event"), CASES)
 def test_trade_off_never_exceeds_blind_guessing_and_falls(accountant, event):
-    found = _profile(accountant, event)
+    found = accountant.profile(event)
     betas = [found.trade_off(alpha) for alpha in (0.0, 1e-4, 0.05, 0.5, 1.0)]
     assert all(beta <= 1 - alpha for alpha, beta in zip((0.0, 1e-4, 0.05, 0.5, 1.0), betas, strict=True))
     assert betas == sorted(betas, reverse=True)
@@ -91,7 +93,7 @@ def test_trade_off_never_exceeds_blind_guessing_and_falls(accountant, event):
 
 @pytest.mark.parametrize(("accountant", "event"), CASES)
 def test_the_derivation_names_a_source_in_every_line(accountant, event):
-    steps = _profile(accountant, event).derivation()
+    steps = accountant.profile(event).derivation()
     assert steps
     assert all(step.source and step.formula for step in steps)
 
@@ -110,13 +112,13 @@ def test_the_derivation_names_a_source_in_every_line(accountant, event):
 )
 def test_questions_out_of_range_are_refused(accountant, event, ask, text):
     with pytest.raises(InvalidParameter) as caught:
-        ask(_profile(accountant, event))
+        ask(accountant.profile(event))
     assert str(caught.value) == text
 
 
 @pytest.mark.parametrize("accountant", ACCOUNTANTS, ids=lambda a: a.name)
 def test_an_event_with_a_non_private_part_has_no_guarantee(accountant):
-    found = _profile(accountant, Composed(events=(gaussian(), NonPrivate(reason="raw labels released"))))
+    found = accountant.profile(Composed(events=(gaussian(), NonPrivate(reason="raw labels released"))))
     assert found.epsilon(1e-5).upper == math.inf
     assert found.delta(10.0).upper == 1.0
 
@@ -124,10 +126,10 @@ def test_an_event_with_a_non_private_part_has_no_guarantee(accountant):
 @pytest.mark.parametrize(("accountant", "event"), CASES)
 def test_tiny_delta_is_answered_or_refused_but_never_understated(accountant, event):
     try:
-        upper = _profile(accountant, event).epsilon(1e-30).upper
+        upper = accountant.profile(event).epsilon(1e-30).upper
     except NumericalFloor:
         return
-    assert upper > _profile(accountant, event).epsilon(1e-5).lower
+    assert upper > accountant.profile(event).epsilon(1e-5).lower
 
 
 def test_accountants_have_names_and_sources():
