@@ -16,7 +16,9 @@ SKIPPED = "Skipped: "
 
 
 def thinned(cases: Iterable[Any], every: int) -> list[Any]:
-    """The cases of a parametrised test: each ``every``-th from the first on runs by default, the others are slow.
+    """The cases of a parametrised test, tuples where it takes several arguments.
+
+    Each ``every``-th from the first on runs by default, the others are slow.
 
     >>> [marked.marks for marked in thinned("abc", every=2)][1][0].name
     'slow'
@@ -37,7 +39,7 @@ def _marked(case: Any, *, slow: bool) -> Any:
     marks = (pytest.mark.slow,) if slow else ()
     if hasattr(case, "marks"):  # a pytest.param already, with an id of its own
         return pytest.param(*case.values, id=case.id, marks=(*case.marks, *marks))
-    return pytest.param(case, marks=marks)
+    return pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=marks)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -18,6 +18,7 @@ from mechanisms import UnsupportedEvent
 from mechanisms.errors import InvalidParameter
 from tests.accountants.events import WORK_SET, complex_gaussian, fixed_size, gaussian, laplace, replace_one_gaussian, training
 from tests.accountants.references import convolved_delta, gaussian_delta, log_delta, one_sided_log_delta, poisson, reverse, whole
+from tests.selection import chosen
 
 SETTLED = 1e-12
 """Relative accuracy of the references in 64 bits."""
@@ -270,7 +271,7 @@ def test_random_questions_are_answered_or_declined():
     assert answered > 200
 
 
-@pytest.mark.parametrize("delta", [1.0 - 1e-9, 1e-9, 1e-290])
+@pytest.mark.parametrize("delta", chosen([1.0 - 1e-9, 1e-9, 1e-290], [1e-290]))
 @pytest.mark.parametrize("event", EXTREMES, ids=range(len(EXTREMES)))
 def test_extreme_questions_are_answered_or_declined(event, delta):
     for epsilon in (0.0, 1e-3, 50.0):

@@ -13,6 +13,7 @@ from accountants.rdp import epsilon_at_order, leaf_renyi, pair_renyi
 from mechanisms import Gaussian, Laplace, UnsupportedEvent
 from tests.accountants.events import WORK_SET, gaussian, laplace, replace_one_gaussian, sensitivity, training
 from tests.golden.oracles import oracle_rows
+from tests.selection import chosen
 
 
 @pytest.mark.parametrize(("inputs", "oracle"), oracle_rows("rdp_complex_gaussian"))
@@ -104,7 +105,7 @@ def _log_density(family, mixture, x):
     return special.logsumexp(parts, axis=0)
 
 
-@pytest.mark.parametrize("order", [1.2, 2.0, 5.0, 12.5])
+@pytest.mark.parametrize("order", chosen([1.2, 2.0, 5.0, 12.5], [1.2, 12.5]))
 @pytest.mark.parametrize("family", [Family.GAUSSIAN, Family.LAPLACE])
 @pytest.mark.parametrize("name", PAIRS)
 def test_divergences_of_every_kind_of_pair_agree_with_plain_quadrature(name, family, order):

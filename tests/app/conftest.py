@@ -13,9 +13,9 @@ from app.certificates.statement import PrivacyCertificate
 from app.certificates.text import describe
 from app.certificates.verification import read
 from app.settings import Settings
-from tests.remembered import accounted_once
 from tests.app.certificate_kinds import runs, write_table
 from tests.app.certificates_harness import finished_run
+from tests.remembered import accounted_once
 
 
 @pytest.fixture(scope="module", autouse=True)

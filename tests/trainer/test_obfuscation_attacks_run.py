@@ -7,6 +7,7 @@ from functools import cache
 import pytest
 import torch
 
+from tests.selection import thinned
 from tests.trainer.obfuscation_schemes import Plain, RandomConvolution, digits, made_up, seed_stream
 from trainer.attacks import AttackEffort, AttackFigure, AttackFindings
 from trainer.obfuscation.attacks import curve_figures, run_attacks
@@ -131,6 +132,7 @@ def test_noise_on_everything_leaves_every_attack_at_chance() -> None:
     assert abs(true.value - false.value) <= 2.0 * (true.upper - true.value)
 
 
+@pytest.mark.slow
 def test_a_curve_shows_images_fading_and_the_angle_staying() -> None:
     ground = digits(150)
     clear, noisy = (
@@ -179,7 +181,7 @@ def test_features_that_are_always_zero_give_chance_and_no_nan() -> None:
     assert figure(findings, "repeated_query", "median_relative_error").value == 1.0
 
 
-@pytest.mark.parametrize("size", [(3, 7, 5), (1, 16, 16), (2, 33, 9)])
+@pytest.mark.parametrize("size", thinned([pytest.param(size, id=str(size)) for size in ((3, 7, 5), (1, 16, 16), (2, 33, 9))], every=3))
 def test_images_of_any_size_are_attacked(size: tuple[int, ...]) -> None:
     class Same:
         def __init__(self) -> None:
