@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import typer
 
-from app.cli import backup, calculate, certificates, certify, control, data, follow, house, keys, ledger, operations, recipes
-from app.cli.console import EXIT_CODES
+from app.cli.exits import EXIT_CODES
+from app.cli.listed import ListedGroup, list_commands
 
 app = typer.Typer(
     name="zetadp",
+    cls=ListedGroup,
     help="Privacy accounting, noise calibration and private training with certificates.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for _module in (house, recipes, follow, control, certify, certificates, calculate, ledger, data, keys, operations, backup):
-    _module.register(app)
+list_commands(app)
 
 
 def main() -> None:
@@ -24,4 +24,4 @@ def main() -> None:
     app()
 
 
-__all__ = ["main"]
+__all__ = ["app", "main"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from enum import IntEnum
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -13,29 +12,12 @@ import typer
 from pydantic import BaseModel, ValidationError
 from rich.console import Console
 
+from app.cli.exits import Exit
 from app.client import ClientError, RequestRefused
 from app.errors import field_errors, summary
 from mechanisms.errors import PrivacyError
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8000"
-
-
-class Exit(IntEnum):
-    """Exit codes that scripts can rely on."""
-
-    OK = 0
-    FAILED = 1
-    USAGE = 2
-    UNREACHABLE = 3
-    NOT_FOUND = 4
-    CANCELLED = 5
-
-
-EXIT_CODES = (
-    "Exit codes: 0 done; 1 the job failed, the certificate is invalid or the service refused; 2 the call or its input is wrong; "
-    "3 no service answers; 4 there is no such job or certificate; 5 the job was cancelled."
-)
-
 ADDRESS_HELP = "Address of the service."
 Address = Annotated[str, typer.Option("--address", envvar="ZETADP_ADDRESS", help=ADDRESS_HELP)]
 OptionalAddress = Annotated[
