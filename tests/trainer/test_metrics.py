@@ -9,7 +9,7 @@ import pytest
 from sklearn.metrics import f1_score, recall_score, roc_auc_score
 
 from mechanisms.errors import InvalidParameter
-from trainer.engine.metrics import HIGHEST_PSNR, classification_metrics, reconstruction_metrics, row_metrics, ssim
+from trainer.engine.metrics import HIGHEST_PSNR, classification_metrics, reconstruction_metrics, roc_auc, row_metrics, ssim
 
 ROUNDING = 1e-12
 """float64 sums of some thousand terms in another order."""
@@ -32,6 +32,19 @@ def test_macro_means_agree_with_scikit_learn() -> None:
     assert found["f1"] == pytest.approx(f1_score(labels, predicted, average="macro"), rel=ROUNDING)
     assert found["recall"] == pytest.approx(recall_score(labels, predicted, average="macro"), rel=ROUNDING)
     assert found["roc_auc"] == pytest.approx(roc_auc_score(labels, probabilities, multi_class="ovr", average="macro"), rel=ROUNDING)
+
+
+@pytest.mark.parametrize("distinct", [2, 7, 10**6])
+def test_area_under_the_roc_curve_agrees_with_scikit_learn_where_scores_tie(distinct: int) -> None:
+    generator = np.random.default_rng(distinct)
+    is_positive = generator.random(1000) < 0.3
+    scores = generator.integers(0, distinct, 1000) / distinct + 0.2 * is_positive
+    assert roc_auc(scores, is_positive) == pytest.approx(roc_auc_score(is_positive, scores), rel=ROUNDING)
+
+
+def test_area_under_the_roc_curve_is_exact_at_its_ends() -> None:
+    scores, is_positive = np.array([0.1, 0.2, 0.3]), np.array([False, True, True])
+    assert (roc_auc(scores, is_positive), roc_auc(-scores, is_positive), roc_auc(np.zeros(3), is_positive)) == (1.0, 0.0, 0.5)
 
 
 def test_adding_a_constant_to_one_record_s_scores_changes_nothing() -> None:
