@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
 
 from accountants import deadline
 from accountants.conversions import trade_off
@@ -126,7 +126,7 @@ def gaussian_rate(mu: float) -> Rate:
     >>> round(gaussian_rate(1.0)(0.5), 4)
     0.1587
     """
-    return lambda probability: float(special.ndtr(special.ndtri(min(1.0, probability)) - mu))
+    return lambda probability: float(scipy.special.ndtr(scipy.special.ndtri(min(1.0, probability)) - mu))
 
 
 def one_run_p_value(canaries: int, guesses: int, right: int, rate: Rate, at_least: float = SMALLEST_P_VALUE) -> float:
@@ -211,7 +211,7 @@ def lower_mu(scores: Scores, error: float) -> float:
 def lower_mu_of_independent(scores: Scores, error: float) -> float:
     """Likewise, taking scores for independent of each other: max over cuts of Phi^-1(1 - false positives) - Phi^-1(false negatives)."""
     bounds = [_rates_at(scores, quantile, error / (2 * len(QUANTILES))) for quantile in QUANTILES]
-    return max(0.0, *(float(special.ndtri(1.0 - alpha) - special.ndtri(beta)) for alpha, beta in bounds))
+    return max(0.0, *(float(scipy.special.ndtri(1.0 - alpha) - scipy.special.ndtri(beta)) for alpha, beta in bounds))
 
 
 def epsilon_of(mu: float, delta: float) -> float:
@@ -247,7 +247,7 @@ def _rates_at(scores: Scores, quantile: float, error: float) -> tuple[float, flo
 
 def _upper(found: int, of: int, error: float) -> float:
     """Of a proportion; 1 where there was nothing to count."""
-    return 1.0 if found >= of else float(special.betaincinv(found + 1, of - found, 1.0 - error))
+    return 1.0 if found >= of else float(scipy.special.betaincinv(found + 1, of - found, 1.0 - error))
 
 
 def _guesses(scores: Scores) -> Sequence[int]:

@@ -15,8 +15,8 @@ from functools import cached_property
 from typing import final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import fft
 
 from accountants import deadline
 from accountants.grid import GridLaw
@@ -132,10 +132,10 @@ class Composition:
             # Weights that meet at one remainder are added, each sum with one rounding.
             error += count * (FFT_ERROR * levels + UNIT * (int(leaf.index[-1]) // size)) * norm
             growth += count * (leaf.excess + FFT_ERROR * levels * math.sqrt(size) * norm)
-            factor = _power(np.asarray(fft.rfft(folded)), count)
+            factor = _power(np.asarray(scipy.fft.rfft(folded)), count)
             product = factor if product is None else product * factor
         assert product is not None
-        values = np.roll(np.asarray(fft.irfft(product, size), dtype=np.float64), -(self.window.first % size))
+        values = np.roll(np.asarray(scipy.fft.irfft(product, size), dtype=np.float64), -(self.window.first % size))
         products = sum(count for _, count in self._leaves) + len(self._leaves)
         error += (PRODUCT_ERROR * products + FFT_ERROR * levels) * float(np.linalg.norm(values)) * (1.0 + 1e-9)
         # (4.3) every factor of a product is at most 1 plus its share of ``growth`` in modulus.

@@ -19,8 +19,8 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import optimize
 
 from accountants import deadline
 from accountants.dominating import pair_of
@@ -76,7 +76,7 @@ class _Direction:
             s = math.exp(log_theta)
             return self.log_moment(s) - s * epsilon - log_theta - math.log1p(s)
 
-        found = optimize.minimize_scalar(height, bounds=(math.log(1e-4), math.log(reach)), method="bounded", options={"xatol": 1e-3})
+        found = scipy.optimize.minimize_scalar(height, bounds=(math.log(1e-4), math.log(reach)), method="bounded", options={"xatol": 1e-3})
         theta = math.exp(float(found.x))
         # The spread of the tilted loss sets the step: aliases lie 2 pi / step away, beyond 16 deviations and 40 decay lengths.
         h = 1e-3 * theta
@@ -119,7 +119,7 @@ def recomputed_epsilon(event: Event, delta: float) -> float:
     high = RdpProfile(leaves(event), ()).epsilon(delta).upper
     if high == 0.0 or excess(0.0) <= 0.0:
         return 0.0
-    return float(optimize.brentq(excess, 0.0, high * (1.0 + ACCURACY), xtol=1e-12, rtol=1e-10))
+    return float(scipy.optimize.brentq(excess, 0.0, high * (1.0 + ACCURACY), xtol=1e-12, rtol=1e-10))
 
 
 def _directions(event: Event, delta: float) -> list[tuple[_Direction, float]]:

@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy import optimize, special
 
 from accountants.profile import Bound, check_epsilon
 from mechanisms.errors import InvalidParameter
@@ -101,9 +101,9 @@ def _epsilon_by_newton(mu: float, log_delta: float) -> tuple[float, float] | Non
         return None
     raised = mu * _RAISED
     # delta = Phi(-x) (1 - R(x + mu) / R(x)), and the second factor varies slowly: two rounds with it give a start.
-    x = -float(special.ndtri_exp(min(log_delta - min(0.0, math.log(raised)), -1e-9)))
+    x = -float(scipy.special.ndtri_exp(min(log_delta - min(0.0, math.log(raised)), -1e-9)))
     if x > 1.0:
-        x = -float(special.ndtri_exp(min(log_delta - _log_factor(x, raised), -1e-9)))
+        x = -float(scipy.special.ndtri_exp(min(log_delta - _log_factor(x, raised), -1e-9)))
     epsilon = max(raised * (x + 0.5 * raised), 0.0)
     for _ in range(_MOST_STEPS):
         if not epsilon < math.inf:
@@ -129,7 +129,7 @@ def _epsilon_by_bisection(mu: float, log_delta: float) -> float:
     top = 0.5 * mu**2 + mu * math.sqrt(-2.0 * log_delta) + mu
     # For mu beyond 1e8 rounding of eps/mu - mu/2 can hide that by a few units in the last place.
     top = _moved(top, 0.0, lambda e: gdp_log_delta(mu, e) <= log_delta)
-    return float(optimize.brentq(lambda e: max(gdp_log_delta(mu, e), _FLOOR) - log_delta, 0.0, top, xtol=1e-300, rtol=1e-15))
+    return float(scipy.optimize.brentq(lambda e: max(gdp_log_delta(mu, e), _FLOOR) - log_delta, 0.0, top, xtol=1e-300, rtol=1e-15))
 
 
 def largest_mu(epsilon: float, log_delta: float) -> float:
@@ -152,10 +152,10 @@ def _mu_by_newton(epsilon: float, log_delta: float) -> tuple[float, float] | Non
     if log_delta < _STEEPEST:
         return None
     # delta < Phi(-x) and delta < mu / sqrt(2 pi): the true mu is above what either gives, and the first is refined as for epsilon.
-    x = -float(special.ndtri_exp(log_delta))
+    x = -float(scipy.special.ndtri_exp(log_delta))
     mu = max(_mu_at(x, epsilon), 2.5 * math.exp(max(log_delta, -700.0)))
     if x > 1.0:
-        x = -float(special.ndtri_exp(min(log_delta - _log_factor(x, mu), -1e-9)))
+        x = -float(scipy.special.ndtri_exp(min(log_delta - _log_factor(x, mu), -1e-9)))
         if x > 1.0:
             mu = max(_mu_at(x, epsilon), mu)
     for _ in range(_MOST_STEPS):
@@ -210,7 +210,7 @@ def _mu_by_bisection(epsilon: float, log_delta: float) -> float:
         high += math.log(4.0)
     while excess(low) > 0.0:
         low -= math.log(4.0)
-    return math.exp(float(optimize.brentq(excess, low, high, xtol=1e-15, rtol=1e-15)))
+    return math.exp(float(scipy.optimize.brentq(excess, low, high, xtol=1e-15, rtol=1e-15)))
 
 
 def _check_log_delta(log_delta: float) -> None:

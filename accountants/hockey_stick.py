@@ -18,8 +18,8 @@ from functools import lru_cache
 from typing import final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
 
 from accountants.pairs import Family, Mixture, Pair
 
@@ -198,10 +198,10 @@ def _tail(family: Family, x: Floats, log_factor: Floats) -> tuple[Floats, Floats
     """
     if family is Family.GAUSSIAN:
         error = UNIT * (8.0 + 3.0 * np.square(np.maximum(x, 0.0)))
-        result = np.exp(np.minimum(log_factor, 600.0)) * special.ndtr(-x)
+        result = np.exp(np.minimum(log_factor, 600.0)) * scipy.special.ndtr(-x)
         wide = (log_factor > 300.0) | (x > 30.0)
         if wide.any():
-            result[wide] = np.exp(np.minimum(log_factor[wide] + special.log_ndtr(-x[wide]), 600.0))
+            result[wide] = np.exp(np.minimum(log_factor[wide] + scipy.special.log_ndtr(-x[wide]), 600.0))
         return result, error
     far = 0.5 * np.exp(np.minimum(log_factor, 600.0) - np.abs(x))
     whole = np.exp(np.minimum(log_factor, 600.0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from scipy import special
+import scipy
 
 from accountants.pairs import Family, Mixture, Pair
 
@@ -37,7 +37,7 @@ def _log_sum(mixture: Mixture) -> float:
     if len(mixture.weights) == 1:
         return mixture.shifts[0]
     if mixture.shifts[-1] > _LARGEST_EXPONENT:
-        return float(special.logsumexp([math.log(w) + s for w, s in zip(mixture.weights, mixture.shifts, strict=True)]))
+        return float(scipy.special.logsumexp([math.log(w) + s for w, s in zip(mixture.weights, mixture.shifts, strict=True)]))
     return math.log1p(math.fsum(w * math.expm1(s) for w, s in zip(mixture.weights, mixture.shifts, strict=True)))
 
 

@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 from typing import final
 
 import numpy as np
-from scipy import optimize
+import scipy
 
 from accountants import integer_moments
 from accountants.dominating import pair_of, statement, unsupported_reason
@@ -121,7 +121,7 @@ class RdpProfile(PrivacyProfile):
             if len(values) - 1 - best >= _PATIENCE:
                 break
         low, high = _LOG_ORDERS[max(best - 1, 0)], _LOG_ORDERS[min(best + 1, len(values) - 1)]
-        found = optimize.minimize_scalar(at, bounds=(low, high), method="bounded", options={"xatol": 1e-4, "maxiter": 40})
+        found = scipy.optimize.minimize_scalar(at, bounds=(low, high), method="bounded", options={"xatol": 1e-4, "maxiter": 40})
         log_order, value = (float(found.x), float(found.fun)) if found.fun < values[best] else (_LOG_ORDERS[best], values[best])
         return 1.0 + math.exp(log_order), value
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Protocol, final
 
-from scipy import optimize
+import scipy
 
 from accountants.arithmetic import within_floats
 from accountants.profile import Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon
@@ -92,7 +92,7 @@ def _upper_end(law: Sum, log_delta: float, start: float) -> float:
     if excess(start) <= 0.0:
         return start
     top = law.largest_loss
-    root = float(optimize.brentq(excess, start, top, xtol=1e-300, rtol=1e-15))
+    root = float(scipy.optimize.brentq(excess, start, top, xtol=1e-300, rtol=1e-15))
     for share in _WIDENINGS:
         moved = root * (1.0 + share)
         if moved >= top or excess(moved) <= 0.0:

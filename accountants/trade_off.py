@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import final
 
-from scipy import special
+import scipy
 
 from accountants import deadline
 from mechanisms import logspace
@@ -122,7 +122,7 @@ class SupportingLines:
         first = Line(0.0, self._log_delta(0.0))
         advantage = min(math.exp(first.log_delta), 1.0 - 1e-12)
         # mu of the Gaussian pair with this advantage: the scale on which delta falls, up to a factor that the geometric grid covers.
-        step = 0.5 * float(special.ndtri(0.5 + 0.5 * advantage))
+        step = 0.5 * float(scipy.special.ndtri(0.5 + 0.5 * advantage))
         positive = [first]
         while positive[-1].log_delta > _SMALLEST_LOG_DELTA and 0.0 < step <= _LARGEST_EPSILON:
             line = self._known(step)
@@ -200,7 +200,7 @@ def _gaussian_guess(line: Line, alpha: float) -> float:
         middle = 0.5 * (low + high)
         low, high = (middle, high) if gdp_log_delta(math.exp(middle), abs(line.epsilon)) < line.log_delta else (low, middle)
     mu = math.exp(low)
-    return -mu * float(special.ndtri(alpha)) - 0.5 * mu * mu
+    return -mu * float(scipy.special.ndtri(alpha)) - 0.5 * mu * mu
 
 
 def _guess(bracket: list[_Point], corner: float, turn: int) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from scipy import optimize
+import scipy
 
 from mechanisms.errors import InvalidParameter
 from mechanisms.gdp import gdp_log_delta, log_delta_error
@@ -43,7 +43,7 @@ def largest_classic_epsilon(delta: float) -> float:
         log_delta = gdp_log_delta(mu, factor * mu)
         return max(log_delta + log_delta_error(log_delta), 2.0 * target - 1.0) - target
 
-    mu = float(optimize.brentq(excess, 0.0, 2.0 * (factor + _BEYOND), xtol=1e-300, rtol=1e-15))
+    mu = float(scipy.optimize.brentq(excess, 0.0, 2.0 * (factor + _BEYOND), xtol=1e-300, rtol=1e-15))
     while excess(mu) > 0.0:
         mu *= 1.0 - 1e-15
     return factor * mu

@@ -18,8 +18,8 @@ import math
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -97,7 +97,7 @@ def _room(x: float, h: float) -> float:
 
 def log_normal_cdf(z: float) -> float:
     """ln Phi(z), also where Phi(z) is near 1."""
-    return float(special.log_ndtr(z)) if z < 0.0 else math.log1p(-0.5 * math.erfc(z * _SQRT_HALF))
+    return float(scipy.special.log_ndtr(z)) if z < 0.0 else math.log1p(-0.5 * math.erfc(z * _SQRT_HALF))
 
 
 def log_cdf(x: float, h: float, std: float) -> float:
@@ -129,7 +129,7 @@ def log_quantile(probability: float, h: float, std: float) -> float:
     >>> log_quantile(0.5, 0.3, 1e50)
     0.0
     """
-    return log_multiplier(std * float(special.ndtri(probability)), h)
+    return log_multiplier(std * float(scipy.special.ndtri(probability)), h)
 
 
 class Moments(NamedTuple):
@@ -177,7 +177,7 @@ def _moments(h: float, std: float) -> tuple[float, float]:
     d: Floats = np.arange(-_TAIL, top + _STEP, _STEP, dtype=np.float64)
     b = _multipliers(d, h)
     # E g(b) = int g'(b) b'(d) Pr[D > d] dd with g(0) = 0, and b'(d) = b (1 - h b) = (1 - h) e^-d b^2.
-    mass: Floats = _STEP * special.ndtr(-d / std) * (1.0 - h) * np.exp(-d) * b * b
+    mass: Floats = _STEP * scipy.special.ndtr(-d / std) * (1.0 - h) * np.exp(-d) * b * b
     mean = float(mass.sum())
     return mean - 1.0, float(2.0 * (mass @ b)) - mean * mean
 

@@ -16,8 +16,8 @@ import sys
 from typing import TypeAlias
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import special
 
 from mechanisms.errors import InvalidParameter
 from mechanisms.mills import CANCELS_BELOW, SQRT_HALF, log_cancelled_differences, log_difference, log_differences
@@ -69,7 +69,9 @@ def gdp_log_delta(mu: float, epsilon: float) -> float:
         # An upper bound (the other factor is below 1), and finite: such a delta is small beyond all floats but isn't 0.
         return max(-0.5 * x * x, -sys.float_info.max)
     if x < 0.0:
-        complement = 0.5 * math.exp(-0.5 * x * x) * (float(special.erfcx(-x * SQRT_HALF)) + float(special.erfcx((x + mu) * SQRT_HALF)))
+        complement = (
+            0.5 * math.exp(-0.5 * x * x) * (float(scipy.special.erfcx(-x * SQRT_HALF)) + float(scipy.special.erfcx((x + mu) * SQRT_HALF)))
+        )
         if complement < 0.5:
             return math.log1p(-complement)
     return log_difference(x, mu) - 0.5 * x * x
@@ -115,7 +117,7 @@ def _log_deltas(mu: Floats, epsilon: Floats) -> Floats:
     for i in np.flatnonzero(rounded):
         x[i] += _quotient_error(float(mu[i]), float(epsilon[i]), float(quotient[i]))
     square = 0.5 * x * x
-    near, far = special.erfcx(np.abs(x) * SQRT_HALF), special.erfcx((x + mu) * SQRT_HALF)
+    near, far = scipy.special.erfcx(np.abs(x) * SQRT_HALF), scipy.special.erfcx((x + mu) * SQRT_HALF)
     result = np.log(0.5 * (near - far)) - square
     cancelled = mu < CANCELS_BELOW * (x + 1.5)
     negative = np.flatnonzero(x < 0.0)
@@ -145,24 +147,24 @@ def log_delta_slopes(mu: float, epsilon: float) -> tuple[float, float, float]:
     """
     x = epsilon / mu - 0.5 * mu
     if 0.0 <= x < 1e3 and CANCELS_BELOW * (x + 1.5) <= mu <= _ROUNDED_QUOTIENT_MATTERS:
-        far = float(special.erfcx((x + mu) * SQRT_HALF))
-        difference = float(special.erfcx(x * SQRT_HALF)) - far
+        far = float(scipy.special.erfcx((x + mu) * SQRT_HALF))
+        difference = float(scipy.special.erfcx(x * SQRT_HALF)) - far
         return math.log(0.5 * difference) - 0.5 * x * x, -far / difference, _SQRT_2_OVER_PI / difference
     log_delta = gdp_log_delta(mu, epsilon)
     scale = 0.5 * math.exp(min(-0.5 * x * x - log_delta, 700.0))
-    return log_delta, -scale * float(special.erfcx((x + mu) * SQRT_HALF)), _SQRT_2_OVER_PI * scale
+    return log_delta, -scale * float(scipy.special.erfcx((x + mu) * SQRT_HALF)), _SQRT_2_OVER_PI * scale
 
 
 def _normal_cdf(x: float) -> float:
-    return float(special.ndtr(x))
+    return float(scipy.special.ndtr(x))
 
 
 def trade_off_error(mu: float, alpha: float) -> float:
     """Bound on the relative error of ``gdp_trade_off``: 2e-15 of each quantile, and beta falls up to |z| times as fast as z."""
     if not 0.0 < alpha < 1.0:
         return 0.0
-    quantile = abs(float(special.ndtri(alpha)))
-    z = -float(special.ndtri(alpha)) - mu
+    quantile = abs(float(scipy.special.ndtri(alpha)))
+    z = -float(scipy.special.ndtri(alpha)) - mu
     return min(1.0, 1e-13 + 2e-15 * max(1.0, abs(z)) * (quantile + mu))
 
 
@@ -180,4 +182,4 @@ def gdp_trade_off(mu: float, alpha: float) -> float:
         raise InvalidParameter("mu", "finite and >= 0", mu)
     if not 0.0 <= alpha <= 1.0:
         raise InvalidParameter("alpha", "in [0, 1]", alpha)
-    return _normal_cdf(-float(special.ndtri(alpha)) - mu)
+    return _normal_cdf(-float(scipy.special.ndtri(alpha)) - mu)

@@ -16,8 +16,8 @@ import math
 from typing import TypeAlias, TypeVar
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -42,18 +42,18 @@ def log_difference(x: float, mu: float) -> float:
     (0.238421708135, -463.886704658)
     """
     if mu >= CANCELS_BELOW * (x + 1.5):
-        return math.log(0.5 * (float(special.erfcx(x * SQRT_HALF)) - float(special.erfcx((x + mu) * SQRT_HALF))))
+        return math.log(0.5 * (float(scipy.special.erfcx(x * SQRT_HALF)) - float(scipy.special.erfcx((x + mu) * SQRT_HALF))))
     if x >= _FRACTION_FROM:
         quotient = _by_fraction(x, mu, next(levels for least, levels in _LEVELS if x >= least))
     else:
         middle = x + 0.5 * mu
-        quotient = _by_derivatives(middle, mu, _SQRT_HALF_PI * float(special.erfcx(middle * SQRT_HALF)))
+        quotient = _by_derivatives(middle, mu, _SQRT_HALF_PI * float(scipy.special.erfcx(middle * SQRT_HALF)))
     return (math.log(mu * quotient) if mu > 1e-100 and x < 1e50 else math.log(mu) + math.log(quotient)) + _LOG_SCALE
 
 
 def log_differences(x: Floats, mu: Floats) -> Floats:
     """``log_difference`` element by element."""
-    result = np.log(0.5 * (special.erfcx(x * SQRT_HALF) - special.erfcx((x + mu) * SQRT_HALF)))
+    result = np.log(0.5 * (scipy.special.erfcx(x * SQRT_HALF) - scipy.special.erfcx((x + mu) * SQRT_HALF)))
     cancelled = np.flatnonzero(mu < CANCELS_BELOW * (x + 1.5))
     if cancelled.size:
         result[cancelled] = log_cancelled_differences(x[cancelled], mu[cancelled])
@@ -73,7 +73,7 @@ def log_cancelled_differences(x: Floats, mu: Floats) -> Floats:
     if middling.size:
         chosen_mu = mu[middling]
         middle = x[middling] + 0.5 * chosen_mu
-        quotient[middling] = _by_derivatives(middle, chosen_mu, _SQRT_HALF_PI * special.erfcx(middle * SQRT_HALF))
+        quotient[middling] = _by_derivatives(middle, chosen_mu, _SQRT_HALF_PI * scipy.special.erfcx(middle * SQRT_HALF))
     return np.log(mu) + np.log(quotient) + _LOG_SCALE
 
 

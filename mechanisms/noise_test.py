@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import final
 
-from scipy import special
+import scipy
 
 from mechanisms.complex_gaussian import ComplexGaussian
 from mechanisms.gaussian import Gaussian
@@ -31,7 +31,7 @@ ROUNDING = 1e-4
 SMALLEST_COUNT = 16
 """With fewer numbers no deviation of practical size is seen."""
 
-_Z = float(-special.ndtri(ERROR / 8.0))
+_Z = float(-scipy.special.ndtri(ERROR / 8.0))
 
 
 @final
@@ -89,6 +89,6 @@ def _is_gamma(shape: float, total: float) -> bool:
     """Whether a Gamma variable of this shape is as small, and as large, as this with probability above ERROR / 8, up to rounding."""
     if not math.isfinite(total):
         return False
-    low = float(special.gammaincinv(shape, ERROR / 8.0)) * (1.0 - ROUNDING)
-    high = float(special.gammainccinv(shape, ERROR / 8.0)) * (1.0 + ROUNDING)
+    low = float(scipy.special.gammaincinv(shape, ERROR / 8.0)) * (1.0 - ROUNDING)
+    high = float(scipy.special.gammainccinv(shape, ERROR / 8.0)) * (1.0 + ROUNDING)
     return low <= total <= high

@@ -16,8 +16,8 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
 
 from mechanisms.errors import InvalidParameter
 
@@ -136,6 +136,6 @@ def _phis(w: Floats) -> Floats:
 def _stirling_error(shape: float) -> float:
     """log Gamma(shape) less (shape - 1/2) log shape - shape + log(2 pi) / 2."""
     if shape < 20.0:
-        return float(special.gammaln(shape)) - (shape - 0.5) * math.log(shape) + shape - 0.5 * math.log(2.0 * math.pi)
+        return float(scipy.special.gammaln(shape)) - (shape - 0.5) * math.log(shape) + shape - 0.5 * math.log(2.0 * math.pi)
     square = 1.0 / (shape * shape)
     return (1.0 / 12.0 - square * (1.0 / 360.0 - square * (1.0 / 1260.0 - square / 1680.0))) / shape

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import final
 
-from scipy import optimize
+import scipy
 
 from accountants import deadline
 
@@ -202,4 +202,4 @@ def inverted(rising: Callable[[float], float], value: float, low: float, high: f
         return low
     if above <= 0.0:
         return high
-    return float(optimize.brentq(lambda x: rising(x) - value, low, high, xtol=1e-15, rtol=1e-15))
+    return float(scipy.optimize.brentq(lambda x: rising(x) - value, low, high, xtol=1e-15, rtol=1e-15))

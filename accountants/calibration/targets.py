@@ -6,8 +6,8 @@ import math
 from functools import cached_property
 from typing import Self, final
 
+import scipy
 from pydantic import model_validator
-from scipy import special
 
 from accountants.gdp import largest_mu
 from accountants.profile import PrivacyProfile
@@ -142,11 +142,11 @@ class Target(Value):
 
 def _mu_of_trade_off(alpha: float, beta: float) -> float:
     """Of Phi(Phi^-1(1 - alpha) - mu) = beta; infinite for beta = 0."""
-    return max(0.0, -float(special.ndtri(alpha)) - float(special.ndtri(beta)))
+    return max(0.0, -float(scipy.special.ndtri(alpha)) - float(scipy.special.ndtri(beta)))
 
 
 def _mu_of_advantage(log_delta: float) -> float:
     """Of delta(0) = 2 Phi(mu / 2) - 1 = erf(mu / sqrt 8); near 1 from 1 - delta, which keeps its digits there."""
     if log_delta > -0.5:
-        return -2.0 * float(special.ndtri(-0.5 * math.expm1(log_delta)))
-    return math.sqrt(8.0) * float(special.erfinv(math.exp(log_delta)))
+        return -2.0 * float(scipy.special.ndtri(-0.5 * math.expm1(log_delta)))
+    return math.sqrt(8.0) * float(scipy.special.erfinv(math.exp(log_delta)))

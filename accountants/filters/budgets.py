@@ -12,8 +12,8 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Literal, Self, final
 
+import scipy
 from pydantic import Field
-from scipy import optimize
 
 from accountants.conversions import loss_quantile
 from accountants.filters.grid import Grid
@@ -215,7 +215,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 
     # The best order of the plain conversion, rho + 2 sqrt(rho log(1/delta)), is 1 + sqrt(log(1/delta) / rho): near the best one here.
     middle = 0.5 * math.log(-log_delta / rho)
-    found = optimize.minimize_scalar(at, bounds=(middle - 2.0, middle + 2.0), method="bounded", options={"xatol": 1e-6})
+    found = scipy.optimize.minimize_scalar(at, bounds=(middle - 2.0, middle + 2.0), method="bounded", options={"xatol": 1e-6})
     return max(0.0, float(found.fun))
 
 

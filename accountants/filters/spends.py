@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Annotated, Literal, Self, TypeAlias, final
 
+import scipy
 from pydantic import Field, model_validator
-from scipy import special
 
 from accountants.dominating import pair_of
 from accountants.events import Event, Leaf, leaves, non_private_reason, releases
@@ -147,9 +147,9 @@ def mu_of_pure(epsilon: float) -> float:
     1.232035
     """
     if epsilon <= _NEAR:
-        return 2.0 * math.sqrt(2.0) * float(special.erfinv(math.tanh(0.5 * epsilon))) * (1.0 + _ROUNDING)
+        return 2.0 * math.sqrt(2.0) * float(scipy.special.erfinv(math.tanh(0.5 * epsilon))) * (1.0 + _ROUNDING)
     if epsilon <= _FAR:
-        return 2.0 * math.sqrt(2.0) * float(special.erfcinv(2.0 / (1.0 + math.exp(epsilon)))) * (1.0 + _ROUNDING)
+        return 2.0 * math.sqrt(2.0) * float(scipy.special.erfcinv(2.0 / (1.0 + math.exp(epsilon)))) * (1.0 + _ROUNDING)
     # Phi(-x) <= e^{-x^2 / 2} / 2, and e^-epsilon / 2 <= 1 / (1 + e^epsilon).
     return math.sqrt(8.0 * epsilon) * (1.0 + _ROUNDING)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 
-from scipy import special
+import scipy
 
 from accountants.gdp import GdpProfile
 from accountants.gdp_inversion import epsilon_upper_at
@@ -76,17 +76,17 @@ def mu_of_randomized_response(epsilon: Decimal) -> float:
     if advantage < Decimal("0.5"):
         # 2 Phi(mu/2) - 1 = erf(mu / sqrt 8).
         target = digits.up(advantage)
-        mu = math.sqrt(8.0) * float(special.erfinv(target))
+        mu = math.sqrt(8.0) * float(scipy.special.erfinv(target))
         return _raised(mu, lambda m: math.erf(m * math.sqrt(0.125)) * (1.0 - _ROUNDING) >= target)
     # log Phi(-mu/2) = -mu^2/8 + log(erfcx(mu / sqrt 8) / 2).
     log_target = digits.down(-epsilon - digits.log1p(digits.exp(-epsilon)))
-    mu = -2.0 * float(special.ndtri_exp(log_target))
+    mu = -2.0 * float(scipy.special.ndtri_exp(log_target))
     return _raised(mu, lambda m: _log_tail(m) <= log_target)
 
 
 def _log_tail(mu: float) -> float:
     """Upper end of log Phi(-mu/2)."""
-    square, tail = 0.125 * mu * mu, math.log(0.5 * float(special.erfcx(mu * math.sqrt(0.125))))
+    square, tail = 0.125 * mu * mu, math.log(0.5 * float(scipy.special.erfcx(mu * math.sqrt(0.125))))
     return -square + tail + _ROUNDING * (square + abs(tail) + 1.0)
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
 
 _FIRST, _LAST, _RATIO = 1e-4, 1e4, 1.05
 _NEWTON_STEPS = 12
@@ -73,5 +73,5 @@ def _mu(c: Floats, d: Floats) -> Floats:
 def _quantile(x: Floats) -> Floats:
     """h, odd; near 0 by erf, else from the smaller tail."""
     size = np.abs(x)
-    near = math.sqrt(2.0) * special.erfinv(np.tanh(0.5 * size))
-    return np.sign(x) * np.where(size < 1.0, near, -special.ndtri_exp(-np.logaddexp(0.0, size)))
+    near = math.sqrt(2.0) * scipy.special.erfinv(np.tanh(0.5 * size))
+    return np.sign(x) * np.where(size < 1.0, near, -scipy.special.ndtri_exp(-np.logaddexp(0.0, size)))

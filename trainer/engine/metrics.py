@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.ndimage import uniform_filter
-from scipy.special import softmax
 
 from mechanisms.errors import InvalidParameter
 
@@ -46,7 +45,7 @@ def classification_metrics(scores: Floats, labels: NDArray[np.integer[Any]]) -> 
         raise InvalidParameter("scores", "finite", "NaN or infinity")
     predicted = scores.argmax(axis=1)
     # What the loss takes the scores for: records are compared by a class's probability, not by a score that has no common zero.
-    probabilities = softmax(scores.astype(np.float64), axis=1)
+    probabilities = scipy.special.softmax(scores.astype(np.float64), axis=1)
     areas, f1s, recalls = [], [], []
     for present in np.unique(labels):
         is_one, said_one = labels == present, predicted == present
@@ -154,7 +153,7 @@ def ssim(x: Floats, y: Floats, data_range: float) -> float:
     def mean(image: Floats) -> Floats:
         # Only windows inside the image: the filter's own border is cut off.
         edge = SSIM_WINDOW // 2
-        return uniform_filter(image, SSIM_WINDOW)[edge:-edge, edge:-edge]
+        return scipy.ndimage.uniform_filter(image, SSIM_WINDOW)[edge:-edge, edge:-edge]
 
     mean_x, mean_y = mean(x), mean(y)
     unbiased = count / (count - 1)

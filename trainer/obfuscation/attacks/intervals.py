@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import cast, final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
 from torch import Generator, Tensor, randint
 
 from trainer.attacks import CONFIDENCE, AttackFigure, AttackName, Measure
@@ -30,8 +30,8 @@ def clopper_pearson(successes: float, trials: float) -> tuple[float, float]:
     [0.0, 0.0362]
     """
     error = 0.5 * (1.0 - CONFIDENCE)
-    lower = 0.0 if successes <= 0.0 else float(special.betaincinv(successes, trials - successes + 1.0, error))
-    upper = 1.0 if successes >= trials else float(special.betaincinv(successes + 1.0, trials - successes, 1.0 - error))
+    lower = 0.0 if successes <= 0.0 else float(scipy.special.betaincinv(successes, trials - successes + 1.0, error))
+    upper = 1.0 if successes >= trials else float(scipy.special.betaincinv(successes + 1.0, trials - successes, 1.0 - error))
     return lower, upper
 
 

@@ -3,6 +3,7 @@ r"""POST /v1/compare/zeta_dp_sgd_step: one step of training with complex Gaussia
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Annotated, final
 
 from fastapi import APIRouter
@@ -110,7 +111,7 @@ def _multiplier(request: SgdStepComparison, multiplier: float, conversion: tuple
         if zeta
         else "N_C(0, 2 B^2 sigma^2) has sigma B on each component: right, for adding or removing a record.",
         derivation=(*conversion, step("noise multiplier", proven, "std / B", "what an accountant of real noise takes")),
-        counterexample=_MULTIPLIER if zeta else None,
+        counterexample=_multiplier_example() if zeta else None,
         delta=delta,
         epsilon=epsilon,
     )
@@ -143,7 +144,7 @@ def _realised_lot(request: SgdStepComparison, epsilon: float) -> Finding:
             step("log delta", log_proven, "log of the larger of both integrals, rounded up", "proofs/realised_lot.md"),
             step("delta", proven, "e^(log delta), rounded up", "proofs/realised_lot.md"),
         ),
-        counterexample=_LOTS,
+        counterexample=_lots_example(),
     )
 
 
@@ -165,7 +166,7 @@ def _half_gradients(request: SgdStepComparison) -> Finding:
             *(_shares(norms, bound) if norms else ()),
             step("noise ratio", 1.0, "(sigma B / |clip(g/2; B)|) / (sigma 2 B / |clip(g; 2 B)|)", "clip(g/2; B) = clip(g; 2 B) / 2"),
         ),
-        counterexample=_HALVES,
+        counterexample=_halves_example(),
     )
 
 
@@ -181,6 +182,8 @@ def _share_above(norms: tuple[float, ...], bound: float) -> float:
     return sum(norm > bound for norm in norms) / len(norms)
 
 
+# Their figures take scipy, which starting the service leaves alone.
+@cache
 def _multiplier_example() -> Counterexample:
     sigma, epsilon = 1.0, 1.0
     return Counterexample(
@@ -194,6 +197,7 @@ def _multiplier_example() -> Counterexample:
     )
 
 
+@cache
 def _lots_example() -> Counterexample:
     steps = tuple(
         step(f"delta(1), {2 * count} real coordinates", min(1.0, exp_up(realised_lot_log_delta(64, count, 1.0))), "integral", "Gamma laws")
@@ -204,6 +208,7 @@ def _lots_example() -> Counterexample:
     )
 
 
+@cache
 def _halves_example() -> Counterexample:
     length, bound = 3.0, 1.0
     half, full = min(0.5 * length, bound), min(length, 2.0 * bound)
@@ -216,6 +221,3 @@ def _halves_example() -> Counterexample:
             step("noise over signal, g at 2 B", 2.0 * bound / full, "2 B / min(|g|, 2 B)", "Z15"),
         ),
     )
-
-
-_MULTIPLIER, _LOTS, _HALVES = _multiplier_example(), _lots_example(), _halves_example()
