@@ -12,9 +12,6 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, cast, final
 
 import sqlalchemy
-from alembic import command
-from alembic.config import Config
-from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, DateTime, Dialect, Engine, MetaData, TypeDecorator, create_engine, event
 from sqlalchemy.exc import InterfaceError, InternalError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
@@ -24,6 +21,8 @@ from app.settings import Settings
 
 if TYPE_CHECKING:
     from sqlite3 import Connection as SqliteConnection
+
+    from alembic.config import Config
 
 PATIENCE: dict[str, int | str] = {
     "connect_timeout": 5,
@@ -160,6 +159,8 @@ class Database:
 
 def upgrade(connection: Connection, revision: str) -> None:
     """Bring the tables to this revision, in the connection's transaction."""
+    from alembic import command  # a tenth of a second to import, and only tables that are made or checked need it
+
     config = _migrations()
     config.attributes["connection"] = connection
     command.upgrade(config, revision)
@@ -167,11 +168,15 @@ def upgrade(connection: Connection, revision: str) -> None:
 
 def revisions() -> list[str]:
     """Every revision of the tables that this code knows, the newest first."""
+    from alembic.script import ScriptDirectory  # as in ``upgrade``
+
     return [script.revision for script in ScriptDirectory.from_config(_migrations()).walk_revisions()]
 
 
 def _migrations() -> Config:
-    config = Config()
+    from alembic import config as alembic_config  # as in ``upgrade``
+
+    config = alembic_config.Config()
     config.set_main_option("script_location", str(files("app") / "migrations"))
     return config
 

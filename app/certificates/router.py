@@ -17,7 +17,6 @@ from app.certificates.keys import PublicKeySet, jwks
 from app.certificates.log.router import database_of, settings_of
 from app.certificates.log.service import own_evidence
 from app.certificates.page.html import content_security_policy, html_of
-from app.certificates.page.pdf import pdf_of
 from app.certificates.page.rendering import rendered
 from app.certificates.report import VerificationReport
 from app.certificates.schema import MEDIA_TYPE as SCHEMA
@@ -100,6 +99,8 @@ def get_certificate(
     if form in (Form.HTML, Form.PDF):
         document = rendered(envelope, jwks(settings), _evidence(envelope, database, settings) or Evidence())
         if form is Form.PDF:
+            from app.certificates.page.pdf import pdf_of  # a tenth of a second to import, and few ask for it
+
             shown = {"content-disposition": f'inline; filename="certificate-{certificate_id}.pdf"'}
             return Response(pdf_of(document), media_type=PDF, headers=headers | shown)
         policy = {"content-security-policy": content_security_policy(), "referrer-policy": "no-referrer"}

@@ -12,7 +12,6 @@ from app.certificates.evidence import Evidence
 from app.certificates.forms import CertificateUnreadable, open_certificate
 from app.certificates.keys import PublicKeySet
 from app.certificates.page.html import html_of
-from app.certificates.page.pdf import pdf_of
 from app.certificates.page.rendering import rendered
 from app.certificates.report import Status, VerificationReport
 from app.certificates.revocations import RevocationsRefused, read_revocations
@@ -123,6 +122,8 @@ def certificate_page(
     keys: Annotated[Path | None, typer.Option(help=f"Public keys you trust (JWKS); {KEYS_FILE} beside the certificate if there.")] = None,
 ) -> None:
     """Write a certificate as a page or a PDF to read, offline. Its signature is checked; `verify` also recomputes its figures."""
+    from app.certificates.page.pdf import pdf_of  # a tenth of a second to import, and only this command needs it
+
     with clear_errors():
         if output.suffix not in (".html", ".pdf"):
             fail(f"output must end in .html or .pdf, got {output.name!a}", Exit.USAGE)
