@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SETUP := $(VENV)/.installed
+DEV_SETUP := $(VENV)/.installed-dev
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # Processes that the tests run in: one for each core, up to eight. PROCESSES=0 runs them in this one, for a debugger.
 PROCESSES ?= auto
@@ -21,8 +23,13 @@ help:
 $(SETUP): constraints.txt pyproject.toml mechanisms/version.py
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "zetadp needs Python 3.11 or newer, this is " + sys.version)'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep '^torch==' constraints.txt)"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[worker,dev]'
+	$(INSTALL) "$$(grep '^torch==' constraints.txt)"
+	$(INSTALL) --constraint constraints.txt --editable '.[worker]'
+	@touch $@
+
+# What developers need beside: whoever only runs the service never waits for it.
+$(DEV_SETUP): $(SETUP)
+	$(INSTALL) --constraint constraints.txt --editable '.[worker,dev]'
 	@touch $@
 
 demo: $(SETUP)
@@ -32,16 +39,16 @@ serve: $(SETUP)
 	$(BIN)/python -m app serve --with-worker
 
 # A file stays in one process: what its tests share is made once. Each process computes with one thread, or they are in each other's way.
-test: $(SETUP)
+test: $(DEV_SETUP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(PROCESSES) --maxprocesses 8 --dist loadfile
 
-lint: $(SETUP)
+lint: $(DEV_SETUP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
-bench: $(SETUP)
+bench: $(DEV_SETUP)
 	$(BIN)/python -m benchmarks
 
 clean:
