@@ -17,6 +17,7 @@ PARTS = (
     "filters",
     "calculators",
     "service",
+    "start",
     "ledgers",
     "noise",
     "training",

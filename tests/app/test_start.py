@@ -1,0 +1,53 @@
+r"""What a start imports: a module of seconds that isn't needed yet slows every start down. No clock is read, only ``sys.modules``."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+from pkgutil import iter_modules
+
+import pytest
+
+import app.cli
+from app.cli.listed import LISTED, registered
+
+
+def modules_after(statements: str) -> set[str]:
+    """The modules that an interpreter of its own holds after these statements."""
+    code = f"{statements}\nimport sys\nsys.stdout.write('\\n' + ' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def test_help_of_the_command_line_imports_none_of_its_commands() -> None:
+    loaded = modules_after("import sys\nsys.argv = ['app', '--help']\nfrom app.cli import main\ntry: main()\nexcept SystemExit: pass")
+    heavy = {"numpy", "scipy", "pydantic", "fastapi", "sqlalchemy", "httpx2", "torch", "trainer", "accountants", "mechanisms"}
+    assert "typer.rich_utils" in loaded
+    assert sorted(loaded & heavy) == []
+    assert {name for name in loaded if name.startswith("app.cli.")} == {"app.cli.exits", "app.cli.listed"}
+
+
+def test_a_training_child_imports_no_library_that_only_a_test_or_a_data_set_needs() -> None:
+    loaded = modules_after("import trainer.child")
+    heavy = {"sklearn", "scipy.stats", "scipy.optimize", "pandas", "matplotlib", "fastapi", "sqlalchemy", "dp_accounting"}
+    assert "trainer.engine.checkpoint" in loaded
+    assert sorted(loaded & heavy) == []
+
+
+def test_the_service_imports_no_library_that_only_an_answer_needs() -> None:
+    loaded = modules_after("import app.main\napp.main.create_app()")
+    assert "fastapi" in loaded
+    heavy = {"torch", "sklearn", "scipy.special", "scipy.optimize", "matplotlib", "reportlab", "alembic", "dp_accounting"}
+    assert sorted(loaded & heavy) == []
+
+
+@pytest.mark.parametrize("module", LISTED)
+def test_help_lists_every_command_with_the_first_paragraph_of_its_own_help(module: str) -> None:
+    found = {name: (command.help or "").split("\n\n")[0] for name, command in registered(module).items()}
+    assert found == LISTED[module]
+
+
+def test_help_lists_the_commands_of_every_module_that_registers_some() -> None:
+    modules = {found.name for found in iter_modules(app.cli.__path__)}
+    assert {name for name in modules if hasattr(import_module(f"app.cli.{name}"), "register")} == set(LISTED)
