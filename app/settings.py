@@ -83,6 +83,8 @@ class Settings(BaseSettings):
       maximum_worker_deaths: a job that has taken this many workers down with it ends ``failed`` and isn't tried again.
       cancel_poll_seconds: how often a worker looks whether its job was cancelled; it bounds how late a cancellation is seen.
       stop_grace_seconds: how long a training process told to stop may take to write its checkpoint before it is killed.
+      shutdown_seconds: how long a worker that was told to end may take beyond ``stop_grace_seconds``, whatever its queue and its database
+        do; then its process ends as it is, and its jobs go to others once its lease has run out.
       resubmit_seconds: how often an idle worker looks by itself whether a job waits, should it not be called.
       webhook_hosts: names and addresses, with commas between them, that webhooks may go to although they are private, also without TLS.
       event_poll_seconds: how often an event stream looks for new events of its job.
@@ -132,6 +134,7 @@ class Settings(BaseSettings):
     maximum_worker_deaths: Annotated[int, Field(ge=1, le=100)] = 3
     cancel_poll_seconds: Seconds = 0.2
     stop_grace_seconds: Seconds = 10.0
+    shutdown_seconds: Seconds = 15.0
     resubmit_seconds: Seconds = 1.0
     webhook_hosts: str = ""
     event_poll_seconds: Seconds = 0.2

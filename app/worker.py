@@ -3,11 +3,8 @@ r"""The worker: takes waiting jobs, one at a time, and does each in a child proc
 from __future__ import annotations
 
 import fcntl
-import os
 import signal
 import socket
-import sys
-import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -25,11 +22,12 @@ from app.jobs.queue import JobQueue
 from app.jobs.running import Runner
 from app.logs import configure_logs
 from app.settings import Settings
+from app.shutdown import Shutdown
 
 EXIT_BUSY = 75
 """``EX_TEMPFAIL``: a worker of this name runs already, or the service's database doesn't answer at the start."""
-LEAVING_SECONDS = 1.0
-"""How long a thread that isn't done may hold up the end of the process."""
+EXIT_BROKEN = 1
+"""Something happened that nobody foresaw; the log says where."""
 _log = structlog.get_logger()
 
 
@@ -49,16 +47,25 @@ def sole_executor(settings: Settings) -> Generator[None]:
 
 
 def main(settings: Settings, command: ChildCommand = training_command) -> int:
-    """Run a worker until SIGTERM or SIGINT; the job in hand is then stopped at a checkpoint and queued again. Returns the exit code."""
+    """Run a worker until SIGTERM or SIGINT; the job in hand is then stopped at a checkpoint and queued again. Returns the exit code.
+
+    Where anything would hold it up for longer than ``stop_grace_seconds`` and ``shutdown_seconds`` together, the process ends here.
+    """
     configure_logs(settings.log_level, settings.log_format)
-    stopping = threading.Event()
+    shutdown = Shutdown(settings.stop_grace_seconds + settings.shutdown_seconds)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: stopping.set())
+        signal.signal(number, lambda _number, _frame: shutdown.ask())
+    code = _run(settings, shutdown, command)
+    shutdown.leave(code)
+    return code
+
+
+def _run(settings: Settings, shutdown: Shutdown, command: ChildCommand) -> int:
     database = Database(settings)
     try:
         with sole_executor(settings):
             database.migrate()
-            _work(settings, database, stopping, command)
+            _work(settings, database, shutdown, command)
             _log.info("worker_stopped", executor=settings.executor_id)
     except ExecutorBusy as refusal:
         _log.error("worker_refused", reason=str(refusal))
@@ -66,13 +73,16 @@ def main(settings: Settings, command: ChildCommand = training_command) -> int:
     except SQLAlchemyError as error:
         _log.error("worker_refused", reason=f"the database doesn't answer: {type(error).__name__}")
         return EXIT_BUSY
+    except Exception:
+        _log.exception("worker_broken")
+        return EXIT_BROKEN
     finally:
         database.close()
-    _leave_threads()
     return 0
 
 
-def _work(settings: Settings, database: Database, stopping: threading.Event, command: ChildCommand) -> None:
+def _work(settings: Settings, database: Database, shutdown: Shutdown, command: ChildCommand) -> None:
+    stopping = shutdown.stopping
     found = accelerators()
     executor = Executor(
         id=settings.executor_id,
@@ -91,7 +101,7 @@ def _work(settings: Settings, database: Database, stopping: threading.Event, com
             queue.call(job_id, 0)
 
     try:
-        with LeaseKeeper(leases, executor, call_all, displaced=stopping.set) as keeper:
+        with LeaseKeeper(leases, executor, call_all, displaced=shutdown.ask) as keeper:
             _log.info("worker_started", executor=settings.executor_id, devices=devices)
 
             def run_next() -> bool:
@@ -111,15 +121,3 @@ def _work(settings: Settings, database: Database, stopping: threading.Event, com
             run_worker(settings, queue, run_next, stopping)
     finally:
         queue.close()
-
-
-def _leave_threads() -> None:
-    """End the process here where a thread of the queue's engine would hold it up until its database answers: it holds nothing else."""
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread() and not thread.daemon:
-            thread.join(LEAVING_SECONDS)
-            if thread.is_alive():
-                _log.warning("threads_left")
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(0)

@@ -14,7 +14,7 @@ from typing import Self, final
 import structlog
 from dbos import DBOS, DBOSConfig
 
-from app.jobs.queue import APPLICATION, APPLICATION_VERSION, QUEUE, WORKFLOW, JobQueue, JsonSerializer
+from app.jobs.queue import APPLICATION, APPLICATION_VERSION, QUEUE, WORKFLOW, JobQueue, JsonSerializer, patient
 from app.settings import Settings
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 60.0
@@ -113,7 +113,7 @@ def run_worker(settings: Settings, queue: JobQueue, run_next: Callable[[], bool]
 def _worker_config(settings: Settings) -> DBOSConfig:
     return DBOSConfig(
         name=APPLICATION,
-        system_database_url=settings.queue_url,
+        system_database_url=patient(settings.queue_url),
         serializer=JsonSerializer(),
         application_version=APPLICATION_VERSION,
         executor_id=settings.executor_id,

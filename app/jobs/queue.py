@@ -19,8 +19,10 @@ from typing import final
 
 import structlog
 from dbos import DBOS, DBOSClient, EnqueueOptions, Serializer, error
+from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
+from app.database import PATIENCE
 from app.jobs.errors import QueueUnavailable
 from app.jobs.resources import HIGHEST_PRIORITY
 from app.settings import Settings
@@ -59,12 +61,26 @@ def _described(value: object) -> str:
     return type(value).__qualname__
 
 
+def patient(url: str) -> str:
+    """The queue's URL with our patience in it: DBOS has none of its own for a server that is gone without a word.
+
+    >>> patient("sqlite:////data/queue.sqlite")
+    'sqlite:////data/queue.sqlite'
+    >>> "connect_timeout=5&" in patient("postgresql+psycopg://db/zetadp")
+    True
+    """
+    place = make_url(url)
+    if place.get_backend_name() != "postgresql":
+        return url
+    return place.update_query_dict({name: str(value) for name, value in PATIENCE.items()}).render_as_string(hide_password=False)
+
+
 @final
 class JobQueue:
     """A client of the queue: makes its tables and connects on first use, so that making one is free."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+        self._url = patient(settings.queue_url)
         self._lock, self._lock_of_calls = threading.Lock(), threading.Lock()
         self._client: DBOSClient | None = None
         self._calls: queue.Queue[tuple[str, int] | None] = queue.Queue(CALLS_WAITING)
@@ -160,9 +176,9 @@ class JobQueue:
     def _connect(self) -> DBOSClient:
         with self._lock:
             if self._client is None:
-                DBOS.migrate(self._settings.queue_url)
+                DBOS.migrate(self._url)
                 self._client = DBOSClient(
-                    system_database_url=self._settings.queue_url,
+                    system_database_url=self._url,
                     serializer=JsonSerializer(),
                     application_name=APPLICATION,
                     retry_connection_errors=False,

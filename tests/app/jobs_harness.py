@@ -2,6 +2,7 @@ r"""Real processes for the tests of jobs: a worker in a process of its own, and 
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import multiprocessing
 import os
@@ -23,6 +24,7 @@ import pytest
 import uvicorn
 from psycopg import sql
 from pydantic import SecretStr
+from starlette.types import ASGIApp
 
 from app import worker
 from app.jobs.child import training_command
@@ -34,8 +36,13 @@ from tests.app.fake_child import Order
 Submission = dict[str, Any]
 """A JSON object of the REST interface."""
 
-WAIT_SECONDS = 30.0
-"""Nothing in these tests takes longer, on the slowest machine they run on."""
+WAIT_SECONDS = 120.0
+"""Nothing in these tests takes longer, however busy the machine is. Who waits sees sooner that what it waits for can't come any more."""
+TELLING_SECONDS = 5.0
+"""How long a worker that doesn't end may take to write where its threads are."""
+LOG_END = 8000
+"""How many characters of a worker's log a failure shows."""
+FINAL_STATES = ("succeeded", "failed", "cancelled")
 
 
 def spec(**changes: object) -> Submission:
@@ -62,7 +69,12 @@ AUTHORIZED = {"Authorization": f"Bearer {ADMIN_KEY}"}
 def settings(data_dir: Path) -> Settings:
     """Settings of a service that looks often, so that tests needn't wait, and knows the tests' key."""
     return Settings(
-        data_dir=data_dir, admin_key=SecretStr(ADMIN_KEY), event_poll_seconds=0.05, resubmit_seconds=0.5, stop_grace_seconds=1.0
+        data_dir=data_dir,
+        admin_key=SecretStr(ADMIN_KEY),
+        event_poll_seconds=0.05,
+        resubmit_seconds=0.5,
+        stop_grace_seconds=1.0,
+        shutdown_seconds=60.0,  # a busy machine's workers give up their leases too
     )
 
 
@@ -70,15 +82,21 @@ def settings(data_dir: Path) -> Settings:
 def serving(of: Settings) -> Generator[httpx2.Client]:
     """A client of a server that runs in this process; it sends the tests' key, which the server knows whatever its settings."""
     app = create_app(of)
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    wait_until(lambda: server.started)
-    app.state.keys.adopt(ADMIN_KEY)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    try:
-        with httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=WAIT_SECONDS, headers=AUTHORIZED) as client:
+    with running(app) as address:
+        app.state.keys.adopt(ADMIN_KEY)
+        with httpx2.Client(base_url=address, timeout=WAIT_SECONDS, headers=AUTHORIZED) as client:
             yield client
+
+
+@contextmanager
+def running(app: ASGIApp) -> Generator[str]:
+    """The address of a server in this process, on a port of its own; on leaving, its thread has ended."""
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1))
+    thread = threading.Thread(target=server.run, name="server")
+    thread.start()
+    try:
+        wait_until(lambda: server.started, unless=lambda: None if thread.is_alive() else "the server has ended before it answered")
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     finally:
         server.should_exit = True
         thread.join()
@@ -95,27 +113,51 @@ def environment(of: Settings) -> dict[str, str]:
 
 @final
 class Worker:
-    """A worker process as ``subprocess`` would have it."""
+    """A worker process as ``subprocess`` would have it, and its log."""
 
-    def __init__(self, process: BaseProcess) -> None:
+    def __init__(self, process: BaseProcess, log: Path) -> None:
         self._process = process
+        self._log = log
+        self._may_end = False
 
     @property
     def pid(self) -> int:
         assert self._process.pid is not None  # it was started
         return self._process.pid
 
+    @property
+    def log(self) -> str:
+        """What it and every other worker of its folder have written."""
+        return self._log.read_text() if self._log.exists() else ""
+
+    @property
+    def unforeseen_end(self) -> str | None:
+        """That it has ended although the test neither ended it nor waited for that."""
+        if self._may_end or self._process.exitcode is None:
+            return None
+        return f"a worker has ended with code {self._process.exitcode}; its log ends with:\n{self.log[-LOG_END:]}"
+
     def send_signal(self, number: int) -> None:
+        self._may_end = self._may_end or number in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL)
         os.kill(self.pid, number)
 
-    def wait(self, timeout: float | None = None) -> int:
-        """Its exit code, once it has ended."""
+    def wait(self, timeout: float = WAIT_SECONDS) -> int:
+        """Its exit code, once it has ended. Where it doesn't end, the failure says where its threads are."""
+        self._may_end = True
         self._process.join(timeout)
-        assert self._process.exitcode is not None, f"it still runs after {timeout} s"
+        if self._process.exitcode is None:
+            os.kill(self.pid, signal.SIGUSR1)
+            self._process.join(TELLING_SECONDS)
+            pytest.fail(f"it still runs after {timeout} s; its log ends with:\n{self.log[-LOG_END:]}")
         return self._process.exitcode
 
     def kill(self) -> None:
+        self._may_end = True
         self._process.kill()
+
+
+_workers: list[Worker] = []
+"""Those that run for the test that runs."""
 
 
 @contextmanager
@@ -128,10 +170,12 @@ def working(of: Settings, child: str = "fake", queue_url: str | None = None) -> 
     context.set_forkserver_preload(["app.worker", __name__])
     process = context.Process(target=work, args=({**os.environ, **environment(of)}, child, queue_url), daemon=True)
     process.start()
-    started = Worker(process)
+    started = Worker(process, of.data_dir / "worker.log")
+    _workers.append(started)
     try:
         yield started
     finally:
+        _workers.remove(started)
         started.kill()
         started.wait()
 
@@ -144,6 +188,7 @@ def work(variables: dict[str, str], child: str, queue_url: str | None) -> None:
     log = os.open(of.data_dir / "worker.log", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
     os.dup2(log, 1)
     os.dup2(log, 2)
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
     if queue_url is not None:
         Settings.queue_url = property(lambda _self: queue_url)  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -153,12 +198,41 @@ def work(variables: dict[str, str], child: str, queue_url: str | None) -> None:
     raise SystemExit(worker.main(of, training_command if child == "real" else stand_in))
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = WAIT_SECONDS, found: Callable[[], object] | None = None) -> None:
-    """Poll until the condition holds; fails the test if it doesn't, with what was found instead."""
+def wait_until(
+    condition: Callable[[], bool],
+    seconds: float = WAIT_SECONDS,
+    found: Callable[[], object] | None = None,
+    unless: Callable[[], str | None] | None = None,
+) -> None:
+    """Poll until the condition holds; fails the test if it doesn't, with what was found instead.
+
+    It fails at once where a worker of the test has ended by itself, or where ``unless`` says why the condition can't hold any more.
+    """
+
+    def hopeless() -> str | None:
+        ends = [end for worker in _workers if (end := worker.unforeseen_end) is not None]
+        return ends[0] if ends else None if unless is None else unless()
+
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, f"still not so after {seconds} s" + ("" if found is None else f": {found()}")
+        why = hopeless()
+        if why is None and time.monotonic() >= deadline:
+            why = f"still not so after {seconds} s"
+        if why is not None:
+            if condition():  # the last that happened before may have brought it
+                return
+            pytest.fail(why if found is None else f"{why}: {found()}")
         time.sleep(0.02)
+
+
+def wait_for_state(client: httpx2.Client, job_id: str, wanted: str) -> None:
+    """Wait until the job is in this state; fails at once where it has ended in another."""
+
+    def ended_otherwise() -> str | None:
+        job = client.get(f"/v1/jobs/{job_id}").json()
+        return f"the job has ended otherwise: {job}" if job["state"] in FINAL_STATES and job["state"] != wanted else None
+
+    wait_until(lambda: state(client, job_id) == wanted, unless=ended_otherwise)
 
 
 def submit(client: httpx2.Client, order: Order = Order.FINISH, step_seconds: float = 0.01, **changes: object) -> str:

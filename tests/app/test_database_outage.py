@@ -6,8 +6,9 @@ import socket
 import threading
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import final
 
 import pytest
 
@@ -18,35 +19,41 @@ OUTAGE_SECONDS = 6.0
 """Six leases: longer than any worker may be silent while others see the database."""
 
 
+@final
 class Proxy:
-    """Passes on what comes to its port, unless it is cut: then it ends every connection and refuses new ones."""
+    """Passes on what comes to its port, unless it is cut or muted."""
 
     def __init__(self, host: str, port: int) -> None:
         self._server = (host, port)
-        self._open: list[socket.socket] = []
+        self._open: set[socket.socket] = set()
+        self._passing: list[threading.Thread] = []
         self._lock = threading.Lock()
-        self._is_cut = False
+        self._is_cut = self._is_mute = False
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
-        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting = threading.Thread(target=self._accept, name="proxy")
         self._accepting.start()
 
     def cut(self) -> None:
+        """End every connection and refuse new ones."""
         with self._lock:
             self._is_cut = True
             for side in self._open:
-                side.close() if side.fileno() < 0 else side.shutdown(socket.SHUT_RDWR)
-            self._open.clear()
+                _shut_down(side)
 
     def mend(self) -> None:
         with self._lock:
             self._is_cut = False
 
+    def mute(self) -> None:
+        """From now on take everything and pass on nothing: connections stay open, and nobody answers."""
+        self._is_mute = True
+
     def close(self) -> None:
         self.cut()
-        # Closing alone doesn't wake whoever waits in accept().
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._accepting.join()
+        _shut_down(self._listener)  # closing alone doesn't wake whoever waits in accept()
+        for thread in (self._accepting, *self._passing):
+            thread.join()
         self._listener.close()
 
     def _accept(self) -> None:
@@ -60,21 +67,25 @@ class Proxy:
                     client.close()
                     continue
                 server = socket.create_connection(self._server)
-                self._open += [client, server]
+                self._open |= {client, server}
             for source, target in ((client, server), (server, client)):
-                threading.Thread(target=self._pass_on, args=(source, target), daemon=True).start()
+                self._passing.append(threading.Thread(target=self._pass_on, args=(source, target), name="proxy"))
+                self._passing[-1].start()
 
     def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
-        try:
+        with suppress(OSError):
             while content := source.recv(65536):
-                target.sendall(content)
-        except OSError:
-            pass
-        for side in (source, target):
-            with self._lock:
-                if side in self._open:
-                    self._open.remove(side)
-            side.close()
+                if not self._is_mute:
+                    target.sendall(content)
+        _shut_down(target)  # which ends the other direction's thread too
+        with self._lock:
+            self._open.discard(source)
+            source.close()
+
+
+def _shut_down(side: socket.socket) -> None:
+    with suppress(OSError):  # it is closed, or its other end is
+        side.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager
