@@ -22,6 +22,7 @@ from app.calculators.router import comparisons as comparisons_router
 from app.calculators.router import router as calculators_router
 from app.certificates.log.router import router as certificate_log_router
 from app.certificates.router import router as certificates_router
+from app.disconnects import Disconnects
 from app.guard import BodyGuard, HostGuard
 from app.jobs.executors import router as hardware_router
 from app.jobs.lifecycle import attached
@@ -100,6 +101,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         app.mount("/static", StaticFiles(directory=static), name="static")
     openapi.describe_refusals(app)
     # From the inside out: what comes last sees a request first.
+    app.add_middleware(Disconnects)
     app.add_middleware(Compressed)
     app.add_middleware(BodyGuard)
     app.add_middleware(Gate, rates)
