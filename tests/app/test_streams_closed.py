@@ -57,9 +57,9 @@ class Held:
 
 def job_with_history(of: Settings) -> str:
     """The id of a running job with a history."""
-    with closing(Database(of)) as database:
+    with closing(Database(of)) as database, closing(JobQueue(of)) as queue:
         database.migrate()
-        job_id = JobService(of, database, JobQueue(of), "default").submit(JobSubmission.model_validate({"spec": spec()}), None).id
+        job_id = JobService(of, database, queue, "default").submit(JobSubmission.model_validate({"spec": spec()}), None).id
         token = Leases(database, 3).take(Executor(id="a", host="a", device="auto", hardware="none", lease_seconds=3600.0))
         attempts = Attempts(database, 3)
         attempt = attempts.start_next(token, ("auto",))
