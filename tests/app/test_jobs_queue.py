@@ -29,7 +29,7 @@ from tests.app.jobs_harness import (
     wait_until,
     working,
 )
-from tests.app.test_database_outage import proxied
+from tests.app.proxy import proxied
 
 
 def named(of: Settings, name: str) -> Settings:

@@ -23,7 +23,7 @@ from app.jobs.service import JobService
 from app.jobs.tails import Tails
 from app.settings import Settings
 from tests.app.jobs_harness import WAIT_SECONDS, postgresql_server, serving, settings, spec, submit, wait_until
-from tests.app.test_database_outage import proxied
+from tests.app.proxy import proxied
 from trainer.report import Progress
 
 FOLLOWERS = 50

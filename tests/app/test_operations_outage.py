@@ -23,7 +23,7 @@ from app.operations import readiness
 from app.settings import Settings
 from tests.app import jobs_harness
 from tests.app.jobs_harness import AUTHORIZED, postgresql_server, serving, settings, spec, submit
-from tests.app.test_database_outage import Proxy, proxied
+from tests.app.proxy import Proxy, proxied
 
 OPEN_TAGS = {"calculators", "papers", "recipes"}
 
@@ -52,7 +52,7 @@ def calls(client: httpx2.Client) -> list[tuple[str, str, bool]]:
 
 def test_every_route_says_that_the_database_is_away_and_when_to_ask_again(place: tuple[Settings, Proxy]) -> None:
     of, proxy = place
-    with serving(of) as client, httpx2.Client(base_url=client.base_url, timeout=30.0) as keyless:
+    with serving(of) as client, httpx2.Client(base_url=client.base_url, timeout=120) as keyless:
         routes = calls(client)
         before = submit(client)
         proxy.cut()

@@ -22,7 +22,7 @@ from tests.app.jobs_harness import (
     wait_until,
     working,
 )
-from tests.app.test_database_outage import Proxy, proxied
+from tests.app.proxy import Proxy, proxied
 from tests.app.test_jobs_queue import calls
 
 

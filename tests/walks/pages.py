@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -67,7 +65,7 @@ def serving_pages(folder: Path, **settings: str) -> Generator[tuple[str, str]]:
         yield address, key
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(harness.WAIT_SECONDS)
         process.stdout.close()
 
 
@@ -116,53 +114,6 @@ def serving_jobs(folder: Path) -> Generator[Service]:
         service.end()
 
 
-class Wire:
-    """A wire from a port of its own to a service, that can be cut while it is in use: in the middle of an event, as wires break."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self._ends: list[socket.socket] = []
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        threading.Thread(target=self._take, daemon=True).start()
-
-    def cut(self) -> None:
-        """Every connection; new ones are taken again."""
-        ends, self._ends = self._ends, []
-        for end in ends:
-            with suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-
-    def close(self) -> None:
-        self._listener.close()
-        self.cut()
-
-    def _take(self) -> None:
-        with suppress(OSError):
-            while True:
-                near, _ = self._listener.accept()
-                far = socket.create_connection(("127.0.0.1", self._port))
-                self._ends += [near, far]
-                threading.Thread(target=_carry_both_ways, args=(near, far), daemon=True).start()
-
-
-def _carry_both_ways(near: socket.socket, far: socket.socket) -> None:
-    with near, far:
-        back = threading.Thread(target=_carry, args=(far, near), daemon=True)
-        back.start()
-        _carry(near, far)
-        back.join()
-
-
-def _carry(source: socket.socket, target: socket.socket) -> None:
-    with suppress(OSError):
-        while piece := source.recv(4096):
-            target.sendall(piece)
-    for end in (source, target):
-        with suppress(OSError):
-            end.shutdown(socket.SHUT_RDWR)
-
-
 def keep_key(page: Any, key: str = harness.ADMIN_KEY) -> None:
     """Types the key as its owner would."""
     page.click("#key")
@@ -182,6 +133,7 @@ def browser() -> Generator[Any]:
     with sync_playwright() as tool:
         found = tool.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", ALONE])
         try:
+            found.on("context", lambda context: context.set_default_timeout(1000 * harness.WAIT_SECONDS))
             yield found
         finally:
             found.close()

@@ -27,7 +27,7 @@ def drawn(context: Any, address: str, path: str, ready: str) -> Any:
     page.complaints = Complaints()
     page.complaints.watch(page)
     page.goto(address + path)
-    page.locator(ready).first.wait_for(timeout=120_000)
+    page.locator(ready).first.wait_for()
     return page
 
 

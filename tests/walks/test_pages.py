@@ -38,9 +38,9 @@ SERIOUS = ("serious", "critical")
 def settle(page: Any) -> None:
     """Waits until a calculator has answered; other pages are as they come."""
     if page.locator("#answer").count():
-        page.locator('#answer[aria-busy="false"]').wait_for(timeout=60_000)
+        page.locator('#answer[aria-busy="false"]').wait_for()
         if page.locator("#plots").count():
-            page.locator('#plots[aria-busy="false"]').wait_for(state="attached", timeout=60_000)
+            page.locator('#plots[aria-busy="false"]').wait_for(state="attached")
 
 
 def moved(page: Any, go: Callable[[], object]) -> None:

@@ -13,7 +13,7 @@ import pytest
 from app.certificates.issue import issue_certificate
 from tests.app.certificate_kinds import BASELINE
 from tests.app.certificates_harness import run_of
-from tests.app.jobs_harness import state, submit, wait_until
+from tests.app.jobs_harness import submit, wait_for_state
 from tests.walks.pages import PHONE, Complaints, Service, keep_key, serving_jobs
 
 
@@ -33,7 +33,7 @@ def client(service: Service) -> Generator[httpx2.Client]:
 def certificate(client: httpx2.Client) -> str:
     """The id of one."""
     job = submit(client)
-    wait_until(lambda: state(client, job) == "succeeded")
+    wait_for_state(client, job, "succeeded")
     return str(client.get(f"/v1/jobs/{job}").json()["certificate"])
 
 

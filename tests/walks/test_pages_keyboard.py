@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.app.jobs_harness import ADMIN_KEY, Order, state, submit, wait_until
+from tests.app.jobs_harness import ADMIN_KEY, Order, submit, wait_for_state, wait_until
 from tests.walks.pages import Service, serving_jobs
 
 READY = {
@@ -53,7 +53,7 @@ def made(service: Service) -> dict[str, str]:
         job = submit(client, Order.HOLD)
         wait_until(lambda: (client.get(f"/v1/jobs/{job}").json()["progress"] or {"step": 0})["step"] == 7)
         client.post(f"/v1/jobs/{job}/pause")
-        wait_until(lambda: state(client, job) == "paused")
+        wait_for_state(client, job, "paused")
         body = {"name": "one", "budget": {"kind": "gdp", "mu": 1.0}, "adjacency": "add_remove", "unit": "record", "protects": "data_set"}
         return {"job": job, "ledger": client.post("/v1/ledgers", json=body).json()["id"]}
 

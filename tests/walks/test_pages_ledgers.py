@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.app.jobs_harness import spec, state, wait_until
+from tests.app.jobs_harness import spec, wait_for_state
 from tests.walks.pages import Complaints, Service, keep_key, serving_jobs
 
 
@@ -105,7 +105,7 @@ def test_how_many_more_such_jobs_fit_is_what_the_service_says(page: Any, client:
     of = ledger(client, "trainings", {"kind": "rdp_target", "epsilon": 1.0, "delta": 1e-5, "orders": [4.0, 16.0, 64.0]})
     runtime = {"microbatch_size": 1, "checkpoint_seconds": 0.01}
     job = client.post("/v1/jobs", json={"spec": spec(), "runtime": runtime, "ledger": of}).json()["id"]
-    wait_until(lambda: state(client, job) == "succeeded")
+    wait_for_state(client, job, "succeeded")
     exact = client.post(f"/v1/ledgers/{of}/projections", json={"job": job}).json()["separately"]
     assert exact > 1
     open_(page, service, of)

@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute
 from app.calculators import catalogue, proofs
 from app.web.asking import COMPARISONS
 from app.web.router import PARTS, router
-from tests.app.jobs_harness import ADMIN_KEY, state, submit, wait_until
+from tests.app.jobs_harness import ADMIN_KEY, submit, wait_for_state
 from tests.walks.pages import Complaints, Service, serving_jobs
 
 MOST_BYTES = 1_000_000
@@ -50,7 +50,7 @@ def made(service: Service) -> dict[str, str]:
         job = submit(client)
         body = {"name": "one", "budget": {"kind": "gdp", "mu": 1.0}, "adjacency": "add_remove", "unit": "record", "protects": "data_set"}
         ledger = client.post("/v1/ledgers", json=body).json()["id"]
-        wait_until(lambda: state(client, job) == "succeeded")
+        wait_for_state(client, job, "succeeded")
     return {"job_id": job, "ledger_id": ledger}
 
 

@@ -28,7 +28,7 @@ def test_every_reading_opens_its_calculator_with_the_papers_values(chromium: Any
     complaints = Complaints()
     complaints.watch(page)
     page.goto(f"{address}/papers")
-    page.locator('#papers[aria-busy="false"]').wait_for(timeout=120_000)
+    page.locator('#papers[aria-busy="false"]').wait_for()
     lines = page.evaluate(LINES)
     assert len({line["paper"] for line in lines}) == 5
     first = {(line["paper"], line["name"]): line for line in reversed(lines)}

@@ -49,7 +49,7 @@ def started(environment: dict[str, str]) -> Generator[tuple[str, str]]:
     key = process.stdout.readline().rsplit(" ", 1)[-1].strip()
     yield address, key
     process.terminate()
-    process.wait(30)
+    process.wait(120)
     process.stdout.close()
 
 

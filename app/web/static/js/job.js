@@ -275,6 +275,7 @@ function followLog() {
     log.scrollTop = log.scrollHeight;
   };
   const told = (state) => {
+    log.dataset.state = state;
     if (state === "ended" && !log.textContent) log.textContent = "Nothing was logged.";
   };
   follow(`${base}/logs`, takeLine, lines.signal, told, isOver);
@@ -293,6 +294,7 @@ async function start() {
   byId("events").replaceChildren();
   byId("events").dataset.count = "0";
   byId("log").textContent = "";
+  delete byId("log").dataset.state;
   byId("trouble").replaceChildren();
   await refresh();
   if (!job || signal.aborted) return;
