@@ -11,16 +11,15 @@ from mechanisms.errors import TimeLimitReached
 
 
 def _spin() -> None:
-    started = time.monotonic()
-    while time.monotonic() - started < 20.0:
+    while True:
         deadline.check()
 
 
-def test_a_loop_that_checks_is_stopped_in_time() -> None:
+def test_a_loop_that_checks_is_stopped_and_not_before_its_time() -> None:
     started = time.monotonic()
     with pytest.raises(TimeLimitReached), time_limit(0.02):
         _spin()
-    assert 0.02 <= time.monotonic() - started < 10.0
+    assert time.monotonic() - started >= 0.02
 
 
 def test_without_a_limit_nothing_is_stopped() -> None:

@@ -32,7 +32,7 @@ NAME = "x-request-id"
 def served(data_dir: Path, **changes: Any) -> Generator[tuple[Settings, httpx2.Client]]:
     """A service with these settings, and a client that sends no key by itself."""
     of = Settings(data_dir=data_dir, admin_key=SecretStr(ADMIN_KEY), **changes)
-    with serving(of) as known, httpx2.Client(base_url=known.base_url, timeout=30) as client:
+    with serving(of) as known, httpx2.Client(base_url=known.base_url, timeout=120) as client:
         yield of, client
 
 
@@ -226,7 +226,7 @@ def test_a_log_that_cannot_be_written_is_told_and_holds_nobody_up(
         raise OperationalError("", None, Exception("gone"))
 
     monkeypatch.setattr(database, "writing", gone)
-    log.record(local_deed("a", "0", "test", "x")).result(timeout=30)
+    log.record(local_deed("a", "0", "test", "x")).result(timeout=120)
     log.close()
     database.close()
     assert "audit_entry_not_stored" in capsys.readouterr().out

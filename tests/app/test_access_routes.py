@@ -72,7 +72,7 @@ def of(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 @pytest.fixture(scope="module")
 def client(of: Settings) -> Generator[httpx2.Client]:
-    with serving(of) as known, httpx2.Client(base_url=known.base_url, timeout=30) as client:
+    with serving(of) as known, httpx2.Client(base_url=known.base_url, timeout=120) as client:
         yield client
 
 
@@ -154,7 +154,7 @@ def test_the_scheme_is_read_in_any_case(client: httpx2.Client) -> None:
 
 def test_closed_calculators_need_their_scope(tmp_path: Path) -> None:
     of = settings(tmp_path, open_calculators=False)
-    with serving(of) as known, httpx2.Client(base_url=known.base_url, timeout=30) as client:
+    with serving(of) as known, httpx2.Client(base_url=known.base_url, timeout=120) as client:
         for method, path, operation in operations():
             is_open = "health" in operation.get("tags", ()) or path in OPEN_PATHS
             response = client.request(method, path, json={} if "requestBody" in operation else None)

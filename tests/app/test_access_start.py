@@ -65,7 +65,7 @@ def started(folder: Path, *arguments: str, **changes: str) -> Generator[Started]
         yield found
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(120)
 
 
 def run(folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str, code: int = 0, **changes: str) -> Result:
@@ -96,7 +96,7 @@ def test_the_first_start_prints_one_admin_key_and_no_secret_is_kept_or_logged(tm
     with started(tmp_path) as service:
         (line,) = [line for line in service.lines if line.startswith(FIRST_LINE)]
         first = line.removeprefix(FIRST_LINE)
-        with httpx2.Client(base_url=service.address, timeout=30) as client:
+        with httpx2.Client(base_url=service.address, timeout=120) as client:
             made = client.post("/v1/keys", json={"name": "second", "scopes": ["submit"]}, headers=shown(first)).json()
             second = made["text"]
             answers = _asked_with_keys_in_wrong_places(client, first, second)

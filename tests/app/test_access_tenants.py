@@ -43,7 +43,7 @@ def a(of: Settings) -> Generator[httpx2.Client]:
 @pytest.fixture(scope="module")
 def b(of: Settings, a: httpx2.Client) -> Generator[httpx2.Client]:
     """Another tenant's client, with every scope."""
-    with httpx2.Client(base_url=a.base_url, headers=shown(made(of, "b")), timeout=30) as client:
+    with httpx2.Client(base_url=a.base_url, headers=shown(made(of, "b")), timeout=120) as client:
         yield client
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ import httpx2
 import pytest
 from fastapi.testclient import TestClient
 
-from app.calculators.batches import LARGEST_BATCH, ProblemLine, ProfileLine
+from accountants import deadline
+from app.calculators.batches import LARGEST_BATCH, BatchLine, ProblemLine, ProfileLine, as_text
+from app.calculators.cache import ProfileCache
 from app.calculators.limits import Calculators
 from app.calculators.profiles import compute_profile
 from app.calculators.schemas import ProfileRequest
@@ -21,7 +24,7 @@ from app.client import Client, RequestRefused
 from app.guard import LARGEST_BATCH_BODY, LARGEST_BODY
 from app.main import create_app
 from app.settings import Settings
-from tests.app.jobs_harness import serving, settings, wait_until
+from tests.app.jobs_harness import WAIT_SECONDS, serving, settings, wait_until
 
 Json = dict[str, Any]
 SENSITIVITY = {"l2": 1.0, "adjacency": "add_remove", "unit": "record"}
@@ -165,39 +168,49 @@ def test_after_the_batchs_time_the_rest_is_refused_line_by_line(tmp_path: Path) 
     assert answers[0]["problem"]["job"] == "/v1/calculations"
 
 
-def _slowly(monkeypatch: pytest.MonkeyPatch, seconds: float) -> list[float]:
-    """Make every profile of a batch take some time; the list grows by one with each that began."""
-    begun: list[float] = []
+def test_lines_are_sent_as_they_are_computed(api: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    has_line, waited = threading.Event(), list[bool]()
     answer = Calculators.profile
 
-    def slow(self: Calculators, request: Any) -> Any:
-        begun.append(time.monotonic())
-        time.sleep(seconds)
+    def later_ones_wait(self: Calculators, request: Any) -> Any:
+        waited.append(waited == [] or has_line.wait(WAIT_SECONDS))
         return answer(self, request)
 
-    monkeypatch.setattr(Calculators, "profile", slow)
-    return begun
-
-
-def test_lines_are_sent_as_they_are_computed(api: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun = _slowly(monkeypatch, 0.02)
-    with api.stream("POST", PATH, json={"requests": [asked()] * 50}) as response:
+    monkeypatch.setattr(Calculators, "profile", later_ones_wait)
+    with api.stream("POST", PATH, json={"requests": [asked()] * 3}, timeout=2 * WAIT_SECONDS) as response:
         sent = response.iter_lines()
         first = json.loads(next(sent))
-        begun_by_then = len(begun)
+        has_line.set()
         rest = list(sent)
-    assert (first["index"], len(rest)) == (0, 49)
-    assert begun_by_then < 25
+    assert (first["index"], len(rest)) == (0, 2)
+    assert waited == [True] * 3
 
 
 def test_a_client_that_leaves_ends_the_work(api: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun = _slowly(monkeypatch, 0.01)
+    begun, ended = list[object](), threading.Event()
+    answer = ProfileCache.profile
+
+    def third_never_ends(self: ProfileCache, request: Any) -> Any:
+        begun.append(request)
+        while len(begun) >= 3:
+            deadline.check()  # raises once the client has gone
+            time.sleep(0.01)
+        return answer(self, request)
+
+    def watched(lines: Iterator[BatchLine]) -> Iterator[bytes]:
+        try:
+            yield from as_text(lines)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(ProfileCache, "profile", third_never_ends)
+    monkeypatch.setattr("app.calculators.router.as_text", watched)
     body = json.dumps({"requests": [asked()] * LARGEST_BATCH}).encode()
     with socket.create_connection((api.base_url.host, api.base_url.port)) as connection:
         head = f"POST {PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         connection.sendall(head.encode() + body)
         wait_until(lambda: len(begun) >= 3)
-    wait_until(lambda: time.monotonic() - begun[-1] > 0.5)
+    assert ended.wait(WAIT_SECONDS)
     assert len(begun) < LARGEST_BATCH // 2
 
 

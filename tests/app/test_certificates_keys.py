@@ -52,7 +52,7 @@ def test_processes_that_race_for_the_first_key_all_get_one_and_the_same(settings
     code = "from app.settings import Settings; from app.certificates.keys import signer; print(signer(Settings()).public_key.keyid)"
     environment = {**os.environ, "ZETADP_DATA_DIR": str(settings.data_dir)}
     running = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment) for _ in range(3)]
-    assert len({process.communicate(timeout=60)[0] for process in running}) == 1
+    assert len({process.communicate(timeout=120)[0] for process in running}) == 1
 
 
 def test_nothing_but_the_key_is_left_in_the_folder(settings: Settings) -> None:

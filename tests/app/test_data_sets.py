@@ -59,7 +59,7 @@ def client(of: Settings) -> Generator[httpx2.Client]:
 @pytest.fixture(scope="module")
 def other(of: Settings, client: httpx2.Client) -> Generator[httpx2.Client]:
     """Another tenant's client, with every scope."""
-    with httpx2.Client(base_url=client.base_url, headers=shown(key_of(of, "b")), timeout=30) as found:
+    with httpx2.Client(base_url=client.base_url, headers=shown(key_of(of, "b")), timeout=120) as found:
         yield found
 
 
@@ -304,7 +304,7 @@ def test_data_of_ones_own_from_upload_to_certificate(tmp_path: Path) -> None:
         privacy = {"adjacency": "add_remove", "unit": "patient", "delta": 1e-5, "noise_multiplier": 20.0}
         spec = training(data_set, privacy=privacy, records_per_user=3, expected_batch_size=8, steps=5)
         job_id = submitted(client, spec).json()["id"]
-        wait_until(lambda: client.get(f"/v1/jobs/{job_id}").json()["state"] in ("succeeded", "failed"), 120.0)
+        wait_until(lambda: client.get(f"/v1/jobs/{job_id}").json()["state"] in ("succeeded", "failed"))
         job = client.get(f"/v1/jobs/{job_id}").json()
         assert job["state"] == "succeeded", job["failure"]
         envelope = client.get(f"/v1/certificates/{job['certificate']}").content

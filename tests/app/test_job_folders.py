@@ -88,4 +88,4 @@ def test_training_process_ends_soon_after_its_folder_was_taken(tmp_path: Path) -
         assert process.stdout is not None
         process.stdout.readline()
         take_over(tmp_path, 2)
-        assert process.wait(timeout=30) == FOLDER_TAKEN
+        assert process.wait(timeout=120) == FOLDER_TAKEN

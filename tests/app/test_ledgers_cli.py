@@ -28,7 +28,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Generator[dict[str,
     assert process.stdout is not None
     yield {"ZETADP_ADDRESS": process.stdout.readline().removeprefix("zetadp is at ").strip(), "ZETADP_KEY": ADMIN_KEY}
     process.terminate()
-    process.wait(20)
+    process.wait(120)
     process.stdout.close()
 
 

@@ -23,7 +23,7 @@ from mechanisms.errors import BudgetExceeded
 from tests.app.jobs_harness import postgresql_server, wait_until
 
 KEY = ("tenant", "ledger")
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 
 class Answers:

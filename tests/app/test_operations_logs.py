@@ -90,7 +90,7 @@ def test_text_is_for_terminals(lines: io.StringIO, monkeypatch: pytest.MonkeyPat
 def session(address: str) -> str:
     """What somebody does who gives secrets and data away wherever there is room for them; the id of a job that ran."""
     webhook = {"url": f"https://user:{SECRET}@nowhere.invalid/{SECRET}", "secret": SECRET}
-    with httpx2.Client(base_url=address, headers=AUTHORIZED, timeout=30.0) as client:
+    with httpx2.Client(base_url=address, headers=AUTHORIZED, timeout=120) as client:
         client.post("/v1/jobs", json={"spec": spec(), "webhook": webhook})
         client.post("/v1/jobs", json={"spec": spec(steps=DATA_VALUE), "labels": {"patient": DATA_VALUE}})
         client.post("/v1/jobs", content=f'{{"spec": "{DATA_VALUE}'.encode())

@@ -146,7 +146,7 @@ def test_a_tenants_room_is_used_up_and_free_again(client: httpx2.Client, of: Set
 @contextmanager
 def connected(client: httpx2.Client) -> Generator[socket.socket]:
     address = (client.base_url.host, client.base_url.port)
-    with socket.create_connection(address, timeout=20) as connection:
+    with socket.create_connection(address, timeout=120) as connection:
         yield connection
 
 
@@ -206,7 +206,7 @@ def test_a_key_makes_one_upload_and_another_body_is_refused(client: httpx2.Clien
 
 def test_another_tenant_has_room_and_files_of_its_own(client: httpx2.Client, of: Settings) -> None:
     own = uploaded(client)
-    with httpx2.Client(base_url=client.base_url, headers=shown(key_of(of, "b")), timeout=30) as other:
+    with httpx2.Client(base_url=client.base_url, headers=shown(key_of(of, "b")), timeout=120) as other:
         assert other.get("/v1/uploads").json()["uploads"] == []
         for answer in (other.get(f"/v1/uploads/{own}"), other.delete(f"/v1/uploads/{own}")):
             assert (answer.status_code, answer.json()["detail"]) == (404, f"there is no upload '{own}'")

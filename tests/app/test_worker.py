@@ -183,7 +183,7 @@ def test_stored_job_that_never_reached_the_queue_is_trained(service: Service, mo
 
 def test_second_worker_of_the_same_name_is_refused(service: Service) -> None:
     with working(service.settings) as second:
-        assert second.wait(timeout=60) == EXIT_BUSY
+        assert second.wait() == EXIT_BUSY
     assert "a worker named 'local' runs already" in (service.settings.data_dir / "worker.log").read_text()
 
 
@@ -254,7 +254,7 @@ def test_worker_that_is_told_to_stop_leaves_the_job_for_one_of_another_name(api:
     with working(api.settings) as first:
         until(api, job_id, "progress")
         first.send_signal(signal.SIGTERM)
-        assert first.wait(timeout=20) == 0
+        assert first.wait() == 0
     assert state(api.client, job_id) == "queued"
     stopped, reached = next((event.number, event.data["step"]) for event in _history(api, job_id) if event.kind == "stopped")
     other = Settings.model_validate(api.settings.model_dump() | {"executor_id": "other"})

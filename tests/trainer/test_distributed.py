@@ -53,11 +53,11 @@ def _die(team: Team) -> None:
 
 
 def _until(done: Callable[[], bool]) -> None:
-    for _ in range(600):
+    for _ in range(1200):
         if done():
             return
         time.sleep(0.1)
-    pytest.fail("nothing happened for a minute")
+    pytest.fail("nothing happened for two minutes")
 
 
 def _raise(_team: Team) -> None:
