@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from datetime import timedelta
-from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx2
@@ -15,10 +13,10 @@ from pydantic import SecretStr
 
 from app.access.caller import Scope
 from app.database import now
-from app.main import create_app
 from app.settings import Settings
 from tests.app.access_harness import made, shown
 from tests.app.jobs_harness import ADMIN_KEY, serving
+from tests.app.openapi_harness import document
 
 OPEN_TAGS = {"calculators", "papers", "recipes", "health"}
 OPEN_PATHS = {
@@ -48,13 +46,6 @@ WRONG_KEYS = {
 
 def settings(data_dir: Path, **changes: Any) -> Settings:
     return Settings(data_dir=data_dir, admin_key=SecretStr(ADMIN_KEY), failures_per_address="10000/minute", **changes)
-
-
-@cache
-def document() -> dict[str, Any]:
-    """What the service says of itself; only whether calculators need a key depends on its settings."""
-    with TemporaryDirectory() as folder:
-        return create_app(Settings(data_dir=Path(folder))).openapi()
 
 
 def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:

@@ -2,10 +2,7 @@ r"""One tenant's things, asked for by another: as if they weren't there, in the 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from functools import cache
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from collections.abc import Generator
 from typing import Any
 
 import httpx2
@@ -15,10 +12,10 @@ from app.access.caller import Scope
 from app.certificates.tables import CertificateRow
 from app.database import Database, now
 from app.jobs.tables import JobRow
-from app.main import create_app
 from app.settings import Settings
 from tests.app.access_harness import made, shown
 from tests.app.jobs_harness import serving, settings, spec, submit
+from tests.app.openapi_harness import OPERATIONS, document
 from tests.app.uploads_harness import make, reading_in_process, uploaded
 
 CERTIFICATE = "certificate-of-a"
@@ -27,6 +24,9 @@ NAMES = ("name", "user")
 
 BODIES: dict[str, Any] = {"LabelsChange": {"labels": {"a": "b"}}}
 """Bodies of schemas that have no example of their own."""
+
+PRIVATE = [name for tag in ("jobs", "ledgers", "data", "certificates", "access") for name in OPERATIONS[tag] if "{" in name]
+"""The operations that name something in their path and need a key."""
 
 
 @pytest.fixture(scope="module")
@@ -76,13 +76,6 @@ def things(of: Settings, a: httpx2.Client) -> dict[str, str]:
     }
 
 
-@cache
-def document() -> dict[str, Any]:
-    """What the service says of itself."""
-    with TemporaryDirectory() as folder:
-        return create_app(Settings(data_dir=Path(folder))).openapi()
-
-
 def example_of(operation: dict[str, Any]) -> Any:
     """A body that fits, or None where it takes none."""
     if "requestBody" not in operation:
@@ -92,18 +85,20 @@ def example_of(operation: dict[str, Any]) -> Any:
     return BODIES.get(name) or document()["components"]["schemas"][name]["examples"][0]
 
 
-def private_routes() -> Iterator[tuple[str, str, Any]]:
-    """(method, path, a body that fits) of every described route that needs a key and names something in its path."""
-    for path, item in document()["paths"].items():
-        for method, operation in item.items():
-            if "{" in path and "security" in operation:
-                yield method, path, example_of(operation)
+def test_every_operation_that_names_something_and_needs_a_key_is_asked_for() -> None:
+    described = {
+        f"{method.upper()} {path}"
+        for path, item in document()["paths"].items()
+        for method, operation in item.items()
+        if "{" in path and "security" in operation
+    }
+    assert described == set(PRIVATE)
 
 
-@pytest.mark.parametrize(("method", "path", "body"), list(private_routes()))
-def test_what_is_anothers_is_not_found_in_the_words_for_what_is_not_there(
-    b: httpx2.Client, things: dict[str, str], method: str, path: str, body: Any
-) -> None:
+@pytest.mark.parametrize("operation", PRIVATE)
+def test_what_is_anothers_is_not_found_in_the_words_for_what_is_not_there(b: httpx2.Client, things: dict[str, str], operation: str) -> None:
+    method, path = operation.split()
+    body = example_of(document()["paths"][path][method.lower()])
     nowhere = {name: own if name in NAMES else "f" * 32 for name, own in things.items()}
     answers = [b.request(method, path.format(**ids), json=body) for ids in (things, nowhere)]
     assert [answer.status_code for answer in answers] == [404, 404], answers[0].text
@@ -115,8 +110,7 @@ def test_what_is_anothers_is_not_found_in_the_words_for_what_is_not_there(
 
 
 def test_every_kind_of_thing_is_asked_for(things: dict[str, str]) -> None:
-    paths = {path for _, path, _ in private_routes()}
-    assert {name for name in things if any(f"{{{name}}}" in path for path in paths)} == things.keys()
+    assert {name for name in things if any(f"{{{name}}}" in operation for operation in PRIVATE)} == things.keys()
 
 
 def test_its_own_tenant_finds_it(a: httpx2.Client, things: dict[str, str]) -> None:

@@ -4,42 +4,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import httpx2
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, Phase, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from schemathesis import checks
-from schemathesis.generation import GenerationMode
 
-from app.main import create_app
+from tests.app.fuzzing_harness import Mode, answer_checks, requests
 from tests.app.jobs_harness import AUTHORIZED, serving, settings
 from tests.app.ledgers_harness import definition, gaussian
+from tests.app.openapi_harness import OPERATIONS
 
-DATA = TemporaryDirectory()
-OF = settings(Path(DATA.name))
-SCHEMA = schemathesis.openapi.from_dict(create_app(OF).openapi())
-OPERATIONS = {
-    f"{operation.method.upper()} {operation.path}": operation
-    for operation in (found.ok() for found in SCHEMA.get_all_operations())
-    if "ledgers" in (operation.tags or ())
-}
-RUNS = [
-    *((name, GenerationMode.POSITIVE, 4) for name in OPERATIONS),
+RUNS: list[tuple[str, Mode, int]] = [
+    *((name, "positive", 4) for name in OPERATIONS["ledgers"]),
     # What doesn't fit a path or a query is refused by the framework, before any handler.
-    *((name, GenerationMode.NEGATIVE, 2) for name in OPERATIONS if name.startswith("POST ")),
+    *((name, "negative", 2) for name in OPERATIONS["ledgers"] if name.startswith("POST ")),
 ]
-NAMES = {"not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance"}
-CHECKS = [check for check in checks.CHECKS.get_all() if check.__name__ in NAMES]
+NAMES = ("status_code_conformance", "content_type_conformance", "response_schema_conformance")
 
 
 @pytest.fixture(scope="module")
-def client() -> Generator[httpx2.Client]:
-    with serving(OF) as client:
+def client(tmp_path_factory: pytest.TempPathFactory) -> Generator[httpx2.Client]:
+    with serving(settings(tmp_path_factory.mktemp("fuzz"))) as client:
         yield client
 
 
@@ -57,21 +44,14 @@ def places(client: httpx2.Client) -> list[dict[str, str]]:
     return found
 
 
-def test_every_route_is_fuzzed():
-    assert len(OPERATIONS) == 13
-    assert len(CHECKS) == len(NAMES)
-
-
-@pytest.mark.parametrize(("name", "mode", "count"), RUNS, ids=[f"{name} {mode.value}" for name, mode, _ in RUNS])
-def test_no_answer_is_a_server_error(
-    name: str, mode: GenerationMode, count: int, client: httpx2.Client, places: list[dict[str, str]]
-) -> None:
-    operation = OPERATIONS[name]
+@pytest.mark.parametrize(("name", "mode", "count"), RUNS, ids=[f"{name} {mode}" for name, mode, _ in RUNS])
+def test_no_answer_is_a_server_error(name: str, mode: Mode, count: int, client: httpx2.Client, places: list[dict[str, str]]) -> None:
+    checks = answer_checks(*NAMES)
 
     @hypothesis_settings(
         max_examples=count, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
     )
-    @given(case=operation.as_strategy(generation_mode=mode), place=st.sampled_from([None, *places]))
+    @given(case=requests(name, mode), place=st.sampled_from([None, *places]))
     def check(case, place):
         if place is not None:
             for parameter in case.path_parameters:
@@ -79,7 +59,7 @@ def test_no_answer_is_a_server_error(
         response = case.call(base_url=str(client.base_url), headers=AUTHORIZED)
         assert response.status_code < 500, response.text
         if place is not None:
-            case.validate_response(response, checks=CHECKS)
+            case.validate_response(response, checks=checks)
         json.loads(response.content)
 
     check()
