@@ -30,6 +30,7 @@ from mechanisms.errors import InvalidParameter
 from tests.app.access_harness import made as key_of
 from tests.app.access_harness import shown
 from tests.app.jobs_harness import postgresql_server, serving, settings, wait_until, working
+from tests.app.openapi_harness import document
 from tests.app.uploads_harness import (
     InProcess,
     definition,
@@ -173,7 +174,7 @@ def test_a_job_on_anothers_data_set_is_refused_in_the_words_for_one_that_is_not_
 def test_a_job_charged_to_a_ledger_on_anothers_data_set_reserves_nothing(
     client: httpx2.Client, other: httpx2.Client, upload_id: str
 ) -> None:
-    schema = client.get("/openapi.json").json()["components"]["schemas"]["LedgerDefinition"]["examples"][0]
+    schema = document()["components"]["schemas"]["LedgerDefinition"]["examples"][0]
     ledger = other.post("/v1/ledgers", json=schema | {"name": "of-b"}).json()["id"]
     refused = other.post("/v1/jobs", json={"spec": training(make(client, upload_id)), "ledger": ledger})
     assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "spec.data.data_set")

@@ -23,6 +23,7 @@ from app.operations import readiness
 from app.settings import Settings
 from tests.app import jobs_harness
 from tests.app.jobs_harness import AUTHORIZED, postgresql_server, serving, settings, spec, submit
+from tests.app.openapi_harness import document
 from tests.app.proxy import Proxy, proxied
 
 OPEN_TAGS = {"calculators", "papers", "recipes"}
@@ -39,10 +40,10 @@ def place(tmp_path: Path) -> Generator[tuple[Settings, Proxy]]:
         yield Settings.model_validate(settings(tmp_path).model_dump() | {"database_url": through}), proxy
 
 
-def calls(client: httpx2.Client) -> list[tuple[str, str, bool]]:
+def calls() -> list[tuple[str, str, bool]]:
     """(method, path, whether a key is needed) of every route that isn't a calculator's."""
     found: list[tuple[str, str, bool]] = []
-    for path, methods in client.get("/openapi.json").json()["paths"].items():
+    for path, methods in document()["paths"].items():
         for method, operation in methods.items():
             if not OPEN_TAGS & set(operation.get("tags", ())):
                 names = [part["name"] for part in operation.get("parameters", ()) if part["in"] == "path"]
@@ -53,7 +54,7 @@ def calls(client: httpx2.Client) -> list[tuple[str, str, bool]]:
 def test_every_route_says_that_the_database_is_away_and_when_to_ask_again(place: tuple[Settings, Proxy]) -> None:
     of, proxy = place
     with serving(of) as client, httpx2.Client(base_url=client.base_url, timeout=120) as keyless:
-        routes = calls(client)
+        routes = calls()
         before = submit(client)
         proxy.cut()
         for method, path, needs_key in routes:
