@@ -1,4 +1,4 @@
-# make demo | serve | test | bench | lint: each sets up what it needs in .venv, from the exact versions of constraints.txt.
+# make demo | serve | test | test-all | bench | lint: each sets up what it needs in .venv, from the exact versions of constraints.txt.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -8,14 +8,20 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # Processes that the tests run in: one for each core, up to eight. PROCESSES=0 runs them in this one, for a debugger.
 PROCESSES ?= auto
+# Each process computes with one thread, or they are in each other's way.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+
+# Without kept bytecode every process of the tests would compile hundreds of modules anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test lint bench clean
+.PHONY: help demo serve test test-all doctest setup lint bench clean
 
 help:
 	@echo "make demo   train privately on handwritten digits, end to end, and check the certificate"
 	@echo "make serve  run the service and one worker; prints the address of the documentation"
 	@echo "make test   run the tests, a process a core (make test PROCESSES=1 for fewer)"
+	@echo "make test-all  run all tests, with those that repeat at more power, points or rounds what make test shows"
 	@echo "make lint   linters, types and import rules"
 	@echo "make bench  benchmarks, as ratios against peers"
 
@@ -38,9 +44,17 @@ demo: $(SETUP)
 serve: $(SETUP)
 	$(BIN)/python -m app serve --with-worker
 
-# A file stays in one process: what its tests share is made once. Each process computes with one thread, or they are in each other's way.
-test: $(DEV_SETUP)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(PROCESSES) --maxprocesses 8 --dist loadfile
+test: doctest
+	$(PYTEST) tests --numprocesses $(PROCESSES) --maxprocesses 8
+
+test-all: doctest
+	$(PYTEST) tests --numprocesses $(PROCESSES) --maxprocesses 8 --all
+
+# In a process of its own: what a server of the tests says would stand in the examples' output.
+doctest: $(DEV_SETUP)
+	$(PYTEST) --quiet mechanisms accountants trainer app
+
+setup: $(DEV_SETUP)
 
 lint: $(DEV_SETUP)
 	$(BIN)/ruff check .

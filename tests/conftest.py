@@ -1,3 +1,3 @@
-"""What every test has: a choice of those that run by default, their order, and the proof that nothing of them is left running."""
+"""What every test has: cheap collection, a choice of those that run by default, their order, and the proof that nothing is left running."""
 
-pytest_plugins = ["tests.leftovers", "tests.scheduling", "tests.selection"]
+pytest_plugins = ["tests.collecting", "tests.leftovers", "tests.scheduling", "tests.selection"]

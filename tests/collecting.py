@@ -1,4 +1,4 @@
-r"""What tests and doctests share: cheap collection."""
+r"""Cheap collection."""
 
 from __future__ import annotations
 
