@@ -16,7 +16,7 @@ SKIPPED = "Skipped: "
 
 
 def thinned(cases: Iterable[Any], every: int) -> list[Any]:
-    """The cases of a parametrised test, tuples where it takes several arguments.
+    """The cases of a parametrised test, plain tuples where it takes several arguments.
 
     Each ``every``-th from the first on runs by default, the others are slow.
 
@@ -39,7 +39,7 @@ def _marked(case: Any, *, slow: bool) -> Any:
     marks = (pytest.mark.slow,) if slow else ()
     if hasattr(case, "marks"):  # a pytest.param already, with an id of its own
         return pytest.param(*case.values, id=case.id, marks=(*case.marks, *marks))
-    return pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=marks)
+    return pytest.param(*(case if type(case) is tuple else (case,)), marks=marks)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

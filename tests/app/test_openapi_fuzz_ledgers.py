@@ -15,11 +15,12 @@ from tests.app.fuzzing_harness import Mode, answer_checks, requests
 from tests.app.jobs_harness import AUTHORIZED, serving, settings
 from tests.app.ledgers_harness import definition, gaussian
 from tests.app.openapi_harness import OPERATIONS
+from tests.selection import chosen
 
 RUNS: list[tuple[str, Mode, int]] = [
-    *((name, "positive", 4) for name in OPERATIONS["ledgers"]),
+    *((name, "positive", count) for name in OPERATIONS["ledgers"] for count in (1, 4)),
     # What doesn't fit a path or a query is refused by the framework, before any handler.
-    *((name, "negative", 2) for name in OPERATIONS["ledgers"] if name.startswith("POST ")),
+    *((name, "negative", count) for name in OPERATIONS["ledgers"] if name.startswith("POST ") for count in (1, 2)),
 ]
 NAMES = ("status_code_conformance", "content_type_conformance", "response_schema_conformance")
 
@@ -44,7 +45,7 @@ def places(client: httpx2.Client) -> list[dict[str, str]]:
     return found
 
 
-@pytest.mark.parametrize(("name", "mode", "count"), RUNS, ids=[f"{name} {mode}" for name, mode, _ in RUNS])
+@pytest.mark.parametrize(("name", "mode", "count"), chosen(RUNS, [run for run in RUNS if run[2] == 1]))
 def test_no_answer_is_a_server_error(name: str, mode: Mode, count: int, client: httpx2.Client, places: list[dict[str, str]]) -> None:
     checks = answer_checks(*NAMES)
 
