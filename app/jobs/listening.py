@@ -14,7 +14,8 @@ from typing import Self, final
 import structlog
 from dbos import DBOS, DBOSConfig
 
-from app.jobs.queue import APPLICATION, APPLICATION_VERSION, QUEUE, WORKFLOW, JobQueue, JsonSerializer, patient
+from app.jobs.queue import APPLICATION, APPLICATION_VERSION, QUEUE, WORKFLOW, JobQueue, patient
+from app.jobs.serializer import JsonSerializer
 from app.settings import Settings
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 60.0

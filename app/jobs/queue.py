@@ -9,16 +9,14 @@ So nobody waits for the queue: DBOS tries a locked SQLite file again without end
 
 from __future__ import annotations
 
-import json
 import queue
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import structlog
-from dbos import DBOS, DBOSClient, EnqueueOptions, Serializer, error
 from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -26,6 +24,9 @@ from app.database import PATIENCE
 from app.jobs.errors import QueueUnavailable
 from app.jobs.resources import HIGHEST_PRIORITY
 from app.settings import Settings
+
+if TYPE_CHECKING:
+    from dbos import DBOSClient
 
 APPLICATION = "zetadp"
 APPLICATION_VERSION = "1"
@@ -40,25 +41,6 @@ CALLS_WAITING = 1000
 CLOSING_SECONDS = 2.0
 """How long closing waits for calls that are on their way."""
 _log = structlog.get_logger()
-
-
-@final
-class JsonSerializer(Serializer):
-    """What passes through the queue's tables is JSON. DBOS's default is pickle, which runs whatever it reads."""
-
-    def name(self) -> str:
-        return "zetadp_json"
-
-    def serialize(self, data: object) -> str:
-        return json.dumps(data, default=_described, allow_nan=False)
-
-    def deserialize(self, serialized_data: str) -> object:
-        return json.loads(serialized_data)
-
-
-def _described(value: object) -> str:
-    # An error that ended a workflow; its text may quote values, its type can't.
-    return type(value).__qualname__
 
 
 def patient(url: str) -> str:
@@ -148,6 +130,9 @@ class JobQueue:
     def _keep_calling(self) -> None:
         while (call := self._calls.get()) is not None:
             job_id, priority = call
+            # DBOS takes a quarter of a second to import: the first call waits for that, and not the start of the service.
+            from dbos import EnqueueOptions
+
             options = EnqueueOptions(
                 workflow_name=WORKFLOW,
                 queue_name=QUEUE,
@@ -168,12 +153,18 @@ class JobQueue:
 
     @contextmanager
     def _connected(self) -> Iterator[DBOSClient]:
+        from dbos import error  # late, as in ``_keep_calling``
+
         try:
             yield self._connect()
         except (SQLAlchemyError, error.DBOSException) as failure:
             raise QueueUnavailable(f"the queue doesn't answer: {type(failure).__name__}") from failure
 
     def _connect(self) -> DBOSClient:
+        from dbos import DBOS, DBOSClient  # late, as in ``_keep_calling``
+
+        from app.jobs.serializer import JsonSerializer
+
         with self._lock:
             if self._client is None:
                 DBOS.migrate(self._url)

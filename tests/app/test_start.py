@@ -38,7 +38,7 @@ def test_a_training_child_imports_no_library_that_only_a_test_or_a_data_set_need
 def test_the_service_imports_no_library_that_only_an_answer_needs() -> None:
     loaded = modules_after("import app.main\napp.main.create_app()")
     assert "fastapi" in loaded
-    heavy = {"torch", "sklearn", "scipy.special", "scipy.optimize", "matplotlib", "reportlab", "alembic", "dp_accounting"}
+    heavy = {"torch", "sklearn", "scipy.special", "scipy.optimize", "matplotlib", "reportlab", "alembic", "dbos", "dp_accounting"}
     assert sorted(loaded & heavy) == []
 
 
