@@ -9,7 +9,7 @@ import pytest
 
 from app.calculators import catalogue
 from app.web.asking import COMPARISONS
-from tests.walks.pages import DESK, PHONE, Complaints, serving_pages
+from tests.walks.pages import DESK, PHONE, Complaints
 
 ASKING = ("/comparisons", *(f"/comparisons/{name}" for name in COMPARISONS), "/noise-shapes", "/conversions")
 WITHOUT_KEY = ("/papers", "/proofs", "/proofs/complex_gaussian", "/vocabulary", "/start", "/certificates")
@@ -48,12 +48,6 @@ def moved(page: Any, go: Callable[[], object]) -> None:
     page.evaluate("document.getElementById('answer').setAttribute('aria-busy', 'true')")
     go()
     settle(page)
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    with serving_pages(tmp_path_factory.mktemp("pages")) as (found, _):
-        yield found
 
 
 @pytest.fixture

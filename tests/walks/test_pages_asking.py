@@ -8,14 +8,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.walks.pages import Complaints, serving_pages
+from tests.walks.pages import Complaints
 from tests.walks.test_pages import headline, moved, settle, typed
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    with serving_pages(tmp_path_factory.mktemp("asking")) as (found, _):
-        yield found
 
 
 @pytest.fixture

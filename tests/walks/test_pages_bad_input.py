@@ -5,13 +5,12 @@ The fields are read from the page, so that a new mechanism is covered by being r
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Any
 
 import pytest
 
 from app.calculators import catalogue
-from tests.walks.pages import Complaints, serving_pages
+from tests.walks.pages import Complaints
 from tests.walks.test_pages import settle
 
 ABSURD = {
@@ -75,12 +74,6 @@ TRY_ALL = """async ([selector, absurd]) => {
   }
   return found;
 }"""
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    with serving_pages(tmp_path_factory.mktemp("bad_input")) as (found, _):
-        yield found
 
 
 def may_be_right(tried: dict[str, Any]) -> bool:

@@ -9,14 +9,8 @@ import httpx2
 import pytest
 
 from app.web.calculators import COMPARISONS
-from tests.walks.pages import Complaints, serving_pages
+from tests.walks.pages import Complaints
 from tests.walks.test_pages import headline, settle, typed
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    with serving_pages(tmp_path_factory.mktemp("calculators")) as (found, _):
-        yield found
 
 
 @pytest.fixture

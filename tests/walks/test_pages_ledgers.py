@@ -10,29 +10,17 @@ import httpx2
 import pytest
 
 from tests.app.jobs_harness import spec, state, wait_until
-from tests.walks.pages import Complaints, Service, keep_key, serving_jobs
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
-    with serving_jobs(tmp_path_factory.mktemp("ledgers")) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def client(service: Service) -> Generator[httpx2.Client]:
-    with service.client() as found:
-        yield found
+from tests.walks.pages import Complaints, Service, keep_key
 
 
 @pytest.fixture
-def page(chromium: Any, service: Service) -> Generator[Any]:
+def page(chromium: Any, service: Service, key: str) -> Generator[Any]:
     context = chromium.new_context()
     found = context.new_page()
     found.complaints = Complaints()
     found.complaints.watch(found)
     found.goto(f"{service.address}/ledgers")
-    keep_key(found)
+    keep_key(found, key)
     yield found
     context.close()
 
@@ -219,17 +207,18 @@ def test_what_cannot_be_a_budget_says_why_beside_the_field(what: str, page: Any)
     assert page.input_value(f"#{field}") == text
 
 
-def test_a_server_that_starts_again_under_an_open_page_is_said_to_and_followed_on(
-    page: Any, client: httpx2.Client, service: Service
-) -> None:
-    of = ledger(client, "restarted", {"kind": "zcdp", "rho": 1.0})
-    open_(page, service, of)
-    service.end()
+def test_a_server_that_starts_again_under_an_open_page_is_said_to_and_followed_on(page: Any, own_service: Service) -> None:
+    with own_service.client() as client:
+        of = ledger(client, "restarted", {"kind": "zcdp", "rho": 1.0})
+    page.goto(f"{own_service.address}/ledgers")
+    keep_key(page)
+    open_(page, own_service, of)
+    own_service.end()
     page.locator("#trouble", has_text="doesn't answer").wait_for()
     assert cells(page)[3] == "1"
-    service.start()
+    own_service.start()
     page.locator("#trouble .notice").wait_for(state="detached")
-    with service.client() as again:
+    with own_service.client() as again:
         again.post(f"/v1/ledgers/{of}/reservations", json={"spend": {"kind": "zcdp", "rho": 0.25}})
     page.locator("#reservations tr", has_text="rho 0.25").wait_for()
 

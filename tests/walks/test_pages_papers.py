@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Any
 
-import pytest
-
-from tests.walks.pages import Complaints, serving_pages
+from tests.walks.pages import Complaints
 from tests.walks.test_pages import headline, settle
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    with serving_pages(tmp_path_factory.mktemp("papers")) as (found, _):
-        yield found
-
 
 LINES = """() => [...document.querySelectorAll('#papers tbody tr')].map((row) => ({
   paper: row.closest('section').querySelector('h2').id, name: row.querySelector('td a').textContent,

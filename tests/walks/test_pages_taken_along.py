@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from tests.walks.pages import browser, serving_pages
 from tests.walks.test_pages import headline, moved, settle, typed
 
 STATES = {
@@ -25,17 +24,10 @@ STATES = {
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    with serving_pages(tmp_path_factory.mktemp("taken")) as (found, _):
-        yield found
-
-
-@pytest.fixture(scope="module")
-def context(address: str) -> Generator[Any]:
-    with browser() as found:
-        context = found.new_context(permissions=["clipboard-read", "clipboard-write"], accept_downloads=True)
-        yield context
-        context.close()
+def context(chromium: Any) -> Generator[Any]:
+    found = chromium.new_context(permissions=["clipboard-read", "clipboard-write"], accept_downloads=True)
+    yield found
+    found.close()
 
 
 def opened(context: Any, address: str, path: str) -> Any:
