@@ -164,7 +164,7 @@ def browser() -> Generator[Any]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as tool:
-        found = tool.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", ALONE])
+        found = tool.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--renderer-process-limit=1", ALONE])
         try:
             yield found
         finally:

@@ -8,6 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.selection import chosen
 from tests.walks.pages import Complaints
 from tests.walks.test_pages import headline, moved, settle, typed
 
@@ -72,7 +73,7 @@ def test_the_best_shape_is_found_for_a_size_and_for_a_target(opened: Any, addres
 
 
 @pytest.mark.parametrize("path", ["/comparisons/spof", "/conversions", "/noise-shapes"])
-@pytest.mark.parametrize("text", ["abc", "1e999", "<b>pasted</b>", "x9" * 5_000])
+@pytest.mark.parametrize("text", chosen(["abc", "1e999", "<b>pasted</b>", "x9" * 5_000], ["<b>pasted</b>"]))
 def test_what_is_wrong_stands_beside_its_field(path: str, text: str, opened: Any) -> None:
     open_, complaints = opened
     page = open_(path)

@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from tests.app.jobs_harness import Order, state, submit, wait_until
+from tests.selection import chosen
 from tests.walks.pages import Service
 
 READY = {
@@ -60,7 +61,7 @@ def page(chromium: Any, key: str) -> Generator[Any]:
     context.close()
 
 
-@pytest.mark.parametrize("path", READY)
+@pytest.mark.parametrize("path", chosen(READY, ["/jobs", "/jobs/new", "/ledgers/{ledger}", "/certificates"]))
 def test_tab_reaches_everything_in_its_order_and_shows_where_it_is(path: str, page: Any, service: Service, made: dict[str, str]) -> None:
     page.goto(service.address + path.format(**made))
     page.locator(READY[path]).first.wait_for()

@@ -13,6 +13,7 @@ from app.calculators import catalogue, proofs
 from app.web.asking import COMPARISONS
 from app.web.router import PARTS, router
 from tests.app.jobs_harness import state, submit, wait_until
+from tests.selection import chosen
 from tests.walks.pages import Complaints, Service
 
 MOST_BYTES = 1_000_000
@@ -35,6 +36,7 @@ def expanded(route: str) -> list[str]:
 
 
 PATHS = [path for route in ROUTES for path in expanded(route)]
+ONE_OF_EACH_ROUTE = [expanded(route)[0] for route in ROUTES]
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +49,7 @@ def made(client: httpx2.Client) -> dict[str, str]:
     return {"job_id": job, "ledger_id": ledger}
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", chosen(PATHS, ONE_OF_EACH_ROUTE))
 def test_a_page_loads_from_here_alone_without_complaint_and_is_light(
     path: str, service: Service, key: str, made: dict[str, str], chromium: Any
 ) -> None:

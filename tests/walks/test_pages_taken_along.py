@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.selection import thinned
 from tests.walks.test_pages import headline, moved, settle, typed
 
 STATES = {
@@ -43,7 +44,7 @@ def copied(page: Any, what: str) -> str:
     return page.evaluate("navigator.clipboard.readText()")
 
 
-@pytest.mark.parametrize("mode", STATES)
+@pytest.mark.parametrize("mode", thinned(STATES, every=2))
 def test_copied_lines_give_the_answer_of_the_page(mode: str, context: Any, address: str) -> None:
     page = opened(context, address, STATES[mode])
     by_curl = json.loads(subprocess.run(copied(page, "curl"), shell=True, capture_output=True, check=True).stdout)
@@ -58,7 +59,7 @@ def test_copied_lines_give_the_answer_of_the_page(mode: str, context: Any, addre
     assert answer <= found <= answer * 1.001
 
 
-@pytest.mark.parametrize("mode", STATES)
+@pytest.mark.parametrize("mode", thinned(STATES, every=3))
 def test_an_address_is_the_page(mode: str, context: Any, address: str) -> None:
     page = opened(context, address, STATES[mode])
     first = (headline(page), page.input_value("#plot"), page.locator("#plots h3").all_inner_texts())
