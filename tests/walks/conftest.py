@@ -13,13 +13,33 @@ import httpx2
 import pytest
 
 from app.access.caller import Scope
-from tests.walks.pages import Service, browser, new_key, serving_jobs
+from tests.walks.pages import Complaints, Service, browser, new_key, serving_jobs
 
 
 @pytest.fixture(scope="package")
 def chromium() -> Generator[Any]:
     with browser() as found:
         yield found
+
+
+@pytest.fixture(scope="package")
+def shared_page(chromium: Any) -> Generator[tuple[Any, Complaints]]:
+    """For walks that need no key and leave nothing behind: a new page costs three times as much as going to another address."""
+    context, complaints = chromium.new_context(), Complaints()
+    page = context.new_page()
+    complaints.watch(page)
+    yield page, complaints
+    context.close()
+
+
+@pytest.fixture
+def reused(shared_page: tuple[Any, Complaints]) -> tuple[Any, Complaints]:
+    """An empty page, and nothing that was complained of yet."""
+    page, complaints = shared_page
+    page.goto("about:blank")
+    complaints.lines.clear()
+    complaints.requested.clear()
+    return page, complaints
 
 
 @pytest.fixture(scope="package")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -58,21 +58,17 @@ def moved(page: Any, go: Callable[[], object]) -> None:
 
 
 @pytest.fixture
-def opened(chromium: Any, address: str) -> Generator[Any]:
+def opened(reused: tuple[Any, Complaints], address: str) -> tuple[Callable[..., Any], Complaints]:
     """(a function that opens a path at a width, what was complained of)."""
-    context = chromium.new_context()
-    complaints = Complaints()
+    page, complaints = reused
 
     def open_(path: str, width: int = DESK) -> Any:
-        page = context.new_page()
         page.set_viewport_size({"width": width, "height": 900})
-        complaints.watch(page)
         page.goto(address + path)
         settle(page)
         return page
 
-    yield open_, complaints
-    context.close()
+    return open_, complaints
 
 
 @pytest.mark.parametrize("path", chosen(PATHS, ["/", "/calculators/training"]))

@@ -82,14 +82,11 @@ def may_be_right(tried: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("name", chosen(PAGES, ["gaussian?mode=noise&epsilon=4"]))
-def test_what_is_wrong_stands_beside_its_field_and_the_last_answer_stays(name: str, chromium: Any, address: str) -> None:
-    page = chromium.new_page()
-    complaints = Complaints()
-    complaints.watch(page)
+def test_what_is_wrong_stands_beside_its_field_and_the_last_answer_stays(name: str, reused: tuple[Any, Complaints], address: str) -> None:
+    page, complaints = reused
     page.goto(f"{address}/calculators/{name}&plot=delta")
     settle(page)
     found = page.evaluate(TRY_ALL, [PAGES[name], ABSURD])
-    page.close()
     assert [one for one in found if "stuck" in one] == []
     refused = [one for one in found if one["stale"]]
     assert [one for one in found if not one["stale"] and not may_be_right(one)] == []

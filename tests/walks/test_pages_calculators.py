@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable
 from typing import Any
 
 import httpx2
@@ -15,20 +15,16 @@ from tests.walks.test_pages import headline, settle, typed
 
 
 @pytest.fixture
-def opened(chromium: Any, address: str) -> Generator[Any]:
+def opened(reused: tuple[Any, Complaints], address: str) -> tuple[Callable[..., Any], Complaints]:
     """(a function that opens a path, what was complained of)."""
-    context = chromium.new_context(permissions=["clipboard-read", "clipboard-write"])
-    complaints = Complaints()
+    page, complaints = reused
 
     def open_(path: str) -> Any:
-        page = context.new_page()
-        complaints.watch(page)
         page.goto(address + path)
         settle(page)
         return page
 
-    yield open_, complaints
-    context.close()
+    return open_, complaints
 
 
 def published(page: Any, row: str, about: str) -> tuple[str, str, str]:

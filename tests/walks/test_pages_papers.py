@@ -13,10 +13,8 @@ LINES = """() => [...document.querySelectorAll('#papers tbody tr')].map((row) =>
 }))"""
 
 
-def test_every_reading_opens_its_calculator_with_the_papers_values(chromium: Any, address: str) -> None:
-    page = chromium.new_page()
-    complaints = Complaints()
-    complaints.watch(page)
+def test_every_reading_opens_its_calculator_with_the_papers_values(reused: tuple[Any, Complaints], address: str) -> None:
+    page, complaints = reused
     page.goto(f"{address}/papers")
     page.locator('#papers[aria-busy="false"]').wait_for(timeout=120_000)
     lines = page.evaluate(LINES)
