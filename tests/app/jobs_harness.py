@@ -35,6 +35,7 @@ from app.main import create_app
 from app.settings import Settings
 from tests.app import fake_child
 from tests.app.fake_child import Order
+from tests.app.forked import PRELOADED
 
 Submission = dict[str, Any]
 """A JSON object of the REST interface."""
@@ -194,7 +195,7 @@ def working(of: Settings, child: str = "fake", queue_url: str | None = None) -> 
     Workers are forked from a process that has loaded the libraries: that takes Python seconds, and no test is about them.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["app.worker", __name__])
+    context.set_forkserver_preload(PRELOADED)
     process = context.Process(target=work, args=({**os.environ, **environment(of)}, child, queue_url), daemon=True)
     process.start()
     started = Worker(process, of.data_dir / "worker.log")

@@ -6,13 +6,11 @@ import sys
 
 import pytest
 
+from tests.app.forked import run_command
+
 SENSITIVITY = {"l2": 1.0, "adjacency": "add_remove", "unit": "record"}
 RELEASE = {"kind": "release", "mechanism": {"kind": "gaussian", "std": 1.0, "sensitivity": SENSITIVITY}}
 NOBODY = "http://127.0.0.1:9"  # the discard port: nothing listens there
-
-
-def _run(*arguments, text=""):
-    return subprocess.run([sys.executable, "-m", "app", *arguments], input=text, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -23,17 +21,17 @@ def event_file(tmp_path_factory):
 
 
 def test_profile_prints_json(event_file):
-    done = _run("profile", event_file, "--epsilon", "1", "--delta", "1e-5", "--json")
+    done = run_command("profile", event_file, "--epsilon", "1", "--delta", "1e-5", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["gdp_mu"] == 1.0
 
 
 def test_profile_reads_standard_input():
-    assert "mu = 1.0" in _run("profile", "-", text=json.dumps(RELEASE)).stdout
+    assert "mu = 1.0" in run_command("profile", "-", text=json.dumps(RELEASE)).stdout
 
 
 def test_calibrate_prints_the_noise(event_file):
-    done = _run("calibrate", event_file, "--epsilon", "1", "--delta", "1e-5", "--json")
+    done = run_command("calibrate", event_file, "--epsilon", "1", "--delta", "1e-5", "--json")
     assert json.loads(done.stdout)["std"] == pytest.approx(3.730631634816, rel=1e-12)
 
 
@@ -63,14 +61,15 @@ def test_calibrate_prints_the_noise(event_file):
     ],
 )
 def test_mistakes_end_with_a_clear_line_and_a_code(arguments, text, code, line):
-    done = _run(*arguments, text=text)
+    done = run_command(*arguments, text=text)
     assert line in done.stderr
     assert "Traceback" not in done.stderr
     assert done.returncode == code
 
 
 def test_help_names_the_commands_and_exit_codes():
-    text = _run("--help").stdout
+    # Started as a user starts it, and not forked.
+    text = subprocess.run([sys.executable, "-m", "app", "--help"], capture_output=True, text=True, check=True).stdout
     commands = "serve worker demo recipes submit status watch cancel certificate verify calibrate profile keys"
     for word in (*commands.split(), "Exit codes"):
         assert word in text

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from app.cli import app
+from tests.app.forked import Command
 from tests.app.jobs_harness import ADMIN_KEY, settings
 from tests.app.jobs_harness import environment as variables
 from tests.app.ledgers_harness import definition, gaussian
@@ -23,13 +22,9 @@ from tests.app.ledgers_harness import definition, gaussian
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Generator[dict[str, str]]:
     """Address and key of a server in a process of its own: this one's standard output belongs to the commands."""
     of = settings(tmp_path_factory.mktemp("service"))
-    command = [sys.executable, "-m", "app", "serve", "--port", "0"]
-    process = subprocess.Popen(command, env={**os.environ, **variables(of)}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    assert process.stdout is not None
-    yield {"ZETADP_ADDRESS": process.stdout.readline().removeprefix("zetadp is at ").strip(), "ZETADP_KEY": ADMIN_KEY}
-    process.terminate()
-    process.wait(120)
-    process.stdout.close()
+    service = Command(tmp_path_factory.mktemp("streams"), "serve", "--port", "0", env={**os.environ, **variables(of)})
+    yield {"ZETADP_ADDRESS": service.first_line().removeprefix("zetadp is at "), "ZETADP_KEY": ADMIN_KEY}
+    service.kill()
 
 
 def run(environment: dict[str, str], *arguments: str, body: object = None, code: int = 0) -> Result:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,12 @@ from app.papers.tables import zeta_dp
 from app.settings import Settings
 from mechanisms.errata import ERRATA
 from mechanisms.errors import InvalidParameter
+from tests.data_sets import LEFT_OUT, data_sets
 from trainer.comparison.spec import Comparison
 from trainer.data import MriPhantoms, data_set_facts
 from trainer.plan import ExecutionPlan
 from trainer.recipes import RECIPES, Recipe, recipe
 from trainer.report import FRACTIONS
-
-DATA_SETS = Path(os.environ.get("ZETADP_DATA_SETS_DIR") or Path(__file__).parents[3] / "shared" / "data")
-"""Real data, where there are any; tests that need them are skipped otherwise."""
 
 NAMES = [known.name for known in RECIPES]
 WANTED = {
@@ -166,11 +163,11 @@ def test_phantoms_are_as_declared() -> None:
 @pytest.mark.parametrize("name", [known.name for known in RECIPES if known.folder is not None])
 def test_a_recipe_plans_on_its_real_data_as_declared(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     of = _named(name)
-    monkeypatch.setenv("ZETADP_DATA_SETS_DIR", str(DATA_SETS))
+    data_sets(monkeypatch)
     try:
         of.spec.data.sources()
-    except InvalidParameter as missing:
-        pytest.skip(f"the data set isn't here: {missing}")
+    except InvalidParameter:
+        pytest.skip(LEFT_OUT)
     assert of.spec.plan() == of.declared_plan()
 
 

@@ -21,7 +21,6 @@ from trainer.spof.spec import Spof
 USERS, ROWS_OF_USER, FEATURES = 12, 5, 3
 ROWS = USERS * ROWS_OF_USER
 RUNTIME = RuntimeSpec(device="cpu", threads=1, checkpoint_seconds=0.0)
-BESIDE = Path(__file__).parents[2].parent / "shared" / "data"
 DIGITS = {"kind": "digits_images", "split_seed": 0, "test_fraction": 0.2}
 
 

@@ -2,14 +2,13 @@ r"""The real data sets, where they are at hand: counts as their collectors state
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.data_sets import FOLDER, LEFT_OUT, data_sets
 from trainer.data import (
-    ROOT_VARIABLE,
     Cifar10,
     DataRecipe,
     DataSet,
@@ -25,21 +24,15 @@ from trainer.data import (
 )
 from trainer.data.wfdb_records import read_annotations, read_samples
 
-BESIDE = Path(__file__).parents[2].parent / "shared" / "data"
-
 
 @pytest.fixture(autouse=True)
 def root(monkeypatch: pytest.MonkeyPatch) -> Path:
-    place = Path(os.environ.get(ROOT_VARIABLE) or BESIDE)
-    if not place.is_dir():
-        pytest.skip(f"no data sets: {ROOT_VARIABLE} isn't set and {BESIDE} doesn't exist")
-    monkeypatch.setenv(ROOT_VARIABLE, str(place))
-    return place
+    return data_sets(monkeypatch)
 
 
 def _read(recipe: DataRecipe, folder: str) -> DataSet:
-    if not (Path(os.environ[ROOT_VARIABLE]) / folder).is_dir():
-        pytest.skip(f"no folder {folder} under {ROOT_VARIABLE}")
+    if not (FOLDER / folder).is_dir():
+        pytest.skip(LEFT_OUT)
     return recipe.read()
 
 
@@ -85,7 +78,7 @@ def test_beats_have_their_counts_and_patients() -> None:
 def test_original_records_have_their_beats(root: Path, record: int, code: int, beats: int) -> None:
     path = root / "ecg_mitbih" / "records" / f"{record}.hea"
     if not path.is_file():
-        pytest.skip(f"no record {record}")
+        pytest.skip(LEFT_OUT)
     # Reading compares the header's checksums, too.
     header, samples = read_samples(path)
     times, codes = read_annotations(path.with_suffix(".atr"))
@@ -98,7 +91,7 @@ def test_beats_of_the_archive_are_those_of_the_records(root: Path) -> None:
     path = root / "ecg_mitbih" / "records" / "109.hea"
     archive = root / "ecg_mitbih" / "beats_normal_vs_lbbb.npz"
     if not path.is_file() or not archive.is_file():
-        pytest.skip("no beats or no record 109")
+        pytest.skip(LEFT_OUT)
     with np.load(archive, allow_pickle=False) as arrays:
         mine = arrays["record"] == 109
         x, places = arrays["x"][mine], arrays["r_sample"][mine]

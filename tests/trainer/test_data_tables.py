@@ -11,12 +11,12 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from mechanisms.errors import InvalidParameter
+from tests.data_sets import data_sets
 from trainer.data import ROOT_VARIABLE, DataSpec, DigitsImages, Fitbit, Table, data_set_facts
 from trainer.data.base import DataSet, check
 from trainer.data.columns import Column
 from trainer.data.fitbit import FEATURES, HELD_OUT_FILE, TRAINING_FILE
 
-BESIDE = Path(__file__).parents[2].parent / "shared" / "data"
 COLUMNS = [{"name": "minutes", "lower": 0.0, "upper": 1440.0}, {"name": "balance", "lower": -10.0, "upper": 10.0}]
 CSV = "person,minutes,balance\nann,720,0\nbob,1440,-10\nann,0,10\nbob,360,5\ncleo,144,-5\n"
 
@@ -184,10 +184,7 @@ def test_digits_are_there_without_any_file() -> None:
 
 @pytest.fixture
 def fitbit(monkeypatch: pytest.MonkeyPatch) -> Fitbit:
-    place = Path(os.environ.get(ROOT_VARIABLE) or BESIDE)
-    if not (place / "fitbit").is_dir():
-        pytest.skip(f"no folder fitbit under {place}")
-    monkeypatch.setenv(ROOT_VARIABLE, str(place))
+    data_sets(monkeypatch, "fitbit")
     return Fitbit(folder="fitbit")
 
 

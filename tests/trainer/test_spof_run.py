@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,8 @@ import accountants
 from accountants.events import Release
 from mechanisms import DuchiLinf, LocalGaussian, LocalLaplace
 from mechanisms.local import LocalRelease
+from tests.data_sets import data_sets
 from tests.trainer.autoencoder_jobs import (
-    BESIDE,
     DIGITS,
     FEATURES,
     USERS,
@@ -34,7 +33,6 @@ from tests.trainer.autoencoder_jobs import (
     table_under,
 )
 from trainer import RuntimeSpec
-from trainer.data import ROOT_VARIABLE
 from trainer.engine import NoiseWatch
 from trainer.engine.autoencoders import RELEASED, Prepared
 from trainer.errors import CheckpointRefused, TrainingStopped
@@ -245,10 +243,7 @@ def test_a_stopped_run_goes_on(table: dict[str, Any], tmp_path: Path) -> None:
 def test_on_fitbit_the_private_rows_lift_the_score_above_column_means_and_above_a_network_without_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = Path(os.environ.get(ROOT_VARIABLE) or BESIDE)
-    if not (place / "fitbit").is_dir():
-        pytest.skip(f"no folder fitbit under {place}")
-    monkeypatch.setenv(ROOT_VARIABLE, str(place))
+    data_sets(monkeypatch, "fitbit")
     scores: dict[float, dict[str, float]] = {}
     for epsilon in (10.0, 1e-6):
         privacy = {"adjacency": "replace_one", "unit": "day", "delta": 1e-5, "epsilon": epsilon}

@@ -2,7 +2,6 @@ r"""Runs of other kinds: users as units, several processes, half precision, drop
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,8 @@ import torch
 from torch import Tensor
 
 from mechanisms import ComplexGaussian, Gaussian, InvalidParameter, NoiseSource
+from tests.data_sets import data_sets
 from trainer import RuntimeSpec, ZetaDpSgd, load_train
-from trainer.data import ROOT_VARIABLE
 from trainer.engine import ClippedGradients, ClippedSum
 from trainer.errors import TrainingStopped
 from trainer.report import CheckpointWritten, Metrics, RunReport, TrainingEvent
@@ -147,10 +146,7 @@ def test_masks_of_a_private_run_do_not_come_from_a_known_seed(tmp_path: Path) ->
 
 
 def test_a_reconstruction_tells_its_own_metrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = Path(os.environ.get(ROOT_VARIABLE, Path(__file__).parents[3] / "shared" / "data"))
-    if not (root / "mri_brain").is_dir():
-        pytest.skip(f"no folder mri_brain in {ROOT_VARIABLE}")
-    monkeypatch.setenv(ROOT_VARIABLE, str(root))
+    data_sets(monkeypatch, "mri_brain")
     unet = {
         "kind": "complex_unet", "channels": 2, "pools": 1, "activation": "crelu", "norm_groups": None, "dropout": 0.0, "residual": True,
     }  # fmt: skip

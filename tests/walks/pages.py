@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,10 +13,16 @@ from typing import Any
 import httpx2
 import pytest
 
+from app.access.caller import Scope
+from app.access.service import KeyService
+from app.database import Database
 from app.settings import Settings
 from tests.app import jobs_harness as harness
+from tests.app.forked import Command
 
-CHROMIUM = shutil.which("chromium")
+CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+"""The shell draws the same pages and has no windows: a walk takes it a fraction of the processor time."""
+NO_BROWSER = "no Chromium: `apt-get install chromium` (Debian), or any chromium on the PATH"
 ALONE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 PHONE, DESK = 390, 1280
 
@@ -46,57 +50,30 @@ class Complaints:
             self.lines.append(f"request: {request.url} {request.failure}")
 
 
-@contextmanager
-def serving_pages(folder: Path, **settings: str) -> Generator[tuple[str, str]]:
-    """(address, admin key) of a service of its own."""
-    environment = {**os.environ, "ZETADP_DATA_DIR": str(folder), "ZETADP_LOG_LEVEL": "warning", **settings}
-    command = [sys.executable, "-m", "app", "serve", "--port", "0"]
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    try:
-        address = key = ""
-        while not (address and key):
-            line = process.stdout.readline()
-            assert line, "the service ended before it said where it is"
-            if line.startswith("zetadp is at "):
-                address = line.removeprefix("zetadp is at ").strip()
-            if "admin key" in line:
-                key = line.rsplit(" ", 1)[-1].strip()
-        yield address, key
-    finally:
-        process.terminate()
-        process.wait(harness.WAIT_SECONDS)
-        process.stdout.close()
-
-
 @dataclass
 class Service:
     """A service in a process of its own that can be ended and started again at the same address, with the harness's keys and settings."""
 
     settings: Settings
     port: int = 0
-    process: subprocess.Popen[str] | None = None
+    starts: int = 0
+    process: Command | None = None
 
     @property
     def address(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "app", "serve", "--port", str(self.port)]
         variables = {**os.environ, **harness.environment(self.settings), "ZETADP_LOG_LEVEL": "warning"}
-        self.process = subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line.startswith("zetadp is at "), "the service ended before it said where it is"
-        self.port = int(line.rsplit(":", 1)[1])
+        self.starts += 1
+        folder = self.settings.data_dir / f"service {self.starts}"
+        self.process = Command(folder, "serve", "--port", str(self.port), env=variables)
+        self.port = int(self.process.first_line().rsplit(":", 1)[1])
 
     def end(self) -> None:
         """At once, as a machine that loses its power."""
         assert self.process is not None
-        assert self.process.stdout is not None
         self.process.kill()
-        self.process.wait()
-        self.process.stdout.close()
 
     def client(self, key: str = harness.ADMIN_KEY) -> httpx2.Client:
         return httpx2.Client(base_url=self.address, timeout=harness.WAIT_SECONDS, headers={"Authorization": f"Bearer {key}"})
@@ -114,6 +91,14 @@ def serving_jobs(folder: Path) -> Generator[Service]:
         service.end()
 
 
+def new_key(service: Service, tenant: str, *scopes: Scope) -> str:
+    database = Database(service.settings)
+    try:
+        return KeyService(database).create(tenant, "walks", scopes, None).text
+    finally:
+        database.close()
+
+
 def keep_key(page: Any, key: str = harness.ADMIN_KEY) -> None:
     """Types the key as its owner would."""
     page.click("#key")
@@ -127,11 +112,11 @@ def browser() -> Generator[Any]:
     if CHROMIUM is None:
         if os.environ.get("CI") == "true":
             pytest.fail("chromium is not installed, and on CI it has to be")
-        pytest.skip("chromium is not installed")
+        pytest.skip(NO_BROWSER)
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as tool:
-        found = tool.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", ALONE])
+        found = tool.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--renderer-process-limit=1", ALONE])
         try:
             found.on("context", lambda context: context.set_default_timeout(1000 * harness.WAIT_SECONDS))
             yield found

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Any
 
 import pytest
 
-from tests.walks.pages import PHONE, Complaints, serving_pages
+from tests.walks.pages import PHONE, Complaints
 from tests.walks.test_pages import SERIOUS
 
 NAMED = ("/v1/profiles", "/v1/calibrations", "/v1/compare/complex_gaussian", "/v1/jobs")
 NOT_OURS = {"nested-interactive"}
 """What axe finds serious in Swagger UI itself: a link stands inside a button."""
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    with serving_pages(tmp_path_factory.mktemp("docs")) as (found, _):
-        yield found
 
 
 def drawn(context: Any, address: str, path: str, ready: str) -> Any:
@@ -61,7 +54,7 @@ def test_a_service_that_doesnt_answer_is_said_not_to(chromium: Any, address: str
     context.close()
 
 
-@pytest.mark.parametrize(("path", "ready"), [("/docs", ".opblock"), ("/redoc", ".api-content")])
+@pytest.mark.parametrize(("path", "ready"), [("/docs", ".opblock"), pytest.param("/redoc", ".api-content", marks=pytest.mark.slow)])
 def test_axe_finds_nothing_serious_that_is_ours(path: str, ready: str, chromium: Any, address: str) -> None:
     from axe_playwright_python.sync_playwright import Axe
 

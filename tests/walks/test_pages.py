@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from app.calculators import catalogue
 from app.web.asking import COMPARISONS
-from tests.walks.pages import DESK, PHONE, Complaints, serving_pages
+from tests.selection import chosen, thinned
+from tests.walks.pages import DESK, PHONE, Complaints
 
 ASKING = ("/comparisons", *(f"/comparisons/{name}" for name in COMPARISONS), "/noise-shapes", "/conversions")
 WITHOUT_KEY = ("/papers", "/proofs", "/proofs/complex_gaussian", "/vocabulary", "/start", "/certificates")
@@ -21,7 +22,7 @@ PATHS = (
     *ASKING,
     *WITHOUT_KEY,
 )
-FOR_AXE = (
+ONE_OF_EACH_KIND = (
     "/",
     "/calculators",
     "/calculators/training",
@@ -31,6 +32,12 @@ FOR_AXE = (
     "/conversions",
     *WITHOUT_KEY,
 )
+AXE = [
+    pytest.param(path, scheme)
+    for place, path in enumerate((*ONE_OF_EACH_KIND, ASKING[2]))
+    for scheme in (("light", "dark"), ("dark", "light"))[place % 2]
+]
+"""Each page in both schemes, of which one comes first: that of every other page."""
 MOST_BYTES = 1_000_000
 SERIOUS = ("serious", "critical")
 
@@ -50,31 +57,21 @@ def moved(page: Any, go: Callable[[], object]) -> None:
     settle(page)
 
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    with serving_pages(tmp_path_factory.mktemp("pages")) as (found, _):
-        yield found
-
-
 @pytest.fixture
-def opened(chromium: Any, address: str) -> Generator[Any]:
+def opened(reused: tuple[Any, Complaints], address: str) -> tuple[Callable[..., Any], Complaints]:
     """(a function that opens a path at a width, what was complained of)."""
-    context = chromium.new_context()
-    complaints = Complaints()
+    page, complaints = reused
 
     def open_(path: str, width: int = DESK) -> Any:
-        page = context.new_page()
         page.set_viewport_size({"width": width, "height": 900})
-        complaints.watch(page)
         page.goto(address + path)
         settle(page)
         return page
 
-    yield open_, complaints
-    context.close()
+    return open_, complaints
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", chosen(PATHS, ["/", "/calculators/training"]))
 def test_a_page_loads_whole_and_nothing_complains(path: str, opened: Any, address: str) -> None:
     open_, complaints = opened
     page = open_(path)
@@ -83,10 +80,7 @@ def test_a_page_loads_whole_and_nothing_complains(path: str, opened: Any, addres
     assert page.locator("h1").count() == 1
 
 
-@pytest.mark.parametrize(
-    "path", ["/", "/calculators", "/calculators/training", "/calculators/complex_gaussian", *ASKING[1:3], "/noise-shapes", *WITHOUT_KEY]
-)
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("path", "scheme"), thinned(AXE, every=2))
 def test_axe_finds_nothing_serious(path: str, scheme: str, chromium: Any, address: str) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
@@ -99,7 +93,7 @@ def test_axe_finds_nothing_serious(path: str, scheme: str, chromium: Any, addres
     assert [(one["id"], one["nodes"][0]["html"][:120]) for one in found if one["impact"] in SERIOUS] == []
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", chosen(PATHS, ONE_OF_EACH_KIND))
 def test_nothing_is_wider_than_a_phone(path: str, opened: Any) -> None:
     page = opened[0](path, PHONE)
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
@@ -157,7 +151,7 @@ ABSURD = {
 }
 
 
-@pytest.mark.parametrize("what", ABSURD)
+@pytest.mark.parametrize("what", chosen(ABSURD, ["too large", "markup"]))
 def test_what_is_wrong_stands_beside_its_field_and_the_last_answer_stays(what: str, opened: Any) -> None:
     text, message = ABSURD[what]
     open_, complaints = opened

@@ -5,13 +5,13 @@ The fields are read from the page, so that a new mechanism is covered by being r
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Any
 
 import pytest
 
 from app.calculators import catalogue
-from tests.walks.pages import Complaints, serving_pages
+from tests.selection import chosen
+from tests.walks.pages import Complaints
 from tests.walks.test_pages import settle
 
 ABSURD = {
@@ -77,25 +77,16 @@ TRY_ALL = """async ([selector, absurd]) => {
 }"""
 
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    with serving_pages(tmp_path_factory.mktemp("bad_input")) as (found, _):
-        yield found
-
-
 def may_be_right(tried: dict[str, Any]) -> bool:
     return tried["what"] in CAN_BE_RIGHT[tried["kind"]] or (tried["what"] == "blank" and not tried["required"])
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_what_is_wrong_stands_beside_its_field_and_the_last_answer_stays(name: str, chromium: Any, address: str) -> None:
-    page = chromium.new_page()
-    complaints = Complaints()
-    complaints.watch(page)
+@pytest.mark.parametrize("name", chosen(PAGES, ["gaussian?mode=noise&epsilon=4"]))
+def test_what_is_wrong_stands_beside_its_field_and_the_last_answer_stays(name: str, reused: tuple[Any, Complaints], address: str) -> None:
+    page, complaints = reused
     page.goto(f"{address}/calculators/{name}&plot=delta")
     settle(page)
     found = page.evaluate(TRY_ALL, [PAGES[name], ABSURD])
-    page.close()
     assert [one for one in found if "stuck" in one] == []
     refused = [one for one in found if one["stale"]]
     assert [one for one in found if not one["stale"] and not may_be_right(one)] == []

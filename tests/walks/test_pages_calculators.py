@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable
 from typing import Any
 
 import httpx2
 import pytest
 
 from app.web.calculators import COMPARISONS
-from tests.walks.pages import Complaints, serving_pages
+from tests.selection import thinned
+from tests.walks.pages import Complaints
 from tests.walks.test_pages import headline, settle, typed
 
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    with serving_pages(tmp_path_factory.mktemp("calculators")) as (found, _):
-        yield found
-
-
 @pytest.fixture
-def opened(chromium: Any, address: str) -> Generator[Any]:
+def opened(reused: tuple[Any, Complaints], address: str) -> tuple[Callable[..., Any], Complaints]:
     """(a function that opens a path, what was complained of)."""
-    context = chromium.new_context(permissions=["clipboard-read", "clipboard-write"])
-    complaints = Complaints()
+    page, complaints = reused
 
     def open_(path: str) -> Any:
-        page = context.new_page()
-        complaints.watch(page)
         page.goto(address + path)
         settle(page)
         return page
 
-    yield open_, complaints
-    context.close()
+    return open_, complaints
 
 
 def published(page: Any, row: str, about: str) -> tuple[str, str, str]:
@@ -67,7 +58,7 @@ def test_the_classic_formula_is_compared_at_the_epsilon_that_is_asked_for(opened
     assert published(page, "P11", "noise multiplier")[2] == "looser than needed"
 
 
-@pytest.mark.parametrize("name", sorted(COMPARISONS))
+@pytest.mark.parametrize("name", thinned(sorted(COMPARISONS), every=4))
 def test_every_comparison_answers_at_the_first_values(name: str, opened: Any) -> None:
     open_, complaints = opened
     page = open_(f"/calculators/{name}")

@@ -15,7 +15,8 @@ from app.access.service import KeyService
 from app.database import Database
 from tests.app.jobs_harness import FINAL_STATES, Order, spec, state, stream, submit, wait_for_state
 from tests.app.proxy import Proxy
-from tests.walks.pages import Complaints, Service, keep_key, serving_jobs
+from tests.selection import chosen
+from tests.walks.pages import Complaints, Service, keep_key, new_key
 
 STEPS = 830
 """With a checkpoint each five steps and what else is told, about a thousand events."""
@@ -24,20 +25,8 @@ SLOW_STEP_SECONDS = 0.015
 """Of a job that has to go on for longer than a busy machine takes to draw its first half and break its line thrice."""
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
-    with serving_jobs(tmp_path_factory.mktemp("jobs")) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def client(service: Service) -> Generator[httpx2.Client]:
-    with service.client() as found:
-        yield found
-
-
 @pytest.fixture
-def page(chromium: Any, service: Service) -> Generator[Any]:
+def page(chromium: Any, service: Service, key: str) -> Generator[Any]:
     """A page that has the key; what it complains of is in ``page.complaints``."""
     context = chromium.new_context()
     found = context.new_page()
@@ -45,7 +34,7 @@ def page(chromium: Any, service: Service) -> Generator[Any]:
     found.complaints.watch(found)
     found.on("dialog", lambda dialog: dialog.accept())
     found.goto(f"{service.address}/jobs/new")
-    keep_key(found)
+    keep_key(found, key)
     yield found
     context.close()
 
@@ -109,27 +98,30 @@ def test_a_page_takes_each_of_a_thousand_events(page: Any, client: httpx2.Client
     assert page.complaints.lines == []
 
 
-def test_a_server_that_ends_and_comes_back_costs_no_event_and_is_said_in_words(page: Any, client: httpx2.Client, service: Service) -> None:
-    job = submit(client, step_seconds=SLOW_STEP_SECONDS, steps=STEPS)
-    page.goto(f"{service.address}/jobs/{job}")
+def test_a_server_that_ends_and_comes_back_costs_no_event_and_is_said_in_words(page: Any, own_service: Service) -> None:
+    with own_service.client() as client:
+        job = submit(client, step_seconds=SLOW_STEP_SECONDS, steps=STEPS)
+    page.goto(f"{own_service.address}/jobs")
+    keep_key(page)
+    page.goto(f"{own_service.address}/jobs/{job}")
     page.locator("#events tr").nth(100).wait_for()
-    service.end()
+    own_service.end()
     page.locator("#line", has_text="doesn't answer at the moment").wait_for()
     before = count(page)
     assert 100 <= before < STEPS
-    service.start()
-    check_every_event_came(page, client, job)
+    own_service.start()
+    with own_service.client() as client:
+        check_every_event_came(page, client, job)
     shows(page, "succeeded")
 
 
-def test_a_line_that_is_cut_in_the_middle_costs_no_event(page: Any, client: httpx2.Client, service: Service) -> None:
+def test_a_line_that_is_cut_in_the_middle_costs_no_event(page: Any, key: str, client: httpx2.Client, service: Service) -> None:
     wire = Proxy("127.0.0.1", service.port)
-    address = f"http://127.0.0.1:{wire.port}"
     try:
-        page.goto(f"{address}/jobs")
-        keep_key(page)
+        page.goto(f"http://127.0.0.1:{wire.port}/jobs")
+        keep_key(page, key)
         job = submit(client, step_seconds=SLOW_STEP_SECONDS, steps=STEPS)
-        page.goto(f"{address}/jobs/{job}")
+        page.goto(f"http://127.0.0.1:{wire.port}/jobs/{job}")
         for rows in (50, 150, 300):
             page.locator("#events tr").nth(rows).wait_for()
             page.evaluate(NOTE_BREAKS)
@@ -268,7 +260,7 @@ ABSURD = {
 }
 
 
-@pytest.mark.parametrize("what", ABSURD)
+@pytest.mark.parametrize("what", chosen(ABSURD, ["markup", "too large"]))
 def test_what_cannot_be_sent_says_why_and_stays_in_the_form(what: str, page: Any) -> None:
     text, words = ABSURD[what]
     page.fill("#body", text)
@@ -301,17 +293,9 @@ def test_the_list_is_narrowed_by_label_and_state(page: Any, client: httpx2.Clien
 # What isn't there
 
 
-def other_tenants_key(service: Service) -> str:
-    database = Database(service.settings)
-    try:
-        return KeyService(database).create("elsewhere", "other", (Scope.SUBMIT,), None).text
-    finally:
-        database.close()
-
-
 def test_another_tenants_job_and_one_that_never_was_look_alike(page: Any, client: httpx2.Client, service: Service) -> None:
     job = submit(client)
-    keep_key(page, other_tenants_key(service))
+    keep_key(page, new_key(service, "elsewhere", Scope.SUBMIT))
     for name in (job, "0" * 32):
         page.goto(f"{service.address}/jobs/{name}")
         page.locator("#title", has_text="There is no such job").wait_for()
@@ -319,29 +303,31 @@ def test_another_tenants_job_and_one_that_never_was_look_alike(page: Any, client
         assert page.locator("#actions button").count() == 0
 
 
-def test_without_a_key_a_page_says_where_to_enter_one(page: Any, client: httpx2.Client, service: Service) -> None:
+def test_without_a_key_a_page_says_where_to_enter_one(page: Any, key: str, client: httpx2.Client, service: Service) -> None:
     job = submit(client)
     page.evaluate("sessionStorage.clear()")
     for path in ("/jobs", f"/jobs/{job}"):
         page.goto(service.address + path)
         page.locator("#trouble", has_text="Enter one with the button at the top").wait_for()
-    keep_key(page)
+    keep_key(page, key)
     shows(page, "succeeded")
 
 
 # What ends while a page is open
 
 
-def test_a_key_revoked_under_an_open_page_is_said_and_a_good_one_goes_on(page: Any, client: httpx2.Client, service: Service) -> None:
+def test_a_key_revoked_under_an_open_page_is_said_and_a_good_one_goes_on(
+    page: Any, key: str, tenant: str, client: httpx2.Client, service: Service
+) -> None:
     database = Database(service.settings)
     try:
         keys = KeyService(database)
-        made = keys.create("default", "brief", (Scope.SUBMIT,), None)
+        made = keys.create(tenant, "brief", (Scope.SUBMIT,), None)
         keep_key(page, made.text)
         job = submit(client, step_seconds=0.05, steps=2000)
         page.goto(f"{service.address}/jobs/{job}")
         page.locator("#events", has_text="step 3 of 2000").wait_for()
-        keys.revoke("default", made.key.id)
+        keys.revoke(tenant, made.key.id)
     finally:
         database.close()
     page.locator("#line", has_text="The key isn't good any more").wait_for()
@@ -349,19 +335,18 @@ def test_a_key_revoked_under_an_open_page_is_said_and_a_good_one_goes_on(page: A
     page.goto(f"{service.address}/jobs")
     page.locator("#trouble", has_text="Enter one with the button at the top").wait_for()
     page.go_back()
-    keep_key(page)
+    keep_key(page, key)
     page.locator("#line", has_text="Following live").wait_for()
     client.post(f"/v1/jobs/{job}/cancel")
     shows(page, "cancelled")
 
 
-def test_a_job_that_vanishes_under_an_open_page_is_said_to_be_gone(page: Any, client: httpx2.Client, service: Service) -> None:
+def test_a_job_that_vanishes_under_an_open_page_is_said_to_be_gone(page: Any, key: str, client: httpx2.Client, service: Service) -> None:
     wire, job = Proxy("127.0.0.1", service.port), submit(client, Order.HOLD)
-    address = f"http://127.0.0.1:{wire.port}"
     try:
-        page.goto(f"{address}/jobs")
-        keep_key(page)
-        page.goto(f"{address}/jobs/{job}")
+        page.goto(f"http://127.0.0.1:{wire.port}/jobs")
+        keep_key(page, key)
+        page.goto(f"http://127.0.0.1:{wire.port}/jobs/{job}")
         page.locator("#events", has_text="step 7 of").wait_for()
         gone = json.dumps({"type": "job-not-found", "title": "No such job.", "status": 404})
         page.route("**/v1/jobs/**", lambda route: route.fulfill(status=404, content_type="application/problem+json", body=gone))

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
+import httpx2
 import pytest
 
-from tests.app.jobs_harness import ADMIN_KEY, Order, submit, wait_for_state, wait_until
-from tests.walks.pages import Service, serving_jobs
+from tests.app.jobs_harness import Order, submit, wait_for_state, wait_until
+from tests.selection import chosen
+from tests.walks.pages import Service
 
 READY = {
     "/": "h1",
@@ -41,32 +43,25 @@ HERE = """() => {
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
-    with serving_jobs(tmp_path_factory.mktemp("keyboard")) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def made(service: Service) -> dict[str, str]:
+def made(client: httpx2.Client) -> dict[str, str]:
     """A job that was paused, and a budget."""
-    with service.client() as client:
-        job = submit(client, Order.HOLD)
-        wait_until(lambda: (client.get(f"/v1/jobs/{job}").json()["progress"] or {"step": 0})["step"] == 7)
-        client.post(f"/v1/jobs/{job}/pause")
-        wait_for_state(client, job, "paused")
-        body = {"name": "one", "budget": {"kind": "gdp", "mu": 1.0}, "adjacency": "add_remove", "unit": "record", "protects": "data_set"}
-        return {"job": job, "ledger": client.post("/v1/ledgers", json=body).json()["id"]}
+    job = submit(client, Order.HOLD)
+    wait_until(lambda: (client.get(f"/v1/jobs/{job}").json()["progress"] or {"step": 0})["step"] == 7)
+    client.post(f"/v1/jobs/{job}/pause")
+    wait_for_state(client, job, "paused")
+    body = {"name": "one", "budget": {"kind": "gdp", "mu": 1.0}, "adjacency": "add_remove", "unit": "record", "protects": "data_set"}
+    return {"job": job, "ledger": client.post("/v1/ledgers", json=body).json()["id"]}
 
 
 @pytest.fixture
-def page(chromium: Any) -> Generator[Any]:
+def page(chromium: Any, key: str) -> Generator[Any]:
     context = chromium.new_context()
-    context.add_init_script(f"sessionStorage.setItem('zetadp-key', '{ADMIN_KEY}')")
+    context.add_init_script(f"sessionStorage.setItem('zetadp-key', '{key}')")
     yield context.new_page()
     context.close()
 
 
-@pytest.mark.parametrize("path", READY)
+@pytest.mark.parametrize("path", chosen(READY, ["/jobs", "/jobs/new", "/ledgers/{ledger}", "/certificates"]))
 def test_tab_reaches_everything_in_its_order_and_shows_where_it_is(path: str, page: Any, service: Service, made: dict[str, str]) -> None:
     page.goto(service.address + path.format(**made))
     page.locator(READY[path]).first.wait_for()

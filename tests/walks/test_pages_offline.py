@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
 from typing import Any
 
+import httpx2
 import pytest
 from fastapi.routing import APIRoute
 
 from app.calculators import catalogue, proofs
 from app.web.asking import COMPARISONS
 from app.web.router import PARTS, router
-from tests.app.jobs_harness import ADMIN_KEY, submit, wait_for_state
-from tests.walks.pages import Complaints, Service, serving_jobs
+from tests.app.jobs_harness import submit, wait_for_state
+from tests.selection import chosen
+from tests.walks.pages import Complaints, Service
 
 MOST_BYTES = 1_000_000
 """Of a page with all that it loads, as it goes over the wire."""
@@ -35,32 +36,26 @@ def expanded(route: str) -> list[str]:
 
 
 PATHS = [path for route in ROUTES for path in expanded(route)]
+ONE_OF_EACH_ROUTE = [expanded(route)[0] for route in ROUTES]
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
-    with serving_jobs(tmp_path_factory.mktemp("offline")) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def made(service: Service) -> dict[str, str]:
+def made(client: httpx2.Client) -> dict[str, str]:
     """A job that succeeded and a budget, by the names of paths."""
-    with service.client() as client:
-        job = submit(client)
-        body = {"name": "one", "budget": {"kind": "gdp", "mu": 1.0}, "adjacency": "add_remove", "unit": "record", "protects": "data_set"}
-        ledger = client.post("/v1/ledgers", json=body).json()["id"]
-        wait_for_state(client, job, "succeeded")
+    job = submit(client)
+    body = {"name": "one", "budget": {"kind": "gdp", "mu": 1.0}, "adjacency": "add_remove", "unit": "record", "protects": "data_set"}
+    ledger = client.post("/v1/ledgers", json=body).json()["id"]
+    wait_for_state(client, job, "succeeded")
     return {"job_id": job, "ledger_id": ledger}
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", chosen(PATHS, ONE_OF_EACH_ROUTE))
 def test_a_page_loads_from_here_alone_without_complaint_and_is_light(
-    path: str, service: Service, made: dict[str, str], chromium: Any
+    path: str, service: Service, key: str, made: dict[str, str], chromium: Any
 ) -> None:
     context, complaints = chromium.new_context(), Complaints()
     # Not typed on another page, whose files would then be here already and weigh nothing.
-    context.add_init_script(f"sessionStorage.setItem('zetadp-key', '{ADMIN_KEY}')")
+    context.add_init_script(f"sessionStorage.setItem('zetadp-key', '{key}')")
     page = context.new_page()
     complaints.watch(page)
     sent: list[Any] = []

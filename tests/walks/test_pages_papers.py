@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Any
 
-import pytest
-
-from tests.walks.pages import Complaints, serving_pages
+from tests.walks.pages import Complaints
 from tests.walks.test_pages import headline, settle
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    with serving_pages(tmp_path_factory.mktemp("papers")) as (found, _):
-        yield found
-
 
 LINES = """() => [...document.querySelectorAll('#papers tbody tr')].map((row) => ({
   paper: row.closest('section').querySelector('h2').id, name: row.querySelector('td a').textContent,
@@ -23,10 +13,8 @@ LINES = """() => [...document.querySelectorAll('#papers tbody tr')].map((row) =>
 }))"""
 
 
-def test_every_reading_opens_its_calculator_with_the_papers_values(chromium: Any, address: str) -> None:
-    page = chromium.new_page()
-    complaints = Complaints()
-    complaints.watch(page)
+def test_every_reading_opens_its_calculator_with_the_papers_values(reused: tuple[Any, Complaints], address: str) -> None:
+    page, complaints = reused
     page.goto(f"{address}/papers")
     page.locator('#papers[aria-busy="false"]').wait_for()
     lines = page.evaluate(LINES)

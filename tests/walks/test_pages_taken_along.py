@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.walks.pages import browser, serving_pages
+from tests.selection import thinned
 from tests.walks.test_pages import headline, moved, settle, typed
 
 STATES = {
@@ -25,17 +25,10 @@ STATES = {
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    with serving_pages(tmp_path_factory.mktemp("taken")) as (found, _):
-        yield found
-
-
-@pytest.fixture(scope="module")
-def context(address: str) -> Generator[Any]:
-    with browser() as found:
-        context = found.new_context(permissions=["clipboard-read", "clipboard-write"], accept_downloads=True)
-        yield context
-        context.close()
+def context(chromium: Any) -> Generator[Any]:
+    found = chromium.new_context(permissions=["clipboard-read", "clipboard-write"], accept_downloads=True)
+    yield found
+    found.close()
 
 
 def opened(context: Any, address: str, path: str) -> Any:
@@ -51,7 +44,7 @@ def copied(page: Any, what: str) -> str:
     return page.evaluate("navigator.clipboard.readText()")
 
 
-@pytest.mark.parametrize("mode", STATES)
+@pytest.mark.parametrize("mode", thinned(STATES, every=2))
 def test_copied_lines_give_the_answer_of_the_page(mode: str, context: Any, address: str) -> None:
     page = opened(context, address, STATES[mode])
     by_curl = json.loads(subprocess.run(copied(page, "curl"), shell=True, capture_output=True, check=True).stdout)
@@ -66,7 +59,7 @@ def test_copied_lines_give_the_answer_of_the_page(mode: str, context: Any, addre
     assert answer <= found <= answer * 1.001
 
 
-@pytest.mark.parametrize("mode", STATES)
+@pytest.mark.parametrize("mode", thinned(STATES, every=3))
 def test_an_address_is_the_page(mode: str, context: Any, address: str) -> None:
     page = opened(context, address, STATES[mode])
     first = (headline(page), page.input_value("#plot"), page.locator("#plots h3").all_inner_texts())
