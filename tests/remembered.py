@@ -3,9 +3,9 @@ a verification goes into recomputing figures that depend on the event alone."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import Any
 
 import pytest
@@ -22,16 +22,19 @@ REFUSALS = (NumericalFloor, UnsupportedEvent, TimeLimitReached)
 
 def _remembered(answer: Callable[..., Any], most: int) -> Callable[..., Any]:
     """The same function, which computes each answer or refusal once. What took too long under a limit may still be asked without one."""
-
-    @lru_cache(maxsize=most)
-    def kept(is_limited: bool, *question: object) -> tuple[object, Exception | None]:
-        try:
-            return answer(*question), None
-        except REFUSALS as refusal:
-            return None, refusal.with_traceback(None)  # a traceback would keep the grids of its frames
+    kept: OrderedDict[tuple[object, ...], tuple[object, Exception | None]] = OrderedDict()
 
     def asked(*question: object) -> object:
-        found, refusal = kept(deadline._LIMIT.get() is not None, *question)
+        is_limited = deadline._LIMIT.get() is not None
+        found, refusal = kept.get(question, (None, None))
+        if question not in kept or (isinstance(refusal, TimeLimitReached) and not is_limited):
+            try:
+                found, refusal = answer(*question), None
+            except REFUSALS as raised:
+                found, refusal = None, raised.with_traceback(None)  # a traceback would keep the grids of its frames
+            kept[question] = found, refusal
+            if len(kept) > most:
+                kept.popitem(last=False)
         if refusal is not None:
             raise refusal
         return found

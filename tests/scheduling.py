@@ -1,7 +1,8 @@
 r"""The order of the tests: the longest first, so that no process is left with a long one at the end.
 
-A unit of work is a file, whose tests share what they make, or a single test that takes long and shares nothing. How long each takes stands
-in ``seconds.json``, which ``pytest --all --record-seconds`` writes anew. A figure that is missing or stale costs time and nothing else.
+A unit of work is a file, whose tests share what they make; or a single test that takes long and shares nothing; or all walks in a browser.
+How long each takes stands in ``seconds.json``, which ``pytest tests --all --record-seconds`` writes anew. A figure that is missing or stale
+costs time and nothing else.
 """
 
 from __future__ import annotations
@@ -21,6 +22,11 @@ RECORDED_SECONDS = 0.5
 SINGLE_SECONDS = 2.0
 """A test that takes longer and shares nothing is a unit of its own."""
 SHARED_SCOPES = ("module", "package", "class")
+BROWSED = ("tests/walks/test_pages", "tests/walks/test_documentation")
+"""How the names of the files begin that share a browser: its fixtures end when other tests begin."""
+UNBROWSED = "tests/walks/test_pages_start.py"
+FREE = {"each_event_is_accounted_once"}
+"""Fixtures of such a scope that cost nothing to set up again."""
 INDEPENDENT = ("independent", True)
 """The property of a test that uses no fixture of its module, package or class."""
 
@@ -32,11 +38,13 @@ def seconds() -> dict[str, float]:
 
 
 def unit(nodeid: str) -> str:
-    """The unit of work that a test belongs to: itself or its file."""
-    return nodeid if nodeid in seconds() else file_of(nodeid)
+    """The unit of work that a test belongs to: itself, its file, or the walks in a browser."""
+    return nodeid if nodeid in seconds() else shared_unit(nodeid)
 
 
-def file_of(nodeid: str) -> str:
+def shared_unit(nodeid: str) -> str:
+    if nodeid.startswith(BROWSED) and not nodeid.startswith(UNBROWSED):
+        return "walks in a browser"
     return nodeid.partition("::")[0]
 
 
@@ -58,7 +66,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: -seconds().get(unit(item.nodeid), 0.0))  # stable: a file's tests stay together and in order
+    place: dict[str, int] = {}
+    for item in items:
+        place.setdefault(unit(item.nodeid), len(place))
+
+    def rank(item: pytest.Item) -> tuple[float, int]:
+        its_unit = unit(item.nodeid)
+        return -seconds().get(its_unit, 0.0), place[its_unit]
+
+    items.sort(key=rank)  # stable: the tests of a unit stay in order
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -70,7 +86,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LongestFirst
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.config.getoption("--record-seconds"):
         fixtures = getattr(item, "_fixtureinfo", None)
-        scopes = {defined[-1].scope for defined in fixtures.name2fixturedefs.values()} if fixtures else set()
+        scopes = {defined[-1].scope for name, defined in fixtures.name2fixturedefs.items() if name not in FREE} if fixtures else set()
         if not scopes.intersection(SHARED_SCOPES):
             item.user_properties.append(INDEPENDENT)
 
@@ -91,6 +107,6 @@ class Recorder:
         units: dict[str, float] = defaultdict(float)
         for nodeid, taken in self.tests.items():
             alone = taken >= SINGLE_SECONDS and nodeid in self.independent
-            units[nodeid if alone else file_of(nodeid)] += taken
+            units[nodeid if alone else shared_unit(nodeid)] += taken
         kept = {name: round(taken, 1) for name, taken in sorted(units.items()) if taken >= RECORDED_SECONDS}
         RECORD.write_text(json.dumps(kept, indent=1) + "\n")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Generator
 
+import httpx2
 import pytest
-from fastapi import FastAPI
-from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, Phase, given, settings
 
-from app.main import create_app
 from app.settings import Settings
 from tests.app.fuzzing_harness import Mode, answer_checks, requests
+from tests.app.jobs_harness import serving
 from tests.app.openapi_harness import OPERATIONS, document
 from tests.selection import chosen
 
@@ -24,15 +24,16 @@ NAMES = ("status_code_conformance", "content_type_conformance", "response_header
 
 
 @pytest.fixture(scope="module")
-def app(tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
-    return create_app(Settings(data_dir=tmp_path_factory.mktemp("fuzz"), calculation_seconds=3.0, batch_seconds=3.0))
+def client(tmp_path_factory: pytest.TempPathFactory) -> Generator[httpx2.Client]:
+    with serving(Settings(data_dir=tmp_path_factory.mktemp("fuzz"), calculation_seconds=3.0, batch_seconds=3.0)) as client:
+        yield client
 
 
 def _not_json(name: str) -> None:
     raise AssertionError(f"{name} is no JSON number")
 
 
-def _fuzz(app: FastAPI, name: str, mode: Mode, count: int) -> set[int]:
+def _fuzz(client: httpx2.Client, name: str, mode: Mode, count: int) -> set[int]:
     statuses = set()
     checks = answer_checks(*NAMES)
 
@@ -46,7 +47,7 @@ def _fuzz(app: FastAPI, name: str, mode: Mode, count: int) -> set[int]:
     )
     @given(case=requests(name, mode))
     def check(case):
-        response = case.call(base_url="http://127.0.0.1", app=app)
+        response = case.call(base_url=str(client.base_url))
         statuses.add(response.status_code)
         case.validate_response(response, checks=checks)
         for line in response.content.splitlines():  # of bytes: in text, U+2028 inside a string would end a line
@@ -64,20 +65,20 @@ def test_everything_that_calculates_or_reads_papers_is_fuzzed():
 
 @pytest.mark.parametrize("count", FITTING)
 @pytest.mark.parametrize("name", CALCULATORS)
-def test_requests_that_fit_their_schema_get_an_answer_that_fits_its_own(app, name, count):
-    assert _fuzz(app, name, "positive", count) <= {200, 404, 422}
+def test_requests_that_fit_their_schema_get_an_answer_that_fits_its_own(client, name, count):
+    assert _fuzz(client, name, "positive", count) <= {200, 404, 422}
 
 
 @pytest.mark.parametrize("count", UNFITTING)
 @pytest.mark.parametrize("name", WITH_BODY)
-def test_requests_that_do_not_fit_their_schema_are_refused_in_so_many_words(app, name, count):
+def test_requests_that_do_not_fit_their_schema_are_refused_in_so_many_words(client, name, count):
     # A batch answers each of its lines for itself.
-    assert _fuzz(app, name, "negative", count) <= ({200, 422} if name.endswith("/batch") else {422})
+    assert _fuzz(client, name, "negative", count) <= ({200, 422} if name.endswith("/batch") else {422})
 
 
-def test_an_infinite_value_in_a_derivation_is_written_as_text(app):
+def test_an_infinite_value_in_a_derivation_is_written_as_text(client):
     request = {"epsilon": 1.0, "candidates": 20, "accuracy_from": "private_records"}
-    answer = TestClient(app, base_url="http://127.0.0.1").post("/v1/compare/constant_selection", json=request)
+    answer = client.post("/v1/compare/constant_selection", json=request)
     values = [step["value"] for found in answer.json()["published"] for step in found["derivation"]]
     assert "Infinity" in values
     assert None not in values

@@ -22,7 +22,7 @@ from tests.app.forked import Command
 
 CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
 """The shell draws the same pages and has no windows: a walk takes it a fraction of the processor time."""
-NO_BROWSER = "no Chromium: `apt-get install chromium` (Debian), or any chromium on the PATH"
+NO_BROWSER = "no Chromium: `apt-get install chromium-headless-shell` (Debian), or any chromium on the PATH"
 ALONE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 PHONE, DESK = 390, 1280
 
