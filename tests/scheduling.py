@@ -1,8 +1,8 @@
 r"""The order of the tests: the longest first, so that no process is left with a long one at the end.
 
-A unit of work is a file, whose tests share what they make; or a single test that takes long and shares nothing; or all walks in a browser.
-How long each takes stands in ``seconds.json``, which ``pytest tests --all --record-seconds`` writes anew. A figure that is missing or stale
-costs time and nothing else.
+A unit of work is a file, whose tests share what they make; or a single test that takes long and shares nothing; or several files that share
+what is dear. How long each takes stands in ``seconds.json``, which ``pytest tests --all --record-seconds`` writes anew. A figure that is
+missing or stale costs time and nothing else.
 """
 
 from __future__ import annotations
@@ -22,9 +22,12 @@ RECORDED_SECONDS = 0.5
 SINGLE_SECONDS = 2.0
 """A test that takes longer and shares nothing is a unit of its own."""
 SHARED_SCOPES = ("module", "package", "class")
-BROWSED = ("tests/walks/test_pages", "tests/walks/test_documentation")
-"""How the names of the files begin that share a browser: its fixtures end when other tests begin."""
-UNBROWSED = "tests/walks/test_pages_start.py"
+TOGETHER = {
+    "walks in a browser": ("tests/walks/test_pages", "tests/walks/test_documentation"),
+    "certificates": ("tests/app/test_certificate", "tests/app/test_verification"),
+}
+"""Units of several files, by how their names begin: those of one browser, and those that account for the same events."""
+APART = "tests/walks/test_pages_start.py"
 FREE = {"each_event_is_accounted_once"}
 """Fixtures of such a scope that cost nothing to set up again."""
 INDEPENDENT = ("independent", True)
@@ -38,13 +41,14 @@ def seconds() -> dict[str, float]:
 
 
 def unit(nodeid: str) -> str:
-    """The unit of work that a test belongs to: itself, its file, or the walks in a browser."""
+    """The unit of work that a test belongs to: itself, its file, or several files."""
     return nodeid if nodeid in seconds() else shared_unit(nodeid)
 
 
 def shared_unit(nodeid: str) -> str:
-    if nodeid.startswith(BROWSED) and not nodeid.startswith(UNBROWSED):
-        return "walks in a browser"
+    for name, beginnings in TOGETHER.items():
+        if nodeid.startswith(beginnings) and not nodeid.startswith(APART):
+            return name
     return nodeid.partition("::")[0]
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from mechanisms import ComplexGaussian, InvalidParameter, RandomStream, Sensitivity
+from trainer.engine import distributed
 from trainer.engine.distributed import ProcessTeam, TeamFailed, launch, rows, share
 from trainer.engine.team import Alone, Team
 from trainer.engine.torch_source import TorchSource
@@ -135,6 +137,32 @@ def test_a_member_that_dies_ends_the_work_with_its_name(tmp_path: Path) -> None:
     with pytest.raises(TeamFailed, match="process 1 of the team ended early with status 9"):
         launch(2, CPU, tmp_path, _die)
     assert list(tmp_path.iterdir()) == []
+
+
+class DeadlyToOthers:
+    """Kills the process that it is sent to, before that has joined the team."""
+
+    def __reduce__(self) -> tuple[object, tuple[int]]:
+        return os._exit, (7,)
+
+
+def test_a_member_that_dies_before_it_joins_ends_the_work_too_and_the_next_team_meets(tmp_path: Path) -> None:
+    with pytest.raises(TeamFailed, match="process 1 of the team ended early with status 7"):
+        launch(2, CPU, tmp_path, _size, DeadlyToOthers())
+    assert launch(2, CPU, tmp_path, _size, None) == 2
+
+
+def test_a_team_that_failed_to_meet_leaves_nothing_to_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        # As when a member dies between saying that it is there and answering: gloo then has nobody to connect to.
+        patch.setattr(distributed, "PATIENCE", timedelta(milliseconds=1))
+        with pytest.raises(RuntimeError), distributed._joined(0, 2, "cpu", distributed._files(tmp_path / "alone", 2)):
+            pass
+    assert launch(2, CPU, tmp_path, _size, None) == 2
+
+
+def _size(team: Team, _sent: object) -> int:
+    return int(team.sum(torch.ones(1)).item())
 
 
 def test_members_die_with_the_process_that_started_them(tmp_path: Path) -> None:

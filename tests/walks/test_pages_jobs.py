@@ -115,6 +115,7 @@ def test_a_server_that_ends_and_comes_back_costs_no_event_and_is_said_in_words(p
     shows(page, "succeeded")
 
 
+@pytest.mark.slow
 def test_a_line_that_is_cut_in_the_middle_costs_no_event(page: Any, key: str, client: httpx2.Client, service: Service) -> None:
     wire = Proxy("127.0.0.1", service.port)
     try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import signal
+import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -33,6 +34,9 @@ Noise = TypeVar("Noise", ComplexGaussian, Gaussian)
 
 PATIENCE: Final = timedelta(minutes=30)
 """A team member that hasn't answered for so long is taken for lost."""
+HERE: Final = "here/"
+"""Before a member's rank: the key by which it says that it has started."""
+LOOK_SECONDS: Final = 0.02
 
 
 @final
@@ -141,7 +145,9 @@ def _work_as_first(
     arguments: tuple[*Arguments],
 ) -> Result:
     try:
-        with _joined(0, size, device, store) as team:
+        files = _files(store, size)
+        _wait_for_members(others, files)
+        with _joined(0, size, device, files) as team:
             result = target(team, *arguments)
     except RuntimeError as error:
         # A collective that lost its partner. Which one, and why, is known best from the partner itself.
@@ -151,6 +157,20 @@ def _work_as_first(
     if lost := _failure(others):
         raise lost
     return result
+
+
+def _files(store: Path, size: int) -> dist.FileStore:  # pyright: ignore[reportPrivateImportUsage]
+    """Where the members find each other. One for each process: the file goes with the last of ``size`` of them."""
+    return dist.FileStore(str(store), size)  # pyright: ignore[reportPrivateImportUsage]
+
+
+def _wait_for_members(others: Sequence[BaseProcess], files: dist.FileStore) -> None:  # pyright: ignore[reportPrivateImportUsage]
+    """Until each member is there. Raises TeamFailed where one ended before: to join would be to wait for it for all of ``PATIENCE``."""
+    for rank, process in enumerate(others, 1):
+        while not files.check([f"{HERE}{rank}"]):
+            if process.exitcode is not None:
+                raise TeamFailed(rank, process.exitcode)
+            time.sleep(LOOK_SECONDS)
 
 
 def _failure(others: Sequence[BaseProcess]) -> TeamFailed | None:
@@ -168,19 +188,26 @@ def _member(
         return
     # Stopping is rank 0's to decide: it is the one that writes the checkpoint.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with _joined(rank, size, device, store) as team:
+    files = _files(store, size)
+    files.set(f"{HERE}{rank}", "")
+    with _joined(rank, size, device, files) as team:
         target(team, *arguments)
 
 
 @contextmanager
-def _joined(rank: int, size: int, device: str, store: Path) -> Generator[ProcessTeam]:
+def _joined(rank: int, size: int, device: str, files: dist.FileStore) -> Generator[ProcessTeam]:  # pyright: ignore[reportPrivateImportUsage]
     """A member while it belongs to the team."""
     for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
         os.environ[variable] = "lo"
     if device == "cuda":
         torch.cuda.set_device(rank)
-    files = dist.FileStore(str(store), size)  # pyright: ignore[reportPrivateImportUsage]
-    dist.init_process_group("nccl" if device == "cuda" else "gloo", store=files, rank=rank, world_size=size, timeout=PATIENCE)
+    try:
+        dist.init_process_group("nccl" if device == "cuda" else "gloo", store=files, rank=rank, world_size=size, timeout=PATIENCE)
+    except BaseException:
+        # torch names a group by the number of those that its process tried before, and forgets them only when it destroys one: after a
+        # failure the next team of this process would wait for its members under another name than theirs.
+        dist.distributed_c10d._world.group_count = 0  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+        raise
     try:
         yield ProcessTeam(rank, size)
     finally:
