@@ -22,6 +22,7 @@ from accountants.profile import Accountant
 from mechanisms import CalibrationFailed, InvalidParameter, UnsupportedEvent
 from tests.accountants.events import complex_gaussian, fixed_size, gaussian, laplace, training
 from tests.golden.oracles import oracle_rows
+from tests.selection import thinned
 
 
 class Counting(Accountant):
@@ -107,7 +108,7 @@ def test_every_parameter_meets_every_target_and_slightly_less_safe_values_miss_i
 
 
 @pytest.mark.parametrize("target", [target for target in TARGETS if target.rdp is None], ids=lambda target: target.kind)
-@pytest.mark.parametrize(("parameter", "event"), PARAMETERS[::2], ids=lambda value: getattr(value, "kind", ""))
+@pytest.mark.parametrize(("parameter", "event"), thinned(PARAMETERS, every=4), ids=lambda value: getattr(value, "kind", ""))
 def test_what_one_accountant_calibrates_the_tightest_one_confirms(parameter, event, target):
     solution = solve(event, parameter, target, accountant_named("rdp"))
     assert target.excess(profile(solution.event)) <= 1e-12

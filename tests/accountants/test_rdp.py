@@ -105,7 +105,7 @@ def _log_density(family, mixture, x):
     return special.logsumexp(parts, axis=0)
 
 
-@pytest.mark.parametrize("order", chosen([1.2, 2.0, 5.0, 12.5], [1.2, 12.5]))
+@pytest.mark.parametrize("order", chosen([1.2, 2.0, 5.0, 12.5], [2.0]))
 @pytest.mark.parametrize("family", [Family.GAUSSIAN, Family.LAPLACE])
 @pytest.mark.parametrize("name", PAIRS)
 def test_divergences_of_every_kind_of_pair_agree_with_plain_quadrature(name, family, order):

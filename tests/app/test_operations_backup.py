@@ -28,6 +28,7 @@ from app.settings import Settings
 from tests.app.fake_child import Order
 from tests.app.jobs_harness import postgresql_server, serving, settings, spec, stream, submit, working
 from tests.app.ledgers_harness import definition, gaussian
+from tests.selection import thinned
 
 DEFINITION = definition(RdpBudget(orders=(8.0,), values=(9.0,))).model_dump(mode="json")
 WAYS = [("sqlite", "postgresql"), ("postgresql", "sqlite")]
@@ -75,7 +76,7 @@ def goes_on_from_its_checkpoint(client: httpx2.Client, to: Settings, job_id: str
     assert begun[-1] >= 5
 
 
-@pytest.mark.parametrize(("source", "target"), WAYS)
+@pytest.mark.parametrize(("source", "target"), thinned(WAYS, every=2))
 def test_backup_of_a_busy_service_proves_there_what_it_proved_here(source: str, target: str, place: Callable[[str, str], Settings]) -> None:
     of, to = place("here", source), place("there", target)
     with serving(of) as client:

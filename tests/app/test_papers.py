@@ -139,7 +139,7 @@ def test_every_bracket_holds_what_an_independent_inversion_finds(row):
     assert reading.epsilon.lower * (1.0 - ACCURACY) <= found <= reading.epsilon.upper * (1.0 + ACCURACY)
 
 
-@pytest.mark.parametrize("row", GROUPS, ids=str)
+@pytest.mark.parametrize("row", chosen(GROUPS, [GROUPS[0], GROUPS[-1]]), ids=str)
 def test_groups_lie_in_the_bracket_of_another_route(row):
     experiment, reading = row.read()
     if reading.epsilon.route == "gdp":

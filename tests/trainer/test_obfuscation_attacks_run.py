@@ -96,6 +96,7 @@ def test_the_same_seeds_give_the_same_findings_and_leave_torchs_own_generator_al
     assert torch.equal(before, torch.get_rng_state())
 
 
+@pytest.mark.slow
 def test_a_baseline_has_no_angle_no_pair_and_no_key() -> None:
     ground = digits(100)
     findings = attacked(RandomConvolution(ground, plain=True), ground, EFFORT, turned=False)

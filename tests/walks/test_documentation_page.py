@@ -33,6 +33,7 @@ def test_every_calculator_can_be_tried(chromium: Any, address: str) -> None:
     context.close()
 
 
+@pytest.mark.slow
 def test_every_path_can_be_read_and_none_is_written_out_without_end(chromium: Any, address: str) -> None:
     context = chromium.new_context()
     page = drawn(context, address, "/redoc", ".api-content")

@@ -66,6 +66,7 @@ def test_a_genuine_certificate_without_a_guarantee_isnt_shown_as_good_news(page:
     assert page.locator("#report .notice.good").count() == 0
 
 
+@pytest.mark.slow
 def test_the_same_as_a_jws_is_valid(page: Any, client: httpx2.Client, certificate: str) -> None:
     assert choose(page, "certificate.jws", client.get(f"/v1/certificates/{certificate}?form=jws").content) == "Valid."
 
@@ -106,6 +107,7 @@ DROP = """([text]) => {
 }"""
 
 
+@pytest.mark.slow
 def test_a_dropped_file_is_checked_as_a_chosen_one(page: Any, signed: bytes) -> None:
     page.evaluate(DROP, [signed.decode()])
     assert page.inner_text("#report .verdict-line") == "Valid."
@@ -170,6 +172,7 @@ LOOKS = """() => {
 BLACK = "rgb(0, 0, 0)"
 
 
+@pytest.mark.slow
 def test_what_is_printed_is_the_report_or_the_certificate_black_on_white(
     chromium: Any, service: Service, key: str, certificate: str, signed: bytes
 ) -> None:

@@ -98,6 +98,7 @@ def test_a_page_takes_each_of_a_thousand_events(page: Any, client: httpx2.Client
     assert page.complaints.lines == []
 
 
+@pytest.mark.slow
 def test_a_server_that_ends_and_comes_back_costs_no_event_and_is_said_in_words(page: Any, own_service: Service) -> None:
     with own_service.client() as client:
         job = submit(client, step_seconds=SLOW_STEP_SECONDS, steps=STEPS)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.selection import thinned
+from tests.selection import chosen, thinned
 from tests.walks.test_pages import headline, moved, settle, typed
 
 STATES = {
@@ -59,7 +59,7 @@ def test_copied_lines_give_the_answer_of_the_page(mode: str, context: Any, addre
     assert answer <= found <= answer * 1.001
 
 
-@pytest.mark.parametrize("mode", thinned(STATES, every=3))
+@pytest.mark.parametrize("mode", chosen(STATES, ["guarantee"]))
 def test_an_address_is_the_page(mode: str, context: Any, address: str) -> None:
     page = opened(context, address, STATES[mode])
     first = (headline(page), page.input_value("#plot"), page.locator("#plots h3").all_inner_texts())
