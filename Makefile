@@ -6,8 +6,8 @@ SETUP := $(VENV)/.installed
 DEV_SETUP := $(VENV)/.installed-dev
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-# Processes that the tests run in: one for each core and one more, since many wait, up to eight. PROCESSES=0 runs them in one, for a debugger.
-PROCESSES ?= $(shell $(PYTHON) -c 'import os; print(min(8, len(os.sched_getaffinity(0)) + 1))')
+# Processes that the tests run in: one for each core, up to eight. PROCESSES=0 runs them in this one, for a debugger.
+PROCESSES ?= auto
 # Each process computes with one thread, or they are in each other's way.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
@@ -20,7 +20,7 @@ export PYTHONDONTWRITEBYTECODE :=
 help:
 	@echo "make demo   train privately on handwritten digits, end to end, and check the certificate"
 	@echo "make serve  run the service and one worker; prints the address of the documentation"
-	@echo "make test   run the tests, in a process a core and one more (make test PROCESSES=1 for fewer)"
+	@echo "make test   run the tests, a process a core (make test PROCESSES=1 for fewer)"
 	@echo "make test-all  run all tests, with those that repeat at more power, points or rounds what make test shows"
 	@echo "make lint   linters, types and import rules"
 	@echo "make bench  benchmarks, as ratios against peers"
@@ -45,10 +45,10 @@ serve: $(SETUP)
 	$(BIN)/python -m app serve --with-worker
 
 test: doctest
-	$(PYTEST) tests --numprocesses $(PROCESSES)
+	$(PYTEST) tests --numprocesses $(PROCESSES) --maxprocesses 8
 
 test-all: doctest
-	$(PYTEST) tests --numprocesses $(PROCESSES) --all
+	$(PYTEST) tests --numprocesses $(PROCESSES) --maxprocesses 8 --all
 
 # In a process of its own: what a server of the tests says would stand in the examples' output.
 doctest: $(DEV_SETUP)

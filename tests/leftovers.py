@@ -31,9 +31,10 @@ def nothing_outlives_the_tests() -> Generator[None]:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(item: pytest.Item) -> None:
-    for one in _running():
-        _first_seen.setdefault(one, item.nodeid)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    if nextitem is None or nextitem.path != item.path:  # not after each of thousands of tests: what a file leaves is told by its last one
+        for one in _running():
+            _first_seen.setdefault(one, item.nodeid)
 
 
 def _running() -> set[str]:

@@ -96,7 +96,7 @@ QUESTIONS: list[Json] = [
     for field, points in EVERYWHERE.items()
     for point in (points if isinstance(points, list) else [points])
 ]
-SOME = 13
+SOME = 23
 """So many lie between two questions of a test by default; the next test begins with the next question, so that all are asked."""
 
 

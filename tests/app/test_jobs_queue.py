@@ -54,6 +54,7 @@ def stop(worker: Worker) -> None:
     assert worker.wait() == 0
 
 
+@pytest.mark.slow
 def test_worker_that_starts_while_the_queue_is_locked_does_what_comes_and_ends_when_told(tmp_path: Path) -> None:
     of = settings(tmp_path)
     with serving(of) as client, locked(of), working(of) as worker:

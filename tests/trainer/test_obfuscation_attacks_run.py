@@ -49,6 +49,7 @@ def test_findings_say_who_was_attacked_with_what() -> None:
     assert "150 steps" in findings.attackers["angle_by_learned_quadratures"]
 
 
+@pytest.mark.slow
 def test_the_image_comes_back_without_the_key_nearly_as_with_it() -> None:
     by_angle, with_key, blind = (
         figure(of_digits(), f"inversion_{name}", "mean_squared_error") for name in ("by_angle", "with_key", "mean_image")

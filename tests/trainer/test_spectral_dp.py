@@ -243,6 +243,7 @@ def test_microbatches_change_a_run_by_rounding_only(tmp_path: Path) -> None:
     torch.testing.assert_close(pieces, whole, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_two_processes_train_together(tmp_path: Path) -> None:
     spec = _spec(steps=3)
     together = _train(spec, tmp_path / "together", processes=2)

@@ -103,6 +103,7 @@ def test_sigterm_leaves_a_checkpoint_from_which_the_run_ends_as_if_uninterrupted
     assert models[0] == models[1]
 
 
+@pytest.mark.slow
 def test_a_killed_process_continues_from_its_last_checkpoint(longer: ZetaDpSgd, tmp_path: Path) -> None:
     _write_request(tmp_path, longer)
     killed = _start(tmp_path)
