@@ -8,6 +8,7 @@ from collections.abc import Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
