@@ -23,7 +23,6 @@ from accountants.nodes import (
 from accountants.pairs import Family, Mixture
 from accountants.transforms import MixedGaussian, TransformUnavailable
 from tests.accountants.references import ExactMoment, group, poisson, replaced, reverse
-from tests.selection import thinned
 
 NULL = Mixture((1.0,), (0.0,))
 ULP = 2.0 * UNIT
@@ -140,7 +139,7 @@ def test_moment_bound_is_above_the_truth_and_close(name, tilt):
     assert truth <= bound <= truth + 2e-5
 
 
-@pytest.mark.parametrize("tilt", thinned(TILTS, every=2))
+@pytest.mark.parametrize("tilt", TILTS)
 @pytest.mark.parametrize("name", PAIRS)
 def test_decay_bound_holds_at_every_greater_height(name, tilt):
     heights = np.array([0.3, 6.0, 120.0])

@@ -20,7 +20,6 @@ from app.certificates.statement import PrivacyCertificate
 from app.certificates.text import describe
 from mechanisms import Gaussian, RandomOrigin, Sensitivity
 from mechanisms.base import Adjacency
-from tests.selection import thinned
 from trainer.data import data_set_facts
 
 DELTA = 1e-5
@@ -111,7 +110,7 @@ def test_more_releases_than_one_repetition_holds_are_stated() -> None:
 # Figures
 
 
-@pytest.fixture(scope="module", params=thinned(EVENTS, every=2))
+@pytest.fixture(scope="module", params=list(EVENTS))
 def claim(request: pytest.FixtureRequest) -> tuple[Event, ApproximateDp]:
     event = EVENTS[request.param]
     guarantee = guarantee_of(event, DELTA, RandomOrigin.OPERATING_SYSTEM)
