@@ -166,9 +166,10 @@ def _files(store: Path, size: int) -> dist.FileStore:  # pyright: ignore[reportP
 
 def _wait_for_members(others: Sequence[BaseProcess], files: dist.FileStore) -> None:  # pyright: ignore[reportPrivateImportUsage]
     """Until each member is there. Raises TeamFailed where one ended before: to join would be to wait for it for all of ``PATIENCE``."""
+    latest = time.monotonic() + PATIENCE.total_seconds()
     for rank, process in enumerate(others, 1):
         while not files.check([f"{HERE}{rank}"]):
-            if process.exitcode is not None:
+            if process.exitcode is not None or time.monotonic() > latest:
                 raise TeamFailed(rank, process.exitcode)
             time.sleep(LOOK_SECONDS)
 
