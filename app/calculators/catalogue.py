@@ -2,6 +2,7 @@ r"""What there is: mechanisms with their proofs, accountants, training algorithm
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.resources import files
 from typing import Any, final
 
@@ -55,9 +56,10 @@ class Proof(Value):
     markdown: str
 
 
-def list_mechanisms() -> list[MechanismEntry]:
+@cache
+def list_mechanisms() -> tuple[MechanismEntry, ...]:
     """Every registered mechanism."""
-    return [
+    return tuple(
         MechanismEntry(
             kind=mechanism.kind_name(),
             facts=mechanism.FACTS,
@@ -66,7 +68,7 @@ def list_mechanisms() -> list[MechanismEntry]:
             schema_=mechanism.model_json_schema(),
         )
         for mechanism in MECHANISMS
-    ]
+    )
 
 
 def proof_of(kind: str) -> Proof:
@@ -78,14 +80,18 @@ def proof_of(kind: str) -> Proof:
     raise InvalidParameter("kind", "one of " + ", ".join(m.kind_name() for m in MECHANISMS), kind)
 
 
-def list_accountants() -> list[AccountantEntry]:
+@cache
+def list_accountants() -> tuple[AccountantEntry, ...]:
     """Every registered accountant."""
-    return [AccountantEntry(name=accountant.name, summary=accountant.summary, sources=accountant.sources) for accountant in ACCOUNTANTS]
+    return tuple(
+        AccountantEntry(name=accountant.name, summary=accountant.summary, sources=accountant.sources) for accountant in ACCOUNTANTS
+    )
 
 
-def list_algorithms() -> list[AlgorithmEntry]:
+@cache
+def list_algorithms() -> tuple[AlgorithmEntry, ...]:
     """Every registered training algorithm."""
-    return [
+    return tuple(
         AlgorithmEntry(
             name=algorithm.algorithm_name(),
             summary=algorithm.SUMMARY,
@@ -95,4 +101,4 @@ def list_algorithms() -> list[AlgorithmEntry]:
             schema_=algorithm.model_json_schema(),
         )
         for algorithm in ALGORITHMS
-    ]
+    )

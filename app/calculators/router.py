@@ -75,7 +75,7 @@ router.include_router(noise_shapes_router)
 
 
 @router.get("/mechanisms", summary="List mechanisms")
-def list_mechanisms() -> list[MechanismEntry]:
+def list_mechanisms() -> tuple[MechanismEntry, ...]:
     """Every mechanism: what it is, its JSON schema, an example, sources, and the errata rows that concern it."""
     return catalogue.list_mechanisms()
 
@@ -87,13 +87,13 @@ def get_proof(kind: str) -> Proof:
 
 
 @router.get("/accountants", summary="List accountants")
-def list_accountants() -> list[AccountantEntry]:
+def list_accountants() -> tuple[AccountantEntry, ...]:
     """Every accountant and its sources."""
     return catalogue.list_accountants()
 
 
 @router.get("/algorithms", summary="List training algorithms")
-def list_algorithms() -> list[AlgorithmEntry]:
+def list_algorithms() -> tuple[AlgorithmEntry, ...]:
     """Every training algorithm: its spec's JSON schema, and an example that runs."""
     return catalogue.list_algorithms()
 
