@@ -33,10 +33,17 @@ def page(chromium: Any, service: Service, key: str) -> Generator[Any]:
     found.complaints = Complaints()
     found.complaints.watch(found)
     found.on("dialog", lambda dialog: dialog.accept())
-    found.goto(f"{service.address}/jobs/new")
+    found.goto(f"{service.address}/vocabulary")
     keep_key(found, key)
     yield found
     context.close()
+
+
+@pytest.fixture
+def form(page: Any, service: Service) -> None:
+    """The page is the one on which a job is sent."""
+    page.goto(f"{service.address}/jobs/new")
+    page.locator('#form[aria-busy="false"]').wait_for()
 
 
 def shows(page: Any, words: str) -> None:
@@ -232,8 +239,8 @@ def test_files_and_the_certificate_are_fetched_with_the_key(page: Any, client: h
 # Sending one
 
 
+@pytest.mark.usefixtures("form")
 def test_an_algorithms_example_is_sent_and_followed(page: Any, client: httpx2.Client) -> None:
-    page.locator('#form[aria-busy="false"]').wait_for()
     page.select_option("#algorithm", "zeta_dp_sgd")
     body = json.loads(page.input_value("#body"))
     assert body["spec"]["algorithm"] == "zeta_dp_sgd"
@@ -244,8 +251,8 @@ def test_an_algorithms_example_is_sent_and_followed(page: Any, client: httpx2.Cl
     assert client.get(f"/v1/jobs/{job}").json()["labels"] == {"ward": "7"}
 
 
+@pytest.mark.usefixtures("form")
 def test_a_recipe_fills_the_form(page: Any) -> None:
-    page.locator('#form[aria-busy="false"]').wait_for()
     page.select_option("#recipe", "digits")
     page.locator("#about", has_text="recipe").wait_for()
     assert "spec" in json.loads(page.input_value("#body"))
@@ -262,6 +269,7 @@ ABSURD = {
 }
 
 
+@pytest.mark.usefixtures("form")
 @pytest.mark.parametrize("what", chosen(ABSURD, ["markup", "too large"]))
 def test_what_cannot_be_sent_says_why_and_stays_in_the_form(what: str, page: Any) -> None:
     text, words = ABSURD[what]
