@@ -136,6 +136,7 @@ def test_progress_rises_over_all_parts_and_its_epsilon_is_never_below_the_truth(
     assert first.epsilon >= 0.99
 
 
+@pytest.mark.slow
 def test_a_stopped_comparison_continues_where_it_was(finished: Finished, tmp_path: Path) -> None:
     spec = _quick(epsilons=[1.0])
     with pytest.raises(TrainingStopped):

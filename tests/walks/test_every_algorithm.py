@@ -22,8 +22,8 @@ from trainer import ALGORITHMS
 pytest.importorskip("torch")
 
 NAMES = [known.algorithm_name() for known in ALGORITHMS]
-OF_EACH_KIND = ["spof", "comparison"]
-"""A release at once, and steps that are accounted for, several runs in one; the walk over the command line has another of these."""
+OF_EACH_KIND = ["spof"]
+"""A release at once; the walk over the command line trains step by step."""
 UNPROTECTED = {"non_private", "spof_printed", "dp_sgd_laplace_printed", "obfuscation"}
 
 

@@ -13,6 +13,7 @@ from tests.app.jobs_harness import kill, serving, settings, spec, stream, workin
 pytest.importorskip("torch")
 
 
+@pytest.mark.slow
 def test_job_of_a_killed_worker_finishes_from_its_checkpoint_and_is_certified(tmp_path: Path) -> None:
     of = settings(tmp_path)
     steps = 200

@@ -38,7 +38,6 @@ AXE = [
     for scheme in (("light", "dark"), ("dark", "light"))[place % 2]
 ]
 """Each page in both schemes, of which one comes first: that of every other page."""
-MOST_BYTES = 1_000_000
 SERIOUS = ("serious", "critical")
 
 
@@ -97,17 +96,6 @@ def test_axe_finds_nothing_serious(path: str, scheme: str, chromium: Any, addres
 def test_nothing_is_wider_than_a_phone(path: str, opened: Any) -> None:
     page = opened[0](path, PHONE)
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
-
-
-def test_a_calculator_weighs_less_than_a_megabyte(chromium: Any, address: str) -> None:
-    context = chromium.new_context()
-    page = context.new_page()
-    sizes: list[int] = []
-    page.on("response", lambda answer: sizes.append(len(answer.body())) if "/v1/" not in answer.url else None)
-    page.goto(f"{address}/calculators/training")
-    settle(page)
-    context.close()
-    assert 0 < sum(sizes) <= MOST_BYTES
 
 
 # The calculator

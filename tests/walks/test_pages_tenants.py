@@ -10,7 +10,7 @@ import pytest
 from tests.app.jobs_harness import Order, spec, state, submit, wait_until
 from tests.selection import thinned
 from tests.walks.pages import DESK, PHONE, Complaints, Service, keep_key
-from tests.walks.test_pages import MOST_BYTES, SERIOUS
+from tests.walks.test_pages import SERIOUS
 
 READY = {
     "list of jobs": '#list[aria-busy="false"] tr',
@@ -93,14 +93,3 @@ def test_axe_finds_nothing_serious(name: str, scheme: str, paths: dict[str, str]
     found = Axe().run(page).response["violations"]
     context.close()
     assert [(one["id"], one["nodes"][0]["html"][:120]) for one in found if one["impact"] in SERIOUS] == []
-
-
-def test_a_job_weighs_less_than_a_megabyte(paths: dict[str, str], chromium: Any, service: Service) -> None:
-    context = chromium.new_context()
-    page = context.new_page()
-    sizes: list[int] = []
-    page.on("response", lambda answer: sizes.append(len(answer.body())) if "/v1/" not in answer.url else None)
-    page.goto(service.address + paths["job"])
-    page.locator("#trouble .notice").wait_for()
-    context.close()
-    assert 0 < sum(sizes) <= MOST_BYTES
