@@ -21,6 +21,9 @@ HEALTHCHECK --interval=10s --timeout=3s CMD ["python", "-c", "import urllib.requ
 CMD ["python", "-m", "app", "serve", "--port", "8000"]
 
 FROM base AS worker
-RUN pip install "$(grep '^torch==' constraints.txt)" && pip install --constraint constraints.txt '.[worker]'
+# With a compiler while it installs, for the noise's inner loop; in place, where it is run from.
+RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends gcc libc6-dev \
+    && pip install "$(grep '^torch==' constraints.txt)" && pip install --constraint constraints.txt --editable '.[worker]' \
+    && apt-get purge -y -qq --auto-remove gcc libc6-dev && rm -rf /var/lib/apt/lists/*
 USER zetadp
 CMD ["python", "-m", "app", "worker"]

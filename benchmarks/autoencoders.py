@@ -61,7 +61,7 @@ def released(case: Case) -> Callable[[], torch.Tensor]:
     features, n = training_rows(case).features.double(), case.shape.features
     sensitivity = Sensitivity(l1=float(n), adjacency=Adjacency.REPLACE_ONE, unit="record")
     mechanism = LocalLaplace(lower=0.0, upper=1.0, dimension=n, scale=1.4, sensitivity=sensitivity)
-    return lambda: mechanism.release(features, TorchSource(RandomStream.from_operating_system(), features.device, features.dtype))
+    return lambda: mechanism.release(features, TorchSource(RandomStream.from_operating_system(), features.device))
 
 
 def spof_epoch(case: Case) -> Callable[[], object]:

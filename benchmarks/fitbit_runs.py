@@ -127,7 +127,7 @@ def plain(table: Table, spec: Spof) -> Result:
 
 def local(table: Table, spec: Spof, plan: RecordReleasePlan) -> Result:
     """Each row released once, and what training makes of the released ones."""
-    source = TorchSource(RandomStream.from_operating_system(), PROCESSOR, torch.float64)
+    source = TorchSource(RandomStream.from_operating_system(), PROCESSOR)
     rows = [
         denoised(plan.mechanism.release(each.double(), source), plan.mechanism, spec.method.denoising).float() for each in table.as_sensed()
     ]
@@ -192,7 +192,7 @@ def functional(table: Table, spec: FunctionalMechanism, plan: StatisticReleasePl
     network, found = alone.network(spec.hidden), []
     for rows in table.as_sensed():
         code = Code.of(rows.shape[1], spec.hidden, spec.spread, RandomStream.from_operating_system())
-        source = TorchSource(RandomStream.from_operating_system(), PROCESSOR, torch.float64)
+        source = TorchSource(RandomStream.from_operating_system(), PROCESSOR)
         found.append(_result(alone, network, weights(spec, plan, code, released(plan, code, rows, source)), clipped=True))
     return _joined(found)
 
@@ -204,7 +204,7 @@ def printed(table: Table, spec: PrintedTraining, slopes_of: PrintedSlopes, epoch
     network = Autoencoder(network.shape, network.masks.double())
     rows = table.dealt(table.training.double().expand(table.repetitions, -1, -1))
     encoders = network.shape.encoders
-    source = TorchSource(RandomStream.from_operating_system(), PROCESSOR, torch.float64)
+    source = TorchSource(RandomStream.from_operating_system(), PROCESSOR)
     parameters = _start(spec, network).parameters.double()
     lost = torch.zeros(encoders, dtype=torch.bool)
     rate = spec.optimizer.learning_rate * encoders  # the gradient is a mean over as many rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from enum import StrEnum
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal, Self, final
 
 import numpy as np
@@ -154,7 +155,7 @@ class Sensitivity(Value):
 class Assumption(StrEnum):
     """What a claim takes for granted; every certificate lists them."""
 
-    IDEALIZED_REALS = "idealized_reals"
+    SENSITIVITY_AS_COMPUTED = "sensitivity_as_computed"
     INDEPENDENT_NOISE = "independent_noise"
 
 
@@ -218,25 +219,21 @@ class Mechanism(Value, ABC):
         """What every release asks of its value first.
 
         Raises:
-          InvalidParameter: real where it must be complex or the reverse, of more digits than the noise, or not finite in every coordinate.
+          InvalidParameter: real where it must be complex or the reverse, masked or of more digits than float64, or not finite everywhere.
         """
         if source.is_complex(value) != self.is_complex:
             expected = "complex" if self.is_complex else "real"
             got = "complex" if source.is_complex(value) else "real"
             raise InvalidParameter("value", f"{expected} for this mechanism", got)
-        self.check_digits(value, source)
+        if source.hides(value):
+            raise InvalidParameter("value", "numbers of at most float64, none of them masked", f"{type(value).__name__} of {value.dtype}")
         if not source.all_finite(value):
             # inf + noise is inf: the release would tell the record, and no sensitivity bound covers it.
             raise InvalidParameter("value", "finite in every coordinate", "a value with NaN or infinity")
 
-    def check_digits(self, value: Array, source: NoiseSource[Array]) -> None:
-        """Refuses a value whose type has more digits than the noise.
-
-        Raises:
-          InvalidParameter: such a value. Noise is a multiple of its own last digit, so the sum would show the value's digits below it bare.
-        """
-        if source.is_finer(value):
-            raise InvalidParameter("value", "of a type with no more digits than the noise", f"{type(value).__name__} of {value.dtype}")
+    def least_distance(self) -> float:
+        """The least of the distances between neighbours' values that the accounting goes by, in units of the noise's scale."""
+        return _least_distance(self)  # pyright: ignore[reportArgumentType] (Pydantic gives frozen models their hash at run time)
 
     @abstractmethod
     def privacy_loss(self) -> PrivacyLoss:
@@ -266,9 +263,21 @@ class AdditiveNoise(Mechanism):
     def example_value(self) -> NDArray[Any]:
         return np.full((2, 3), 0.25 + 0.5j) if self.is_complex else np.full((2, 3), 0.25)
 
-    def release(self, value: Array, source: NoiseSource[Array]) -> Array:
-        self.check_value(value, source)
-        released = self.noise(tuple(value.shape), source)
-        # Into the noise, which nobody else has: a sum of its own would be one more pass over memory.
-        released += value
-        return released
+
+def size_of(value: Any) -> int:
+    """Entries of an array, a complex one once."""
+    return math.prod(tuple(value.shape))
+
+
+@lru_cache(maxsize=64)
+def _least_distance(mechanism: Mechanism) -> float:
+    # Asked for at every step of a training.
+    given = mechanism.sensitivity
+    found = [mechanism.privacy_loss()]
+    if given.l1_contribution is not None or given.l2_contribution is not None:
+        alone = Sensitivity(
+            l1=given.l1_contribution or given.l1, l2=given.l2_contribution or given.l2, adjacency=given.adjacency, unit=given.unit
+        )
+        found.append(mechanism.model_copy(update={"sensitivity": alone}).privacy_loss())
+    distances = [loss.pure_epsilon if loss.gdp_mu is None else loss.gdp_mu for loss in found]
+    return min(math.inf if distance is None else distance for distance in distances)

@@ -6,7 +6,8 @@ from typing import ClassVar, Literal, Self, final
 
 from pydantic import model_validator
 
-from mechanisms.base import AdditiveNoise, Adjacency, Assumption, Facts, Positive, Sensitivity, Step
+from mechanisms.base import AdditiveNoise, Adjacency, Assumption, Facts, Positive, Sensitivity, Step, size_of
+from mechanisms.grid import contraction, largest
 from mechanisms.loss import GaussianLoss
 from mechanisms.source import Array, NoiseSource
 
@@ -20,7 +21,7 @@ class Gaussian(AdditiveNoise):
       sensitivity: with l2, and without bounds on real and imaginary parts.
     Raises:
       ValidationError: sensitivity without l2, or with l2_real or l2_imag.
-    Assumes: real arithmetic (``Assumption.IDEALIZED_REALS``).
+    Assumes: the value moves by no more than the sensitivity as the machine computes it (proofs/grid_noise.md says the rest).
     Sources: Balle and Wang 2018, Theorem 8; Dong, Roth and Su 2022, Theorem 1. Proof: proofs/gaussian.md.
 
     >>> from mechanisms import Sensitivity
@@ -30,7 +31,7 @@ class Gaussian(AdditiveNoise):
 
     FACTS: ClassVar[Facts] = Facts(
         summary="Independent real Gaussian noise on every coordinate of a real vector.",
-        assumptions=(Assumption.IDEALIZED_REALS, Assumption.INDEPENDENT_NOISE),
+        assumptions=(Assumption.SENSITIVITY_AS_COMPUTED, Assumption.INDEPENDENT_NOISE),
         sources=("Balle and Wang 2018, arXiv:1805.06530, Theorem 8", "Dong, Roth and Su 2022, arXiv:1905.02383, Theorem 1"),
         errata=("P11",),
         proof="gaussian.md",
@@ -66,6 +67,12 @@ class Gaussian(AdditiveNoise):
         noise = source.standard_normal(shape)
         noise *= self.std
         return noise
+
+    def release(self, value: Array, source: NoiseSource[Array]) -> Array:
+        self.check_value(value, source)
+        size = size_of(value)
+        kept = contraction(self.least_distance(), size, "l2")
+        return source.released(value, source.standard_normal(tuple(value.shape)), kept / self.std, largest(size), self.std / kept)
 
     def privacy_loss(self) -> GaussianLoss:
         return GaussianLoss(self.sensitivity.stated_l2 / self.std)

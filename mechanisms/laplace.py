@@ -6,7 +6,8 @@ from typing import ClassVar, Literal, Self, final
 
 from pydantic import model_validator
 
-from mechanisms.base import AdditiveNoise, Adjacency, Assumption, Facts, Positive, Sensitivity, Step
+from mechanisms.base import AdditiveNoise, Adjacency, Assumption, Facts, Positive, Sensitivity, Step, size_of
+from mechanisms.grid import contraction, largest
 from mechanisms.local import quotient_up
 from mechanisms.loss import LaplaceLoss
 from mechanisms.source import Array, NoiseSource
@@ -21,7 +22,7 @@ class Laplace(AdditiveNoise):
       sensitivity: with l1.
     Raises:
       ValidationError: sensitivity without l1, or with l2_real or l2_imag.
-    Assumes: real arithmetic (``Assumption.IDEALIZED_REALS``).
+    Assumes: the value moves by no more than the sensitivity as the machine computes it (proofs/grid_noise.md says the rest).
     Sources: Dwork, McSherry, Nissim and Smith 2006; Dong, Roth and Su 2022, Section 2. Proof: proofs/laplace.md.
 
     >>> from mechanisms import Sensitivity
@@ -31,7 +32,7 @@ class Laplace(AdditiveNoise):
 
     FACTS: ClassVar[Facts] = Facts(
         summary="Independent Laplace noise on every coordinate of a real vector.",
-        assumptions=(Assumption.IDEALIZED_REALS, Assumption.INDEPENDENT_NOISE),
+        assumptions=(Assumption.SENSITIVITY_AS_COMPUTED, Assumption.INDEPENDENT_NOISE),
         sources=("Dwork, McSherry, Nissim and Smith 2006, Proposition 1", "Mironov 2017, arXiv:1702.07476, Proposition 6"),
         errata=("S8",),
         proof="laplace.md",
@@ -59,7 +60,15 @@ class Laplace(AdditiveNoise):
         return self.scale
 
     def noise(self, shape: tuple[int, ...], source: NoiseSource[Array]) -> Array:
-        return source.standard_laplace(shape) * self.scale
+        noise = source.standard_laplace(shape)
+        noise *= self.scale
+        return noise
+
+    def release(self, value: Array, source: NoiseSource[Array]) -> Array:
+        self.check_value(value, source)
+        size = size_of(value)
+        kept = contraction(self.least_distance(), size, "l1")
+        return source.released(value, source.standard_laplace(tuple(value.shape)), kept / self.scale, largest(size), self.scale / kept)
 
     def privacy_loss(self) -> LaplaceLoss:
         return LaplaceLoss(quotient_up(self.sensitivity.stated_l1, self.scale))

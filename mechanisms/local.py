@@ -13,6 +13,7 @@ from pydantic import Field, Strict, model_validator
 
 from mechanisms.base import LARGEST_SCALE, SMALLEST_SCALE, Adjacency, Mechanism, Sensitivity
 from mechanisms.errors import InvalidParameter
+from mechanisms.grid import STEP, contraction
 from mechanisms.source import Array, NoiseSource
 
 Edge = Annotated[float, Strict(), Field(allow_inf_nan=False, ge=-LARGEST_SCALE, le=LARGEST_SCALE)]
@@ -90,6 +91,14 @@ class LocalRelease(Mechanism):
     @property
     def is_complex(self) -> bool:
         return False
+
+    def _with(self, noise: Array, scale: float, value: Array, source: NoiseSource[Array]) -> Array:
+        """A value that was checked with ``scale`` times this standard noise, on the noise's grid, exactly (``grid``)."""
+        # From the box's centre, so that what the product before rounding errs by is a share of the box. Coordinate by coordinate, and so
+        # for the whole: a record moves each across the box at most.
+        centre = 0.5 * self.lower + 0.5 * self.upper
+        kept = contraction(self.width / scale, 1, "l2", STEP)
+        return source.released(source.wide(value) - centre, noise, kept / scale, math.inf, scale / kept) + centre
 
     def example_value(self) -> NDArray[Any]:
         return np.full((2, self.dimension), 0.5 * self.lower + 0.5 * self.upper)

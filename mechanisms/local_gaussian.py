@@ -26,7 +26,7 @@ class LocalGaussian(LocalRelease):
       sensitivity: replace_one, with l2 at least sqrt(n) (upper - lower); mu is l2 / std.
     Raises:
       ValidationError: as ``LocalRelease``.
-    Assumes: real arithmetic (``Assumption.IDEALIZED_REALS``).
+    Assumes: the value moves by no more than the sensitivity as the machine computes it (proofs/grid_noise.md says the rest).
     Sources: Dong, Roth and Su 2022, Theorem 1 and Corollary 3.3; errata S9, S14 and S16. Proof: proofs/local_gaussian.md.
 
     >>> sensitivity = Sensitivity(l2=4.0, adjacency="replace_one", unit="record")
@@ -37,7 +37,7 @@ class LocalGaussian(LocalRelease):
 
     FACTS: ClassVar[Facts] = Facts(
         summary="Independent Gaussian noise on every coordinate of every record of a box: each record is released by itself, once.",
-        assumptions=(Assumption.IDEALIZED_REALS, Assumption.INDEPENDENT_NOISE),
+        assumptions=(Assumption.SENSITIVITY_AS_COMPUTED, Assumption.INDEPENDENT_NOISE),
         sources=(
             "Dong, Roth and Su 2022, arXiv:1905.02383, Theorem 1 and Corollary 3.3",
             "Kasiviswanathan et al. 2011, arXiv:0803.0924 (the local model)",
@@ -75,7 +75,7 @@ class LocalGaussian(LocalRelease):
 
     def release(self, value: Array, source: NoiseSource[Array]) -> Array:
         self.check_value(value, source)
-        return value + source.standard_normal(tuple(value.shape)) * self.std
+        return self._with(source.standard_normal(tuple(value.shape)), self.std, value, source)
 
     def privacy_loss(self) -> GaussianLoss:
         return GaussianLoss(self.sensitivity.stated_l2 / self.std)

@@ -27,7 +27,7 @@ class LocalLaplace(LocalRelease):
       sensitivity: replace_one, with l1 at least n (upper - lower); epsilon is l1 / b, rounded up.
     Raises:
       ValidationError: as ``LocalRelease``.
-    Assumes: real arithmetic (``Assumption.IDEALIZED_REALS``).
+    Assumes: the value moves by no more than the sensitivity as the machine computes it (proofs/grid_noise.md says the rest).
     Sources: Dwork, McSherry, Nissim and Smith 2006; errata S9, S14 and S16. Proof: proofs/local_laplace.md.
 
     >>> sensitivity = Sensitivity(l1=14.0, adjacency="replace_one", unit="record")
@@ -38,7 +38,7 @@ class LocalLaplace(LocalRelease):
 
     FACTS: ClassVar[Facts] = Facts(
         summary="Independent Laplace noise on every coordinate of every record of a box: each record is released by itself, once.",
-        assumptions=(Assumption.IDEALIZED_REALS, Assumption.INDEPENDENT_NOISE),
+        assumptions=(Assumption.SENSITIVITY_AS_COMPUTED, Assumption.INDEPENDENT_NOISE),
         sources=("Dwork, McSherry, Nissim and Smith 2006, Proposition 1", "Kasiviswanathan et al. 2011, arXiv:0803.0924 (the local model)"),
         errata=("S8", "S9", "S14", "S16"),
         proof="local_laplace.md",
@@ -62,7 +62,7 @@ class LocalLaplace(LocalRelease):
 
     def release(self, value: Array, source: NoiseSource[Array]) -> Array:
         self.check_value(value, source)
-        return value + source.standard_laplace(tuple(value.shape)) * self.scale
+        return self._with(source.standard_laplace(tuple(value.shape)), self.scale, value, source)
 
     def privacy_loss(self) -> LaplaceLoss:
         return LaplaceLoss(quotient_up(self.sensitivity.stated_l1, self.scale))

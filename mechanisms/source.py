@@ -7,6 +7,7 @@ seed; only ``description`` tells which, and the key itself is never shown or sto
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from enum import StrEnum
 from typing import Any, Protocol, Self, TypeVar, final
@@ -15,7 +16,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
-from mechanisms.box_muller import SinglePrecisionNormals
+from mechanisms import grid_laplace, grid_normal, kernel
 from mechanisms.errors import InvalidParameter
 from mechanisms.spectrum import low_pass
 
@@ -41,21 +42,37 @@ class RandomOrigin(StrEnum):
 
 
 class NoiseSource(Protocol[Array]):
-    """What a mechanism needs of an array library: fresh standard noise, two questions about a value, and a filter."""
+    """What a mechanism needs of an array library: fresh noise on a grid, values on it, questions about a value, and a filter."""
 
     @property
     def origin(self) -> RandomOrigin: ...
 
     def standard_normal(self, shape: tuple[int, ...]) -> Array:
-        """Independent N(0, 1), real."""
-        ...
-
-    def circular_normal(self, shape: tuple[int, ...], std: float) -> Array:
-        """Independent complex numbers; real and imaginary part are independent N(0, std^2) each, so E|z|^2 = 2 std^2."""
+        """(floor(2^32 Z) + 1/2) / 2^32 of independent standard normals Z, exactly; float64."""
         ...
 
     def standard_laplace(self, shape: tuple[int, ...]) -> Array:
-        """Independent Laplace of scale 1 (variance 2), real."""
+        """(floor(2^32 L) + 1/2) / 2^32 of independent Laplace variables L of scale 1 (variance 2), exactly; float64."""
+        ...
+
+    def released(self, value: Array, noise: Array, factor: float, largest: float, scale: float) -> Array:
+        """A real value times ``factor``, held within +-largest and rounded to the grid, plus noise on it, times ``scale``; as its type."""
+        ...
+
+    def shortened(self, first: Array, second: Array, largest: float) -> tuple[Array, Array]:
+        """Pairs of real float64 numbers; one that is longer than ``largest`` is shortened to that."""
+        ...
+
+    def wide(self, value: Array) -> Array:
+        """A real value as float64."""
+        ...
+
+    def pairs(self, value: Array) -> Array:
+        """Complex numbers as pairs of reals, along one more axis at the end."""
+        ...
+
+    def complex(self, pairs: Array) -> Array:
+        """The reverse."""
         ...
 
     def uniform(self, shape: tuple[int, ...]) -> Array:
@@ -70,8 +87,8 @@ class NoiseSource(Protocol[Array]):
 
     def all_finite(self, value: Array) -> bool: ...
 
-    def is_finer(self, value: Array) -> bool:
-        """Whether a value's type has digits, or whole entries, that this source's noise would not hide."""
+    def hides(self, value: Array) -> bool:
+        """Whether there is more of the value than its numbers in float64, which would be released without noise or lost."""
         ...
 
     def low_pass(self, value: Array, kept: tuple[int, ...]) -> Array:
@@ -85,16 +102,17 @@ class NoiseSource(Protocol[Array]):
 
 @final
 class RandomStream:
-    r"""Uniform numbers, normal numbers and signs from an AES-256-CTR key stream, float64 but for ``normal32``.
+    r"""Noise on a grid, signs, and numbers for other purposes from an AES-256-CTR key stream; no part of it is used twice.
 
-    Uniforms have 53 bits and lie in (0, 1]; normals are by Box-Muller, so |z| <= sqrt(2 * 53 * ln 2) = 8.58, a truncation of
-    probability 1e-17. ``normal32`` is about ten times faster and reaches 11.54 (``box_muller``). No part of the key stream is used twice.
+    ``grid_normal``, ``grid_laplace`` and ``signs`` are exact, and what a release may use. ``uniform`` and ``normal`` are floats, which have
+    lattices and ends: for samples, initial weights and made-up data.
     """
 
     def __init__(self, key: bytes, origin: RandomOrigin) -> None:
         # A key is used for one stream only, so a zero counter block never repeats under it.
         self._encryptor = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
         self.origin = origin
+        self._second: RandomStream | None = None
 
     @classmethod
     def from_operating_system(cls) -> Self:
@@ -160,18 +178,24 @@ class RandomStream:
         numbers[pairs:] *= radius
         return numbers[:count]
 
-    def normal32(self, count: int, std: float) -> NDArray[np.float32]:
-        """``count`` independent N(0, std^2) in single precision."""
-        return SinglePrecisionNormals(self.fill).draw(count, std)
+    def grid_normal(self, count: int) -> NDArray[np.float64]:
+        """``count`` independent (floor(2^32 Z) + 1/2) / 2^32 of standard normals Z, exactly."""
+        return grid_normal.draw(count, self.fill, self._beside().fill)
 
-    def laplace(self, count: int) -> NDArray[np.float64]:
-        """``count`` independent Laplace variables of scale 1: the difference of two exponentials."""
-        return np.log(self.uniform(count)) - np.log(self.uniform(count))
+    def grid_laplace(self, count: int) -> NDArray[np.float64]:
+        """``count`` independent (floor(2^32 L) + 1/2) / 2^32 of Laplace variables L of scale 1, exactly."""
+        return grid_laplace.draw(count, self.fill)
+
+    def _beside(self) -> RandomStream:
+        """For the few numbers that need more words than others: how many depends on the words."""
+        if self._second is None:
+            self._second = RandomStream(self.key(), self.origin)
+        return self._second
 
 
 @final
 class NumpySource:
-    """Noise as NumPy arrays, float64.
+    """Noise as NumPy arrays.
 
     >>> NumpySource.from_operating_system().standard_normal((2, 3)).shape
     (2, 3)
@@ -193,15 +217,27 @@ class NumpySource:
         return self._stream.origin
 
     def standard_normal(self, shape: tuple[int, ...]) -> NDArray[Any]:
-        return self._stream.normal(int(np.prod(shape))).reshape(shape)
-
-    def circular_normal(self, shape: tuple[int, ...], std: float) -> NDArray[Any]:
-        pairs = self._stream.normal(2 * int(np.prod(shape)))
-        pairs *= std
-        return pairs.view(np.complex128).reshape(shape)
+        return self._stream.grid_normal(math.prod(shape)).reshape(shape)
 
     def standard_laplace(self, shape: tuple[int, ...]) -> NDArray[Any]:
-        return self._stream.laplace(int(np.prod(shape))).reshape(shape)
+        return self._stream.grid_laplace(math.prod(shape)).reshape(shape)
+
+    def released(self, value: NDArray[Any], noise: NDArray[Any], factor: float, largest: float, scale: float) -> NDArray[Any]:
+        return kernel.released(np.asarray(value), noise, factor, largest, scale)
+
+    def shortened(self, first: NDArray[Any], second: NDArray[Any], largest: float) -> tuple[NDArray[Any], NDArray[Any]]:
+        shorter = np.minimum(1.0, largest / np.maximum(np.hypot(first, second), 1.0))
+        return first * shorter, second * shorter
+
+    def wide(self, value: NDArray[Any]) -> NDArray[Any]:
+        return np.asarray(value, dtype=np.float64)
+
+    def pairs(self, value: NDArray[Any]) -> NDArray[Any]:
+        whole = np.ascontiguousarray(value)
+        return whole.view(np.float32 if whole.dtype == np.complex64 else np.float64).reshape(*value.shape, 2)
+
+    def complex(self, pairs: NDArray[Any]) -> NDArray[Any]:
+        return pairs.view(np.result_type(pairs.dtype, np.complex64)).reshape(pairs.shape[:-1])
 
     def uniform(self, shape: tuple[int, ...]) -> NDArray[Any]:
         return self._stream.uniform(int(np.prod(shape))).reshape(shape)
@@ -215,9 +251,9 @@ class NumpySource:
     def all_finite(self, value: NDArray[Any]) -> bool:
         return bool(np.isfinite(value).all())
 
-    def is_finer(self, value: NDArray[Any]) -> bool:
+    def hides(self, value: NDArray[Any]) -> bool:
         if isinstance(value, np.ma.MaskedArray):
-            # Sums leave masked entries as they are: bare beneath the mask.
+            # A masked entry is somebody's number still.
             return True
         kind = np.asarray(value).dtype
         return np.issubdtype(kind, np.inexact) and np.finfo(kind).nmant > np.finfo(np.float64).nmant

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, Strict, model_validator
 
-from mechanisms.base import Adjacency, Assumption, Facts, Mechanism, Positive, Sensitivity, Step
+from mechanisms.base import Adjacency, Assumption, Facts, Mechanism, Positive, Sensitivity, Step, size_of
 from mechanisms.errors import InvalidParameter
+from mechanisms.grid import contraction, largest
 from mechanisms.loss import GaussianLoss
 from mechanisms.source import Array, NoiseSource
 from mechanisms.spectrum import LONGEST_AXIS, MOST_AXES, LowPass
@@ -35,7 +36,7 @@ class Spectral(Mechanism):
       sensitivity: with l2, a bound over all signals of the value together; of the query, or of its projection (which is no longer).
     Raises:
       ValidationError: K above N, kept and shape of different length, sensitivity without l2, or with l2_real or l2_imag.
-    Assumes: real arithmetic (``Assumption.IDEALIZED_REALS``).
+    Assumes: the value moves by no more than the sensitivity as the machine computes it (proofs/grid_noise.md says the rest).
     Sources: Feng et al. 2023, Algorithm 1 (its noise corrected; errata P1 to P5); Dong, Roth and Su 2022. Proof: proofs/spectral.md.
 
     >>> sensitivity = Sensitivity(l2=1.0, adjacency="add_remove", unit="record")
@@ -46,7 +47,7 @@ class Spectral(Mechanism):
 
     FACTS: ClassVar[Facts] = Facts(
         summary="A real signal's first frequencies, with independent Gaussian noise on each of their real orthonormal coordinates.",
-        assumptions=(Assumption.IDEALIZED_REALS, Assumption.INDEPENDENT_NOISE),
+        assumptions=(Assumption.SENSITIVITY_AS_COMPUTED, Assumption.INDEPENDENT_NOISE),
         sources=(
             "Feng, Xu, Wen, Venkatasubramaniam and Ding 2023, Spectral-DP, Algorithm 1 (noise and count of coefficients corrected)",
             "Dong, Roth and Su 2022, arXiv:1905.02383, Theorem 1",
@@ -103,11 +104,12 @@ class Spectral(Mechanism):
         # Projected first, so that a bound on the projected query is enough; projected last, so that the rounding of the first projection
         # outside the kept frequencies is taken away again instead of being released bare.
         projected = source.low_pass(value, self.kept)
-        self.check_digits(projected, source)  # the transform is double
         if not source.all_finite(projected):
             raise InvalidParameter("value", "small enough for its transform to be finite", "a value whose sums overflow")
-        noise = source.standard_normal(tuple(value.shape)) * self.std
-        return source.low_pass(projected + noise, self.kept)
+        size = size_of(projected)
+        kept = contraction(self.least_distance(), size, "l2")
+        noise = source.standard_normal(tuple(value.shape))
+        return source.low_pass(source.released(projected, noise, kept / self.std, largest(size), self.std / kept), self.kept)
 
     def privacy_loss(self) -> GaussianLoss:
         return GaussianLoss(self.sensitivity.stated_l2 / self.std)

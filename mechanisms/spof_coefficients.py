@@ -38,7 +38,8 @@ class SpofCoefficients(LocalRelease):
         bound would promise what two records refute.
     Raises:
       ValidationError: as ``LocalRelease``.
-    Assumes: real arithmetic (``Assumption.IDEALIZED_REALS``); features scaled to [0, 1] by public numbers.
+    Assumes: the value moves by no more than the sensitivity as the machine computes it (proofs/grid_noise.md says the rest);
+      features scaled to [0, 1] by public numbers.
     Sources: Habib, Chou and Kim, SPOF, equations (8) to (12) made right (errata S1 to S3), Proposition 2. Proof:
       proofs/spof_coefficients.md, proofs/cross_entropy.md.
 
@@ -50,7 +51,7 @@ class SpofCoefficients(LocalRelease):
 
     FACTS: ClassVar[Facts] = Facts(
         summary="The private coefficients of a record's expanded cross-entropy, released once with Laplace noise (local model).",
-        assumptions=(Assumption.IDEALIZED_REALS, Assumption.INDEPENDENT_NOISE),
+        assumptions=(Assumption.SENSITIVITY_AS_COMPUTED, Assumption.INDEPENDENT_NOISE),
         sources=(
             "Habib, Chou and Kim, Stabilization of Perturbed Loss Function, equations (8) to (12) and Proposition 2 (corrected)",
             "Dwork, McSherry, Nissim and Smith 2006, Proposition 1",
@@ -103,7 +104,8 @@ class SpofCoefficients(LocalRelease):
         """The noisy coefficients of z for records in [0, 1]^n, shape (..., n): an array of the same shape."""
         self.check_value(value, source)
         # A function of x + noise alone, so that whatever rounding does to the public part is post-processing.
-        return self.public_linear - (value + source.standard_laplace(tuple(value.shape)) * self.scale)
+        noisy = self._with(source.standard_laplace(tuple(value.shape)), self.scale, value, source)
+        return -noisy + self.public_linear
 
     def recovered(self, released: Array) -> Array:
         """The noisy record x + Laplace(scale) behind a release, for wherever a trainer would use x."""

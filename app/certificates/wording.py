@@ -138,7 +138,10 @@ _NOT_COVERED = (
 )
 
 ASSUMPTIONS = {
-    Assumption.IDEALIZED_REALS: "the noise and its addition are those of exact real arithmetic (see the floating-point caveat)",
+    Assumption.SENSITIVITY_AS_COMPUTED: (
+        "what noise is added to differs between neighbours by no more than the sensitivity, as the machine computes it "
+        "(see the floating-point caveat)"
+    ),
     Assumption.INDEPENDENT_NOISE: "noise of different coordinates and steps is independent, as good as the generator named here is",
 }
 
@@ -202,19 +205,16 @@ PRECISION = {
 
 GRADIENT_ARITHMETIC = (
     "the run computed gradients {precision}, scaled them to 2^-11 below their bound, which is "
-    "more than rounding of norms and sums can move them, and added them and the noise in float32, or in float64 where clipping is adaptive "
-    "or a sample is expected to hold more than 1024 units"
+    "more than rounding of norms and sums can move them, and added them in float32, or in float64 where clipping is adaptive "
+    "or a sample is expected to hold more than 1024 units; that a unit's own gradient doesn't depend, to the last bit, on who is computed "
+    "beside it is taken for granted"
 )
 
-NORMAL_VARIATES = (
-    "normal variates are by Box-Muller, in float64 from 53-bit uniforms and "
-    "truncated at 8.58 standard deviations, in float32 with radii moved by at most 2.2e-5 and truncated at 11.54"
-)
+_ON_GRID = "steps of 2^-32 of its scale, no tail cut off; the value was rounded to such steps within its sensitivity (grid_noise.md)"
 
-LAPLACE_VARIATES = (
-    "Laplace variates are differences of two exponentials, in float64 from 53-bit uniforms and truncated at 36.7 scales, so that a pure "
-    "guarantee is one for exact arithmetic"
-)
+NORMAL_VARIATES = f"normal noise was drawn exactly, in {_ON_GRID}"
+
+LAPLACE_VARIATES = f"Laplace noise was drawn exactly, in {_ON_GRID}"
 
 SIGNS = "signs are drawn by comparing 256 random bits with their probability, which is rounded to as many"
 
@@ -232,7 +232,7 @@ _LIBRARIES = ("cryptography", "dp-accounting", "numpy", "pydantic", "scipy", "se
 
 def floating_point(arithmetic: str) -> str:
     """What computing with floats leaves open, for a run whose noise was computed and added as told."""
-    return f"the proof is for idealized real numbers; {arithmetic}; attacks on the lowest bits of floats aren't covered; {ACCOUNTING}"
+    return f"what was computed before noise came to it was computed with floats: {arithmetic}; {ACCOUNTING}"
 
 
 def variates(mechanisms: Iterable[AnyMechanism]) -> tuple[str, ...]:

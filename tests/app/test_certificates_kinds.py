@@ -147,8 +147,8 @@ def test_whoever_held_the_rows_is_named(texts: dict[str, str]) -> None:
 
 def test_signs_need_no_caveat_on_normal_numbers(texts: dict[str, str]) -> None:
     assert "signs are drawn by comparing 256 random bits" in texts["spof_duchi"]
-    assert "Box-Muller" not in texts["spof_duchi"]
-    assert "Laplace variates are differences of two exponentials" in texts["spof"]
+    assert "normal noise" not in texts["spof_duchi"]
+    assert "Laplace noise was drawn exactly" in texts["spof"]
 
 
 # One statistic

@@ -51,7 +51,7 @@ class EveryOutcome:
     def all_finite(self, value):
         return bool(np.isfinite(value).all())
 
-    def is_finer(self, value):
+    def hides(self, value):
         return value.dtype != np.float64
 
     def all_within(self, value, lower, upper):

@@ -136,7 +136,7 @@ def test_torch_draws_the_same_releases():
 
     for mechanism in (duchi(4, 1.0, lower=0.0, upper=2.0), local_laplace(4), local_gaussian(4)):
         value = np.full((6, 4), 0.5)
-        source = TorchSource(RandomStream.from_seed(9, "noise"), torch.device("cpu"), torch.float64)
+        source = TorchSource(RandomStream.from_seed(9, "noise"), torch.device("cpu"))
         assert np.array_equal(
             mechanism.release(torch.from_numpy(value), source).numpy(), mechanism.release(value, NumpySource.from_seed(9))
         )
@@ -151,7 +151,7 @@ def test_narrow_torch_types_keep_the_law_of_the_sides(dtype):
     from trainer.engine.torch_source import TorchSource
 
     kind = getattr(torch, dtype)
-    source = TorchSource(RandomStream.from_seed(9, "noise"), torch.device("cpu"), kind)
+    source = TorchSource(RandomStream.from_seed(9, "noise"), torch.device("cpu"))
     outputs = duchi(3001, 1.0).release(torch.ones((4000, 3001), dtype=kind), source)
     positive = float(((outputs > 0).sum(-1) > 1500).double().mean())
     likely = 1.0 / (1.0 + math.exp(-1.0))

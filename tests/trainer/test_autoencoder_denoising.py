@@ -26,7 +26,7 @@ def _mechanism(epsilon: float, dimension: int = N) -> LocalLaplace:
 def _released(epsilon: float, seed: int) -> Tensor:
     """Rows whose columns have ``MEANS``, each released."""
     rows = MEANS.expand(ROWS, N)
-    return _mechanism(epsilon).release(rows, TorchSource(RandomStream.from_seed(seed, "rows"), rows.device, rows.dtype))
+    return _mechanism(epsilon).release(rows, TorchSource(RandomStream.from_seed(seed, "rows"), rows.device))
 
 
 def test_rows_can_be_taken_as_they_were_released() -> None:
@@ -86,7 +86,7 @@ def test_rows_with_less_noise_than_the_spread_are_left_as_they_are() -> None:
 def test_under_a_tiny_epsilon_the_rows_make_no_difference() -> None:
     mechanism, outcomes = _mechanism(1e-6), list[Tensor]()
     for rows in (MEANS.expand(ROWS, N), 1.0 - MEANS.expand(ROWS, N)):
-        source = TorchSource(RandomStream.from_seed(9, "rows"), rows.device, rows.dtype)
+        source = TorchSource(RandomStream.from_seed(9, "rows"), rows.device)
         released = mechanism.release(rows, source)
         outcomes.append(denoised(released, mechanism, Shrunk(spread=0.2)))
     assert torch.allclose(outcomes[0], outcomes[1], atol=1e-5)

@@ -33,7 +33,7 @@ def _mechanism() -> ComplexGaussian:
 def _work(team: Team, folder: Path) -> dict[str, Tensor]:
     """What one member does and sees; every member writes its own."""
     assert isinstance(team, ProcessTeam)
-    source = TorchSource(RandomStream.from_seed(team.rank, "team test"), CPU, torch.float32)
+    source = TorchSource(RandomStream.from_seed(team.rank, "team test"), CPU)
     own = share(_mechanism(), team).release(torch.zeros(COORDINATES, dtype=torch.complex64), source)
     empty = rows(torch.arange(1), team)
     seen = {

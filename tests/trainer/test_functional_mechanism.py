@@ -165,7 +165,7 @@ def test_the_quadratic_at_the_means_is_the_better_one_where_means_are_far_from_a
 def test_a_release_that_is_all_noise_still_gives_finite_weights(expansion):
     stream = RandomStream.from_seed(5, "noise")
     for _ in range(20):
-        noise = torch.from_numpy(stream.laplace(coefficient_count(FEATURES, HIDDEN))) * 1e6
+        noise = torch.from_numpy(stream.grid_laplace(coefficient_count(FEATURES, HIDDEN))) * 1e6
         assert fitted(noise, FEATURES, HIDDEN, 1e6, 2.0, expansion).isfinite().all()
 
 
@@ -227,7 +227,7 @@ def test_released_noise_has_the_plans_scale(noise):
     spec = spec_of(noise=noise, hidden=7)
     plan = spec.plan_with(facts_of(features=14), 1.7)
     table, public = rows(features=14), code(14, 7)
-    source = training.TorchSource(RandomStream.from_seed(6, "noise"), torch.device("cpu"), torch.float64)
+    source = training.TorchSource(RandomStream.from_seed(6, "noise"), torch.device("cpu"))
     truth = public.sums(table)
     noises = torch.cat([training.released(plan, public, table, source) - truth for _ in range(300)])
     # E|noise| is b for Laplace noise and sqrt(2 / pi) std for Gaussian: within 5 deviations of the mean of 37800 numbers.

@@ -21,11 +21,11 @@ Draw = Callable[[int, NoiseSource[Tensor]], list[Tensor]]
 
 
 def _same(_step: int, source: NoiseSource[Tensor]) -> list[Tensor]:
-    return [source.standard_normal((300, 2)), source.circular_normal((40_000,), 0.5)]
+    return [source.standard_normal((300, 2)), source.standard_normal((40_000,))]
 
 
 def _other_each_step(step: int, source: NoiseSource[Tensor]) -> list[Tensor]:
-    return [source.standard_normal((3,)), source.standard_normal((100 * step,)), source.circular_normal((4,), 1.0 + step)]
+    return [source.standard_normal((3,)), source.standard_normal((100 * step,)), source.standard_normal((4,))]
 
 
 def _more_each_step(step: int, source: NoiseSource[Tensor]) -> list[Tensor]:
@@ -42,46 +42,45 @@ def _of_several_kinds(step: int, source: NoiseSource[Tensor]) -> list[Tensor]:
     return [*first, *middle, source.standard_normal((5,)), source.standard_normal((5,))]
 
 
-def _run(randomness: Randomness, draw: Draw, dtype: torch.dtype = torch.float32) -> list[Tensor]:
+def _run(randomness: Randomness, draw: Draw) -> list[Tensor]:
     drawn: list[Tensor] = []
     for step in range(1, LAST + 1):
         drawn += [torch.from_numpy(randomness.sampling(step).uniform(2))]
-        drawn += draw(step, randomness.noise_source(step, CPU, dtype))
+        drawn += draw(step, randomness.noise_source(step, CPU))
     return drawn
 
 
-def _ahead(randomness: Randomness, draw: Draw, dtype: torch.dtype = torch.float32) -> list[Tensor]:
+def _ahead(randomness: Randomness, draw: Draw) -> list[Tensor]:
     with NoiseAhead(randomness, LAST) as ahead:
-        return _run(ahead, draw, dtype)
+        return _run(ahead, draw)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("draw", [_same, _other_each_step, _more_each_step, _fewer_each_step, _of_several_kinds])
-def test_a_seed_gives_the_numbers_it_gives_without(draw: Draw, dtype: torch.dtype) -> None:
-    expected, got = _run(SeededRandomness(3), draw, dtype), _ahead(SeededRandomness(3), draw, dtype)
+def test_a_seed_gives_the_numbers_it_gives_without(draw: Draw) -> None:
+    expected, got = _run(SeededRandomness(3), draw), _ahead(SeededRandomness(3), draw)
     assert all(torch.equal(one, other) for one, other in zip(expected, got, strict=True))
 
 
 @pytest.mark.parametrize("draw", [_same, _other_each_step, _more_each_step, _fewer_each_step])
 def test_no_number_is_handed_out_twice(draw: Draw) -> None:
-    drawn = _ahead(FreshRandomness(), draw, torch.float64)
-    numbers = torch.cat([torch.view_as_real(part).flatten() if part.is_complex() else part.flatten() for part in drawn])
-    assert len(numbers.unique()) == len(numbers)
+    # Numbers on a grid may be equal by chance; runs of four of them aren't.
+    drawn = torch.cat([part.flatten()[: part.numel() // 4 * 4] for part in _ahead(FreshRandomness(), draw)]).reshape(-1, 4)
+    assert len(drawn.unique(dim=0)) == len(drawn)
 
 
 def test_a_step_that_is_asked_for_again_gets_other_noise() -> None:
     with NoiseAhead(FreshRandomness(), LAST) as ahead:
         for step in (1, 2):
-            ahead.noise_source(step, CPU, torch.float32).standard_normal((4,))
-        again = [ahead.noise_source(3, CPU, torch.float32).standard_normal((4,)) for _ in range(3)]
+            ahead.noise_source(step, CPU).standard_normal((4,))
+        again = [ahead.noise_source(3, CPU).standard_normal((4,)) for _ in range(3)]
     assert len(torch.cat(again).unique()) == 12
 
 
 def test_steps_that_are_skipped_or_repeated_have_their_own_numbers() -> None:
     steps, plain = (1, 2, 5, 5, 2, 3, LAST - 1, LAST, LAST), SeededRandomness(3)
     with NoiseAhead(SeededRandomness(3), LAST) as ahead:
-        drawn = [ahead.noise_source(step, CPU, torch.float32).standard_normal((4,)) for step in steps]
-    expected = [plain.noise_source(step, CPU, torch.float32).standard_normal((4,)) for step in steps]
+        drawn = [ahead.noise_source(step, CPU).standard_normal((4,)) for step in steps]
+    expected = [plain.noise_source(step, CPU).standard_normal((4,)) for step in steps]
     assert all(torch.equal(one, other) for one, other in zip(drawn, expected, strict=True))
 
 
@@ -104,11 +103,11 @@ class Watched:
     def noise(self, step: int, /) -> RandomStream:
         return self._inner.noise(step)
 
-    def noise_source(self, step: int, device: torch.device, dtype: torch.dtype, /) -> NoiseSource[Tensor]:
+    def noise_source(self, step: int, device: torch.device, /) -> NoiseSource[Tensor]:
         self.asked.append((step, threading.current_thread().name.partition("_")[0]))
         if step == self._failing:
             raise OSError("no random bytes")
-        return self._inner.noise_source(step, device, dtype)
+        return self._inner.noise_source(step, device)
 
 
 def test_every_step_but_the_first_is_drawn_by_the_thread_and_none_beyond_the_last() -> None:
@@ -121,10 +120,10 @@ def test_a_failure_of_the_thread_is_raised_in_the_step() -> None:
     with NoiseAhead(Watched(failing=3), LAST) as ahead:
         for step in (1, 2):
             ahead.sampling(step)
-            ahead.noise_source(step, CPU, torch.float32).standard_normal((4,))
+            ahead.noise_source(step, CPU).standard_normal((4,))
         ahead.sampling(3)
         with pytest.raises(OSError, match="no random bytes"):
-            ahead.noise_source(3, CPU, torch.float32)
+            ahead.noise_source(3, CPU)
 
 
 def test_the_thread_ends_with_the_context() -> None:
@@ -133,15 +132,7 @@ def test_the_thread_ends_with_the_context() -> None:
     assert threading.active_count() == before
 
 
-def test_another_type_is_not_served_from_what_was_drawn() -> None:
-    with NoiseAhead(SeededRandomness(2), LAST) as ahead:
-        for step in (1, 2):
-            ahead.noise_source(step, CPU, torch.float32).standard_normal((4,))
-        drawn = ahead.noise_source(3, CPU, torch.float64).standard_normal((4,))
-    assert torch.equal(drawn, SeededRandomness(2).noise_source(3, CPU, torch.float64).standard_normal((4,)))
-
-
 def test_it_says_where_the_keys_came_from() -> None:
     with NoiseAhead(FreshRandomness(), LAST) as fresh, NoiseAhead(SeededRandomness(1), LAST) as seeded:
         assert (fresh.origin, seeded.origin) == (RandomOrigin.OPERATING_SYSTEM, RandomOrigin.USER_SEED)
-        assert fresh.noise_source(1, CPU, torch.float32).origin is RandomOrigin.OPERATING_SYSTEM
+        assert fresh.noise_source(1, CPU).origin is RandomOrigin.OPERATING_SYSTEM

@@ -68,11 +68,11 @@ def rows():
 
 
 def laplace(count, seed=3):
-    return torch.from_numpy(RandomStream.from_seed(seed, "printed").laplace(count))
+    return torch.from_numpy(RandomStream.from_seed(seed, "printed").grid_laplace(count))
 
 
 def source(seed=4):
-    return TorchSource(RandomStream.from_seed(seed, "printed"), torch.device("cpu"), torch.float64)
+    return TorchSource(RandomStream.from_seed(seed, "printed"), torch.device("cpu"))
 
 
 def masks(net):

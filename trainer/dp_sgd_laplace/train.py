@@ -13,7 +13,7 @@ from mechanisms.errors import InvalidParameter
 from trainer.dp_sgd_laplace.spec import DpSgdLaplace
 from trainer.engine import Alone, NoiseWatch, PrivateLoop, Site, update
 from trainer.engine.autoencoders import SLOPES, AutoencoderRun, ClippedRows, Descent, Prepared, layout_of, run_autoencoder
-from trainer.engine.torch_source import generator
+from trainer.engine.torch_source import GENERATOR
 from trainer.engine.training import randomness_of
 from trainer.plan import ExecutionPlan, L1Clipping
 from trainer.plans import AnyPlan
@@ -38,7 +38,7 @@ def _begin(spec: DpSgdLaplace, plan: AnyPlan, prepared: Prepared) -> Descent:
     if not isinstance(plan, ExecutionPlan):
         raise InvalidParameter("plan", "a noisy sum in every step", type(plan).__name__)
     loop = private_loop(spec, plan, prepared)
-    return Descent(loop.step, loop.sites[0].randomness.origin, generator(prepared.device), loop.watch)
+    return Descent(loop.step, loop.sites[0].randomness.origin, GENERATOR, loop.watch)
 
 
 def private_loop(spec: DpSgdLaplace, plan: ExecutionPlan, prepared: Prepared) -> PrivateLoop:

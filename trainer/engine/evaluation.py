@@ -71,7 +71,7 @@ class HeldOutRecords:
         for outputs, targets in zip(self._outputs(state), self._targets.split(RECORDS_AT_ONCE), strict=True):
             right += int(((outputs.argmax(dim=1) == targets) & outputs.isfinite().all(dim=1)).sum())
         count = torch.tensor([float(right)], dtype=torch.float64)
-        noisy = evaluation.mechanism.release(count, TorchSource(stream, count.device, count.dtype)).item()
+        noisy = evaluation.mechanism.release(count, TorchSource(stream, count.device)).item()
         return {"accuracy": float(np.clip(noisy / evaluation.units, 0.0, 1.0))}
 
     def _outputs(self, state: TrainingState) -> Iterator[Tensor]:

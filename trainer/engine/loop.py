@@ -170,7 +170,7 @@ class PrivateLoop:
         with _fresh_masks(stream, mine.device) if self.draws_masks else nullcontext():
             clipped = self.clipped.sum(parameters, mine[drawn.to(mine.device)], state.bound)
         vector = releasing.query(clipping, clipped, len(drawn), state.bound).to(self._dtype)
-        source = site.randomness.noise_source(step, vector.device, vector.dtype)
+        source = site.randomness.noise_source(step, vector.device)
         mechanism = share(self.plan.mechanism, self.team)  # pyright: ignore[reportArgumentType] (either kind comes back as it went)
         released = releasing.release(mechanism, vector, source)
         if self.watch is not None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Self, final
@@ -24,17 +23,8 @@ Make = Callable[[], NoiseSource[Tensor]]
 """The step's source from its beginning: for a seed the same numbers each time, else new ones."""
 
 
-@final
-@dataclass(frozen=True)
-class Request:
-    """Normal numbers of this shape: complex ones of deviation ``std`` per real component, or real ones of deviation 1 where it is None."""
-
-    shape: tuple[int, ...]
-    std: float | None
-
-    def drawn(self, source: NoiseSource[Tensor]) -> Tensor:
-        """From ``source``."""
-        return source.standard_normal(self.shape) if self.std is None else source.circular_normal(self.shape, self.std)
+Request = tuple[int, ...]
+"""Standard normal numbers of this shape."""
 
 
 @final
@@ -43,7 +33,7 @@ class Drawn:
 
     def __init__(self, make: Make, requests: tuple[Request, ...]) -> None:
         self.source = make()
-        self.values = deque((request, request.drawn(self.source)) for request in requests)
+        self.values = deque((request, self.source.standard_normal(request)) for request in requests)
 
 
 @final
@@ -65,10 +55,7 @@ class AheadSource:
         return self._drawn.source.origin
 
     def standard_normal(self, shape: tuple[int, ...]) -> Tensor:
-        return self._normal(Request(shape, None))
-
-    def circular_normal(self, shape: tuple[int, ...], std: float) -> Tensor:
-        return self._normal(Request(shape, std))
+        return self._normal(shape)
 
     def standard_laplace(self, shape: tuple[int, ...]) -> Tensor:
         return self._behind().standard_laplace(shape)
@@ -85,8 +72,23 @@ class AheadSource:
     def all_finite(self, value: Tensor) -> bool:
         return self._drawn.source.all_finite(value)
 
-    def is_finer(self, value: Tensor) -> bool:
-        return self._drawn.source.is_finer(value)
+    def hides(self, value: Tensor) -> bool:
+        return self._drawn.source.hides(value)
+
+    def released(self, value: Tensor, noise: Tensor, factor: float, largest: float, scale: float) -> Tensor:
+        return self._drawn.source.released(value, noise, factor, largest, scale)
+
+    def shortened(self, first: Tensor, second: Tensor, largest: float) -> tuple[Tensor, Tensor]:
+        return self._drawn.source.shortened(first, second, largest)
+
+    def wide(self, value: Tensor) -> Tensor:
+        return self._drawn.source.wide(value)
+
+    def pairs(self, value: Tensor) -> Tensor:
+        return self._drawn.source.pairs(value)
+
+    def complex(self, pairs: Tensor) -> Tensor:
+        return self._drawn.source.complex(pairs)
 
     def low_pass(self, value: Tensor, kept: tuple[int, ...]) -> Tensor:
         return self._drawn.source.low_pass(value, kept)
@@ -97,7 +99,7 @@ class AheadSource:
     def _normal(self, request: Request) -> Tensor:
         if self._drawn.values and self._drawn.values[0][0] != request:
             self._start_again()
-        numbers = self._drawn.values.popleft()[1] if self._drawn.values else request.drawn(self._drawn.source)
+        numbers = self._drawn.values.popleft()[1] if self._drawn.values else self._drawn.source.standard_normal(request)
         if self._foresees:
             self.requests += (request,)
         return numbers
@@ -120,8 +122,8 @@ class AheadSource:
 class NoiseAhead:
     r"""A run's ``Randomness`` with each step's noise drawn while the step before it ends and its own gradients are computed.
 
-    What a step asks for is expected of the next step too; where it asks for something else, that is drawn on the spot. On an accelerator
-    noise is drawn there, and nothing ahead. Use as a context: its end stops the thread. Numbers are the same as without.
+    What a step asks for is expected of the next step too; where it asks for something else, that is drawn on the spot. Use as a context:
+    its end stops the thread. Numbers are the same as without.
 
     Args:
       randomness: of the run.
@@ -133,7 +135,7 @@ class NoiseAhead:
         self._last_step = last_step
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="noise")
         self._coming: tuple[int, Future[Drawn]] | None = None
-        self._latest: tuple[AheadSource, torch.device, torch.dtype] | None = None
+        self._latest: tuple[AheadSource, torch.device] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -154,24 +156,22 @@ class NoiseAhead:
     def noise(self, step: int, /) -> RandomStream:
         return self._randomness.noise(step)
 
-    def noise_source(self, step: int, device: torch.device, dtype: torch.dtype, /) -> NoiseSource[Tensor]:
-        if device.type != "cpu":
-            return self._randomness.noise_source(step, device, dtype)
+    def noise_source(self, step: int, device: torch.device, /) -> NoiseSource[Tensor]:
         drawn = None
         if self._coming is not None and self._coming[0] == step:
             # A failure of the thread is raised here, in the step.
             drawn = self._coming[1].result()
         self._coming = None
-        if self._latest is not None and self._latest[1:] != (device, dtype):
+        if self._latest is not None and self._latest[1] != device:
             self._latest = drawn = None
         self._foresee(step + 1)
-        source = AheadSource(partial(self._randomness.noise_source, step, device, dtype), drawn)
-        self._latest = (source, device, dtype)
+        source = AheadSource(partial(self._randomness.noise_source, step, device), drawn)
+        self._latest = (source, device)
         return source
 
     def _foresee(self, step: int) -> None:
         if self._latest is None or step > self._last_step or (self._coming is not None and self._coming[0] == step):
             return
-        source, device, dtype = self._latest
-        make = partial(self._randomness.noise_source, step, device, dtype)
+        source, device = self._latest
+        make = partial(self._randomness.noise_source, step, device)
         self._coming = (step, self._thread.submit(Drawn, make, source.requests))

@@ -25,7 +25,7 @@ class Randomness(Protocol):
         """A new stream for the noise of ``step``."""
         ...
 
-    def noise_source(self, step: int, device: torch.device, dtype: torch.dtype, /) -> NoiseSource[Tensor]:
+    def noise_source(self, step: int, device: torch.device, /) -> NoiseSource[Tensor]:
         """The noise of ``step`` as tensors; asked for once a step."""
         ...
 
@@ -47,8 +47,8 @@ class FreshRandomness:
     def noise(self, _step: int, /) -> RandomStream:
         return RandomStream.from_operating_system()
 
-    def noise_source(self, step: int, device: torch.device, dtype: torch.dtype, /) -> NoiseSource[Tensor]:
-        return TorchSource(self.noise(step), device, dtype)
+    def noise_source(self, step: int, device: torch.device, /) -> NoiseSource[Tensor]:
+        return TorchSource(self.noise(step), device)
 
 
 @final
@@ -68,5 +68,5 @@ class SeededRandomness:
     def noise(self, step: int, /) -> RandomStream:
         return RandomStream.from_seed(self._seed, f"noise step {step}")
 
-    def noise_source(self, step: int, device: torch.device, dtype: torch.dtype, /) -> NoiseSource[Tensor]:
-        return TorchSource(self.noise(step), device, dtype)
+    def noise_source(self, step: int, device: torch.device, /) -> NoiseSource[Tensor]:
+        return TorchSource(self.noise(step), device)

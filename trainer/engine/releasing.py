@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from mechanisms import ComplexGaussian, Gaussian, Laplace, NoiseSource
-from mechanisms.box_muller import single_precision
 from trainer.plan import AdaptiveClipping, Clipping
 
 SMALLEST_BOUND, LARGEST_BOUND = 1e-30, 1e30
@@ -77,20 +76,10 @@ def release(mechanism: ComplexGaussian | Gaussian | Laplace, vector: Tensor, sou
     A vector of odd length is padded with a zero, which no unit moves; its noise is dropped.
     """
     if not isinstance(mechanism, ComplexGaussian):
-        return _as_torch_rounds(mechanism, vector.dtype).release(vector, source)
+        return mechanism.release(vector, source)
     length = len(vector)
     paired = vector if length % 2 == 0 else pad(vector, (0, 1))
     return torch.view_as_real(mechanism.release(torch.view_as_complex(paired.reshape(-1, 2)), source)).reshape(-1)[:length]
-
-
-def _as_torch_rounds(mechanism: Gaussian | Laplace, kind: torch.dtype) -> Gaussian | Laplace:
-    """Real noise is scaled by torch, which rounds a scale to the nearest float32, up or down: here it is rounded up before."""
-    if kind != torch.float32:
-        return mechanism
-    scale = float(single_precision(mechanism.noise_scale))
-    if isinstance(mechanism, Gaussian):
-        return Gaussian(std=scale, sensitivity=mechanism.sensitivity)
-    return Laplace(scale=scale, sensitivity=mechanism.sensitivity)
 
 
 def gradient(clipping: Clipping, released: Tensor, divisor: int, bound: float) -> Gradient:

@@ -3,73 +3,73 @@ r"""Noise as torch tensors, over the same cryptographic stream as NumPy's."""
 from __future__ import annotations
 
 import math
-from typing import final
+from typing import Final, final
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from mechanisms import kernel
 from mechanisms.source import FAIR, RandomOrigin, RandomStream
 from mechanisms.spectrum import dropped_slices
-from trainer.engine.chacha import NAME, ChaChaStream
 from trainer.engine.finite import all_finite
 
-
-def generator(device: torch.device) -> str:
-    """What makes the noise there, for certificates."""
-    return "AES-256-CTR" if device.type == "cpu" else NAME
+GENERATOR: Final = "AES-256-CTR"
+"""What makes the noise, for certificates."""
 
 
 @final
 class TorchSource:
     r"""A ``NoiseSource`` over tensors. Noise is always real; a complex mechanism draws real pairs.
 
-    torch's own generators aren't cryptographic, and its complex draws have half the variance per real component: neither is used.
-    Normal numbers for an accelerator are made there, from a ChaCha20 stream whose key the given stream gives.
+    torch's own generators aren't cryptographic, and its complex draws have half the variance per real component: neither is used. Noise
+    for an accelerator is drawn by the processor, which has the one implementation of the exact way.
 
-    Attributes:
-      dtype: of the noise, float32 or float64. In float32 the value must be of that type already, with a sensitivity that holds for
-        the rounded value: the engine's clipped sums aim below their bound by more than rounding moves them.
-
-    >>> TorchSource(RandomStream.from_seed(1, "doctest"), torch.device("cpu"), torch.float64).standard_normal((2, 3)).shape
+    >>> TorchSource(RandomStream.from_seed(1, "doctest"), torch.device("cpu")).standard_normal((2, 3)).shape
     torch.Size([2, 3])
     """
 
-    def __init__(self, stream: RandomStream, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(self, stream: RandomStream, device: torch.device) -> None:
         self._stream = stream
         self._device = device
-        self._dtype = dtype
-        self._cipher = None if device.type == "cpu" else ChaChaStream(stream.key(), device)
 
     @property
     def origin(self) -> RandomOrigin:
         return self._stream.origin
 
     def standard_normal(self, shape: tuple[int, ...]) -> Tensor:
-        return self._normal(math.prod(shape), 1.0).reshape(shape)
-
-    def circular_normal(self, shape: tuple[int, ...], std: float) -> Tensor:
-        return torch.view_as_complex(self._normal(2 * math.prod(shape), std).reshape(*shape, 2))
-
-    def _normal(self, count: int, std: float) -> Tensor:
-        if self._cipher is not None:
-            return self._cipher.normal(count, std, self._dtype)
-        if self._dtype == torch.float32:
-            return torch.from_numpy(self._stream.normal32(count, std))
-        numbers = self._stream.normal(count)
-        numbers *= std
-        return torch.from_numpy(numbers).to(self._dtype)
+        return self._there(self._stream.grid_normal(math.prod(shape)), shape)
 
     def standard_laplace(self, shape: tuple[int, ...]) -> Tensor:
-        numbers = torch.from_numpy(self._stream.laplace(math.prod(shape)))
-        return numbers.reshape(shape).to(self._device, self._dtype)
+        return self._there(self._stream.grid_laplace(math.prod(shape)), shape)
+
+    def _there(self, numbers: NDArray[np.float64], shape: tuple[int, ...]) -> Tensor:
+        return torch.from_numpy(numbers).reshape(shape).to(self._device)
+
+    def released(self, value: Tensor, noise: Tensor, factor: float, largest: float, scale: float) -> Tensor:
+        # By the processor, as the noise is drawn: its loop is one pass, and the one way to round.
+        there = kernel.released(value.cpu().contiguous().numpy(), noise.cpu().numpy(), factor, largest, scale)
+        return torch.from_numpy(there).to(value.device)
+
+    def shortened(self, first: Tensor, second: Tensor, largest: float) -> tuple[Tensor, Tensor]:
+        shorter = (largest / torch.hypot(first, second).clamp_min_(1.0)).clamp_max_(1.0)
+        return first * shorter, second * shorter
+
+    def wide(self, value: Tensor) -> Tensor:
+        return value.to(torch.float64)
+
+    def pairs(self, value: Tensor) -> Tensor:
+        return torch.view_as_real(value.resolve_conj())
+
+    def complex(self, pairs: Tensor) -> Tensor:
+        return torch.view_as_complex(pairs)
 
     def uniform(self, shape: tuple[int, ...]) -> Tensor:
-        numbers = torch.from_numpy(self._stream.uniform(math.prod(shape)))
-        return numbers.reshape(shape).to(self._device, self._dtype)
+        return self._there(self._stream.uniform(math.prod(shape)), shape)
 
     def signs(self, shape: tuple[int, ...], negative: int = FAIR) -> Tensor:
-        numbers = torch.from_numpy(self._stream.signs(math.prod(shape), negative))
-        return numbers.reshape(shape).to(self._device, self._dtype)
+        return self._there(self._stream.signs(math.prod(shape), negative), shape)
 
     def is_complex(self, value: Tensor) -> bool:
         return value.is_complex()
@@ -77,9 +77,8 @@ class TorchSource:
     def all_finite(self, value: Tensor) -> bool:
         return all_finite(value)
 
-    def is_finer(self, value: Tensor) -> bool:
-        kind = value.dtype
-        return (kind.is_floating_point or kind.is_complex) and torch.finfo(kind).eps < torch.finfo(self._dtype).eps
+    def hides(self, value: Tensor) -> bool:
+        return value.is_quantized  # torch has no wider numbers than float64
 
     def low_pass(self, value: Tensor, kept: tuple[int, ...]) -> Tensor:
         axes = tuple(range(-len(kept), 0))

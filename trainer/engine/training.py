@@ -35,7 +35,7 @@ from trainer.engine.publisher import Evaluation, Follower, Publisher
 from trainer.engine.randomness import FreshRandomness, Randomness, SeededRandomness
 from trainer.engine.requests import architecture, check_plan, request_digest
 from trainer.engine.team import Team
-from trainer.engine.torch_source import generator
+from trainer.engine.torch_source import GENERATOR
 from trainer.engine.units import members_of, seed_of
 from trainer.models import build, losses_for
 from trainer.models.front import passed_through, split_front
@@ -288,7 +288,7 @@ def _report(
         event=plan.event_after(state.step),
         noise_std=plan.noise_std,
         random_origin=prepared.origin,
-        generator=generator(prepared.device),
+        generator=GENERATOR,
         resumptions=start.resumptions,
         held_out=publisher.held_out,
         metrics=metrics,

@@ -18,7 +18,7 @@ from trainer.engine.autoencoders import AutoencoderRun, Descent, Prepared, run_a
 from trainer.engine.autoencoders.descent import NO_BOUND
 from trainer.engine.autoencoders.statistics import Code, fitted
 from trainer.engine.finite import all_finite
-from trainer.engine.torch_source import generator
+from trainer.engine.torch_source import GENERATOR
 from trainer.errors import TrainingDiverged
 from trainer.functional_mechanism.spec import FunctionalMechanism
 from trainer.plans import AnyPlan, StatisticReleasePlan
@@ -46,7 +46,7 @@ def _begin(spec: FunctionalMechanism, plan: AnyPlan, prepared: Prepared) -> Desc
     if not isinstance(plan, StatisticReleasePlan):
         raise InvalidParameter("plan", "one release of sums", type(plan).__name__)
     processor = torch.device("cpu")
-    source = TorchSource(stream_of(spec, "release of the sums"), processor, torch.float64)
+    source = TorchSource(stream_of(spec, "release of the sums"), processor)
     code = Code.of(prepared.network.shape.features, prepared.network.shape.hidden, spec.spread, stream_of(spec, "public code"))
 
     watch = NoiseWatch(plan.mechanism)
@@ -58,7 +58,7 @@ def _begin(spec: FunctionalMechanism, plan: AnyPlan, prepared: Prepared) -> Desc
             raise TrainingDiverged(1)
         return TrainingState(1, parameters, {}, NO_BOUND)
 
-    return Descent(step, source.origin, generator(processor), watch)
+    return Descent(step, source.origin, GENERATOR, watch)
 
 
 def released(plan: StatisticReleasePlan, code: Code, rows: Tensor, source: NoiseSource[Tensor], watch: NoiseWatch | None = None) -> Tensor:

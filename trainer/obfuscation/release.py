@@ -102,7 +102,7 @@ def release_encodings(
     if path.exists():
         _check(path, digest)
         return watch
-    source = TorchSource(streams("noise of the encodings"), torch.device("cpu"), torch.float64)
+    source = TorchSource(streams("noise of the encodings"), torch.device("cpu"))
     angles = streams("angles of the encodings").uniform(plan.records * plan.queries)
     theta = 2.0 * math.pi * torch.from_numpy(angles).reshape(plan.records, plan.queries)
     real: list[Tensor] = []

@@ -70,7 +70,7 @@ def _begin(run: AutoencoderRun, spec: Spof, plan: AnyPlan, prepared: Prepared) -
 def release(spec: Spof, plan: RecordReleasePlan, prepared: Prepared, watch: NoiseWatch | None = None) -> Tensor:
     """Every row through the plan's mechanism, once, (rows, n), float64: drawn on the processor."""
     rows = prepared.rows.features.to("cpu", torch.float64)
-    source = TorchSource(stream_of(spec, "release of the rows"), rows.device, rows.dtype)
+    source = TorchSource(stream_of(spec, "release of the rows"), rows.device)
     noisy = plan.mechanism.release(rows, source)
     if watch is not None:
         watch.see(rows, noisy)

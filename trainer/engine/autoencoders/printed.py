@@ -47,7 +47,7 @@ def sensed(network: Autoencoder, parameters: Tensor, rows: Tensor, masks: Tensor
     clean = network.forward(parameters, rows, masks)
     if noise_std == 0.0:
         return Sensed(rows, clean, clean.hidden, torch.ones_like(rows[:, :1]))
-    inputs = rows + noise_std * source.standard_normal(tuple(rows.shape))
+    inputs = rows + source.standard_normal(tuple(rows.shape)).to(rows.dtype) * noise_std
     found = network.forward(parameters, inputs, masks)
     ratios = found.hidden / clean.hidden.clamp(min=SMALLEST_UNIT)
     # 0 / SMALLEST_UNIT outside the row's own block.
@@ -68,7 +68,7 @@ def algorithm_1_slopes(seen: Sensed, targets: Tensor, epsilon: float, stabilisat
     features = targets.shape[1]
     constant = stabilisation * seen.clean.sum(dim=1, keepdim=True)
     sensitivity = 1.5 * features * seen.factor + features * constant * (0.5 * constant + 2.0)
-    noise = source.standard_laplace((2, *targets.shape)) * (sensitivity / (math.sqrt(2.0) * epsilon))
+    noise = source.standard_laplace((2, *targets.shape)).to(targets.dtype) * (sensitivity / (math.sqrt(2.0) * epsilon))
     linear = seen.factor * (0.5 - targets) + noise[0]
     quadratic = seen.factor * (0.5 * targets - 0.25) + noise[1]
     return (linear + 2.0 * quadratic * (seen.found.logits / seen.factor)) / seen.factor
@@ -84,7 +84,7 @@ def algorithm_2_slopes(seen: Sensed, targets: Tensor, epsilon: float, bound: flo
     norms = torch.linalg.vector_norm(slopes, dim=1, keepdim=True)
     sensitivity = torch.where(norms < bound, features * seen.factor, torch.full_like(norms, 2.0 * features * bound))
     clipped = seen.factor * slopes / (norms / bound).clamp(min=1.0)
-    return clipped + source.standard_laplace(tuple(targets.shape)) * (sensitivity / epsilon)
+    return clipped + source.standard_laplace(tuple(targets.shape)).to(targets.dtype) * (sensitivity / epsilon)
 
 
 PrintedSlopes = Callable[[Sensed, Tensor, NoiseSource[Tensor]], Tensor]

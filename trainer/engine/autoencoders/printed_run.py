@@ -18,7 +18,7 @@ from trainer.engine.autoencoders.run import AutoencoderRun, Descent, Prepared, r
 from trainer.engine.checkpoint import write_atomically
 from trainer.engine.loop import TrainingState
 from trainer.engine.team import Alone
-from trainer.engine.torch_source import TorchSource, generator
+from trainer.engine.torch_source import GENERATOR, TorchSource
 from trainer.engine.training import randomness_of
 from trainer.plans import AnyPlan, UnprotectedPlan
 from trainer.printed import PrintedTraining
@@ -54,17 +54,17 @@ def _begin(spec: PrintedTraining, plan: AnyPlan, slopes_of: PrintedSlopes, prepa
 
     def step(state: TrainingState) -> TrainingState:
         clean, masks = batches.after(state.step)
-        source = randomness.noise_source(state.step + 1, prepared.device, clean.dtype)
+        source = randomness.noise_source(state.step + 1, prepared.device)
         seen = sensed(network, state.parameters, clean, masks, spec.environmental_noise_std, source)
         gradient = printed_gradient(network, state.parameters, seen, slopes_of(seen, clean, source))
         return descended(spec.optimizer, state, gradient, plan.steps)
 
-    return Descent(step, randomness.origin, generator(prepared.device))
+    return Descent(step, randomness.origin, GENERATOR)
 
 
 def _demonstrate(spec: PrintedTraining, workdir: Path, slopes_at: Callable[[float], PrintedSlopes]) -> None:
     """Before anything is trained: of the spec's sizes alone."""
     shape = spec.shape(data_set_facts(spec.data))  # pyright: ignore[reportArgumentType] (Pydantic gives frozen models their hash at run time)
-    source = TorchSource(stream_of(spec, "demonstration"), torch.device("cpu"), torch.float64)
+    source = TorchSource(stream_of(spec, "demonstration"), torch.device("cpu"))
     shown = demonstrated(spec.algorithm_name(), type(spec).ERRATA, slopes_at, shape, spec.stabilisation, source)
     write_atomically(workdir / DEMONSTRATION, shown.model_dump_json(indent=2).encode())

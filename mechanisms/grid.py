@@ -1,0 +1,61 @@
+r"""How a real vector gets onto the noise's grid without costing privacy. Proof: proofs/grid_noise.md.
+
+Noise of scale 1 is drawn in whole steps of 2^-32. A value in units of its noise's scale is rounded to such steps first, so that the sum is
+one of integers. Rounding moves two neighbours' values apart by at most ``rounding`` a coordinate. So that their distance stays
+what the mechanism accounts for, both are drawn together beforehand by as much; the release is divided by it again, which is
+post-processing and makes the noise wider by that share.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final, Literal
+
+from mechanisms.errors import InvalidParameter
+
+STEP: Final = 2.0**-32
+"""Of the grid, in units of the noise's scale."""
+
+FEW: Final = 16
+"""Up to so many numbers, counts say, are worked out as fractions: nothing is rounded but onto the grid, and nothing is too large."""
+
+LARGEST: Final = 2.0**18
+"""Of a coordinate of more, in units of the noise's scale: beyond it a value is held there, which moves no two values apart."""
+
+LARGEST_SHARE: Final = 2.0**-4
+"""More than this isn't drawn together: noise so large beside its sensitivity, on so many coordinates, isn't sound here."""
+
+
+def largest(coordinates: int) -> float:
+    """``LARGEST``, or infinity for a few numbers."""
+    return math.inf if coordinates <= FEW else LARGEST
+
+
+def rounding(coordinates: int) -> float:
+    r"""What getting on the grid moves two neighbours apart, a coordinate: one step, and twice the rounding of the product before it.
+
+    >>> rounding(16) / STEP, rounding(17) / STEP
+    (1.0, 1.25)
+    """
+    return STEP if coordinates <= FEW else STEP + 2.0**-52 * LARGEST
+
+
+def contraction(distance: float, coordinates: int, norm: Literal["l1", "l2"], each: float | None = None) -> float:
+    r"""1 - eta: what a value is multiplied by before it is rounded.
+
+    Args:
+      distance: the least distance of two neighbours' values that the mechanism accounts for, in units of the noise's scale.
+      coordinates: real numbers that one neighbour may move.
+      each: what rounding moves them apart in one coordinate; ``rounding(coordinates)`` where None.
+    Raises:
+      InvalidParameter: eta above 2^-4.
+
+    >>> 1.0 - contraction(1.0, 10**6, "l2") < 3e-7
+    True
+    """
+    moved = (rounding(coordinates) if each is None else each) * (math.sqrt(coordinates) if norm == "l2" else float(coordinates))
+    if not moved <= LARGEST_SHARE * distance:
+        least = moved / LARGEST_SHARE
+        raise InvalidParameter("noise", f"such that sensitivity / scale >= {least:.3g} for {coordinates} coordinates", distance)
+    # A little more, for the rounding of this number, of the factor that it becomes part of, and of what is called the distance.
+    return 1.0 - moved / distance * (1.0 + 2.0**-40) - 2.0**-50

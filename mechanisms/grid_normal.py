@@ -1,0 +1,206 @@
+r"""Normal noise on a grid, drawn exactly: floor(2^32 Z) of a standard normal Z, with no probability rounded and no tail cut off.
+
+A sum of floats tells more than its noise hides: float noise reaches few of the numbers that floats can hold, and a neighbour's sum is off
+that lattice. An integer plus floor(2^32 Z) is instead the floor of a sum with continuous noise. Proof: proofs/grid_noise.md.
+
+The density of |Z| below 8 is a mixture of rectangles that lie under it, one for each of 2048 bins, and a rest: the wedges above them, and
+the tail. One word of 64 bits decides which part it is (an alias table whose probabilities are whole multiples of 2^-39), the sign, and the
+place in a rectangle. The rest, one draw in 600, is accepted or not by comparing random bits with a probability that is computed as exactly
+as it has to be.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from functools import cache
+from typing import Any, Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms import kernel
+from mechanisms.grid import STEP
+from mechanisms.lazy_bits import Fill, bits_below, more_bits
+
+BITS: Final = 32
+"""Of a grid unit: noise of deviation 1 comes in steps of 2^-32."""
+
+BIN_BITS: Final = kernel.OFFSET_BITS
+"""A bin is 2^-8 deviations wide and has 2^24 grid cells."""
+BINS: Final = kernel.REST
+"""Up to 8 deviations."""
+
+COLUMNS: Final = 4096
+THRESHOLD_BITS: Final = kernel.THRESHOLD_BITS
+TOTAL: Final = COLUMNS << THRESHOLD_BITS
+"""Probabilities of the outcomes are multiples of 1 / TOTAL = 2^-39."""
+
+BLOCK: Final = 1 << 14
+"""Words worked on at a time: they and what is made of them stay in a core's cache."""
+
+_EDGE = 2.0**-20
+"""Nearer to its probability than this share, a comparison in float64 isn't trusted."""
+
+Cells = NDArray[np.int64]
+
+
+@final
+@dataclass(frozen=True)
+class Table:
+    r"""The mixture, in integers.
+
+    Attributes:
+      columns: thresholds and aliases, (4096,) each: a column's own number where 27 random bits are below its threshold, else its alias;
+        a number from 2048 on stands for the rest.
+      rectangles: (2048,), their masses in units of 2^-39.
+      ends: (2049,), sums of the rest's envelopes from the first bin on, of which the last is the tail's.
+    """
+
+    columns: kernel.Columns
+    rectangles: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+
+@cache
+def table() -> Table:
+    r"""Made once a process, from decimal numbers of 50 digits: the same integers on every machine.
+
+    >>> found = table()
+    >>> int(found.rectangles.sum()) / TOTAL  # of all draws that need no second look
+    0.9984...
+    """
+    with localcontext() as context:
+        context.prec = 50
+        # 2 phi at the bins' edges, times a bin's width, in units of 2^-39.
+        front = Decimal(2) / (2 * _pi()).sqrt() * 2**31
+        edges = [front * (-((Decimal(edge) / 256) ** 2) / 2).exp() for edge in range(BINS + 1)]
+        rectangles = [int(right) for right in edges[1:]]  # rounded down: they must lie under the density
+        envelopes = [int(left) + 1 - rectangle for left, rectangle in zip(edges, rectangles, strict=False)]
+    weights = [*rectangles, TOTAL - sum(rectangles), *[0] * (COLUMNS - BINS - 1)]
+    thresholds, aliases = _alias_table(weights)
+    # The tail beyond 8 weighs less than 2^-49: one unit, halved for every further deviation, is above it.
+    ends = np.cumsum([*envelopes, 1])
+    return Table((thresholds, np.minimum(aliases, BINS).astype(np.int16)), np.array(rectangles), ends)
+
+
+def _pi() -> Decimal:
+    return Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
+
+
+def _alias_table(weights: list[int]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Vose 1991, in integers: column i holds its own outcome below its threshold and one other outcome above."""
+    full = 1 << THRESHOLD_BITS
+    left, thresholds, aliases = list(weights), [full] * COLUMNS, list(range(COLUMNS))
+    small = [column for column, weight in enumerate(left) if weight < full]
+    large = [column for column, weight in enumerate(left) if weight >= full]
+    while small:
+        column, other = small.pop(), large[-1]
+        thresholds[column], aliases[column] = left[column], other
+        left[other] -= full - left[column]
+        if left[other] < full:
+            small.append(large.pop())
+            if not large:
+                break
+    held = [0] * COLUMNS
+    for column in range(COLUMNS):
+        held[column] += thresholds[column]
+        held[aliases[column]] += full - thresholds[column]
+    if held != list(weights):
+        raise AssertionError("an alias table must hold exactly the probabilities that it was made of")
+    return np.array(thresholds, np.int32), np.array(aliases, np.int32)
+
+
+def draw(count: int, fill: Fill, fill_rest: Fill) -> NDArray[np.float64]:
+    r"""``count`` independent (floor(2^32 Z) + 1/2) / 2^32, (count,) float64, exactly.
+
+    Args:
+      fill: gives the words of every draw, 64 bits each, in order.
+      fill_rest: gives those of the few that need more, from another stream: how many depends on what was drawn.
+
+    >>> draw(2, lambda words: words.fill(0), lambda words: words.fill(0)) * 2**32
+    array([0.5, 0.5])
+    """
+    numbers = np.empty(count)
+    pending: list[NDArray[np.int64]] = []
+    columns = table().columns
+    words = np.empty(min(count, BLOCK), "<u8")
+    for first in range(0, count, BLOCK):
+        part = numbers[first : first + BLOCK]
+        fill(words[: len(part)])
+        pending.append(first + kernel.normals(words[: len(part)], columns, part))
+    rest = np.concatenate(pending) if pending else np.empty(0, np.int64)
+    if len(rest):
+        # The sign is decided already, by the word.
+        numbers[rest] = np.copysign((draw_rest(len(rest), fill_rest) + 0.5) * STEP, numbers[rest])
+    return numbers
+
+
+def draw_rest(count: int, fill: Fill) -> Cells:
+    """``count`` cells of |Z| from what lies above the rectangles, (count,), >= 0, exactly."""
+    found = table()
+    accepted: list[Cells] = []
+    missing = count
+    bits = int(found.ends[-1] - 1).bit_length()
+    while missing:
+        words = np.empty((4, 2 * missing + 16), "<u8")
+        fill(words)
+        place = (words[0] >> np.uint64(64 - bits)).astype(np.int64)
+        offset = (words[1] >> np.uint64(64 - BITS)).astype(np.int64)
+        envelope = np.searchsorted(found.ends, place, side="right").astype(np.int64)
+        is_tail = envelope == BINS
+        cell = np.where(is_tail, (8 << BITS) + offset, (envelope << BIN_BITS) | (offset & ((1 << BIN_BITS) - 1)))
+        taken = envelope <= BINS
+        for number in np.flatnonzero(is_tail):
+            cell[number] += _octaves(int(words[3][number]), fill) << BITS
+        taken[taken] = _accepted(cell[taken], words[2][taken], found, fill)
+        accepted.append(cell[taken][:missing])
+        missing -= len(accepted[-1])
+    return np.concatenate(accepted)
+
+
+def _octaves(word: int, fill: Fill) -> int:
+    """m with probability 2^-(m + 1): how many fair coins fall the same way first."""
+    passed = 0
+    while word == 0:
+        passed += 64
+        word = more_bits(fill)
+    return passed + (word & -word).bit_length() - 1
+
+
+def _accepted(cells: Cells, words: NDArray[np.uint64], found: Table, fill: Fill) -> NDArray[np.bool_]:
+    """Whether random bits lie below (cell's mass - its rectangle's) / its envelope's: in float64 where that is beyond doubt."""
+    bins = np.minimum(cells >> BIN_BITS, BINS)
+    is_tail = bins == BINS
+    inside = np.where(is_tail, 0, bins)
+    height = np.diff(found.ends, prepend=0)[inside].astype(np.float64)
+    centre = (cells.astype(np.float64) + 0.5) * 2.0**-BITS
+    density = 2.0**32 / math.sqrt(2.0 * math.pi) * np.exp(-0.5 * centre * centre)
+    octave = (cells >> BITS) - 8
+    # In a wedge 2^24 cells share the envelope of their bin; in the tail 2^32 share 2^-(m + 1), and a mass is 2^8 times as much a cell.
+    of_tail = density * np.exp2(np.minimum(octave + 9.0, 900.0))
+    probability = np.where(is_tail, of_tail, (density - found.rectangles[inside]) / height)
+    doubt = np.where(is_tail, probability * _EDGE, density * 2.0**-44 / height) + 2.0**-50
+    uniform = words.astype(np.float64) * 2.0**-64
+    below = uniform < probability
+    for number in np.flatnonzero(np.abs(uniform - probability) <= doubt):
+        below[number] = is_below(int(words[number]), int(cells[number]), fill)
+    return below
+
+
+def is_below(word: int, cell: int, fill: Fill) -> bool:
+    """The same comparison with as many further bits and digits as it takes."""
+    found, number = table(), cell >> BIN_BITS
+
+    def probability(of: Any) -> Any:
+        # A cell's mass of |Z| by the tails beyond its ends, whose digits largely cancel.
+        of.prec += 256 + 3 * max(0, (cell >> BITS) - 8) ** 2
+        step = of.mpf(2) ** -BITS
+        mass = of.erfc(cell * step / of.sqrt(2)) - of.erfc((cell + 1) * step / of.sqrt(2))
+        if number >= BINS:
+            return mass * 2 ** (39 + 32 + (cell >> BITS) - 8 + 1)
+        height = int(found.ends[number]) - (int(found.ends[number - 1]) if number else 0)
+        return (mass * 2 ** (39 + BIN_BITS) - int(found.rectangles[number])) / height
+
+    return bits_below(word, 64, probability, fill)

@@ -1,0 +1,98 @@
+r"""The inner loops of noise on a grid: in C where the installation could compile it, else in NumPy, with the same bits."""
+
+from __future__ import annotations
+
+import math
+import sys
+from fractions import Fraction
+from importlib import import_module
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.grid import FEW, STEP
+
+
+def _compiled() -> Any:
+    try:
+        return import_module("mechanisms._kernel")
+    except ImportError:
+        return None
+
+
+COMPILED: Any = _compiled()
+"""The C module; None where there was no compiler."""
+
+KINDS: Final = ("float32", "float64")
+"""Types of numbers that the C loop takes."""
+
+OFFSET_BITS: Final = 24
+THRESHOLD_BITS: Final = 27
+REST: Final = 2048
+"""Bins of grid_normal's table; the outcome beside them has this number."""
+
+Columns = tuple[NDArray[np.int32], NDArray[np.int16]]
+"""Thresholds and aliases of ``grid_normal.Table``."""
+
+
+def normals(words: NDArray[np.uint64], columns: Columns, numbers: NDArray[np.float64]) -> NDArray[np.int64]:
+    r"""What each word says as a normal number, (cell + 1/2) / 2^32, written to ``numbers``.
+
+    Returns:
+      places of the rest, where only the sign is decided: (1/2 or -1/2) / 2^32 stands there.
+    """
+    if COMPILED is not None:
+        rest = np.empty(len(words), np.int64)
+        return rest[: COMPILED.normals(words, *columns, numbers, rest)]
+    thresholds, aliases = columns
+    column = (words >> np.uint64(52)).view(np.int64)
+    low = words.view(np.int64)
+    is_own = ((low >> 25) & ((1 << THRESHOLD_BITS) - 1)) < thresholds[column]
+    outcome = np.where(is_own, np.minimum(column, REST), aliases[column].astype(np.int64))
+    sign = -((low >> OFFSET_BITS) & 1)
+    cells = (outcome << OFFSET_BITS) | (low & ((1 << OFFSET_BITS) - 1))
+    rest = np.flatnonzero(outcome == REST)
+    cells[rest] = 0
+    # A cell [v, v + 1) mirrored is [-1 - v, -v).
+    np.bitwise_xor(cells, sign, out=cells)
+    np.add(cells, 0.5, out=numbers)
+    numbers *= STEP
+    return rest
+
+
+def released(value: NDArray[Any], noise: NDArray[np.float64], factor: float, largest: float, scale: float) -> NDArray[Any]:
+    r"""(value * factor, held within +-largest and rounded to the grid, + noise) * scale, in the type of the value.
+
+    Args:
+      value: real and contiguous; its numbers are float64 or narrower.
+      noise: standard noise of the same shape, on the grid.
+    """
+    if value.size <= FEW:
+        return _of_fractions(value, noise, factor, largest, scale)
+    if COMPILED is not None and value.dtype.name in KINDS and value.flags.c_contiguous and noise.flags.c_contiguous:
+        out = np.empty_like(value)
+        COMPILED.released(value, noise, out, factor, largest, scale, value.dtype == np.float32)
+        return out
+    steps = np.asarray(value, dtype=np.float64) * factor
+    np.clip(steps, -largest, largest, out=steps)
+    steps *= 1.0 / STEP
+    np.rint(steps, out=steps)
+    steps *= STEP
+    steps += noise
+    steps *= scale
+    return steps.astype(value.dtype, copy=False) if np.issubdtype(value.dtype, np.inexact) else steps
+
+
+def _of_fractions(value: NDArray[Any], noise: NDArray[np.float64], factor: float, largest: float, scale: float) -> NDArray[Any]:
+    """The same for a few numbers of any size, whose product with ``factor`` isn't rounded before it gets on the grid."""
+    found = np.empty(value.shape)
+    exact, times = Fraction(factor) / Fraction(STEP), Fraction(scale)
+    for place in np.ndindex(value.shape):
+        number = Fraction(float(value[place])) * exact
+        if largest < math.inf:
+            number = min(max(number, Fraction(-largest / STEP)), Fraction(largest / STEP))
+        whole = (round(number) * Fraction(STEP) + Fraction(float(noise[place]))) * times
+        # What double precision can't hold is held at its end.
+        found[place] = float(min(max(whole, Fraction(-sys.float_info.max)), Fraction(sys.float_info.max)))
+    return found.astype(value.dtype, copy=False) if np.issubdtype(value.dtype, np.inexact) else found
