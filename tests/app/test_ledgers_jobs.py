@@ -135,16 +135,30 @@ def test_a_job_that_was_never_taken_up_releases_everything(jobs: JobService, led
     ("events", "spent"),
     [
         ((Started(resumed_from_step=0), CheckpointWritten(step=5), Stopped(step=8)), 8 / STEPS),
-        ((Started(resumed_from_step=0), CheckpointWritten(step=5), Failed(reason="no")), 5 / STEPS),
-        ((Started(resumed_from_step=0), Failed(reason="no")), 1 / STEPS),
-        ((Started(resumed_from_step=7), Failed(reason="no")), 7 / STEPS),
+        # What counts is what was executed, not what lies in the last checkpoint that was told of.
+        ((Started(resumed_from_step=0), CheckpointWritten(step=5), Failed(reason="no", executed=9)), 9 / STEPS),
+        ((Started(resumed_from_step=0), Failed(reason="no", executed=0)), 1 / STEPS),
+        ((Started(resumed_from_step=7), Failed(reason="no", executed=7)), 7 / STEPS),
+        # It doesn't say how far it came: any number of steps may have been executed since.
+        ((Started(resumed_from_step=0), CheckpointWritten(step=5), Failed(reason="no")), 1.0),
+        ((Started(resumed_from_step=7), Failed(reason="no")), 1.0),
         # It was killed, or its end is unknown: a checkpoint may have been written that nobody heard of.
         ((Started(resumed_from_step=0), CheckpointWritten(step=5)), 1.0),
         ((), 1.0),
         # All was done, and then refused.
         ((Started(resumed_from_step=0), CheckpointWritten(step=STEPS), Finished()), 1.0),
     ],
-    ids=["stopped", "failed", "failed at once", "failed after a resumption", "killed", "silent", "refused"],
+    ids=[
+        "stopped",
+        "diverged",
+        "failed at once",
+        "diverged once more",
+        "failed",
+        "failed after a resumption",
+        "killed",
+        "silent",
+        "refused",
+    ],
 )
 def test_a_failed_job_commits_what_it_has_or_may_have_released(
     jobs: JobService,
