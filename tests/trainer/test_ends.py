@@ -62,8 +62,9 @@ def test_a_divergence_is_on_disk_before_it_is_told(steered: ZetaDpSgd, tmp_path:
 
 
 def test_a_divergence_tried_again_is_told_again_and_nothing_is_released(steered: ZetaDpSgd, tmp_path: Path, steps: list[int]) -> None:
+    events: list[TrainingEvent] = []
     for _ in range(3):
-        events: list[TrainingEvent] = []
+        events.clear()
         with pytest.raises(TrainingDiverged, match=f"stopped being finite at step {DIVERGES_AT}"):
             _run(steered, tmp_path, events.append)
     assert events == [Started(resumed_from_step=DIVERGES_AT)]
@@ -103,9 +104,10 @@ def test_an_error_in_a_step_leaves_the_steps_before_it_on_disk(spec: ZetaDpSgd, 
         return original(self, state)
 
     events: list[TrainingEvent] = []
-    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="out of memory"):
-        patch.setattr(PrivateLoop, "step", step)
+    monkeypatch.setattr(PrivateLoop, "step", step)
+    with pytest.raises(RuntimeError, match="out of memory"):
         _run(spec, tmp_path, events.append)
+    monkeypatch.setattr(PrivateLoop, "step", original)
     assert _checkpointed(tmp_path) == 7
     _run(spec, tmp_path, events.append)
     assert [event for event in events if isinstance(event, Started)] == [Started(resumed_from_step=0), Started(resumed_from_step=7)]

@@ -1,7 +1,7 @@
 r"""Checkpoints and model files: safetensors only, written whole or not at all. Nothing is ever unpickled.
 
-Every file carries a SHA-256 digest of its header and tensors. What is read back to go on from is held against it: a disk that turned one bit
-would otherwise change what is trained, or how many steps count as done, without anybody's notice.
+Every file carries a SHA-256 digest of its header and tensors, and what is read back to go on from is held against it: a disk that turned
+one bit would otherwise change what is trained, or how many steps count as done, without anybody's notice.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def _contents_digest(text: str, tensors: Mapping[str, torch.Tensor]) -> str:
     digest = hashlib.sha256(json.dumps([text, shapes]).encode())
     for _, tensor in sorted(tensors.items()):
         # Types and shapes say how many bytes each has, so no two contents come to the same bytes in a row.
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
