@@ -20,7 +20,7 @@ from trainer.report import CheckpointWritten, HeldOut, Metrics, MetricValues, Pr
 PROGRESS_SECONDS = 0.5
 """Progress at most twice a second."""
 
-WRITING_SHARE = 0.02
+WRITING_SHARE = 0.05
 """Of the run's time, for checkpoints that are written for nothing but to tell of progress."""
 
 ACCOUNTING_SHARE = 0.15
