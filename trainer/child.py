@@ -24,7 +24,7 @@ from mechanisms.base import Value
 from mechanisms.errors import PrivacyError
 from trainer import AnyTrainingSpec, load_train
 from trainer.engine.checkpoint import write_atomically
-from trainer.errors import TrainingStopped
+from trainer.errors import TrainingDiverged, TrainingStopped
 from trainer.parent import die_with_parent, end_with_folder
 from trainer.plans import AnyPlan
 from trainer.report import Failed, Finished, Stopped, TrainingEvent
@@ -81,7 +81,8 @@ def run_request(workdir: Path, should_stop: Callable[[], bool]) -> None:
 def report_failure(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """An exception hook: the trace goes to standard error, one line for the user to standard output."""
     traceback.print_exception(kind, error, trace)
-    _emit(Failed(reason=failure_reason(error)))
+    # Of every other error nobody knows here which step it came in, nor whether the steps before it could be written.
+    _emit(Failed(reason=failure_reason(error), executed=error.step if isinstance(error, TrainingDiverged) else None))
 
 
 def failure_reason(error: BaseException) -> str:

@@ -14,7 +14,7 @@ class TrainingStopped(Exception):
 
 
 class TrainingDiverged(PrivacyError):
-    """The parameters are no longer finite. A function of released values only, so saying it costs no privacy."""
+    """The parameters after ``step`` are no longer finite, and lie in the checkpoint: an output of ``step`` steps, to be charged as such."""
 
     def __init__(self, step: int) -> None:
         self.step = step

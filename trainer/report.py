@@ -115,7 +115,11 @@ class Started(Value):
 
 @final
 class Progress(Value):
-    """``step`` of ``steps`` are done and cost at most ``epsilon`` at ``delta``; ``seconds`` count over all attempts."""
+    r"""``step`` of ``steps`` are done and in a checkpoint; ``seconds`` count over all attempts.
+
+    ``epsilon`` at ``delta`` is what a run planned for ``step`` steps would cost at most. It is for watching: a run that is ended because of
+    what it told has chosen its number of steps by its outputs, and is as private as all of its planned steps, or as a filter says.
+    """
 
     event: Literal["progress"] = "progress"
     step: Step
@@ -185,10 +189,17 @@ class Stopped(Value):
 
 @final
 class Failed(Value):
-    """The run can't go on; ``reason`` is one line for the user."""
+    r"""The run can't go on.
+
+    Attributes:
+      reason: one line for the user.
+      executed: steps that were executed at most, over all attempts, where all of them are in the checkpoint; None where that isn't known:
+        then the whole plan counts as executed.
+    """
 
     event: Literal["failed"] = "failed"
     reason: str
+    executed: Step | None = None
 
 
 TrainingEvent = Annotated[

@@ -1,7 +1,15 @@
 r"""Jobs and ledgers: a training's whole plan is reserved when it is submitted, and settled by what it released when it ends.
 
-What was released is what lies in a checkpoint: nothing else ever leaves the training process. Where that isn't known for certain, since a
-process was killed before it could say, all of the plan counts.
+An end is an output like any other: that a run diverged at step s tells something of the releases of s steps. So what counts is every step
+that was executed, not only what was shown of it. Training puts each step on disk before it tells anything of it, its end included:
+
+* stopped (paused, cancelled, timed out, its worker shut down) and said so: the steps in its checkpoint, the last one executed among them;
+* failed and said how many steps it executed (it diverged): these steps;
+* failed otherwise, killed, or its end is unknown: all of the plan.
+
+That a run which ends early costs the steps it executed is a claim about adaptive stopping. Every budget of a ledger carries it: sums of
+epsilon, rho, mu^2 or Renyi divergences at fixed orders, step by step (accountants/proofs/filters.md, section 7). A privacy profile doesn't:
+hence no certificate is issued for fewer steps than planned. A job tried again goes on from its checkpoint and is charged anew.
 """
 
 from __future__ import annotations
@@ -24,7 +32,7 @@ from app.ledgers.pricing import price_of
 from app.ledgers.reading import found_ledger, found_reserved
 from app.ledgers.tables import LedgerEntryRow, LedgerJobRow
 from mechanisms.errors import InvalidParameter, PrivacyError
-from trainer.report import CheckpointWritten, Failed, Started, Stopped
+from trainer.report import Failed, Stopped
 
 PART_SECONDS = 2.0
 """How long the cost of what was released may take to find while the job is locked; beyond it all of the plan counts."""
@@ -108,14 +116,12 @@ def spend_of_job(session: Session, tenant: str, job_id: str) -> Event:
 
 
 def _released_steps(session: Session, job: JobRow) -> int | None:
-    """Steps that lie in a checkpoint, of a job whose last attempt told its own end and didn't finish; None where that isn't known."""
-    started, checkpoint, stopped, failed = (_last(session, job, kind) for kind in ("started", "checkpoint", "stopped", "failed"))
+    """Steps that were executed by a job whose last attempt told its own end and didn't finish; None where that isn't known."""
+    stopped, failed = (_last(session, job, kind) for kind in ("stopped", "failed"))
     if isinstance(stopped, Stopped):
         return stopped.step
-    if isinstance(failed, Failed) and isinstance(started, Started):
-        # A checkpoint is told of as soon as it is durable, and all that the process said was read before its end was.
-        return checkpoint.step if isinstance(checkpoint, CheckpointWritten) else started.resumed_from_step
-    return None
+    # The last checkpoint told of says nothing here: steps after it were executed before whatever went wrong.
+    return failed.executed if isinstance(failed, Failed) else None
 
 
 def _last(session: Session, job: JobRow, kind: str) -> object:

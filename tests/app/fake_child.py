@@ -79,7 +79,7 @@ def main(workdir: Path, parent: int) -> int:
             say("stopped", step=step)
             return 3
         if order is Order.FAIL and step == 5:
-            say("failed", reason="the gradient isn't finite")
+            say("failed", reason="the gradient isn't finite", executed=step)
             return 1
         if order is Order.CRASH and step == 5:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -12,6 +12,7 @@ from accountants.filters import RdpBudget, ZcdpBudget
 from app.certificates.verification import read
 from app.database import Database
 from app.jobs.attempts import Attempt, Attempts
+from app.jobs.document import TrainingDocument
 from app.jobs.leases import Executor, Leases
 from app.jobs.queue import JobQueue
 from app.jobs.resources import Job, JobSubmission
@@ -28,6 +29,9 @@ from tests.app.fake_child import Order
 from tests.app.jobs_harness import serving, spec, state, submit, wait_until, working
 from tests.app.jobs_harness import settings as served
 from tests.app.ledgers_harness import KINDS, TENANT, databases, definition
+from trainer import RuntimeSpec, load_train
+from trainer.child import failure_reason
+from trainer.errors import TrainingDiverged
 from trainer.report import CheckpointWritten, Failed, Finished, Progress, Started, Stopped, TrainingEvent
 
 STEPS = 20
@@ -135,16 +139,30 @@ def test_a_job_that_was_never_taken_up_releases_everything(jobs: JobService, led
     ("events", "spent"),
     [
         ((Started(resumed_from_step=0), CheckpointWritten(step=5), Stopped(step=8)), 8 / STEPS),
-        ((Started(resumed_from_step=0), CheckpointWritten(step=5), Failed(reason="no")), 5 / STEPS),
-        ((Started(resumed_from_step=0), Failed(reason="no")), 1 / STEPS),
-        ((Started(resumed_from_step=7), Failed(reason="no")), 7 / STEPS),
+        # What counts is what was executed, not what lies in the last checkpoint that was told of.
+        ((Started(resumed_from_step=0), CheckpointWritten(step=5), Failed(reason="no", executed=9)), 9 / STEPS),
+        ((Started(resumed_from_step=0), Failed(reason="no", executed=0)), 1 / STEPS),
+        ((Started(resumed_from_step=7), Failed(reason="no", executed=7)), 7 / STEPS),
+        # It doesn't say how far it came: any number of steps may have been executed since.
+        ((Started(resumed_from_step=0), CheckpointWritten(step=5), Failed(reason="no")), 1.0),
+        ((Started(resumed_from_step=7), Failed(reason="no")), 1.0),
         # It was killed, or its end is unknown: a checkpoint may have been written that nobody heard of.
         ((Started(resumed_from_step=0), CheckpointWritten(step=5)), 1.0),
         ((), 1.0),
         # All was done, and then refused.
         ((Started(resumed_from_step=0), CheckpointWritten(step=STEPS), Finished()), 1.0),
     ],
-    ids=["stopped", "failed", "failed at once", "failed after a resumption", "killed", "silent", "refused"],
+    ids=[
+        "stopped",
+        "diverged",
+        "failed at once",
+        "diverged once more",
+        "failed",
+        "failed after a resumption",
+        "killed",
+        "silent",
+        "refused",
+    ],
 )
 def test_a_failed_job_commits_what_it_has_or_may_have_released(
     jobs: JobService,
@@ -164,6 +182,26 @@ def test_a_failed_job_commits_what_it_has_or_may_have_released(
     assert share(found) == pytest.approx(spent, rel=1e-12)
     assert (found.released is None) == (spent == 1.0)
     assert ledgers.verify(TENANT, ledger.id).verdict == "sound"
+
+
+def test_a_run_that_a_learning_rate_makes_diverge_pays_for_every_step_that_its_end_is_an_output_of(
+    jobs: JobService, ledgers: LedgerService, ledger: Ledger, attempts: Attempts, token: str, tmp_path: Path
+) -> None:
+    """Divergence as a way to look: the end tells how far a walk of so many releases went, and no checkpoint is due before it."""
+    steered = {"optimizer": {"kind": "sgd", "learning_rate": 1e37}, "clipping_bound": 20.0, "evaluation": {"kind": "none"}}
+    job = submitted(jobs, ledger, **steered, reproducible=True, seed=7)
+    runtime = RuntimeSpec(device="cpu", threads=1, checkpoint_seconds=3600.0)
+    for _ in range(2):
+        attempt, events = started(attempts, token), list[TrainingEvent]()
+        assert isinstance(attempt.document, TrainingDocument)
+        spec, plan = attempt.document.spec, attempt.document.plan
+        with pytest.raises(TrainingDiverged) as diverged:
+            load_train(spec)(spec, plan, runtime, tmp_path / "run", report=events.append, should_stop=lambda: False)
+        told(attempts, attempt, *events, Failed(reason=failure_reason(diverged.value), executed=diverged.value.step))
+        attempts.fail(attempt, "it diverged")
+        assert 2 < diverged.value.step < STEPS
+        assert share(reservation(ledgers, jobs, job.id)) == pytest.approx(diverged.value.step / STEPS, rel=1e-12)
+        jobs.act(job.id, Action.RETRY)  # another look has its own price, and shows the same
 
 
 def test_a_success_commits_the_whole_plan(jobs: JobService, ledgers: LedgerService, ledger: Ledger, attempts: Attempts, token: str) -> None:

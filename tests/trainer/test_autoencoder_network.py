@@ -173,13 +173,6 @@ def test_a_run_taken_up_in_the_middle_of_an_epoch_goes_on_with_the_same_batches(
         assert torch.equal(state.parameters, expected.parameters)
 
 
-def test_parameters_that_arent_finite_end_the_run() -> None:
-    descent, start = _descent(batch_size=7), _start()
-    broken = TrainingState(0, torch.full_like(start.parameters, torch.inf), start.optimizer, 1.0)
-    with pytest.raises(TrainingDiverged, match="at step 1"):
-        descent.step(broken)
-
-
 def test_descent_lowers_the_loss() -> None:
     images = torch.from_numpy(DigitsImages(split_seed=0, test_fraction=0.2).read().training_features)[:200]
     shape = AutoencoderShape(encoders=2, features=64, hidden=16)

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from trainer.engine import Checkpoint, Evaluated, TrainingState, load_checkpoint, save_checkpoint, write_atomically, write_tensors
+from trainer.engine.checkpoint import DAMAGED, NO_CHECKPOINT, checkpointed_step, read_tensors
 from trainer.errors import CheckpointRefused
 
 CPU = torch.device("cpu")
@@ -56,12 +58,49 @@ def test_a_safetensors_file_without_our_header_is_refused(tmp_path: Path) -> Non
         load_checkpoint(tmp_path / "c", "digest", CPU)
 
 
-def test_a_checkpoint_of_the_first_format_is_refused_as_such(tmp_path: Path) -> None:
-    # Its state was complex and had no clipping bound.
-    header = {"format": "zetadp checkpoint 1", "digest": "d", "step": 1, "resumptions": 0, "seconds": 0.0}
-    write_tensors(tmp_path / "c", {"parameters": torch.zeros(2, 2)}, json.dumps(header))
-    with pytest.raises(CheckpointRefused, match="an earlier version wrote it, whose state this one doesn't read; submit the job again"):
-        load_checkpoint(tmp_path / "c", "d", CPU)
+def test_a_checkpoint_with_any_bit_turned_is_refused(tmp_path: Path, checkpoint: Checkpoint) -> None:
+    path = tmp_path / "c.safetensors"
+    save_checkpoint(path, checkpoint, "digest")
+    written, reasons = path.read_bytes(), set[str]()
+    for place in range(len(written)):
+        for bit in range(8):
+            path.write_bytes(written[:place] + bytes([written[place] ^ 1 << bit]) + written[place + 1 :])
+            with pytest.raises(CheckpointRefused) as refused:
+                load_checkpoint(path, "digest", CPU)
+            reasons.add(refused.value.reason)
+    assert reasons == {DAMAGED, NO_CHECKPOINT}
+    path.write_bytes(written)
+    assert load_checkpoint(path, "digest", CPU).state.step == 17
+
+
+def test_a_damaged_checkpoint_is_refused_in_plain_words(tmp_path: Path, checkpoint: Checkpoint) -> None:
+    path = tmp_path / "c.safetensors"
+    save_checkpoint(path, checkpoint, "digest")
+    written = path.read_bytes()
+    path.write_bytes(written[:-1] + bytes([written[-1] ^ 1]))
+    with pytest.raises(CheckpointRefused, match=r"the file is damaged, its contents aren't those that were written; submit the job again$"):
+        load_checkpoint(path, "digest", CPU)
+    path.write_bytes(written[:-1])
+    with pytest.raises(CheckpointRefused, match="it is damaged, or it isn't a checkpoint of this version"):
+        load_checkpoint(path, "digest", CPU)
+
+
+def test_bytes_say_which_tensor_they_are_of(tmp_path: Path) -> None:
+    # The same bytes in a row, under other names and in other shapes.
+    two = {"a": torch.tensor([1.0, 2.0]), "b": torch.tensor([3.0])}
+    for tensors in ({"a": torch.tensor([1.0]), "b": torch.tensor([2.0, 3.0])}, {"a": two["a"].reshape(1, 2), "b": two["b"]}):
+        write_tensors(tmp_path / "c", two, "{}")
+        with safe_open(str(tmp_path / "c"), framework="pt") as file:
+            metadata = file.metadata()
+        save_file(tensors, tmp_path / "c", metadata)
+        with pytest.raises(CheckpointRefused, match="damaged"):
+            read_tensors(tmp_path / "c", "it is something else")
+
+
+def test_the_step_of_a_checkpoint_can_be_asked_for_alone(tmp_path: Path, checkpoint: Checkpoint) -> None:
+    assert checkpointed_step(tmp_path / "c") == 0
+    save_checkpoint(tmp_path / "c", checkpoint, "digest")
+    assert checkpointed_step(tmp_path / "c") == 17
 
 
 def test_our_header_without_the_parameters_is_refused(tmp_path: Path) -> None:

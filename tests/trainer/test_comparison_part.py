@@ -8,11 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from trainer import RuntimeSpec
 from trainer.child import RESULT, TrainingRequest
 from trainer.comparison.part import MEASURED, Measured, outcome, run_part
 from trainer.comparison.spec import Comparison
+from trainer.engine import CHECKPOINT, Checkpoint, TrainingState, save_checkpoint
 from trainer.errors import PartFailed
 from trainer.report import Finished, RunReport, TrainingEvent
 
@@ -84,6 +86,17 @@ def test_a_stop_that_comes_when_the_part_has_just_ended_finds_it_ended(
         ended.append(event)
 
     assert run_part("a", tmp_path / "a", request_, heard, lambda: bool(ended)) is None
+
+
+def test_a_part_that_is_stopped_at_once_is_where_its_checkpoint_is(
+    tmp_path: Path, request_: TrainingRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Its earlier attempts executed those steps: 0 would be charged for none of them.
+    _stub(tmp_path, monkeypatch, "kill -TERM $$")
+    assert run_part("a", tmp_path, request_, _ignore, lambda: False) == 0
+    checkpoint = Checkpoint(TrainingState(7, torch.zeros(2), {}, 1.0), resumptions=0, written=1, seconds=0.0, evaluated=None)
+    save_checkpoint(tmp_path / CHECKPOINT, checkpoint, "digest")
+    assert run_part("a", tmp_path, request_, _ignore, lambda: False) == 7
 
 
 def test_what_another_request_left_is_never_taken_for_this_ones(

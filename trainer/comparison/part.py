@@ -17,7 +17,8 @@ from pydantic import Field, Strict, TypeAdapter, ValidationError
 
 from mechanisms.base import Value
 from trainer.child import FINISHED, REQUEST, RESULT, STOPPED, TrainingRequest
-from trainer.engine.checkpoint import write_atomically
+from trainer.engine.checkpoint import checkpointed_step, write_atomically
+from trainer.engine.training import CHECKPOINT
 from trainer.errors import PartFailed
 from trainer.report import Failed, RunReport, Stopped, TrainingEvent
 
@@ -74,6 +75,7 @@ def run_part(
       None; or where it was stopped, the last step that its checkpoint holds.
     Raises:
       PartFailed: the training failed, or its process died.
+      CheckpointRefused: it was stopped at once, and its checkpoint can't be read.
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not _asked_before(folder, request):
@@ -101,7 +103,7 @@ def run_part(
         case code, Stopped() if code == STOPPED:
             return last.step
         case code, _ if code == -signal.SIGTERM:
-            return 0  # before it listened to signals: nothing of this attempt was done
+            return checkpointed_step(folder / CHECKPOINT)  # before it listened to signals: nothing of this attempt was done
         case _, Failed():
             raise PartFailed(name, last.reason)
         case _:

@@ -95,7 +95,8 @@ class Part:
             return earlier
         stopped_after = run_part(self.name, self.folder, self.request, follower.hear, should_stop)
         if stopped_after is not None:
-            raise TrainingStopped(follower.before + stopped_after)
+            # Some release everything before their first step: it counts as done as soon as the part is begun.
+            raise TrainingStopped(follower.before + max(1, stopped_after))
         found = outcome(self.folder, self.request)
         assert found is not None  # it ended well, and has just written both
         return found

@@ -1,13 +1,19 @@
-r"""Checkpoints and model files: safetensors only, written whole or not at all. Nothing is ever unpickled."""
+r"""Checkpoints and model files: safetensors only, written whole or not at all. Nothing is ever unpickled.
+
+Every file carries a SHA-256 digest of its header and tensors, and what is read back to go on from is held against it: a disk that turned
+one bit would otherwise change what is trained, or how many steps count as done, without anybody's notice.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from json import JSONDecodeError
 from pathlib import Path
-from typing import Literal, final
+from typing import Literal, cast, final
 
 import torch
 from pydantic import ValidationError
@@ -22,8 +28,15 @@ from trainer.report import MetricValues, Step
 PARAMETERS = "parameters"
 OPTIMIZER = "optimizer."
 CANARIES = "canaries."
-HEADER = "zetadp"
-EARLIER = "zetadp checkpoint 1"
+HEADER, CONTENTS = "zetadp", "contents_sha256"
+"""Key of a file's one metadata text, a JSON object; and in it the key of the digest. Two texts would come in any order: safetensors keeps
+them in a hash map, and the same run would no longer write the same file."""
+
+UNKNOWN = "0" * 64
+"""In the digest's place in the text that it is taken of."""
+
+NO_CHECKPOINT = "it is damaged, or it isn't a checkpoint of this version"
+DAMAGED = "the file is damaged, its contents aren't those that were written; submit the job again"
 
 
 @final
@@ -94,22 +107,15 @@ def load_checkpoint(path: Path, digest: str, device: torch.device) -> Checkpoint
     r"""Reads what ``save_checkpoint`` wrote.
 
     Raises:
-      CheckpointRefused: the file isn't a checkpoint of ours, or of an earlier version, or of another spec, plan or data set.
+      CheckpointRefused: the file is damaged, isn't a checkpoint of ours, or is one of another spec, plan or data set.
     """
-    try:
-        with safe_open(str(path), framework="pt") as file:
-            text = (file.metadata() or {}).get(HEADER, "{}")
-            if EARLIER in text:
-                raise CheckpointRefused(path.name, "an earlier version wrote it, whose state this one doesn't read; submit the job again")
-            header = CheckpointHeader.model_validate_json(text)
-            # Numbers that aren't vectors are the optimizer's own counters: they stay on the processor.
-            tensors = {name: value.to(device) if value.dim() else value for name, value in _tensors(file)}
-    except (SafetensorError, ValidationError) as error:
-        raise CheckpointRefused(path.name, "it isn't a checkpoint of this version") from error
+    header, tensors = _read(path)
     if header.digest != digest:
         raise CheckpointRefused(path.name, "it was written for another spec, plan or data set")
+    # Numbers that aren't vectors are the optimizer's own counters: they stay on the processor.
+    tensors = {name: value.to(device) if value.dim() else value for name, value in tensors.items()}
     if PARAMETERS not in tensors:
-        raise CheckpointRefused(path.name, "it isn't a checkpoint of this version")
+        raise CheckpointRefused(path.name, NO_CHECKPOINT)
     parameters = tensors.pop(PARAMETERS)
     # Scores stay on the processor too.
     canaries = {name.removeprefix(CANARIES): value.cpu() for name, value in tensors.items() if name.startswith(CANARIES)}
@@ -118,16 +124,57 @@ def load_checkpoint(path: Path, digest: str, device: torch.device) -> Checkpoint
     return Checkpoint(state, header.resumptions, header.written, header.seconds, header.evaluated)
 
 
-def _tensors(file: safe_open) -> Iterator[tuple[str, torch.Tensor]]:
-    for name in file.keys():  # noqa: SIM118 (not a mapping)
-        yield name, file.get_tensor(name)
+def checkpointed_step(path: Path) -> int:
+    """The step that the checkpoint at ``path`` was written after; 0 where there is none. Raises CheckpointRefused."""
+    return _read(path)[0].step if path.exists() else 0
+
+
+def _read(path: Path) -> tuple[CheckpointHeader, dict[str, torch.Tensor]]:
+    text, tensors = read_tensors(path, NO_CHECKPOINT)
+    try:
+        return CheckpointHeader.model_validate_json(text), tensors
+    except ValidationError as error:
+        raise CheckpointRefused(path.name, NO_CHECKPOINT) from error
 
 
 def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], header: str) -> None:
-    """A safetensors file with ``header``, a JSON text, under the metadata key ``zetadp``."""
-    json.loads(header)  # a reader will: better to fail here
+    """A safetensors file with ``header``, a JSON object, and in it the digest of all contents."""
     contiguous = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-    write_atomically(path, save(contiguous, metadata={HEADER: header}))
+    text = json.dumps(json.loads(header) | {CONTENTS: UNKNOWN})
+    write_atomically(path, save(contiguous, metadata={HEADER: text.replace(UNKNOWN, _contents_digest(text, contiguous))}))
+
+
+def read_tensors(path: Path, otherwise: str) -> tuple[str, dict[str, torch.Tensor]]:
+    r"""Header and tensors, on the processor, that ``write_tensors`` wrote.
+
+    Args:
+      otherwise: why a file is refused that ``write_tensors`` didn't write, or that can't be read at all.
+    Raises:
+      CheckpointRefused: it is such a file, or its contents aren't those that were written.
+    """
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            text = (file.metadata() or {}).get(HEADER, "{}")
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+        header = cast("object", json.loads(text))
+    except (SafetensorError, JSONDecodeError) as error:
+        raise CheckpointRefused(path.name, otherwise) from error
+    if not isinstance(header, dict) or not isinstance(stated := cast("dict[str, object]", header).pop(CONTENTS, None), str):
+        raise CheckpointRefused(path.name, otherwise)
+    # Of the text as it stands: 1e-3 and 1E-3 are one number and not the same bits.
+    if stated != _contents_digest(text.replace(stated, UNKNOWN), tensors):
+        raise CheckpointRefused(path.name, DAMAGED)
+    return json.dumps(header), tensors
+
+
+def _contents_digest(text: str, tensors: Mapping[str, torch.Tensor]) -> str:
+    """SHA-256 of the metadata's text, of every tensor's name, type and shape, and of the bytes of each in the order of their names."""
+    shapes = [[name, str(tensor.dtype), list(tensor.shape)] for name, tensor in sorted(tensors.items())]
+    digest = hashlib.sha256(json.dumps([text, shapes]).encode())
+    for _, tensor in sorted(tensors.items()):
+        # Types and shapes say how many bytes each has, so no two contents come to the same bytes in a row.
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def discard_unfinished(path: Path) -> None:

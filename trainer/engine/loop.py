@@ -29,7 +29,6 @@ from trainer.engine.releasing import Clipped
 from trainer.engine.sampling import poisson_sample
 from trainer.engine.spectra import Spectra
 from trainer.engine.team import Team
-from trainer.errors import TrainingDiverged
 from trainer.plan import ExecutionPlan, FederatedSampling
 
 OptimizerStep = Callable[[dict[str, Tensor], Tensor, Tensor, int], tuple[Tensor, dict[str, Tensor]]]
@@ -113,7 +112,6 @@ class PrivateLoop:
 
         Raises:
           InvalidParameter: the plan is for other numbers of units.
-          TrainingDiverged: the parameters stopped being finite.
         """
         sampling = self.plan.sampling
         planned = sampling.nodes if isinstance(sampling, FederatedSampling) else (sampling.records,)
@@ -126,7 +124,7 @@ class PrivateLoop:
         return state
 
     def step(self, state: TrainingState) -> TrainingState:
-        """The state after one more release of each site."""
+        """The state after one more release of each site; its parameters may not be finite (``Publisher.after_step`` sees to that)."""
         step = state.step + 1
         if self.canaries is not None:
             self.canaries.prepare(step)
@@ -136,8 +134,6 @@ class PrivateLoop:
         values = gradient.values if self.spectra is None else self.spectra.gradient(gradient.values)
         seen = self._seen(state, values)
         moved, optimizer_state = self.optimizer(state.optimizer, state.parameters, values, step)
-        if not all_finite(moved):
-            raise TrainingDiverged(step)
         return TrainingState(step, moved, optimizer_state, gradient.next_bound, seen)
 
     def _seen(self, state: TrainingState, values: Tensor) -> Mapping[str, Tensor]:

@@ -3,20 +3,25 @@ r"""What leaves the training process between steps: checkpoints, metrics and the
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import final
 
 from trainer.engine.checkpoint import Checkpoint, Evaluated
+from trainer.engine.finite import all_finite
 from trainer.engine.loop import TrainingState
 from trainer.engine.spent import EpsilonSpent
-from trainer.errors import TrainingStopped
+from trainer.errors import TrainingDiverged, TrainingStopped
 from trainer.plan import ExecutionPlan
 from trainer.plans import AnyPlan
 from trainer.report import CheckpointWritten, HeldOut, Metrics, MetricValues, Progress, TrainingEvent
 
 PROGRESS_SECONDS = 0.5
 """Progress at most twice a second."""
+
+WRITING_SHARE = 0.05
+"""Of the run's time, for checkpoints that are written for nothing but to tell of progress."""
 
 ACCOUNTING_SHARE = 0.15
 """Of the run's time, for computing the epsilon spent: it is for watching, and the last step's is always computed."""
@@ -40,8 +45,13 @@ class Evaluation:
 class Publisher:
     r"""Called after every step.
 
-    Metrics are published only of a state that is in a checkpoint. A step that was seen through its accuracy and then lost in a crash
+    Whatever is told of a step, be it its number, is told of a state that is in a checkpoint. A step that was seen and then lost in a crash
     would be run again with other noise: released twice and counted once. What a private evaluation released lies in the same checkpoint.
+
+    This holds for ends too, since an end is an output: that the parameters are still finite after a step, or no longer, is a function of
+    all releases so far. So a run that diverges ends with its last state on disk, and whoever tries it again is told the same again. Of an
+    error in a step the same is true as far as the disk lets itself be written. A process that is killed tells nothing more; the steps
+    since its last checkpoint were seen by nobody, except for when it was killed and by what, which no guarantee covers.
     """
 
     def __init__(
@@ -67,7 +77,9 @@ class Publisher:
         self._written = earlier.written
         self._evaluated = earlier.evaluated
         self._started = self._checkpointed = time.monotonic()
-        self._progress_due = self._started
+        self._progress_due = self._writing_due = self._started
+        self._saved_step = earlier.state.step
+        self._unsaved: TrainingState | None = None
 
     @property
     def seconds(self) -> float:
@@ -88,26 +100,53 @@ class Publisher:
         r"""Before the first step: tells again what a private evaluation told last, which a crash may have swallowed.
 
         Raises:
+          TrainingDiverged: an earlier attempt ended with parameters that aren't finite, and told so.
           TrainingStopped: a stop was asked for while the run was being set up; the state is saved.
         """
         if self._evaluated is not None:
             self._report(Metrics(step=self._evaluated.step, held_out="private", metrics=self._evaluated.metrics))
+        _check_finite(state)
         if self._should_stop() and state.step < self._plan.steps:
             self._write(state)
             raise TrainingStopped(state.step)
 
     def after_step(self, state: TrainingState) -> None:
-        """Publishes what is due. Raises TrainingStopped, with the state saved, where a stop was asked for."""
+        r"""Publishes what is due.
+
+        Raises:
+          TrainingDiverged: the parameters stopped being finite; this very state is saved.
+          TrainingStopped: a stop was asked for; the state is saved.
+        """
+        self._unsaved = None
+        if not all_finite(state.parameters):
+            self._save_and_tell(state)
+            raise TrainingDiverged(state.step)
         last = state.step == self._plan.steps
         stop = self._should_stop() and not last
         now = time.monotonic()
         counted = self._private is not None and self._private.is_due(state.step, self._plan.steps)
         if last or stop or counted or now - self._checkpointed >= self._checkpoint_seconds:
             self._checkpoint(state, counted=counted)
-        if last or now >= self._progress_due:
+        is_saved = self._saved_step == state.step
+        if last or (now >= self._progress_due and (is_saved or now >= self._writing_due)):
+            if not is_saved:
+                self._save_and_tell(state)
             self._progress(state.step)
         if stop:
             raise TrainingStopped(state.step)
+        if self._saved_step != state.step:
+            self._unsaved = state
+
+    @contextmanager
+    def kept_before_telling(self) -> Generator[None]:
+        """Around the steps: an error in one of them will be told, so the steps before it go into a checkpoint first, if they can."""
+        try:
+            yield
+        except Exception:
+            if self._unsaved is not None:
+                with suppress(OSError):  # the error that ended the run is the one to tell, and a full disk may well be its cause
+                    self._write(self._unsaved)
+            raise
 
     def final_metrics(self, state: TrainingState) -> MetricValues | None:
         """Of the last state: measured where the records are public, the last private evaluation's where there is one."""
@@ -123,17 +162,24 @@ class Publisher:
     def _checkpoint(self, state: TrainingState, *, counted: bool) -> None:
         if counted:
             self._evaluated = Evaluated(step=state.step, metrics=self._evaluation.measure(state))
-        self._write(state)
-        self._report(CheckpointWritten(step=state.step))
+        self._save_and_tell(state)
         if counted and self._evaluated is not None:
             self._report(Metrics(step=state.step, held_out="private", metrics=self._evaluated.metrics))
         if self._evaluation.held_out == "public":
             self._report(Metrics(step=state.step, held_out="public", metrics=self._evaluation.measure(state)))
         self._checkpointed = time.monotonic()
 
+    def _save_and_tell(self, state: TrainingState) -> None:
+        self._write(state)
+        self._report(CheckpointWritten(step=state.step))
+
     def _write(self, state: TrainingState) -> None:
+        before = time.monotonic()
         self._written += 1
         self._save(Checkpoint(state, self._earlier.resumptions, self._written, self.seconds, self._evaluated))
+        self._saved_step, self._unsaved = state.step, None
+        after = time.monotonic()
+        self._writing_due = after + (after - before) / WRITING_SHARE
 
     def _progress(self, step: int) -> None:
         before = time.monotonic()
@@ -156,6 +202,18 @@ class Follower:
         self.after_step(state)
 
     def after_step(self, state: TrainingState) -> None:
-        """Raises TrainingStopped where a stop was asked for."""
+        """Raises TrainingDiverged where the parameters stopped being finite, TrainingStopped where a stop was asked for."""
+        _check_finite(state)
         if self._should_stop() and state.step < self._plan.steps:
             raise TrainingStopped(state.step)
+
+    @contextmanager
+    def kept_before_telling(self) -> Generator[None]:
+        """As ``Publisher.kept_before_telling``: the process that publishes is the one that writes."""
+        yield
+
+
+def _check_finite(state: TrainingState) -> None:
+    """Raises TrainingDiverged."""
+    if not all_finite(state.parameters):
+        raise TrainingDiverged(state.step)

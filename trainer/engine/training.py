@@ -124,6 +124,7 @@ def train_network(team: Team, run: Run) -> RunReport | None:
             watch=watch,
             canaries=prepared.canaries,
         )
+        stack.enter_context(publisher.kept_before_telling())
         final_state = loop.run(start.state, publisher.after_step)
     noise_test = watch.findings(team, prepared.device)
     if isinstance(publisher, Follower):

@@ -17,9 +17,7 @@ from trainer.engine import NoiseWatch, TorchSource, TrainingState
 from trainer.engine.autoencoders import AutoencoderRun, Descent, Prepared, run_autoencoder, stream_of
 from trainer.engine.autoencoders.descent import NO_BOUND
 from trainer.engine.autoencoders.statistics import Code, fitted
-from trainer.engine.finite import all_finite
 from trainer.engine.torch_source import GENERATOR
-from trainer.errors import TrainingDiverged
 from trainer.functional_mechanism.spec import FunctionalMechanism
 from trainer.plans import AnyPlan, StatisticReleasePlan
 from trainer.report import RunReport, TrainingEvent
@@ -54,8 +52,6 @@ def _begin(spec: FunctionalMechanism, plan: AnyPlan, prepared: Prepared) -> Desc
     def step(_state: TrainingState) -> TrainingState:
         noisy = released(plan, code, prepared.rows.features, source, watch)
         parameters = weights(spec, plan, code, noisy).to(prepared.device)
-        if not all_finite(parameters):
-            raise TrainingDiverged(1)
         return TrainingState(1, parameters, {}, NO_BOUND)
 
     return Descent(step, source.origin, GENERATOR, watch)

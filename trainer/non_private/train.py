@@ -37,13 +37,11 @@ from trainer.engine import (
     write_tensors,
 )
 from trainer.engine.checkpoint import discard_unfinished
-from trainer.engine.finite import all_finite
 from trainer.engine.parameters import as_real
 from trainer.engine.precision import compute_in
 from trainer.engine.requests import architecture, request_digest
 from trainer.engine.training import given
 from trainer.engine.units import seed_of
-from trainer.errors import TrainingDiverged
 from trainer.models import build, losses_for
 from trainer.models.front import passed_through, split_front
 from trainer.network_training import PublicHeldOut
@@ -192,8 +190,6 @@ def _trained(
         gradient = _gradient(prepared, state.parameters, order[place * size : (place + 1) * size])
         step = state.step + 1
         moved, optimizer_state = update(spec.optimizer, state.optimizer, state.parameters, gradient, step, spec.steps)
-        if not all_finite(moved):
-            raise TrainingDiverged(step)
         state = TrainingState(step, moved, optimizer_state, NO_BOUND)
         after_step(state)
     return state

@@ -12,19 +12,20 @@ from typing import Literal, final
 
 import torch
 from pydantic import ValidationError
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from mechanisms.base import Value
 from mechanisms.errors import InvalidParameter
 from mechanisms.source import RandomStream
 from trainer.engine import NoiseWatch, TorchSource
-from trainer.engine.checkpoint import HEADER, discard_unfinished, write_tensors
+from trainer.engine.checkpoint import discard_unfinished, read_tensors, write_tensors
 from trainer.errors import CheckpointRefused
 from trainer.plans import FeatureReleasePlan
 
 ENCODINGS = "artifacts/encodings.safetensors"
 """In the run's folder: ``sent_real``, ``sent_imaginary``, float32 (records, queries, *feature), ``theta``, float64 (records, queries)."""
+
+NO_ENCODINGS = "it is damaged, or it isn't a file of encodings of this version"
 
 MARGIN = 2.0**-20
 """Relative: rounding of a norm of fewer than 2^30 numbers in float64 stays below it."""
@@ -94,7 +95,7 @@ def release_encodings(
     Returns:
       what was seen of the noise, nothing where the file was there already.
     Raises:
-      CheckpointRefused: the file belongs to another run.
+      CheckpointRefused: the file is damaged, or belongs to another run.
     """
     path = workdir / ENCODINGS
     discard_unfinished(path)
@@ -127,10 +128,10 @@ def release_encodings(
 
 
 def _check(path: Path, digest: str) -> None:
+    text, _ = read_tensors(path, NO_ENCODINGS)
     try:
-        with safe_open(str(path), framework="pt") as file:
-            header = EncodingsHeader.model_validate_json((file.metadata() or {}).get(HEADER, "{}"))
-    except (SafetensorError, ValidationError) as error:
-        raise CheckpointRefused(path.name, "it isn't a file of encodings of this version") from error
+        header = EncodingsHeader.model_validate_json(text)
+    except ValidationError as error:
+        raise CheckpointRefused(path.name, NO_ENCODINGS) from error
     if header.digest != digest:
         raise CheckpointRefused(path.name, "it was written for another spec, plan or data set")

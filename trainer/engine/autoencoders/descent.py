@@ -9,21 +9,17 @@ from torch import Tensor
 from trainer.descent import AnyOptimizer
 from trainer.engine.autoencoders.batches import Batches
 from trainer.engine.autoencoders.network import Autoencoder, Slopes
-from trainer.engine.finite import all_finite
 from trainer.engine.loop import TrainingState
 from trainer.engine.optimizers import update
-from trainer.errors import TrainingDiverged
 
 NO_BOUND = 1.0
 """What a checkpoint says of the clipping bound where nothing is clipped."""
 
 
 def descended(optimizer: AnyOptimizer, state: TrainingState, gradient: Tensor, steps: int) -> TrainingState:
-    """The state after one more of ``steps`` steps. Raises TrainingDiverged where the parameters stopped being finite."""
+    """The state after one more of ``steps`` steps."""
     step = state.step + 1
     moved, optimizer_state = update(optimizer, state.optimizer, state.parameters, gradient, step, steps)
-    if not all_finite(moved):
-        raise TrainingDiverged(step)
     return TrainingState(step, moved, optimizer_state, NO_BOUND)
 
 
@@ -57,7 +53,7 @@ class RowDescent:
         self._steps = steps
 
     def step(self, state: TrainingState) -> TrainingState:
-        """The state after one more batch. Raises TrainingDiverged where the parameters stopped being finite."""
+        """The state after one more batch."""
         inputs, targets, masks = self._batches.after(state.step)
         gradient = self._network.gradient(state.parameters, inputs, targets, masks, self._slopes_of)
         return descended(self._optimizer, state, gradient, self._steps)

@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Literal, final
 
 from pydantic import ValidationError
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from mechanisms.base import Value
 from trainer.engine.autoencoders.run import Prepared
-from trainer.engine.checkpoint import HEADER, discard_unfinished, write_tensors
+from trainer.engine.checkpoint import discard_unfinished, read_tensors, write_tensors
 from trainer.errors import CheckpointRefused
 
 RELEASED = "released.safetensors"
 VALUES = "values"
+NO_RELEASE = "it is damaged, or it isn't a file of released values of this version"
 
 
 @final
@@ -33,7 +33,7 @@ def released_once(workdir: Path, prepared: Prepared, release: Callable[[], Tenso
     The file is whole and durable before this returns. A draw that an attempt lost before that was seen by nobody: its remains are deleted.
 
     Raises:
-      CheckpointRefused: the file belongs to something else, or is gone where the run continues from a checkpoint.
+      CheckpointRefused: the file is damaged, belongs to something else, or is gone where the run continues from a checkpoint.
     """
     path = workdir / RELEASED
     discard_unfinished(path)
@@ -48,12 +48,11 @@ def released_once(workdir: Path, prepared: Prepared, release: Callable[[], Tenso
 
 
 def _load(path: Path, prepared: Prepared) -> Tensor:
+    text, tensors = read_tensors(path, NO_RELEASE)
     try:
-        with safe_open(str(path), framework="pt") as file:
-            header = ReleasedHeader.model_validate_json((file.metadata() or {}).get(HEADER, "{}"))
-            values = file.get_tensor(VALUES)
-    except (SafetensorError, ValidationError) as error:
-        raise CheckpointRefused(path.name, "it isn't a file of released values of this version") from error
+        header = ReleasedHeader.model_validate_json(text)
+    except ValidationError as error:
+        raise CheckpointRefused(path.name, NO_RELEASE) from error
     if header.digest != prepared.digest:
         raise CheckpointRefused(path.name, "it was written for another spec, plan or data set")
-    return values.to(prepared.device)
+    return tensors[VALUES].to(prepared.device)

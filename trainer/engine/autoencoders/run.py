@@ -114,9 +114,10 @@ def run_autoencoder(run: AutoencoderRun, begin: Callable[[Prepared], Descent]) -
     run.report(Started(resumed_from_step=start.state.step))
     publisher.start(start.state)
     state = start.state
-    while state.step < plan.steps:
-        state = descent.step(state)
-        publisher.after_step(state)
+    with publisher.kept_before_telling():
+        while state.step < plan.steps:
+            state = descent.step(state)
+            publisher.after_step(state)
     # The last step is in the checkpoint by now: an attempt that is killed from here on writes this same model again, not another one.
     write_tensors(run.workdir / MODEL, network.split(state.parameters), _architecture(spec, facts))
     return RunReport(

@@ -1,0 +1,157 @@
+r"""Ends are outputs: what a run tells by ending, or by going on, is on disk before it is told, and nothing of it is told for free."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import trainer.child
+from trainer import RuntimeSpec, ZetaDpSgd, load_train
+from trainer.child import report_failure
+from trainer.engine import publisher
+from trainer.engine.checkpoint import checkpointed_step
+from trainer.engine.loop import PrivateLoop, TrainingState
+from trainer.errors import TrainingDiverged
+from trainer.report import CheckpointWritten, Failed, Progress, Started, TrainingEvent
+
+SELDOM = RuntimeSpec(device="cpu", threads=1, checkpoint_seconds=3600.0)
+"""No checkpoint by the clock: as many as the run itself sees a reason for."""
+DIVERGES_AT = 6
+
+
+@pytest.fixture
+def steered(spec_json: dict[str, Any]) -> ZetaDpSgd:
+    """A learning rate chosen so that a walk of noise leaves float32's range in the middle of the run: the end tells how far it walked."""
+    optimizer = {"kind": "sgd", "learning_rate": 1e37}
+    return ZetaDpSgd.model_validate({**spec_json, "optimizer": optimizer, "clipping_bound": 100.0, "steps": 40})
+
+
+def _run(
+    spec: ZetaDpSgd, workdir: Path, report: Callable[[TrainingEvent], None] = lambda _event: None, runtime: RuntimeSpec = SELDOM
+) -> None:
+    load_train(spec)(spec, spec.plan(), runtime, workdir, report=report, should_stop=lambda: False)
+
+
+def _checkpointed(workdir: Path) -> int:
+    return checkpointed_step(workdir / "checkpoint.safetensors")
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Every step that is executed."""
+    executed: list[int] = []
+    original = PrivateLoop.step
+
+    def step(self: PrivateLoop, state: TrainingState) -> TrainingState:
+        executed.append(state.step + 1)
+        return original(self, state)
+
+    monkeypatch.setattr(PrivateLoop, "step", step)
+    return executed
+
+
+def test_a_divergence_is_on_disk_before_it_is_told(steered: ZetaDpSgd, tmp_path: Path, steps: list[int]) -> None:
+    with pytest.raises(TrainingDiverged) as diverged:
+        _run(steered, tmp_path)
+    assert diverged.value.step == DIVERGES_AT == steps[-1]
+    assert _checkpointed(tmp_path) == DIVERGES_AT
+
+
+def test_a_divergence_tried_again_is_told_again_and_nothing_is_released(steered: ZetaDpSgd, tmp_path: Path, steps: list[int]) -> None:
+    events: list[TrainingEvent] = []
+    for _ in range(3):
+        events.clear()
+        with pytest.raises(TrainingDiverged, match=f"stopped being finite at step {DIVERGES_AT}"):
+            _run(steered, tmp_path, events.append)
+    assert events == [Started(resumed_from_step=DIVERGES_AT)]
+    # With other noise it would have told how two walks end where one is counted.
+    assert steps == list(range(1, DIVERGES_AT + 1))
+
+
+def test_every_process_of_a_team_ends_where_the_first_one_tells_it(steered: ZetaDpSgd, tmp_path: Path) -> None:
+    runtime = RuntimeSpec(device="cpu", threads=1, checkpoint_seconds=3600.0, processes=2)
+    with pytest.raises(TrainingDiverged) as diverged:
+        _run(steered, tmp_path, runtime=runtime)
+    assert _checkpointed(tmp_path) == diverged.value.step >= 1
+
+
+def test_a_follower_ends_with_the_publisher(steered: ZetaDpSgd) -> None:
+    follower = publisher.Follower(steered.plan(), lambda: False)
+    broken = TrainingState(3, torch.tensor([1.0, torch.inf]), {}, 1.0)
+    for hear in (follower.start, follower.after_step):
+        with pytest.raises(TrainingDiverged, match="at step 3"):
+            hear(broken)
+
+
+def test_the_process_says_how_many_steps_its_end_is_an_output_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[TrainingEvent] = []
+    monkeypatch.setattr(trainer.child, "_emit", told.append)
+    for error in (TrainingDiverged(6), RuntimeError("out of memory"), OSError(28, "No space left on device", "checkpoint")):
+        report_failure(type(error), error, None)
+    assert [event.executed for event in told if isinstance(event, Failed)] == [6, None, None]
+
+
+def test_an_error_in_a_step_leaves_the_steps_before_it_on_disk(spec: ZetaDpSgd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = PrivateLoop.step
+
+    def step(self: PrivateLoop, state: TrainingState) -> TrainingState:
+        if state.step == 7:
+            raise RuntimeError("out of memory")
+        return original(self, state)
+
+    events: list[TrainingEvent] = []
+    monkeypatch.setattr(PrivateLoop, "step", step)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        _run(spec, tmp_path, events.append)
+    monkeypatch.setattr(PrivateLoop, "step", original)
+    assert _checkpointed(tmp_path) == 7
+    _run(spec, tmp_path, events.append)
+    assert [event for event in events if isinstance(event, Started)] == [Started(resumed_from_step=0), Started(resumed_from_step=7)]
+
+
+def test_an_error_that_is_a_full_disk_is_told_as_itself(spec: ZetaDpSgd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = PrivateLoop.step
+
+    def full(*_arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    def step(self: PrivateLoop, state: TrainingState) -> TrainingState:
+        if state.step == 7:
+            monkeypatch.setattr("trainer.engine.checkpoint.write_atomically", full)
+            raise RuntimeError("out of memory")
+        return original(self, state)
+
+    monkeypatch.setattr(PrivateLoop, "step", step)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        _run(spec, tmp_path)
+
+
+def test_progress_is_told_of_steps_in_a_checkpoint_only(spec: ZetaDpSgd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Going on is told too: that the parameters were still finite after so many steps.
+    monkeypatch.setattr(publisher, "PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr(publisher, "ACCOUNTING_SHARE", 1e9)
+    monkeypatch.setattr(publisher, "WRITING_SHARE", 1e9)
+    told: list[tuple[int, int]] = []
+
+    def report(event: TrainingEvent) -> None:
+        if isinstance(event, Progress):
+            told.append((event.step, _checkpointed(tmp_path)))
+
+    _run(spec, tmp_path, report)
+    assert told == [(step, step) for step in range(1, 13)]
+
+
+def test_progress_alone_writes_checkpoints_no_oftener_than_their_share_of_the_time(
+    spec: ZetaDpSgd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publisher, "PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr(publisher, "ACCOUNTING_SHARE", 1e9)
+    monkeypatch.setattr(publisher, "WRITING_SHARE", 1e-9)
+    events: list[TrainingEvent] = []
+    _run(spec, tmp_path, events.append)
+    for kind in (CheckpointWritten, Progress):
+        assert [event.step for event in events if isinstance(event, kind)] == [1, 12]
