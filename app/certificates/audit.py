@@ -18,7 +18,8 @@ NOT_RUN = "not run: no empirical lower bound on epsilon was measured"
 
 NOISE_TESTED = (
     "; the drawn noise, {} numbers of it, had the claimed scale in each component, and no release's noise was found to repeat the one "
-    "before or its own first half; the guarantee's figures are those of the releases alone: that this verdict is told as well adds at most 1e-17 (1 + e^epsilon) to delta, also where delta is 0"
+    "before or its own first half; the guarantee's figures are those of the releases alone: that this verdict is told as well adds at most "
+    "1e-17 (1 + e^epsilon) to delta, also where delta is 0"
 )
 """What telling the verdict costs is tiny, and no figure counts it: so it is said."""
 
