@@ -67,6 +67,11 @@ def steps(sign: float, *, always: bool) -> Adversary:
     return broken
 
 
+def mixed(share: float) -> Adversary:
+    """Every step's noise is in part its predecessor's, and of the right scale."""
+    return lambda noise, before: share * before[-1] + (1.0 - share**2) ** 0.5 * noise if before else noise
+
+
 def scaled(factor: float) -> Adversary:
     return lambda noise, _before: factor * noise
 
@@ -74,11 +79,14 @@ def scaled(factor: float) -> Adversary:
 REPEATING = {
     "equal halves": halves(1.0),
     "opposite halves": halves(-1.0),
-    "one noise": steps(1.0, always=True),
-    "one noise with turning sign": steps(-1.0, always=True),
     "equal in twos": steps(1.0, always=False),
     "opposite in twos": steps(-1.0, always=False),
+    "slowly changing": mixed(0.8),
+    "swinging": mixed(-0.8),
 }
+FIXED = {"one noise": steps(1.0, always=True), "one noise with turning sign": steps(-1.0, always=True)}
+"""So few different numbers may have a wrong scale too, by chance: only over several seeds do they show that repetitions are seen."""
+
 RESCALED = {"0.7": scaled(0.7), "1.3": scaled(1.3)}
 BROKEN = {**REPEATING, **RESCALED}
 RELEASE = releasing.release
@@ -185,9 +193,8 @@ class TestTheLoop:
         assert watch.findings(Alone(), torch.device("cpu")).status == "consistent"
         assert 3.5 < accountants.profile(plan.event).epsilon_upper(DELTA) <= 4.0
 
-    @pytest.mark.parametrize("drawn_as", [lambda _step: 1, lambda step: (step + 1) // 2], ids=["one stream", "one stream for two steps"])
-    def test_finds_streams_that_serve_several_steps(self, kind: type[Any], shape: tuple[int, int], drawn_as: Callable[[int], int]) -> None:
-        watch, _ = looped(kind, shape, [Stuck(SeededRandomness(1), drawn_as)])
+    def test_finds_streams_that_serve_two_steps(self, kind: type[Any], shape: tuple[int, int]) -> None:
+        watch, _ = looped(kind, shape, [Stuck(SeededRandomness(1), lambda step: (step + 1) // 2)])
         assert not watch.is_as_claimed
 
     def test_looks_at_every_site_of_a_federation(self, kind: type[Any], shape: tuple[int, int]) -> None:
@@ -199,15 +206,15 @@ class TestTheLoop:
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("broken", BROKEN)
+@pytest.mark.parametrize("broken", [*BROKEN, *FIXED])
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=NAMES)
 def test_every_mechanism_s_broken_noise_is_found(mechanism: Noise, broken: str, shape: tuple[int, int]) -> None:
     for seed in range(5):
-        assert not watched(mechanism, BROKEN[broken], shape, seed).is_as_claimed
+        assert not watched(mechanism, (BROKEN | FIXED)[broken], shape, seed).is_as_claimed
 
 
 @pytest.mark.parametrize("numbers", [97, 98, 99, 100])
-@pytest.mark.parametrize("mechanism", MECHANISMS, ids=NAMES)
+@pytest.mark.parametrize("mechanism", [GAUSSIAN, CIRCULAR, LAPLACE], ids=["real", "circular", "laplace"])
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_halves_of_any_length_are_found_at_either_middle(mechanism: Noise, numbers: int, sign: float) -> None:
     def from_the_earlier_middle(noise: Tensor, _before: Sequence[Tensor]) -> Tensor:
