@@ -1,4 +1,8 @@
-r"""Whether noise that was drawn has the scale that is claimed for it, from sums over all of its numbers.
+r"""Whether noise that was drawn has the scale that is claimed for it and doesn't repeat itself, from sums over all of its numbers.
+
+Noise that repeats itself, with either sign, leaves sums or differences of releases without noise. Sums of products of numbers that should
+have nothing to do with each other find it. What moves no sum isn't found: one number without noise among thousands, or a repetition at
+another distance than the products have.
 
 The sums themselves must not be published: the squared length of the noise beside the noisy vector tells of the vector without noise. Only
 the verdict may be, and it fails with probability at most ``ERROR`` when the noise is right, whatever the data are. So whoever sees
@@ -31,7 +35,11 @@ ROUNDING = 1e-4
 SMALLEST_COUNT = 16
 """With fewer numbers no deviation of practical size is seen."""
 
-_Z = float(-scipy.special.ndtri(ERROR / 8.0))
+TAILS = 32
+"""That share ``ERROR``, at most: complex noise has six of its scale, and eight of each of three ``Products``."""
+
+_TAIL = ERROR / TAILS
+_Z = float(-scipy.special.ndtri(_TAIL))
 
 
 @final
@@ -50,6 +58,40 @@ class NoiseSums:
     real: float
     imaginary: float = 0.0
     product: float = 0.0
+
+    def __add__(self, other: NoiseSums) -> NoiseSums:
+        return NoiseSums(self.count + other.count, self.real + other.real, self.imaginary + other.imaginary, self.product + other.product)
+
+
+@final
+@dataclass(frozen=True)
+class Products:
+    r"""Sums over m products x y of two draws each; of Laplace noise x and y are the draws' signs.
+
+    No draw is in more than two products, and a walk from draw to draw along products never comes back: they form chains.
+
+    Attributes:
+      count: m; a product of complex coordinates is one.
+      real: sum of x y; of complex noise Re x Re y.
+      imaginary: sum of Im x Im y; 0 for real noise, as the following.
+      real_imaginary: sum of Re x Im y.
+      imaginary_real: sum of Im x Re y.
+    """
+
+    count: int = 0
+    real: float = 0.0
+    imaginary: float = 0.0
+    real_imaginary: float = 0.0
+    imaginary_real: float = 0.0
+
+    def __add__(self, other: Products) -> Products:
+        return Products(
+            self.count + other.count,
+            self.real + other.real,
+            self.imaginary + other.imaginary,
+            self.real_imaginary + other.real_imaginary,
+            self.imaginary_real + other.imaginary_real,
+        )
 
 
 def has_claimed_scale(mechanism: NumberNoise, sums: NoiseSums) -> bool:
@@ -74,6 +116,61 @@ def has_claimed_scale(mechanism: NumberNoise, sums: NoiseSums) -> bool:
             return _is_complex_gaussian(mechanism, sums)
 
 
+def are_unrelated(mechanism: NumberNoise, products: Products) -> bool:
+    r"""Whether draws that were multiplied with each other may be independent, as far as the sums of their products tell.
+
+    Normal draws are whitened and compared with ``largest_sum``. The signs of independent symmetric draws are fair coins, and so are their
+    products: their sum exceeds sqrt(2 m log(1 / a)) with probability at most a (Hoeffding), on either side.
+
+    >>> from mechanisms import Sensitivity
+    >>> noise = Gaussian(std=2.0, sensitivity=Sensitivity(l2=1.0, adjacency="add_remove", unit="record"))
+    >>> [are_unrelated(noise, Products(1000, 1000 * covariance)) for covariance in (0.0, 1.0, 2.0, 4.0, -4.0)]
+    [True, True, False, False, False]
+    """
+    if products.count == 0:
+        return True
+    match mechanism:
+        case Laplace() | LocalLaplace():
+            sums, largest = (products.real,), math.sqrt(2.0 * products.count * -math.log(_TAIL))
+        case Gaussian() | LocalGaussian():
+            sums, largest = (products.real / mechanism.std**2,), largest_sum(products.count)
+        case ComplexGaussian():
+            sums, largest = _whitened(mechanism, products), largest_sum(products.count)
+    # What isn't a number is no smaller than anything.
+    return all(abs(found) <= largest + ROUNDING * products.count for found in sums)
+
+
+def largest_sum(count: int) -> float:
+    r"""That m products of standard normal draws, as in ``Products``, exceed with probability at most ``ERROR / TAILS``, for every m.
+
+    s = m tan(t) / cos(2 t) at the t in (0, pi / 4) with m (tan(t) tan(2 t) / 2 + log cos(t)) = log(1 / a).
+    Proof: accountants/proofs/audit.md, section 4.
+
+    >>> [round(largest_sum(count) / count**0.5, 1) for count in (200, 2400, 10**6)]
+    [12.7, 10.2, 10.0]
+    """
+    goal = -math.log(_TAIL) / count
+    low, high = 0.0, math.pi / 4.0
+    # The exponent rises with t, from 0 without limit; the upper end is on the safe side.
+    while low < (middle := 0.5 * (low + high)) < high:
+        low, high = (middle, high) if _exponent(middle) < goal else (low, middle)
+    return count * math.tan(high) / math.cos(2.0 * high)
+
+
+def _exponent(angle: float) -> float:
+    return 0.5 * math.tan(angle) * math.tan(2.0 * angle) + 0.5 * math.log1p(-(math.sin(angle) ** 2))
+
+
+def _whitened(mechanism: ComplexGaussian, products: Products) -> tuple[float, float, float, float]:
+    r"""The sums of u u', u w', w u' and w w' of standard normal u = Re / std_real and w = (Im / std_imag - rho u) / sqrt(1 - rho^2)."""
+    (std_real, std_imag), rho = mechanism.stds, mechanism.correlation
+    rest = (1.0 - rho) * (1.0 + rho)
+    uu, vv = products.real / std_real**2, products.imaginary / std_imag**2
+    uv, vu = products.real_imaginary / (std_real * std_imag), products.imaginary_real / (std_real * std_imag)
+    half = math.sqrt(rest)
+    return uu, (uv - rho * uu) / half, (vu - rho * uu) / half, (vv - rho * (uv + vu) + rho**2 * uu) / rest
+
+
 def _is_complex_gaussian(mechanism: ComplexGaussian, sums: NoiseSums) -> bool:
     (std_real, std_imag), rho = mechanism.stds, mechanism.correlation
     half = 0.5 * sums.count
@@ -86,9 +183,9 @@ def _is_complex_gaussian(mechanism: ComplexGaussian, sums: NoiseSums) -> bool:
 
 
 def _is_gamma(shape: float, total: float) -> bool:
-    """Whether a Gamma variable of this shape is as small, and as large, as this with probability above ERROR / 8, up to rounding."""
+    """Whether a Gamma variable of this shape is as small, and as large, as this with probability above ERROR / TAILS, up to rounding."""
     if not math.isfinite(total):
         return False
-    low = float(scipy.special.gammaincinv(shape, ERROR / 8.0)) * (1.0 - ROUNDING)
-    high = float(scipy.special.gammainccinv(shape, ERROR / 8.0)) * (1.0 + ROUNDING)
+    low = float(scipy.special.gammaincinv(shape, _TAIL)) * (1.0 - ROUNDING)
+    high = float(scipy.special.gammainccinv(shape, _TAIL)) * (1.0 + ROUNDING)
     return low <= total <= high

@@ -45,8 +45,8 @@ class NoiseFindings(Value):
     r"""The test of the drawn noise, of the last attempt's releases: nothing but its verdict, since sums would tell of the data.
 
     Attributes:
-      status: violated where the noise doesn't have the claimed scale in each component; not run where an attempt that only finished what
-        another had trained drew none.
+      status: violated where the noise doesn't have the claimed scale in each component, or a release's noise repeats that of the one
+        before or its own first half; not run where an attempt that only finished what another had trained drew none.
       numbers: real numbers of noise that were looked at.
     """
 

@@ -17,8 +17,9 @@ NOT_RUN = "not run: no empirical lower bound on epsilon was measured"
 
 
 NOISE_TESTED = (
-    "; the drawn noise, {} numbers of it, had the claimed scale in each component; the guarantee's figures are those of the releases "
-    "alone: that this verdict is told as well adds at most 1e-17 (1 + e^epsilon) to delta, also where delta is 0"
+    "; the drawn noise, {} numbers of it, had the claimed scale in each component, and no release's noise was found to repeat the one "
+    "before or its own first half; the guarantee's figures are those of the releases alone: that this verdict is told as well adds at most "
+    "1e-17 (1 + e^epsilon) to delta, also where delta is 0"
 )
 """What telling the verdict costs is tiny, and no figure counts it: so it is said."""
 
@@ -51,7 +52,7 @@ class Audit(Value):
     r"""Whether an attack was tried on the run, and whether its noise was looked at. A violated run has no certificate.
 
     Attributes:
-      noise_numbers: real numbers of noise that were tested for their claimed scale, and passed; absent where none were.
+      noise_numbers: real numbers of noise that were tested for their claimed scale and for repetitions, and passed; absent where none were.
     """
 
     status: Literal["not_run", "consistent"] = "not_run"

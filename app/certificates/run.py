@@ -106,7 +106,7 @@ def _attacked(spec: AnyTrainingSpec) -> bool:
 
 def _violations(report: RunReport) -> Iterator[str]:
     if report.noise_test is not None and report.noise_test.status == "violated":
-        yield "the drawn noise, which doesn't have the scale that is claimed"
+        yield "the drawn noise, which doesn't have the scale that is claimed, or repeats itself"
     if report.audit is not None and report.audit.status == "violated":
         found = report.audit
         yield (

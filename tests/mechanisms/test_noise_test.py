@@ -1,4 +1,4 @@
-"""The test of drawn noise: it passes what the mechanisms draw, and rejects another scale, a bare component and a foreign correlation."""
+"""The test of drawn noise: it passes what the mechanisms draw, and rejects another scale, a bare component, foreign correlations."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mechanisms import Adjacency, ComplexGaussian, Gaussian, Laplace, NumpySource, Sensitivity
-from mechanisms.noise_test import SMALLEST_COUNT, NoiseSums, has_claimed_scale
+from mechanisms import Adjacency, ComplexGaussian, Gaussian, Laplace, NumpySource, Sensitivity, noise_test
+from mechanisms.noise_test import SMALLEST_COUNT, NoiseSums, Products, are_unrelated, has_claimed_scale, largest_sum
 
 L2 = Sensitivity(l2=1.0, adjacency=Adjacency.ADD_REMOVE, unit="record")
 L1 = Sensitivity(l1=1.0, adjacency=Adjacency.ADD_REMOVE, unit="record")
@@ -75,3 +75,64 @@ def test_bounds_close_in_on_the_claim(count: int) -> None:
     assert has_claimed_scale(gaussian, NoiseSums(count, float(count)))
     assert not has_claimed_scale(gaussian, NoiseSums(count, count * (1.0 + width)))
     assert not has_claimed_scale(gaussian, NoiseSums(count, count * (1.0 - width)))
+
+
+def products(first: NDArray[Any], second: NDArray[Any]) -> Products:
+    if not np.iscomplexobj(first):
+        return Products(len(first), float(first @ second))
+    (u, v), (x, y) = ((np.real(one), np.imag(one)) for one in (first, second))
+    return Products(len(first), float(u @ x), float(v @ y), float(u @ y), float(v @ x))
+
+
+@pytest.mark.parametrize("mechanism", [Gaussian(std=0.01, sensitivity=L2), CIRCULAR, UNEVEN], ids=["real", "circular", "uneven"])
+@pytest.mark.parametrize("share", [1.0, -1.0, 0.5, -0.5])
+def test_draws_that_others_are_part_of_are_rejected(mechanism: Gaussian | ComplexGaussian, share: float) -> None:
+    zero = np.zeros(DRAWS, dtype=np.complex128 if mechanism.is_complex else np.float64)
+    for seed in range(20):
+        source = NumpySource.from_seed(seed)
+        one, other = mechanism.release(zero, source), mechanism.release(zero, source)
+        assert are_unrelated(mechanism, products(one, other))
+        mixed = share * one + (1.0 - share**2) ** 0.5 * other
+        assert not are_unrelated(mechanism, products(one, mixed))
+
+
+@pytest.mark.parametrize("mechanism", [CIRCULAR, UNEVEN], ids=["circular", "uneven"])
+@pytest.mark.parametrize("pair", [(0, 0), (0, 1), (1, 0), (1, 1)], ids=str)
+def test_one_component_that_repeats_one_of_the_other_draws_is_rejected(mechanism: ComplexGaussian, pair: tuple[int, int]) -> None:
+    rng = np.random.default_rng(5)
+    white = rng.normal(size=(2, 2, DRAWS))
+    white[1, pair[1]] = white[0, pair[0]]
+    (std_real, std_imag), rho = mechanism.stds, mechanism.correlation
+    one, other = (std_real * u + 1j * std_imag * (rho * u + (1.0 - rho**2) ** 0.5 * w) for u, w in white)
+    assert has_claimed_scale(mechanism, sums(one))
+    assert has_claimed_scale(mechanism, sums(other))
+    assert not are_unrelated(mechanism, products(one, other))
+
+
+def test_signs_of_laplace_noise_are_counted() -> None:
+    laplace = Laplace(scale=7.0, sensitivity=L1)
+    assert are_unrelated(laplace, Products(2400, 480.0))
+    assert not are_unrelated(laplace, Products(2400, 500.0))
+    assert not are_unrelated(laplace, Products(2400, -500.0))
+
+
+def test_no_products_say_nothing_and_few_or_undefined_ones_never_too_much() -> None:
+    gaussian = Gaussian(std=1.0, sensitivity=L2)
+    assert are_unrelated(gaussian, Products())
+    assert are_unrelated(gaussian, Products(1, 40.0))
+    assert not are_unrelated(gaussian, Products(1, 120.0))
+    assert not are_unrelated(gaussian, Products(DRAWS, float("nan")))
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 20, 100, 2400])
+def test_no_chain_of_products_exceeds_its_bound_more_often_than_is_claimed(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(noise_test, "_TAIL", tail := 0.01)
+    rng = np.random.default_rng(count)
+    bound, trials = largest_sum(count), 10_000
+    draws = rng.normal(size=(trials, count + 1))
+    chain = (draws[:, 1:] * draws[:, :-1]).sum(axis=1)
+    pairs = (draws[:, 1:] * rng.normal(size=(trials, count))).sum(axis=1)
+    for found in (chain, pairs):
+        # Chernoff's bound is loose by more than the trials' own chance.
+        assert np.mean(found > bound) <= tail
+        assert np.mean(-found > bound) <= tail

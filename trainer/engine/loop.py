@@ -147,8 +147,8 @@ class PrivateLoop:
         """The sum of what the sites released and the server got."""
         parameters = self.layout.unflatten(state.parameters)
         arrived: Tensor | None = None
-        for number, site in enumerate(self.sites):
-            update = self.deliver(state.step + 1, number, self._released(state, parameters, site))
+        for number in range(len(self.sites)):
+            update = self.deliver(state.step + 1, number, self._released(state, parameters, number))
             # A site that sends nothing, or something not finite, counts as zero; the divisor doesn't change with it.
             if update is not None and all_finite(update):
                 arrived = update if arrived is None else arrived + update
@@ -157,8 +157,8 @@ class PrivateLoop:
         layout = self.layout if self.spectra is None else self.spectra.layout
         return releasing.silence(self.plan.clipping, layout.coordinates, state.parameters)
 
-    def _released(self, state: TrainingState, parameters: Mapping[str, Tensor], site: Site) -> Tensor:
-        step, clipping = state.step + 1, self.plan.clipping
+    def _released(self, state: TrainingState, parameters: Mapping[str, Tensor], place: int) -> Tensor:
+        step, clipping, site = state.step + 1, self.plan.clipping, self.sites[place]
         mine = rows(self._units(state, site), self.team)
         # An empty sample goes the same way: a skipped release would tell that nobody was there.
         stream = site.randomness.sampling(step)
@@ -170,7 +170,7 @@ class PrivateLoop:
         mechanism = share(self.plan.mechanism, self.team)  # pyright: ignore[reportArgumentType] (either kind comes back as it went)
         released = releasing.release(mechanism, vector, source)
         if self.watch is not None:
-            self.watch.see(vector, released)
+            self.watch.see(vector, released, place)
         return self.team.sum(released)
 
     def _units(self, state: TrainingState, site: Site) -> Tensor:
