@@ -140,6 +140,7 @@ def draw(count: int, fill: Fill, fill_rest: Fill) -> NDArray[np.float64]:
 def draw_rest(count: int, fill: Fill) -> Cells:
     """``count`` cells of |Z| from what lies above the rectangles, (count,), >= 0, exactly."""
     found = table()
+    ends: Any = found.ends
     accepted: list[Cells] = []
     missing = count
     bits = int(found.ends[-1] - 1).bit_length()
@@ -148,7 +149,7 @@ def draw_rest(count: int, fill: Fill) -> Cells:
         fill(words)
         place = (words[0] >> np.uint64(64 - bits)).astype(np.int64)
         offset = (words[1] >> np.uint64(64 - BITS)).astype(np.int64)
-        envelope = np.searchsorted(found.ends, place, side="right").astype(np.int64)
+        envelope: Cells = ends.searchsorted(place, side="right")
         is_tail = envelope == BINS
         cell = np.where(is_tail, (8 << BITS) + offset, (envelope << BIN_BITS) | (offset & ((1 << BIN_BITS) - 1)))
         taken = envelope <= BINS
