@@ -34,7 +34,7 @@ def profile(
     delta: Annotated[list[str], typer.Option(help="Print epsilon at this delta, however small (repeatable).")] = [],
     order: Annotated[list[float], typer.Option(help="Print the Renyi divergence of this order (repeatable).")] = [],
     alpha: Annotated[list[float], typer.Option(help="Print the attacker's false negative rate at this false positive rate.")] = [],
-    prior: Annotated[list[float], typer.Option(help="Print the attacker's success where members have this probability.")] = [],
+    prior: Annotated[list[float], typer.Option(help="Print the attacker's success where one unit took part with this probability.")] = [],
     advantage: Annotated[bool, typer.Option("--advantage", help="Print the attacker's largest advantage.")] = False,
     accountant: Accountant = "auto",
     address: OptionalAddress = None,
@@ -73,11 +73,11 @@ def _print_profile(answer: Profile) -> None:
     for at_order in answer.rdp:
         out.print(f"Renyi divergence of order {at_order.order!r} <= {at_order.value!r}", markup=False)
     for point in answer.trade_off:
-        out.print(f"at {point.alpha!r} false positives an attacker misses at least {point.beta!r}", markup=False)
+        out.print(f"at {point.alpha!r} false positives an attacker misses at least {point.beta!r}\n  {point.sentence}", markup=False)
     if answer.advantage is not None:
         out.print(f"advantage of any attacker <= {answer.advantage!r}", markup=False)
     for guess in answer.bayes_success:
-        out.print(f"with prior {guess.prior!r} an attacker is right with probability <= {guess.success!r}", markup=False)
+        out.print(f"with prior {guess.prior!r} an attacker is right with probability <= {guess.success!r}\n  {guess.sentence}", markup=False)
 
 
 def calibrate(

@@ -27,19 +27,9 @@ export function remarks(answer, delta) {
   return lines;
 }
 
-/** The guarantee as what an attacker can do. */
+/** The guarantee as what an attacker can do, in the service's own sentences. */
 export function sentences(profile) {
-  const lines = [];
-  const unit = profile.unit || "record";
-  const success = profile.bayes_success[0]?.success;
-  const replaced = profile.adjacency === "replace_one";
-  const guess = replaced ? `which of two values is one ${unit}'s` : `whether one particular ${unit} is in the data`;
-  if (success !== undefined) lines.push(`Somebody who knows all other data and guesses ${guess} is right at most ${bound(100 * success)} % of the time; chance is 50 %.`);
-  const beta = profile.trade_off[0]?.beta;
-  if (beta !== undefined) {
-    const named = replaced ? "settle on the right one of the two in at most" : "recognise at most";
-    lines.push(`Wrong about 1 in 100 others, they ${named} ${bound(100 * (1 - beta))} % of ${replaced ? "cases" : "the members"}.`);
-  }
+  const lines = [...profile.trade_off, ...profile.bayes_success].map((point) => point.sentence);
   if (profile.gdp_mu !== null) lines.push(`As Gaussian differential privacy: mu at most ${bound(profile.gdp_mu)}.`);
   lines.push(`Neighbours: ${NEIGHBOURS[profile.adjacency] || "none"}. Accountant: ${profile.route}.`);
   return lines;

@@ -1,0 +1,46 @@
+r"""What can void a certificate's guarantee, or lies beside it unprotected: to be told in one block with epsilon, directly after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import final
+
+from app.certificates import wording
+from app.certificates.consistency import training_of
+from app.certificates.guarantee import ApproximateDp, NoGuarantee
+from app.certificates.statement import PrivacyCertificate
+from trainer.models import weights
+
+@final
+@dataclass(frozen=True)
+class Caveat:
+    """What the lines have in common, which ends in a colon where there are several; and the lines."""
+
+    lead: str
+    lines: tuple[str, ...] = ()
+
+
+def caveats(predicate: PrivacyCertificate, guarantee: ApproximateDp) -> Iterator[Caveat]:
+    """Every one, the gravest first."""
+    units = training_of(predicate).units
+    if float(guarantee.delta) * units >= 1.0 and guarantee.pure_epsilon is None:
+        yield Caveat(f"Mind delta: it is one over the {units} units or more, and such a delta would allow publishing one of them whole.")
+    if predicate.assumptions:
+        yield Caveat("It is void unless all of this holds:", predicate.assumptions)
+    beside = tuple(line for line in predicate.not_covered if line in _beside_epsilon(predicate))
+    if beside:
+        yield Caveat("Part of this run, and not covered by it:", beside)
+
+
+def not_covered_elsewhere(predicate: PrivacyCertificate) -> tuple[str, ...]:
+    """What isn't covered and doesn't stand beside epsilon."""
+    if isinstance(predicate.guarantee, NoGuarantee):
+        return predicate.not_covered
+    beside = _beside_epsilon(predicate)
+    return tuple(line for line in predicate.not_covered if line not in beside)
+
+
+def _beside_epsilon(predicate: PrivacyCertificate) -> frozenset[str]:
+    """Of what isn't covered: what this very run read, through which somebody in the training data may be exposed all the same."""
+    return frozenset((wording.HELD_OUT_IN_PUBLIC, *map(weights.not_covered, predicate.given_weights)))
