@@ -26,11 +26,11 @@ CERTAIN = Fraction(1, 10**9)
 _DIGITS, _DIGITS_OF_REST = 3, 2
 
 _OTHERWISE = {
-    Adjacency.ADD_REMOVE: ("had the {unit} been left out", "this very {unit} was left out"),
-    Adjacency.REPLACE_ONE: ("had the {unit}'s data been replaced by another's", "this very {unit}'s data were replaced by another's"),
-    Adjacency.ZERO_OUT: ("had the {unit}'s data been blanked out", "this very {unit}'s data were blanked out"),
+    Adjacency.ADD_REMOVE: ("had the {unit} been left out", "this very {unit} wasn't left out"),
+    Adjacency.REPLACE_ONE: ("had the {unit}'s data been replaced by another's", "this very {unit}'s data weren't replaced by another's"),
+    Adjacency.ZERO_OUT: ("had the {unit}'s data been blanked out", "this very {unit}'s data weren't blanked out"),
 }
-"""The neighbour in which the unit's data aren't there: as a condition, and as what may have happened."""
+"""The neighbour in which the unit's data aren't there, as a condition; and what is true where they are."""
 
 _NOBODY = "Nothing is promised to anybody: no part of what was released is private."
 
@@ -66,40 +66,41 @@ def naming_sentence(false_positives: float, false_negatives: float, neighbours: 
     alpha, otherwise = _printed(false_positives), _OTHERWISE[neighbours[0]][0].replace("{unit}", unit)
     above = 1 if false_positives == 0.0 else max(Fraction(1), Fraction(Decimal(repr(false_positives))) / Fraction(false_positives))
     rate = (1 - Fraction(false_negatives)) * above
+    shown = f" (That the {unit} is in the data at all isn't hidden.)" if neighbours[0] is Adjacency.REPLACE_ONE else ""
     test = f"test that would name this very {unit} with probability {alpha} % {otherwise}"
     if rate >= 1 - CERTAIN:
         return f"Nothing is promised: a {test} may name the {unit} with probability 100 %."
-    return f"A {test} names the {unit} with probability at most {percent_up(rate)}."
+    return f"A {test} names the {unit} with probability at most {percent_up(rate)}.{shown}"
 
 
 def guessing_sentence(prior: float, success: float, neighbours: Neighbours | None) -> str:
     r"""How often somebody who knows all other data guesses rightly whether one unit's data are there.
 
     Args:
-      prior: the probability beforehand of the neighbour without the unit's data, in (0, 1); bounds are the same for either neighbour.
+      prior: the probability beforehand that the unit's data are there, in (0, 1).
       success: an upper bound on the probability of guessing rightly, as of ``conversions.bayes_success``; in [0, 1], 1 without a guarantee.
       neighbours: as for ``naming_sentence``.
     Raises:
       InvalidParameter: a probability is out of range.
 
     >>> print(guessing_sentence(0.5, 0.6914, (Adjacency.ADD_REMOVE, "record")))  # doctest: +NORMALIZE_WHITESPACE
-    Somebody who knows all other data, and takes it for 50 % likely beforehand that this very record was left out, is right about that
-    with probability at most 69.2 % (a blind guess: 50 %).
+    Somebody who knows all other data, and takes it for 50 % likely beforehand that this very record wasn't left out, is right about
+    that with probability at most 69.2 % (a blind guess: 50 %).
     """
     check_prior(prior)
     if not 0.0 <= success <= 1.0:
         raise InvalidParameter("success", "in [0, 1]", success)
     if neighbours is None:
         return _NOBODY
-    happened = _OTHERWISE[neighbours[0]][1].replace("{unit}", _spelled(neighbours[1]))
-    who = f"omebody who knows all other data, and takes it for {_printed(prior)} % likely beforehand that {happened}"
+    true = _OTHERWISE[neighbours[0]][1].replace("{unit}", _spelled(neighbours[1]))
+    who = f"who knows all other data, and takes it for {_printed(prior)} % likely beforehand that {true},"
     printed = Fraction(Decimal(repr(prior)))
     blind = max(printed, 1 - printed)
     # The success at a prior changes by no more than the prior does: the decimal that is printed isn't quite the float.
     rate = max(blind, Fraction(success) + abs(printed - Fraction(prior)))
     if rate >= 1 - CERTAIN:
-        return f"Nothing is promised: s{who}, may be right about that with probability 100 %."
-    return f"S{who}, is right about that with probability at most {percent_up(rate)} (a blind guess: {percent_up(blind)})."
+        return f"Nothing is promised: somebody {who} may be right about that with probability 100 %."
+    return f"Somebody {who} is right about that with probability at most {percent_up(rate)} (a blind guess: {percent_up(blind)})."
 
 
 def percent_up(rate: Fraction) -> str:

@@ -8,6 +8,7 @@ from typing import TypeVar, final
 from accountants import Event, PrivacyProfile, conversions, deadline, neighbourhood, profile
 from accountants.attack_sentences import Neighbours, guessing_sentence, naming_sentence
 from accountants.conversions import PosteriorBound
+from app.calculators.caveats import caveats_of
 from app.calculators.points import epsilon_at
 from app.calculators.schemas import DeltaAt, EpsilonAt, PosteriorAt, Profile, ProfileRequest, RdpAt, SuccessAt, TradeOffAt
 
@@ -22,6 +23,7 @@ class Answers:
     def __init__(self, event: Event, accountant: str) -> None:
         self._profile = profile(event, accountant)
         self._neighbours = neighbourhood(event)
+        self._caveats = caveats_of(event)
         self._derivation = self._profile.derivation()
         self._advantage: float | None = None
         self._delta: dict[float, DeltaAt] = {}
@@ -45,6 +47,7 @@ class Answers:
         return Profile(
             adjacency=None if self._neighbours is None else self._neighbours[0],
             unit=None if self._neighbours is None else self._neighbours[1],
+            caveats=self._caveats,
             delta=_kept(self._delta, points.epsilons, self._delta_at),
             epsilon=_kept(self._epsilon, points.deltas, self._epsilon_at),
             rdp=_kept(self._rdp, points.orders, lambda order: RdpAt(order=order, value=profile.rdp(order))),

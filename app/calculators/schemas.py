@@ -116,10 +116,11 @@ class SuccessAt(Value):
 
 @final
 class Profile(Value):
-    """An event's privacy profile at the points asked for, and how to redo it by hand."""
+    """An event's privacy profile at the points asked for, and how to redo it by hand; ``caveats``: what all of it depends on."""
 
     adjacency: Adjacency | None
     unit: PrivacyUnit | None
+    caveats: tuple[str, ...]
     delta: tuple[DeltaAt, ...]
     epsilon: tuple[EpsilonAt, ...]
     rdp: tuple[RdpAt, ...]

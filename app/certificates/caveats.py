@@ -12,6 +12,7 @@ from app.certificates.guarantee import ApproximateDp, NoGuarantee
 from app.certificates.statement import PrivacyCertificate
 from trainer.models import weights
 
+
 @final
 @dataclass(frozen=True)
 class Caveat:
@@ -27,7 +28,7 @@ def caveats(predicate: PrivacyCertificate, guarantee: ApproximateDp) -> Iterator
     if float(guarantee.delta) * units >= 1.0 and guarantee.pure_epsilon is None:
         yield Caveat(f"Mind delta: it is one over the {units} units or more, and such a delta would allow publishing one of them whole.")
     if predicate.assumptions:
-        yield Caveat("It is void unless all of this holds:", predicate.assumptions)
+        yield Caveat("It holds only as far as all of this does:", predicate.assumptions)
     beside = tuple(line for line in predicate.not_covered if line in _beside_epsilon(predicate))
     if beside:
         yield Caveat("Part of this run, and not covered by it:", beside)

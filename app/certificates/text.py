@@ -21,7 +21,7 @@ ROUNDING = 1e-12
 
 
 def describe(predicate: PrivacyCertificate) -> str:
-    r"""About 30 lines: the guarantee and what can void it, what is protected, from whom, how strongly, what was done, what isn't covered."""
+    r"""About 30 lines: the guarantee, what can void it, what is protected, how strongly, what was done, and what isn't covered."""
     finished = predicate.job.finished.astimezone(UTC)
     return "\n".join(
         [

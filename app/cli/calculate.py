@@ -70,6 +70,8 @@ def _print_profile(answer: Profile) -> None:
         out.print(f"delta({at_epsilon.epsilon!r}) <= {at_epsilon.upper!r}   log delta <= {at_epsilon.log_upper!r}", markup=False)
     for at_delta in answer.epsilon:
         out.print(f"epsilon({at_delta.delta!r}) <= {at_delta.upper!r}   and >= {at_delta.lower!r}", markup=False)
+    if answer.caveats:
+        out.print("\n  - ".join(("it holds only as far as all of this does:", *answer.caveats)), markup=False)
     for at_order in answer.rdp:
         out.print(f"Renyi divergence of order {at_order.order!r} <= {at_order.value!r}", markup=False)
     for point in answer.trade_off:
@@ -77,7 +79,9 @@ def _print_profile(answer: Profile) -> None:
     if answer.advantage is not None:
         out.print(f"advantage of any attacker <= {answer.advantage!r}", markup=False)
     for guess in answer.bayes_success:
-        out.print(f"with prior {guess.prior!r} an attacker is right with probability <= {guess.success!r}\n  {guess.sentence}", markup=False)
+        out.print(
+            f"with prior {guess.prior!r} an attacker is right with probability <= {guess.success!r}\n  {guess.sentence}", markup=False
+        )
 
 
 def calibrate(

@@ -92,7 +92,9 @@ def _guarantee(predicate: PrivacyCertificate) -> Iterator[Section]:
         return
     sampling = tuple(worth_of_sampling(guarantee))
     told = (Text(sampling),) if sampling else ()
-    yield Section("The guarantee in figures", (Table(("figure", "value"), tuple(_figures(predicate, guarantee))), *told, *_curve(guarantee)))
+    yield Section(
+        "The guarantee in figures", (Table(("figure", "value"), tuple(_figures(predicate, guarantee))), *told, *_curve(guarantee))
+    )
 
 
 def _figures(predicate: PrivacyCertificate, guarantee: ApproximateDp) -> Iterator[tuple[str, str]]:

@@ -27,9 +27,11 @@ export function remarks(answer, delta) {
   return lines;
 }
 
-/** The guarantee as what an attacker can do, in the service's own sentences. */
+/** What can void the guarantee, for directly after it, and what an attacker can do; in the service's own sentences. */
 export function sentences(profile) {
-  const lines = [...profile.trade_off, ...profile.bayes_success].map((point) => point.sentence);
+  const attacks = [...profile.trade_off, ...profile.bayes_success].map((point) => point.sentence);
+  const caveats = profile.caveats.length ? ["It holds only as far as all of this does:", el("ul", { class: "caveats" }, ...profile.caveats.map((line) => el("li", {}, line)))] : [];
+  const lines = [...caveats, ...attacks];
   if (profile.gdp_mu !== null) lines.push(`As Gaussian differential privacy: mu at most ${bound(profile.gdp_mu)}.`);
   lines.push(`Neighbours: ${NEIGHBOURS[profile.adjacency] || "none"}. Accountant: ${profile.route}.`);
   return lines;
@@ -43,7 +45,7 @@ export function show(text, lines) {
 }
 
 export function say(lines) {
-  byId("sentences").replaceChildren(...lines.map((line) => el("p", {}, line)));
+  byId("sentences").replaceChildren(...lines.map((line) => (typeof line === "string" ? el("p", {}, line) : line)));
 }
 
 /** A derivation, line by line; a source that is a proof of ours leads to it. */
