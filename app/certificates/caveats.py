@@ -10,7 +10,13 @@ from app.certificates import wording
 from app.certificates.consistency import training_of
 from app.certificates.guarantee import ApproximateDp, NoGuarantee
 from app.certificates.statement import PrivacyCertificate
+from mechanisms import Assumption
 from trainer.models import weights
+
+FLOATS = "attacks on the lowest bits of floats aren't covered"
+"""What the assumption of exact real arithmetic comes to: the floating-point caveat's gist, which is too long to stand beside epsilon."""
+
+ALSO_TRAINED_ON = "nothing protects one of them, even of somebody who is also in the training data"
 
 
 @final
@@ -28,8 +34,9 @@ def caveats(predicate: PrivacyCertificate, guarantee: ApproximateDp) -> Iterator
     if float(guarantee.delta) * units >= 1.0 and guarantee.pure_epsilon is None:
         yield Caveat(f"Mind delta: it is one over the {units} units or more, and such a delta would allow publishing one of them whole.")
     if predicate.assumptions:
-        yield Caveat("It holds only as far as all of this does:", predicate.assumptions)
-    beside = tuple(line for line in predicate.not_covered if line in _beside_epsilon(predicate))
+        yield Caveat("It holds only as far as all of this does:", tuple(map(_assumption, predicate.assumptions)))
+    found = _beside_epsilon(predicate)
+    beside = tuple(found[line] for line in predicate.not_covered if line in found)
     if beside:
         yield Caveat("Part of this run, and not covered by it:", beside)
 
@@ -42,6 +49,15 @@ def not_covered_elsewhere(predicate: PrivacyCertificate) -> tuple[str, ...]:
     return tuple(line for line in predicate.not_covered if line not in beside)
 
 
-def _beside_epsilon(predicate: PrivacyCertificate) -> frozenset[str]:
-    """Of what isn't covered: what this very run read, through which somebody in the training data may be exposed all the same."""
-    return frozenset((wording.HELD_OUT_IN_PUBLIC, *map(weights.not_covered, predicate.given_weights)))
+def _assumption(line: str) -> str:
+    return f"{line}: {FLOATS}" if line == wording.ASSUMPTIONS[Assumption.IDEALIZED_REALS] else line
+
+
+def _beside_epsilon(predicate: PrivacyCertificate) -> dict[str, str]:
+    """Of what isn't covered: what this very run read, through which somebody in the training data may be exposed all the same.
+
+    Each with what is told of it beside epsilon.
+    """
+    held_out = wording.held_out_records("public")
+    given = map(weights.not_covered, predicate.given_weights)
+    return {held_out: f"{held_out}; {ALSO_TRAINED_ON}", **{line: line for line in given}}

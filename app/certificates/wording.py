@@ -55,12 +55,6 @@ EVALUATION = {
     ),
 }
 
-HELD_OUT_IN_PUBLIC = (
-    f"the held-out records: {EVALUATION['public']}; nothing protects one of them, even of somebody who is also in the training data"
-)
-
-_HELD_OUT = {"none": f"the held-out records: {EVALUATION['none']}", "public": HELD_OUT_IN_PUBLIC}
-
 TEST_METRICS = {
     "none": "not trained on, and nothing about them is said",
     "encoded": "covered: they left the run as noisy features alone, which are accounted for",
@@ -124,8 +118,13 @@ NODE_NOISE = "every node adds the whole stated noise to its own sum before anyth
 
 def not_covered(evaluation: str, running_time: str = RUNNING_TIME) -> tuple[str, ...]:
     """What the guarantee says nothing about; the held-out records among it unless they are private and paid for."""
-    held_out = () if evaluation in {"private", "encoded"} else (_HELD_OUT[evaluation],)
+    held_out = () if evaluation in {"private", "encoded"} else (held_out_records(evaluation),)
     return (*_NOT_COVERED[:2], *held_out, _NOT_COVERED[2], running_time, *_NOT_COVERED[3:])
+
+
+def held_out_records(evaluation: str) -> str:
+    """That they aren't covered, and what was said of them."""
+    return f"the held-out records: {EVALUATION[evaluation]}"
 
 
 OTHER_USES = "other uses of the same data: guarantees of several releases add up, and no ledger entry ties this one to others"
@@ -144,10 +143,7 @@ _NOT_COVERED = (
 )
 
 ASSUMPTIONS = {
-    Assumption.IDEALIZED_REALS: (
-        "the noise and its addition are those of exact real arithmetic; attacks on the lowest bits of floats aren't covered (see the "
-        "floating-point caveat)"
-    ),
+    Assumption.IDEALIZED_REALS: "the noise and its addition are those of exact real arithmetic (see the floating-point caveat)",
     Assumption.INDEPENDENT_NOISE: "noise of different coordinates and steps is independent, as good as the generator named here is",
 }
 
