@@ -63,12 +63,12 @@ def _foundations(predicate: PrivacyCertificate) -> Iterator[str]:
 
 
 def most_true_positives(claim: ApproximateDp, false_positives: float) -> float:
-    r"""The largest fraction of members that any attack on the released model can name as members, rounded up.
+    r"""The largest probability with which any test of the released model names a unit that is in the data, rounded up.
 
     Args:
       claim: the certified figures; each point of the curve gives min(e^eps a + delta, 1 - e^-eps (1 - delta - a)) (Kairouz, Oh and
         Viswanath 2015, Theorem 2.1), and the least of them holds.
-      false_positives: a in [0, 1], the fraction of others that it wrongly names.
+      false_positives: a in [0, 1], the probability with which it names the unit when that isn't in the data.
     """
     best = 1.0
     for epsilon, delta in _curve(claim):

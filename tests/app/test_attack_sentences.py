@@ -35,7 +35,9 @@ SOURCES = [
     for path in Path(str(package.__file__)).parent.rglob("*")
     if path.suffix in {".py", ".js", ".html", ".md"} and not {"vendor", "swagger-ui"} & set(path.parts)
 ]
-OF_A_POPULATION = re.compile(r"of the members\b|outsiders|recognis\w+ at most|wrongly accuse|right at most [^<]", re.IGNORECASE)
+OF_A_POPULATION = re.compile(
+    r"of the members\b|fraction of members|outsiders|recognis\w+ at most|wrongly accuse|right at most [^<]", re.IGNORECASE
+)
 OWN_WORDS = re.compile(r"that would name this very|likely beforehand|% of the time")
 """What only the module of these sentences says."""
 
