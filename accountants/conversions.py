@@ -109,7 +109,7 @@ def bayes_success(profile: PrivacyProfile, prior: float) -> float:
     >>> round(bayes_success(GdpProfile(1.0, ()), 0.5), 9)
     0.691462461
     """
-    p = _check_prior(prior)
+    p = check_prior(prior)
     p = p if p <= 0.5 else 1.0 - p
     # log((1 - p) / p), rounded down: delta only falls.
     log_odds = math.log1p((1.0 - 2.0 * p) / p) if p >= 0.25 else math.log((1.0 - p) / p)
@@ -132,7 +132,7 @@ def positive_predictive_value(profile: PrivacyProfile, false_positive_rate: floa
     >>> round(positive_predictive_value(GdpProfile(1.0, ()), 0.01, 0.5), 6)
     0.902308
     """
-    p = _check_prior(prior)
+    p = check_prior(prior)
     detected = true_positive_rate(profile, false_positive_rate)
     if false_positive_rate == 0.0:
         return 1.0
@@ -220,7 +220,7 @@ def posterior(epsilon: float, prior: float) -> float:
     0.75
     """
     check_epsilon(epsilon)
-    p = _check_prior(prior)
+    p = check_prior(prior)
     return min(1.0, (1.0 + _ROUNDING) / (1.0 + (1.0 - p) / p * math.exp(-epsilon) * (1.0 - _ROUNDING)))
 
 
@@ -236,14 +236,15 @@ def posterior_bound(profile: PrivacyProfile, prior: float, failure_probability: 
     0.590197
     """
     epsilon = loss_quantile(profile, failure_probability)
-    p, factor = _check_prior(prior), math.exp(min(epsilon, 700.0))
+    p, factor = check_prior(prior), math.exp(min(epsilon, 700.0))
     lowest = (1.0 - _ROUNDING) / (1.0 + (1.0 - p) / p * factor * (1.0 + _ROUNDING)) if epsilon <= 700.0 else 0.0
     return PosteriorBound(
         prior=prior, epsilon=epsilon, failure_probability=failure_probability, highest=posterior(epsilon, prior), lowest=lowest
     )
 
 
-def _check_prior(prior: float) -> float:
+def check_prior(prior: float) -> float:
+    """The prior. Raises InvalidParameter unless it is a probability in [1e-300, 1)."""
     if not _SMALLEST_PRIOR <= prior < 1.0:
         raise InvalidParameter("prior", f"in [{_SMALLEST_PRIOR}, 1)", prior)
     return prior

@@ -9,6 +9,7 @@ from pydantic import Field
 from accountants import Bound, Event, PrivacyProfile, Target, accountant_named, leaves, neighbourhood
 from accountants.calibration import NoiseScale, Parameter, Solution, solve, solve_many
 from app.calculators.points import LONGEST_LIST
+from app.calculators.profiles import trade_off_at
 from app.calculators.schemas import TRAINING, AccountantName, TradeOffAt, example
 from app.errors import problem_of
 from mechanisms import Adjacency, ComplexGaussian, Gaussian, PrivacyUnit, Spectral, Step
@@ -158,17 +159,16 @@ def _noise(event: Event) -> tuple[float | None, float | None]:
 
 
 def _achieved(event: Event, found: PrivacyProfile, target: Target) -> AchievedGuarantee:
-    adjacency, unit = neighbourhood(event) or (None, None)
-    alpha = target.trade_off.alpha if target.trade_off is not None else None
+    neighbours = neighbourhood(event)
     return AchievedGuarantee(
-        adjacency=adjacency,
-        unit=unit,
+        adjacency=None if neighbours is None else neighbours[0],
+        unit=None if neighbours is None else neighbours[1],
         epsilon=found.epsilon(target.delta) if target.delta is not None else None,
         delta=target.delta,
         gdp_mu=found.gdp_mu,
         rdp_order=target.rdp.order if target.rdp is not None else None,
         rdp=found.rdp(target.rdp.order) if target.rdp is not None else None,
         advantage=found.delta(0.0).upper if target.advantage is not None else None,
-        trade_off=None if alpha is None else TradeOffAt(alpha=alpha, beta=found.trade_off(alpha)),
+        trade_off=None if target.trade_off is None else trade_off_at(found, target.trade_off.alpha, neighbours),
         route=found.route,
     )

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar, final
 
-from accountants import Event, conversions, deadline, neighbourhood, profile
+from accountants import Event, PrivacyProfile, conversions, deadline, neighbourhood, profile
+from accountants.attack_sentences import Neighbours, guessing_sentence, naming_sentence
 from accountants.conversions import PosteriorBound
+from app.calculators.caveats import caveats_of
 from app.calculators.points import epsilon_at
 from app.calculators.schemas import DeltaAt, EpsilonAt, PosteriorAt, Profile, ProfileRequest, RdpAt, SuccessAt, TradeOffAt
 
@@ -20,7 +22,8 @@ class Answers:
 
     def __init__(self, event: Event, accountant: str) -> None:
         self._profile = profile(event, accountant)
-        self._adjacency, self._unit = neighbourhood(event) or (None, None)
+        self._neighbours = neighbourhood(event)
+        self._caveats = caveats_of(event)
         self._derivation = self._profile.derivation()
         self._advantage: float | None = None
         self._delta: dict[float, DeltaAt] = {}
@@ -42,13 +45,14 @@ class Answers:
         if points.advantage and self._advantage is None:
             self._advantage = conversions.advantage(profile)
         return Profile(
-            adjacency=self._adjacency,
-            unit=self._unit,
+            adjacency=None if self._neighbours is None else self._neighbours[0],
+            unit=None if self._neighbours is None else self._neighbours[1],
+            caveats=self._caveats,
             delta=_kept(self._delta, points.epsilons, self._delta_at),
             epsilon=_kept(self._epsilon, points.deltas, self._epsilon_at),
             rdp=_kept(self._rdp, points.orders, lambda order: RdpAt(order=order, value=profile.rdp(order))),
             gdp_mu=profile.gdp_mu,
-            trade_off=_kept(self._trade_off, points.alphas, lambda alpha: TradeOffAt(alpha=alpha, beta=profile.trade_off(alpha))),
+            trade_off=_kept(self._trade_off, points.alphas, self._trade_off_at),
             advantage=self._advantage if points.advantage else None,
             bayes_success=_kept(self._success, points.priors, self._success_at),
             posterior=_kept(self._posterior, points.posteriors, self._posterior_at),
@@ -64,8 +68,12 @@ class Answers:
         bound = epsilon_at(self._profile, delta)
         return EpsilonAt(delta=delta, lower=bound.lower, upper=bound.upper, route=bound.route)
 
+    def _trade_off_at(self, alpha: float) -> TradeOffAt:
+        return trade_off_at(self._profile, alpha, self._neighbours)
+
     def _success_at(self, prior: float) -> SuccessAt:
-        return SuccessAt(prior=prior, success=conversions.bayes_success(self._profile, prior))
+        success = conversions.bayes_success(self._profile, prior)
+        return SuccessAt(prior=prior, success=success, sentence=guessing_sentence(prior, success, self._neighbours))
 
     def _posterior_at(self, asked: PosteriorAt) -> PosteriorBound:
         return conversions.posterior_bound(self._profile, asked.prior, asked.failure_probability)
@@ -77,6 +85,12 @@ def _kept(known: dict[_Point, _Answer], points: tuple[_Point, ...], answer: Call
             deadline.check()
             known[point] = answer(point)
     return tuple(known[point] for point in points)
+
+
+def trade_off_at(profile: PrivacyProfile, alpha: float, neighbours: Neighbours | None) -> TradeOffAt:
+    """A point of the trade-off curve with what it means. Raises the accountants' errors."""
+    beta = profile.trade_off(alpha)
+    return TradeOffAt(alpha=alpha, beta=beta, sentence=naming_sentence(alpha, beta, neighbours))
 
 
 def compute_profile(request: ProfileRequest) -> Profile:

@@ -50,7 +50,7 @@ class ProfileRequest(Value):
       orders: where the Renyi divergence is wanted; in (1, 1e6].
       alphas: false positive rates where the attacker's false negative rate is wanted; in [0, 1].
       advantage: whether the largest true minus false positive rate of any attack is wanted.
-      priors: probabilities of membership for which the attacker's largest success is wanted; in (0, 1).
+      priors: probabilities that one unit's data are there for which the attacker's largest success is wanted; in (0, 1).
       posteriors: beliefs whose largest change is wanted.
     """
 
@@ -98,26 +98,29 @@ class RdpAt(Value):
 
 @final
 class TradeOffAt(Value):
-    """Lower bound on the attacker's false negative rate beta at false positive rate alpha."""
+    """Lower bound on the attacker's false negative rate beta at false positive rate alpha; ``sentence``: what that means for one unit."""
 
     alpha: float
     beta: float
+    sentence: str
 
 
 @final
 class SuccessAt(Value):
-    """Upper bound on the probability that an attacker tells whether a record is a member, who is one with probability ``prior``."""
+    """Upper bound on the probability of telling rightly whether one unit's data are there, which they are with probability ``prior``."""
 
     prior: float
     success: float
+    sentence: str
 
 
 @final
 class Profile(Value):
-    """An event's privacy profile at the points asked for, and how to redo it by hand."""
+    """An event's privacy profile at the points asked for, and how to redo it by hand; ``caveats``: what all of it depends on."""
 
     adjacency: Adjacency | None
     unit: PrivacyUnit | None
+    caveats: tuple[str, ...]
     delta: tuple[DeltaAt, ...]
     epsilon: tuple[EpsilonAt, ...]
     rdp: tuple[RdpAt, ...]

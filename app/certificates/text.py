@@ -6,24 +6,22 @@ import math
 from collections.abc import Iterator
 from datetime import UTC
 
+from accountants.attack_sentences import EVEN_ODDS, FALSE_POSITIVES, Neighbours, guessing_sentence, naming_sentence
 from app.certificates.attacks import attack_lines
+from app.certificates.caveats import caveats, not_covered_elsewhere
 from app.certificates.consistency import training_of
 from app.certificates.guarantee import ApproximateDp, NoGuarantee
 from app.certificates.kinds import kind_of
 from app.certificates.ledger import ledger_line
 from app.certificates.statement import DataFacts, Environment, PrivacyCertificate, ReleaseScope
 from app.certificates.wording import METRICS
-from mechanisms.base import Adjacency
-
-FALSE_POSITIVES = 0.01
-"""The false positive rate at which the attacker's success is told."""
 
 ROUNDING = 1e-12
 """Added to a rate computed in floats: its few roundings stay far below."""
 
 
 def describe(predicate: PrivacyCertificate) -> str:
-    r"""About 25 lines: what is protected, from whom, how strongly, what was done, and what isn't covered."""
+    r"""About 30 lines: the guarantee, what can void it, what is protected, how strongly, what was done, and what isn't covered."""
     finished = predicate.job.finished.astimezone(UTC)
     return "\n".join(
         [
@@ -36,7 +34,7 @@ def describe(predicate: PrivacyCertificate) -> str:
             "",
             *_attacks(predicate),
             "What this does not cover",
-            *(f"  - {line}" for line in predicate.not_covered),
+            *(f"  - {line}" for line in not_covered_elsewhere(predicate)),
             "",
             *_foundations(predicate),
         ]
@@ -55,17 +53,22 @@ def _foundations(predicate: PrivacyCertificate) -> Iterator[str]:
         yield "What the errata say of it" if predicate.errata else "What the errata say of it: nothing"
         yield from (f"  - {one.row} ({one.severity}): {one.meaning}" for one in predicate.errata)
         return
-    yield "What it rests on" if isinstance(predicate.guarantee, ApproximateDp) else "What a guarantee would rest on"
+    if isinstance(predicate.guarantee, ApproximateDp):
+        # The assumptions stand beside epsilon; here is what the first of them means.
+        yield "The floating-point caveat"
+        yield f"  - {predicate.randomness.floating_point}"
+        return
+    yield "What a guarantee would rest on"
     yield from (f"  - {line}" for line in (*predicate.assumptions, predicate.randomness.floating_point))
 
 
 def most_true_positives(claim: ApproximateDp, false_positives: float) -> float:
-    r"""The largest fraction of members that any attack on the released model can name as members, rounded up.
+    r"""The largest probability with which any test of the released model names a unit that is in the data, rounded up.
 
     Args:
       claim: the certified figures; each point of the curve gives min(e^eps a + delta, 1 - e^-eps (1 - delta - a)) (Kairouz, Oh and
         Viswanath 2015, Theorem 2.1), and the least of them holds.
-      false_positives: a in [0, 1], the fraction of others that it wrongly names.
+      false_positives: a in [0, 1], the probability with which it names the unit when that isn't in the data.
     """
     best = 1.0
     for epsilon, delta in _curve(claim):
@@ -88,7 +91,7 @@ def _curve(claim: ApproximateDp) -> Iterator[tuple[float, float]]:
 def _guarantee(predicate: PrivacyCertificate) -> list[str]:
     guarantee = predicate.guarantee
     if isinstance(guarantee, NoGuarantee):
-        lines = ["THERE IS NO PRIVACY GUARANTEE.", f"  Why: {guarantee.reason}."]
+        lines = ["THERE IS NO PRIVACY GUARANTEE.", f"  Why: {guarantee.reason}.", f"  {nothing_promised(predicate)}"]
         lines += [f"  {line}" for line in caution(predicate, guarantee)]
         return [*lines, f"  Trust: {predicate.scope.trust_model}."]
     who = "" if predicate.neighbourhood is None else predicate.neighbourhood.unit
@@ -96,11 +99,18 @@ def _guarantee(predicate: PrivacyCertificate) -> list[str]:
     return [
         f"Guarantee: (epsilon, delta)-differential privacy with epsilon = {guarantee.epsilon}, delta = {guarantee.delta}",
         *_pure(guarantee),
+        *_caveats(predicate, guarantee),
         f"  Protected: each {who} of the {protected_data(predicate)}; {predicate.data.unit_meaning}. Formally, {meaning}.",
         f"  Against: anyone who sees what was released. Trust: {predicate.scope.trust_model}.",
-        *strength(predicate, guarantee),
-        *remarks(predicate, guarantee),
+        *(f"  {line}" for line in strength(predicate, guarantee)),
+        *(f"  {line}" for line in worth_of_sampling(guarantee)),
     ]
+
+
+def _caveats(predicate: PrivacyCertificate, guarantee: ApproximateDp) -> Iterator[str]:
+    for caveat in caveats(predicate, guarantee):
+        yield f"  {caveat.lead}"
+        yield from (f"    - {line}" for line in caveat.lines)
 
 
 def caution(predicate: PrivacyCertificate, guarantee: NoGuarantee) -> Iterator[str]:
@@ -122,39 +132,29 @@ def _pure(guarantee: ApproximateDp) -> Iterator[str]:
         yield f"  The same with delta = 0: pure differential privacy with epsilon = {guarantee.pure_epsilon}."
 
 
-def strength(predicate: PrivacyCertificate, guarantee: ApproximateDp) -> Iterator[str]:
-    """What an attacker gains, in figures: told of membership, or of two values where neighbours have the same number of units."""
-    hit, edge = most_true_positives(guarantee, FALSE_POSITIVES), advantage(guarantee)
-    if predicate.neighbourhood is not None and predicate.neighbourhood.adjacency is Adjacency.REPLACE_ONE:
-        yield (
-            "  How strongly: say someone knows everybody else's data, has two guesses of what one unit's are, and wants to find the right "
-            "one."
-        )
-        yield "    (That a unit is in the data at all isn't hidden.)"
-        yield (
-            f"    If they may wrongly settle on the second in 1 of 100 cases, they settle on it rightly in at most {percent(hit)} (blind "
-            "guessing: 1 %)."
-        )
-    else:
-        yield (
-            "  How strongly: say someone wants to find out whether one particular unit was in the training data, and knows all the others."
-        )
-        yield (
-            f"    If they may wrongly accuse 1 in 100 outsiders, they recognise at most {percent(hit)} of the members (blind guessing: "
-            "1 %)."
-        )
-    yield f"    Guessing with even odds beforehand, they are right at most {percent((1.0 + edge) / 2.0)} of the time (chance is 50 %)."
+def strength(predicate: PrivacyCertificate, guarantee: ApproximateDp) -> tuple[str, str]:
+    """What an attacker gains, in figures, in the sentences that calculators show too."""
+    neighbours = _neighbours(predicate)
+    missed = max(0.0, math.nextafter(1.0 - most_true_positives(guarantee, FALSE_POSITIVES), -math.inf))
+    right = min(1.0, math.nextafter((1.0 + advantage(guarantee)) / 2.0, math.inf))
+    return naming_sentence(FALSE_POSITIVES, missed, neighbours), guessing_sentence(EVEN_ODDS, right, neighbours)
 
 
-def remarks(predicate: PrivacyCertificate, guarantee: ApproximateDp) -> Iterator[str]:
-    """What to mind about the figures."""
-    units = training_of(predicate).units
-    if float(guarantee.delta) * units >= 1.0 and guarantee.pure_epsilon is None:
-        yield f"    Mind delta: it is one over the {units} units or more, and such a delta would allow publishing one of them whole."
-    if guarantee.epsilon_without_sampling is not None and float(guarantee.epsilon_without_sampling) > float(guarantee.epsilon):
-        yield (
-            f"    Drawing random samples helped: without it, the same noise would give only epsilon = {guarantee.epsilon_without_sampling}."
-        )
+def nothing_promised(predicate: PrivacyCertificate) -> str:
+    """The same where there is no guarantee."""
+    return naming_sentence(FALSE_POSITIVES, 0.0, _neighbours(predicate))
+
+
+def _neighbours(predicate: PrivacyCertificate) -> Neighbours | None:
+    found = predicate.neighbourhood
+    return None if found is None else (found.adjacency, found.unit)
+
+
+def worth_of_sampling(guarantee: ApproximateDp) -> Iterator[str]:
+    """What epsilon would be without it, where it helped."""
+    without = guarantee.epsilon_without_sampling
+    if without is not None and float(without) > float(guarantee.epsilon):
+        yield f"Drawing random samples helped: without it, the same noise would give only epsilon = {without}."
 
 
 def done(predicate: PrivacyCertificate) -> list[str]:
@@ -199,8 +199,3 @@ def _shared(environment: Environment) -> str:
     return (
         f" {environment.processes} processes shared each sample; each added its share of the noise, and the shares make up the whole once."
     )
-
-
-def percent(rate: float) -> str:
-    """Rounded up to a tenth of a percent."""
-    return f"{math.ceil(rate * 1000.0) / 10.0:.1f} %"

@@ -118,8 +118,13 @@ NODE_NOISE = "every node adds the whole stated noise to its own sum before anyth
 
 def not_covered(evaluation: str, running_time: str = RUNNING_TIME) -> tuple[str, ...]:
     """What the guarantee says nothing about; the held-out records among it unless they are private and paid for."""
-    held_out = () if evaluation in {"private", "encoded"} else (f"the held-out records: {EVALUATION[evaluation]}",)
+    held_out = () if evaluation in {"private", "encoded"} else (held_out_records(evaluation),)
     return (*_NOT_COVERED[:2], *held_out, _NOT_COVERED[2], running_time, *_NOT_COVERED[3:])
+
+
+def held_out_records(evaluation: str) -> str:
+    """That they aren't covered, and what was said of them."""
+    return f"the held-out records: {EVALUATION[evaluation]}"
 
 
 OTHER_USES = "other uses of the same data: guarantees of several releases add up, and no ledger entry ties this one to others"

@@ -34,7 +34,7 @@ def profile(
     delta: Annotated[list[str], typer.Option(help="Print epsilon at this delta, however small (repeatable).")] = [],
     order: Annotated[list[float], typer.Option(help="Print the Renyi divergence of this order (repeatable).")] = [],
     alpha: Annotated[list[float], typer.Option(help="Print the attacker's false negative rate at this false positive rate.")] = [],
-    prior: Annotated[list[float], typer.Option(help="Print the attacker's success where members have this probability.")] = [],
+    prior: Annotated[list[float], typer.Option(help="Print the attacker's success where one unit took part with this probability.")] = [],
     advantage: Annotated[bool, typer.Option("--advantage", help="Print the attacker's largest advantage.")] = False,
     accountant: Accountant = "auto",
     address: OptionalAddress = None,
@@ -70,14 +70,18 @@ def _print_profile(answer: Profile) -> None:
         out.print(f"delta({at_epsilon.epsilon!r}) <= {at_epsilon.upper!r}   log delta <= {at_epsilon.log_upper!r}", markup=False)
     for at_delta in answer.epsilon:
         out.print(f"epsilon({at_delta.delta!r}) <= {at_delta.upper!r}   and >= {at_delta.lower!r}", markup=False)
+    if answer.caveats:
+        out.print("\n  - ".join(("it holds only as far as all of this does:", *answer.caveats)), markup=False)
     for at_order in answer.rdp:
         out.print(f"Renyi divergence of order {at_order.order!r} <= {at_order.value!r}", markup=False)
     for point in answer.trade_off:
-        out.print(f"at {point.alpha!r} false positives an attacker misses at least {point.beta!r}", markup=False)
+        out.print(f"at {point.alpha!r} false positives an attacker misses at least {point.beta!r}\n  {point.sentence}", markup=False)
     if answer.advantage is not None:
         out.print(f"advantage of any attacker <= {answer.advantage!r}", markup=False)
     for guess in answer.bayes_success:
-        out.print(f"with prior {guess.prior!r} an attacker is right with probability <= {guess.success!r}", markup=False)
+        out.print(
+            f"with prior {guess.prior!r} an attacker is right with probability <= {guess.success!r}\n  {guess.sentence}", markup=False
+        )
 
 
 def calibrate(

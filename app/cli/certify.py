@@ -109,9 +109,10 @@ def verify(
         if as_json:
             print_json(report)
         else:
-            _print_report(report, envelope)
+            # First of all: with keys from beside it, whatever is said of the certificate may be somebody else's word.
             source = str(keys) if keys is not None else f"{chosen}, since no --keys were given: {_UNTRUSTED}"
             out.print(f"keys: {source}", markup=False)
+            _print_report(report, envelope)
         if report.verdict != "valid":
             fail(f"{file}: the certificate is NOT valid", Exit.FAILED)
 

@@ -41,7 +41,7 @@ NOTIONS = {
     "trade_off": Notion(
         "Trade-off: one pair of errors",
         (("alpha", "False positives", "0.05"), ("beta", "False negatives", "0.8")),
-        "An attack that accuses so many wrongly misses at least so many.",
+        "A test that names one unit so often when it isn't there misses the same unit at least so often when it is.",
     ),
     "advantage": Notion("Advantage", (("value", "Advantage", "0.1"),), "An attack's true minus false positive rate is at most this."),
 }

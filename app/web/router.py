@@ -3,10 +3,14 @@ r"""The pages. What they show of a tenant they ask the API for, with the key tha
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
+from accountants.attack_sentences import EVEN_ODDS, FALSE_POSITIVES, guessing_sentence, naming_sentence, percent_up
+from accountants.conversions import posterior
+from accountants.trade_off import Line
 from app.calculators import catalogue
 from app.web.asking import router as asking_router
 from app.web.calculators import router as calculators_router
@@ -19,6 +23,7 @@ from app.web.papers import router as papers_router
 from app.web.proofs import router as proofs_router
 from app.web.rendering import page
 from app.web.start import router as start_router
+from mechanisms import Adjacency
 
 PARTS = (
     calculators_router,
@@ -34,8 +39,11 @@ PARTS = (
 )
 """Every page but the first; a test opens all that these have."""
 
-SHOWN = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
-"""Epsilons that the first page explains."""
+SHOWN = ("0.1", "0.5", "1", "2", "4", "8")
+"""Epsilons that the first page explains, at delta 0."""
+EXPLAINED = "1"
+"""The one of them that it puts in words."""
+_NEIGHBOURS = (Adjacency.ADD_REMOVE, "person")
 
 router = APIRouter(include_in_schema=False)
 for part in PARTS:
@@ -45,16 +53,38 @@ for part in PARTS:
 @router.get("/", response_class=HTMLResponse)
 def read_root() -> HTMLResponse:
     """What there is, in a few cards; and what epsilon means, in a few figures."""
-    odds = [(epsilon, percent_right(epsilon)) for epsilon in SHOWN]
-    return page("home.html", "Privacy accounting", current="/", mechanisms=catalogue.list_mechanisms(), odds=odds)
+    odds = [(epsilon, percent_up(1 - Fraction(missed(float(epsilon)))), percent_up(Fraction(right(float(epsilon))))) for epsilon in SHOWN]
+    return page(
+        "home.html",
+        "Privacy accounting",
+        current="/",
+        mechanisms=catalogue.list_mechanisms(),
+        odds=odds,
+        epsilon=EXPLAINED,
+        sentences=explained(float(EXPLAINED)),
+    )
 
 
-def percent_right(epsilon: float) -> float:
-    r"""How often, of 100, the best attacker tells at even odds whether a record was used, at most: 100 e^epsilon / (1 + e^epsilon).
+def missed(epsilon: float) -> float:
+    r"""The least probability of missing a unit that is there, at ``FALSE_POSITIVES`` and delta 0; rounded down.
 
-    Rounded up to a tenth. It is the posterior of even odds under pure epsilon-differential privacy (Kairouz, Oh and Viswanath 2015).
+    The larger of 1 - e^epsilon a and e^-epsilon (1 - a), for a the probability of naming one that isn't (Kairouz, Oh and Viswanath 2015).
 
-    >>> [percent_right(epsilon) for epsilon in (0.0, 1.0)]
-    [50.0, 73.2]
+    >>> round(missed(1.0), 6)
+    0.972817
     """
-    return math.ceil(1000.0 / (1.0 + math.exp(-epsilon))) / 10.0
+    return max(0.0, *(Line(signed, -math.inf).false_negative_rate(FALSE_POSITIVES) for signed in (epsilon, -epsilon)))
+
+
+def right(epsilon: float) -> float:
+    r"""Largest probability of guessing rightly at even odds whether a unit is there, at delta 0: e^epsilon / (1 + e^epsilon), rounded up.
+
+    >>> round(right(1.0), 6)
+    0.731059
+    """
+    return posterior(epsilon, EVEN_ODDS)
+
+
+def explained(epsilon: float) -> tuple[str, str]:
+    """What this epsilon at delta 0 means, in the sentences of calculators and certificates."""
+    return naming_sentence(FALSE_POSITIVES, missed(epsilon), _NEIGHBOURS), guessing_sentence(EVEN_ODDS, right(epsilon), _NEIGHBOURS)

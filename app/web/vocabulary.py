@@ -50,6 +50,11 @@ VOCABULARY: tuple[tuple[str, str], ...] = (
     ("filter", "admits spends chosen one after the other, each in view of what the others released, as long as a budget holds"),
     ("profile", "delta as a function of epsilon, and what follows: Renyi divergence, mu, the attacker's trade-off"),
     (
+        "naming",
+        "what a guarantee bounds, in one wording everywhere: a test that would name this very unit with probability 1 % had the unit been "
+        "left out names the unit with probability at most so much; about one unit that is there or isn't, not a share of everybody",
+    ),
+    (
         "local release",
         "each record released by itself (`local_laplace`, `local_gaussian`, `duchi_linf`, `spof_coefficients`); k "
         "records of a unit are k releases",

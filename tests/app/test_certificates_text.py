@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from app.certificates.caveats import caveats, not_covered_elsewhere
 from app.certificates.guarantee import ApproximateDp, DeltaPoint
 from app.certificates.issue import CertificateInput, predicate_of
 from app.certificates.statement import PrivacyCertificate
@@ -13,6 +14,7 @@ from app.certificates.text import advantage, describe, most_true_positives
 from mechanisms.gdp import gdp_log_delta, gdp_trade_off
 from tests.app.certificates_harness import finished_run
 from trainer.data import data_set_facts
+from trainer.models import weights
 
 
 @pytest.fixture(scope="module")
@@ -52,12 +54,38 @@ def test_text_names_epsilon_and_delta_as_certified(text: str, predicate: Privacy
     assert f"epsilon = {predicate.guarantee.epsilon}, delta = 1e-05" in text
 
 
+def test_what_can_void_it_stands_directly_after_epsilon(text: str, predicate: PrivacyCertificate) -> None:
+    lines = text.splitlines()
+    start = next(place for place, line in enumerate(lines) if line.startswith("Guarantee:"))
+    (held_out,) = (line for line in predicate.not_covered if line.startswith("the held-out records"))
+    expected = [
+        "  It holds only as far as all of this does:",
+        f"    - {predicate.assumptions[0]}: attacks on the lowest bits of floats aren't covered",
+        *(f"    - {line}" for line in predicate.assumptions[1:]),
+        "  Part of this run, and not covered by it:",
+        f"    - {held_out}; nothing protects one of them, even of somebody who is also in the training data",
+    ]
+    assert lines[start + 1 : start + 1 + len(expected)] == expected
+
+
+def test_weights_from_elsewhere_and_a_large_delta_stand_beside_epsilon_too(predicate: PrivacyCertificate) -> None:
+    guarantee, digest = predicate.guarantee, "0" * 64
+    assert isinstance(guarantee, ApproximateDp)
+    large = ApproximateDp.model_validate({**dict(guarantee), "delta": "0.01"})
+    given = (*predicate.not_covered, weights.not_covered(digest))
+    changed = PrivacyCertificate.model_validate({**dict(predicate), "given_weights": (digest,), "not_covered": given})
+    first, *_, last = caveats(changed, large)
+    assert first.lead.startswith("Mind delta: it is one over the 713 units or more")
+    assert last.lines[-1] == weights.not_covered(digest)
+    assert weights.not_covered(digest) not in not_covered_elsewhere(changed)
+
+
 def test_text_says_what_is_not_covered(text: str, predicate: PrivacyCertificate) -> None:
     assert all(line in text for line in predicate.not_covered)
 
 
 def test_text_has_a_length_that_is_read(text: str) -> None:
-    assert 20 <= len(text.splitlines()) <= 36
+    assert 20 <= len(text.splitlines()) <= 40
 
 
 def test_text_says_that_the_audit_did_not_run(text: str) -> None:
@@ -72,6 +100,12 @@ def seeded(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_text_of_a_seeded_run_says_first_that_there_is_no_guarantee(seeded: str) -> None:
     assert seeded.splitlines()[2] == "THERE IS NO PRIVACY GUARANTEE."
+
+
+def test_text_of_a_seeded_run_says_directly_after_it_that_nothing_is_promised(seeded: str) -> None:
+    why, promised = seeded.splitlines()[3:5]
+    assert why.startswith("  Why: not private against someone who knows the seed")
+    assert promised.startswith("  Nothing is promised")
 
 
 def test_text_of_a_seeded_run_states_no_epsilon(seeded: str) -> None:

@@ -120,6 +120,24 @@ def test_noise_gives_a_guarantee_and_that_guarantee_the_noise_back(opened: Any) 
     assert 1.999 <= float(headline(page).removeprefix("std ")) <= 2.0
 
 
+def test_what_can_void_epsilon_follows_it_and_then_the_services_own_sentences(opened: Any) -> None:
+    open_, _ = opened
+    page = open_("/calculators/gaussian?std=2")
+    headline(page)
+    # The first answer is for the headline alone; the one with attacks follows it.
+    with page.expect_response(lambda one: one.url.endswith("/v1/profiles") and '"priors"' in (one.request.post_data or "")) as answered:
+        page.fill("#field-std", "3")
+    answer = answered.value.json()
+    settle(page)
+    attacks = [point["sentence"] for point in (*answer["trade_off"], *answer["bayes_success"])]
+    assert len(attacks) == 2
+    assert page.locator("#sentences > *").all_inner_texts()[:4] == [
+        "It holds only as far as all of this does:",
+        "\n".join(answer["caveats"]),
+        *attacks,
+    ]
+
+
 def test_the_whole_form_is_in_the_address(opened: Any) -> None:
     page = opened[0]("/calculators/laplace")
     typed(page, "#field-scale", "2.5")

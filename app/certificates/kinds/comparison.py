@@ -120,7 +120,7 @@ def _own(by_itself: PartGuarantee) -> str:
     if by_itself.epsilon is None:
         return f"no guarantee: {by_itself.reason}"
     pure = "" if by_itself.pure_epsilon is None else f", or epsilon {by_itself.pure_epsilon} at delta 0"
-    return f"by itself epsilon {by_itself.epsilon} at delta {by_itself.delta}{pure}"
+    return f"by itself epsilon {by_itself.epsilon} at delta {by_itself.delta}{pure} (no guarantee of this run)"
 
 
 def _setting(part: PartFacts, whole: Setting) -> Setting:

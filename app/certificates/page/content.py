@@ -7,13 +7,13 @@ from datetime import UTC
 from itertools import chain
 
 from app.certificates.attacks import ATTACKS, MEASURES, AttackFigureFacts
+from app.certificates.caveats import Caveat, caveats, not_covered_elsewhere
 from app.certificates.facts import MechanismFacts, ReleaseFacts, SamplingFacts
 from app.certificates.guarantee import ApproximateDp, NoGuarantee
 from app.certificates.page.document import Block, Bullets, CurvePlot, Document, Section, Table, Text, Tone, Verdict
 from app.certificates.report import Check, Status
 from app.certificates.statement import PrivacyCertificate, Statement
-from app.certificates.text import advantage, caution, done, percent, protected_data, remarks, strength
-from mechanisms.base import Adjacency
+from app.certificates.text import advantage, caution, done, nothing_promised, protected_data, strength, worth_of_sampling
 
 WEAK_FROM = 0.9
 """From this rate of right guesses on, where chance is one half, the page calls a guarantee weak."""
@@ -49,7 +49,7 @@ def document_of(statement: Statement, checks: Sequence[Check]) -> Document:
                 _guarantee(predicate),
                 (Section("What was done", (Bullets(_lines(done(predicate))), *_releases(predicate))),),
                 _attacks(predicate),
-                (Section("What this does not cover", (Bullets(predicate.not_covered),)),) if predicate.not_covered else (),
+                _not_covered(predicate),
                 _foundations(predicate),
                 _errata(predicate),
                 (_origin(predicate), _digests(statement), _standing(checks)),
@@ -61,30 +61,22 @@ def document_of(statement: Statement, checks: Sequence[Check]) -> Document:
 def _verdict(predicate: PrivacyCertificate, checks: Sequence[Check]) -> Verdict:
     broken = [f"{check.name}: {check.detail}." for check in checks if check.status is Status.FAILED]
     if broken:
-        return Verdict(Tone.NONE, "DO NOT RELY ON THIS CERTIFICATE", ("It didn't pass its checks.", *broken))
+        return Verdict(Tone.NONE, "DO NOT RELY ON THIS CERTIFICATE", (), ("It didn't pass its checks.", *broken))
     guarantee = predicate.guarantee
     if isinstance(guarantee, NoGuarantee):
-        treated = tuple(caution(predicate, guarantee))
-        return Verdict(Tone.NONE, "THERE IS NO PRIVACY GUARANTEE", (f"Why: {guarantee.reason}.", *treated, _trust(predicate)))
+        why = (f"Why: {guarantee.reason}.", nothing_promised(predicate), *caution(predicate, guarantee), _trust(predicate))
+        return Verdict(Tone.NONE, "THERE IS NO PRIVACY GUARANTEE", (), why)
     unit = "unit" if predicate.neighbourhood is None else predicate.neighbourhood.unit
-    right = (1.0 + advantage(guarantee)) / 2.0
-    is_weak = right >= WEAK_FROM
-    lines = [f"Somebody who knows all other data and guesses {_guessed(predicate, unit)} is right at most {percent(right)} of the time."]
-    lines.append("Even odds beforehand, so that chance is 50 %.")
+    is_weak = (1.0 + advantage(guarantee)) / 2.0 >= WEAK_FROM
+    beside, lines = tuple(caveats(predicate, guarantee)), list(strength(predicate, guarantee))
     if is_weak:
         lines.append(f"That is a weak guarantee: it still allows an attack on one {unit} that is nearly always right.")
     lines += [f"Protected: each {unit} of the {protected_data(predicate)}; {predicate.data.unit_meaning}.", _trust(predicate)]
     headline = f"{'Weak privacy guarantee' if is_weak else 'Privacy guarantee'}: epsilon {guarantee.epsilon} at delta {guarantee.delta}"
     if any(check.name == "signature" and check.status is Status.NOT_CHECKED for check in checks):
-        lines.insert(0, "Nobody checked who signed this: no keys were given. What follows is only what the file says.")
-        return Verdict(Tone.WEAK, f"Not verified. {headline}", tuple(lines))
-    return Verdict(Tone.WEAK if is_weak else Tone.STATED, headline, tuple(lines))
-
-
-def _guessed(predicate: PrivacyCertificate, unit: str) -> str:
-    if predicate.neighbourhood is not None and predicate.neighbourhood.adjacency is Adjacency.REPLACE_ONE:
-        return f"which of two values is one {unit}'s (that the {unit} is in the data isn't hidden)"
-    return f"whether one particular {unit} was in the training data"
+        unsigned = Caveat("Nobody checked who signed this: no keys were given. What follows is only what the file says.")
+        return Verdict(Tone.WEAK, f"Not verified. {headline}", (unsigned, *beside), tuple(lines))
+    return Verdict(Tone.WEAK if is_weak else Tone.STATED, headline, beside, tuple(lines))
 
 
 def _trust(predicate: PrivacyCertificate) -> str:
@@ -98,8 +90,11 @@ def _guarantee(predicate: PrivacyCertificate) -> Iterator[Section]:
             line = "What would hold if nobody knew the seed is in the certificate file. It is no guarantee of this run."
             yield Section("The seed", (Text((line,)),))
         return
-    yield Section("What an attacker can do", (Text(_lines((*strength(predicate, guarantee), *remarks(predicate, guarantee)))),))
-    yield Section("The guarantee in figures", (Table(("figure", "value"), tuple(_figures(predicate, guarantee))), *_curve(guarantee)))
+    sampling = tuple(worth_of_sampling(guarantee))
+    told = (Text(sampling),) if sampling else ()
+    yield Section(
+        "The guarantee in figures", (Table(("figure", "value"), tuple(_figures(predicate, guarantee))), *told, *_curve(guarantee))
+    )
 
 
 def _figures(predicate: PrivacyCertificate, guarantee: ApproximateDp) -> Iterator[tuple[str, str]]:
@@ -187,10 +182,18 @@ def _attack_rows(figures: Sequence[AttackFigureFacts]) -> tuple[tuple[str, ...],
     )
 
 
+def _not_covered(predicate: PrivacyCertificate) -> Iterator[Section]:
+    lines = not_covered_elsewhere(predicate)
+    if lines:
+        yield Section("What this does not cover", (Bullets(lines),))
+
+
 def _foundations(predicate: PrivacyCertificate) -> Iterator[Section]:
-    lines = (*predicate.assumptions, predicate.randomness.floating_point)
-    is_stated = isinstance(predicate.guarantee, ApproximateDp)
-    yield Section("What it rests on" if is_stated else "What a guarantee would rest on", (Bullets(lines),))
+    floats = predicate.randomness.floating_point
+    if isinstance(predicate.guarantee, ApproximateDp):
+        yield Section("The floating-point caveat", (Text((floats,)),))  # all other assumptions stand beside epsilon
+    else:
+        yield Section("What a guarantee would rest on", (Bullets((*predicate.assumptions, floats)),))
     named = tuple(
         f"{title}: {', '.join(found)}" for title, found in (("Proofs", predicate.proofs), ("Sources", predicate.sources)) if found
     )

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import final
 
+from app.certificates.caveats import Caveat
+
 
 def visible(text: str) -> str:
     r"""The text without what can't be seen: control characters, and those that turn the direction of what follows.
@@ -27,10 +29,11 @@ class Tone(StrEnum):
 @final
 @dataclass(frozen=True)
 class Verdict:
-    """What a reader must not miss: a headline and what it means, in plain words."""
+    """What a reader must not miss: a headline, what can void it, and what it means, in plain words; in this order."""
 
     tone: Tone
     headline: str
+    caveats: tuple[Caveat, ...]
     lines: tuple[str, ...]
 
 

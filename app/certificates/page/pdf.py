@@ -31,6 +31,7 @@ _TONES: dict[Tone, Color] = {Tone.STATED: MARK, Tone.WEAK: WARN, Tone.NONE: LOUD
 # A digest can't be broken at a space; CJK wrapping breaks anywhere.
 _BODY = ParagraphStyle("body", fontName="Helvetica", fontSize=9.5, leading=13.5, textColor=INK, spaceAfter=4)
 _ITEM = ParagraphStyle("item", parent=_BODY, leftIndent=12, bulletIndent=2)
+_CAVEAT = ParagraphStyle("caveat", parent=_BODY, fontName="Helvetica-Bold")
 _CELL = ParagraphStyle("cell", parent=_BODY, fontSize=8.5, leading=11.5, spaceAfter=0)
 _CODE = ParagraphStyle("code", parent=_CELL, fontName="Courier", fontSize=7.8, wordWrap="CJK")
 _HEAD = ParagraphStyle("head", parent=_CELL, fontName="Helvetica-Bold", textColor=SOFT)
@@ -88,7 +89,11 @@ def _verdict(verdict: Verdict) -> Flowable:
     color, is_loud = _TONES[verdict.tone], verdict.tone is Tone.NONE
     size = 20 if is_loud else 15
     headline = ParagraphStyle("headline", parent=_BODY, fontName="Helvetica-Bold", fontSize=size, leading=size * 1.25, textColor=color)
-    rows = [[Paragraph(_text(verdict.headline), headline)], *([Paragraph(_text(line), _BODY)] for line in verdict.lines)]
+    rows = [[Paragraph(_text(verdict.headline), headline)]]
+    for caveat in verdict.caveats:
+        rows.append([Paragraph(_text(caveat.lead), _CAVEAT)])
+        rows += [[Paragraph(_text(line), _ITEM, bulletText="\u2022")] for line in caveat.lines]
+    rows += [[Paragraph(_text(line), _BODY)] for line in verdict.lines]
     style = [
         ("BACKGROUND", (0, 0), (-1, -1), FILL),
         ("BOX", (0, 0), (-1, -1), 3 if is_loud else 1, color),

@@ -27,19 +27,11 @@ export function remarks(answer, delta) {
   return lines;
 }
 
-/** The guarantee as what an attacker can do. */
+/** What can void the guarantee, for directly after it, and what an attacker can do; in the service's own sentences. */
 export function sentences(profile) {
-  const lines = [];
-  const unit = profile.unit || "record";
-  const success = profile.bayes_success[0]?.success;
-  const replaced = profile.adjacency === "replace_one";
-  const guess = replaced ? `which of two values is one ${unit}'s` : `whether one particular ${unit} is in the data`;
-  if (success !== undefined) lines.push(`Somebody who knows all other data and guesses ${guess} is right at most ${bound(100 * success)} % of the time; chance is 50 %.`);
-  const beta = profile.trade_off[0]?.beta;
-  if (beta !== undefined) {
-    const named = replaced ? "settle on the right one of the two in at most" : "recognise at most";
-    lines.push(`Wrong about 1 in 100 others, they ${named} ${bound(100 * (1 - beta))} % of ${replaced ? "cases" : "the members"}.`);
-  }
+  const attacks = [...profile.trade_off, ...profile.bayes_success].map((point) => point.sentence);
+  const caveats = profile.caveats.length ? ["It holds only as far as all of this does:", el("ul", { class: "caveats" }, ...profile.caveats.map((line) => el("li", {}, line)))] : [];
+  const lines = [...caveats, ...attacks];
   if (profile.gdp_mu !== null) lines.push(`As Gaussian differential privacy: mu at most ${bound(profile.gdp_mu)}.`);
   lines.push(`Neighbours: ${NEIGHBOURS[profile.adjacency] || "none"}. Accountant: ${profile.route}.`);
   return lines;
@@ -53,7 +45,7 @@ export function show(text, lines) {
 }
 
 export function say(lines) {
-  byId("sentences").replaceChildren(...lines.map((line) => el("p", {}, line)));
+  byId("sentences").replaceChildren(...lines.map((line) => (typeof line === "string" ? el("p", {}, line) : line)));
 }
 
 /** A derivation, line by line; a source that is a proof of ours leads to it. */

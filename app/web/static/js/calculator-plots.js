@@ -78,7 +78,7 @@ const PLOTS = {
     const curve = await ask(of, { alphas });
     return linePlot({
       title: "The attacker's errors",
-      about: "For each rate of false accusations, the least rate of members that go unnoticed; the dashed line is blind guessing. Between computed points the line keeps to the safe side.",
+      about: "For each probability of naming somebody who was left out, the least probability of missing the same one who took part; the dashed line is blind guessing. Between computed points the line keeps to the safe side.",
       x: { label: "false positives" },
       y: { label: "false negatives (lower bound)" },
       series: [

@@ -1,0 +1,38 @@
+r"""What can void a calculator's epsilon: to be shown directly beside it. A certificate has its own, which say more of its run."""
+
+from __future__ import annotations
+
+from accountants import Event, neighbourhood, non_private_reason, releases
+from mechanisms import Assumption
+
+_ASSUMPTIONS = {
+    Assumption.IDEALIZED_REALS: "sums and noise are computed as with real numbers: attacks on the lowest bits of floats aren't covered",
+    Assumption.INDEPENDENT_NOISE: "the noise of every coordinate and release is drawn independently",
+}
+
+_SAMPLED = "samples are drawn as stated, afresh each time, and nobody learns who is in one"
+
+
+def caveats_of(event: Event) -> tuple[str, ...]:
+    r"""All of this has to hold, or the guarantee is void; nothing where nothing is guaranteed anyway.
+
+    >>> from accountants import Release
+    >>> from mechanisms import Gaussian, Sensitivity
+    >>> noise = Gaussian(std=1.0, sensitivity=Sensitivity(l2=1.0, adjacency="add_remove", unit="patient"))
+    >>> caveats_of(Release(mechanism=noise))[0]
+    'one patient moves each query by no more than the stated sensitivity'
+    """
+    neighbours = neighbourhood(event)
+    if neighbours is None or non_private_reason(event) is not None:
+        return ()
+    found = releases(event)
+    # Of a group the sensitivity bounds each of its units, which have another name than the group.
+    units = dict.fromkeys(leaf.mechanism.sensitivity.unit for leaf in found)
+    assumed = dict.fromkeys(one for leaf in found for one in type(leaf.mechanism).FACTS.assumptions)
+    whole = neighbours[1].replace("_", " ")
+    return (
+        *(f"one {unit.replace('_', ' ')} moves each query by no more than the stated sensitivity" for unit in units),
+        *((f"one {whole} holds no more than the stated number of units",) if any(leaf.group > 1 for leaf in found) else ()),
+        *(_ASSUMPTIONS[one] for one in assumed),
+        *((_SAMPLED,) if any(not leaf.is_whole for leaf in found) else ()),
+    )

@@ -1,0 +1,63 @@
+r"""What can void a certificate's guarantee, or lies beside it unprotected: to be told in one block with epsilon, directly after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import final
+
+from app.certificates import wording
+from app.certificates.consistency import training_of
+from app.certificates.guarantee import ApproximateDp, NoGuarantee
+from app.certificates.statement import PrivacyCertificate
+from mechanisms import Assumption
+from trainer.models import weights
+
+FLOATS = "attacks on the lowest bits of floats aren't covered"
+"""What the assumption of exact real arithmetic comes to: the floating-point caveat's gist, which is too long to stand beside epsilon."""
+
+ALSO_TRAINED_ON = "nothing protects one of them, even of somebody who is also in the training data"
+
+
+@final
+@dataclass(frozen=True)
+class Caveat:
+    """What the lines have in common, which ends in a colon where there are several; and the lines."""
+
+    lead: str
+    lines: tuple[str, ...] = ()
+
+
+def caveats(predicate: PrivacyCertificate, guarantee: ApproximateDp) -> Iterator[Caveat]:
+    """Every one, the gravest first."""
+    units = training_of(predicate).units
+    if float(guarantee.delta) * units >= 1.0 and guarantee.pure_epsilon is None:
+        yield Caveat(f"Mind delta: it is one over the {units} units or more, and such a delta would allow publishing one of them whole.")
+    if predicate.assumptions:
+        yield Caveat("It holds only as far as all of this does:", tuple(map(_assumption, predicate.assumptions)))
+    found = _beside_epsilon(predicate)
+    beside = tuple(found[line] for line in predicate.not_covered if line in found)
+    if beside:
+        yield Caveat("Part of this run, and not covered by it:", beside)
+
+
+def not_covered_elsewhere(predicate: PrivacyCertificate) -> tuple[str, ...]:
+    """What isn't covered and doesn't stand beside epsilon."""
+    if isinstance(predicate.guarantee, NoGuarantee):
+        return predicate.not_covered
+    beside = _beside_epsilon(predicate)
+    return tuple(line for line in predicate.not_covered if line not in beside)
+
+
+def _assumption(line: str) -> str:
+    return f"{line}: {FLOATS}" if line == wording.ASSUMPTIONS[Assumption.IDEALIZED_REALS] else line
+
+
+def _beside_epsilon(predicate: PrivacyCertificate) -> dict[str, str]:
+    """Of what isn't covered: what this very run read, through which somebody in the training data may be exposed all the same.
+
+    Each with what is told of it beside epsilon.
+    """
+    held_out = wording.held_out_records("public")
+    given = map(weights.not_covered, predicate.given_weights)
+    return {held_out: f"{held_out}; {ALSO_TRAINED_ON}", **{line: line for line in given}}

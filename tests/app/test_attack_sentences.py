@@ -1,0 +1,122 @@
+"""Calculators, certificates and pages word an attack's success alike, and nobody else words it."""
+
+from __future__ import annotations
+
+import html
+import re
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+import accountants
+import app
+import mechanisms
+import trainer
+from accountants.attack_sentences import guessing_sentence, naming_sentence
+from app.certificates.evidence import Evidence
+from app.certificates.keys import PublicKeySet
+from app.certificates.page.html import html_of
+from app.certificates.page.pdf import pdf_of
+from app.certificates.page.rendering import rendered
+from app.certificates.text import describe
+from app.certificates.verification import read
+from app.main import create_app
+from app.settings import Settings
+from mechanisms import Adjacency
+from tests.app.calculators_harness import release
+from tests.app.certificates_harness import forged
+from tests.app.test_certificate_page import pdf_text
+
+SOURCES = [
+    path
+    for package in (accountants, app, mechanisms, trainer)
+    for path in Path(str(package.__file__)).parent.rglob("*")
+    if path.suffix in {".py", ".js", ".html", ".md"} and not {"vendor", "swagger-ui"} & set(path.parts)
+]
+OF_A_POPULATION = re.compile(
+    r"of the members\b|fraction of members|outsiders|recognis\w+ at most|wrongly accuse|right at most [^<]", re.IGNORECASE
+)
+OWN_WORDS = re.compile(r"that would name this very|likely beforehand|% of the time")
+"""What only the module of these sentences says."""
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
+    return TestClient(create_app(Settings(data_dir=tmp_path_factory.mktemp("data"))), base_url="http://127.0.0.1")
+
+
+def test_no_source_says_anything_of_a_share_of_members() -> None:
+    found = {path.name: match[0] for path in SOURCES if (match := OF_A_POPULATION.search(path.read_text()))}
+    assert found == {}
+
+
+def test_one_module_words_it() -> None:
+    assert len(SOURCES) > 300
+    found = {path.name for path in SOURCES if OWN_WORDS.search(path.read_text())}
+    # The vocabulary quotes it, to say what it means.
+    assert found == {"attack_sentences.py", "vocabulary.py"}
+
+
+def test_the_same_numbers_are_the_same_sentence_everywhere(
+    client: TestClient, envelope: bytes, settings: Settings, keys: PublicKeySet
+) -> None:
+    asked = {"event": release(), "alphas": [0.01], "priors": [0.5], "advantage": True}
+    answer = client.post("/v1/profiles", json=asked).json()
+    (named,), (guessed,) = answer["trade_off"], answer["bayes_success"]
+    assert named["sentence"] == naming_sentence(0.01, named["beta"], (Adjacency.ADD_REMOVE, "record"))
+    assert guessed["sentence"] == guessing_sentence(0.5, guessed["success"], (Adjacency.ADD_REMOVE, "record"))
+    assert "at most 9.24 %." in named["sentence"]
+
+    def same(statement: dict[str, dict[str, dict[str, object]]]) -> None:
+        # The point (0, delta) allows a + delta at alpha = a (Kairouz, Oh and Viswanath 2015, Theorem 2.1).
+        at_alpha = 1 - Decimal(named["beta"]) - Decimal("0.01")
+        statement["predicate"]["guarantee"]["delta_curve"] = [{"epsilon": "0", "delta": f"{at_alpha:.15f}"}]
+
+    certificate = forged(envelope, settings, same)
+    document = rendered(certificate, keys, Evidence())
+    assert named["sentence"] in describe(read(certificate))
+    assert named["sentence"] in document.verdict.lines
+    assert html.escape(named["sentence"], quote=False) in html_of(document)
+    assert " ".join(named["sentence"].split()) in " ".join(pdf_text(pdf_of(document)).split())
+
+
+def test_a_calibration_to_a_trade_off_says_it_too(client: TestClient) -> None:
+    asked = {"event": release(), "target": {"trade_off": {"alpha": 0.05, "beta": 0.9}}}
+    reached = client.post("/v1/calibrations", json=asked).json()["guarantee"]["trade_off"]
+    assert reached["sentence"] == naming_sentence(0.05, reached["beta"], (Adjacency.ADD_REMOVE, "record"))
+    assert reached["beta"] >= 0.9
+
+
+def test_without_a_guarantee_the_calculator_promises_nothing(client: TestClient) -> None:
+    mixed = {"kind": "composed", "events": [release(), {"kind": "non_private", "reason": "published"}]}
+    answer = client.post("/v1/profiles", json={"event": mixed, "alphas": [0.01], "priors": [0.5], "deltas": [1e-5]}).json()
+    assert answer["epsilon"][0]["upper"] == "Infinity"
+    assert answer["caveats"] == []  # there is nothing left that could be void
+    for point in (*answer["trade_off"], *answer["bayes_success"]):
+        assert point["sentence"].startswith("Nothing is promised: ")
+
+
+def test_the_first_page_explains_epsilon_in_these_sentences(client: TestClient) -> None:
+    # Theorem 2.1 of Kairouz, Oh and Viswanath 2015 at epsilon 1: e / 100, and e / (1 + e).
+    page = client.get("/").text
+    assert "names the person with probability at most 2.72 %." in page
+    assert "with probability at most 73.2 % (a blind guess: 50 %)." in page
+
+
+def test_a_calculators_caveats_are_those_of_its_event(client: TestClient) -> None:
+    sampled = {"kind": "poisson_sampled", "probability": 0.1, "event": release()}
+    grouped = {"kind": "grouped", "size": 2, "unit": "person", "event": {"kind": "repeated", "count": 3, "event": sampled}}
+    whole, of_groups = (client.post("/v1/profiles", json={"event": event}).json()["caveats"] for event in (release(), grouped))
+    assert whole == [
+        "one record moves each query by no more than the stated sensitivity",
+        "sums and noise are computed as with real numbers: attacks on the lowest bits of floats aren't covered",
+        "the noise of every coordinate and release is drawn independently",
+    ]
+    assert of_groups == [
+        whole[0],
+        "one person holds no more than the stated number of units",
+        *whole[1:],
+        "samples are drawn as stated, afresh each time, and nobody learns who is in one",
+    ]
