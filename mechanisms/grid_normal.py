@@ -151,7 +151,8 @@ def draw_rest(count: int, fill: Fill) -> Cells:
         offset = (words[1] >> np.uint64(64 - BITS)).astype(np.int64)
         envelope: Cells = ends.searchsorted(place, side="right")
         is_tail = envelope == BINS
-        cell = np.where(is_tail, (8 << BITS) + offset, (envelope << BIN_BITS) | (offset & ((1 << BIN_BITS) - 1)))
+        cell: Cells = (envelope << BIN_BITS) | (offset & ((1 << BIN_BITS) - 1))
+        cell[is_tail] = (8 << BITS) + offset[is_tail]
         taken = envelope <= BINS
         for number in np.flatnonzero(is_tail):
             cell[number] += _octaves(int(words[3][number]), fill) << BITS

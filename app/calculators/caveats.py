@@ -6,7 +6,7 @@ from accountants import Event, neighbourhood, non_private_reason, releases
 from mechanisms import Assumption
 
 _ASSUMPTIONS = {
-    Assumption.IDEALIZED_REALS: "sums and noise are computed as with real numbers: attacks on the lowest bits of floats aren't covered",
+    Assumption.SENSITIVITY_AS_COMPUTED: "noise is drawn and added exactly: a sum with float noise tells by its lowest bits who is in it",
     Assumption.INDEPENDENT_NOISE: "the noise of every coordinate and release is drawn independently",
 }
 

@@ -10,11 +10,7 @@ from app.certificates import wording
 from app.certificates.consistency import training_of
 from app.certificates.guarantee import ApproximateDp, NoGuarantee
 from app.certificates.statement import PrivacyCertificate
-from mechanisms import Assumption
 from trainer.models import weights
-
-FLOATS = "attacks on the lowest bits of floats aren't covered"
-"""What the assumption of exact real arithmetic comes to: the floating-point caveat's gist, which is too long to stand beside epsilon."""
 
 ALSO_TRAINED_ON = "nothing protects one of them, even of somebody who is also in the training data"
 
@@ -34,7 +30,7 @@ def caveats(predicate: PrivacyCertificate, guarantee: ApproximateDp) -> Iterator
     if float(guarantee.delta) * units >= 1.0 and guarantee.pure_epsilon is None:
         yield Caveat(f"Mind delta: it is one over the {units} units or more, and such a delta would allow publishing one of them whole.")
     if predicate.assumptions:
-        yield Caveat("It holds only as far as all of this does:", tuple(map(_assumption, predicate.assumptions)))
+        yield Caveat("It holds only as far as all of this does:", tuple(predicate.assumptions))
     found = _beside_epsilon(predicate)
     beside = tuple(found[line] for line in predicate.not_covered if line in found)
     if beside:
@@ -47,10 +43,6 @@ def not_covered_elsewhere(predicate: PrivacyCertificate) -> tuple[str, ...]:
         return predicate.not_covered
     beside = _beside_epsilon(predicate)
     return tuple(line for line in predicate.not_covered if line not in beside)
-
-
-def _assumption(line: str) -> str:
-    return f"{line}: {FLOATS}" if line == wording.ASSUMPTIONS[Assumption.IDEALIZED_REALS] else line
 
 
 def _beside_epsilon(predicate: PrivacyCertificate) -> dict[str, str]:
