@@ -72,7 +72,7 @@ def test_microbatch_size_does_not_change_the_sum(size: int) -> None:
 
 def test_one_microbatch_is_not_added_in_double_precision_and_several_are() -> None:
     problem, units = _problem(_records()[0]), torch.arange(RECORDS)
-    assert _sum(problem, units, 1.0, RECORDS).total.dtype == torch.float32
+    assert _sum(problem, units, 1.0, 2 * RECORDS).total.dtype == torch.float32
     assert _sum(problem, units, 1.0, 5).total.dtype == torch.float64
 
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from mechanisms.errors import InvalidParameter
 from trainer.engine.checks import check_problem
 from trainer.engine.gradients import Layer, Microbatch, squared_features
+from trainer.engine.microbatches import Padding, Sizes, keeps_its_bits
 from trainer.engine.parameters import ParameterLayout
 from trainer.engine.problem import Problem
 from trainer.engine.routes import plan_route
@@ -78,12 +79,20 @@ class ClippedGradients:
       projection: None for the whole gradient.
       microbatch_size: how many records are worked on at once, and at most as many as float32 may add (``LARGEST_MICROBATCH``): speed and
         memory, never the result.
+      lot: units that a sample is expected to hold, a public number, by which microbatches' sizes are graded; None: a whole microbatch.
     Raises:
       InvalidParameter: the network mixes records, network, losses and data don't fit together (``check_problem``), or network and
         clipping or projection don't.
     """
 
-    def __init__(self, problem: Problem, clipping: Clipping, microbatch_size: int, projection: SpectralProjection | None = None) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        clipping: Clipping,
+        microbatch_size: int,
+        projection: SpectralProjection | None = None,
+        lot: int | None = None,
+    ) -> None:
         check_problem(problem)
         self._problem = problem
         self.layout = ParameterLayout.of(problem.network)
@@ -92,7 +101,9 @@ class ClippedGradients:
         self._released = self.layout if self.spectra is None else self.spectra.layout
         self._bounds = _bounds_of(clipping, self.layers)
         largest = LARGEST_WITHOUT_POSITIONS if _has_no_positions(problem, self.layers) else LARGEST_MICROBATCH
-        self._units_at_once = max(1, min(microbatch_size, largest) // problem.records_per_unit)
+        most = max(1, min(microbatch_size, largest) // problem.records_per_unit)
+        self._sizes = Sizes.of(most, most if lot is None else lot)
+        self._padding = Padding.of(problem)
         self._watched = tuple(problem.network.buffers())
         self._squares = squared_features(problem.features)
 
@@ -115,27 +126,29 @@ class ClippedGradients:
         return clipped
 
     def _clipped_sum(self, parameters: Mapping[str, Tensor], units: Tensor, bound: float) -> ClippedSum:
-        if len(units) <= self._units_at_once:
+        if len(units) <= self._sizes.largest:
             return self._microbatch(parameters, units, bound, len(units))  # needs no second pass over the parameters
         total = self._nothing().double()
         parts: list[ClippedSum] = []
-        for chunk in units.split(self._units_at_once):
+        for chunk in units.split(self._sizes.largest):
             part = self._microbatch(parameters, chunk, bound, len(units))
             total += part.total
             parts.append(part)
         return ClippedSum(total, torch.cat([part.norms for part in parts]), parts[0].bound, sum(part.zeroed for part in parts))
 
     def _microbatch(self, parameters: Mapping[str, Tensor], units: Tensor, bound: float, sample: int) -> ClippedSum:
-        zeroed = 0
+        zeroed, padded = 0, True
         while len(units):
-            gradients = self.route.gradients(parameters, gather(self._problem, units, self._squares))
-            if self.spectra is not None:
-                gradients = self.spectra.released(self.layers, gradients)
+            size = self._sizes.of_microbatch(len(units)) if padded else len(units)
+            gradients = self.gradients(parameters, self._padding.gathered(self._problem, units, self._squares, size))
             with _single_precision(units.device.type):
                 squares = torch.stack([layer.squared_norms() for layer in gradients])
                 # Finite squares may add to infinity in float32, and don't in float64.
                 if math.isfinite(squares.sum(dtype=torch.float64).item()):
-                    return self._clipped(gradients, squares, bound, zeroed, sample)
+                    return self._clipped(gradients, squares, bound, zeroed, sample, len(units))
+            # Padding that breaks would break the products that it stands in.
+            padded = bool(squares[:, len(units) :].isfinite().all())
+            squares = squares[:, : len(units)]
             # NaN * 0 is NaN, so a broken unit is left out of the products, not weighed by 0; else it would tell that it was there
             # (errata Z22). Units don't mix: the others' gradients are the same without it.
             finite = squares.isfinite().all(dim=0)
@@ -144,8 +157,24 @@ class ClippedGradients:
         total = self._nothing()
         return ClippedSum(total, total[:0], self._bounds(bound)[0], zeroed)
 
-    def _clipped(self, gradients: Sequence[LayerGradients], squares: Tensor, bound: float, zeroed: int, sample: int) -> ClippedSum:
-        """``squares``: (layers, units), finite; ``sample``: units of the whole step."""
+    def gradients(self, parameters: Mapping[str, Tensor], batch: Microbatch) -> Sequence[LayerGradients]:
+        """Of each layer, those that are clipped."""
+        found = self.route.gradients(parameters, batch)
+        return found if self.spectra is None else self.spectra.released(self.layers, found)
+
+    def settle(self) -> bool:
+        r"""Whether a unit's gradient keeps its bits whoever is computed beside it, in every size of microbatch; where not, units are
+        computed one by one from here on.
+        """
+        if all(keeps_its_bits(self.gradients, self._problem, size, self._sizes.step) for size in self._sizes.all()):
+            return True
+        self._sizes = Sizes(1, 1)
+        return False
+
+    def _clipped(
+        self, gradients: Sequence[LayerGradients], squares: Tensor, bound: float, zeroed: int, sample: int, units: int
+    ) -> ClippedSum:
+        """``squares``: (layers, units and padding), finite; ``sample``: units of the whole step."""
         # A product of two norms that are not 0 may be: the gradient beside a norm of 0 wouldn't be clipped at all.
         squares = squares + HIDDEN_BY_UNDERFLOW
         bounds = self._bounds(bound)
@@ -157,7 +186,7 @@ class ClippedGradients:
             factors = _factors(each, _column([AIM * own for own in bounds], each)).unbind()
             norms = (each * _column([bounds[0] / own for own in bounds], each)).amax(dim=0)
         # Rounded once: with more microbatches to come, their sum is.
-        precision = torch.float64 if sample > self._units_at_once else torch.float32
+        precision = torch.float64 if sample > self._sizes.largest else torch.float32
         total = torch.empty(self._released.coordinates, device=squares.device, dtype=precision)
         views = self._released.unflatten(total)
         for layer, of_layer, weight in zip(self.layers, gradients, factors, strict=True):
@@ -167,7 +196,7 @@ class ClippedGradients:
             else:
                 for own, value in of_layer.weighted_sum(weight, sample).items():
                     into[own].copy_(value)
-        return ClippedSum(total, norms, bounds[0], zeroed)
+        return ClippedSum(total, norms[:units], bounds[0], zeroed)
 
     def _nothing(self) -> Tensor:
         return torch.zeros(self._released.coordinates, device=self._problem.features.device)
@@ -200,21 +229,6 @@ def _column(values: Sequence[float], like: Tensor) -> Tensor:
 def _factors(norms: Tensor, aims: float | Tensor) -> Tensor:
     """min(1, aim / norm); a norm that overflowed is infinite and gets 0."""
     return torch.reciprocal(norms).mul_(aims).clamp_(max=1.0).float()
-
-
-def gather(problem: Problem, units: Tensor, squares: Tensor | None) -> Microbatch:
-    """The records of some units; ``squares``: of all records' features.
-
-    Padding repeats the unit's own first record: whatever that gives stays within the unit.
-    """
-    rows, weights = units, None
-    if problem.members is not None:
-        members = problem.members[units]
-        rows = torch.where(members < 0, members[:, :1], members).reshape(-1)
-        weights = (members >= 0).reshape(-1).float()
-    # Twice as fast as an index.
-    features, targets = problem.features.index_select(0, rows), problem.targets.index_select(0, rows)
-    return Microbatch(features, targets, weights, len(units), None if squares is None else squares.index_select(0, rows))
 
 
 def _has_no_positions(problem: Problem, layers: Sequence[Layer]) -> bool:

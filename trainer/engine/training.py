@@ -191,7 +191,9 @@ class Prepared:
         first = problem.units
         if spec.audit is not None:
             problem = with_canaries(problem, spec.audit.canaries, run.plan.clipping.bound, facts.classes)
-        clipped = ClippedGradients(problem, run.plan.clipping, run.runtime.microbatch_size, run.plan.projection)
+        lot = run.plan.sampling.expected_batch_size
+        clipped = ClippedGradients(problem, run.plan.clipping, run.runtime.microbatch_size, run.plan.projection, lot)
+        clipped.settle()
         canaries = None if spec.audit is None else Canaries(problem, clipped, first, facts.classes)
         layout = ParameterLayout.of(network)
         held_out = HeldOutRecords(network, layout, test_features, test_targets)

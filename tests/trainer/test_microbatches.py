@@ -1,0 +1,185 @@
+"""Microbatches filled up to few sizes: a unit's gradient keeps its bits whoever is computed beside it, or units are computed one by one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from trainer.engine.clipping import ClippedGradients
+from trainer.engine.gradients import Microbatch
+from trainer.engine.microbatches import MOST_SIZES, Padding, Sizes, keeps_its_bits
+from trainer.engine.problem import Problem
+from trainer.engine.rules import LayerGradients
+from trainer.plan import FlatClipping
+
+
+def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    return nn.functional.cross_entropy(outputs, targets, reduction="none")
+
+
+def network(seed: int = 1) -> nn.Sequential:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(20, 16), nn.ReLU(), nn.Linear(16, 3))
+
+
+def problem(records: int, members: Tensor | None = None, of: nn.Module | None = None) -> Problem:
+    generator = torch.Generator().manual_seed(records)
+    features = torch.randn(records, 20, generator=generator)
+    return Problem(of or network(), cross_entropy, features, torch.arange(records) % 3, members)
+
+
+def parameters(of: Problem) -> dict[str, Tensor]:
+    return {name: value.detach() for name, value in of.network.named_parameters()}
+
+
+@pytest.mark.parametrize("most", [1, 3, 15, 16, 17, 100, 256, 2048])
+@pytest.mark.parametrize("lot", [1, 40, 128, 129, 1000, 10**6])
+def test_sizes_are_few_and_hold_every_sample(most: int, lot: int) -> None:
+    sizes = Sizes.of(most, lot)
+    found = list(sizes.all())
+    assert found[-1] == sizes.largest <= most
+    assert len(found) <= MOST_SIZES
+    assert all(sizes.of_microbatch(units) in found for units in range(1, sizes.largest + 1))
+    assert all(units <= sizes.of_microbatch(units) < units + sizes.step for units in range(1, sizes.largest + 1))
+
+
+@pytest.mark.parametrize("sampled", [1, 15, 16, 17, 63, 64, 100])
+def test_filling_up_changes_no_sum_and_counts_nobody(sampled: int) -> None:
+    of = problem(100)
+    one_by_one = ClippedGradients(of, FlatClipping(bound=0.5), 1).sum(parameters(of), torch.arange(sampled), 0.5)
+    filled = ClippedGradients(of, FlatClipping(bound=0.5), 64).sum(parameters(of), torch.arange(sampled), 0.5)
+    assert len(filled.norms) == sampled
+    assert (filled.within, filled.zeroed) == (one_by_one.within, 0)
+    assert (filled.total - one_by_one.total).norm() <= 1e-5 * sampled
+
+
+def test_users_are_filled_up_whole() -> None:
+    members = torch.arange(60).reshape(20, 3)
+    members[::4, 2] = -1
+    of = problem(60, members)
+    one_by_one = ClippedGradients(of, FlatClipping(bound=0.5), 1).sum(parameters(of), torch.arange(19), 0.5)
+    clipped = ClippedGradients(of, FlatClipping(bound=0.5), 96)
+    assert clipped.settle()
+    filled = clipped.sum(parameters(of), torch.arange(19), 0.5)
+    assert len(filled.norms) == 19
+    assert (filled.total - one_by_one.total).norm() <= 1e-4
+
+
+def test_a_broken_unit_is_left_out_of_a_filled_microbatch() -> None:
+    of = problem(40)
+    of.features[7] = 1e30  # the square of its gradient overflows
+    clipped = ClippedGradients(of, FlatClipping(bound=0.5), 64)
+    filled = clipped.sum(parameters(of), torch.arange(40), 0.5)
+    expected = clipped.sum(parameters(of), torch.cat((torch.arange(7), torch.arange(8, 40))), 0.5)
+    assert (filled.zeroed, len(filled.norms)) == (1, 39)
+    assert torch.equal(filled.total, expected.total)
+
+
+def test_padding_that_breaks_breaks_nobody() -> None:
+    of = problem(20)
+    clipped = ClippedGradients(of, FlatClipping(bound=0.5), 64)
+    expected = clipped.sum(parameters(of), torch.arange(20), 0.5)
+    clipped._padding = Padding(clipped._padding.features * math.inf, clipped._padding.target, clipped._padding.square)
+    found = clipped.sum(parameters(of), torch.arange(20), 0.5)
+    assert (found.zeroed, len(found.norms)) == (0, 20)
+    assert (found.total - expected.total).norm() <= 1e-5
+
+
+def test_an_empty_sample_gives_exact_zeros() -> None:
+    of = problem(5)
+    found = ClippedGradients(of, FlatClipping(bound=0.5), 64).sum(parameters(of), torch.arange(0), 0.5)
+    assert not found.total.any()
+    assert found.within == 0
+
+
+# One record more
+
+
+def test_one_record_more_moves_the_sum_by_one_bound_however_close_to_a_kink_the_others_are() -> None:
+    """Three records for whom a product of 3 rows and one of 4 fall on different sides of every kink: they moved the sum by 4 bounds."""
+    of = on_a_kink()
+    clipped = ClippedGradients(of, FlatClipping(bound=1.0), 128, lot=131)
+    assert clipped.settle()
+    before, after = (clipped.sum(parameters(of), torch.arange(size), 1.0).total.double() for size in (131, 132))
+    assert (after - before).norm().item() <= 1.0
+
+
+def on_a_kink() -> Problem:
+    """128 empty records, three that sit on the kink of all neurons at once, and one more like them."""
+    inputs, hidden, classes = 784, 16, 10
+    generator = torch.Generator().manual_seed(1)
+    direction = torch.randn(inputs, generator=generator) / 28.0
+    first = nn.Linear(inputs, hidden, bias=False)
+    last = nn.Linear(hidden, classes, bias=False)
+    with torch.no_grad():
+        first.weight.copy_(direction.repeat(hidden, 1))
+        last.weight.copy_(torch.randn(classes, hidden, generator=generator))
+    wide = direction.double()
+    crowd = torch.randn(6000, inputs, generator=generator)
+    crowd = ((crowd.double() - (crowd.double() @ wide)[:, None] * wide / (wide @ wide)) * 20.0).float()
+    chosen: list[int] = []
+    for place in range(3):
+        for number in range(len(crowd)):
+            rows = torch.zeros(4, inputs)
+            rows[place] = crowd[number]
+            three, four = (nn.functional.linear(rows[:size], first.weight)[place] for size in (3, 4))
+            if (three <= 0).all() and (four > 0).all():
+                chosen.append(number)
+                break
+    if len(chosen) < 3:
+        pytest.skip("on this processor products of 3 and of 4 rows agree")
+    features = torch.zeros(132, inputs)
+    features[128:131], features[131] = crowd[chosen], crowd[chosen[0]]
+    return Problem(nn.Sequential(first, nn.ReLU(), last), cross_entropy, features, torch.zeros(132, dtype=torch.long), None)
+
+
+# The probe
+
+
+def convolutional() -> Problem:
+    torch.manual_seed(2)
+    layers = nn.Sequential(nn.Unflatten(1, (1, 4, 5)), nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(160, 3))
+    return problem(50, of=layers)
+
+
+def test_ordinary_networks_keep_their_bits_here() -> None:
+    assert all(ClippedGradients(of, FlatClipping(bound=1.0), 64, lot=40).settle() for of in (problem(50), convolutional()))
+
+
+def test_dropout_is_no_reason_to_compute_one_by_one() -> None:
+    of = problem(50, of=nn.Sequential(nn.Linear(20, 16), nn.Dropout(0.5), nn.Linear(16, 3)))
+    clipped = ClippedGradients(of, FlatClipping(bound=1.0), 64)
+    assert clipped.settle()
+    assert all(module.training for module in of.network.modules())
+
+
+@pytest.mark.parametrize("what", ["rows", "places", "companions"])
+def test_a_last_bit_that_depends_on_others_is_found_and_units_are_computed_one_by_one(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    of = problem(50)
+    clipped = ClippedGradients(of, FlatClipping(bound=1.0), 64)
+    right = clipped.gradients
+
+    def off(given: Mapping[str, Tensor], batch: Microbatch) -> Sequence[LayerGradients]:
+        turned = {"rows": batch.units > 16, "places": True, "companions": bool(batch.features[0, 0] > batch.features[-1, 0])}[what]
+        first = 1 if what == "places" else 0
+        features = batch.features.clone()
+        if turned and batch.units > 1:
+            features[first:] = torch.nextafter(features[first:], torch.tensor(math.inf))
+        return right(given, Microbatch(features, batch.targets, batch.weights, batch.units, None))
+
+    monkeypatch.setattr(clipped, "gradients", off)
+    assert not clipped.settle()
+    assert list(clipped._sizes.all()) == [1]
+    monkeypatch.undo()
+    assert len(clipped.sum(parameters(of), torch.arange(7), 1.0).norms) == 7
+
+
+def test_the_probe_uses_nobodys_records() -> None:
+    of = problem(50)
+    clipped = ClippedGradients(of, FlatClipping(bound=1.0), 64)
+    of.features.fill_(math.nan)
+    assert keeps_its_bits(clipped.gradients, of, 64, 16)
