@@ -45,6 +45,7 @@ def test_sizes_are_few_and_hold_every_sample(most: int, lot: int) -> None:
     assert len(found) <= MOST_SIZES
     assert all(sizes.of_microbatch(units) in found for units in range(1, sizes.largest + 1))
     assert all(units <= sizes.of_microbatch(units) < units + sizes.step for units in range(1, sizes.largest + 1))
+    assert sizes.step <= max(4, math.ceil(lot / 8) + 3)
 
 
 @pytest.mark.parametrize("sampled", [1, 15, 16, 17, 63, 64, 100])

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from mechanisms.errors import InvalidParameter
 from trainer.engine.checks import check_problem
 from trainer.engine.gradients import Layer, Microbatch, squared_features
-from trainer.engine.microbatches import Padding, Sizes, keeps_its_bits
+from trainer.engine.microbatches import STEPS, Padding, Sizes, keeps_its_bits
 from trainer.engine.parameters import ParameterLayout
 from trainer.engine.problem import Problem
 from trainer.engine.routes import plan_route
@@ -101,8 +101,9 @@ class ClippedGradients:
         self._released = self.layout if self.spectra is None else self.spectra.layout
         self._bounds = _bounds_of(clipping, self.layers)
         largest = LARGEST_WITHOUT_POSITIONS if _has_no_positions(problem, self.layers) else LARGEST_MICROBATCH
-        most = max(1, min(microbatch_size, largest) // problem.records_per_unit)
-        self._sizes = Sizes.of(most, most if lot is None else lot)
+        self._most = max(1, min(microbatch_size, largest) // problem.records_per_unit)
+        self._lot = self._most if lot is None else lot
+        self._sizes = Sizes.of(self._most, self._lot)
         self._padding = Padding.of(problem)
         self._watched = tuple(problem.network.buffers())
         self._squares = squared_features(problem.features)
@@ -166,8 +167,10 @@ class ClippedGradients:
         r"""Whether a unit's gradient keeps its bits whoever is computed beside it, in every size of microbatch; where not, units are
         computed one by one from here on.
         """
-        if all(keeps_its_bits(self.gradients, self._problem, size, self._sizes.step) for size in self._sizes.all()):
-            return True
+        for step in STEPS:
+            self._sizes = Sizes.of(self._most, self._lot, step)
+            if all(keeps_its_bits(self.gradients, self._problem, size, self._sizes.step) for size in self._sizes.all()):
+                return True
         self._sizes = Sizes(1, 1)
         return False
 
