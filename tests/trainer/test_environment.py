@@ -67,3 +67,15 @@ def test_a_complex_network_on_planes_runs_in_half_precision_to_its_head() -> Non
     with autocast(HALF, network):
         outputs = from_planes(network(torch.randn(4, 2, 8, 8)))
     assert outputs.dtype == torch.complex64
+
+
+def test_no_product_takes_a_short_cut_whatever_was_set_before() -> None:
+    torch.set_float32_matmul_precision("medium")
+    torch.backends.cudnn.allow_tf32 = torch.backends.cudnn.benchmark = True
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = True
+    prepare_torch(RuntimeSpec(device="cpu"))
+    assert torch.get_float32_matmul_precision() == "highest"
+    assert not torch.backends.cuda.matmul.allow_tf32
+    assert not torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction
+    assert not torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction
+    assert (torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic) == (False, False, True)
