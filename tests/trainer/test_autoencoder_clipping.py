@@ -138,3 +138,27 @@ def test_samples_beyond_a_chunk_are_added_up(users: bool, monkeypatch: pytest.Mo
     parts = _clipped(rows, "l1").sum(parameters, units, 0.7)
     assert torch.allclose(parts.total, whole.total, rtol=1e-6, atol=1e-8)
     assert parts.norms.tolist() == pytest.approx(whole.norms.tolist(), rel=1e-6)
+
+
+@pytest.mark.parametrize("users", [False, True])
+def test_a_row_keeps_its_bits_in_every_size_of_product(users: bool) -> None:
+    clipped = _clipped(_rows(users=users), "l1")
+    assert clipped.settle()
+    assert clipped._sizes.largest > 1
+
+
+def test_rows_that_change_with_their_companions_are_computed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, parameters = _rows(users=False), _parameters()
+    clipped = _clipped(rows, "l2")
+    expected = clipped.sum(parameters, torch.arange(9), 0.7)
+    right = clipped._products
+
+    def off(given: Tensor, inputs: Tensor, places: Tensor) -> object:
+        return right(given, inputs * (1.0 + 2.0**-20 * (len(inputs) > 1) * float(inputs.sum())), places)
+
+    monkeypatch.setattr(clipped, "_products", off)
+    assert not clipped.settle()
+    assert list(clipped._sizes.all()) == [1]
+    monkeypatch.undo()
+    found = clipped.sum(parameters, torch.arange(9), 0.7)
+    assert torch.allclose(found.total, expected.total, rtol=1e-6, atol=1e-8)

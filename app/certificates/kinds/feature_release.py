@@ -50,8 +50,8 @@ TEST_METRICS = "covered: nothing about them left the run but those encodings, an
 TRAINING_METRICS = "published where attacks were measured, on public training records that were set apart; outside the guarantee"
 
 ARITHMETIC = (
-    "features were computed in float32, scaled in float64 to 2^-20 below their bound, and got their noise, computed in float64, before "
-    "anything else was done with them"
+    "features were computed in float32, scaled in float64 to 2^-20 below their bound, and got their noise before anything else was "
+    "done with them"
 )
 
 ASSUMED = "the clipping norm, the noise and the network were fixed without looking at the held-out records"

@@ -36,7 +36,7 @@ RELEASED = "every training record that is used, once, each with noise of its own
 
 CHECKPOINT = "a checkpoint holds the released records or what follows from them, and the step count; no key and no raw record"
 
-ARITHMETIC = "the run put records into the public box and computed and added their noise in float64"
+ARITHMETIC = "the run put records into the public box in float64"
 
 
 def local_sections(plan: RecordReleasePlan, setting: Setting) -> Sections:

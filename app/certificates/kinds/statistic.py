@@ -23,7 +23,7 @@ RELEASED = "one noisy vector of {numbers} sums over all training records"
 
 CHECKPOINT = "a checkpoint holds the released vector or what follows from it, and the step count; no key and no record"
 
-ARITHMETIC = "the run computed the sums and their noise, and added both, in float64"
+ARITHMETIC = "the run computed the sums in float64"
 
 
 def statistic_sections(plan: StatisticReleasePlan) -> Sections:

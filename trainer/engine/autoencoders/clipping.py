@@ -16,7 +16,9 @@ from torch import Tensor
 from trainer.engine.autoencoders.network import DECODER, ENCODERS, Autoencoder, Slopes
 from trainer.engine.autoencoders.rows import TrainingRows
 from trainer.engine.clipping import CLIP_MARGIN, ClippedSum
+from trainer.engine.microbatches import STEPS, Sizes
 from trainer.engine.parameters import ParameterLayout
+from trainer.engine.probe import SEED
 
 Norm = Literal["l1", "l2"]
 
@@ -52,15 +54,17 @@ class ClippedRows:
 
     Args:
       norm: that C bounds.
+      lot: units that a sample is expected to hold, a public number, by which sizes of products are graded (``microbatches``).
     """
 
-    def __init__(self, network: Autoencoder, rows: TrainingRows, slopes_of: Slopes, norm: Norm) -> None:
+    def __init__(self, network: Autoencoder, rows: TrainingRows, slopes_of: Slopes, norm: Norm, lot: int = ROWS_AT_ONCE) -> None:
         self._network = network
         self._rows = rows
         self._slopes_of = slopes_of
         self._order = 1 if norm == "l1" else 2
         per_unit = 1 if rows.members is None else rows.members.shape[1]
-        self._units_at_once = max(1, ROWS_AT_ONCE // per_unit)
+        self._per_unit, self._lot = per_unit, lot * per_unit
+        self._sizes = Sizes.of(ROWS_AT_ONCE, self._lot)
 
     def sum(self, parameters: Mapping[str, Tensor], units: Tensor, bound: float) -> ClippedSum:
         r"""Clips and sums over a sample.
@@ -73,7 +77,7 @@ class ClippedRows:
         flat = torch.cat((parameters[ENCODERS].reshape(-1), parameters[DECODER].reshape(-1)))
         total = torch.zeros(self._network.shape.coordinates, dtype=torch.float64, device=flat.device)
         norms: list[Tensor] = []
-        for chunk in units.split(self._units_at_once):
+        for chunk in units.split(max(1, self._sizes.largest // self._per_unit)):
             part, of_units = (self._of_rows if self._rows.members is None else self._of_users)(flat, chunk, bound)
             total += part
             norms.append(of_units)
@@ -121,9 +125,45 @@ class ClippedRows:
         blocks[DECODER].index_add_(0, places[kept], decoder[kept] * clipped)
         return total, norms
 
+    def settle(self) -> bool:
+        r"""Whether a made-up row has the same factors, to the bit, in products of every size, wherever it stands and whatever stands beside
+        it; where not, rows are computed one by one from here on.
+        """
+        generator = torch.Generator().manual_seed(SEED)
+        like, shape = self._rows.features, self._network.shape
+        parameters = torch.randn(shape.coordinates, generator=generator) / shape.features**0.5
+        made_up = torch.rand(ROWS_AT_ONCE, shape.features, generator=generator).to(like.device, like.dtype)
+        for step in STEPS:
+            self._sizes = Sizes.of(ROWS_AT_ONCE, self._lot, step)
+            if self._keeps_its_bits(parameters.to(like.device), made_up):
+                return True
+        self._sizes = Sizes(1, 1)
+        return False
+
+    def _keeps_its_bits(self, parameters: Tensor, made_up: Tensor) -> bool:
+        def factors(size: int, place: int, turn: int) -> _Factors:
+            rows = made_up.roll(turn, 0)[:size].clone()
+            rows[place] = made_up[0]
+            found = self._products(parameters, rows, self._rows.places.new_zeros(size))
+            return _Factors(*(part[place] for part in found))
+
+        expected = factors(self._sizes.step, 0, 0)
+        return all(
+            torch.equal(one, other)
+            for size in self._sizes.all()
+            for place, turn in ((size // 2, 1), (size - 1, 2))
+            for one, other in zip(expected, factors(size, place, turn), strict=True)
+        )
+
     def _factors(self, parameters: Tensor, rows: Tensor) -> _Factors:
-        inputs = self._rows.features.index_select(0, rows)
-        found = self._network.forward(parameters, inputs, self._network.masks_of(self._rows.places.index_select(0, rows)))
+        # Filled up with a row that is there anyway, and its factors are dropped.
+        missing = self._sizes.of_microbatch(len(rows)) - len(rows)
+        filled = torch.cat((rows, rows[:1].expand(missing)))
+        found = self._products(parameters, self._rows.features.index_select(0, filled), self._rows.places.index_select(0, filled))
+        return _Factors(*(part[: len(rows)] for part in found))
+
+    def _products(self, parameters: Tensor, inputs: Tensor, places: Tensor) -> _Factors:
+        found = self._network.forward(parameters, inputs, self._network.masks_of(places))
         slopes = self._slopes_of(found.logits, inputs)
         hidden_slopes = self._network.hidden_slopes(parameters, found, slopes)
         return _Factors(inputs.double(), hidden_slopes.double(), found.hidden.double(), slopes.double())
