@@ -138,11 +138,12 @@ def test_a_certificate_signed_by_the_first_version_stays_valid(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", ["adaptive", "federated_private", "patients", "per_layer"])
-def test_a_certificate_signed_before_other_kinds_of_training_stays_valid_in_its_own_words(name: str) -> None:
+def test_a_certificate_of_float_noise_stays_valid_and_its_words_are_not_this_versions(name: str) -> None:
     keys = PublicKeySet.model_validate_json((BEFORE_KINDS / "keys.json").read_bytes())
     report = verify((BEFORE_KINDS / f"{name}.json").read_bytes(), keys, None)
     assert report.verdict == "valid", [check for check in report.checks if check.status is Status.FAILED]
-    assert details(report, "sentences", Status.PASSED)
+    # It says how normals were truncated, which no run of this version's does.
+    assert details(report, "sentences", Status.NOT_CHECKED)
 
 
 def test_a_final_newline_may_be_lost(envelope: bytes) -> None:

@@ -121,15 +121,15 @@ class Stuck:
     def noise(self, step: int, /) -> RandomStream:
         return self.honest.noise(self.drawn_as(step))
 
-    def noise_source(self, step: int, device: torch.device, dtype: torch.dtype, /) -> NoiseSource[Tensor]:
-        return self.honest.noise_source(self.drawn_as(step), device, dtype)
+    def noise_source(self, step: int, device: torch.device, /) -> NoiseSource[Tensor]:
+        return self.honest.noise_source(self.drawn_as(step), device)
 
 
 def watched(
     mechanism: Noise, adversary: Adversary, shape: tuple[int, int], seed: int = 0, dtype: torch.dtype = torch.float32
 ) -> NoiseWatch:
     """What a run sees of such releases of sums that are larger than their noise."""
-    source = TorchSource(RandomStream.from_seed(seed, "noise"), torch.device("cpu"), torch.float32)
+    source = TorchSource(RandomStream.from_seed(seed, "noise"), torch.device("cpu"))
     sums = torch.Generator().manual_seed(seed)
     watch, release = NoiseWatch(mechanism), Release(adversary)
     for _ in range(shape[0]):
@@ -238,7 +238,7 @@ def test_right_noise_passes_with_every_seed(mechanism: Noise) -> None:
 def test_very_uneven_noise_keeps_its_digits(correlation: float, dtype: torch.dtype) -> None:
     mechanism = ComplexGaussian(std_real=1.0, std_imag=1e-3, correlation=correlation, sensitivity=L2)
     watch = NoiseWatch(mechanism)
-    source = TorchSource(RandomStream.from_seed(4, "noise"), torch.device("cpu"), dtype)
+    source = TorchSource(RandomStream.from_seed(4, "noise"), torch.device("cpu"))
     for _ in range(3):
         zero = torch.zeros(500_000, dtype=dtype)
         watch.see(zero, RELEASE(mechanism, zero, source))
@@ -267,7 +267,7 @@ def test_noise_that_all_rows_share_is_found(rows: int) -> None:
 
 def test_what_leaves_the_release_is_looked_at_and_not_what_was_drawn() -> None:
     # Right draws that the sum swallows: float32 keeps nothing of noise of 1 beside 1e9.
-    watch, source = NoiseWatch(GAUSSIAN), TorchSource(RandomStream.from_seed(1, "noise"), torch.device("cpu"), torch.float32)
+    watch, source = NoiseWatch(GAUSSIAN), TorchSource(RandomStream.from_seed(1, "noise"), torch.device("cpu"))
     vector = torch.full((2400,), 1e9)
     watch.see(vector, RELEASE(GAUSSIAN, vector, source))
     assert not watch.is_as_claimed
