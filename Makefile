@@ -66,4 +66,4 @@ bench: $(DEV_SETUP)
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) demo-output
+	rm -rf $(VENV) demo-output build mechanisms/_kernel*.so

@@ -8,42 +8,46 @@
 #define THRESHOLD_MASK ((1 << 27) - 1)
 #define OFFSET_MASK ((1 << 24) - 1)
 #define REST 2048
+#define BLOCK 512
 
-/* normals(words, thresholds, aliases, numbers, rest) -> how many places were written to rest.
-   words: uint64; thresholds: int32; aliases: int16; numbers: float64, as many as words; rest: int64, as many. */
+typedef union { double number; uint64_t bits; } Double;
+
+/* normals(words, columns, numbers, rest) -> how many places were written to rest.
+   words: uint64; columns: 4096 uint64, threshold above 16 bits of alias; numbers: float64, as many as words; rest: int64, as many. */
 static PyObject *normals(PyObject *module, PyObject *args) {
-    Py_buffer words, thresholds, aliases, numbers, rest;
+    Py_buffer words, columns, numbers, rest;
     (void)module;
-    if (!PyArg_ParseTuple(args, "y*y*y*w*w*", &words, &thresholds, &aliases, &numbers, &rest)) return NULL;
+    if (!PyArg_ParseTuple(args, "y*y*w*w*", &words, &columns, &numbers, &rest)) return NULL;
     const Py_ssize_t count = words.len / 8;
     Py_ssize_t found = 0;
-    const int fits = thresholds.len == 4096 * 4 && aliases.len == 4096 * 2 && numbers.len >= count * 8 && rest.len >= count * 8;
+    const int fits = columns.len == 4096 * 8 && numbers.len >= count * 8 && rest.len >= count * 8;
     if (fits) {
-        const uint64_t *word = words.buf;
-        const int32_t *threshold = thresholds.buf;
-        const int16_t *alias = aliases.buf;
-        double *number = numbers.buf;
+        const uint64_t *word = words.buf, *column = columns.buf;
+        Double *number = numbers.buf;
         int64_t *place = rest.buf;
         Py_BEGIN_ALLOW_THREADS
-        for (Py_ssize_t i = 0; i < count; i++) {
-            const uint64_t w = word[i];
-            const int64_t column = (int64_t)(w >> 52), other = alias[column];
-            const int64_t own = column < REST ? column : REST;
-            const int32_t bits = (int32_t)((w >> 25) & THRESHOLD_MASK);
-            /* Either is as likely, so that a branch would be guessed wrong half of the time. */
-            const int64_t bin = other ^ ((other ^ own) & -(int64_t)(bits < threshold[column]));
-            const int64_t sign = -(int64_t)((w >> 24) & 1);
-            int64_t cell = (bin << 24) | (int64_t)(w & OFFSET_MASK);
-            if (bin == REST) {
-                cell = 0;
-                place[found++] = i;
+        for (Py_ssize_t first = 0; first < count; first += BLOCK) {
+            const Py_ssize_t last = count - first < BLOCK ? count : first + BLOCK;
+            /* First what looks up and branches, then what the compiler can do for several numbers at once. */
+            for (Py_ssize_t i = first; i < last; i++) {
+                const uint64_t w = word[i], own = w >> 52, entry = column[own];
+                const uint64_t bin = ((w >> 25) & THRESHOLD_MASK) < entry >> 16 ? own : entry & 0xffff;
+                uint64_t cell = (bin << 24) | (w & OFFSET_MASK);
+                if (bin == REST) {
+                    cell = 0;
+                    place[found++] = i;
+                }
+                number[i].bits = 0x4330000000000000 | cell; /* 2^52 + cell */
             }
-            number[i] = ((double)(cell ^ sign) + 0.5) * 0x1p-32;
+            for (Py_ssize_t i = first; i < last; i++) {
+                Double x = {(number[i].number - 0x1p52 + 0.5) * 0x1p-32};
+                x.bits ^= (word[i] << 39) & 0x8000000000000000; /* a cell mirrored, with its centre, is its negative */
+                number[i] = x;
+            }
         }
         Py_END_ALLOW_THREADS
     }
-    PyBuffer_Release(&words); PyBuffer_Release(&thresholds); PyBuffer_Release(&aliases);
-    PyBuffer_Release(&numbers); PyBuffer_Release(&rest);
+    PyBuffer_Release(&words); PyBuffer_Release(&columns); PyBuffer_Release(&numbers); PyBuffer_Release(&rest);
     if (!fits) { PyErr_SetString(PyExc_ValueError, "arrays of other sizes than each other's"); return NULL; }
     return PyLong_FromSsize_t(found);
 }

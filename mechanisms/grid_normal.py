@@ -52,8 +52,8 @@ class Table:
     r"""The mixture, in integers.
 
     Attributes:
-      columns: thresholds and aliases, (4096,) each: a column's own number where 27 random bits are below its threshold, else its alias;
-        a number from 2048 on stands for the rest.
+      columns: (4096,), a threshold above 16 bits of alias: a column's own number where 27 random bits are below its threshold, else its
+        alias; 2048 stands for the rest, and larger numbers have threshold 0.
       rectangles: (2048,), their masses in units of 2^-39.
       ends: (2049,), sums of the rest's envelopes from the first bin on, of which the last is the tail's.
     """
@@ -82,14 +82,14 @@ def table() -> Table:
     thresholds, aliases = _alias_table(weights)
     # The tail beyond 8 weighs less than 2^-49: one unit, halved for every further deviation, is above it.
     ends = np.cumsum([*envelopes, 1])
-    return Table((thresholds, np.minimum(aliases, BINS).astype(np.int16)), np.array(rectangles), ends)
+    return Table((thresholds << np.uint64(16)) | np.minimum(aliases, np.uint64(BINS)), np.array(rectangles), ends)
 
 
 def _pi() -> Decimal:
     return Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
 
 
-def _alias_table(weights: list[int]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def _alias_table(weights: list[int]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """Vose 1991, in integers: column i holds its own outcome below its threshold and one other outcome above."""
     full = 1 << THRESHOLD_BITS
     left, thresholds, aliases = list(weights), [full] * COLUMNS, list(range(COLUMNS))
@@ -109,7 +109,7 @@ def _alias_table(weights: list[int]) -> tuple[NDArray[np.int32], NDArray[np.int3
         held[aliases[column]] += full - thresholds[column]
     if held != list(weights):
         raise AssertionError("an alias table must hold exactly the probabilities that it was made of")
-    return np.array(thresholds, np.int32), np.array(aliases, np.int32)
+    return np.array(thresholds, np.uint64), np.array(aliases, np.uint64)
 
 
 def draw(count: int, fill: Fill, fill_rest: Fill) -> NDArray[np.float64]:

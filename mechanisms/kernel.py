@@ -32,8 +32,8 @@ THRESHOLD_BITS: Final = 27
 REST: Final = 2048
 """Bins of grid_normal's table; the outcome beside them has this number."""
 
-Columns = tuple[NDArray[np.int32], NDArray[np.int16]]
-"""Thresholds and aliases of ``grid_normal.Table``."""
+Columns = NDArray[np.uint64]
+"""Of ``grid_normal.Table``: a threshold of 28 bits above an alias of 16."""
 
 
 def normals(words: NDArray[np.uint64], columns: Columns, numbers: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -44,12 +44,13 @@ def normals(words: NDArray[np.uint64], columns: Columns, numbers: NDArray[np.flo
     """
     if COMPILED is not None:
         rest = np.empty(len(words), np.int64)
-        return rest[: COMPILED.normals(words, *columns, numbers, rest)]
-    thresholds, aliases = columns
+        return rest[: COMPILED.normals(words, columns, numbers, rest)]
+    entries = columns.view(np.int64)
+    thresholds, aliases = entries >> 16, entries & 0xFFFF
     column = (words >> np.uint64(52)).view(np.int64)
     low = words.view(np.int64)
     is_own = ((low >> 25) & ((1 << THRESHOLD_BITS) - 1)) < thresholds[column]
-    outcome = np.where(is_own, np.minimum(column, REST), aliases[column].astype(np.int64))
+    outcome = np.where(is_own, column, aliases[column])
     sign = -((low >> OFFSET_BITS) & 1)
     cells = (outcome << OFFSET_BITS) | (low & ((1 << OFFSET_BITS) - 1))
     rest = np.flatnonzero(outcome == REST)

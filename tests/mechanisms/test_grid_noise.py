@@ -109,6 +109,10 @@ def test_the_table_lies_under_the_density_and_its_envelope_above():
     assert 1.0 - int(table.rectangles.sum()) / grid_normal.TOTAL == pytest.approx(1.0 / 641.7, rel=1e-3)
 
 
+def test_no_column_beyond_the_rest_is_ever_its_own():
+    assert not (grid_normal.table().columns[2049:] >> np.uint64(16)).any()
+
+
 def test_the_rest_has_its_law():
     drawn = grid_normal.draw_rest(1_000_000, RandomStream.from_seed(5, "rest").fill)
     edges = np.arange(8 * 2**10 + 1) / 2.0**10
@@ -197,7 +201,7 @@ def test_the_kernel_refuses_arrays_that_do_not_fit():
     with pytest.raises(ValueError, match="other sizes"):
         kernel.COMPILED.released(np.zeros(3), np.zeros(4), np.zeros(4), 1.0, 1.0, 1.0, False)
     with pytest.raises(ValueError, match="other sizes"):
-        kernel.COMPILED.normals(np.zeros(3, "<u8"), *grid_normal.table().columns, np.zeros(2), np.zeros(3, np.int64))
+        kernel.COMPILED.normals(np.zeros(3, "<u8"), grid_normal.table().columns, np.zeros(2), np.zeros(3, np.int64))
 
 
 # Distances
