@@ -196,6 +196,4 @@ def measured(scope: ReleaseScope, *, of_comparison: bool) -> str:
 def _shared(environment: Environment) -> str:
     if environment.processes is None or environment.processes == 1:
         return ""
-    return (
-        f" {environment.processes} processes shared each sample; each added its share of the noise, and the shares make up the whole once."
-    )
+    return f" {environment.processes} processes shared each sample; their sums were added before one of them added the noise, once."

@@ -88,6 +88,7 @@ def test_padding_that_breaks_breaks_nobody() -> None:
     found = clipped.sum(parameters(of), torch.arange(20), 0.5)
     assert (found.zeroed, len(found.norms)) == (0, 20)
     assert (found.total - expected.total).norm() <= 1e-5
+    assert list(clipped._sizes.all()) == [1]
 
 
 def test_an_empty_sample_gives_exact_zeros() -> None:

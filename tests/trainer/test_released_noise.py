@@ -205,7 +205,7 @@ def test_no_two_nodes_and_no_two_rounds_of_a_run_share_noise_or_samples(
 class Rank:
     """Of a team of two, as far as randomness depends on it."""
 
-    size, noise_share = 2, 0.75
+    size = 2
 
     def __init__(self, rank: int) -> None:
         self.rank = rank

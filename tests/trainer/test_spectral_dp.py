@@ -248,7 +248,7 @@ def test_two_processes_train_together(tmp_path: Path) -> None:
     spec = _spec(steps=3)
     together = _train(spec, tmp_path / "together", processes=2)
     assert together.isfinite().all()
-    # Each has its own sample and share of the noise.
+    # Each draws a sample of its own.
     assert not torch.equal(together, _train(spec, tmp_path / "alone"))
 
 

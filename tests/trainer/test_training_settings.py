@@ -172,9 +172,10 @@ def test_two_processes_train_one_model_and_publish_once(tmp_path: Path) -> None:
         report = _train(spec, tmp_path, events, processes=2)
     assert report.event == spec.plan().event
     assert [event.step for event in events if isinstance(event, Metrics)] == [1, 2, 3]
-    # This process's share: the two add to the plan's variance, and to no more than rounding above it.
-    assert stds == [pytest.approx(0.1 / 2**0.5, rel=1e-12)] * 3
-    assert all(2.0 * std * std >= 0.1 * 0.1 for std in stds)
+    # The first process adds the whole noise, once; the other is looked at too, and adds none.
+    assert stds == [spec.plan().noise_std] * 3
+    assert report.noise_test is not None
+    assert (report.noise_test.status, report.noise_test.numbers) == ("consistent", 3 * report.parameters)
 
 
 def test_private_evaluation_of_a_real_network_uses_noise_of_its_own(tmp_path: Path) -> None:

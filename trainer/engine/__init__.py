@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trainer.engine.checkpoint import Checkpoint, Evaluated, load_checkpoint, save_checkpoint, write_atomically, write_tensors
 from trainer.engine.clipping import ClippedGradients, ClippedSum
-from trainer.engine.distributed import TeamFailed, launch, rows, share
+from trainer.engine.distributed import TeamFailed, launch, rows
 from trainer.engine.environment import hardware, prepare_torch, versions
 from trainer.engine.evaluation import HeldOutRecords
 from trainer.engine.loop import PrivateLoop, Site, TrainingState
@@ -58,7 +58,6 @@ __all__ = [
     "rows",
     "run_training",
     "save_checkpoint",
-    "share",
     "train_network",
     "update",
     "versions",

@@ -138,17 +138,20 @@ class ClippedGradients:
         return ClippedSum(total, torch.cat([part.norms for part in parts]), parts[0].bound, sum(part.zeroed for part in parts))
 
     def _microbatch(self, parameters: Mapping[str, Tensor], units: Tensor, bound: float, sample: int) -> ClippedSum:
-        zeroed, padded = 0, True
+        zeroed = 0
         while len(units):
-            size = self._sizes.of_microbatch(len(units)) if padded else len(units)
+            size = self._sizes.of_microbatch(len(units))
             gradients = self.gradients(parameters, self._padding.gathered(self._problem, units, self._squares, size))
             with _single_precision(units.device.type):
                 squares = torch.stack([layer.squared_norms() for layer in gradients])
                 # Finite squares may add to infinity in float32, and don't in float64.
                 if math.isfinite(squares.sum(dtype=torch.float64).item()):
                     return self._clipped(gradients, squares, bound, zeroed, sample, len(units))
-            # Padding that breaks would break the products that it stands in.
-            padded = bool(squares[:, len(units) :].isfinite().all())
+            if not bool(squares[:, len(units) :].isfinite().all()):
+                # Padding that breaks would break the products that it stands in, and without it sizes wouldn't be the probed ones.
+                self._sizes = Sizes(1, 1)
+                rest = self._clipped_sum(parameters, units, bound)
+                return ClippedSum(rest.total, rest.norms, rest.bound, rest.zeroed + zeroed)
             squares = squares[:, : len(units)]
             # NaN * 0 is NaN, so a broken unit is left out of the products, not weighed by 0; else it would tell that it was there
             # (errata Z22). Units don't mix: the others' gradients are the same without it.

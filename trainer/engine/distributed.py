@@ -1,7 +1,6 @@
-r"""Several processes of one machine as a team: each works on a part of a step's units and adds its share of the noise.
+r"""Several processes of one machine as a team: each works on a part of a step's units.
 
-The shares are independent and their variances add to at least the mechanism's own, so the sum over the team carries the noise once:
-with K processes and noise_share s >= 1 / sqrt(K), K (s std)^2 >= std^2 in each real component.
+Clipped sums go to all members of the team, which trust each other as parts of one process would; the first adds the noise, once.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from math import sqrt
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -23,14 +21,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from mechanisms import ComplexGaussian, Gaussian
 from mechanisms.errors import InvalidParameter, PrivacyError
 from trainer.engine.team import Alone, Team
 from trainer.parent import die_with_parent
 
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
-Noise = TypeVar("Noise", ComplexGaussian, Gaussian)
 
 PATIENCE: Final = timedelta(minutes=30)
 """A team member that hasn't answered for so long is taken for lost."""
@@ -47,11 +43,6 @@ class TeamFailed(PrivacyError):
         self.rank = rank
         self.status = status
         super().__init__(f"process {rank} of the team ended early with status {status}; what it wrote on standard error says why")
-
-
-def share(mechanism: Noise, team: Team) -> Noise:
-    """What each process of the team releases through: ``mechanism`` itself for one process alone."""
-    return mechanism if team.size == 1 else mechanism.scaled(team.noise_share)
 
 
 def rows(units: Tensor, team: Team) -> Tensor:
@@ -79,11 +70,6 @@ class ProcessTeam:
     @property
     def size(self) -> int:
         return self._size
-
-    @property
-    def noise_share(self) -> float:
-        # The factor 1 + 2^-50 outweighs the roundings of the root, of the quotient and of the scaled std, 2^-53 each.
-        return (1.0 + 2.0**-50) / sqrt(self._size)
 
     def sum(self, tensor: Tensor) -> Tensor:
         total = _as_real(tensor.detach().clone(memory_format=torch.contiguous_format))

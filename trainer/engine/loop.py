@@ -18,7 +18,7 @@ from mechanisms.errors import InvalidParameter
 from mechanisms.source import RandomStream
 from trainer.engine import releasing
 from trainer.engine.canaries import Canaries
-from trainer.engine.distributed import rows, share
+from trainer.engine.distributed import rows
 from trainer.engine.finite import all_finite
 from trainer.engine.noise_watch import NoiseWatch
 from trainer.engine.parameters import ParameterLayout
@@ -87,7 +87,7 @@ class PrivateLoop:
 
     Attributes:
       sites: one; in a federation as many as the plan has nodes.
-      team: processes that share each site's work: each samples among its own part of the site's units and adds its share of the noise.
+      team: processes that share each site's work: each samples among its own part of the site's units, and the first adds the noise.
       deliver: how a site's released vector reaches the server.
       draws_masks: whether the network draws from torch's own generator.
       spectra: what ``clipped`` gives sums of, where that isn't the parameters themselves.
@@ -165,10 +165,12 @@ class PrivateLoop:
         drawn = torch.from_numpy(poisson_sample(len(mine), self.plan.sampling.probability, stream))
         with _fresh_masks(stream, mine.device) if self.draws_masks else nullcontext():
             clipped = self.clipped.sum(parameters, mine[drawn.to(mine.device)], state.bound)
-        vector = releasing.query(clipping, clipped, len(drawn), state.bound).to(self._dtype)
-        source = site.randomness.noise_source(step, vector.device)
-        mechanism = share(self.plan.mechanism, self.team)  # pyright: ignore[reportArgumentType] (either kind comes back as it went)
-        released = releasing.release(mechanism, vector, source)
+        query = releasing.query(clipping, clipped, len(drawn), state.bound)
+        # Sums first and noise once: shares of noise, rounded each by itself, don't add up to the noise that is accounted for.
+        vector = query.to(self._dtype) if self.team.size == 1 else self.team.sum(query.double())
+        if self.team.rank:
+            return self.team.sum(torch.zeros_like(vector))
+        released = releasing.release(self.plan.mechanism, vector, site.randomness.noise_source(step, vector.device))
         if self.watch is not None:
             self.watch.see(vector, released, place)
         return self.team.sum(released)

@@ -50,7 +50,7 @@ class NoiseWatch:
         self._releases = 0
 
     def findings(self, team: Team, device: torch.device) -> NoiseFindings:
-        """Of all processes of the team; each has looked at its own share of the noise."""
+        """Of all processes of the team, of which the first has looked at the noise."""
         own = torch.tensor([float(self.numbers), 0.0 if self.is_as_claimed else 1.0], dtype=torch.float64, device=device)
         numbers, violations = team.sum(own).tolist()
         status: Status = "violated" if violations else "consistent" if numbers else "not run"

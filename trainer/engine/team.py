@@ -20,11 +20,6 @@ class Team(Protocol):
         """Processes."""
         ...
 
-    @property
-    def noise_share(self) -> float:
-        """Factor on the noise of each process such that the sum's std is at least that of one process alone: 1 / sqrt(size)."""
-        ...
-
     def sum(self, tensor: Tensor) -> Tensor:
         """Over all processes; every one gets the same bits."""
         ...
@@ -41,10 +36,6 @@ class Alone:
     @property
     def size(self) -> int:
         return 1
-
-    @property
-    def noise_share(self) -> float:
-        return 1.0
 
     def sum(self, tensor: Tensor) -> Tensor:
         return tensor

@@ -21,7 +21,7 @@ from trainer.data import DataSetFacts, data_set_facts
 from trainer.engine.canaries import Canaries, scores_of, with_canaries
 from trainer.engine.checkpoint import Checkpoint, discard_unfinished, load_checkpoint, save_checkpoint, write_tensors
 from trainer.engine.clipping import ClippedGradients
-from trainer.engine.distributed import launch, share
+from trainer.engine.distributed import launch
 from trainer.engine.environment import hardware, prepare_torch, versions
 from trainer.engine.evaluation import HeldOutRecords
 from trainer.engine.loop import PrivateLoop, Site, TrainingState, draws_masks
@@ -110,7 +110,7 @@ def train_network(team: Team, run: Run) -> RunReport | None:
     if team.rank == 0:
         run.report(Started(resumed_from_step=start.state.step))
     publisher.start(start.state)
-    watch = NoiseWatch(share(plan.mechanism, team))  # pyright: ignore[reportArgumentType] (either kind comes back as it went)
+    watch = NoiseWatch(plan.mechanism)
     with ExitStack() as stack:
         loop = PrivateLoop(
             clipped=prepared.clipped,
