@@ -22,7 +22,7 @@ from functools import lru_cache
 
 from accountants.events import Leaf
 from accountants.pairs import Family, Mixture, Pair
-from mechanisms.base import Adjacency, Mechanism, Sensitivity
+from mechanisms.base import Adjacency, Mechanism
 from mechanisms.errors import UnsupportedEvent
 from mechanisms.local import LocalRelease
 from mechanisms.loss import GaussianLoss, LaplaceLoss, ResponseLoss
@@ -142,10 +142,9 @@ def _contribution(mechanism: Mechanism) -> float | None:
     given = mechanism.sensitivity
     if (given.l1_contribution if _norm(mechanism) == "l1" else given.l2_contribution) is None:
         return None
-    # Bounds on the real and imaginary part are of differences only, and fall away.
-    alone = Sensitivity(l2=given.l2_contribution, l1=given.l1_contribution, adjacency=given.adjacency, unit=given.unit)
-    fields = {name: getattr(mechanism, name) for name in type(mechanism).model_fields}
-    found = _shift(type(mechanism).model_validate(fields | {"sensitivity": alone}))
+    alone = mechanism.alone()
+    assert alone is not None
+    found = _shift(alone)
     return None if found is None else found[1]
 
 

@@ -23,6 +23,7 @@ from pydantic import (
 )
 
 from mechanisms.errors import InvalidParameter
+from mechanisms.grid import contraction, largest
 from mechanisms.loss import PrivacyLoss
 from mechanisms.source import Array, NoiseSource
 
@@ -231,6 +232,18 @@ class Mechanism(Value, ABC):
             # inf + noise is inf: the release would tell the record, and no sensitivity bound covers it.
             raise InvalidParameter("value", "finite in every coordinate", "a value with NaN or infinity")
 
+    def alone(self) -> Self | None:
+        """The same noise for what one unit alone adds to the query; None where no bound on that is stated of its own.
+
+        Bounds on the real and imaginary part are of differences only, and fall away.
+        """
+        given = self.sensitivity
+        if given.l1_contribution is None and given.l2_contribution is None:
+            return None
+        bounds = {"l1": given.l1_contribution or given.l1, "l2": given.l2_contribution or given.l2}
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self).model_validate(fields | {"sensitivity": Sensitivity(adjacency=given.adjacency, unit=given.unit, **bounds)})
+
     def least_distance(self) -> float:
         """The least of the distances between neighbours' values that the accounting goes by, in units of the noise's scale."""
         return _least_distance(self)  # pyright: ignore[reportArgumentType] (Pydantic gives frozen models their hash at run time)
@@ -264,6 +277,13 @@ class AdditiveNoise(Mechanism):
         return np.full((2, 3), 0.25 + 0.5j) if self.is_complex else np.full((2, 3), 0.25)
 
 
+def with_noise(mechanism: Mechanism, value: Array, noise: Array, norm: Literal["l1", "l2"], source: NoiseSource[Array]) -> Array:
+    """A real value that was checked plus ``noise_scale`` times the noise, exactly (``grid``); ``norm``: that the accounting goes by."""
+    size, scale = size_of(value), mechanism.noise_scale
+    kept = contraction(mechanism.least_distance(), size, norm)
+    return source.released(value, noise, kept / scale, largest(size), scale / kept)
+
+
 def size_of(value: Any) -> int:
     """Entries of an array, a complex one once."""
     return math.prod(tuple(value.shape))
@@ -272,12 +292,7 @@ def size_of(value: Any) -> int:
 @lru_cache(maxsize=64)
 def _least_distance(mechanism: Mechanism) -> float:
     # Asked for at every step of a training.
-    given = mechanism.sensitivity
-    found = [mechanism.privacy_loss()]
-    if given.l1_contribution is not None or given.l2_contribution is not None:
-        alone = Sensitivity(
-            l1=given.l1_contribution or given.l1, l2=given.l2_contribution or given.l2, adjacency=given.adjacency, unit=given.unit
-        )
-        found.append(mechanism.model_copy(update={"sensitivity": alone}).privacy_loss())
+    alone = mechanism.alone()
+    found = [one.privacy_loss() for one in (mechanism, alone) if one is not None]
     distances = [loss.pure_epsilon if loss.gdp_mu is None else loss.gdp_mu for loss in found]
     return min(math.inf if distance is None else distance for distance in distances)

@@ -6,8 +6,7 @@ from typing import ClassVar, Literal, Self, final
 
 from pydantic import model_validator
 
-from mechanisms.base import AdditiveNoise, Adjacency, Assumption, Facts, Positive, Sensitivity, Step, size_of
-from mechanisms.grid import contraction, largest
+from mechanisms.base import AdditiveNoise, Adjacency, Assumption, Facts, Positive, Sensitivity, Step, with_noise
 from mechanisms.loss import GaussianLoss
 from mechanisms.source import Array, NoiseSource
 
@@ -70,9 +69,7 @@ class Gaussian(AdditiveNoise):
 
     def release(self, value: Array, source: NoiseSource[Array]) -> Array:
         self.check_value(value, source)
-        size = size_of(value)
-        kept = contraction(self.least_distance(), size, "l2")
-        return source.released(value, source.standard_normal(tuple(value.shape)), kept / self.std, largest(size), self.std / kept)
+        return with_noise(self, value, source.standard_normal(tuple(value.shape)), "l2", source)
 
     def privacy_loss(self) -> GaussianLoss:
         return GaussianLoss(self.sensitivity.stated_l2 / self.std)

@@ -13,7 +13,9 @@ from typing import Final, Literal
 
 from mechanisms.errors import InvalidParameter
 
-STEP: Final = 2.0**-32
+BITS: Final = 32
+
+STEP: Final = 2.0**-BITS
 """Of the grid, in units of the noise's scale."""
 
 FEW: Final = 16

@@ -13,11 +13,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.grid import STEP
+from mechanisms.grid import BITS, STEP
 from mechanisms.lazy_bits import Fill, bits_below, digits, more_bits
-
-BITS: Final = 32
-"""Of a grid unit: noise of scale 1 comes in steps of 2^-32."""
 
 DIGITS: Final = 38
 """Drawn one by one: up to 2^6 scales."""

@@ -21,11 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms import kernel
-from mechanisms.grid import STEP
+from mechanisms.grid import BITS, STEP
 from mechanisms.lazy_bits import Fill, bits_below, more_bits
-
-BITS: Final = 32
-"""Of a grid unit: noise of deviation 1 comes in steps of 2^-32."""
 
 BIN_BITS: Final = kernel.OFFSET_BITS
 """A bin is 2^-8 deviations wide and has 2^24 grid cells."""

@@ -6,8 +6,7 @@ from typing import ClassVar, Literal, Self, final
 
 from pydantic import model_validator
 
-from mechanisms.base import AdditiveNoise, Adjacency, Assumption, Facts, Positive, Sensitivity, Step, size_of
-from mechanisms.grid import contraction, largest
+from mechanisms.base import AdditiveNoise, Adjacency, Assumption, Facts, Positive, Sensitivity, Step, with_noise
 from mechanisms.local import quotient_up
 from mechanisms.loss import LaplaceLoss
 from mechanisms.source import Array, NoiseSource
@@ -66,9 +65,7 @@ class Laplace(AdditiveNoise):
 
     def release(self, value: Array, source: NoiseSource[Array]) -> Array:
         self.check_value(value, source)
-        size = size_of(value)
-        kept = contraction(self.least_distance(), size, "l1")
-        return source.released(value, source.standard_laplace(tuple(value.shape)), kept / self.scale, largest(size), self.scale / kept)
+        return with_noise(self, value, source.standard_laplace(tuple(value.shape)), "l1", source)
 
     def privacy_loss(self) -> LaplaceLoss:
         return LaplaceLoss(quotient_up(self.sensitivity.stated_l1, self.scale))

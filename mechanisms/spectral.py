@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, Strict, model_validator
 
-from mechanisms.base import Adjacency, Assumption, Facts, Mechanism, Positive, Sensitivity, Step, size_of
+from mechanisms.base import Adjacency, Assumption, Facts, Mechanism, Positive, Sensitivity, Step, with_noise
 from mechanisms.errors import InvalidParameter
-from mechanisms.grid import contraction, largest
 from mechanisms.loss import GaussianLoss
 from mechanisms.source import Array, NoiseSource
 from mechanisms.spectrum import LONGEST_AXIS, MOST_AXES, LowPass
@@ -106,10 +105,8 @@ class Spectral(Mechanism):
         projected = source.low_pass(value, self.kept)
         if not source.all_finite(projected):
             raise InvalidParameter("value", "small enough for its transform to be finite", "a value whose sums overflow")
-        size = size_of(projected)
-        kept = contraction(self.least_distance(), size, "l2")
-        noise = source.standard_normal(tuple(value.shape))
-        return source.low_pass(source.released(projected, noise, kept / self.std, largest(size), self.std / kept), self.kept)
+        noisy = with_noise(self, projected, source.standard_normal(tuple(value.shape)), "l2", source)
+        return source.low_pass(noisy, self.kept)
 
     def privacy_loss(self) -> GaussianLoss:
         return GaussianLoss(self.sensitivity.stated_l2 / self.std)
