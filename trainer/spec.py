@@ -62,7 +62,7 @@ class RuntimeSpec(Value):
       microbatch_size: how many records are differentiated at once; memory grows with it, the result doesn't change.
       checkpoint_seconds: the longest work a killed worker loses.
       threads: CPU threads of each process; 0 leaves torch's default.
-      processes: that share each sample between them; each adds its share of the noise.
+      processes: that share each sample between them; their sums are added, and the first adds the noise.
       precision: of the network's own arithmetic; norms, sums and noise are never narrower than float32. ``bfloat16`` for networks without
         native complex layers, which have no half precision.
     """
