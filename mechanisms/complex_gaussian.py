@@ -124,7 +124,7 @@ class ComplexGaussian(AdditiveNoise):
             return real + 1j * source.released(value.imag, second, kept / std_imag, largest(numbers), std_imag / kept)
         # Noise has independent parts in other coordinates, in which the arithmetic before rounding errs by more, and a pair that is too
         # long is shortened: holding each coordinate could move two values apart.
-        kept = contraction(self.least_distance(), numbers, "l2", STEP + 2.0**-50 * LARGEST / rest)
+        kept = contraction(self.least_distance(), numbers, "l2", STEP + 2.0**-48 * LARGEST / rest)
         real, imag = source.wide(value.real) * (kept / std_real), source.wide(value.imag) * (kept / std_imag)
         real, other = source.shortened(real, (imag - real * rho) * (1.0 / rest), LARGEST)
         real = source.released(real, first, 1.0, math.inf, 1.0)
