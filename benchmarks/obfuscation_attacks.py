@@ -22,7 +22,7 @@ from trainer.obfuscation.spec import Obfuscation
 from trainer.obfuscation.train import train
 from trainer.report import RunReport
 
-DATA = Digits(split_seed=0, test_fraction=0.332)
+DATA = Digits(split_seed=0, test_fraction=0.332, split_by="position")
 EFFORT = AttackEffort(steps=1000, inversion_steps=600, property_steps=300, learning_rate=3e-3)
 STEPS = 1000
 WEIGHTS = (0.0, 1.0, 10.0)

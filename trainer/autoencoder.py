@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal, final
 
 from pydantic import Field, Strict
 
-from mechanisms.base import Count, Positive, PrivacyUnit, Value
+from mechanisms.base import Adjacency, Count, Positive, PrivacyUnit, Value
 from mechanisms.errors import InvalidParameter
 from trainer.data import DataSetFacts
 from trainer.descent import Optimizer
@@ -30,12 +30,6 @@ The polynomial is the right one: x enters linearly only, and 1/8 depends on no r
 """
 
 Constant = Annotated[float, Strict(), Field(ge=-1e6, le=1e6, allow_inf_nan=False)]
-
-
-PUBLIC_ENCODERS = (
-    "where there are several encoders, which of them each row goes to is public: neighbours differ in one unit's rows alone, and everybody "
-    "else's go to the encoder that they went to"
-)
 
 
 @final
@@ -78,9 +72,8 @@ class RandomWeights(Value):
 class AutoencoderSpec(TrainingSpec, ABC):
     r"""A distributed autoencoder and a table of rows in [0, 1]^n.
 
-    A row of user u goes to encoder u mod m; rows without users are dealt in turn, and so are the held-out ones. Where a row goes is public:
-    a neighbouring data set with a unit less leaves the others where they are. That is an assumption (``PUBLIC_ENCODERS``), for a file with
-    one less numbers those behind it anew.
+    Which encoder a row goes to follows from a public hash of its user's name; where nobody knows the users, of the row itself, or of its
+    place where neighbours replace a row: one unit more or less leaves the others where they are. Held-out rows are dealt in turn.
 
     Attributes:
       encoders: m; at most as many as there are users, or rows where nobody knows the users.
@@ -102,6 +95,11 @@ class AutoencoderSpec(TrainingSpec, ABC):
     @abstractmethod
     def unit(self) -> PrivacyUnit:
         """What a guarantee is about, where there is one: a row, or the user whose rows they are."""
+
+    @property
+    @abstractmethod
+    def adjacency(self) -> Adjacency | None:
+        """Which data sets a guarantee calls neighbours; None where there is no guarantee."""
 
     def replanned(self, facts: DataSetFacts, plan: AnyPlan) -> AnyPlan:
         """The plan that the spec comes to, with the noise of ``plan`` where that was calibrated: it isn't calibrated twice."""
@@ -126,7 +124,7 @@ class AutoencoderSpec(TrainingSpec, ABC):
             raise InvalidParameter("data", "rows of real numbers to be reconstructed (fitbit or table, say)", self.data.kind)
         owners, whose = (facts.training_records, "training rows") if facts.users is None else (facts.users, "users")
         if self.encoders > owners:
-            raise InvalidParameter("encoders", f"<= the {owners} {whose} (an encoder without any learns nothing)", self.encoders)
+            raise InvalidParameter("encoders", f"<= the {owners} {whose} (an encoder without any would learn nothing)", self.encoders)
         if self.hidden > facts.shape[0]:
             raise InvalidParameter("hidden", f"<= the {facts.shape[0]} features", self.hidden)
         shape = AutoencoderShape(encoders=self.encoders, features=facts.shape[0], hidden=self.hidden)
@@ -165,7 +163,5 @@ class AutoencoderTraining(AutoencoderDescent, ABC):
       loss: that is minimised.
       (others): as in ``AutoencoderDescent``.
     """
-
-    ASSUMES: ClassVar[tuple[str, ...]] = (PUBLIC_ENCODERS,)
 
     loss: LossName = "cross_entropy"

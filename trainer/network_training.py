@@ -31,6 +31,7 @@ from trainer.plan import (
 from trainer.projection import SpectralProjection
 from trainer.report import HeldOut
 from trainer.spec import PositiveInt, PrivacyTarget, TrainingSpec
+from trainer.units import check_split
 
 # Gradients are float32: outside this range they, or their squares, vanish or overflow.
 ClippingBound = Annotated[float, Strict(), Field(ge=1e-30, le=1e30, allow_inf_nan=False)]
@@ -118,6 +119,8 @@ class NetworkTraining(TrainingSpec, ABC):
       steps: noisy gradients released.
       records_per_user: for a guarantee for users, and only there: a user's first so many records, in the data set's order, are used. Who
         else is in the data doesn't change them.
+      declared_units: N, how many units of privacy the training data are taken to have: a public number, known without counting them. The
+        sampling probability is expected_batch_size / N. None where the number that is counted is public.
       evaluation: what the held-out records are.
       audit: made-up units that bound epsilon from below; None for none.
       (others): as in ``TrainingSpec``.
@@ -128,6 +131,7 @@ class NetworkTraining(TrainingSpec, ABC):
     expected_batch_size: PositiveInt
     steps: PositiveInt
     records_per_user: PositiveInt | None = None
+    declared_units: PositiveInt | None = None
     evaluation: Annotated[NoEvaluation | PublicHeldOut | PrivateAccuracy, Field(discriminator="kind")] = NoEvaluation()
     # Left out of JSON where absent: specs stored before it existed keep their bytes and digests.
     audit: CanaryAudit | None = Field(default=None, exclude_if=_is_none)
@@ -138,7 +142,7 @@ class NetworkTraining(TrainingSpec, ABC):
         """What is done with the released gradients."""
 
     @abstractmethod
-    def sampling(self, units: int) -> PoissonSampling | FederatedSampling:
+    def sampling(self, units: int, *, is_declared: bool) -> PoissonSampling | FederatedSampling:
         """How a step's sample is drawn from so many units. Raises InvalidParameter where it can't be."""
 
     @abstractmethod
@@ -182,8 +186,11 @@ class NetworkTraining(TrainingSpec, ABC):
         return True
 
     def units(self, facts: DataSetFacts) -> int:
-        """Units of privacy in the training data. Raises as ``protects_users`` does."""
-        if not self.protects_users(facts):
+        """Units of privacy in the training data, declared or counted. Raises as ``protects_users`` does."""
+        protects_users = self.protects_users(facts)
+        if self.declared_units is not None:
+            return self.declared_units
+        if not protects_users:
             return facts.training_records
         assert facts.users is not None  # a data set with a user unit counts its users
         if self.expected_batch_size > facts.users:
@@ -206,7 +213,8 @@ class NetworkTraining(TrainingSpec, ABC):
 
     def plan_with(self, facts: DataSetFacts, noise_std: float) -> ExecutionPlan:
         """The plan with this noise per real component of what is released. Raises InvalidParameter where spec and data don't fit."""
-        sampling = self.sampling(self.units(facts))
+        check_split(facts, self.privacy.adjacency)
+        sampling = self.sampling(self.units(facts), is_declared=self.declared_units is not None)
         check_model(self.model, facts)
         clipping = self.planned_clipping(facts)
         mechanism = ComplexGaussian if self.is_complex else Gaussian

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Literal, Self, final
 
-from pydantic import Field, model_validator
+from pydantic import Field, Strict, model_validator
 
 from accountants.events import Composed, Event, PoissonSampled, Release, Repeated
 from mechanisms import AnyMechanism, ComplexGaussian, Gaussian, Laplace
@@ -26,19 +26,23 @@ class PoissonSampling(Value):
     r"""Every unit of privacy joins a step's sample independently.
 
     Attributes:
-      records: units to sample from: training records, or users where the guarantee is for users; treated as public.
+      records: N, units to sample from: training records, or users where the guarantee is for users. A public number: the probability
+        follows from it.
       expected_batch_size: units expected in a sample: the public constant that noisy sums are divided by; <= records. The sample's own
         size is never used, since dividing by it would release it (errata Z11).
+      is_declared: N was declared, and may not be how many units there are; else it was counted.
     """
 
     kind: Literal["poisson"] = "poisson"
     records: Count
     expected_batch_size: Count
+    is_declared: Annotated[bool, Strict()] = False
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.expected_batch_size > self.records:
-            raise InvalidParameter("expected_batch_size", f"<= the {self.records} training records", self.expected_batch_size)
+            what = "units that are declared" if self.is_declared else "training records"
+            raise InvalidParameter("expected_batch_size", f"<= the {self.records} {what}", self.expected_batch_size)
         return self
 
     @property
@@ -48,8 +52,8 @@ class PoissonSampling(Value):
 
     @property
     def largest_expected_batch(self) -> float:
-        """Units expected in one sample."""
-        return float(self.expected_batch_size)
+        """Units expected in one sample; infinite where a declared N bounds nothing."""
+        return math.inf if self.is_declared else float(self.expected_batch_size)
 
 
 @final
@@ -57,34 +61,35 @@ class FederatedSampling(Value):
     r"""Every node takes a Poisson sample of its own units in every round, all nodes with one probability.
 
     Attributes:
-      nodes: units that live at each node; treated as public. Every unit lives at exactly one node.
-      expected_batch_size: units expected in a sample of the smallest node: the public constant that each node divides its noisy sum by.
+      nodes: how many. Every unit lives at exactly one node; how many live at each is nobody's business but its own.
+      records: N, units at all nodes together. A public number, as in ``PoissonSampling``.
+      expected_batch_size: units expected in a sample of a node that has its share of them: the public constant that each node divides
+        its noisy sum by; nodes * expected_batch_size <= records.
+      is_declared: as in ``PoissonSampling``.
     """
 
     kind: Literal["federated_poisson"] = "federated_poisson"
-    nodes: Annotated[tuple[Count, ...], Field(min_length=1, max_length=LARGEST_FEDERATION)]
+    nodes: Annotated[int, Strict(), Field(ge=1, le=LARGEST_FEDERATION)]
+    records: Count
     expected_batch_size: Count
+    is_declared: Annotated[bool, Strict()] = False
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.expected_batch_size > min(self.nodes):
-            raise InvalidParameter("expected_batch_size", f"<= the {min(self.nodes)} units of the smallest node", self.expected_batch_size)
+        if self.expected_batch_size * self.nodes > self.records:
+            expected = f"<= {self.records // self.nodes}, one node's share of {self.records} units"
+            raise InvalidParameter("expected_batch_size", expected, self.expected_batch_size)
         return self
-
-    @property
-    def records(self) -> int:
-        """Units at all nodes together."""
-        return sum(self.nodes)
 
     @property
     def probability(self) -> float:
         """Sampling probability of one unit, in (0, 1], the same at every node."""
-        return self.expected_batch_size / min(self.nodes)
+        return self.expected_batch_size * self.nodes / self.records
 
     @property
     def largest_expected_batch(self) -> float:
-        """Units expected in one sample of the largest node."""
-        return self.probability * max(self.nodes)
+        """Units expected in one sample, should all of them live at one node; infinite where a declared N bounds nothing."""
+        return math.inf if self.is_declared else float(self.expected_batch_size * self.nodes)
 
 
 Sampling = Annotated[PoissonSampling | FederatedSampling, Field(discriminator="kind")]
@@ -295,7 +300,7 @@ class ExecutionPlan(Value):
 
     @property
     def units(self) -> int:
-        """Units of privacy in the training data."""
+        """Units of privacy in the training data, as many as the probability was worked out from."""
         return self.sampling.records
 
     @property

@@ -316,5 +316,13 @@ def _composed(events: tuple[Event, ...]) -> Event:
     return Composed(events=events)
 
 
+def declared_units(plan: AnyPlan) -> int | None:
+    """N where all that the plan does goes by a declared number of units; None where any part of it goes by a counted one."""
+    if isinstance(plan, ComparisonPlan):
+        found = {declared_units(part.plan) for part in plan.parts}
+        return found.pop() if len(found) == 1 else None
+    return plan.sampling.records if isinstance(plan, ExecutionPlan) and plan.sampling.is_declared else None
+
+
 AnyPlan = ExecutionPlan | RecordReleasePlan | StatisticReleasePlan | FeatureReleasePlan | UnprotectedPlan | ComparisonPlan
 """Told apart by their fields: no two share them all, and none accepts another's."""

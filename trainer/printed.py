@@ -59,6 +59,10 @@ class PrintedTraining(AutoencoderDescent, ABC):
     def unit(self) -> PrivacyUnit:
         return self.data_unit
 
+    @property
+    def adjacency(self) -> None:
+        return None
+
     def plan_for(self, facts: DataSetFacts) -> UnprotectedPlan:
         _ = self.shape(facts)
         return UnprotectedPlan(reason=self.REASON, unit=self.unit, units=self.units(facts), steps=self.steps, delta=self.delta)

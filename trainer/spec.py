@@ -89,8 +89,6 @@ class TrainingSpec(Value, ABC):
     ERRATA: ClassVar[tuple[str, ...]]
     TRUST: ClassVar[str]
     """Who is trusted with what while training runs, in a certificate's words."""
-    ASSUMES: ClassVar[tuple[str, ...]] = ()
-    """What the guarantee takes for granted of the algorithm beside what its plan and mechanisms do, in a certificate's words."""
 
     data: DataSpec
     reproducible: Annotated[bool, Strict()] = False

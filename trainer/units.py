@@ -2,7 +2,7 @@ r"""What a guarantee protects one of: a row of the data, or the user whose rows 
 
 from __future__ import annotations
 
-from mechanisms.base import PrivacyUnit
+from mechanisms.base import Adjacency, PrivacyUnit
 from mechanisms.errors import InvalidParameter
 from trainer.data import DataSetFacts
 
@@ -25,6 +25,18 @@ def protects_users(unit: PrivacyUnit, records_per_user: int | None, facts: DataS
     if records_per_user is None:
         raise InvalidParameter("records_per_user", f"given where the unit is {unit!r}, who may have several records", None)
     return True
+
+
+def check_split(facts: DataSetFacts, adjacency: Adjacency) -> None:
+    r"""Whether neighbours' held-out records are chosen such that one unit moves no other, and stays on its side where it is replaced.
+
+    Raises:
+      InvalidParameter: records are told by their places although one may come or go, or by their content although that may be replaced.
+    """
+    if adjacency is Adjacency.ADD_REMOVE and facts.split == "position":
+        raise InvalidParameter("data.split_by", "'content' under add_remove (one record more would move those behind it)", facts.split)
+    if adjacency is Adjacency.REPLACE_ONE and facts.split == "content":
+        raise InvalidParameter("data.split_by", "'position' under replace_one (another in its place may be on the other side)", facts.split)
 
 
 def units_of(unit: PrivacyUnit, records_per_user: int | None, facts: DataSetFacts, field: str = "unit") -> int:

@@ -57,7 +57,8 @@ def _word_problems(predicate: PrivacyCertificate) -> list[str]:
 def training_of(predicate: PrivacyCertificate) -> Training:
     """What the certificate states beside its kind's sections."""
     data, job, scope = predicate.data, predicate.job, predicate.scope
-    name, units = ("training_records", data.training_records) if data.units is None else ("units", data.units)
+    named = (("declared_units", data.declared_units), ("units", data.units), ("training_records", data.training_records))
+    name, units = next(((name, units) for name, units in named if units is not None), ("training_records", 1))
     if predicate.feature_release is not None:
         name, units = "scope.test_records", scope.test_records
     again = f"; the run was taken up {job.attempts} times and went on from a checkpoint {job.resumptions} times"
@@ -146,6 +147,10 @@ def _unit_problems(predicate: PrivacyCertificate) -> Iterator[str]:
     if predicate.data.units_are_records != units_are_records:
         held = f"has groups of up to {group}" if predicate.data.units is None else "is of units that hold several records"
         yield f"data.units_are_records: the certificate says {predicate.data.units_are_records}, its event {held}"
+    if (predicate.data.training_records is None) == (predicate.data.declared_units is None):
+        yield "data.training_records and data.declared_units: exactly one of the two is stated"
+    if predicate.data.declared_units is not None and predicate.data.units not in {None, predicate.data.declared_units}:
+        yield f"data.units: {predicate.data.units}, but {predicate.data.declared_units} were declared"
     if (predicate.data.units is None) != (predicate.data.records_per_unit is None):
         yield "data.units and data.records_per_unit: both are stated, or neither"
     used = predicate.data.records_per_unit or 1

@@ -102,6 +102,7 @@ def _part(spec: AnyTrainingSpec, part: ComparedPlan, by_itself: PartGuarantee, s
         held_out=setting.held_out,
         precision=setting.precision,
         guaranteed=setting.guaranteed,
+        is_declared=setting.is_declared,
     )
     rows = (*spec.ERRATA, *(row for one in plan.mechanisms for row in type(one).FACTS.errata))
     summed = plan if isinstance(plan, ExecutionPlan) else None

@@ -31,7 +31,7 @@ from app.certificates.steps import StepFacts
 from app.certificates.training import EvaluationFacts
 from trainer.data import DataSetFacts
 from trainer.plan import ExecutionPlan
-from trainer.plans import ComparisonPlan, UnprotectedPlan
+from trainer.plans import ComparisonPlan, UnprotectedPlan, declared_units
 
 
 def predicate_of(given: CertificateInput, facts: DataSetFacts) -> PrivacyCertificate:
@@ -71,7 +71,7 @@ def predicate_of(given: CertificateInput, facts: DataSetFacts) -> PrivacyCertifi
         ledger=given.ledger,
         audit=audit_of(report),
         attacks=attack_facts(report.attacks),
-        assumptions=sentences.assumptions(kind, setting, sentences.algorithms_of(spec.algorithm, comparison)),
+        assumptions=sentences.assumptions(kind, setting),
         sources=tuple(dict.fromkeys((*(source for one in plan.mechanisms for source in type(one).FACTS.sources), *spec.SOURCES))),
         errata=errata.notes(_rows(given, facts), protected=not isinstance(plan, UnprotectedPlan)),
         proofs=_proofs(given, kind, guarantee),
@@ -90,6 +90,7 @@ def _setting(given: CertificateInput, guarantee: Guarantee) -> Setting:
         given_weights=given_weights(given.spec),
         in_ledger=given.ledger is not None,
         uploaded=given.spec.data.named() is not None,
+        is_declared=declared_units(given.plan) is not None,
     )
 
 
@@ -122,7 +123,8 @@ def _data(given: CertificateInput, facts: DataSetFacts, kind: Kind, setting: Set
         units_are_records=limit is None and largest_group(plan.event) == 1,
         units=None if limit is None else plan.units,
         records_per_unit=limit,
-        training_records=given.report.training_records,
+        training_records=None if setting.is_declared else given.report.training_records,
+        declared_units=declared_units(plan),
         expected_batch_size=sampling and sampling.expected_batch_size,
         realised_sample_sizes=sampling and wording.SAMPLE_SIZES,
         parameters=given.report.parameters,

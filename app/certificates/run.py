@@ -16,7 +16,7 @@ from trainer import AnyPlan, AnyTrainingSpec, RuntimeSpec
 from trainer.data import DataSetFacts
 from trainer.network_training import NetworkTraining
 from trainer.obfuscation.spec import Obfuscation
-from trainer.plans import FeatureReleasePlan
+from trainer.plans import FeatureReleasePlan, declared_units
 from trainer.report import RunReport
 
 
@@ -63,14 +63,15 @@ def check_run(given: CertificateInput, facts: DataSetFacts) -> None:
     """
     plan, report = given.plan, given.report
     origin = RandomOrigin.USER_SEED if given.spec.reproducible else RandomOrigin.OPERATING_SYSTEM
-    unit, units = (facts.user_unit, facts.users) if given.protects_users else (facts.unit, _records(plan, facts))
+    unit, counted = (facts.user_unit, facts.users) if given.protects_users else (facts.unit, _records(plan, facts))
+    units = counted if (declared := declared_units(plan)) is None else declared
     pairs: tuple[tuple[str, object, object], ...] = (
         ("the number of released steps", plan.steps, report.steps_released),
         ("the noise per real component", plan.noise_std, report.noise_std),
         ("the event", plan.event, report.event),
         ("the number of training records", facts.training_records, report.training_records),
         ("the number of units in the training data", plan.units, report.training_units),
-        ("the number of units in the data set", units, report.training_units),
+        ("the number of units in the data set, counted or declared", units, report.training_units),
         ("the number of held-out records", facts.test_records, report.test_records),
         ("the privacy unit", unit, plan.unit),
         ("what the held-out records are", given.spec.held_out, report.held_out),

@@ -2,13 +2,12 @@ r"""Every fixed sentence of a certificate, from the few facts that it depends on
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from accountants.events import neighbourhood, releases
 from app.certificates import errata, wording
 from app.certificates.attacks import attack_sentences
 from app.certificates.audit import detail_of
-from app.certificates.comparison import ComparisonFacts
 from app.certificates.guarantee import ApproximateDp
 from app.certificates.kinds import Kind, Setting, kind_of
 from app.certificates.kinds.base import Sentence
@@ -31,17 +30,11 @@ def trust(algorithm: str, kind: Kind) -> str:
     return f"{own}; {kind.custody}" if own and kind.custody else own
 
 
-def assumptions(kind: Kind, setting: Setting, algorithms: Collection[str]) -> tuple[str, ...]:
-    """What everything rests on; ``algorithms``: by name, all that ran."""
+def assumptions(kind: Kind, setting: Setting) -> tuple[str, ...]:
+    """What everything rests on."""
     of_mechanisms = (wording.ASSUMPTIONS[found] for one in setting.mechanisms for found in type(one).FACTS.assumptions)
-    of_algorithms = (line for known in ALGORITHMS if known.algorithm_name() in algorithms for line in known.ASSUMES)
     of_data = (setting.named(wording.UPLOADED_ASSUMPTION),) if setting.uploaded else ()
-    return (*dict.fromkeys(of_mechanisms), *kind.run_assumptions(setting), *dict.fromkeys(of_algorithms), *of_data)
-
-
-def algorithms_of(algorithm: str, comparison: ComparisonFacts | None) -> frozenset[str]:
-    """The job's own, and its parts'."""
-    return frozenset((algorithm, *(() if comparison is None else (part.algorithm for part in comparison.parts))))
+    return (*dict.fromkeys(of_mechanisms), *kind.run_assumptions(setting), *of_data)
 
 
 def not_covered(kind: Kind, setting: Setting) -> tuple[str, ...]:
@@ -82,6 +75,7 @@ def setting_of(predicate: PrivacyCertificate) -> Setting | None:
         given_weights=predicate.given_weights,
         in_ledger=predicate.ledger is not None,
         uploaded=predicate.data.uploaded is not None,
+        is_declared=predicate.data.declared_units is not None,
     )
 
 
@@ -111,7 +105,7 @@ def _pairs(predicate: PrivacyCertificate, kind: Kind, setting: Setting) -> tuple
         ("scope.test_metrics", scope.test_metrics, kind.test_metrics(setting)),
         ("not_covered", predicate.not_covered, not_covered(kind, setting)),
         ("randomness.floating_point", predicate.randomness.floating_point, kind.floating_point(setting)),
-        ("assumptions", predicate.assumptions, assumptions(kind, setting, algorithms_of(predicate.job.algorithm, predicate.comparison))),
+        ("assumptions", predicate.assumptions, assumptions(kind, setting)),
         *attack_sentences(predicate.attacks),
         ("audit.detail", audit.detail, detail_of(audit.noise_numbers, audit.canaries)),
     )

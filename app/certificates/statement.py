@@ -111,9 +111,10 @@ class DataFacts(Value):
       unit_meaning: what one unit of the guarantee is in this data set.
       units_are_records: one unit is one training record, and a person who is in several records is protected less; otherwise a unit
         holds up to as many records as the releases' groups say, or is itself what is sampled and clipped (``units``).
-      units: how many units were sampled from, where a unit is somebody with several records; public; else absent.
+      units: how many units were sampled from, where a unit is somebody with several records: public, counted or declared; else absent.
       records_per_unit: of one such unit, used at most, whatever more it has; else absent.
-      training_records: treated as public.
+      training_records: how many; public; absent where the number of units was declared.
+      declared_units: N, that the sampling probability was worked out from, without counting them; absent where they were counted.
       expected_batch_size: the constant that noisy sums were divided by; public; absent where there are none, or in a comparison's parts.
       realised_sample_sizes: why they aren't here; absent where nothing is sampled.
       parameters: real parameters of the model; a complex one counts twice.
@@ -126,7 +127,8 @@ class DataFacts(Value):
     # Absent where they say nothing: a certificate without them is the one that was signed before they existed.
     units: Annotated[Count | None, Field(exclude_if=_is_none)] = None
     records_per_unit: Annotated[Count | None, Field(exclude_if=_is_none)] = None
-    training_records: Count
+    training_records: Annotated[Count | None, Field(exclude_if=_is_none)] = None
+    declared_units: Annotated[Count | None, Field(exclude_if=_is_none)] = None
     expected_batch_size: Annotated[Count | None, Field(exclude_if=_is_none)] = None
     realised_sample_sizes: Annotated[Words | None, Field(exclude_if=_is_none)] = None
     parameters: Count

@@ -162,7 +162,7 @@ def done(predicate: PrivacyCertificate) -> list[str]:
     data, scope, training = predicate.data, predicate.scope, training_of(predicate)
     kind = kind_of(predicate, predicate.comparison)
     return [
-        f"  Data: {data.training_records} training records{_held_by(data, training.unit)}. {data.description}",
+        f"  Data: {_size(data, training.unit)}{_held_by(data, training.unit)}. {data.description}",
         *_said_of(data),
         *(f"  {line}" for line in (() if kind is None else kind.lines(training))),
         f"  Released: {scope.released}.",
@@ -178,8 +178,17 @@ def _said_of(data: DataFacts) -> Iterator[str]:
         yield f"  Data set {of.id}, manifest SHA-256 {of.manifest_sha256}. Its maker says of it (nobody checked that): {of.words!r}"
 
 
+def _size(data: DataFacts, who: str) -> str:
+    if data.declared_units is None:
+        return f"{data.training_records} training records"
+    return f"taken to be of {data.declared_units} of the unit {who!r}, a number that was declared without counting them"
+
+
 def _held_by(data: DataFacts, who: str) -> str:
-    return "" if data.units is None else f", of {data.units} of the unit {who!r}, at most {data.records_per_unit} records of each used"
+    if data.units is None:
+        return ""
+    of = "" if data.declared_units is not None else f", of {data.units} of the unit {who!r}"
+    return f"{of}, at most {data.records_per_unit} records of each used"
 
 
 def measured(scope: ReleaseScope, *, of_comparison: bool) -> str:

@@ -25,12 +25,12 @@ class FederationFacts(Value):
     r"""Nodes that hold the data and add the noise themselves.
 
     Attributes:
-      nodes: units that live at each; public. Every unit lives at one node, whose releases alone depend on it.
+      nodes: how many. Every unit lives at one node, whose releases alone depend on it.
       participation: who sends when.
       noise: whose it is.
     """
 
-    nodes: Annotated[tuple[Count, ...], Field(min_length=1, max_length=10_000)]
+    nodes: Annotated[Count, Field(le=10_000)]
     participation: Words
     noise: Words
 

@@ -152,10 +152,14 @@ ASSUMPTIONS = {
 
 PUBLIC_NUMBERS = "the numbers of units, of training records and of held-out records are public"
 
-SAMPLING_ASSUMPTIONS = (
-    f"{PUBLIC_NUMBERS}, and the sampling probability, which follows from them, is the same for neighbouring data sets",
-    "every unit joins every sample independently with the stated probability, secretly and afresh at each step",
+COUNTED_NUMBER = f"{PUBLIC_NUMBERS}, and the sampling probability, which follows from them, is the same for neighbouring data sets"
+
+DECLARED_NUMBER = (
+    "the number of units that the sampling probability follows from was declared without counting them; the number of held-out records is "
+    "public"
 )
+
+SAMPLED_INDEPENDENTLY = "every unit joins every sample independently with the stated probability, secretly and afresh at each step"
 
 PUBLIC_BOX = "the box that values were put into, and every scale before it, were chosen without looking at the data"
 
@@ -167,8 +171,7 @@ RUN_ASSUMPTIONS = (
 USER_ASSUMPTION = "whose record each one is, is as the data set says; which of a {unit}'s records are used depends on its own records alone"
 
 FEDERATED_ASSUMPTION = (
-    "how many units each node has is public, every unit's data are at one node only, and the nodes' random numbers are independent; "
-    "neighbours differ in one unit of one node, while everybody else's data are at the node where they were"
+    "every unit's data are at one node only, which follows from that unit alone, and the nodes' random numbers are independent"
 )
 
 UPLOADED_WORDS = "these are the words of whoever made the data set; nobody checked them"

@@ -66,7 +66,8 @@ def rotate() -> None:
     out.print(f"key {key.kid} signs from now on; send readers the new {KEYS_FILE}", markup=False)
 
 
-@key_commands.command()
+# One key id in 64 starts with a dash.
+@key_commands.command(context_settings={"ignore_unknown_options": True})
 def revoke(
     key_id: SigningKeyId,
     reason: Annotated[

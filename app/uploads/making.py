@@ -24,10 +24,10 @@ from app.uploads.definition import (
     UsersFromArray,
 )
 from mechanisms.errors import InvalidParameter
-from trainer.data.base import DataSet, DataSetFacts, check, facts_with
+from trainer.data.base import DataSet, DataSetFacts, SplitRule, check, facts_with
 from trainer.data.columns import Column, scaled
 from trainer.data.formats import FORMATS, FormatName
-from trainer.data.splits import by_record, by_user, numbered
+from trainer.data.splits import Keys, by_record, name_keys, record_keys, sides
 
 
 @final
@@ -59,14 +59,21 @@ def made(definition: DataSetDefinition, uploads: Uploads) -> tuple[DataSet, Data
             raise InvalidParameter("held_out.features", "other records than those trained on", "the same")
         data = DataSet(features, targets, test, test_targets, definition.classes, users)
     else:
+        seed, share = held_out.split_seed, held_out.fraction
         if users is None:
-            kept, held = by_record(len(features), held_out.split_seed, held_out.fraction)
+            kept, held = by_record(held_out.split_by, record_keys(features, targets), seed, share)
         else:
-            kept, held = by_user(users, np.zeros(len(users), np.int64), held_out.split_seed, held_out.fraction)
+            kept, held = sides(users, seed, share)
         data = _split(features, targets, users, kept, held, definition.classes)
     check(data)
     user_unit = None if definition.users is None else definition.users.unit
-    return data, facts_with(data, definition.unit, user_unit, described(definition))
+    return data, facts_with(data, definition.unit, user_unit, _split_rule(definition), described(definition))
+
+
+def _split_rule(definition: DataSetDefinition) -> SplitRule:
+    if isinstance(definition.held_out, HeldOutArrays):
+        return "given"
+    return definition.held_out.split_by if definition.users is None else "users"
 
 
 def described(definition: DataSetDefinition) -> str:
@@ -96,11 +103,11 @@ def _beyond(outside: str) -> str:
 
 
 def _split(
-    features: NDArray[Any], targets: NDArray[Any], users: NDArray[Any] | None, kept: NDArray[Any], held: NDArray[Any], classes: int | None
+    features: NDArray[Any], targets: NDArray[Any], users: Keys | None, kept: NDArray[Any], held: NDArray[Any], classes: int | None
 ) -> DataSet:
     training, test = features[kept], features[held]
     itself = targets is features
-    of_users = None if users is None else numbered(users[kept])
+    of_users = None if users is None else users[kept]
     return DataSet(training, training if itself else targets[kept], test, test if itself else targets[held], classes, of_users)
 
 
@@ -169,7 +176,8 @@ def _labels(field: str, values: NDArray[Any]) -> NDArray[np.int64]:
     return flat.astype(np.int64)
 
 
-def _users(definition: DataSetDefinition, uploads: Uploads, records: int) -> NDArray[Any] | None:
+def _users(definition: DataSetDefinition, uploads: Uploads, records: int) -> Keys | None:
+    """Their keys, (records,)."""
     users = definition.users
     if users is None:
         return None
@@ -185,17 +193,16 @@ def _users(definition: DataSetDefinition, uploads: Uploads, records: int) -> NDA
         names = np.concatenate(found)
     else:
         lengths: list[int] = []
-        owners = list(dict.fromkeys(source.upload for source in definition.features))
         parts: list[NDArray[Any]] = []
         for number, source in enumerate(definition.features):
             lengths.append(len(_array(f"features[{number}]", source, uploads)) if isinstance(source, ArraySource) else 0)
             if isinstance(source, ColumnsSource):
                 lengths[-1] = len(_columns(f"features[{number}]", source, uploads))
-            parts.append(np.full(lengths[-1], owners.index(source.upload)))
+            parts.append(np.full(lengths[-1], source.upload))
         names = np.concatenate(parts)
     if len(names) != records:
         raise InvalidParameter("users", f"of as many as the {records} records", len(names))
-    return numbered(names)
+    return name_keys(names)
 
 
 def _array(field: str, source: ArraySource, uploads: Uploads) -> NDArray[Any]:

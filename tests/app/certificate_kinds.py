@@ -13,6 +13,7 @@ Document = dict[str, object]
 
 DIGITS: Document = {"kind": "digits_phase_pairs", "split_seed": 0, "test_fraction": 0.2}
 IMAGES: Document = {"kind": "digits_images", "split_seed": 0, "test_fraction": 0.2}
+PLACED: Document = IMAGES | {"split_by": "position"}
 TABLE: Document = {
     "kind": "table",
     "folder": "diaries",
@@ -95,7 +96,7 @@ def _descent(noise: str, adjacency: str) -> Document:
     privacy = {"adjacency": adjacency, "unit": "record", "delta": 1e-5, "noise_multiplier": 4.0}
     return {
         "algorithm": "dp_sgd_laplace",
-        "data": IMAGES,
+        "data": PLACED if adjacency == "replace_one" else IMAGES,
         "encoders": 2,
         "hidden": 8,
         "optimizer": SGD,
@@ -129,7 +130,7 @@ PRINTED: Document = {
 
 ROTATED: Document = {
     "algorithm": "obfuscation",
-    "data": {"kind": "digits", "split_seed": 0, "test_fraction": 0.2},
+    "data": {"kind": "digits", "split_seed": 0, "test_fraction": 0.2, "split_by": "position"},
     "network": {"kind": "lenet"},
     "method": {"kind": "rotation"},
     "optimizer": SGD,
@@ -159,7 +160,7 @@ KINDS: dict[str, Document] = {
     "spectral": SPECTRAL,
     "clipped_first": SPECTRAL | {"order": "clip_then_filter"},
     "spof": SPOF,
-    "spof_duchi": SPOF | {"data": IMAGES, "method": _local("duchi_linf", 0.25)},
+    "spof_duchi": SPOF | {"data": PLACED, "method": _local("duchi_linf", 0.25)},
     "spof_users": SPOF | {"method": _local("local_laplace", 4.0, "user"), "records_per_user": 3},
     "spof_gaussian": SPOF | {"method": _local("local_gaussian", 2.0, "user"), "records_per_user": 4},
     "sums": SUMS,
@@ -177,7 +178,9 @@ KINDS: dict[str, Document] = {
     "seeded_comparison": _comparison(DIGITS, ("spectral", SPECTRAL)) | {"reproducible": True, "seed": 4},
     "with_baseline": _comparison(DIGITS, ("spectral", SPECTRAL), ("baseline", BASELINE)),
     "many": _comparison(DIGITS, ("baseline", BASELINE)) | {"repetitions": 100},
-    "other_neighbours": _comparison(IMAGES, ("spof", SPOF | {"data": IMAGES, "method": _local("duchi_linf", 0.25)}), ("sums", SUMS)),
+    "other_neighbours": _comparison(
+        TABLE, ("spof", SPOF | {"method": _local("duchi_linf", 0.25)}), ("sums", SUMS | {"data": TABLE, "hidden": 2})
+    ),
     "mixed_noise": _comparison(IMAGES, ("descent", _descent("gaussian", "add_remove")), ("sums", SUMS)),
 }
 """By name, what each asks for."""

@@ -10,11 +10,9 @@ from pathlib import Path
 import pytest
 
 from app.certificates.issue import issue_certificate
-from app.certificates.keys import PublicKeySet
-from app.certificates.verification import read, verify
+from app.certificates.verification import read
 from app.settings import Settings
 from tests.app.certificate_kinds import KINDS, run_of, write_table
-from trainer.autoencoder import PUBLIC_ENCODERS
 
 OWNERS = "whose record each one is, is as the data set says; which of a user's records are used depends on its own records alone"
 
@@ -32,15 +30,7 @@ def _envelope(name: str, folder: Path, settings: Settings) -> bytes:
     return issue_certificate(replace(run_of(document, folder / "assumptions" / name), job_id=name), settings)
 
 
-@pytest.mark.parametrize("name", ["spof", "mixed_noise"])
-def test_who_goes_to_which_encoder_is_said_to_be_public(name: str, folder: Path, settings: Settings, keys: PublicKeySet) -> None:
-    envelope = _envelope(name, folder, settings)
-    assert read(envelope).assumptions.count(PUBLIC_ENCODERS) == 1
-    assert verify(envelope, keys, None).verdict == "valid"
-
-
 def test_sums_over_users_rest_on_whose_rows_are_whose(folder: Path, settings: Settings) -> None:
     of_users, of_rows = (read(_envelope(name, folder, settings)).assumptions for name in ("sums_users", "sums"))
     assert OWNERS in of_users
     assert OWNERS not in of_rows
-    assert PUBLIC_ENCODERS not in of_users

@@ -159,7 +159,7 @@ def test_noise_is_stated_per_real_component(predicate: PrivacyCertificate) -> No
 
 def test_sampling_is_stated_exactly(predicate: PrivacyCertificate) -> None:
     sampling = predicate.releases[0].sampling
-    assert (sampling.kind, float(sampling.probability)) == ("poisson", 40 / 713)
+    assert (sampling.kind, float(sampling.probability)) == ("poisson", 40 / 710)
 
 
 def test_event_is_embedded_exactly(predicate: PrivacyCertificate, run: CertificateInput) -> None:
@@ -237,8 +237,8 @@ def test_code_manifest_covers_every_layer() -> None:
     [
         ({"steps_released": STEPS - 1}, f"the number of released steps was planned as {STEPS} and the run reports {STEPS - 1}"),
         ({"noise_std": 0.5}, "the noise per real component was planned as 1.0 and the run reports 0.5"),
-        ({"training_records": 712}, "the number of training records was planned as 713 and the run reports 712"),
-        ({"test_records": 1}, "the number of held-out records was planned as 178 and the run reports 1"),
+        ({"training_records": 709}, "the number of training records was planned as 710 and the run reports 709"),
+        ({"test_records": 1}, "the number of held-out records was planned as 181 and the run reports 1"),
         ({"random_origin": "user_seed"}, "the origin of the randomness was planned as 'operating_system' and the run reports 'user_seed'"),
     ],
 )

@@ -77,7 +77,7 @@ def test_a_federations_releases_are_each_nodes(texts: dict[str, str]) -> None:
 
 
 def test_private_counts_arent_told_as_releases_on_the_training_data(texts: dict[str, str]) -> None:
-    assert "3 counts of right answers among all 178 held-out records with gaussian noise of standard deviation 20.0." in texts["private"]
+    assert "3 counts of right answers among all 181 held-out records with gaussian noise of standard deviation 20.0." in texts["private"]
     assert "on all of the data" not in texts["private"]
 
 
@@ -102,7 +102,7 @@ def test_held_out_records_of_protected_people_are_said_to_be_uncovered(texts: di
 
 
 def test_a_delta_of_one_over_the_units_is_pointed_out(texts: dict[str, str]) -> None:
-    assert "Mind delta: it is one over the 713 units or more" in texts["large_delta"]
+    assert "Mind delta: it is one over the 710 units or more" in texts["large_delta"]
     assert "Mind delta" not in texts["private"]
 
 

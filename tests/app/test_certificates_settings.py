@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,8 @@ SETTINGS: dict[str, dict[str, object]] = {
     "patients": PATIENTS,
     "federated_patients": PATIENTS | FEDERATED | {"expected_batch_size": 5},
     "federated": FEDERATED,
+    "declared": {"declared_units": 1000},
+    "declared_patients": PATIENTS | {"declared_units": 64},
     "per_layer": {"clipping": {"kind": "per_layer"}},
     "adaptive": ADAPTIVE,
     "private": PRIVATE,
@@ -87,7 +89,7 @@ def test_a_certificate_of_every_setting_verifies(name: str, envelopes: dict[str,
 
 
 def test_a_federated_run_names_its_nodes_and_whose_noise_it_is(texts: dict[str, str]) -> None:
-    assert "Nodes: 4, each with 178 to 179 units of its own. Every node takes part in every round" in texts["federated"]
+    assert "Nodes: 4, each with units of its own. Every node takes part in every round" in texts["federated"]
     assert "Every node adds the whole stated noise to its own sum before anything leaves it" in texts["federated"]
     assert (
         "Trust: Here all nodes and the server were simulated at one place: whoever ran it held all data and is trusted with them"
@@ -95,8 +97,36 @@ def test_a_federated_run_names_its_nodes_and_whose_noise_it_is(texts: dict[str, 
     )
 
 
-def test_a_federated_guarantee_is_that_of_the_smallest_nodes_rate(predicates: dict[str, PrivacyCertificate]) -> None:
-    assert predicates["federated"].releases[0].sampling.probability == repr(30 / 178)
+def test_a_federated_guarantee_is_that_of_every_nodes_rate(predicates: dict[str, PrivacyCertificate]) -> None:
+    assert predicates["federated"].releases[0].sampling.probability == repr(30 * 4 / 710)
+
+
+def test_a_declared_number_is_called_so_and_nothing_counts_the_units(
+    texts: dict[str, str], predicates: dict[str, PrivacyCertificate], runs: dict[str, CertificateInput]
+) -> None:
+    assert "Data: taken to be of 1000 of the unit 'record', a number that was declared without counting them." in texts["declared"]
+    assert (
+        "taken to be of 64 of the unit 'patient', a number that was declared without counting them, at most" in texts["declared_patients"]
+    )
+    for name, declared in (("declared", 1000), ("declared_patients", 64)):
+        predicate, report = predicates[name], runs[name].report
+        assert (predicate.data.declared_units, predicate.data.training_records) == (declared, None)
+        assert any(
+            line.startswith("the number of units that the sampling probability follows from was declared") for line in predicate.assumptions
+        )
+        assert report.training_records not in set(_numbers(predicate.model_dump(mode="json")))
+        assert f"{report.training_records} training" not in texts[name]
+    assert any(line.startswith("the numbers of units, of training records and of held-out") for line in predicates["patients"].assumptions)
+
+
+def _numbers(value: object) -> Iterator[object]:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for one in value:
+            yield from _numbers(one)
+    else:
+        yield value
 
 
 def test_a_central_run_names_no_nodes(texts: dict[str, str]) -> None:
@@ -139,12 +169,14 @@ def test_held_out_records_are_uncovered_only_where_they_are_public(predicates: d
         "adaptive": True,
         "private": False,
         "unmeasured": True,
+        "declared": True,
+        "declared_patients": True,
         "federated_private": False,
     }
 
 
 def test_a_run_that_measured_nothing_says_so(texts: dict[str, str], predicates: dict[str, PrivacyCertificate]) -> None:
-    assert "Held-out records: no metrics on 178 of them: nothing about the held-out records left the run" in texts["unmeasured"]
+    assert "Held-out records: no metrics on 181 of them: nothing about the held-out records left the run" in texts["unmeasured"]
     assert predicates["unmeasured"].scope.test_accuracy is None
 
 
@@ -168,7 +200,7 @@ def test_a_guarantee_for_patients_rests_on_the_data_sets_word_for_whose_records_
 
 def test_units_are_records_only_where_a_record_is_the_unit(predicates: dict[str, PrivacyCertificate]) -> None:
     told = {name: predicate.data.units_are_records for name, predicate in predicates.items()}
-    assert {name for name, is_record in told.items() if not is_record} == {"patients", "federated_patients"}
+    assert {name for name, is_record in told.items() if not is_record} == {"patients", "federated_patients", "declared_patients"}
 
 
 # Lies
@@ -188,13 +220,16 @@ def _set(*path: str, value: object) -> Lie:
     ("name", "lie", "told"),
     [
         ("patients", _set("data", "units", value=160), "expected_batch_size / units is 0.0625, the event samples with 0.25"),
+        ("declared", _set("data", "declared_units", value=999), "expected_batch_size / declared_units is"),
+        ("declared", _set("data", "training_records", value=1000), "exactly one of the two is stated"),
+        ("declared", _set("data", "declared_units", value=None), "exactly one of the two is stated"),
+        ("declared_patients", _set("data", "units", value=40), "data.units: 40, but 64 were declared"),
         ("patients", _set("data", "units", value=None), "expected_batch_size / training_records is 0.0625"),
         ("patients", _set("data", "units_are_records", value=True), "its event is of units that hold several records"),
-        ("federated_patients", _set("federation", "nodes", value=[10, 10, 10, 11]), "the nodes have 41 units, data.units is 40"),
-        ("federated", _set("federation", "nodes", value=[178, 178, 178, 178]), "the nodes have 712 units, data.training_records is 713"),
-        ("federated", _set("federation", "nodes", value=[100, 204, 204, 205]), "expected_batch_size / the smallest node is 0.3, the event"),
+        ("federated_patients", _set("federation", "nodes", value=5), "expected_batch_size * federation.nodes / units is"),
+        ("federated", _set("federation", "nodes", value=3), "expected_batch_size * federation.nodes / training_records is"),
         ("federated", _set("federation", value=None), "expected_batch_size / training_records is"),
-        ("federated", _set("data", "expected_batch_size", value=31), "expected_batch_size / the smallest node is"),
+        ("federated", _set("data", "expected_batch_size", value=31), "expected_batch_size * federation.nodes / training_records is"),
         ("per_layer", _set("clipping", "bound", value="0.25"), "the event's sensitivity is for 0.5"),
         ("per_layer", _set("clipping", "quantile", value="0.5"), "are stated exactly for adaptive clipping"),
         ("adaptive", _set("clipping", "count_share", value="1.5"), "clipping.count_share must be in (0, 1), got 1.5"),
@@ -233,7 +268,7 @@ def test_a_statement_that_its_event_refutes_is_invalid(
     ("name", "changes", "message"),
     [
         ("unmeasured", {"held_out": "public", "metrics": {"accuracy": 0.5}}, "what the held-out records are was planned as 'none'"),
-        ("federated", {"training_units": 712}, "the number of units in the training data was planned as 713"),
+        ("federated", {"training_units": 709}, "the number of units in the training data was planned as 710"),
     ],
 )
 def test_a_report_of_another_run_is_refused(

@@ -74,7 +74,7 @@ def test_weights_from_elsewhere_and_a_large_delta_stand_beside_epsilon_too(predi
     given = (*predicate.not_covered, weights.not_covered(digest))
     changed = PrivacyCertificate.model_validate({**dict(predicate), "given_weights": (digest,), "not_covered": given})
     first, *_, last = caveats(changed, large)
-    assert first.lead.startswith("Mind delta: it is one over the 713 units or more")
+    assert first.lead.startswith("Mind delta: it is one over the 710 units or more")
     assert last.lines[-1] == weights.not_covered(digest)
     assert weights.not_covered(digest) not in not_covered_elsewhere(changed)
 

@@ -97,7 +97,7 @@ def test_set_to_null_makes_a_field_null(address: str) -> None:
         ("spec.model.hidden[7]=3", "an entry from 0 to 0 of the list"),
         ("spec.stepz=3", "spec.stepz: there is no field of this name"),
         ("spec.steps=many", "spec.steps: must be a valid integer"),
-        ("spec.expected_batch_size=100000", "spec.expected_batch_size must be <= the 713 training records, got 100000"),
+        ("spec.expected_batch_size=100000", "spec.expected_batch_size must be <= the 710 training records, got 100000"),
     ],
 )
 def test_a_change_that_does_not_fit_is_refused_by_name(address: str, change: str, told: str) -> None:

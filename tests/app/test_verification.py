@@ -257,7 +257,7 @@ def test_an_epsilon_without_sampling_made_smaller_is_caught(forge: Callable[[Cha
 def test_an_epsilon_without_sampling_where_nothing_was_sampled_is_caught(
     run: CertificateInput, settings: Settings, keys: PublicKeySet
 ) -> None:
-    spec = type(run.spec).model_validate({**run.spec.model_dump(mode="json"), "expected_batch_size": 713})
+    spec = type(run.spec).model_validate({**run.spec.model_dump(mode="json"), "expected_batch_size": 710})
     plan = spec.plan()
     whole = dataclasses.replace(
         run, job_id="whole", spec=spec, plan=plan, report=RunReport.model_validate({**dict(run.report), "event": plan.event})

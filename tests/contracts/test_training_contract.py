@@ -20,11 +20,12 @@ from torch import Tensor
 
 from accountants.events import PoissonSampled, Release, Repeated
 from mechanisms import Mechanism, NoiseSource, RandomStream
-from trainer import ALGORITHMS, RuntimeSpec, TrainingSpec, load_train
-from trainer.engine import ClippedGradients, ClippedSum, loop
+from trainer import ALGORITHMS, FederatedZetaDpSgd, RuntimeSpec, TrainingSpec, load_train
+from trainer.data.splits import record_keys
+from trainer.engine import ClippedGradients, ClippedSum, loop, units_at_nodes
 from trainer.engine.parameters import as_real
 from trainer.network_training import BoundedTraining, NetworkTraining
-from trainer.plan import FederatedSampling, LayerBoundsClipping
+from trainer.plan import LayerBoundsClipping
 from trainer.report import RunReport
 
 STEPS = 25
@@ -74,7 +75,13 @@ def _total_bound(spec: NetworkTraining, bound: float) -> float:
 def _nodes(spec: NetworkTraining) -> tuple[int, ...]:
     """Units at each node; one node where there is no federation."""
     sampling = spec.plan().sampling
-    return sampling.nodes if isinstance(sampling, FederatedSampling) else (sampling.records,)
+    if not isinstance(spec, FederatedZetaDpSgd):
+        return (sampling.records,)
+    data = spec.data.read()
+    keys = record_keys(data.training_features, data.training_targets)
+    sizes = tuple(len(units) for units in units_at_nodes(keys, spec.nodes, spec.distribution_seed))
+    assert sum(sizes) == sampling.records
+    return sizes
 
 
 def _observe(spec: NetworkTraining, workdir: Path) -> Observed:

@@ -158,7 +158,7 @@ def looped(
     plan = ExecutionPlan(
         sampling=PoissonSampling(records=UNITS, expected_batch_size=LOT)
         if len(sites) == 1
-        else FederatedSampling(nodes=(each,) * len(sites), expected_batch_size=LOT // len(sites)),
+        else FederatedSampling(nodes=len(sites), records=UNITS, expected_batch_size=LOT // len(sites)),
         clipping=clipping,
         mechanism=mechanism(std=MULTIPLIERS[shape[0]], sensitivity=L2),
         steps=shape[0],

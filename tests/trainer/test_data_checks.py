@@ -10,7 +10,6 @@ import pytest
 
 from mechanisms.errors import InvalidParameter
 from trainer.data.base import DataSet, check
-from trainer.data.splits import by_record, by_user, numbered
 
 
 def _good() -> DataSet:
@@ -44,8 +43,7 @@ def test_good_arrays_pass() -> None:
         ({"training_targets": np.array([0, 1, -1, 1])}, r"in 0 \.\. 1"),
         ({"training_targets": np.array([0.0, 1.0, 0.0, 1.0])}, "int64 of shape"),
         ({"training_targets": np.array([0, 0, 0, 0]), "test_targets": np.array([0, 0])}, r"none of class \[1\]"),
-        ({"training_users": np.array([0, 0, 2, 2])}, "numbered from 0 without gaps"),
-        ({"training_users": np.array([-1, 0, 1, 1])}, "numbered from 0 without gaps"),
+        ({"training_users": np.array([0.0, 0.0, 1.0, 1.0])}, "training users must be int64"),
         ({"training_users": np.array([0, 0, 1])}, "training users must be int64"),
         ({"classes": None}, "complex64 of the features' shape"),
     ],
@@ -59,27 +57,3 @@ def test_images_to_reconstruct_must_be_finite() -> None:
     features = np.ones((4, 3), dtype=np.complex64)
     with pytest.raises(InvalidParameter, match="training images must be finite"):
         check(DataSet(features, _with(complex(float("nan"), 0.0)), features, features, None))
-
-
-def test_split_by_user_keeps_users_apart_and_every_stratum_on_both_sides() -> None:
-    rng = np.random.default_rng(1)
-    users = rng.integers(100, 130, 500)
-    strata = (users >= 125).astype(np.int64)
-    training, test = by_user(users, strata, 3, 0.25)
-    assert not set(users[training]) & set(users[test])
-    assert sorted([*training, *test]) == list(range(500))
-    assert set(strata[training]) == set(strata[test]) == {0, 1}
-
-
-def test_split_by_user_needs_two_users_in_every_stratum() -> None:
-    with pytest.raises(InvalidParameter, match="at least two users in every group"):
-        by_user(np.array([1, 2, 3]), np.array([0, 0, 1]), 0, 0.5)
-
-
-def test_split_by_record_needs_two_records() -> None:
-    with pytest.raises(InvalidParameter, match="at least two records"):
-        by_record(1, 0, 0.5)
-
-
-def test_users_are_numbered_in_the_order_of_their_identities() -> None:
-    assert numbered(np.array(["b", "a", "c", "a"])).tolist() == [1, 0, 2, 0]

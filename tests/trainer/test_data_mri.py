@@ -15,6 +15,7 @@ from mechanisms.errors import InvalidParameter
 from trainer.data import ROOT_VARIABLE, MriPhantoms, MriReconstruction, MriSequences, facts_of
 from trainer.data.mri_slices import k_space_records
 from trainer.data.spectra import to_image, to_k_space, whitened
+from trainer.data.splits import name_keys
 
 
 @pytest.fixture
@@ -87,7 +88,7 @@ def test_resolution_above_the_slices_is_refused(slices: Path) -> None:
         ({"y": np.full(24, 3)}, r"of labels in 0 \.\. 2"),
         ({"y": np.zeros(24, dtype=int)}, r"none of class \[1, 2\]"),
         ({"patient": np.arange(3)}, "patient .slices"),
-        ({"patient": np.zeros(24, dtype=int)}, "at least two users"),
+        ({"patient": np.zeros(24, dtype=int)}, "no held-out records"),
         ({"x": np.full((24, 40, 36), np.nan)}, "features must be finite"),
         ({"classes": np.arange(3)}, "classes .names"),
     ],
@@ -119,12 +120,13 @@ def test_decathlon_takes_the_middle_slices_of_every_sequence_and_its_own_test(ro
     expected = k_space_records(_volume(2)[np.newaxis, :, :, 4, 2].astype(np.float32), 16, "linear")
     number = 12 + 2 * 3 + 1
     assert np.array_equal(data.training_features[number], expected[0])
-    assert (data.training_targets[number], data.training_users[number]) == (2, 1)
+    assert data.training_targets[number] == 2
+    assert data.training_users.tolist() == name_keys(np.repeat([f"BRATS_{volume:03}.nii.gz" for volume in (1, 2, 3)], 12)).tolist()
 
 
 def test_decathlon_without_a_test_is_split_by_patient(root: Path) -> None:
     _write_volumes(root / "imagesTr", 4, 1)
-    data = _sequences(source="decathlon", slices_per_volume=2, resolution=16).read()
+    data = _sequences(source="decathlon", slices_per_volume=2, resolution=16, split_seed=2).read()
     assert (len(data.training_features), len(data.test_features)) == (24, 8)
 
 
@@ -182,6 +184,18 @@ def test_measured_columns_of_uncropped_slices_are_the_targets_and_the_others_are
     assert np.abs((measured - full)[kept]).max() < 1e-4 * np.abs(full).max()
 
 
+def test_a_records_mask_and_phase_dont_depend_on_other_records(root: Path) -> None:
+    def found(kept: np.ndarray) -> set[bytes]:
+        np.savez(root / "brain_slices_128.npz", **{name: part if name == "classes" else part[kept] for name, part in _slices().items()})
+        data = _reconstruction().read()
+        return {record.tobytes() for side in (data.training_features, data.test_features) for record in side}
+
+    whole, fewer = found(np.arange(24)), found(np.delete(np.arange(24), 2))
+    assert len(whole) == 24
+    assert len(whole - fewer) == 1
+    assert fewer < whole
+
+
 def test_masks_differ_between_records_and_follow_their_seed(slices: Path) -> None:
     first, again, other = (_reconstruction(mask_seed=seed).read().training_features for seed in (0, 0, 1))
     assert np.array_equal(first, again)
@@ -231,7 +245,7 @@ def test_fastmri_targets_are_the_cropped_images_of_the_middle_slices(fastmri: Pa
 
 
 def test_fastmri_without_validation_is_split_by_patient(fastmri: Path) -> None:
-    spec = _reconstruction(source="fastmri", size=16, test_fraction=0.34)
+    spec = _reconstruction(source="fastmri", size=16, test_fraction=0.34, split_seed=3)
     facts = facts_of(spec, spec.read())
     assert facts.users == 2
     assert facts.training_records + facts.test_records == 20

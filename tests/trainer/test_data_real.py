@@ -100,7 +100,7 @@ def test_beats_of_the_archive_are_those_of_the_records(root: Path) -> None:
 
 
 def test_recordings_of_both_formats_are_two_normal_and_one_blocked() -> None:
-    data = _read(EcgCpsc(folder="ecg_cpsc2018", split_seed=0, test_fraction=0.2), "ecg_cpsc2018")
+    data = _read(EcgCpsc(folder="ecg_cpsc2018", split_seed=5, test_fraction=0.5), "ecg_cpsc2018")
     assert np.bincount(np.concatenate((data.training_targets, data.test_targets))).tolist() == [2, 1]
     assert data.training_features.shape[1:] == (512,)
 
@@ -110,7 +110,7 @@ def test_speech_commands_are_a_hundred_each_of_ten_words_by_208_speakers() -> No
     assert np.bincount(np.concatenate((data.training_targets, data.test_targets))).tolist() == [100] * 10
     assert data.training_features.shape[1:] == (1, 124, 129)
     assert data.training_users is not None
-    assert data.training_users.max() + 1 in {207, 208}
+    assert len(np.unique(data.training_users)) in {207, 208}
 
 
 def test_spoken_digits_hold_out_five_takes_of_25() -> None:
@@ -121,16 +121,16 @@ def test_spoken_digits_hold_out_five_takes_of_25() -> None:
 
 
 def test_brain_slices_have_their_counts_and_patients() -> None:
-    recipe = MriSequences(folder="mri_brain", split_seed=0, test_fraction=0.3)
+    recipe = MriSequences(folder="mri_brain", split_seed=2, test_fraction=0.2)
     data = _read(recipe, "mri_brain")
     assert np.bincount(np.concatenate((data.training_targets, data.test_targets))).tolist() == [280, 220, 200]
-    assert facts_of(recipe, data).users == 7
+    assert facts_of(recipe, data).users == 9
 
 
 def test_zero_filled_brain_slices_lose_little_and_not_nothing() -> None:
-    data = _read(MriReconstruction(folder="mri_brain", split_seed=0, test_fraction=0.3), "mri_brain")
+    data = _read(MriReconstruction(folder="mri_brain", split_seed=2, test_fraction=0.2), "mri_brain")
     features, targets = data.training_features, data.training_targets
-    assert features.shape == (520, 1, 128, 128)
+    assert features.shape == (580, 1, 128, 128)
     error = (np.abs(features - targets) ** 2).sum() / (np.abs(targets) ** 2).sum()
     # Most of an image's power lies in the middle of its k-space.
     assert 0.02 < error < 0.3

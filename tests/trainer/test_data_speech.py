@@ -41,7 +41,7 @@ def _files() -> dict[str, bytes]:
 
 def _spec(**fields: Any) -> SpeechCommands:
     return SpeechCommands.model_validate(
-        {"folder": "set", "words": list(WORDS), "split": "speakers", "split_seed": 0, "test_fraction": 0.25, **fields}
+        {"folder": "set", "words": list(WORDS), "split": "speakers", "split_seed": 3, "test_fraction": 0.25, **fields}
     )
 
 
@@ -97,9 +97,18 @@ def test_users_are_speakers_and_test_speakers_are_others(folder: Path) -> None:
     assert (facts.users, facts.user_unit, facts.largest_user, facts.test_records) == (3, "speaker", 4, 4)
 
 
-def test_recordings_per_word_bound_every_class(folder: Path) -> None:
-    data = _spec(split="recordings", recordings_per_word=3).read()
-    assert np.bincount(np.concatenate((data.training_targets, data.test_targets))).tolist() == [3, 3]
+def test_a_share_of_the_recordings_is_used_and_each_is_drawn_by_itself(folder: Path) -> None:
+    def used() -> set[bytes]:
+        data = _spec(split="recordings", share=0.6).read()
+        return {record.tobytes() for side in (data.training_features, data.test_features) for record in side}
+
+    before = used()
+    whole = _spec(split="recordings").read()
+    assert 0 < len(before) < len(whole.training_features) + len(whole.test_features)
+    gone = next(path for path in sorted(folder.rglob("*.wav")))
+    gone.unlink()
+    assert len(before - used()) <= 1
+    assert not used() - before
 
 
 def test_folders_of_other_words_are_left_out_whatever_they_hold(folder: Path) -> None:
@@ -174,7 +183,7 @@ def test_early_takes_of_digits_are_the_test(digits: Path) -> None:
 
 
 def test_digits_by_speaker_have_another_speaker_in_the_test(digits: Path) -> None:
-    spec = SpokenDigits(folder="set", split="speakers", test_fraction=0.5)
+    spec = SpokenDigits(folder="set", split="speakers", split_seed=3, test_fraction=0.5)
     facts = facts_of(spec, spec.read())
     assert (facts.training_records, facts.test_records, facts.users) == (20, 20, 1)
 

@@ -252,7 +252,7 @@ def test_weights_go_to_a_vector_and_back() -> None:
 
 
 def test_a_batch_of_one_image_gets_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = Digits(split_seed=0, test_fraction=0.332).read()
+    data = Digits(split_seed=0, test_fraction=0.332, split_by="position").read()
     images = np.repeat(data.training_features[:1], len(data.training_features), axis=0)
     images[700] = data.training_features[700]
     _with_data(monkeypatch, images)
@@ -263,13 +263,13 @@ def test_a_batch_of_one_image_gets_another(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def _with_data(monkeypatch: pytest.MonkeyPatch, images: np.ndarray, test_images: np.ndarray | None = None) -> None:
-    data = Digits(split_seed=0, test_fraction=0.332).read()
+    data = Digits(split_seed=0, test_fraction=0.332, split_by="position").read()
     made_up = DataSet(images, data.training_targets, data.test_features if test_images is None else test_images, data.test_targets, 10)
     monkeypatch.setattr(Digits, "arrays", lambda _self: made_up)
 
 
 def test_data_that_hide_nothing_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = Digits(split_seed=0, test_fraction=0.332).read()
+    data = Digits(split_seed=0, test_fraction=0.332, split_by="position").read()
     empty = data.training_features.copy()
     empty[17] = 0.0
     _with_data(monkeypatch, empty)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from mechanisms import ComplexGaussian, Gaussian, InvalidParameter, Sensitivity
 from trainer import ALGORITHMS, AnyTrainingSpec, ExecutionPlan, FederatedZetaDpSgd, TrainingSpec, ZetaDpSgd
 from trainer.data import DataSetFacts
 from trainer.plan import AdaptiveClipping, FederatedSampling, FlatClipping, PerLayerClipping, PoissonSampling, PrivateEvaluation
+from trainer.plans import declared_units
 
 SPEC: TypeAdapter[AnyTrainingSpec] = TypeAdapter(AnyTrainingSpec)
 ADAPTIVE = {"kind": "adaptive", "quantile": 0.5, "learning_rate": 0.2, "count_share": 0.01}
@@ -75,8 +77,27 @@ def test_real_networks_get_real_noise(spec_json: dict[str, Any]) -> None:
 
 def test_a_federations_event_is_one_nodes(spec_json: dict[str, Any]) -> None:
     plan = _federated(spec_json, expected_batch_size=17).plan()
-    assert plan.sampling == FederatedSampling(nodes=(179, 178, 178, 178), expected_batch_size=17)
-    assert plan.event == Repeated(count=12, event=PoissonSampled(probability=17 / 178, event=Release(mechanism=plan.mechanism)))
+    assert plan.sampling == FederatedSampling(nodes=4, records=710, expected_batch_size=17)
+    assert plan.event == Repeated(count=12, event=PoissonSampled(probability=17 * 4 / 710, event=Release(mechanism=plan.mechanism)))
+
+
+@pytest.mark.parametrize("make", [_spec, _federated])
+def test_a_plan_for_a_declared_number_doesnt_tell_how_many_there_are(spec_json: dict[str, Any], make: Callable[..., Any]) -> None:
+    changes = {"privacy": _privacy(unit="image"), "expected_batch_size": 10}
+    counted, declared = (
+        [make(spec_json, **changes, **more).plan_with(_facts(training_records=count), 2.0) for count in (100, 101)]
+        for more in ({}, {"declared_units": 90})
+    )
+    assert counted[0].sampling.probability != counted[1].sampling.probability
+    assert declared[0] == declared[1]
+    assert (declared[0].units, declared[0].sampling.is_declared) == (90, True)
+    assert declared[0].sampling.probability == 10 * getattr(declared[0].sampling, "nodes", 1) / 90
+    assert [declared_units(plan) for plan in (counted[0], declared[0])] == [None, 90]
+
+
+def test_a_lot_beyond_a_declared_number_is_refused(spec_json: dict[str, Any]) -> None:
+    with pytest.raises((InvalidParameter, ValidationError), match="<= the 5 units that are declared, got 12"):
+        _spec(spec_json, declared_units=5, expected_batch_size=12).plan()
 
 
 def test_private_evaluations_are_composed_with_training(spec_json: dict[str, Any]) -> None:
@@ -179,8 +200,8 @@ def test_a_spec_that_does_not_fit_its_data_is_refused(spec_json: dict[str, Any],
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"nodes": 714}, r"nodes must be <= the 713 units of privacy"),
-        ({"expected_batch_size": 179}, r"expected_batch_size must be <= the 178 units of the smallest node, got 179"),
+        ({"nodes": 711}, r"nodes must be <= the 710 units of privacy"),
+        ({"expected_batch_size": 178}, r"expected_batch_size must be <= 177, one node's share of 710 units, got 178"),
     ],
     ids=["nodes", "lot"],
 )

@@ -18,10 +18,10 @@ from torch import Tensor, nn
 
 from mechanisms import ComplexGaussian, Gaussian, NoiseSource, RandomStream, Sensitivity
 from trainer import ExecutionPlan, FederatedZetaDpSgd, RuntimeSpec, load_train
-from trainer.engine import Alone, ParameterLayout, PrivateLoop, SeededRandomness, Site, TrainingState, dealt
+from trainer.engine import Alone, ParameterLayout, PrivateLoop, SeededRandomness, Site, TrainingState
 from trainer.engine.releasing import gradient
 from trainer.engine.training import randomness_of
-from trainer.plan import AdaptiveClipping, Clipping, FederatedSampling, FlatClipping, PerLayerClipping
+from trainer.plan import AdaptiveClipping, Clipping, FederatedSampling, FlatClipping, PerLayerClipping, PoissonSampling
 
 SIZES, LOT, STD = (9, 8, 8), 4, 0.7
 ADAPTIVE = AdaptiveClipping(initial_bound=0.5, quantile=0.7, learning_rate=0.2, count_share=0.1)
@@ -49,9 +49,15 @@ class Zeros:
         return Sum(torch.zeros(self._coordinates), len(units))
 
 
-def _plan(clipping: Clipping, steps: int, kind: type[ComplexGaussian | Gaussian], lot: int, sizes: tuple[int, ...]) -> ExecutionPlan:
+def homes(sizes: tuple[int, ...]) -> tuple[Tensor, ...]:
+    return torch.arange(sum(sizes)).split(sizes)
+
+
+def _plan(
+    clipping: Clipping, steps: int, kind: type[ComplexGaussian | Gaussian], lot: int, sizes: tuple[int, ...], is_declared: bool
+) -> ExecutionPlan:
     sensitivity = Sensitivity(l2=clipping.sensitivity, adjacency="add_remove", unit="record")
-    sampling = FederatedSampling(nodes=sizes, expected_batch_size=lot)
+    sampling = FederatedSampling(nodes=len(sizes), records=sum(sizes), expected_batch_size=lot, is_declared=is_declared)
     return ExecutionPlan(sampling=sampling, clipping=clipping, mechanism=kind(std=STD, sensitivity=sensitivity), steps=steps, delta=1e-5)
 
 
@@ -72,6 +78,8 @@ def _rounds(
     kind: type[ComplexGaussian | Gaussian] = ComplexGaussian,
     lot: int = LOT,
     sizes: tuple[int, ...] = SIZES,
+    *,
+    is_declared: bool = False,
 ) -> list[Round]:
     """Of a federation with a linear layer of ``inputs`` complex (or real) weights and a bias."""
     network = nn.Linear(inputs, 1, dtype=torch.complex64 if kind is ComplexGaussian else torch.float32)
@@ -82,8 +90,8 @@ def _rounds(
         delivered.append(vector)
         return vector
 
-    sites = [Site(units, SeededRandomness(node)) for node, units in enumerate(dealt(sizes, 0))]
-    plan = _plan(clipping, steps, kind, lot, sizes)
+    sites = [Site(units, SeededRandomness(node)) for node, units in enumerate(homes(sizes))]
+    plan = _plan(clipping, steps, kind, lot, sizes, is_declared)
     loop = PrivateLoop(zeros, layout, plan, sites, lambda state, before, _gradient, _step: (before, state), Alone(), deliver)
     bounds = [clipping.bound]
 
@@ -150,14 +158,21 @@ def test_sums_of_large_lots_and_joint_vectors_are_released_in_double_precision()
         return {vector.dtype for each in rounds for vector in each.vectors}
 
     flat = FlatClipping(bound=0.5)
-    assert kinds(flat, 1024, 1024) == kinds(flat, 1, 5000) == {torch.float32}
-    assert kinds(flat, 1025, 1025) == kinds(flat, 1025, 5000) == kinds(ADAPTIVE, 1, 2) == {torch.float64}
+    assert kinds(flat, 512, 512) == kinds(flat, 1, 5000) == {torch.float32}
+    # All units may live at one of the two nodes.
+    assert kinds(flat, 513, 513) == kinds(flat, 513, 5000) == kinds(ADAPTIVE, 1, 2) == {torch.float64}
+
+
+def test_a_declared_number_bounds_no_sample_so_that_sums_are_wide() -> None:
+    assert math.isinf(FederatedSampling(nodes=2, records=10, expected_batch_size=1, is_declared=True).largest_expected_batch)
+    assert math.isinf(PoissonSampling(records=10, expected_batch_size=1, is_declared=True).largest_expected_batch)
+    assert {vector.dtype for each in _rounds(FlatClipping(bound=0.5), 2, 1, is_declared=True) for vector in each.vectors} == {torch.float64}
 
 
 def test_every_node_samples_its_own_units_with_the_probability_of_the_event() -> None:
-    rounds, homes = _rounds(FlatClipping(bound=0.5), steps=400, inputs=1), dealt(SIZES, 0)
-    probability = LOT / min(SIZES)
-    for node, home in enumerate(homes):
+    rounds, places = _rounds(FlatClipping(bound=0.5), steps=400, inputs=1), homes(SIZES)
+    probability = LOT * len(SIZES) / sum(SIZES)
+    for node, home in enumerate(places):
         sampled = torch.cat([each.samples[node] for each in rounds])
         assert set(sampled.tolist()) == set(home.tolist())
         share = torch.bincount(sampled, minlength=sum(SIZES))[home].double() / len(rounds)
@@ -235,5 +250,5 @@ def test_no_key_of_a_reproducible_run_is_used_for_two_things(tmp_path: Path, mon
     plan, runtime = spec.plan(), RuntimeSpec(device="cpu", threads=1)
     monkeypatch.setattr(RandomStream, "from_seed", watched)
     load_train(spec)(spec, plan, runtime, tmp_path, report=lambda _event: None, should_stop=lambda: False)
-    # Initial weights, the split and the distribution to nodes; for each round three nodes' samples and noise, and an evaluation.
-    assert len(keys) == len(set(keys)) == 3 + 2 * (3 * 2 + 1)
+    # Initial weights; for each round three nodes' samples and noise, and an evaluation.
+    assert len(keys) == len(set(keys)) == 1 + 2 * (3 * 2 + 1)

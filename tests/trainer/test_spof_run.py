@@ -55,7 +55,7 @@ def test_each_row_is_released_once_by_the_plans_mechanism(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mechanism: type[LocalRelease]
 ) -> None:
     watch = Watch(monkeypatch, mechanism)
-    spec = spof(DIGITS, method={"mechanism": mechanism.kind_name()}, steps=30, batch_size=512)
+    spec = spof(DIGITS | {"split_by": "position"}, method={"mechanism": mechanism.kind_name()}, steps=30, batch_size=512)
     report = run(spec, tmp_path)
     plan = spec.plan()
     assert isinstance(plan, RecordReleasePlan)

@@ -59,12 +59,22 @@ def test_report_states_what_ran(spec: ZetaDpSgd, tmp_path: Path) -> None:
     assert report.steps_released == 12
     assert report.noise_std == 2.0
     assert report.random_origin is RandomOrigin.USER_SEED
-    assert (report.resumptions, report.training_records, report.training_units, report.test_records) == (0, 713, 713, 178)
+    assert (report.resumptions, report.training_records, report.training_units, report.test_records) == (0, 710, 710, 181)
     assert (report.held_out, report.metrics) == ("none", None)
     assert report.parameters == 2 * (64 * 8 + 8 + 8 * 10 + 10)
     assert set(report.versions) == {"python", "torch", "numpy", "zetadp"}
     assert report.hardware.endswith("1 thread")
     assert RunReport.model_validate_json(report.model_dump_json()) == report
+
+
+@pytest.mark.parametrize("declared", [500, 1000])
+def test_a_run_goes_by_the_number_that_was_declared(spec_json: dict[str, Any], tmp_path: Path, declared: int) -> None:
+    spec = _changed(spec_json, declared_units=declared)
+    report = _run(spec, tmp_path)
+    assert (report.training_records, report.training_units) == (710, declared)
+    assert report.event == spec.plan().event
+    sampled = next(iter(leaves(report.event)))
+    assert sampled.probability == 48 / declared
 
 
 def test_randomness_comes_from_the_operating_system_unless_the_job_is_reproducible(spec_json: dict[str, Any], tmp_path: Path) -> None:
@@ -324,7 +334,7 @@ def test_a_unit_that_the_rows_are_not_is_refused(spec_json: dict[str, Any]) -> N
 
 
 def test_an_expected_batch_beyond_the_records_is_refused(spec_json: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="expected_batch_size must be <= the 713 training records, got 714"):
+    with pytest.raises(ValueError, match="expected_batch_size must be <= the 710 training records, got 714"):
         _changed(spec_json, expected_batch_size=714).plan()
 
 
@@ -340,7 +350,7 @@ def _mechanism(std: float = 2.0, l2: float = 1.0, **more: Any) -> ComplexGaussia
 
 def _evaluation() -> PrivateEvaluation:
     noise = Gaussian(std=9.0, sensitivity=Sensitivity(l2=1.0, adjacency="add_remove", unit="record"))
-    return PrivateEvaluation(mechanism=noise, units=178, every_steps=3)
+    return PrivateEvaluation(mechanism=noise, units=181, every_steps=3)
 
 
 @pytest.mark.parametrize(
@@ -348,8 +358,8 @@ def _evaluation() -> PrivateEvaluation:
     [
         ({"steps": 13}, r"plan\.steps must be 12, as the spec says, got 13"),
         ({"delta": 1e-3}, r"plan\.delta must be 0\.0001"),
-        ({"sampling": PoissonSampling(records=714, expected_batch_size=48)}, r"plan\.sampling\.records must be 713"),
-        ({"sampling": PoissonSampling(records=713, expected_batch_size=49)}, r"plan\.sampling\.expected_batch_size must be 48"),
+        ({"sampling": PoissonSampling(records=711, expected_batch_size=48)}, r"plan\.sampling\.records must be 710"),
+        ({"sampling": PoissonSampling(records=710, expected_batch_size=49)}, r"plan\.sampling\.expected_batch_size must be 48"),
         ({"clipping": FlatClipping(bound=2.0), "mechanism": _mechanism(l2=2.0)}, r"plan\.clipping\.bound must be 1\.0"),
         ({"mechanism": _mechanism(std=1.9)}, r"plan\.mechanism\.std must be 2\.0"),
         ({"evaluation": _evaluation()}, r"plan\.evaluation[.a-z0-9]* must be absent, as the spec says"),

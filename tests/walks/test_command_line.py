@@ -133,7 +133,7 @@ def test_a_changed_model_is_invalid(folder, tmp_path):
 def test_a_batch_larger_than_the_data_is_refused_by_name(service):
     text = json.dumps({"spec": {**SHORT, "expected_batch_size": 100_000}})
     refusal = _run("submit", "-", "--address", service, text=text, code=2).stderr
-    assert "expected_batch_size must be <= the 713 training records, got 100000" in refusal.replace(":", "")
+    assert "expected_batch_size must be <= the 710 training records, got 100000" in refusal.replace(":", "")
 
 
 def test_an_unmeetable_target_is_refused(service):

@@ -75,7 +75,7 @@ def data_set_facts(spec: DataSpec) -> DataSetFacts:
       InvalidParameter: the data can't be read, aren't ones to train on, or changed while they were read.
 
     >>> data_set_facts(DigitsPhasePairs(split_seed=0, test_fraction=0.2)).training_records
-    713
+    710
     """
     known = spec.known_facts()
     return _facts(spec.model_dump_json(), stamps(spec.sources())) if known is None else known

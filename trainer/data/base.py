@@ -12,8 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from mechanisms.base import Count, PrivacyUnit, Value
+from mechanisms.base import Count, OpenProbability, PrivacyUnit, Value
 from mechanisms.errors import InvalidParameter
+from trainer.data.splits import Keys, SplitBy, SplitSeed, by_record
+
+SplitRule = Literal["given", "users", "content", "position"]
+"""What decides a record's side: something that it came with; its user's name; its own bytes; its place."""
 
 
 @final
@@ -32,6 +36,7 @@ class DataSetFacts(Value):
       user_unit: whom several rows may belong to, where the data say so; a guarantee may name ``unit`` or this, nothing else.
       users: different ones in the training rows.
       largest_user: training rows of the user who has most.
+      split: what decided which records are held out.
       sha256: of the exact training arrays, users included (``array_digest``), 64 hexadecimal digits.
       description: where the data came from and what was done to it.
     """
@@ -46,6 +51,7 @@ class DataSetFacts(Value):
     user_unit: PrivacyUnit | None = None
     users: Count | None = None
     largest_user: Count | None = None
+    split: SplitRule = "given"
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     description: str
 
@@ -77,7 +83,7 @@ class DataSet:
       test_features: as the training features, other records.
       test_targets: as the training targets.
       classes: labels lie in 0 .. classes - 1; None for reconstruction.
-      training_users: int64 (records,), whose record each is, numbered 0 .. users - 1 without gaps; None where nobody knows.
+      training_users: int64 (records,), the key of whose record each is (``splits.name_keys``); None where nobody knows.
     """
 
     training_features: NDArray[Any]
@@ -85,7 +91,7 @@ class DataSet:
     test_features: NDArray[Any]
     test_targets: NDArray[Any]
     classes: int | None
-    training_users: NDArray[Any] | None = None
+    training_users: Keys | None = None
 
 
 class DataRecipe(Value, ABC):
@@ -119,6 +125,10 @@ class DataRecipe(Value, ABC):
         """What was found out when the data set was made; None where its files have to be read for that."""
         return None
 
+    def split_rule(self) -> SplitRule:
+        """What decides which records are held out."""
+        return "given"
+
     def named(self) -> NamedDataSet | None:
         """What a certificate calls it, where somebody made it; None for a data set that the recipe itself says all about."""
         return None
@@ -133,6 +143,28 @@ class DataRecipe(Value, ABC):
         data = self.arrays()
         check(data)
         return data
+
+
+class SplitRecipe(DataRecipe, ABC):
+    r"""A data set whose held-out records are chosen by a public seed, each by itself.
+
+    Attributes:
+      split_seed: public; which side a record is on follows from it and from the record alone.
+      test_fraction: of the records, expected to be held out; in (0, 1).
+      split_by: whether a record's side follows from its bytes, so that one more moves nobody else, or from its place, so that another
+        in its place is on the same side. A guarantee under add_remove needs the first, one under replace_one the second.
+    """
+
+    split_seed: SplitSeed
+    test_fraction: OpenProbability
+    split_by: SplitBy = "content"
+
+    def split_rule(self) -> SplitRule:
+        return self.split_by
+
+    def sides(self, keys: Keys) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Numbers of the records to train on and of those held out, by the records' keys."""
+        return by_record(self.split_by, keys, self.split_seed, self.test_fraction)
 
 
 def check(data: DataSet) -> None:
@@ -190,18 +222,17 @@ def _check_references(side: str, features: NDArray[Any], references: NDArray[Any
 def _check_users(users: NDArray[Any], records: int) -> None:
     if users.dtype != np.int64 or users.shape != (records,):
         raise InvalidParameter("training users", f"int64 of shape ({records},)", (users.dtype.name, users.shape))
-    if not np.array_equal(np.unique(users), np.arange(users.max() + 1)):
-        raise InvalidParameter("training users", "numbered from 0 without gaps", (int(users.min()), int(users.max())))
 
 
 def facts_of(recipe: DataRecipe, data: DataSet) -> DataSetFacts:
     """What a plan and a certificate need of arrays that ``recipe`` read."""
-    return facts_with(data, recipe.UNIT, recipe.USER_UNIT, recipe.describe())
+    return facts_with(data, recipe.UNIT, recipe.USER_UNIT, recipe.split_rule(), recipe.describe())
 
 
-def facts_with(data: DataSet, unit: PrivacyUnit, user_unit: PrivacyUnit | None, description: str) -> DataSetFacts:
+def facts_with(data: DataSet, unit: PrivacyUnit, user_unit: PrivacyUnit | None, split: SplitRule, description: str) -> DataSetFacts:
     """Likewise of arrays from anywhere, with these names and words for them."""
     users = data.training_users
+    rows = None if users is None else np.unique(users, return_counts=True)[1]
     digested = (data.training_features, data.training_targets) if users is None else (data.training_features, data.training_targets, users)
     return DataSetFacts(
         training_records=len(data.training_features),
@@ -212,8 +243,9 @@ def facts_with(data: DataSet, unit: PrivacyUnit, user_unit: PrivacyUnit | None, 
         classes=data.classes,
         unit=unit,
         user_unit=None if users is None else user_unit,
-        users=None if users is None else int(users.max()) + 1,
-        largest_user=None if users is None else int(np.bincount(users).max()),
+        users=None if rows is None else len(rows),
+        largest_user=None if rows is None else int(rows.max()),
+        split=split,
         sha256=array_digest(*digested),
         description=description,
     )

@@ -6,23 +6,20 @@ from typing import ClassVar, Literal, final
 
 import numpy as np
 
-from mechanisms.base import OpenProbability
-from trainer.data.base import DataRecipe, DataSet
+from trainer.data.base import DataSet, SplitRecipe
 from trainer.data.digits_phase_pairs import BRIGHTEST
 from trainer.data.pairing import CLASSES
-from trainer.data.splits import SplitSeed, by_record
+from trainer.data.splits import record_keys
 
 
 @final
-class Digits(DataRecipe):
+class Digits(SplitRecipe):
     """Handwritten digits as images (1, 8, 8) of grey values in [0, 1], with their digit as label.
 
-    Attributes:
-      split_seed: of the public split.
-      test_fraction: of the records, held out.
+    Attributes: as in ``SplitRecipe``.
 
     >>> Digits(split_seed=0, test_fraction=0.25).read().training_features.shape
-    (1348, 1, 8, 8)
+    (1368, 1, 8, 8)
     """
 
     UNIT: ClassVar[str] = "image"
@@ -31,8 +28,6 @@ class Digits(DataRecipe):
     )
 
     kind: Literal["digits"] = "digits"
-    split_seed: SplitSeed
-    test_fraction: OpenProbability
 
     def arrays(self) -> DataSet:
         from sklearn.datasets import load_digits  # seconds to import, and not needed by whoever only reads a spec
@@ -40,5 +35,5 @@ class Digits(DataRecipe):
         images, digits = load_digits(return_X_y=True)
         rows = (np.asarray(images) / BRIGHTEST).astype(np.float32).reshape(-1, 1, 8, 8)
         labels = np.asarray(digits, dtype=np.int64)
-        training, test = by_record(len(rows), self.split_seed, self.test_fraction)
+        training, test = self.sides(record_keys(rows, labels))
         return DataSet(rows[training], labels[training], rows[test], labels[test], CLASSES)

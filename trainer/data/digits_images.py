@@ -6,19 +6,16 @@ from typing import ClassVar, Literal, final
 
 import numpy as np
 
-from mechanisms.base import OpenProbability
-from trainer.data.base import DataRecipe, DataSet
+from trainer.data.base import DataSet, SplitRecipe
 from trainer.data.digits_phase_pairs import BRIGHTEST
-from trainer.data.splits import SplitSeed, by_record
+from trainer.data.splits import record_keys
 
 
 @final
-class DigitsImages(DataRecipe):
+class DigitsImages(SplitRecipe):
     """Handwritten digits of 8 x 8 pixels as 64 numbers in [0, 1].
 
-    Attributes:
-      split_seed: of the public split.
-      test_fraction: of the records, held out.
+    Attributes: as in ``SplitRecipe``.
     """
 
     UNIT: ClassVar[str] = "record"
@@ -27,13 +24,11 @@ class DigitsImages(DataRecipe):
     )
 
     kind: Literal["digits_images"] = "digits_images"
-    split_seed: SplitSeed
-    test_fraction: OpenProbability
 
     def arrays(self) -> DataSet:
         from sklearn.datasets import load_digits  # seconds to import, and not needed by whoever only reads a spec
 
         images, _ = load_digits(return_X_y=True)
         rows = (np.asarray(images) / BRIGHTEST).astype(np.float32)
-        training, test = by_record(len(rows), self.split_seed, self.test_fraction)
+        training, test = self.sides(record_keys(rows))
         return DataSet(rows[training], rows[training], rows[test], rows[test], None)

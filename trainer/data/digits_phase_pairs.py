@@ -7,29 +7,26 @@ from typing import Any, ClassVar, Literal, final
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.base import OpenProbability
-from trainer.data.base import DataRecipe, DataSet
+from trainer.data.base import DataSet, SplitRecipe
 from trainer.data.pairing import CLASSES, disjoint_pairs
-from trainer.data.splits import SplitSeed, by_record
+from trainer.data.splits import record_keys
 
 BRIGHTEST = 16.0
 """The file format's largest grey value: a public constant, never the maximum of the data, which would be an unaccounted release."""
 
 
 @final
-class DigitsPhasePairs(DataRecipe):
+class DigitsPhasePairs(SplitRecipe):
     r"""scikit-learn's bundled 8x8 digits as phase pairs: real part an image of digit L, imaginary part one of digit 9 - L, label L.
 
     The zeta-DP paper (A.4, A.6.5) draws the imaginary image with replacement, which puts one image into several records and breaks the
     guarantee per image (errata Z19). Here pairs are disjoint: each source image lies in exactly one record or in none. From classes k
     and 9 - k come as many pairs as the smaller has images, half of them with k real. The privacy unit ``record`` is one pair, both images.
 
-    Attributes:
-      split_seed: of the public train/test split, which is drawn over pairs: no image is on both sides.
-      test_fraction: of the pairs, held out; in (0, 1). At least one pair is held out and at least one kept.
+    Attributes: as in ``SplitRecipe``; the split is one of pairs, so that no image is on both sides.
 
     >>> DigitsPhasePairs(split_seed=0, test_fraction=0.2).read().training_features.shape
-    (713, 64)
+    (710, 64)
     """
 
     UNIT: ClassVar[str] = "record"
@@ -40,14 +37,12 @@ class DigitsPhasePairs(DataRecipe):
     )
 
     kind: Literal["digits_phase_pairs"] = "digits_phase_pairs"
-    split_seed: SplitSeed
-    test_fraction: OpenProbability
 
     def arrays(self) -> DataSet:
         images, digits = _source()
         real, imaginary, labels = disjoint_pairs(digits)
         features = (images[real] + 1j * images[imaginary]).astype(np.complex64)
-        training, test = by_record(len(labels), self.split_seed, self.test_fraction)
+        training, test = self.sides(record_keys(features, labels))
         return DataSet(features[training], labels[training], features[test], labels[test], CLASSES)
 
 

@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, Strict
 
-from mechanisms.base import OpenProbability
 from mechanisms.errors import InvalidParameter
 from trainer.data.archives import check_mat_size
-from trainer.data.base import DataRecipe, DataSet
+from trainer.data.base import DataSet, SplitRecipe
 from trainer.data.location import Folder, files_of, folder_of
 from trainer.data.spectra import fixed_length, spectrum
-from trainer.data.splits import SplitSeed, by_record
+from trainer.data.splits import name_keys
 from trainer.data.wfdb_records import read_header
 
 LEADS = 12
@@ -32,7 +31,7 @@ SNOMED = {"426783006": NORMAL, "164909002": LEFT_BUNDLE_BRANCH_BLOCK}
 
 
 @final
-class EcgCpsc(DataRecipe):
+class EcgCpsc(SplitRecipe):
     r"""One lead of a recording: trimmed or padded to 5000 samples, then the unitary Fourier transform of the first ones (A.6.2).
 
     Labels come from ``labels.csv`` or the challenge's ``REFERENCE.csv`` (a recording's first label), else from the headers' Dx line.
@@ -41,8 +40,7 @@ class EcgCpsc(DataRecipe):
       folder: with ``.mat`` files, in it or below it: the challenge's own struct ``ECG``, or PhysioNet's ``val`` with a ``.hea`` each.
       lead: 1 to 12 in the order I II III aVR aVL aVF V1 ... V6; the paper's channel is 3.
       transform_length: samples transformed, from the start; the paper's is 512.
-      split_seed: of the public split over recordings.
-      test_fraction: of the recordings.
+      (others): as in ``SplitRecipe``; a recording is told by its name.
     """
 
     UNIT: ClassVar[str] = "recording"
@@ -56,8 +54,6 @@ class EcgCpsc(DataRecipe):
     folder: Folder
     lead: Annotated[int, Strict(), Field(ge=1, le=LEADS)] = 3
     transform_length: Annotated[int, Strict(), Field(ge=8, le=LENGTH)] = 512
-    split_seed: SplitSeed
-    test_fraction: OpenProbability
 
     def describe(self) -> str:
         return f"{self.DESCRIPTION} Lead {self.lead}, unitary Fourier transform of the first {self.transform_length} samples."
@@ -77,7 +73,7 @@ class EcgCpsc(DataRecipe):
         signals = np.stack([fixed_length(fixed_length(_lead(files[name], self.lead), LENGTH), self.transform_length) for name in wanted])
         features = spectrum(signals)
         labels = np.array([codes[name] == LEFT_BUNDLE_BRANCH_BLOCK for name in wanted], dtype=np.int64)
-        training, test = by_record(len(labels), self.split_seed, self.test_fraction)
+        training, test = self.sides(name_keys(np.array(wanted)))
         return DataSet(features[training], labels[training], features[test], labels[test], 2)
 
     def _label_file(self) -> tuple[Path, ...]:

@@ -9,13 +9,12 @@ from typing import Any, ClassVar, Literal, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.base import OpenProbability
 from mechanisms.errors import InvalidParameter
 from trainer.data.archives import npz_arrays
-from trainer.data.base import DataRecipe, DataSet
+from trainer.data.base import DataSet, SplitRecipe, SplitRule
 from trainer.data.location import Folder, files_of
 from trainer.data.spectra import spectrum
-from trainer.data.splits import SplitSeed, by_record, by_user, numbered
+from trainer.data.splits import name_keys, record_keys, sides
 from trainer.data.wfdb_records import LEFT_BUNDLE_BRANCH_BLOCK_BEAT, NORMAL_BEAT, read_annotations, read_samples
 
 BEFORE, AFTER = 100, 156
@@ -36,7 +35,7 @@ class _Beats(NamedTuple):
 
 
 @final
-class EcgMitBih(DataRecipe):
+class EcgMitBih(SplitRecipe):
     r"""Beats of lead MLII as the unitary Fourier transform of 256 samples at 360 Hz, 100 before the R peak; 256 complex numbers.
 
     Attributes:
@@ -45,8 +44,7 @@ class EcgMitBih(DataRecipe):
       centring: "record_mean" takes each window's own mean off; "none" leaves millivolts.
       split: "beats" draws over beats, so that a patient's beats are on both sides and accuracy says nothing of new patients; "patients"
         keeps patients apart (201 and 202 are one).
-      split_seed: of the public split.
-      test_fraction: of the beats, or of each class's patients.
+      (others): as in ``SplitRecipe``, of beats or of patients.
     """
 
     UNIT: ClassVar[str] = "beat"
@@ -61,8 +59,9 @@ class EcgMitBih(DataRecipe):
     source: Literal["beats", "records"] = "beats"
     centring: Literal["record_mean", "none"] = "record_mean"
     split: Literal["beats", "patients"]
-    split_seed: SplitSeed
-    test_fraction: OpenProbability
+
+    def split_rule(self) -> SplitRule:
+        return "users" if self.split == "patients" else self.split_by
 
     def describe(self) -> str:
         centred = " Each window's own mean is taken off first." if self.centring == "record_mean" else ""
@@ -82,14 +81,13 @@ class EcgMitBih(DataRecipe):
     def arrays(self) -> DataSet:
         beats = _from_archive(self.sources()[0]) if self.source == "beats" else _from_records(self.sources()[::3])
         windows = beats.windows - beats.windows.mean(axis=1, keepdims=True) if self.centring == "record_mean" else beats.windows
-        features = spectrum(windows)
+        features, patients = spectrum(windows), name_keys(beats.patients)
         if self.split == "patients":
-            training, test = by_user(beats.patients, beats.labels, self.split_seed, self.test_fraction)
+            training, test = sides(patients, self.split_seed, self.test_fraction)
         else:
-            training, test = by_record(len(features), self.split_seed, self.test_fraction)
-        return DataSet(
-            features[training], beats.labels[training], features[test], beats.labels[test], 2, numbered(beats.patients[training])
-        )
+            # By what was measured: a transform's last bits aren't the same on every machine.
+            training, test = self.sides(record_keys(beats.windows, beats.labels))
+        return DataSet(features[training], beats.labels[training], features[test], beats.labels[test], 2, patients[training])
 
 
 def _from_archive(path: Path) -> _Beats:

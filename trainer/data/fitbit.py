@@ -9,12 +9,11 @@ from typing import ClassVar, Literal, final
 import numpy as np
 from pydantic import Field
 
-from mechanisms.base import Count
 from mechanisms.errors import InvalidParameter
 from trainer.data.base import DataRecipe, DataSet
 from trainer.data.columns import Column, Columns, as_numbers, csv_cells, scaled
 from trainer.data.location import Folder, file_of
-from trainer.data.splits import numbered
+from trainer.data.splits import name_keys
 
 TRAINING_FILE = "dailyActivity_merged_2016-03-12_2016-04-11.csv"
 HELD_OUT_FILE = "dailyActivity_merged.csv"
@@ -50,7 +49,6 @@ class Fitbit(DataRecipe):
     Attributes:
       folder: with the two files of daily activity.
       columns: the features, with public bounds; values beyond them are moved to them.
-      training_rows: the first so many rows of the first file (457 rows; the SPOF paper took 456); None is all.
     """
 
     UNIT: ClassVar[str] = "day"
@@ -64,7 +62,6 @@ class Fitbit(DataRecipe):
     kind: Literal["fitbit"] = "fitbit"
     folder: Folder
     columns: Columns = Field(default=FEATURES)
-    training_rows: Count | None = None
 
     def sources(self) -> tuple[Path, ...]:
         return tuple(file_of(self.folder, name) for name in (TRAINING_FILE, HELD_OUT_FILE))
@@ -72,12 +69,9 @@ class Fitbit(DataRecipe):
     def arrays(self) -> DataSet:
         training, held_out = self.sources()
         features, users = self._features(training), np.array(csv_cells(training, [USER])[USER])
-        if self.training_rows is not None and self.training_rows > len(features):
-            raise InvalidParameter("data.training_rows", f"<= the {len(features)} rows of {TRAINING_FILE}", self.training_rows)
-        features, users = features[: self.training_rows], users[: self.training_rows]
         later = np.array([_day(held_out, cell) > LAST_TRAINING_DAY for cell in csv_cells(held_out, [DAY])[DAY]])
         test = self._features(held_out)[later]
-        return DataSet(features, features, test, test, None, numbered(users))
+        return DataSet(features, features, test, test, None, name_keys(users))
 
     def _features(self, path: Path) -> np.ndarray:
         names = [column.name for column in self.columns]

@@ -13,12 +13,12 @@ from pydantic import Field, Strict, model_validator
 from mechanisms.base import OpenProbability
 from mechanisms.errors import InvalidParameter
 from mechanisms.source import RandomStream
-from trainer.data.base import DataRecipe, DataSet
+from trainer.data.base import DataRecipe, DataSet, SplitRule
 from trainer.data.location import Folder, file_of, files_of, folder_of
 from trainer.data.mri_files import read_fastmri, read_slices
 from trainer.data.mri_slices import ARCHIVE
 from trainer.data.spectra import centre, to_image, to_k_space
-from trainer.data.splits import SplitSeed, by_user, numbered
+from trainer.data.splits import Keys, SplitSeed, name_keys, record_keys, sides
 from trainer.data.undersampling import cartesian_mask, smooth_phase, zero_filled
 
 TRAINING, VALIDATION = "singlecoil_train", "singlecoil_val"
@@ -29,7 +29,8 @@ TRAINING, VALIDATION = "singlecoil_train", "singlecoil_val"
 class MriReconstruction(DataRecipe):
     r"""From the zero-filled image of a quarter of k-space's columns to the image of all of them, both complex.
 
-    Both are divided by the largest magnitude of the zero-filled image, a number of this record alone. Masks are drawn once, per record.
+    Both are divided by the largest magnitude of the zero-filled image, a number of this record alone. Masks and phases are drawn once, from
+    a public seed and the record's own measurements: those of others don't change them.
 
     Attributes:
       folder: with the archive of slices, or fastMRI's ``singlecoil_train`` (and ``singlecoil_val``) of HDF5 files.
@@ -79,6 +80,9 @@ class MriReconstruction(DataRecipe):
             "patient has many."
         )
 
+    def split_rule(self) -> SplitRule:
+        return "users"
+
     def sources(self) -> tuple[Path, ...]:
         if self.source == "slices":
             return (file_of(self.folder, ARCHIVE),)
@@ -89,41 +93,42 @@ class MriReconstruction(DataRecipe):
         if self.source == "slices":
             slices = read_slices(self.sources()[0])
             size = min(slices.images.shape[1:]) if self.size is None else self.size
-            features, targets = self._pairs(self._with_phase(slices.images), len(slices.images), size, "slices")
+            keys = record_keys(slices.images)
+            features, targets = self._pairs(self._with_phase(slices.images, keys), keys, size)
             return self._split(features, targets, slices.patients)
         files = self.sources()
         training = [path for path in files if path.parent.name == TRAINING]
-        features, targets, patients = self._volumes(training, "training")
+        features, targets, patients = self._volumes(training)
         if len(training) == len(files):
             return self._split(features, targets, patients)
-        test, test_targets, others = self._volumes([path for path in files if path.parent.name != TRAINING], "test")
+        test, test_targets, others = self._volumes([path for path in files if path.parent.name != TRAINING])
         if np.isin(patients, others).any():
             raise InvalidParameter("data.folder", f"a folder whose {VALIDATION} has none of the training patients", self.folder)
-        return DataSet(features, targets, test, test_targets, None, numbered(patients))
+        return DataSet(features, targets, test, test_targets, None, name_keys(patients))
 
-    def _with_phase(self, images: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    def _with_phase(self, images: NDArray[Any], keys: Keys) -> Iterator[NDArray[Any]]:
         """Full k-space of magnitude images."""
-        stream = RandomStream.from_seed(self.mask_seed, "coil phase")
-        for image in images:
+        for image, key in zip(images, keys, strict=True):
+            stream = RandomStream.from_seed(self.mask_seed, f"coil phase of {key}")
             yield to_k_space(image * smooth_phase(image.shape[0], image.shape[1], stream))
 
-    def _volumes(self, paths: list[Path], side: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    def _volumes(self, paths: list[Path]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Features, targets and patients' names of fastMRI's files."""
         size = 320 if self.size is None else self.size
         parts: list[tuple[NDArray[Any], NDArray[Any]]] = []
         patients: list[str] = []
         for path in paths:
             k_space, patient = read_fastmri(path, self.slices_per_volume)
-            parts.append(self._pairs(iter(k_space), len(k_space), size, f"{side} {path.name}"))
+            parts.append(self._pairs(iter(k_space), record_keys(k_space), size))
             patients += [patient] * len(k_space)
         features, targets = (np.concatenate(side) for side in zip(*parts, strict=True))
         return features, targets, np.array(patients)
 
-    def _pairs(self, k_spaces: Iterator[NDArray[Any]], count: int, size: int, purpose: str) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Zero-filled and full images, complex64 (count, 1, size, size)."""
-        stream = RandomStream.from_seed(self.mask_seed, f"masks of {purpose}")
-        features, targets = (np.empty((count, 1, size, size), dtype=np.complex64) for _ in range(2))
-        for number, k_space in enumerate(k_spaces):
+    def _pairs(self, k_spaces: Iterator[NDArray[Any]], keys: Keys, size: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Zero-filled and full images, complex64 (records, 1, size, size)."""
+        features, targets = (np.empty((len(keys), 1, size, size), dtype=np.complex64) for _ in range(2))
+        for number, (k_space, key) in enumerate(zip(k_spaces, keys, strict=True)):
+            stream = RandomStream.from_seed(self.mask_seed, f"mask of {key}")
             if min(k_space.shape) < size:
                 raise InvalidParameter("size", f"at most the images' {min(k_space.shape)}", size)
             mask = cartesian_mask(k_space.shape[1], self.acceleration, self.centre_fraction, stream)
@@ -134,5 +139,6 @@ class MriReconstruction(DataRecipe):
         return features, targets
 
     def _split(self, features: NDArray[Any], targets: NDArray[Any], patients: NDArray[Any]) -> DataSet:
-        training, test = by_user(patients, np.zeros(len(patients), dtype=np.int64), self.split_seed, self.test_fraction)
-        return DataSet(features[training], targets[training], features[test], targets[test], None, numbered(patients[training]))
+        users = name_keys(patients)
+        training, test = sides(users, self.split_seed, self.test_fraction)
+        return DataSet(features[training], targets[training], features[test], targets[test], None, users[training])

@@ -11,11 +11,11 @@ from pydantic import Field, Strict
 
 from mechanisms.base import OpenProbability
 from mechanisms.errors import InvalidParameter
-from trainer.data.base import DataRecipe, DataSet
+from trainer.data.base import DataRecipe, DataSet, SplitRule
 from trainer.data.location import Folder, file_of, files_of, folder_of
 from trainer.data.mri_files import read_nifti, read_slices
 from trainer.data.spectra import centre, to_k_space, whitened
-from trainer.data.splits import SplitSeed, by_user, numbered
+from trainer.data.splits import SplitSeed, name_keys, sides
 
 ARCHIVE = "brain_slices_128.npz"
 SEQUENCES = ("FLAIR", "T1w", "T1wGD", "T2w")
@@ -84,6 +84,9 @@ class MriSequences(DataRecipe):
             "Training and test patients are different people. One record is one slice; a patient has many."
         )
 
+    def split_rule(self) -> SplitRule:
+        return "users"
+
     def sources(self) -> tuple[Path, ...]:
         if self.source == "slices":
             return (file_of(self.folder, ARCHIVE),)
@@ -106,7 +109,7 @@ class MriSequences(DataRecipe):
         if len(training) == len(files):
             return self._split(features, labels, patients, len(SEQUENCES))
         test, test_labels, _ = self._volumes([path for path in files if path.parent.name != "imagesTr"])
-        return DataSet(features, labels, test, test_labels, len(SEQUENCES), numbered(patients))
+        return DataSet(features, labels, test, test_labels, len(SEQUENCES), name_keys(patients))
 
     def _volumes(self, paths: list[Path]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Features, labels and patients of the Decathlon's volumes, one volume a patient."""
@@ -119,9 +122,9 @@ class MriSequences(DataRecipe):
             images = volume.reshape(-1, *volume.shape[2:])
             features[number * per_volume : (number + 1) * per_volume] = k_space_records(images, self.resolution, self.magnitudes)
         labels = np.tile(np.repeat(np.arange(len(SEQUENCES)), self.slices_per_volume), len(paths))
-        return features, labels, np.repeat(np.arange(len(paths)), per_volume)
+        return features, labels, np.repeat([path.name for path in paths], per_volume)
 
     def _split(self, features: NDArray[Any], labels: NDArray[Any], patients: NDArray[Any], classes: int) -> DataSet:
-        # One stratum: which sequences a patient has says nothing that the split should know.
-        training, test = by_user(patients, np.zeros_like(labels), self.split_seed, self.test_fraction)
-        return DataSet(features[training], labels[training], features[test], labels[test], classes, numbered(patients[training]))
+        users = name_keys(patients)
+        training, test = sides(users, self.split_seed, self.test_fraction)
+        return DataSet(features[training], labels[training], features[test], labels[test], classes, users[training])

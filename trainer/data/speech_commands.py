@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, StringConstraints, model_validator
 
-from mechanisms.base import Count, OpenProbability
+from mechanisms.base import OpenProbability
 from mechanisms.errors import InvalidParameter
-from trainer.data.base import DataRecipe, DataSet
+from trainer.data.base import DataRecipe, DataSet, SplitRecipe, SplitRule
 from trainer.data.location import Folder
 from trainer.data.spectra import fixed_length, spectrogram, unit_power
-from trainer.data.splits import SplitSeed, by_record, by_user, numbered, shuffled
+from trainer.data.splits import Keys, SplitSeed, is_chosen, name_keys, sides
 from trainer.data.wav import wav_files, wav_sources, waveform
 
 FRAME_LENGTH, FRAME_STEP = 255, 128
@@ -26,6 +26,7 @@ FRAME_NORM = 16.0
 Word = Annotated[str, StringConstraints(strict=True, pattern="^[a-z]{1,20}$")]
 Scaling = Literal["unitary", "record"]
 """Divided by 16, which makes each frame's transform unitary; or each record by its own root mean square."""
+_DRAWN = "recordings that are used"
 TEN_WORDS = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
 
 
@@ -53,31 +54,31 @@ def _features(recordings: list[_Recording], files: dict[str, bytes], rate: int, 
     return unit_power(features) if scaling == "record" else features
 
 
-def _data_set(features: NDArray[Any], recordings: list[_Recording], classes: int, sides: tuple[NDArray[Any], NDArray[Any]]) -> DataSet:
+def _data_set(features: NDArray[Any], recordings: list[_Recording], classes: int, split: tuple[NDArray[Any], NDArray[Any]]) -> DataSet:
     labels = np.array([recording.label for recording in recordings], dtype=np.int64)
-    speakers = np.array([recording.speaker for recording in recordings])
-    training, test = sides
-    users = numbered(speakers[training])
-    return DataSet(features[training], labels[training], features[test], labels[test], classes, users)
+    training, test = split
+    return DataSet(features[training], labels[training], features[test], labels[test], classes, _speakers(recordings)[training])
 
 
-def _by_speaker(recordings: list[_Recording], seed: int, test_fraction: float) -> tuple[NDArray[Any], NDArray[Any]]:
-    speakers = np.array([recording.speaker for recording in recordings])
-    return by_user(speakers, np.zeros(len(recordings), dtype=np.int64), seed, test_fraction)
+def _names(recordings: list[_Recording]) -> Keys:
+    return name_keys(np.array([recording.name for recording in recordings]))
+
+
+def _speakers(recordings: list[_Recording]) -> Keys:
+    return name_keys(np.array([recording.speaker for recording in recordings]))
 
 
 @final
-class SpeechCommands(DataRecipe):
+class SpeechCommands(SplitRecipe):
     r"""Speech Commands as TensorFlow's short-time Fourier transform, frames of 255 at steps of 128: complex (1, 124, 129).
 
     Attributes:
       folder: with ZIP archives of ``<word>/<speaker>_nohash_<n>.wav``, or with the word folders themselves (Google's layout).
       words: the classes, in the order of their labels; folders of other words are left out.
-      recordings_per_word: at most so many of each word, drawn by ``split_seed``; None for all. The paper has 2000.
+      share: of the recordings, each drawn by itself by ``split_seed``; None for all. The paper has 2000 of each word.
       scaling: of the spectrogram; see ``Scaling``.
       split: "speakers" has other people in the test; "recordings" draws over recordings, as the paper seems to.
-      split_seed: of the public split and the draw.
-      test_fraction: of the speakers, or of the recordings.
+      (others): as in ``SplitRecipe``, of speakers or of recordings; a recording is told by its name.
     """
 
     UNIT: ClassVar[str] = "recording"
@@ -91,11 +92,9 @@ class SpeechCommands(DataRecipe):
     kind: Literal["speech_commands"] = "speech_commands"
     folder: Folder
     words: Annotated[tuple[Word, ...], Field(min_length=2, max_length=100)] = TEN_WORDS
-    recordings_per_word: Count | None = None
+    share: OpenProbability | None = None
     scaling: Scaling = "unitary"
     split: Literal["speakers", "recordings"]
-    split_seed: SplitSeed
-    test_fraction: OpenProbability
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -105,6 +104,9 @@ class SpeechCommands(DataRecipe):
 
     def sources(self) -> tuple[Path, ...]:
         return wav_sources(self.folder)
+
+    def split_rule(self) -> SplitRule:
+        return "users" if self.split == "speakers" else self.split_by
 
     def describe(self) -> str:
         apart = "Training and test speakers are different people." if self.split == "speakers" else "A speaker may be on both sides."
@@ -116,10 +118,10 @@ class SpeechCommands(DataRecipe):
         recordings = list(self._kept(list(self._recordings(files))))
         features = _features(recordings, files, self.RATE, self.RATE, self.scaling)
         if self.split == "speakers":
-            sides = _by_speaker(recordings, self.split_seed, self.test_fraction)
+            split = sides(_speakers(recordings), self.split_seed, self.test_fraction)
         else:
-            sides = by_record(len(recordings), self.split_seed, self.test_fraction)
-        return _data_set(features, recordings, len(self.words), sides)
+            split = self.sides(_names(recordings))
+        return _data_set(features, recordings, len(self.words), split)
 
     def _recordings(self, files: dict[str, bytes]) -> Iterator[_Recording]:
         labels = {word: label for label, word in enumerate(self.words)}
@@ -136,8 +138,9 @@ class SpeechCommands(DataRecipe):
             mine = [recording for recording in recordings if recording.label == label]
             if not mine:
                 raise InvalidParameter("words", "words that the folder has recordings of", word)
-            order = shuffled(len(mine), self.split_seed, f"recordings of {word}")
-            yield from (mine[number] for number in sorted(order[: self.recordings_per_word]))
+            # Not so many of each word: one recording more would push another one out.
+            kept = np.ones(len(mine), bool) if self.share is None else is_chosen(_names(mine), self.share, self.split_seed, _DRAWN)
+            yield from (mine[number] for number in np.flatnonzero(kept))
 
 
 @final
@@ -170,6 +173,9 @@ class SpokenDigits(DataRecipe):
     def sources(self) -> tuple[Path, ...]:
         return wav_sources(self.folder)
 
+    def split_rule(self) -> SplitRule:
+        return "users" if self.split == "speakers" else "given"
+
     def describe(self) -> str:
         apart = (
             "Training and test speakers are different people."
@@ -184,13 +190,13 @@ class SpokenDigits(DataRecipe):
         recordings = [self._recording(name) for name in files]
         features = _features(recordings, files, self.RATE, self.RATE, self.scaling)
         if self.split == "speakers":
-            sides = _by_speaker(recordings, self.split_seed, self.test_fraction)
+            split = sides(_speakers(recordings), self.split_seed, self.test_fraction)
         else:
             early = np.array([recording.take < 5 for recording in recordings])
-            sides = np.flatnonzero(~early), np.flatnonzero(early)
+            split = np.flatnonzero(~early), np.flatnonzero(early)
             if not early.any() or early.all():
                 raise InvalidParameter("data.folder", "a folder with takes 0 to 4 and later ones", self.folder)
-        return _data_set(features, recordings, 10, sides)
+        return _data_set(features, recordings, 10, split)
 
     @staticmethod
     def _recording(name: str) -> _Recording:

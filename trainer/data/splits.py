@@ -1,11 +1,14 @@
-r"""Public train/test splits, from a seed and from identities, never from what a record holds.
+r"""Public train/test splits that one unit more or less leaves as they are for everybody else.
 
-Our own stream draws them, since NumPy doesn't promise the same permutation from the same seed in its next version.
+Which side a unit is on is a function of a public seed and of the unit alone: of its user's name, of its own bytes, or, where neighbours
+replace a unit and nobody comes or goes, of its place. A draw among all units, or within groups of them, would move others with each of
+them: under add_remove the training data of neighbours would then differ in hundreds of records. The sizes of the sides aren't fixed.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import hashlib
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,54 +18,95 @@ from mechanisms.errors import InvalidParameter
 from mechanisms.source import RandomStream
 
 SplitSeed = Annotated[int, Strict(), Field(ge=0, lt=2**63)]
+SplitBy = Literal["content", "position"]
+"""What decides a record's side: its own bytes or name, for neighbours under add_remove or zero_out; its place, under replace_one."""
+Keys = NDArray[np.int64]
+"""A number for each record or its user that depends on nothing else; two are the same exactly if the records or the users are."""
+
 _PURPOSE = "train/test split"
 
 
+def name_keys(names: NDArray[Any]) -> Keys:
+    r"""For each record the key of a name: its own, or its user's.
+
+    Args:
+      names: words or finite numbers, (records,). A whole number has one key, whatever its type.
+
+    >>> bool(name_keys(np.array(["12", "7"]))[0] == name_keys(np.array([12.0]))[0])
+    True
+    """
+    known, member = np.unique(names, return_inverse=True)
+    keys = np.array([_key(_spelled(name).encode()) for name in known.tolist()], dtype=np.int64)
+    return keys[member]
+
+
+def record_keys(*arrays: NDArray[Any]) -> Keys:
+    """For each record the key of its numbers in all of the arrays, (records,): of its features and its target, say.
+
+    A transform's last bits aren't the same on every machine: what was measured has keys that are.
+    """
+    rows = [array.astype(array.dtype.newbyteorder("<"), order="C", copy=False) for array in arrays]
+    return np.array([_key(b"".join(row.tobytes() for row in record)) for record in zip(*rows, strict=True)], dtype=np.int64)
+
+
+def dealt(keys: Keys, parts: int, seed: int, purpose: str) -> Keys:
+    """Which of ``parts`` >= 1 equally likely parts each key belongs to, 0 .. parts - 1, by a hash that the public seed keys."""
+    return np.array([number * parts >> 64 for number in _hashed(keys, seed, purpose)], dtype=np.int64)
+
+
+def is_chosen(keys: Keys, share: float, seed: int, purpose: str) -> NDArray[np.bool_]:
+    """Whether a key belongs to the ``share`` in (0, 1) of all that is chosen, by a hash that the public seed keys."""
+    threshold = int(share * 2.0**64)
+    return np.array([number < threshold for number in _hashed(keys, seed, purpose)], dtype=bool)
+
+
+def sides(keys: Keys, seed: int, test_fraction: float) -> tuple[NDArray[Any], NDArray[Any]]:
+    r"""Record numbers for training and for the test, in the data set's order; records of one key are on one side.
+
+    Args:
+      test_fraction: of the keys, expected to be held out; in (0, 1).
+    Raises:
+      InvalidParameter: a side without any.
+    """
+    held_out = is_chosen(keys, test_fraction, seed, _PURPOSE)
+    if held_out.all() or not held_out.any():
+        empty = "training" if held_out.all() else "held-out"
+        raise InvalidParameter("data.split_seed", "one that leaves records on both sides", f"no {empty} records, with {seed}")
+    return np.flatnonzero(~held_out), np.flatnonzero(held_out)
+
+
+def by_record(split_by: SplitBy, keys: Keys, seed: int, test_fraction: float) -> tuple[NDArray[Any], NDArray[Any]]:
+    """``sides`` of records with these keys, or of their places. Raises as that does."""
+    return sides(keys if split_by == "content" else np.arange(len(keys), dtype=np.int64), seed, test_fraction)
+
+
 def shuffled(count: int, seed: int, purpose: str) -> NDArray[Any]:
-    """The numbers 0 .. count - 1 in a random order, int64."""
+    """The numbers 0 .. count - 1 in a random order, int64, for records that nobody protects: each of them moves others.
+
+    Our own stream draws it, since NumPy doesn't promise the same permutation from the same seed in its next version.
+    """
     return np.argsort(RandomStream.from_seed(seed, purpose).uniform(count), kind="stable")
 
 
-def by_record(records: int, seed: int, test_fraction: float) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Record numbers for training and for the test, at least one each.
-
-    Raises:
-      InvalidParameter: fewer than two records.
-    """
-    if records < 2:
-        raise InvalidParameter("data", "at least two records, one to train on and one to hold out", records)
-    order = shuffled(records, seed, _PURPOSE)
-    held_out = min(max(1, round(test_fraction * records)), records - 1)
-    return order[held_out:], order[:held_out]
+def numbered(keys: NDArray[Any]) -> NDArray[np.int64]:
+    """Keys as 0 .. different ones - 1 in their order."""
+    return np.unique(keys, return_inverse=True)[1].astype(np.int64)
 
 
-def by_user(users: NDArray[Any], strata: NDArray[Any], seed: int, test_fraction: float) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Record numbers for training and for the test, in the order of the file, no user on both sides.
-
-    Users are drawn within each stratum, at least one for each side, so that a class that few users have is on both.
-
-    Args:
-      users: (records,) identities, any integers.
-      strata: (records,) integers; a user belongs to the largest of theirs.
-      seed: of the draw.
-      test_fraction: of each stratum's users, held out; in (0, 1).
-    Raises:
-      InvalidParameter: a stratum with fewer than two users.
-    """
-    names, member = np.unique(users, return_inverse=True)
-    stratum = np.full(len(names), np.iinfo(np.int64).min)
-    np.maximum.at(stratum, member, strata)
-    # One draw for all users, so that the order of strata decides nothing.
-    order = shuffled(len(names), seed, _PURPOSE)
-    held_out = np.zeros(len(names), dtype=bool)
-    for value in np.unique(stratum):
-        mine = order[stratum[order] == value]
-        if len(mine) < 2:
-            raise InvalidParameter("data", f"of at least two users in every group (group {int(value)})", len(mine))
-        held_out[mine[: min(max(1, round(test_fraction * len(mine))), len(mine) - 1)]] = True
-    return np.flatnonzero(~held_out[member]), np.flatnonzero(held_out[member])
+def _spelled(name: object) -> str:
+    return str(int(name)) if isinstance(name, float) and name.is_integer() else str(name)
 
 
-def numbered(users: NDArray[Any]) -> NDArray[Any]:
-    """Identities as 0 .. users - 1 in the order of the identities, int64."""
-    return np.unique(users, return_inverse=True)[1].astype(np.int64)
+def _key(identity: bytes) -> int:
+    """Two identities out of 10^6 have the same with probability 3e-8: they would be one unit, with one bound."""
+    return int.from_bytes(hashlib.blake2b(identity, digest_size=8).digest(), "little", signed=True)
+
+
+def _hashed(keys: Keys, seed: int, purpose: str) -> list[int]:
+    """A number in 0 .. 2^64 - 1 for each key."""
+    secret = hashlib.sha256(f"zetadp {purpose} {seed}".encode()).digest()
+    found = {
+        key: int.from_bytes(hashlib.blake2b(key.to_bytes(8, "little", signed=True), key=secret, digest_size=8).digest(), "little")
+        for key in np.unique(keys).tolist()
+    }
+    return [found[key] for key in keys.tolist()]

@@ -11,10 +11,10 @@ from pydantic import Field, StringConstraints, model_validator
 
 from mechanisms.base import OpenProbability, Value
 from mechanisms.errors import InvalidParameter
-from trainer.data.base import DataRecipe, DataSet
+from trainer.data.base import DataRecipe, DataSet, SplitRule
 from trainer.data.columns import ColumnName, Columns, Outside, as_numbers, csv_cells, npy_table, scaled
 from trainer.data.location import Folder, file_of
-from trainer.data.splits import SplitSeed, by_record, by_user, numbered
+from trainer.data.splits import Keys, SplitBy, SplitSeed, by_record, name_keys, record_keys, sides
 
 FileName = Annotated[str, StringConstraints(strict=True, max_length=200, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_. -]*\.(csv|npy)$")]
 
@@ -31,11 +31,15 @@ class HeldOutFile(Value):
 
 @final
 class HeldOutFraction(Value):
-    """A share of the rows, drawn from a public seed, is held out; of the users, all their rows, where there is a user column."""
+    r"""A share of the rows, drawn from a public seed, is held out; of the users, all their rows, where there is a user column.
+
+    Attributes: as in ``SplitRecipe``; ``split_by`` is for rows, not for users.
+    """
 
     kind: Literal["fraction"] = "fraction"
     fraction: OpenProbability
     split_seed: SplitSeed
+    split_by: SplitBy = "content"
 
 
 @final
@@ -71,6 +75,11 @@ class Table(DataRecipe):
             raise InvalidParameter("held_out.file", _OTHER_ROWS, self.file)
         return self
 
+    def split_rule(self) -> SplitRule:
+        if isinstance(self.held_out, HeldOutFile):
+            return "given"
+        return self.held_out.split_by if self.user_column is None else "users"
+
     def describe(self) -> str:
         beyond = "values beyond them are moved to them" if self.outside == "clip" else "no value lies beyond them"
         if isinstance(self.held_out, HeldOutFile):
@@ -94,24 +103,24 @@ class Table(DataRecipe):
             if np.array_equal(test, features):
                 raise InvalidParameter("held_out.file", _OTHER_ROWS, self.held_out.file)
             return DataSet(features, features, test, test, None, users)
-        share, seed = self.held_out.fraction, self.held_out.split_seed
+        asked = self.held_out
         if users is None:
-            kept, held = by_record(len(features), seed, share)
+            kept, held = by_record(asked.split_by, record_keys(features), asked.split_seed, asked.fraction)
             return DataSet(features[kept], features[kept], features[held], features[held], None)
-        kept, held = by_user(users, np.zeros(len(users), dtype=np.int64), seed, share)
-        return DataSet(features[kept], features[kept], features[held], features[held], None, numbered(users[kept]))
+        kept, held = sides(users, asked.split_seed, asked.fraction)
+        return DataSet(features[kept], features[kept], features[held], features[held], None, users[kept])
 
-    def _rows(self, path: Path, user_column: str | None) -> tuple[NDArray[np.float32], NDArray[Any] | None]:
-        """Features, and whose they are, numbered from 0."""
+    def _rows(self, path: Path, user_column: str | None) -> tuple[NDArray[np.float32], Keys | None]:
+        """Features, and the keys of whose they are."""
         wanted = [column.name for column in self.columns]
         if path.suffix == ".csv":
             cells = csv_cells(path, [*wanted, *(() if user_column is None else (user_column,))])
             table = np.column_stack([as_numbers(path, name, cells[name]) for name in wanted])
-            users = None if user_column is None else numbered(np.array(cells[user_column]))
+            users = None if user_column is None else name_keys(np.array(cells[user_column]))
         else:
             whole = npy_table(path)
             table = np.column_stack([_column(path, whole, name) for name in wanted])
-            users = None if user_column is None else numbered(_column(path, whole, user_column))
+            users = None if user_column is None else name_keys(_column(path, whole, user_column))
         return scaled(table, self.columns, self.outside), users
 
 

@@ -21,6 +21,7 @@ from trainer.network_training import ClippingBound, PublicHeldOut
 from trainer.plan import ExecutionPlan, FlatClipping, L1Clipping, PoissonSampling, clipped_sensitivity
 from trainer.plans import AnyPlan
 from trainer.spec import CalibratedPrivacy, PositiveInt
+from trainer.units import check_split
 
 
 @final
@@ -89,6 +90,8 @@ class DpSgdLaplace(AutoencoderTraining):
     Attributes:
       method: what is clipped and perturbed, and how.
       steps: noisy sums.
+      declared_units: N, how many units of privacy the training data are taken to have: a public number, known without counting them. The
+        sampling probability is method.expected_batch_size / N. None where the number that is counted is public.
       (others): as in ``AutoencoderTraining``.
     Raises:
       InvalidParameter: from ``plan``, where the spec doesn't fit the data set.
@@ -108,6 +111,7 @@ class DpSgdLaplace(AutoencoderTraining):
     algorithm: Literal["dp_sgd_laplace"] = "dp_sgd_laplace"
     method: Annotated[LaplaceMethod | GaussianMethod, Field(discriminator="kind")]
     steps: PositiveInt
+    declared_units: PositiveInt | None = None
 
     @classmethod
     def example(cls) -> Self:
@@ -127,6 +131,10 @@ class DpSgdLaplace(AutoencoderTraining):
     def unit(self) -> PrivacyUnit:
         return self.method.privacy.unit
 
+    @property
+    def adjacency(self) -> Adjacency:
+        return self.method.privacy.adjacency
+
     def plan_for(self, facts: DataSetFacts) -> AnyPlan:
         privacy = self.method.privacy
         if privacy.noise_multiplier is not None:
@@ -143,11 +151,13 @@ class DpSgdLaplace(AutoencoderTraining):
     def plan_with(self, facts: DataSetFacts, scale: float) -> ExecutionPlan:
         """The plan with noise of this scale. Raises InvalidParameter where spec and data don't fit."""
         _ = self.shape(facts)
-        units, batch = self.units(facts), self.method.expected_batch_size
+        check_split(facts, self.method.privacy.adjacency)
+        is_declared = self.declared_units is not None
+        units, batch = self.declared_units or self.units(facts), self.method.expected_batch_size
         if batch > units:
             raise InvalidParameter("method.expected_batch_size", f"<= the {units} units of privacy ({self.unit!r})", batch)
         return ExecutionPlan(
-            sampling=PoissonSampling(records=units, expected_batch_size=batch),
+            sampling=PoissonSampling(records=units, expected_batch_size=batch, is_declared=is_declared),
             clipping=self.method.clipping(),
             mechanism=self.method.mechanism(scale),
             steps=self.steps,

@@ -19,7 +19,7 @@ from trainer.engine.spent import EpsilonSpent
 from trainer.engine.team import Alone, Team
 from trainer.engine.torch_source import TorchSource
 from trainer.engine.training import CHECKPOINT, MODEL, Run, run_training, train_network
-from trainer.engine.units import dealt, members_of
+from trainer.engine.units import members_of, units_at_nodes
 
 __all__ = [
     "CHECKPOINT",
@@ -47,7 +47,6 @@ __all__ = [
     "TeamFailed",
     "TorchSource",
     "TrainingState",
-    "dealt",
     "hardware",
     "initial_state",
     "launch",
@@ -59,6 +58,7 @@ __all__ = [
     "run_training",
     "save_checkpoint",
     "train_network",
+    "units_at_nodes",
     "update",
     "versions",
     "write_atomically",

@@ -114,10 +114,12 @@ class PrivateLoop:
           InvalidParameter: the plan is for other numbers of units.
         """
         sampling = self.plan.sampling
-        planned = sampling.nodes if isinstance(sampling, FederatedSampling) else (sampling.records,)
-        found = tuple(len(site.units) for site in self.sites)
-        if planned != found:
-            raise InvalidParameter("plan.sampling", f"for {found} units, as the data set has", planned)
+        nodes = sampling.nodes if isinstance(sampling, FederatedSampling) else 1
+        if nodes != len(self.sites):
+            raise InvalidParameter("plan.sampling.nodes", f"{len(self.sites)}, as there are sites", nodes)
+        found = sum(len(site.units) for site in self.sites)
+        if not sampling.is_declared and sampling.records != found:
+            raise InvalidParameter("plan.sampling.records", f"{found} units, as the data set has", sampling.records)
         while state.step < self.plan.steps:
             state = self.step(state)
             after_step(state)

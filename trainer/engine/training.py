@@ -17,7 +17,8 @@ import accountants
 from mechanisms.errors import InvalidParameter
 from mechanisms.source import RandomOrigin, RandomStream
 from trainer.audit import NoiseFindings, findings_of
-from trainer.data import DataSetFacts, data_set_facts
+from trainer.data import DataSet, DataSetFacts, data_set_facts
+from trainer.data.splits import Keys, record_keys
 from trainer.engine.canaries import Canaries, scores_of, with_canaries
 from trainer.engine.checkpoint import Checkpoint, discard_unfinished, load_checkpoint, save_checkpoint, write_tensors
 from trainer.engine.clipping import ClippedGradients
@@ -48,8 +49,8 @@ CHECKPOINT = "checkpoint.safetensors"
 MODEL = "artifacts/model.safetensors"
 
 
-Places = Callable[[int], Sequence[Tensor]]
-"""Number of units -> the units at each site."""
+Places = Callable[[int, Callable[[], Keys]], Sequence[Tensor]]
+"""Number of units, and what gives their keys -> the units at each site."""
 
 
 @final
@@ -187,7 +188,7 @@ class Prepared:
         )
         features, test_features = passed_through(front, features), passed_through(front, test_features)
         problem = Problem(network, losses_for(facts), features, targets, members)
-        places = run.places(problem.units)
+        places = run.places(problem.units, partial(_keys, data, data.training_users if spec.protects_users(facts) else None))
         first = problem.units
         if spec.audit is not None:
             problem = with_canaries(problem, spec.audit.canaries, run.plan.clipping.bound, facts.classes)
@@ -201,6 +202,11 @@ class Prepared:
             held_out.check_measurable()
         sites = tuple(Site(units.to(device), randomness_of(spec.seed, number, team)) for number, units in enumerate(places))
         return Prepared(device, front, problem, layout, clipped, canaries, held_out, sites, sites[0].randomness.origin)
+
+
+def _keys(data: DataSet, users: Keys | None) -> Keys:
+    """Of the units, in their order: that of the users' keys, or that of the records where these are the units."""
+    return record_keys(data.training_features, data.training_targets) if users is None else np.unique(users)
 
 
 def randomness_of(seed: int | None, site: int, team: Team) -> Randomness:

@@ -3,7 +3,6 @@ r"""Which records belong to which unit of privacy, and which units live where.""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,17 +10,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mechanisms.source import RandomStream
+from trainer.data.splits import Keys, dealt, numbered
 
 
 def members_of(users: NDArray[Any], records_per_user: int) -> Tensor:
     r"""The records of each user, the first ``records_per_user`` of them in the data set's order: nobody else's records change them.
 
     Args:
-      users: whose each record is, 0 .. users - 1 without gaps, (records,).
+      users: the key of whose each record is, (records,).
     Returns:
       (users, records of the largest user, at most ``records_per_user``), int64, padded with -1.
     """
+    users = numbered(users)
     order = np.argsort(users, kind="stable")
     counts = np.bincount(users)
     starts = np.cumsum(counts) - counts
@@ -32,12 +32,16 @@ def members_of(users: NDArray[Any], records_per_user: int) -> Tensor:
     return torch.from_numpy(members)
 
 
-def dealt(sizes: Sequence[int], seed: int) -> tuple[Tensor, ...]:
-    """The numbers of the units at each node, ascending, dealt at random from a public seed: (size,), int64, for each of the sizes."""
-    # Another purpose than any private randomness, so that no stream of a reproducible run is seen here.
-    keys = RandomStream.from_seed(seed, "public distribution of units to nodes").uniform(sum(sizes))
-    places = np.split(np.argsort(keys, kind="stable"), np.cumsum(sizes)[:-1])
-    return tuple(torch.from_numpy(np.sort(place).astype(np.int64)) for place in places)
+def units_at_nodes(keys: Keys, nodes: int, seed: int) -> tuple[Tensor, ...]:
+    r"""The numbers of the units at each node, ascending int64: a node may have none.
+
+    Where a unit is follows from the public seed and the unit alone, so that one more moves nobody else.
+
+    Args:
+      keys: of the units, (units,); units of one key are at one node.
+    """
+    places = dealt(keys, nodes, seed, "distribution of units to nodes")
+    return tuple(torch.from_numpy(np.flatnonzero(places == node).astype(np.int64)) for node in range(nodes))
 
 
 def seed_of(seed: int, purpose: str) -> int:

@@ -24,11 +24,10 @@ class FederatedZetaDpSgd(BoundedTraining):
     not finite, counts as zero: the divisor stays the public number of nodes, and its units' guarantee is still charged for the round.
 
     Attributes:
-      nodes: how many; at most the units of privacy. Units are dealt to them at random, as equally as possible, a user with all records.
-      distribution_seed: public; which unit lives where follows from it and the number of units alone. Neighbours are federations in
-        which one node has one unit more or less and everybody else lives where they did.
+      nodes: how many; at most the units of privacy. Units are dealt to them by a hash, each by itself, a user with all records.
+      distribution_seed: public; where a unit lives follows from it and from that unit alone, so that one more moves nobody else.
       server: the server's optimizer; ``fed_adam`` is that of Reddi et al. 2021.
-      expected_batch_size: units expected in one node's sample, at the smallest node.
+      expected_batch_size: units expected in one node's sample, where it has its share of all units.
       (others): as in ``BoundedTraining``; ``privacy`` is what each node guarantees its units against the server and all other nodes.
     Raises:
       InvalidParameter: from ``plan``, where the spec doesn't fit the data set.
@@ -74,9 +73,7 @@ class FederatedZetaDpSgd(BoundedTraining):
     def descent(self) -> AnyOptimizer:
         return self.server
 
-    def sampling(self, units: int) -> FederatedSampling:
+    def sampling(self, units: int, *, is_declared: bool) -> FederatedSampling:
         if self.nodes > units:
-            raise InvalidParameter("nodes", f"<= the {units} units of privacy (every node has at least one)", self.nodes)
-        smaller, more = divmod(units, self.nodes)
-        sizes = tuple(smaller + (1 if node < more else 0) for node in range(self.nodes))
-        return FederatedSampling(nodes=sizes, expected_batch_size=self.expected_batch_size)
+            raise InvalidParameter("nodes", f"<= the {units} units of privacy", self.nodes)
+        return FederatedSampling(nodes=self.nodes, records=units, expected_batch_size=self.expected_batch_size, is_declared=is_declared)

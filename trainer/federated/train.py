@@ -8,7 +8,8 @@ from pathlib import Path
 
 from torch import Tensor
 
-from trainer.engine import Run, dealt, run_training
+from trainer.data.splits import Keys
+from trainer.engine import Run, run_training, units_at_nodes
 from trainer.federated.spec import FederatedZetaDpSgd
 from trainer.plan import ExecutionPlan
 from trainer.report import RunReport, TrainingEvent
@@ -45,6 +46,6 @@ def train(
     return run_training(Run(spec, plan, runtime, workdir, partial(places_of, spec), report, should_stop))
 
 
-def places_of(spec: FederatedZetaDpSgd, units: int) -> tuple[Tensor, ...]:
+def places_of(spec: FederatedZetaDpSgd, _units: int, keys: Callable[[], Keys]) -> tuple[Tensor, ...]:
     """The units at each node."""
-    return dealt(spec.sampling(units).nodes, spec.distribution_seed)
+    return units_at_nodes(keys(), spec.nodes, spec.distribution_seed)

@@ -22,6 +22,7 @@ from trainer.data import DataSetFacts, DigitsImages
 from trainer.network_training import PublicHeldOut
 from trainer.plans import AnyPlan, StatisticReleasePlan
 from trainer.spec import CalibratedPrivacy
+from trainer.units import check_split
 
 
 @final
@@ -87,6 +88,10 @@ class FunctionalMechanism(AutoencoderSpec):
     def unit(self) -> PrivacyUnit:
         return self.privacy.unit
 
+    @property
+    def adjacency(self) -> Adjacency:
+        return self.privacy.adjacency
+
     def plan_for(self, facts: DataSetFacts) -> AnyPlan:
         if self.privacy.noise_multiplier is not None:
             return self.plan_with(facts, self.privacy.noise_multiplier)
@@ -120,6 +125,7 @@ class FunctionalMechanism(AutoencoderSpec):
     def _planned(self, facts: DataSetFacts, scale: float) -> StatisticReleasePlan:
         if facts.training_records > MOST_RECORDS:
             raise InvalidParameter("data", f"at most {MOST_RECORDS} training rows (sums of more aren't exact)", facts.training_records)
+        check_split(facts, self.privacy.adjacency)
         shape, sensitivity = self.shape(facts), self.sensitivity(facts)
         return StatisticReleasePlan(
             mechanism=Laplace(scale=scale, sensitivity=sensitivity)

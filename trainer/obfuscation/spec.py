@@ -23,6 +23,7 @@ from trainer.obfuscation.shapes import divided
 from trainer.plans import AnyPlan, FeatureReleasePlan, UnprotectedPlan
 from trainer.report import HeldOut
 from trainer.spec import PositiveInt, TrainingSpec
+from trainer.units import check_split
 
 REPORTED_DELTA = 1e-5
 """Where nothing is guaranteed: epsilon is infinite at every delta."""
@@ -98,7 +99,7 @@ class Obfuscation(TrainingSpec):
     def example(cls) -> Self:
         """Handwritten digits, the paper's method, and the attacks it should have met."""
         return cls(
-            data=Digits(split_seed=0, test_fraction=0.332),
+            data=Digits(split_seed=0, test_fraction=0.332, split_by="position"),
             network=LeNet(),
             method=Rotation(),
             optimizer=Adam(learning_rate=5e-3, schedule=Cosine()),
@@ -149,6 +150,7 @@ class Obfuscation(TrainingSpec):
         return facts.training_records - (self.evaluation_records or 0)
 
     def _release(self, method: NoisyRotation, facts: DataSetFacts, std: float) -> FeatureReleasePlan:
+        check_split(facts, method.privacy.adjacency)
         sensitivity = Sensitivity(l2=2.0 * method.clipping_norm, adjacency=method.privacy.adjacency, unit=method.privacy.unit)
         return FeatureReleasePlan(
             mechanism=Gaussian(std=std, sensitivity=sensitivity),

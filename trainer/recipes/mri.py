@@ -41,14 +41,14 @@ MRI_RECONSTRUCTION = Recipe(
     ),
     printed_run=PrintedRun(sampling_probability=3e-5, noise_multiplier=1.0, steps=1_000_000, delta=1e-5, unit="slice"),
     declared=DeclaredData(
-        training_records=480,
-        test_records=220,
+        training_records=580,
+        test_records=120,
         shape=(1, 128, 128),
         is_complex=True,
         classes=None,
         unit="slice",
         user_unit="patient",
-        users=8,
+        users=9,
         largest_user=120,
     ),
     differences=(
@@ -138,19 +138,19 @@ def _sequences(name: str, title: str, spec: ZetaDpSgd | FederatedZetaDpSgd, decl
 
 _SLICES = MriSequences(folder="mri_brain", split_seed=2, test_fraction=0.2)
 _SLICES_DECLARED = DeclaredData(
-    training_records=480,
-    test_records=220,
+    training_records=580,
+    test_records=120,
     shape=(1, 32, 32),
     is_complex=True,
     classes=3,
     unit="slice",
     user_unit="patient",
-    users=8,
+    users=9,
     largest_user=120,
 )
 _SLICES_DIFFERENCES = (
     "700 slices of 10 patients and three sequences instead of 60000 of 750 and four",
-    "one unit is a slice: eight patients are too few to hide one. A patient has up to 120 slices, and nothing is claimed per patient (C10)",
+    "one unit is a slice: nine patients are too few to hide one. A patient has up to 120 slices, and nothing is claimed per patient (C10)",
 )
 MRI_SEQUENCES = _sequences(
     "mri_sequences", "MRI pulse sequences in k-space, central", _central(_SLICES, 3, "slice", None), _SLICES_DECLARED, _SLICES_DIFFERENCES

@@ -141,8 +141,8 @@ class SpectralDp(NetworkTraining):
     def descent(self) -> AnyOptimizer:
         return self.optimizer
 
-    def sampling(self, units: int) -> PoissonSampling:
-        return PoissonSampling(records=units, expected_batch_size=self.expected_batch_size)
+    def sampling(self, units: int, *, is_declared: bool) -> PoissonSampling:
+        return PoissonSampling(records=units, expected_batch_size=self.expected_batch_size, is_declared=is_declared)
 
     def planned_clipping(self, facts: DataSetFacts) -> LayerBoundsClipping:
         settings = self._settings(facts)

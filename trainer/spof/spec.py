@@ -22,6 +22,7 @@ from trainer.descent import Adam
 from trainer.network_training import PublicHeldOut
 from trainer.plans import AnyPlan, RecordReleasePlan
 from trainer.spec import PositiveInt
+from trainer.units import check_split
 
 MechanismName = Literal["local_laplace", "local_gaussian", "duchi_linf"]
 RowMechanism = LocalLaplace | LocalGaussian | DuchiLinf
@@ -116,7 +117,7 @@ class Spof(AutoencoderTraining):
         """Digits' pixels: a public data set, whose column means are about all that so much noise leaves to be learned of it."""
         privacy = LocalPrivacy(adjacency=Adjacency.REPLACE_ONE, unit="record", delta=1e-5, epsilon=10.0)
         return cls(
-            data=DigitsImages(split_seed=0, test_fraction=0.2),
+            data=DigitsImages(split_seed=0, test_fraction=0.2, split_by="position"),
             encoders=2,
             hidden=16,
             optimizer=Adam(learning_rate=0.01),
@@ -129,6 +130,10 @@ class Spof(AutoencoderTraining):
     @property
     def unit(self) -> PrivacyUnit:
         return self.method.privacy.unit
+
+    @property
+    def adjacency(self) -> Adjacency:
+        return self.method.privacy.adjacency
 
     def plan_for(self, facts: DataSetFacts) -> AnyPlan:
         privacy = self.method.privacy
@@ -151,6 +156,7 @@ class Spof(AutoencoderTraining):
         return self._plan(facts, self.method.row_release(self.shape(facts).features, facts.unit, scale))
 
     def _plan(self, facts: DataSetFacts, mechanism: RowMechanism) -> RecordReleasePlan:
+        check_split(facts, self.method.privacy.adjacency)
         return RecordReleasePlan(
             mechanism=mechanism,
             records=facts.training_records,

@@ -58,5 +58,5 @@ class ZetaDpSgd(BoundedTraining):
     def descent(self) -> AnyOptimizer:
         return self.optimizer
 
-    def sampling(self, units: int) -> PoissonSampling:
-        return PoissonSampling(records=units, expected_batch_size=self.expected_batch_size)
+    def sampling(self, units: int, *, is_declared: bool) -> PoissonSampling:
+        return PoissonSampling(records=units, expected_batch_size=self.expected_batch_size, is_declared=is_declared)

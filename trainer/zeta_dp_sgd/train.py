@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from trainer.data.splits import Keys
 from trainer.engine import Run, run_training
 from trainer.plan import ExecutionPlan
 from trainer.report import RunReport, TrainingEvent
@@ -39,6 +40,6 @@ def train(
     return run_training(Run(spec, plan, runtime, workdir, one_place, report, should_stop))
 
 
-def one_place(units: int) -> tuple[Tensor, ...]:
+def one_place(units: int, _keys: Callable[[], Keys]) -> tuple[Tensor, ...]:
     """All units."""
     return (torch.arange(units),)

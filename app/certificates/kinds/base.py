@@ -32,6 +32,7 @@ class Setting:
       given_weights: SHA-256 of weights that training started from.
       in_ledger: whether a budget was charged.
       uploaded: whether a user of the service made the data set.
+      is_declared: whether the number of units was declared, not counted.
     """
 
     mechanisms: tuple[AnyMechanism, ...]
@@ -43,6 +44,7 @@ class Setting:
     given_weights: tuple[str, ...] = ()
     in_ledger: bool = False
     uploaded: bool = False
+    is_declared: bool = False
 
     def named(self, words: str) -> str:
         """The words with the unit's name in them."""

@@ -131,6 +131,7 @@ def _setting(part: PartFacts, whole: Setting) -> Setting:
         held_out=whole.held_out,
         precision=whole.precision,
         guaranteed=whole.guaranteed,
+        is_declared=whole.is_declared,
     )
 
 

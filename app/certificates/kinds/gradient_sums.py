@@ -59,7 +59,8 @@ class GradientSums(Kind):
     def run_assumptions(self, setting: Setting) -> tuple[str, ...]:
         central = self.federation is not None and setting.held_out == "private"
         return (
-            *wording.SAMPLING_ASSUMPTIONS,
+            wording.DECLARED_NUMBER if setting.is_declared else wording.COUNTED_NUMBER,
+            wording.SAMPLED_INDEPENDENTLY,
             *wording.RUN_ASSUMPTIONS,
             *((setting.named(wording.USER_ASSUMPTION),) if setting.records_per_unit is not None else ()),
             *((wording.FEDERATED_ASSUMPTION,) if self.federation is not None else ()),
@@ -93,9 +94,7 @@ class GradientSums(Kind):
 
     def lines(self, training: Training) -> Iterator[str]:
         if self.federation is not None:
-            nodes = self.federation.nodes
-            sizes = f"{min(nodes)}" if min(nodes) == max(nodes) else f"{min(nodes)} to {max(nodes)}"
-            yield f"Nodes: {len(nodes)}, each with {sizes} units of its own. {sentence(self.federation.participation)}"
+            yield f"Nodes: {self.federation.nodes}, each with units of its own. {sentence(self.federation.participation)}"
             yield f"  {sentence(self.federation.noise)}"
         yield from (f"Noise: {line}." for line in self._noise(training))
         yield f"Clipping: {_bounded(self.clipping)}: {self.clipping.meaning}."
@@ -124,15 +123,12 @@ class GradientSums(Kind):
         if batch is None:
             yield "expected_batch_size: must be stated for noisy sums"
             return
-        if self.federation is not None:
-            if sum(self.federation.nodes) != units:
-                yield f"federation.nodes: the nodes have {sum(self.federation.nodes)} units, data.{name} is {units}"
-            # The smallest node's units: all nodes sample with one probability, which is the expected batch over its size.
-            name, units = "the smallest node", min(self.federation.nodes)
-        probability = exact(batch / units)
+        # All nodes sample with one probability, the expected batch over a node's share of all units.
+        nodes, at_all = (1, "") if self.federation is None else (self.federation.nodes, " * federation.nodes")
+        probability = exact(batch * nodes / units)
         for sampling in (release.sampling for release in releases_of(event)):
             if sampling.kind == "poisson" and sampling.probability != probability:
-                yield f"expected_batch_size / {name} is {probability}, the event samples with {sampling.probability}"
+                yield f"expected_batch_size{at_all} / {name} is {probability}, the event samples with {sampling.probability}"
             sizes = sampling.sample_size, sampling.population_size
             if sampling.kind == "fixed_size" and sizes != (batch, units):
                 yield (

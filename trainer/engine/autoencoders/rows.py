@@ -9,9 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mechanisms.base import Adjacency
 from trainer.autoencoder import AutoencoderSpec
 from trainer.data import DataSetFacts
 from trainer.data.base import DataSet
+from trainer.data.splits import dealt, record_keys
 from trainer.engine.units import members_of
 
 
@@ -34,10 +36,15 @@ class TrainingRows:
     def of(spec: AutoencoderSpec, facts: DataSetFacts, data: DataSet, device: torch.device) -> TrainingRows:
         """Raises InvalidParameter where ``records_per_user`` doesn't fit the unit."""
         users, members = data.training_users, None
-        # A row without a user is dealt by its own number.
-        places = np.arange(len(data.training_features)) if users is None else users
         rows = torch.from_numpy(np.ascontiguousarray(data.training_features))
-        places = torch.from_numpy(places % spec.encoders)
+        if users is not None:
+            keys = users
+        elif spec.adjacency is Adjacency.REPLACE_ONE:
+            # Of a row that is replaced nothing may be told but its noisy release.
+            keys = np.arange(len(rows))
+        else:
+            keys = record_keys(data.training_features)
+        places = torch.from_numpy(dealt(keys, spec.encoders, 0, "encoders of rows"))
         if spec.protects_users(facts):
             assert users is not None  # the facts name a user unit
             assert spec.records_per_user is not None  # checked with the unit
