@@ -24,7 +24,7 @@ from mechanisms.base import Value
 from mechanisms.errors import PrivacyError
 from trainer import AnyTrainingSpec, load_train
 from trainer.engine.checkpoint import write_atomically
-from trainer.errors import TrainingDiverged, TrainingStopped
+from trainer.errors import PartFailed, TrainingAborted, TrainingDiverged, TrainingStopped
 from trainer.parent import die_with_parent, end_with_folder
 from trainer.plans import AnyPlan
 from trainer.report import Failed, Finished, Stopped, TrainingEvent
@@ -81,8 +81,16 @@ def run_request(workdir: Path, should_stop: Callable[[], bool]) -> None:
 def report_failure(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """An exception hook: the trace goes to standard error, one line for the user to standard output."""
     traceback.print_exception(kind, error, trace)
-    # Of every other error nobody knows here which step it came in, nor whether the steps before it could be written.
-    _emit(Failed(reason=failure_reason(error), executed=error.step if isinstance(error, TrainingDiverged) else None))
+    match error:
+        case TrainingDiverged() | TrainingAborted():
+            executed = error.step
+        case PartFailed():
+            executed = error.executed
+        case _:
+            # It came before the first step, or the steps couldn't be written: nobody knows here which of the two.
+            executed = None
+    cause = error.__cause__ if isinstance(error, TrainingAborted) else None
+    _emit(Failed(reason=failure_reason(cause or error), executed=executed))
 
 
 def failure_reason(error: BaseException) -> str:

@@ -21,6 +21,17 @@ class TrainingDiverged(PrivacyError):
         super().__init__(f"the parameters stopped being finite at step {step}: use a smaller learning_rate or clipping_bound")
 
 
+class TrainingAborted(Exception):
+    r"""An error, this one's cause, ended the run in ``step``, which counts as executed and lies in the checkpoint.
+
+    Whatever the step released before the error is in it, and isn't released again: who goes on begins with the next step.
+    """
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+        super().__init__(f"ended by an error in step {step}")
+
+
 class CheckpointRefused(PrivacyError):
     """A checkpoint that this run can't continue from."""
 
@@ -31,9 +42,10 @@ class CheckpointRefused(PrivacyError):
 
 
 class PartFailed(PrivacyError):
-    """A training of a comparison couldn't go on; ``reason`` is its own last word."""
+    """A training of a comparison couldn't go on; ``reason`` is its own last word, ``executed`` its steps where it knew them."""
 
-    def __init__(self, name: str, reason: str) -> None:
+    def __init__(self, name: str, reason: str, executed: int | None = None) -> None:
         self.name = name
         self.reason = reason
+        self.executed = executed
         super().__init__(f"part {name}: {reason}")

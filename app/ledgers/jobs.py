@@ -4,7 +4,7 @@ An end is an output like any other: that a run diverged at step s tells somethin
 that was executed, not only what was shown of it. Training puts each step on disk before it tells anything of it, its end included:
 
 * stopped (paused, cancelled, timed out, its worker shut down) and said so: the steps in its checkpoint, the last one executed among them;
-* failed and said how many steps it executed (it diverged): these steps;
+* failed and said how many steps it executed (it diverged, or an error ended a step, which counts as executed): these steps;
 * failed otherwise, killed, or its end is unknown: all of the plan.
 
 That a run which ends early costs the steps it executed is a claim about adaptive stopping. Every budget of a ledger carries it: sums of

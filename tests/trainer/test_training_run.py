@@ -17,7 +17,7 @@ from accountants.events import leaves
 from mechanisms import ComplexGaussian, Gaussian, NoiseSource, RandomOrigin, Sensitivity
 from mechanisms.errors import InvalidParameter
 from trainer import ExecutionPlan, RuntimeSpec, ZetaDpSgd, load_train
-from trainer.errors import CheckpointRefused, TrainingDiverged, TrainingStopped
+from trainer.errors import CheckpointRefused, TrainingAborted, TrainingDiverged, TrainingStopped
 from trainer.plan import FlatClipping, PoissonSampling, PrivateEvaluation
 from trainer.report import CheckpointWritten, Metrics, Progress, RunReport, Started, TrainingEvent
 
@@ -211,7 +211,7 @@ def test_a_private_evaluation_is_told_again_after_a_crash_and_not_released_again
         if isinstance(event, Metrics):
             raise RuntimeError("killed here")
 
-    with pytest.raises(RuntimeError, match="killed here"):
+    with pytest.raises(TrainingAborted, match="an error in step 5"):
         load_train(spec)(spec, spec.plan(), RUNTIME, tmp_path, report=crash, should_stop=lambda: False)
     _run(spec, tmp_path, second)
     told = [event for event in second if isinstance(event, Metrics)]

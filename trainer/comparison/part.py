@@ -105,7 +105,7 @@ def run_part(
         case code, _ if code == -signal.SIGTERM:
             return checkpointed_step(folder / CHECKPOINT)  # before it listened to signals: nothing of this attempt was done
         case _, Failed():
-            raise PartFailed(name, last.reason)
+            raise PartFailed(name, last.reason, last.executed)
         case _:
             raise PartFailed(name, f"its process ended with {process.returncode} and no reason; see {LOG}")
 

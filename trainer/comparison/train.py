@@ -16,7 +16,7 @@ from trainer.comparison.plots import plots
 from trainer.comparison.results import as_csv, result_of
 from trainer.comparison.spec import Comparison, PlannedRun
 from trainer.engine import EpsilonSpent, write_atomically
-from trainer.errors import TrainingStopped
+from trainer.errors import PartFailed, TrainingStopped
 from trainer.network_training import NetworkTraining
 from trainer.plans import ComparedPlan, ComparisonPlan, PartPlan
 from trainer.report import Metrics, Progress, RunReport, Started, TrainingEvent
@@ -93,7 +93,11 @@ class Part:
         """What it did, now or at an earlier attempt. Raises PartFailed, TrainingStopped."""
         if (earlier := outcome(self.folder, self.request)) is not None:
             return earlier
-        stopped_after = run_part(self.name, self.folder, self.request, follower.hear, should_stop)
+        try:
+            stopped_after = run_part(self.name, self.folder, self.request, follower.hear, should_stop)
+        except PartFailed as failed:
+            executed = None if failed.executed is None else follower.before + max(1, failed.executed)
+            raise PartFailed(failed.name, failed.reason, executed) from failed
         if stopped_after is not None:
             # Some release everything before their first step: it counts as done as soon as the part is begun.
             raise TrainingStopped(follower.before + max(1, stopped_after))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import final
 
 from trainer.engine.checkpoint import Checkpoint, Evaluated
 from trainer.engine.finite import all_finite
 from trainer.engine.loop import TrainingState
 from trainer.engine.spent import EpsilonSpent
-from trainer.errors import TrainingDiverged, TrainingStopped
+from trainer.errors import TrainingAborted, TrainingDiverged, TrainingStopped
 from trainer.plan import ExecutionPlan
 from trainer.plans import AnyPlan
 from trainer.report import CheckpointWritten, HeldOut, Metrics, MetricValues, Progress, TrainingEvent
@@ -49,9 +49,10 @@ class Publisher:
     would be run again with other noise: released twice and counted once. What a private evaluation released lies in the same checkpoint.
 
     This holds for ends too, since an end is an output: that the parameters are still finite after a step, or no longer, is a function of
-    all releases so far. So a run that diverges ends with its last state on disk, and whoever tries it again is told the same again. Of an
-    error in a step the same is true as far as the disk lets itself be written. A process that is killed tells nothing more; the steps
-    since its last checkpoint were seen by nobody, except for when it was killed and by what, which no guarantee covers.
+    all releases so far. So a run that diverges ends with its last state on disk, and whoever tries it again is told the same again. A step
+    that an error ended counts as executed and isn't run again, as far as the disk lets itself be written. A process that is killed tells
+    nothing more; the steps since its last checkpoint were seen by nobody, except for when it was killed and by what, which no guarantee
+    covers.
     """
 
     def __init__(
@@ -79,7 +80,8 @@ class Publisher:
         self._started = self._checkpointed = time.monotonic()
         self._progress_due = self._writing_due = self._started
         self._saved_step = earlier.state.step
-        self._unsaved: TrainingState | None = None
+        self._before: TrainingState = earlier.state
+        self._reached: TrainingState | None = None
 
     @property
     def seconds(self) -> float:
@@ -106,7 +108,10 @@ class Publisher:
         if self._evaluated is not None:
             self._report(Metrics(step=self._evaluated.step, held_out="private", metrics=self._evaluated.metrics))
         _check_finite(state)
-        if self._should_stop() and state.step < self._plan.steps:
+        done = state.step == self._plan.steps
+        if done and self._private is not None and (self._evaluated is None or self._evaluated.step < state.step):
+            self._checkpoint(state, counted=True)  # an error ended the last step, and with it this count
+        if self._should_stop() and not done:
             self._write(state)
             raise TrainingStopped(state.step)
 
@@ -117,7 +122,7 @@ class Publisher:
           TrainingDiverged: the parameters stopped being finite; this very state is saved.
           TrainingStopped: a stop was asked for; the state is saved.
         """
-        self._unsaved = None
+        self._reached = state
         if not all_finite(state.parameters):
             self._save_and_tell(state)
             raise TrainingDiverged(state.step)
@@ -134,19 +139,28 @@ class Publisher:
             self._progress(state.step)
         if stop:
             raise TrainingStopped(state.step)
-        if self._saved_step != state.step:
-            self._unsaved = state
+        self._before, self._reached = state, None
 
     @contextmanager
     def kept_before_telling(self) -> Generator[None]:
-        """Around the steps: an error in one of them will be told, so the steps before it go into a checkpoint first, if they can."""
+        r"""Around the steps: an error in one of them will be told, so that step goes into a checkpoint first, if it can.
+
+        Raises:
+          TrainingAborted: from the error, whose step counts as executed.
+        """
         try:
             yield
-        except Exception:
-            if self._unsaved is not None:
-                with suppress(OSError):  # the error that ended the run is the one to tell, and a full disk may well be its cause
-                    self._write(self._unsaved)
+        except (TrainingStopped, TrainingDiverged):
             raise
+        except Exception as error:
+            # What the step released may be why it failed: it isn't run again with other noise, and the next one starts from where it did.
+            state = replace(self._before, step=self._before.step + 1) if self._reached is None else self._reached
+            try:
+                if self._saved_step != state.step:
+                    self._write(state)
+            except OSError:
+                raise error from None  # a full disk may well be its cause
+            raise TrainingAborted(state.step) from error
 
     def final_metrics(self, state: TrainingState) -> MetricValues | None:
         """Of the last state: measured where the records are public, the last private evaluation's where there is one."""
@@ -177,7 +191,7 @@ class Publisher:
         before = time.monotonic()
         self._written += 1
         self._save(Checkpoint(state, self._earlier.resumptions, self._written, self.seconds, self._evaluated))
-        self._saved_step, self._unsaved = state.step, None
+        self._saved_step = state.step
         after = time.monotonic()
         self._writing_due = after + (after - before) / WRITING_SHARE
 
