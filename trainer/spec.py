@@ -63,6 +63,8 @@ class RuntimeSpec(Value):
       checkpoint_seconds: the longest work a killed worker loses.
       threads: CPU threads of each process; 0 leaves torch's default.
       processes: that share each sample between them; their sums are added, and the first adds the noise.
+      when_probe_fails: what becomes of a network for which a record's gradient depends, to the bit, on the records beside it on this
+        machine: its records are computed one by one, slowly, or the run is refused before anything is released.
       precision: of the network's own arithmetic; norms, sums and noise are never narrower than float32. ``bfloat16`` for networks without
         native complex layers, which have no half precision.
     """
@@ -72,7 +74,14 @@ class RuntimeSpec(Value):
     checkpoint_seconds: Annotated[float, Strict(), Field(ge=0.0, le=3600.0, allow_inf_nan=False)] = 5.0
     threads: Annotated[int, Strict(), Field(ge=0, le=1024)] = 0
     processes: Annotated[int, Strict(), Field(ge=1, le=64)] = 1
+    when_probe_fails: Literal["one_by_one", "refuse"] = "one_by_one"
     precision: Literal["float32", "bfloat16"] = "float32"
+
+    def check_probe(self, *, keeps_its_bits: bool) -> None:
+        """Raises InvalidParameter: the probe failed, and the run is to be refused then."""
+        if not keeps_its_bits and self.when_probe_fails == "refuse":
+            expected = "'one_by_one' for this network here: a record's gradient depends on the records beside it"
+            raise InvalidParameter("runtime.when_probe_fails", expected, self.when_probe_fails)
 
 
 class TrainingSpec(Value, ABC):

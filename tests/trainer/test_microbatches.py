@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from mechanisms.errors import InvalidParameter
+from trainer import ALGORITHMS, RuntimeSpec, load_train
+from trainer.engine.autoencoders import ClippedRows
 from trainer.engine.clipping import ClippedGradients
 from trainer.engine.gradients import Microbatch
 from trainer.engine.microbatches import MOST_SIZES, Padding, Sizes, keeps_its_bits
 from trainer.engine.problem import Problem
 from trainer.engine.rules import LayerGradients
 from trainer.plan import FlatClipping
+from trainer.report import Started, TrainingEvent
 
 
 def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -157,6 +164,25 @@ def test_dropout_is_no_reason_to_compute_one_by_one() -> None:
     clipped = ClippedGradients(of, FlatClipping(bound=1.0), 64)
     assert clipped.settle()
     assert all(module.training for module in of.network.modules())
+
+
+@pytest.mark.parametrize("algorithm", ["zeta_dp_sgd", "dp_sgd_laplace"])
+def test_a_run_may_be_refused_before_its_first_release_where_the_probe_fails(
+    algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ClippedGradients if algorithm == "zeta_dp_sgd" else ClippedRows, "settle", lambda _self: False)
+    example = next(known for known in ALGORITHMS if known.algorithm_name() == algorithm).example()
+    spec: Any = type(example).model_validate_json(json.dumps(json.loads(example.model_dump_json()) | {"steps": 1}))
+    events: list[TrainingEvent] = []
+
+    def run(runtime: RuntimeSpec) -> None:
+        load_train(spec)(spec, spec.plan(), runtime, tmp_path, report=events.append, should_stop=lambda: False)
+
+    with pytest.raises(InvalidParameter, match=r"runtime\.when_probe_fails must be 'one_by_one' for this network here"):
+        run(RuntimeSpec(device="cpu", threads=1, when_probe_fails="refuse"))
+    assert not [event for event in events if not isinstance(event, Started)]
+    assert not list(tmp_path.glob("checkpoint*"))
+    run(RuntimeSpec(device="cpu", threads=1))
 
 
 @pytest.mark.parametrize("what", ["rows", "places", "companions"])

@@ -122,7 +122,7 @@ class DpSgdLaplace(AutoencoderTraining):
             encoders=2,
             hidden=16,
             optimizer=Adam(learning_rate=0.05),
-            method=LaplaceMethod(privacy=privacy, clipping_bound=3.0, expected_batch_size=1438),
+            method=LaplaceMethod(privacy=privacy, clipping_bound=3.0, expected_batch_size=1427),
             steps=100,
             evaluation=PublicHeldOut(),
         )

@@ -50,12 +50,12 @@ def private_loop(spec: DpSgdLaplace, plan: ExecutionPlan, prepared: Prepared) ->
     norm = "l1" if isinstance(plan.clipping, L1Clipping) else "l2"
     team = Alone()
     clipped = ClippedRows(prepared.network, prepared.rows, SLOPES[spec.loss], norm, plan.sampling.expected_batch_size)
-    clipped.settle()
+    prepared.runtime.check_probe(keeps_its_bits=clipped.settle())
     return PrivateLoop(
         clipped=clipped,
         layout=layout_of(prepared.network),
         plan=plan,
-        sites=(Site(torch.arange(plan.units, device=prepared.device), randomness_of(spec.seed, 0, team)),),
+        sites=(Site(torch.arange(prepared.rows.units, device=prepared.device), randomness_of(spec.seed, 0, team)),),
         optimizer=optimizer,
         team=team,
         watch=NoiseWatch(plan.mechanism),

@@ -194,7 +194,7 @@ class Prepared:
             problem = with_canaries(problem, spec.audit.canaries, run.plan.clipping.bound, facts.classes)
         lot = run.plan.sampling.expected_batch_size
         clipped = ClippedGradients(problem, run.plan.clipping, run.runtime.microbatch_size, run.plan.projection, lot)
-        clipped.settle()
+        run.runtime.check_probe(keeps_its_bits=clipped.settle())
         canaries = None if spec.audit is None else Canaries(problem, clipped, first, facts.classes)
         layout = ParameterLayout.of(network)
         held_out = HeldOutRecords(network, layout, test_features, test_targets)

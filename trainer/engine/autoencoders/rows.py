@@ -32,6 +32,11 @@ class TrainingRows:
     places: Tensor
     members: Tensor | None
 
+    @property
+    def units(self) -> int:
+        """Of privacy: rows, or the users whose rows they are."""
+        return len(self.features if self.members is None else self.members)
+
     @staticmethod
     def of(spec: AutoencoderSpec, facts: DataSetFacts, data: DataSet, device: torch.device) -> TrainingRows:
         """Raises InvalidParameter where ``records_per_user`` doesn't fit the unit."""

@@ -57,6 +57,7 @@ class Prepared:
       rows: the private training rows, as they are.
       digest: of spec, plan and data: what a released file is bound to.
       resumed: whether the run continues from a checkpoint: an earlier attempt released what training sees.
+      runtime: what it runs with.
     """
 
     facts: DataSetFacts
@@ -65,6 +66,7 @@ class Prepared:
     rows: TrainingRows
     digest: str
     resumed: bool
+    runtime: RuntimeSpec
 
 
 class Descent(NamedTuple):
@@ -109,7 +111,7 @@ def run_autoencoder(run: AutoencoderRun, begin: Callable[[Prepared], Descent]) -
     data = spec.data.read()
     rows = TrainingRows.of(spec, facts, data, device)
     held_out = HeldOutRows(network, torch.from_numpy(np.ascontiguousarray(data.test_features)).to(device))
-    descent = begin(Prepared(facts, device, network, rows, digest, resumed=start.resumptions > 0))
+    descent = begin(Prepared(facts, device, network, rows, digest, resumed=start.resumptions > 0, runtime=run.runtime))
     publisher = _publisher(run, start, held_out, digest)
     run.report(Started(resumed_from_step=start.state.step))
     publisher.start(start.state)
