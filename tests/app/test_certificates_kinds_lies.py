@@ -158,7 +158,7 @@ def test_other_words_in_a_kinds_own_fields_are_nobodys_here(
     ("name", "changed", "message"),
     [
         ("spectral", "spectral_other", "plan.projection.layers"),
-        ("spof", "spof_duchi", "the number of training records was planned as 1438"),
+        ("spof", "spof_duchi", "the number of training records was planned as 1434"),
         ("baseline", "spectral", "the number of released steps was planned as 30 and the run reports 50"),
         ("comparison", "with_baseline", "the parts was planned as"),
     ],

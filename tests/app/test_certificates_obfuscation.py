@@ -51,7 +51,7 @@ def test_the_text_tells_every_attack_beside_guessing(texts: dict[str, str]) -> N
     text = texts["rotated"]
     assert "What attacks found" in text
     assert (
-        "the angle from a learned judge of both quadratures: mean error in radians 0.0215 (0.02128 to 0.02172; guessing 1.571; 359 trials)"
+        "the angle from a learned judge of both quadratures: mean error in radians 0.0215 (0.02128 to 0.02172; guessing 1.571; 363 trials)"
         in text
     )
     assert "the answer by way of the estimated angle: share that is right 0.96 (" in text
@@ -85,7 +85,7 @@ def test_the_sound_form_guarantees_what_its_noise_does(predicates: dict[str, Pri
     assert isinstance(predicate.guarantee, ApproximateDp)
     release = predicate.feature_release
     assert release is not None
-    assert (release.clipping_norm, release.queries, release.records, release.mu_per_query) == ("3.0", 4, 359, "0.5")
+    assert (release.clipping_norm, release.queries, release.records, release.mu_per_query) == ("3.0", 4, 363, "0.5")
     # Four queries of mu 1/2 are one of mu 1, whose epsilon at 1e-5 is 4.3772.
     assert float(predicate.guarantee.epsilon) == pytest.approx(accountants.profile(predicate.event).epsilon_upper(1e-5), rel=1e-6)
     assert float(predicate.guarantee.gdp_mu or "0") == pytest.approx(1.0)
@@ -98,7 +98,7 @@ def test_the_sound_form_says_whom_it_protects_and_that_turning_earns_nothing(tex
     assert "Protected: each image of the held-out data; one image is one row of the held-out data as described" in text
     assert "they earn nothing, and the figures are those of the same noise sent without them, with the angle told" in text
     assert "the training records, which network and attackers were trained on: whoever submitted the job takes them for public" in text
-    assert "Released: 4 noisy features of each of 359 held-out records, gaussian noise of standard deviation 12.0" in text
+    assert "Released: 4 noisy features of each of 363 held-out records, gaussian noise of standard deviation 12.0" in text
 
 
 def test_the_curve_states_mu_of_each_noise(predicates: dict[str, PrivacyCertificate]) -> None:

@@ -89,7 +89,7 @@ def test_a_data_set_is_told_with_its_facts_and_without_its_values(client: httpx2
     told = response.json()
     assert response.headers["location"] == f"/v1/data-sets/{told['id']}"
     assert told["data"] == {"kind": "uploaded", "data_set": told["id"]}
-    assert (told["facts"]["training_records"], told["facts"]["shape"], told["facts"]["unit"]) == (48, [4], "beat")
+    assert (told["facts"]["training_records"], told["facts"]["shape"], told["facts"]["unit"]) == (50, [4], "beat")
     assert client.get(f"/v1/data-sets/{told['id']}").json() == told
     folder = of.made_data_sets_dir / told["id"]
     assert told["bytes"] == sum(path.stat().st_size for path in folder.iterdir())
@@ -232,7 +232,7 @@ def test_a_changed_array_is_not_trained_on(client: httpx2.Client, of: Settings, 
     data_set = make(client, upload_id)
     monkeypatch.setenv("ZETADP_UPLOADED_DIR", str(of.made_data_sets_dir))
     recipe = Uploaded(data_set=data_set)
-    assert len(recipe.read().training_features) == 48
+    assert len(recipe.read().training_features) == 50
     path = of.made_data_sets_dir / data_set / "training_features.npy"
     content = bytearray(path.read_bytes())
     content[-1] ^= 1

@@ -57,7 +57,7 @@ def test_a_classification_has_the_records_of_the_file_split_by_a_public_seed(mak
     label = {tuple(row): int(one) for row, one in zip(given["x"].tolist(), given["y"], strict=True)}
     assert [label[tuple(row)] for row in data.training_features.tolist()] == data.training_targets.tolist()
     assert np.array_equal(np.sort(np.concatenate([data.training_targets, data.test_targets])), np.sort(given["y"]))
-    assert (facts.training_records, facts.test_records, facts.shape, facts.is_complex) == (48, 12, (4,), True)
+    assert (facts.training_records, facts.test_records, facts.shape, facts.is_complex) == (50, 10, (4,), True)
     assert (facts.unit, facts.user_unit, facts.classes, data.training_users) == ("beat", None, 2, None)
     again, _ = make()
     assert np.array_equal(again.training_features, data.training_features)
@@ -72,9 +72,9 @@ def test_users_are_never_on_both_sides(make: Make) -> None:
     owner = {tuple(row): int(who) for row, who in zip(given["x"].tolist(), given["patient"], strict=True)}
     training, test = ({owner[tuple(row)] for row in side.tolist()} for side in (data.training_features, data.test_features))
     assert not training & test
-    assert (facts.users, facts.largest_user, facts.user_unit) == (16, 3, "patient")
+    assert (facts.users, facts.largest_user, facts.user_unit) == (14, 3, "patient")
     assert data.training_users is not None
-    assert len(np.unique(data.training_users)) == 16
+    assert len(np.unique(data.training_users)) == 14
 
 
 def test_every_upload_may_be_one_users(make: Make) -> None:
@@ -89,8 +89,9 @@ def test_every_upload_may_be_one_users(make: Make) -> None:
 
 
 def test_values_are_scaled_by_the_constants_that_are_named_and_by_nothing_else(make: Make, put: Callable[..., Readable]) -> None:
-    plain, _ = make()
-    scaled, _ = make(scaling={"kind": "affine", "offset": 0.0, "scale": 4.0})
+    by_place = {"kind": "fraction", "fraction": 0.2, "split_seed": 0, "split_by": "position"}
+    plain, _ = make(held_out=by_place)
+    scaled, _ = make(held_out=by_place, scaling={"kind": "affine", "offset": 0.0, "scale": 4.0})
     assert np.allclose(scaled.training_features * 4.0, plain.training_features)
     values = np.arange(20.0).reshape(10, 2)
     real = {A: put("r", "npz", npz(x=values, y=np.arange(10) % 2))}
@@ -99,7 +100,7 @@ def test_values_are_scaled_by_the_constants_that_are_named_and_by_nothing_else(m
     assert np.allclose(np.sort(both.ravel()), np.arange(20.0) / 20.0)
     with pytest.raises(InvalidParameter, match="within their public bounds"):
         make(real, numbers="real", scaling={"kind": "range", "lower": 0.0, "upper": 10.0, "outside": "refuse"})
-    clipped, _ = make(real, numbers="real", scaling={"kind": "range", "lower": 0.0, "upper": 10.0, "outside": "clip"})
+    clipped, _ = make(real, numbers="real", scaling={"kind": "range", "lower": 0.0, "upper": 10.0, "outside": "clip"}, held_out=ALL)
     assert clipped.training_features.max() == 1.0
 
 
@@ -189,6 +190,10 @@ def test_what_does_not_fit_is_refused_with_its_place(make: Make, which: str) -> 
         make(**changes)
 
 
+BOTH = {"kind": "fraction", "fraction": 0.5, "split_seed": 0, "split_by": "position"}
+"""One of two records on either side."""
+
+
 @pytest.mark.parametrize(
     ("values", "told"),
     [
@@ -201,7 +206,7 @@ def test_what_no_network_can_train_on_is_refused_without_a_value(
     make: Make, put: Callable[..., Readable], values: np.ndarray, told: str
 ) -> None:
     with pytest.raises(InvalidParameter, match=told) as refused:
-        make({A: put("bad", "npz", npz(x=values, y=np.array([0, 1])))}, numbers="real")
+        make({A: put("bad", "npz", npz(x=values, y=np.array([0, 1])))}, numbers="real", held_out=BOTH)
     assert "secret" not in str(refused.value)
     assert "e+300" not in str(refused.value)
 

@@ -47,7 +47,7 @@ def test_a_file_becomes_a_data_set_and_both_are_deleted(service: httpx2.Client, 
         path.write_text(DataSetDefinition.model_validate(definition(upload_id)).model_dump_json())
         made = run(service, "make", str(path))
         data_set = client.data.data_sets().data_sets[0].id
-        assert f"data set {data_set}  ward 3  48 + 12 records 'beat'" in made
+        assert f"data set {data_set}  ward 3  50 + 10 records 'beat'" in made
         assert f'data: {{"kind":"uploaded","data_set":"{data_set}"}}' in made
         assert data_set in run(service, "manifest", data_set)
         listed = run(service, "list")
