@@ -14,7 +14,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from scipy import stats
-from torch import Tensor
+from torch import Tensor, nn
 
 import accountants
 from mechanisms import Adjacency, Gaussian, Laplace, RandomStream
@@ -31,6 +31,7 @@ from trainer.engine import (
     ClippedSum,
     ParameterLayout,
     PrivateLoop,
+    Problem,
     SeededRandomness,
     Site,
     TrainingState,
@@ -63,6 +64,7 @@ MULTIPLIERS = {40: 1.5, 100: 2.25}
 """Noise multipliers for epsilon 4, by steps."""
 
 UNITS, LOT, DELTA = 30, 5, 1e-5
+COUNTS = torch.arange(20) % 3
 REFUSED = "a made-up unit moves the released sum by at most what the noise is for"
 
 FACTORS, ROW_FACTORS, GRADIENTS, START = clipping._factors, rows_clipping._weights, ClippedGradients.gradients, training._starting_point
@@ -153,11 +155,11 @@ def plan_of(of: Clipping, adjacency: Adjacency = Adjacency.ADD_REMOVE, projectio
     return ExecutionPlan(sampling=sampling, clipping=of, mechanism=mechanism, steps=1, delta=1e-5, projection=projection)
 
 
-CLIPPINGS: list[Clipping] = [
-    FlatClipping(bound=1e6),
-    PerLayerClipping(bound=1e-6),
-    AdaptiveClipping(initial_bound=0.5, quantile=0.5, learning_rate=0.1, count_share=0.2),
-]
+def adaptive(bound: float) -> AdaptiveClipping:
+    return AdaptiveClipping(initial_bound=bound, quantile=0.5, learning_rate=0.1, count_share=0.2)
+
+
+CLIPPINGS: list[Clipping] = [FlatClipping(bound=1e6), PerLayerClipping(bound=1e-6), adaptive(0.5)]
 
 
 @pytest.mark.parametrize("members", [None, MEMBERS], ids=["records", "users"])
@@ -176,11 +178,37 @@ def test_every_layer_and_clipping_passes_and_a_hundredth_too_much_does_not(
                 check_contributions(clipped, plan_of(of), of.bound)
 
 
+@pytest.mark.parametrize("bound", [1e-30, 1e-3, 1e30])
+@pytest.mark.parametrize("clipping_with", [lambda bound: FlatClipping(bound=bound), lambda bound: PerLayerClipping(bound=bound), adaptive])
+def test_every_layer_of_a_network_is_tried_at_every_bound(
+    clipping_with: Callable[[float], Clipping], bound: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose layers' gradients are of very different lengths."""
+    torch.manual_seed(1)
+    last = nn.Linear(5, 3)
+    network = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 5), nn.Tanh(), last)
+    with torch.no_grad():
+        last.weight.mul_(1e-3)
+    features = torch.randn(20, 6)
+    problem = Problem(network, lambda scores, labels: nn.functional.cross_entropy(scores, labels, reduction="none"), features, COUNTS, None)
+    of = clipping_with(bound)
+    clipped = ClippedGradients(problem, of, 16)
+    check_contributions(clipped, plan_of(of), bound)
+    for number in range(3):
+        monkeypatch.setattr(ClippedGradients, "gradients", layer(number, clipped=False))
+        with pytest.raises(InvalidParameter, match=REFUSED):
+            check_contributions(clipped, plan_of(of), bound)
+    monkeypatch.setattr(ClippedGradients, "gradients", GRADIENTS)
+    monkeypatch.setattr(clipping, "_factors", enlarged(1.01))
+    with pytest.raises(InvalidParameter, match=REFUSED):
+        check_contributions(clipped, plan_of(of), bound)
+
+
 @pytest.mark.parametrize("name", thinned(SPECTRAL_CASES, every=4))
 @pytest.mark.parametrize("order", ORDERS)
 def test_filtered_gradients_are_tried_as_they_are_released(name: str, order: str, monkeypatch: pytest.MonkeyPatch) -> None:
     case = SPECTRAL_CASES[name]
-    problem = problem_of(replace(case, network=lambda stream: torch.nn.Sequential(case.network(stream))), None)
+    problem = problem_of(replace(case, network=lambda stream: nn.Sequential(case.network(stream))), None)
     projection = SpectralProjection.model_validate({"order": order, "layers": spectra_of(problem.network, 0.5, None)})
     of = FlatClipping(bound=1.0)
     clipped = ClippedGradients(problem, of, 16, projection)

@@ -19,8 +19,11 @@ from trainer.plan import AdaptiveClipping, ExecutionPlan, L1Clipping
 
 UNITS = 4
 
-BEYOND = 4.0
-"""So many times the bound each unit's gradient is at least, so that it would stand out if it weren't clipped."""
+BEYOND = 2.0**20
+"""So many times the bound each unit's gradient is, so that every layer's part of it would stand out if it weren't clipped."""
+
+SMALLEST = 1e-25
+"""Of the bounds that are tried, unless the run's own is smaller: far below it float32 has no digits left."""
 
 ROUNDING = 1e-9
 """Relative, of the bound that is tried out: what is clipped aims far enough below it for its own rounding."""
@@ -52,7 +55,7 @@ def check_contributions(clipped: Tried, plan: ExecutionPlan, bound: float) -> No
     summed, everybody = clipped.made_up(UNITS), torch.arange(UNITS)
     found = summed(everybody, bound)
     shortest = min((norm for norm in (found.norms.double() / found.bound).tolist() if norm > 0.0), default=BEYOND)
-    share = min(1.0, shortest / BEYOND)
+    share = min(1.0, max(shortest / BEYOND, SMALLEST / bound))
     own = [_released(summed, unit, plan, bound, share) for unit in everybody.split(1)]
     together = _released(summed, everybody, plan, bound, share)
     given, order = plan.mechanism.sensitivity, 1 if isinstance(plan.clipping, L1Clipping) else 2
