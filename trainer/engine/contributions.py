@@ -56,19 +56,21 @@ def check_contributions(clipped: Tried, plan: ExecutionPlan, bound: float) -> No
     found = summed(everybody, bound)
     shortest = min((norm for norm in (found.norms.double() / found.bound).tolist() if norm > 0.0), default=BEYOND)
     share = min(1.0, max(shortest / BEYOND, SMALLEST / bound))
-    own = [_released(summed, unit, plan, bound, share) for unit in everybody.split(1)]
-    together = _released(summed, everybody, plan, bound, share)
     given, order = plan.mechanism.sensitivity, 1 if isinstance(plan.clipping, L1Clipping) else 2
     stated = (given.l1_contribution or given.l1) if order == 1 else (given.l2_contribution or given.l2)
     assert stated is not None  # the plan has compared it with its clipping
     # The joint vector of adaptive clipping is in units of the bound, whatever that is.
     allowed = stated if isinstance(plan.clipping, AdaptiveClipping) else share * stated
-    longest = max(float(torch.linalg.vector_norm(vector, ord=order)) for vector in own)
-    if not longest <= allowed * (1.0 + ROUNDING):
-        raise _refused(f"{longest / allowed:.6g} times as much, alone")
-    mixed = float(torch.linalg.vector_norm(together - torch.stack(own).sum(dim=0), ord=order))
+    rest = _released(summed, everybody, plan, bound, share)
+    for unit in everybody.split(1):
+        alone = _released(summed, unit, plan, bound, share)
+        moved = float(torch.linalg.vector_norm(alone, ord=order))
+        if not moved <= allowed * (1.0 + ROUNDING):
+            raise _refused(f"{moved / allowed:.6g} times as much")
+        rest -= alone
+    mixed = float(torch.linalg.vector_norm(rest, ord=order))
     if not mixed <= allowed * AGREEMENT:
-        raise _refused(f"another sum of {UNITS} than their sum, by {mixed / allowed:.6g} times as much")
+        raise _refused(f"a sum of {UNITS} units that is off the sum of their own by {mixed / allowed:.6g} times as much")
 
 
 def _released(summed: MadeUpSum, units: Tensor, plan: ExecutionPlan, bound: float, share: float) -> Tensor:
