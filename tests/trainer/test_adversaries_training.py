@@ -163,7 +163,7 @@ CLIPPINGS: list[Clipping] = [FlatClipping(bound=1e6), PerLayerClipping(bound=1e-
 
 
 @pytest.mark.parametrize("members", [None, MEMBERS], ids=["records", "users"])
-@pytest.mark.parametrize("name", thinned(CASES, every=6))
+@pytest.mark.parametrize("name", thinned(CASES, every=12))
 def test_every_layer_and_clipping_passes_and_a_hundredth_too_much_does_not(
     name: str, members: Tensor | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -352,7 +352,7 @@ def test_samples_that_are_not_poissons_are_found(broken: str, steps: int, monkey
 
 @pytest.mark.parametrize("steps", STEPS)
 def test_the_loop_s_samples_are_poissons(steps: int) -> None:
-    for seed in range(20):
+    for seed in range(10):
         assert min(p_values(sampled(steps, seed), LOT / UNITS).values()) > UNLIKELY
     # Of a federation all nodes' together: each draws among its own.
     assert min(p_values(sampled(steps, 0, nodes=5), LOT / UNITS).values()) > UNLIKELY

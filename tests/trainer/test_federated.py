@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from accountants.events import neighbourhood
-from mechanisms import ComplexGaussian, Sensitivity
+from mechanisms import Adjacency, ComplexGaussian, Sensitivity
 from trainer import ExecutionPlan, FederatedZetaDpSgd, RuntimeSpec, load_train
 from trainer.engine import (
     Alone,
@@ -45,7 +45,7 @@ def _problem() -> Problem:
 def _round(deliver: Deliver, clipping: Clipping | None = None) -> tuple[TrainingState, TrainingState, Tensor]:
     """State before and after one round of gradient descent with rate 1, and the gradient."""
     clipping = FlatClipping(bound=0.5) if clipping is None else clipping
-    sensitivity = Sensitivity(l2=clipping.sensitivity, adjacency="add_remove", unit="record")
+    sensitivity = Sensitivity(l2=clipping.sensitivity, adjacency=Adjacency.ADD_REMOVE, unit="record")
     plan = ExecutionPlan(
         sampling=FederatedSampling(nodes=(UNITS // NODES,) * NODES, expected_batch_size=LOT),
         clipping=clipping,
