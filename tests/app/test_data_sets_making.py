@@ -21,7 +21,7 @@ from trainer.data.formats import FormatName
 
 A, B = "a" * 32, "b" * 32
 Make = Callable[..., tuple[DataSet, DataSetFacts]]
-ALL = {"kind": "fraction", "fraction": 0.01, "split_seed": 0}
+ALL = {"kind": "fraction", "fraction": 0.1, "split_seed": 0, "split_by": "position"}
 
 
 @pytest.fixture

@@ -73,6 +73,17 @@ def test_a_divergence_tried_again_is_told_again_and_nothing_is_released(steered:
     assert steps == list(range(1, DIVERGES_AT + 1))
 
 
+def test_the_same_test_catches_a_run_that_tells_what_it_has_not_kept(
+    steered: ZetaDpSgd, tmp_path: Path, steps: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publisher.Publisher, "_write", lambda *_: None)
+    for _ in range(3):
+        with pytest.raises(TrainingDiverged, match=f"stopped being finite at step {DIVERGES_AT}"):
+            _run(steered, tmp_path)
+    # Told three times, released three times, and no file says that anything was.
+    assert (len(steps), _checkpointed(tmp_path)) == (3 * DIVERGES_AT, 0)
+
+
 def test_every_process_of_a_team_ends_where_the_first_one_tells_it(steered: ZetaDpSgd, tmp_path: Path) -> None:
     runtime = RuntimeSpec(device="cpu", threads=1, checkpoint_seconds=3600.0, processes=2)
     with pytest.raises(TrainingDiverged) as diverged:

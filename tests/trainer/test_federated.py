@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from accountants.events import neighbourhood
-from mechanisms import ComplexGaussian, Sensitivity
+from mechanisms import Adjacency, ComplexGaussian, Sensitivity
 from trainer import ExecutionPlan, FederatedZetaDpSgd, RuntimeSpec, load_train
 from trainer.engine import (
     Alone,
@@ -23,6 +23,7 @@ from trainer.engine import (
     SeededRandomness,
     Site,
     TrainingState,
+    training,
 )
 from trainer.plan import AdaptiveClipping, Clipping, FederatedSampling, FlatClipping
 from trainer.report import RunReport
@@ -43,7 +44,7 @@ def _problem() -> Problem:
 def _round(deliver: Deliver, clipping: Clipping | None = None) -> tuple[TrainingState, TrainingState, Tensor]:
     """State before and after one round of gradient descent with rate 1, and the gradient."""
     clipping = FlatClipping(bound=0.5) if clipping is None else clipping
-    sensitivity = Sensitivity(l2=clipping.sensitivity, adjacency="add_remove", unit="record")
+    sensitivity = Sensitivity(l2=clipping.sensitivity, adjacency=Adjacency.ADD_REMOVE, unit="record")
     plan = ExecutionPlan(
         sampling=FederatedSampling(nodes=NODES, records=UNITS, expected_batch_size=LOT),
         clipping=clipping,
@@ -160,6 +161,8 @@ def test_a_patients_slices_are_clipped_together_at_one_node(tmp_path: Path, monk
             moves.append((clipped.total - original(self, parameters, fewer, bound).total).double().norm().item())
         return clipped
 
+    # Which adds up units that live nowhere.
+    monkeypatch.setattr(training, "check_contributions", lambda *_: None)
     monkeypatch.setattr(ClippedGradients, "sum", watched)
     report = _train(_spec(), tmp_path)
     assert (report.training_records, report.training_units) == (PATIENTS * 4 * SLICES, PATIENTS)

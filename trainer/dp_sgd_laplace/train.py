@@ -13,6 +13,7 @@ from mechanisms.errors import InvalidParameter
 from trainer.dp_sgd_laplace.spec import DpSgdLaplace
 from trainer.engine import Alone, NoiseWatch, PrivateLoop, Site, update
 from trainer.engine.autoencoders import SLOPES, AutoencoderRun, ClippedRows, Descent, Prepared, layout_of, run_autoencoder
+from trainer.engine.contributions import check_contributions
 from trainer.engine.torch_source import GENERATOR
 from trainer.engine.training import randomness_of
 from trainer.plan import ExecutionPlan, L1Clipping
@@ -51,6 +52,7 @@ def private_loop(spec: DpSgdLaplace, plan: ExecutionPlan, prepared: Prepared) ->
     team = Alone()
     clipped = ClippedRows(prepared.network, prepared.rows, SLOPES[spec.loss], norm, plan.sampling.expected_batch_size)
     prepared.runtime.check_probe(keeps_its_bits=clipped.settle())
+    check_contributions(clipped, plan, plan.clipping.bound)
     return PrivateLoop(
         clipped=clipped,
         layout=layout_of(prepared.network),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import final
 
 import torch
@@ -16,6 +17,7 @@ from trainer.engine.checks import check_problem
 from trainer.engine.gradients import Layer, Microbatch, squared_features
 from trainer.engine.microbatches import STEPS, Padding, Sizes, keeps_its_bits
 from trainer.engine.parameters import ParameterLayout
+from trainer.engine.probe import made_up_features, made_up_parameters, mode, uneven
 from trainer.engine.problem import Problem
 from trainer.engine.routes import plan_route
 from trainer.engine.rules import LayerGradients, WritableGradients
@@ -165,6 +167,25 @@ class ClippedGradients:
         """Of each layer, those that are clipped."""
         found = self.route.gradients(parameters, batch)
         return found if self.spectra is None else self.spectra.released(self.layers, found)
+
+    def made_up(self, count: int) -> Callable[[Tensor, float], ClippedSum]:
+        r"""``sum`` over ``count`` made-up units, with made-up parameters: numbers of some of them, (sampled,), and a bound -> their sum.
+
+        Not in training mode: dropout's masks would be others for the same unit.
+        """
+        problem, each = self._problem, self._problem.records_per_unit
+        twin, parameters = copy(self), made_up_parameters(problem.network)
+        features = uneven(made_up_features(problem, count * each))
+        targets = torch.zeros_like(problem.targets[:1]).expand(len(features), *problem.targets.shape[1:]).contiguous()
+        members = None if problem.members is None else torch.arange(len(features), device=features.device).reshape(count, each)
+        twin._problem = replace(problem, features=features, targets=targets, members=members)
+        twin._squares = squared_features(features)
+
+        def clipped(units: Tensor, bound: float) -> ClippedSum:
+            with mode(problem.network, training=False):
+                return twin.sum(parameters, units.to(features.device), bound)
+
+        return clipped
 
     def settle(self) -> bool:
         r"""Whether a unit's gradient keeps its bits whoever is computed beside it, in every size of microbatch; where not, units are

@@ -22,6 +22,7 @@ from trainer.data.splits import Keys, record_keys
 from trainer.engine.canaries import Canaries, scores_of, with_canaries
 from trainer.engine.checkpoint import Checkpoint, discard_unfinished, load_checkpoint, save_checkpoint, write_tensors
 from trainer.engine.clipping import ClippedGradients
+from trainer.engine.contributions import check_contributions
 from trainer.engine.distributed import launch
 from trainer.engine.environment import hardware, prepare_torch, versions
 from trainer.engine.evaluation import HeldOutRecords
@@ -106,6 +107,7 @@ def train_network(team: Team, run: Run) -> RunReport | None:
     check_plan(spec, plan, facts)
     prepared = Prepared.of(run, facts, prepare_torch(run.runtime), team)
     start = _starting_point(run, prepared, request_digest(spec, plan, facts), team)
+    check_contributions(prepared.clipped, plan, start.state.bound)
     should_stop = _agreed(run.should_stop, team, prepared.device)
     publisher = _publisher(run, prepared, start, facts, should_stop) if team.rank == 0 else Follower(plan, should_stop)
     if team.rank == 0:

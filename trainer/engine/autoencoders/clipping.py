@@ -7,7 +7,8 @@ product of two float32 exactly.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from copy import copy
 from typing import Literal, NamedTuple, final
 
 import torch
@@ -125,20 +126,34 @@ class ClippedRows:
         blocks[DECODER].index_add_(0, places[kept], decoder[kept] * clipped)
         return total, norms
 
+    def made_up(self, count: int) -> Callable[[Tensor, float], ClippedSum]:
+        """Clipped sums over some of ``count`` made-up units, with made-up parameters; see ``ClippedGradients.made_up``."""
+        twin, rows = copy(self), self._rows
+        parameters, features = self._made_up(count * self._per_unit)
+        members = None if rows.members is None else torch.arange(len(features), device=features.device).reshape(count, -1)
+        twin._rows = TrainingRows(features, rows.places.new_zeros(len(features)), members)
+        named = self._network.split(parameters)
+        return lambda units, bound: twin.sum(named, units.to(features.device), bound)
+
     def settle(self) -> bool:
         r"""Whether a made-up row has the same factors, to the bit, in products of every size, wherever it stands and whatever stands beside
         it; where not, rows are computed one by one from here on.
         """
-        generator = torch.Generator().manual_seed(SEED)
-        like, shape = self._rows.features, self._network.shape
-        parameters = torch.randn(shape.coordinates, generator=generator) / shape.features**0.5
-        made_up = torch.rand(ROWS_AT_ONCE, shape.features, generator=generator).to(like.device, like.dtype)
+        parameters, made_up = self._made_up(ROWS_AT_ONCE)
         for step in STEPS:
             self._sizes = Sizes.of(ROWS_AT_ONCE, self._lot, step)
-            if self._keeps_its_bits(parameters.to(like.device), made_up):
+            if self._keeps_its_bits(parameters, made_up):
                 return True
         self._sizes = Sizes(1, 1)
         return False
+
+    def _made_up(self, rows: int) -> tuple[Tensor, Tensor]:
+        """Parameters, (coordinates,), and so many rows, (rows, n)."""
+        generator = torch.Generator().manual_seed(SEED)
+        like, shape = self._rows.features, self._network.shape
+        parameters = torch.randn(shape.coordinates, generator=generator) / shape.features**0.5
+        made_up = torch.rand(rows, shape.features, generator=generator)
+        return parameters.to(like.device), made_up.to(like.device, like.dtype)
 
     def _keeps_its_bits(self, parameters: Tensor, made_up: Tensor) -> bool:
         def factors(size: int, place: int, turn: int) -> _Factors:
