@@ -89,7 +89,7 @@ class Watch:
         monkeypatch.setattr(kind, "release", release)
 
 
-class Killed(Exception):
+class Killed(BaseException):
     """Stands for the end of the process."""
 
 

@@ -123,7 +123,7 @@ def another(records: int, source: Generator) -> Tensor:
 
 
 def digits(victims: int = 597) -> Ground:
-    """1200 public digits and up to 597 victims; the property is whether a digit is even."""
+    """1176 public digits and up to 597 victims; the property is whether a digit is even."""
     data = Digits(split_seed=0, test_fraction=0.332, split_by="position").read()
     public, labels = torch.from_numpy(data.training_features), torch.from_numpy(data.training_targets)
     held_out, truth = torch.from_numpy(data.test_features)[:victims], torch.from_numpy(data.test_targets)[:victims]

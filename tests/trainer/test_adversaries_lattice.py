@@ -136,7 +136,7 @@ def plan_of(
 ) -> ExecutionPlan:
     each = UNITS // nodes
     poisson = PoissonSampling(records=UNITS, expected_batch_size=UNITS)
-    sampling = poisson if nodes == 1 else FederatedSampling(nodes=(each,) * nodes, expected_batch_size=each)
+    sampling = poisson if nodes == 1 else FederatedSampling(nodes=nodes, records=each * nodes, expected_batch_size=each)
     return ExecutionPlan(sampling=sampling, clipping=clipping, mechanism=mechanism(clipping), steps=1, delta=1e-5, projection=projection)
 
 

@@ -301,7 +301,7 @@ def sampled(steps: int, seed: int, nodes: int = 1) -> NDArray[np.float64]:
     """Who was in the sum of which step of a whole training at the claimed epsilon: (steps, units) of 0 and 1."""
     noted, of = Noted(), FlatClipping(bound=1.0)
     each = UNITS // nodes
-    sampling = FederatedSampling(nodes=(each,) * nodes, expected_batch_size=LOT // nodes)
+    sampling = FederatedSampling(nodes=nodes, records=each * nodes, expected_batch_size=LOT // nodes)
     plan = ExecutionPlan(
         sampling=PoissonSampling(records=UNITS, expected_batch_size=LOT) if nodes == 1 else sampling,
         clipping=of,

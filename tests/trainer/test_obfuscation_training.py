@@ -184,7 +184,7 @@ def test_each_attack_is_told_as_it_begins(tmp_path: Path) -> None:
     learned = [f"attack {name.replace('_', ' ')}, as sent" for name in report.attacks.attackers]
     assert [stage for stage in doing if stage in learned] == learned
     assert "attack angle by learned quadratures, at noise multiplier 0.1" in doing
-    assert doing[-1] == "encoding 597 records"
+    assert doing[-1] == "encoding 621 records"
     assert len(set(doing)) == len(doing)
 
 
@@ -283,7 +283,7 @@ def test_data_that_hide_nothing_are_refused(monkeypatch: pytest.MonkeyPatch) -> 
     # A baseline hides nothing anyway, and protected records aren't looked at.
     _prepared(_spec(method=_method("additional_layers")))
     _prepared(_spec(method=SOUND, evaluation={"kind": "none"}))
-    _with_data(monkeypatch, np.repeat(data.training_features[:1], 1200, axis=0))
+    _with_data(monkeypatch, np.repeat(data.training_features[:1], 1176, axis=0))
     with pytest.raises(InvalidParameter, match="at least two different training images"):
         _prepared(_spec())
 
