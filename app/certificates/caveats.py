@@ -8,9 +8,14 @@ from typing import final
 
 from app.certificates import wording
 from app.certificates.consistency import training_of
-from app.certificates.guarantee import ApproximateDp, NoGuarantee
+from app.certificates.guarantee import SEED_SENTENCE, ApproximateDp, NoGuarantee
+from app.certificates.planned import given_weights
 from app.certificates.statement import PrivacyCertificate
+from trainer import AnyTrainingSpec
 from trainer.models import weights
+
+SEEDED = f"its random numbers come from a seed: {SEED_SENTENCE}, and its certificate will guarantee nothing"
+RESTS = "epsilon rests on assumptions, which the certificate states beside it"
 
 ALSO_TRAINED_ON = "nothing protects one of them, even of somebody who is also in the training data"
 
@@ -35,6 +40,13 @@ def caveats(predicate: PrivacyCertificate, guarantee: ApproximateDp) -> Iterator
     beside = tuple(found[line] for line in predicate.not_covered if line in found)
     if beside:
         yield Caveat("Part of this run, and not covered by it:", beside)
+
+
+def of_run(spec: AnyTrainingSpec) -> tuple[str, ...]:
+    """What stands beside a run's epsilon before there is a certificate, the gravest first."""
+    seeded = (SEEDED,) if spec.reproducible else ()
+    held_out = (f"{wording.held_out_records('public')}; {ALSO_TRAINED_ON}",) if spec.held_out == "public" else ()
+    return (*seeded, *held_out, *map(weights.not_covered, given_weights(spec)), RESTS)
 
 
 def not_covered_elsewhere(predicate: PrivacyCertificate) -> tuple[str, ...]:

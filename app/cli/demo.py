@@ -60,6 +60,8 @@ def _tell_result(job: Job, target: Path) -> None:
     if job.metrics is not None:
         out.print(told(job.metrics), markup=False)
     out.print(f"epsilon {job.progress.epsilon:.6f} at delta {job.progress.delta:g} was spent on the training records", markup=False)
+    for line in job.caveats:
+        out.print(f"  mind: {line}", markup=False)
     out.print(f"verifying {target / CERTIFICATE_FILE} offline:\n", markup=False)
 
 

@@ -170,6 +170,8 @@ def print_job(job: Job, *, as_json: bool) -> None:
     if job.progress is not None:
         spent = job.progress
         out.print(f"step {spent.step}/{spent.steps}  {cost(spent.epsilon, spent.delta, None)}", markup=False)
+        for line in () if math.isinf(spent.epsilon) else job.caveats:
+            out.print(f"  mind: {line}", markup=False)
     if job.metrics is not None:
         out.print(told(job.metrics), markup=False)
     if job.certificate is not None:

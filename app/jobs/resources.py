@@ -105,6 +105,7 @@ class Job(Value):
       ran_seconds: how long it was, as last told by its worker; a retry counts anew.
       attempt: how often a worker has taken it up; 0 before the first.
       progress: as last told by training; null before its first step.
+      caveats: what voids that epsilon, or lies beside it unprotected, the gravest first; empty for a calculation.
       metrics: as last measured on the held-out records, each by name, and whether those are public or noise covers them; null before.
       failure: why it failed; null otherwise.
       files_deleted: when its files were deleted after their time, a calculation's result among them; null as long as they are there.
@@ -128,6 +129,7 @@ class Job(Value):
     finished: datetime | None
     attempt: int
     progress: JobProgress | None
+    caveats: tuple[str, ...]
     metrics: Metrics | None
     failure: str | None
     files_deleted: datetime | None

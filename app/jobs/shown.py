@@ -10,6 +10,7 @@ from typing import cast, final
 from sqlalchemy import inspect, select
 from sqlalchemy.orm import Session
 
+from app.certificates import caveats
 from app.certificates.tables import CertificateRow
 from app.jobs.calculation import KINDS, CalculationKind
 from app.jobs.document import TrainingAsked
@@ -113,6 +114,7 @@ def _resource(
         finished=row.finished,
         attempt=row.attempt,
         progress=_progress(progress) if isinstance(progress, Progress) else None,
+        caveats=() if training is None else caveats.of_run(training.spec),
         metrics=metrics if isinstance(metrics, Metrics) else None,
         failure=changed.reason if isinstance(changed, StateChanged) and changed.state is JobState.FAILED else None,
         files_deleted=row.files_deleted,

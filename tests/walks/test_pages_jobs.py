@@ -65,6 +65,7 @@ def check_every_event_came(page: Any, client: httpx2.Client, job: str) -> None:
     assert count(page) == len(told)
     assert int(page.inner_text("#events tr:first-child th")) == told[-1].number
     assert page.inner_text("#steps").startswith(f"Step {STEPS} of {STEPS}: epsilon 1 at delta 0.00001")
+    assert page.inner_text("#caveats").endswith("epsilon rests on assumptions, which the certificate states beside it.")
 
 
 NOTE_BREAKS = """() => {

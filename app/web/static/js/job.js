@@ -103,6 +103,8 @@ function done() {
   byId("progress").max = job.progress.steps;
   byId("progress").value = job.progress.step;
   byId("steps").textContent = `Step ${job.progress.step} of ${job.progress.steps}: ${cost(job.progress)}${target() ? `; the target is epsilon ${target()}.` : "."}`;
+  const minded = Number.isFinite(number(job.progress.epsilon)) ? job.caveats : [];
+  byId("caveats").replaceChildren(...minded.map((line) => el("li", {}, `${line}.`)));
 }
 
 /** The epsilon that the noise was calibrated to, or null where none was named or nothing is guaranteed. */
