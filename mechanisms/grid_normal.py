@@ -11,7 +11,6 @@ as it has to be.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from functools import cache
@@ -34,11 +33,8 @@ THRESHOLD_BITS: Final = kernel.THRESHOLD_BITS
 TOTAL: Final = COLUMNS << THRESHOLD_BITS
 """Probabilities of the outcomes are multiples of 1 / TOTAL = 2^-39."""
 
-BLOCK: Final = 1 << 14
+BLOCK: Final = 1 << 15
 """Words worked on at a time: they and what is made of them stay in a core's cache."""
-
-_EDGE = 2.0**-20
-"""Nearer to its probability than this share, a comparison in float64 isn't trusted."""
 
 Cells = NDArray[np.int64]
 
@@ -137,24 +133,17 @@ def draw(count: int, fill: Fill, fill_rest: Fill) -> NDArray[np.float64]:
 def draw_rest(count: int, fill: Fill) -> Cells:
     """``count`` cells of |Z| from what lies above the rectangles, (count,), >= 0, exactly."""
     found = table()
-    ends: Any = found.ends
     accepted: list[Cells] = []
     missing = count
-    bits = int(found.ends[-1] - 1).bit_length()
     while missing:
         words = np.empty((4, 2 * missing + 16), "<u8")
         fill(words)
-        place = (words[0] >> np.uint64(64 - bits)).astype(np.int64)
-        offset = (words[1] >> np.uint64(64 - BITS)).astype(np.int64)
-        envelope: Cells = ends.searchsorted(place, side="right")
-        is_tail = envelope == BINS
-        cell: Cells = (envelope << BIN_BITS) | (offset & ((1 << BIN_BITS) - 1))
-        cell[is_tail] = (8 << BITS) + offset[is_tail]
-        taken = envelope <= BINS
-        for number in np.flatnonzero(is_tail):
-            cell[number] += _octaves(int(words[3][number]), fill) << BITS
-        taken[taken] = _accepted(cell[taken], words[2][taken], found, fill)
-        accepted.append(cell[taken][:missing])
+        cells, verdicts = kernel.rest(words, found.ends, found.rectangles)
+        for number in np.flatnonzero(verdicts == kernel.UNDECIDED):
+            if cells[number] >= 8 << BITS:
+                cells[number] += _octaves(int(words[3][number]), fill) << BITS
+            verdicts[number] = is_below(int(words[2][number]), int(cells[number]), fill)
+        accepted.append(cells[verdicts == kernel.ACCEPTED][:missing])
         missing -= len(accepted[-1])
     return np.concatenate(accepted)
 
@@ -168,28 +157,11 @@ def _octaves(word: int, fill: Fill) -> int:
     return passed + (word & -word).bit_length() - 1
 
 
-def _accepted(cells: Cells, words: NDArray[np.uint64], found: Table, fill: Fill) -> NDArray[np.bool_]:
-    """Whether random bits lie below (cell's mass - its rectangle's) / its envelope's: in float64 where that is beyond doubt."""
-    bins = np.minimum(cells >> BIN_BITS, BINS)
-    is_tail = bins == BINS
-    inside = np.where(is_tail, 0, bins)
-    height = np.diff(found.ends, prepend=0)[inside].astype(np.float64)
-    centre = (cells.astype(np.float64) + 0.5) * 2.0**-BITS
-    density = 2.0**32 / math.sqrt(2.0 * math.pi) * np.exp(-0.5 * centre * centre)
-    octave = (cells >> BITS) - 8
-    # In a wedge 2^24 cells share the envelope of their bin; in the tail 2^32 share 2^-(m + 1), and a mass is 2^8 times as much a cell.
-    of_tail = density * np.exp2(np.minimum(octave + 9.0, 900.0))
-    probability = np.where(is_tail, of_tail, (density - found.rectangles[inside]) / height)
-    doubt = np.where(is_tail, probability * _EDGE, density * 2.0**-44 / height) + 2.0**-50
-    uniform = words.astype(np.float64) * 2.0**-64
-    below = uniform < probability
-    for number in np.flatnonzero(np.abs(uniform - probability) <= doubt):
-        below[number] = is_below(int(words[number]), int(cells[number]), fill)
-    return below
-
-
 def is_below(word: int, cell: int, fill: Fill) -> bool:
-    """The same comparison with as many further bits and digits as it takes."""
+    r"""Whether random bits, of which ``word`` is the first 64, lie below (cell's mass - its rectangle's) / its envelope's, exactly.
+
+    With as many further bits and digits as it takes.
+    """
     found, number = table(), cell >> BIN_BITS
 
     def probability(of: Any) -> Any:

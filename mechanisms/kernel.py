@@ -32,8 +32,18 @@ THRESHOLD_BITS: Final = 27
 REST: Final = 2048
 """Bins of grid_normal's table; the outcome beside them has this number."""
 
+REJECTED, ACCEPTED, UNDECIDED = 0, 1, -1
+"""Verdicts on a cell of the rest."""
+
+DENSITY_ERROR: Final = 2.0**-44
+"""Of the normal density in float64, relatively, at most. Nearer to its probability a comparison isn't trusted."""
+UNIFORM_ERROR: Final = 2.0**-50
+
 Columns = NDArray[np.uint64]
 """Of ``grid_normal.Table``: a threshold of 28 bits above an alias of 16."""
+
+Proposals = tuple[NDArray[np.int64], NDArray[np.int8]]
+"""Cells, (n,), and verdicts, (n,)."""
 
 
 def normals(words: NDArray[np.uint64], columns: Columns, numbers: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -60,6 +70,23 @@ def normals(words: NDArray[np.uint64], columns: Columns, numbers: NDArray[np.flo
     np.add(cells, 0.5, out=numbers)
     numbers *= STEP
     return rest
+
+
+def rest(words: NDArray[np.uint64], ends: NDArray[np.int64], rectangles: NDArray[np.int64]) -> Proposals:
+    r"""Cells of |Z| proposed for the rest, and what is to become of each, as far as float64 can tell.
+
+    Args:
+      words: (4, n); the first says under which envelope, the second where in it, the third whether it is accepted.
+      ends, rectangles: of ``grid_normal.Table``.
+    Returns:
+      cells (n,) and verdicts (n,): ``UNDECIDED`` too near to call, and in the tail, where the cell is that of the first octave.
+    """
+    shift = 64 - int(ends[-1] - 1).bit_length()
+    if COMPILED is None:
+        return _rest(words, ends, rectangles, shift)
+    cells, verdicts = np.empty(words.shape[1], np.int64), np.empty(words.shape[1], np.int8)
+    COMPILED.rest(words, ends, rectangles, shift, cells, verdicts)
+    return cells, verdicts
 
 
 def released(value: NDArray[Any], noise: NDArray[np.float64], factor: float, largest: float, scale: float) -> NDArray[Any]:
@@ -97,3 +124,21 @@ def _of_fractions(value: NDArray[Any], noise: NDArray[np.float64], factor: float
         # What double precision can't hold is held at its end.
         found[place] = float(min(max(whole, Fraction(-sys.float_info.max)), Fraction(sys.float_info.max)))
     return found.astype(value.dtype, copy=False) if np.issubdtype(value.dtype, np.inexact) else found
+
+
+def _rest(words: NDArray[np.uint64], ends: NDArray[np.int64], rectangles: NDArray[np.int64], shift: int) -> Proposals:
+    places, offsets = (words[0] >> np.uint64(shift)).view(np.int64), (words[1] >> np.uint64(32)).view(np.int64)
+    table: Any = ends
+    bins: NDArray[np.int64] = table.searchsorted(places, side="right")
+    is_tail, inside = bins == REST, np.minimum(bins, REST - 1)
+    cells: NDArray[np.int64] = (bins << OFFSET_BITS) | (offsets & ((1 << OFFSET_BITS) - 1))
+    cells[is_tail] = (8 << 32) + offsets[is_tail]
+    heights = np.diff(ends, prepend=0)[inside].astype(np.float64)
+    centres = (cells + 0.5) * STEP
+    densities = 2.0**32 / math.sqrt(2.0 * math.pi) * np.exp(-0.5 * centres * centres)
+    apart = words[2].astype(np.float64) * 2.0**-64 - (densities - rectangles[inside]) / heights
+    verdicts = (apart < 0.0).astype(np.int8)
+    verdicts[np.abs(apart) <= densities * DENSITY_ERROR / heights + UNIFORM_ERROR] = UNDECIDED
+    verdicts[bins > REST] = REJECTED
+    verdicts[is_tail] = UNDECIDED
+    return cells, verdicts
