@@ -14,11 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from trainer.engine.rules.base import (
+    COMPLEX,
+    REAL,
     LayerGradients,
     Use,
     WritableGradients,
     added,
-    adds_little,
+    added_at_once,
     cancellation,
     converted_parts,
     doubled,
@@ -61,8 +63,9 @@ class _WeightedSum(WritableGradients):
 
     def write_weighted_sum(self, factors: Tensor, into: Mapping[str, Tensor], sample: int = 0) -> None:
         weighted, a, weight = scaled_rows(self._g, factors), self._a, into["weight"]
-        if a.dim() == 2 and adds_little(len(a), sample) and weight.dtype == a.dtype:
-            _write_product(weighted, a, weight)
+        at_once = added_at_once(len(a), sample, COMPLEX if a.is_complex() else REAL) if a.dim() == 2 else 0
+        if at_once:
+            _write_products(weighted, a, weight, at_once)
         else:
             numbers = (a.shape[-1] + weighted.shape[-1]) * (1 if a.dim() == 2 else a.shape[1])
             parts = converted_parts(len(a), numbers)
@@ -72,6 +75,19 @@ class _WeightedSum(WritableGradients):
         if self._has_bias:
             bias = into["bias"]
             bias.copy_(torch.sum(weighted.flatten(0, -2), dim=0, dtype=torch.complex128 if bias.is_complex() else torch.float64))
+
+
+def _write_products(weighted: Tensor, a: Tensor, into: Tensor, at_once: int) -> None:
+    """The sum of products of so many units each."""
+    total = into if into.dtype == a.dtype else torch.empty_like(into, dtype=a.dtype)
+    _write_product(weighted[:at_once], a[:at_once], total)
+    if at_once < len(a):
+        part = torch.empty_like(total)
+        for first in range(at_once, len(a), at_once):
+            _write_product(weighted[first : first + at_once], a[first : first + at_once], part)
+            total += part
+    if total is not into:
+        into.copy_(total)
 
 
 def _write_product(weighted: Tensor, a: Tensor, into: Tensor) -> None:
