@@ -68,22 +68,21 @@ static PyObject *normals(PyObject *module, PyObject *args) {
     return PyLong_FromSsize_t(found);
 }
 
-/* How many of the ascending ends are at most the place. */
-static Py_ssize_t at_most(const int64_t *ends, Py_ssize_t count, int64_t place) {
-    const int64_t *first = ends;
-    while (count > 1) {
-        const Py_ssize_t half = count / 2;
-        first += first[half - 1] <= place ? half : 0;
-        count -= half;
-    }
-    return first - ends + (*first <= place);
+/* How many of the REST + 1 ascending ends are at most the place. Without branches, which nothing could predict. */
+static inline Py_ssize_t at_most(const int64_t *end, int64_t place) {
+    Py_ssize_t found = 0;
+    for (Py_ssize_t step = REST / 2; step; step /= 2) found += step & -(Py_ssize_t)(end[found + step - 1] <= place);
+    found += end[found] <= place;
+    return found + (found == REST && end[REST] <= place);
 }
 
-/* rest(words, ends, rectangles, shift, cells, verdicts): words: (4, count) uint64; ends: 2049, rectangles: 2048 int64; cells: int64 and
-   verdicts: int8, as many as the words of a row. A verdict is 1 or 0, or -1 where it can't be told or the cell is of the tail. */
+/* rest(words, ends, rectangles, shift, cells, verdicts) -> how many are undecided.
+   words: (4, count) uint64; ends: 2049, rectangles: 2048 int64; cells: int64 and verdicts: int8, as many as the words of a row. A verdict is
+   1 or 0, or -1 where it can't be told or the cell is of the tail. */
 static PyObject *rest(PyObject *module, PyObject *args) {
     Py_buffer words, ends, rectangles, cells, verdicts;
     int shift;
+    Py_ssize_t undecided = 0;
     (void)module;
     if (!PyArg_ParseTuple(args, "y*y*y*iw*w*", &words, &ends, &rectangles, &shift, &cells, &verdicts)) return NULL;
     const Py_ssize_t count = verdicts.len;
@@ -97,20 +96,23 @@ static PyObject *rest(PyObject *module, PyObject *args) {
         Py_BEGIN_ALLOW_THREADS
         for (Py_ssize_t i = 0; i < count; i++) {
             const int64_t offset = (int64_t)(word[count + i] >> 32);
-            const Py_ssize_t bin = at_most(end, REST + 1, (int64_t)(word[i] >> shift));
+            const Py_ssize_t bin = at_most(end, (int64_t)(word[i] >> shift));
             cell[i] = bin == REST ? ((int64_t)8 << 32) + offset : ((int64_t)bin << OFFSET_BITS) | (offset & OFFSET_MASK);
             verdict[i] = bin == REST ? -1 : 0;
+            undecided += bin == REST;
             if (bin >= REST) continue;
             const double height = (double)(end[bin] - (bin ? end[bin - 1] : 0)), centre = ((double)cell[i] + 0.5) * 0x1p-32;
             const double density = front * exp(-0.5 * centre * centre);
             const double apart = (double)word[2 * count + i] * 0x1p-64 - (density - (double)rectangle[bin]) / height;
-            verdict[i] = fabs(apart) <= density * 0x1p-44 / height + 0x1p-50 ? -1 : apart < 0.0;
+            const int near = fabs(apart) <= density * 0x1p-44 / height + 0x1p-50;
+            verdict[i] = near ? -1 : apart < 0.0;
+            undecided += near;
         }
         Py_END_ALLOW_THREADS
     }
     PyBuffer_Release(&words); PyBuffer_Release(&ends); PyBuffer_Release(&rectangles); PyBuffer_Release(&cells); PyBuffer_Release(&verdicts);
     if (!fits) { PyErr_SetString(PyExc_ValueError, "arrays of other sizes than each other's"); return NULL; }
-    Py_RETURN_NONE;
+    return PyLong_FromSsize_t(undecided);
 }
 
 static inline double noisy(double value, double noise, double factor, double largest, double scale) {

@@ -49,11 +49,13 @@ class Table:
         alias; 2048 stands for the rest, and larger numbers have threshold 0.
       rectangles: (2048,), their masses in units of 2^-39.
       ends: (2049,), sums of the rest's envelopes from the first bin on, of which the last is the tail's.
+      shift: that takes a word of 64 bits to as few as the last of these has.
     """
 
     columns: kernel.Columns
     rectangles: NDArray[np.int64]
     ends: NDArray[np.int64]
+    shift: int
 
 
 @cache
@@ -75,7 +77,12 @@ def table() -> Table:
     thresholds, aliases = _alias_table(weights)
     # The tail beyond 8 weighs less than 2^-49: one unit, halved for every further deviation, is above it.
     ends = np.cumsum([*envelopes, 1])
-    return Table((thresholds << np.uint64(16)) | np.minimum(aliases, np.uint64(BINS)), np.array(rectangles), ends)
+    return Table(
+        (thresholds << np.uint64(16)) | np.minimum(aliases, np.uint64(BINS)),
+        np.array(rectangles),
+        ends,
+        64 - int(ends[-1] - 1).bit_length(),
+    )
 
 
 def _pi() -> Decimal:
@@ -138,8 +145,8 @@ def draw_rest(count: int, fill: Fill) -> Cells:
     while missing:
         words = np.empty((4, 2 * missing + 16), "<u8")
         fill(words)
-        cells, verdicts = kernel.rest(words, found.ends, found.rectangles)
-        for number in np.flatnonzero(verdicts == kernel.UNDECIDED):
+        cells, verdicts, undecided = kernel.rest(words, found.ends, found.rectangles, found.shift)
+        for number in np.flatnonzero(verdicts == kernel.UNDECIDED) if undecided else ():
             if cells[number] >= 8 << BITS:
                 cells[number] += _octaves(int(words[3][number]), fill) << BITS
             verdicts[number] = is_below(int(words[2][number]), int(cells[number]), fill)

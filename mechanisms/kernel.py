@@ -42,8 +42,8 @@ UNIFORM_ERROR: Final = 2.0**-50
 Columns = NDArray[np.uint64]
 """Of ``grid_normal.Table``: a threshold of 28 bits above an alias of 16."""
 
-Proposals = tuple[NDArray[np.int64], NDArray[np.int8]]
-"""Cells, (n,), and verdicts, (n,)."""
+Proposals = tuple[NDArray[np.int64], NDArray[np.int8], int]
+"""Cells, (n,); verdicts, (n,); how many of them are ``UNDECIDED``."""
 
 
 def normals(words: NDArray[np.uint64], columns: Columns, numbers: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -72,21 +72,20 @@ def normals(words: NDArray[np.uint64], columns: Columns, numbers: NDArray[np.flo
     return rest
 
 
-def rest(words: NDArray[np.uint64], ends: NDArray[np.int64], rectangles: NDArray[np.int64]) -> Proposals:
+def rest(words: NDArray[np.uint64], ends: NDArray[np.int64], rectangles: NDArray[np.int64], shift: int) -> Proposals:
     r"""Cells of |Z| proposed for the rest, and what is to become of each, as far as float64 can tell.
 
     Args:
       words: (4, n); the first says under which envelope, the second where in it, the third whether it is accepted.
       ends, rectangles: of ``grid_normal.Table``.
+      shift: of the first word, to a place below the last end.
     Returns:
-      cells (n,) and verdicts (n,): ``UNDECIDED`` too near to call, and in the tail, where the cell is that of the first octave.
+      ``UNDECIDED`` is what is too near to call, and what lies in the tail, where the cell is that of the first octave.
     """
-    shift = 64 - int(ends[-1] - 1).bit_length()
     if COMPILED is None:
         return _rest(words, ends, rectangles, shift)
     cells, verdicts = np.empty(words.shape[1], np.int64), np.empty(words.shape[1], np.int8)
-    COMPILED.rest(words, ends, rectangles, shift, cells, verdicts)
-    return cells, verdicts
+    return cells, verdicts, COMPILED.rest(words, ends, rectangles, shift, cells, verdicts)
 
 
 def released(value: NDArray[Any], noise: NDArray[np.float64], factor: float, largest: float, scale: float) -> NDArray[Any]:
@@ -141,4 +140,4 @@ def _rest(words: NDArray[np.uint64], ends: NDArray[np.int64], rectangles: NDArra
     verdicts[np.abs(apart) <= densities * DENSITY_ERROR / heights + UNIFORM_ERROR] = UNDECIDED
     verdicts[bins > REST] = REJECTED
     verdicts[is_tail] = UNDECIDED
-    return cells, verdicts
+    return cells, verdicts, int((verdicts == UNDECIDED).sum())

@@ -138,9 +138,11 @@ def verdicts_of(cell: int, drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """What the kernel says of this cell with each of these words to compare."""
     table = grid_normal.table()
     given, inside = np.zeros((4, len(drawn)), np.uint64), min(cell >> 24, 2048)
-    given[0] = (int(table.ends[inside]) - 1) << (64 - int(table.ends[-1] - 1).bit_length())
+    given[0] = (int(table.ends[inside]) - 1) << table.shift
     given[1], given[2] = (cell & 0xFFFFFFFF) << 32, drawn
-    return kernel.rest(given, table.ends, table.rectangles)
+    cells, verdicts, undecided = kernel.rest(given, table.ends, table.rectangles, table.shift)
+    assert undecided == (verdicts == kernel.UNDECIDED).sum()
+    return cells, verdicts
 
 
 @pytest.mark.usefixtures("_way")
@@ -175,7 +177,9 @@ def test_a_cell_of_the_tail_is_taken_with_its_share_of_the_envelope(cell):
 
 def test_a_proposed_cell_of_the_tail_moves_on_by_octaves(monkeypatch):
     """Forced: one proposal in 10^9 lies there."""
-    monkeypatch.setattr(kernel, "rest", lambda given, *_: (np.full(given.shape[1], (8 << 32) + 3), np.full(given.shape[1], -1, np.int8)))
+    monkeypatch.setattr(
+        kernel, "rest", lambda given, *_: (np.full(given.shape[1], (8 << 32) + 3), np.full(given.shape[1], -1, np.int8), given.shape[1])
+    )
     monkeypatch.setattr(grid_normal, "is_below", lambda _word, _cell, _fill: True)
     assert grid_normal.draw_rest(2, words(0b1000)).tolist() == [(11 << 32) + 3] * 2
 
