@@ -277,11 +277,18 @@ class AdditiveNoise(Mechanism):
         return np.full((2, 3), 0.25 + 0.5j) if self.is_complex else np.full((2, 3), 0.25)
 
 
-def with_noise(mechanism: Mechanism, value: Array, noise: Array, norm: Literal["l1", "l2"], source: NoiseSource[Array]) -> Array:
-    """A real value that was checked plus ``noise_scale`` times the noise, exactly (``grid``); ``norm``: that the accounting goes by."""
+def with_normal_noise(mechanism: Mechanism, value: Array, source: NoiseSource[Array]) -> Array:
+    """A real value that was checked plus ``noise_scale`` times standard normal noise, exactly (``grid``), accounted for in l2."""
     size, scale = size_of(value), mechanism.noise_scale
-    kept = contraction(mechanism.least_distance(), size, norm)
-    return source.released(value, noise, kept / scale, largest(size), scale / kept)
+    kept = contraction(mechanism.least_distance(), size, "l2")
+    return source.released_normal(value, kept / scale, largest(size), scale / kept)
+
+
+def with_laplace_noise(mechanism: Mechanism, value: Array, source: NoiseSource[Array]) -> Array:
+    """The same of Laplace noise, accounted for in l1."""
+    size, scale = size_of(value), mechanism.noise_scale
+    kept = contraction(mechanism.least_distance(), size, "l1")
+    return source.released(value, source.standard_laplace(tuple(value.shape)), kept / scale, largest(size), scale / kept)
 
 
 def size_of(value: Any) -> int:

@@ -115,8 +115,7 @@ class ComplexGaussian(AdditiveNoise):
         shape, numbers = tuple(value.shape), 2 * size_of(value)
         if rho == 0.0 and std_real == std_imag:
             kept = contraction(self.least_distance(), numbers, "l2")
-            noise = source.standard_normal((*shape, 2))
-            return source.complex(source.released(source.pairs(value), noise, kept / std_real, largest(numbers), std_real / kept))
+            return source.complex(source.released_normal(source.pairs(value), kept / std_real, largest(numbers), std_real / kept))
         first, second = source.standard_normal(shape), source.standard_normal(shape)
         if rho == 0.0:
             kept = contraction(self.least_distance(), numbers, "l2")

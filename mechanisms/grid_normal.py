@@ -122,19 +122,51 @@ def draw(count: int, fill: Fill, fill_rest: Fill) -> NDArray[np.float64]:
     >>> draw(2, lambda words: words.fill(0), lambda words: words.fill(0)) * 2**32
     array([0.5, 0.5])
     """
-    numbers = np.empty(count)
-    pending: list[NDArray[np.int64]] = []
-    columns = table().columns
-    words = np.empty(min(count, BLOCK), "<u8")
+    numbers, words = np.empty(count), np.empty(min(count, BLOCK), "<u8")
+    rest: list[NDArray[np.int64]] = []
     for first in range(0, count, BLOCK):
         part = numbers[first : first + BLOCK]
-        fill(words[: len(part)])
-        pending.append(first + kernel.normals(words[: len(part)], columns, part))
-    rest = np.concatenate(pending) if pending else np.empty(0, np.int64)
-    if len(rest):
-        # The sign is decided already, by the word.
-        numbers[rest] = np.copysign((draw_rest(len(rest), fill_rest) + 0.5) * STEP, numbers[rest])
+        rest.append(first + _drawn(part, words, fill))
+    places = np.concatenate(rest) if rest else np.empty(0, np.int64)
+    if len(places):
+        numbers[places] = _of_rest(numbers[places], fill_rest)
     return numbers
+
+
+def released(value: NDArray[Any], factor: float, largest: float, scale: float, fill: Fill, fill_rest: Fill) -> NDArray[Any]:
+    r"""``kernel.released`` of a value and as many drawn numbers, to the bit, without the memory that these would take.
+
+    Args:
+      value: (count,), contiguous, float32 or float64, of more than ``grid.FEW`` numbers; factor, largest and scale are as there.
+      fill, fill_rest: as in ``draw``.
+    """
+    out, count = np.empty_like(value), len(value)
+    numbers, words = np.empty(min(count, BLOCK)), np.empty(min(count, BLOCK), "<u8")
+    rest: list[NDArray[np.int64]] = []
+    signs: list[NDArray[np.float64]] = []
+    for first in range(0, count, BLOCK):
+        here = slice(first, first + BLOCK)
+        part = numbers[: len(value[here])]
+        places = _drawn(part, words, fill)
+        rest.append(first + places)
+        signs.append(part[places])
+        kernel.rounded(value[here], part, factor, largest, scale, out[here])
+    places = np.concatenate(rest)
+    if len(places):
+        out[places] = kernel.rounded(value[places], _of_rest(np.concatenate(signs), fill_rest), factor, largest, scale)
+    return out
+
+
+def _drawn(part: NDArray[np.float64], words: NDArray[np.uint64], fill: Fill) -> NDArray[np.int64]:
+    """Writes a block's numbers; the places in it that are left to the rest."""
+    own = words[: len(part)]
+    fill(own)
+    return kernel.normals(own, table().columns, part)
+
+
+def _of_rest(signs: NDArray[np.float64], fill: Fill) -> NDArray[np.float64]:
+    """Numbers of the rest; the sign is decided already, by the word."""
+    return np.copysign((draw_rest(len(signs), fill) + 0.5) * STEP, signs)
 
 
 def draw_rest(count: int, fill: Fill) -> Cells:

@@ -97,8 +97,15 @@ def released(value: NDArray[Any], noise: NDArray[np.float64], factor: float, lar
     """
     if value.size <= FEW:
         return _of_fractions(value, noise, factor, largest, scale)
+    return rounded(value, noise, factor, largest, scale)
+
+
+def rounded(
+    value: NDArray[Any], noise: NDArray[np.float64], factor: float, largest: float, scale: float, into: NDArray[Any] | None = None
+) -> NDArray[Any]:
+    """``released`` for a part of many numbers, itself of any size; ``into``: contiguous, of the result's type."""
     if COMPILED is not None and value.dtype.name in KINDS and value.flags.c_contiguous and noise.flags.c_contiguous:
-        out = np.empty_like(value)
+        out = np.empty_like(value) if into is None else into
         COMPILED.released(value, noise, out, factor, largest, scale, value.dtype == np.float32)
         return out
     steps = np.asarray(value, dtype=np.float64) * factor
@@ -108,6 +115,9 @@ def released(value: NDArray[Any], noise: NDArray[np.float64], factor: float, lar
     steps *= STEP
     steps += noise
     steps *= scale
+    if into is not None:
+        into[...] = steps
+        return into
     return steps.astype(value.dtype, copy=False) if np.issubdtype(value.dtype, np.inexact) else steps
 
 

@@ -1,7 +1,7 @@
 r"""The key stream of AES-256 in counter mode, by the fastest way that OpenSSL has to it.
 
-GCM encrypts with the same stream, from its third block on, and its code is the one that uses wide registers, where a processor has them: half
-of the time that CTR's takes. Its checksum is thrown away.
+GCM encrypts with the same stream, from its third block on, and its code is the one that uses wide registers, where a processor has them:
+half of the time that CTR's takes. Its checksum is thrown away.
 """
 
 from __future__ import annotations

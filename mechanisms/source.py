@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from mechanisms import grid_laplace, grid_normal, kernel
 from mechanisms.errors import InvalidParameter
+from mechanisms.grid import FEW
 from mechanisms.key_stream import KeyStream
 from mechanisms.spectrum import low_pass
 
@@ -54,6 +55,10 @@ class NoiseSource(Protocol[Array]):
 
     def released(self, value: Array, noise: Array, factor: float, largest: float, scale: float) -> Array:
         """A real value times ``factor``, held within +-largest and rounded to the grid, plus noise on it, times ``scale``; as its type."""
+        ...
+
+    def released_normal(self, value: Array, factor: float, largest: float, scale: float) -> Array:
+        """``released`` with new standard normal noise."""
         ...
 
     def shortened(self, first: Array, second: Array, largest: float) -> tuple[Array, Array]:
@@ -175,6 +180,13 @@ class RandomStream:
         """``count`` independent (floor(2^32 Z) + 1/2) / 2^32 of standard normals Z, exactly."""
         return grid_normal.draw(count, self.fill, self._beside().fill)
 
+    def released_normal(self, value: NDArray[Any], factor: float, largest: float, scale: float) -> NDArray[Any]:
+        """``kernel.released`` of a value with as many new numbers of ``grid_normal``."""
+        if value.size <= FEW or value.dtype.name not in kernel.KINDS or not value.flags.c_contiguous:
+            return kernel.released(value, self.grid_normal(value.size).reshape(value.shape), factor, largest, scale)
+        flat = grid_normal.released(value.reshape(-1), factor, largest, scale, self.fill, self._beside().fill)
+        return flat.reshape(value.shape)
+
     def grid_laplace(self, count: int) -> NDArray[np.float64]:
         """``count`` independent (floor(2^32 L) + 1/2) / 2^32 of Laplace variables L of scale 1, exactly."""
         return grid_laplace.draw(count, self.fill)
@@ -217,6 +229,9 @@ class NumpySource:
 
     def released(self, value: NDArray[Any], noise: NDArray[Any], factor: float, largest: float, scale: float) -> NDArray[Any]:
         return kernel.released(np.asarray(value), noise, factor, largest, scale)
+
+    def released_normal(self, value: NDArray[Any], factor: float, largest: float, scale: float) -> NDArray[Any]:
+        return self._stream.released_normal(np.asarray(value), factor, largest, scale)
 
     def shortened(self, first: NDArray[Any], second: NDArray[Any], largest: float) -> tuple[NDArray[Any], NDArray[Any]]:
         shorter = np.minimum(1.0, largest / np.maximum(np.hypot(first, second), 1.0))

@@ -237,6 +237,17 @@ def test_kernel_and_numpy_give_the_same_bits(monkeypatch):
             assert np.array_equal(one, other)
 
 
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.float16])
+@pytest.mark.parametrize("count", [5, 40, 100_000])
+@pytest.mark.usefixtures("_way")
+def test_drawn_into_the_release_numbers_are_those_that_are_drawn_before_it(count, kind):
+    value = np.random.default_rng(1).normal(size=(count, 2)).astype(kind)
+    noise = RandomStream.from_seed(7, "same bits").grid_normal(2 * count).reshape(count, 2)
+    released = RandomStream.from_seed(7, "same bits").released_normal(value, 0.7, 3.0, 2.0)
+    assert released.dtype == kind
+    assert np.array_equal(released, kernel.released(value, noise, 0.7, 3.0, 2.0))
+
+
 def test_a_seed_gives_the_same_numbers_on_every_machine():
     normals, laplace = RandomStream.from_seed(1, "golden").grid_normal(4000), RandomStream.from_seed(1, "golden").grid_laplace(4)
     assert cells(normals[[0, 1, 2, 3999]]).tolist() == GOLDEN_NORMAL
@@ -262,7 +273,8 @@ def test_the_kernel_refuses_arrays_that_do_not_fit():
 def on_grid(value, mechanism):
     """What noise is added to, in units of the noise's scale."""
     source = NumpySource(RandomStream.from_seed(1, "unused"))
-    source.standard_normal = source.standard_laplace = np.zeros
+    source.released_normal = lambda given, *scales: kernel.released(given, np.zeros(given.shape), *scales)
+    source.standard_laplace = np.zeros
     return mechanism.release(value, source)
 
 
