@@ -164,7 +164,7 @@ class PrivateLoop:
         stream = site.randomness.sampling(step)
         drawn = torch.from_numpy(poisson_sample(len(mine), self.plan.sampling.probability, stream))
         with _fresh_masks(stream, mine.device) if self.draws_masks else nullcontext():
-            clipped = self.clipped.sum(parameters, mine[drawn.to(mine.device)], state.bound)
+            clipped = self.clipped.sum(parameters, mine.index_select(0, drawn.to(mine.device)), state.bound)
         query = releasing.query(clipping, clipped, len(drawn), state.bound)
         # Sums first and noise once: shares of noise, rounded each by itself, don't add up to the noise that is accounted for.
         vector = query.to(self._dtype) if self.team.size == 1 else self.team.sum(query.double())
