@@ -144,14 +144,19 @@ class PrivateLoop:
         return self.canaries.observe(state.canaries, at, along, state.bound)
 
     def _arrived(self, state: TrainingState) -> Tensor:
-        """The sum of what the sites released and the server got."""
+        """The sum of what the sites released and the server got, in memory of its own."""
         parameters = self.layout.unflatten(state.parameters)
         arrived: Tensor | None = None
         for number in range(len(self.sites)):
-            update = self.deliver(state.step + 1, number, self._released(state, parameters, number))
-            # A site that sends nothing, or something not finite, counts as zero; the divisor doesn't change with it.
-            if update is not None and all_finite(update):
-                arrived = update if arrived is None else arrived + update
+            released = self._released(state, parameters, number)
+            if self.deliver is arrives:
+                update = released
+            else:
+                # A site that sends nothing, or something not finite, counts as zero; the divisor doesn't change with it.
+                update = self.deliver(state.step + 1, number, released)
+                update = update.clone() if update is not None and all_finite(update) else None
+            if update is not None:
+                arrived = update if arrived is None else arrived.add_(update)
         if arrived is not None:
             return arrived
         layout = self.layout if self.spectra is None else self.spectra.layout
