@@ -72,8 +72,12 @@ class _WeightedSum(WritableGradients):
             # BLAS conjugates what it transposes on its way; this leaves conj(W), which is smaller than a.
             total = added(parts, lambda part: doubled(weighted[part]).flatten(0, -2).mH @ doubled(a[part]).flatten(0, -2))
             weight.copy_(total.conj())
-        if self._has_bias:
-            bias = into["bias"]
+        if not self._has_bias:
+            return
+        bias = into["bias"]
+        if at_once == len(a) and bias.dtype == weighted.dtype:
+            torch.sum(weighted, dim=0, out=bias)
+        else:
             bias.copy_(torch.sum(weighted.flatten(0, -2), dim=0, dtype=torch.complex128 if bias.is_complex() else torch.float64))
 
 
