@@ -21,6 +21,7 @@
 #endif
 
 typedef union { double number; uint64_t bits; } Double;
+typedef union { float number; uint32_t bits; } Single;
 
 static inline uint64_t bin_of(uint64_t word, const uint64_t *column) {
     const uint64_t own = word >> 52, entry = column[own];
@@ -122,36 +123,50 @@ static inline double noisy(double value, double noise, double factor, double lar
     return (rint(steps * 0x1p32) * 0x1p-32 + noise) * scale;
 }
 
-WIDE static void all_released(
+/* Both return whether no value is infinite or not a number. */
+WIDE static int all_released(
     const double *value, const double *noise, double *out, Py_ssize_t count, double factor, double largest, double scale
 ) {
-    for (Py_ssize_t i = 0; i < count; i++) out[i] = noisy(value[i], noise[i], factor, largest, scale);
+    uint64_t broken = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        const Double given = {.number = value[i]};
+        broken |= ((given.bits & 0x7fffffffffffffff) + 0x0010000000000000) >> 63;
+        out[i] = noisy(value[i], noise[i], factor, largest, scale);
+    }
+    return !broken;
 }
 
-WIDE static void all_released_single(
+WIDE static int all_released_single(
     const float *value, const double *noise, float *out, Py_ssize_t count, double factor, double largest, double scale
 ) {
-    for (Py_ssize_t i = 0; i < count; i++) out[i] = (float)noisy(value[i], noise[i], factor, largest, scale);
+    uint32_t broken = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        const Single given = {.number = value[i]};
+        broken |= ((given.bits & 0x7fffffff) + 0x00800000) >> 31;
+        out[i] = (float)noisy(value[i], noise[i], factor, largest, scale);
+    }
+    return !broken;
 }
 
-/* released(value, noise, out, factor, largest, scale, single): value and out are float32 where single, else float64; noise is float64. */
+/* released(value, noise, out, factor, largest, scale, single) -> whether the value is finite everywhere.
+   value and out are float32 where single, else float64; noise is float64. */
 static PyObject *released(PyObject *module, PyObject *args) {
     Py_buffer value, noise, out;
     double factor, largest, scale;
-    int single;
+    int single, finite = 1;
     (void)module;
     if (!PyArg_ParseTuple(args, "y*y*w*dddp", &value, &noise, &out, &factor, &largest, &scale, &single)) return NULL;
     const Py_ssize_t count = noise.len / 8;
     const int fits = value.len == count * (single ? 4 : 8) && out.len == value.len;
     if (fits) {
         Py_BEGIN_ALLOW_THREADS
-        if (single) all_released_single(value.buf, noise.buf, out.buf, count, factor, largest, scale);
-        else all_released(value.buf, noise.buf, out.buf, count, factor, largest, scale);
+        if (single) finite = all_released_single(value.buf, noise.buf, out.buf, count, factor, largest, scale);
+        else finite = all_released(value.buf, noise.buf, out.buf, count, factor, largest, scale);
         Py_END_ALLOW_THREADS
     }
     PyBuffer_Release(&value); PyBuffer_Release(&noise); PyBuffer_Release(&out);
     if (!fits) { PyErr_SetString(PyExc_ValueError, "arrays of other sizes than each other's"); return NULL; }
-    Py_RETURN_NONE;
+    return PyBool_FromLong(finite);
 }
 
 static PyMethodDef methods[] = {

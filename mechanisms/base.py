@@ -217,20 +217,23 @@ class Mechanism(Value, ABC):
         """The privatised value. Raises InvalidParameter where the value's kind or shape doesn't fit or isn't finite."""
 
     def check_value(self, value: Array, source: NoiseSource[Array]) -> None:
-        """What every release asks of its value first.
+        """What a release asks of its value first. What goes to ``NoiseSource.released`` as it is needs ``check_kind`` alone.
 
         Raises:
-          InvalidParameter: real where it must be complex or the reverse, masked or of more digits than float64, or not finite everywhere.
+          InvalidParameter: as ``check_kind``, or the value isn't finite everywhere.
         """
+        self.check_kind(value, source)
+        if not source.all_finite(value):
+            raise InvalidParameter("value", "finite in every coordinate", "a value with NaN or infinity")
+
+    def check_kind(self, value: Array, source: NoiseSource[Array]) -> None:
+        """Raises InvalidParameter: real where it must be complex or the reverse, masked, or of more digits than float64."""
         if source.is_complex(value) != self.is_complex:
             expected = "complex" if self.is_complex else "real"
             got = "complex" if source.is_complex(value) else "real"
             raise InvalidParameter("value", f"{expected} for this mechanism", got)
         if source.hides(value):
             raise InvalidParameter("value", "numbers of at most float64, none of them masked", f"{type(value).__name__} of {value.dtype}")
-        if not source.all_finite(value):
-            # inf + noise is inf: the release would tell the record, and no sensitivity bound covers it.
-            raise InvalidParameter("value", "finite in every coordinate", "a value with NaN or infinity")
 
     def alone(self) -> Self | None:
         """The same noise for what one unit alone adds to the query; None where no bound on that is stated of its own.

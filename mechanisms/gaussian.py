@@ -68,7 +68,7 @@ class Gaussian(AdditiveNoise):
         return noise
 
     def release(self, value: Array, source: NoiseSource[Array]) -> Array:
-        self.check_value(value, source)
+        self.check_kind(value, source)
         return with_normal_noise(self, value, source)
 
     def privacy_loss(self) -> GaussianLoss:

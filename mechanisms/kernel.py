@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.errors import InvalidParameter
 from mechanisms.grid import FEW, STEP
 
 
@@ -94,8 +95,11 @@ def released(value: NDArray[Any], noise: NDArray[np.float64], factor: float, lar
     Args:
       value: real and contiguous; its numbers are float64 or narrower.
       noise: standard noise of the same shape, on the grid.
+    Raises:
+      InvalidParameter: the value isn't finite everywhere.
     """
     if value.size <= FEW:
+        _check_finite(bool(np.isfinite(value).all()))
         return _of_fractions(value, noise, factor, largest, scale)
     return rounded(value, noise, factor, largest, scale)
 
@@ -106,8 +110,9 @@ def rounded(
     """``released`` for a part of many numbers, itself of any size; ``into``: contiguous, of the result's type."""
     if COMPILED is not None and value.dtype.name in KINDS and value.flags.c_contiguous and noise.flags.c_contiguous:
         out = np.empty_like(value) if into is None else into
-        COMPILED.released(value, noise, out, factor, largest, scale, value.dtype == np.float32)
+        _check_finite(COMPILED.released(value, noise, out, factor, largest, scale, value.dtype == np.float32))
         return out
+    _check_finite(bool(np.isfinite(value).all()))
     steps = np.asarray(value, dtype=np.float64) * factor
     np.clip(steps, -largest, largest, out=steps)
     steps *= 1.0 / STEP
@@ -119,6 +124,12 @@ def rounded(
         into[...] = steps
         return into
     return steps.astype(value.dtype, copy=False) if np.issubdtype(value.dtype, np.inexact) else steps
+
+
+def _check_finite(is_finite: bool) -> None:
+    if not is_finite:
+        # inf + noise is inf: the release would tell the record, and no sensitivity bound covers it.
+        raise InvalidParameter("value", "finite in every coordinate", "a value with NaN or infinity")
 
 
 def _of_fractions(value: NDArray[Any], noise: NDArray[np.float64], factor: float, largest: float, scale: float) -> NDArray[Any]:

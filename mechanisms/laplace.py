@@ -64,7 +64,7 @@ class Laplace(AdditiveNoise):
         return noise
 
     def release(self, value: Array, source: NoiseSource[Array]) -> Array:
-        self.check_value(value, source)
+        self.check_kind(value, source)
         return with_laplace_noise(self, value, source)
 
     def privacy_loss(self) -> LaplaceLoss:

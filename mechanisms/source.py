@@ -54,7 +54,10 @@ class NoiseSource(Protocol[Array]):
         ...
 
     def released(self, value: Array, noise: Array, factor: float, largest: float, scale: float) -> Array:
-        """A real value times ``factor``, held within +-largest and rounded to the grid, plus noise on it, times ``scale``; as its type."""
+        """A real value times ``factor``, held within +-largest and rounded to the grid, plus noise on it, times ``scale``; as its type.
+
+        Raises InvalidParameter where the value isn't finite everywhere.
+        """
         ...
 
     def released_normal(self, value: Array, factor: float, largest: float, scale: float) -> Array:

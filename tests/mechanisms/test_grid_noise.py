@@ -226,7 +226,7 @@ def test_kernel_and_numpy_give_the_same_bits(monkeypatch):
     def all_of_it():
         stream = RandomStream.from_seed(7, "same bits")
         noise = stream.grid_normal(10_001)
-        kinds = [values, values.astype(np.float32), values.astype(np.float16)]
+        kinds = [values, values.astype(np.float32), np.clip(values, -6e4, 6e4).astype(np.float16)]
         return [noise, *(kernel.released(value, noise, 1.0 / 3.0, 2.0**18, 3.0) for value in kinds)]
 
     with np.errstate(over="ignore"):
@@ -246,6 +246,21 @@ def test_drawn_into_the_release_numbers_are_those_that_are_drawn_before_it(count
     released = RandomStream.from_seed(7, "same bits").released_normal(value, 0.7, 3.0, 2.0)
     assert released.dtype == kind
     assert np.array_equal(released, kernel.released(value, noise, 0.7, 3.0, 2.0))
+
+
+@pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("place", [0, 40_000, 99_999])
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+@pytest.mark.usefixtures("_way")
+def test_one_number_that_is_not_finite_is_seen_wherever_it_stands(kind, place, broken):
+    value = np.full(100_000, np.finfo(kind).max, kind)
+    value[::3] = np.finfo(kind).smallest_subnormal
+    source, gaussian = NumpySource.from_seed(1), Gaussian(std=1.0, sensitivity=ONE)
+    with np.errstate(over="ignore"):
+        assert np.isfinite(gaussian.release(value, source)).all()
+        value[place] = broken
+        with pytest.raises(InvalidParameter, match="finite in every coordinate"):
+            gaussian.release(value, source)
 
 
 def test_a_seed_gives_the_same_numbers_on_every_machine():

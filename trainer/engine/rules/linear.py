@@ -13,6 +13,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
+from trainer.engine.parameters import as_real
 from trainer.engine.rules.base import (
     COMPLEX,
     REAL,
@@ -84,12 +85,19 @@ class _WeightedSum(WritableGradients):
 def _write_products(weighted: Tensor, a: Tensor, into: Tensor, at_once: int) -> None:
     """The sum of products of so many units each."""
     total = into if into.dtype == a.dtype else torch.empty_like(into, dtype=a.dtype)
-    _write_product(weighted[:at_once], a[:at_once], total)
-    if at_once < len(a):
+    if at_once == len(a):
+        _write_product(weighted, a, total)
+    else:
         part = torch.empty_like(total)
-        for first in range(at_once, len(a), at_once):
-            _write_product(weighted[first : first + at_once], a[first : first + at_once], part)
-            total += part
+        # As real numbers: adding complex ones multiplies them by 1 first.
+        sums, added_to = as_real(part), as_real(total)
+        for first in range(0, len(a), at_once):
+            own = slice(first, first + at_once)
+            torch.mm(weighted[own].mH, a[own], out=part if first else total)
+            if first:
+                added_to += sums
+        if total.is_complex():
+            total.conj_physical_()
     if total is not into:
         into.copy_(total)
 
