@@ -169,10 +169,64 @@ static PyObject *released(PyObject *module, PyObject *args) {
     return PyBool_FromLong(finite);
 }
 
+#define LANES 16
+#define ADDED_SINGLE 4096
+
+/* Adds to sums those of x y over even places, over odd ones, of x at even places by y at odd ones, and the reverse. */
+static inline void add_products(const float *x, const float *y, Py_ssize_t count, double *sums) {
+    float ee[LANES] = {0}, oo[LANES] = {0}, eo[LANES] = {0}, oe[LANES] = {0};
+    Py_ssize_t first = 0;
+    for (; first + 2 * LANES <= count; first += 2 * LANES) {
+        for (int i = 0; i < LANES; i++) {
+            const float a = x[first + 2 * i], b = x[first + 2 * i + 1], c = y[first + 2 * i], d = y[first + 2 * i + 1];
+            ee[i] += a * c; oo[i] += b * d; eo[i] += a * d; oe[i] += b * c;
+        }
+    }
+    for (int i = 0; i < LANES; i++) { sums[0] += ee[i]; sums[1] += oo[i]; sums[2] += eo[i]; sums[3] += oe[i]; }
+    for (; first < count; first += 2) {
+        const double a = x[first], c = y[first], b = first + 1 < count ? x[first + 1] : 0.0, d = first + 1 < count ? y[first + 1] : 0.0;
+        sums[0] += a * c; sums[1] += b * d; sums[2] += a * d; sums[3] += b * c;
+    }
+}
+
+WIDE static void all_watched(
+    const float *before, const float *after, const float *last, float *noise, Py_ssize_t count, Py_ssize_t shift, double *sums
+) {
+    for (Py_ssize_t first = 0; first < count; first += ADDED_SINGLE) {
+        const Py_ssize_t end = count - first < ADDED_SINGLE ? count : first + ADDED_SINGLE, from = first < shift ? shift : first;
+        for (Py_ssize_t i = first; i < end; i++) noise[i] = after[i] - before[i];
+        add_products(noise + first, noise + first, end - first, sums);
+        if (last) add_products(noise + first, last + first, end - first, sums + 4);
+        if (from < end) add_products(noise + from - shift, noise + from, end - from, sums + 8);
+    }
+}
+
+/* watched(before, after, last, noise, shift) -> 12 sums: of the noise after - before with itself, with the last noise, and with itself that
+   many places on. All float32 and as many; last may be empty. */
+static PyObject *watched(PyObject *module, PyObject *args) {
+    Py_buffer before, after, last, noise;
+    Py_ssize_t shift;
+    double sums[12] = {0};
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y*y*y*w*n", &before, &after, &last, &noise, &shift)) return NULL;
+    const int fits = before.len == noise.len && after.len == noise.len && (last.len == noise.len || !last.len) && shift >= 0;
+    if (fits) {
+        Py_BEGIN_ALLOW_THREADS
+        all_watched(before.buf, after.buf, last.len ? last.buf : NULL, noise.buf, noise.len / 4, shift, sums);
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&before); PyBuffer_Release(&after); PyBuffer_Release(&last); PyBuffer_Release(&noise);
+    if (!fits) { PyErr_SetString(PyExc_ValueError, "arrays of other sizes than each other's"); return NULL; }
+    return Py_BuildValue(
+        "dddddddddddd", sums[0], sums[1], sums[2], sums[3], sums[4], sums[5], sums[6], sums[7], sums[8], sums[9], sums[10], sums[11]
+    );
+}
+
 static PyMethodDef methods[] = {
     {"normals", normals, METH_VARARGS, NULL},
     {"rest", rest, METH_VARARGS, NULL},
     {"released", released, METH_VARARGS, NULL},
+    {"watched", watched, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_kernel", NULL, 0, methods, NULL, NULL, NULL, NULL};

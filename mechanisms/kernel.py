@@ -126,6 +126,23 @@ def rounded(
     return steps.astype(value.dtype, copy=False) if np.issubdtype(value.dtype, np.inexact) else steps
 
 
+def watched(
+    before: NDArray[np.float32], after: NDArray[np.float32], last: NDArray[np.float32], noise: NDArray[np.float32], shift: int
+) -> tuple[tuple[float, ...], ...] | None:
+    r"""Writes the noise after - before, and gives its products with itself, with the last noise and with itself ``shift`` places on.
+
+    Four sums each: over even places, over odd ones, of the first's even places by the second's odd ones, and the reverse; added in float32
+    for a few thousand numbers and in float64 beyond. None without the compiled kernel: torch's own sums do the same in more passes.
+
+    Args:
+      before, after, noise: (count,), contiguous; ``last`` likewise, or empty.
+    """
+    if COMPILED is None:
+        return None
+    sums = COMPILED.watched(before, after, last, noise, shift)
+    return sums[:4], sums[4:8], sums[8:]
+
+
 def _check_finite(is_finite: bool) -> None:
     if not is_finite:
         # inf + noise is inf: the release would tell the record, and no sensitivity bound covers it.

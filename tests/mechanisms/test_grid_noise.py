@@ -275,6 +275,12 @@ def test_the_kernel_refuses_arrays_that_do_not_fit():
         pytest.skip("no compiled kernel: NumPy is all there is")
     with pytest.raises(ValueError, match="other sizes"):
         kernel.COMPILED.released(np.zeros(3), np.zeros(4), np.zeros(4), 1.0, 1.0, 1.0, False)
+    single = np.zeros(3, np.float32)
+    for arrays in ([single, single[1:], single], [single[1:], single, single], [single, single, single[1:]]):
+        with pytest.raises(ValueError, match="other sizes"):
+            kernel.COMPILED.watched(*arrays, np.zeros(3, np.float32), 1)
+    with pytest.raises(ValueError, match="other sizes"):
+        kernel.COMPILED.watched(single, single, single[:0], np.zeros(3, np.float32), -1)
     table = grid_normal.table()
     with pytest.raises(ValueError, match="other sizes"):
         kernel.COMPILED.rest(np.zeros((4, 3), "<u8"), table.ends[1:], table.rectangles, 30, np.zeros(3, np.int64), np.zeros(3, np.int8))
