@@ -14,12 +14,16 @@ from numpy.typing import NDArray
 from mechanisms.errors import InvalidParameter
 from mechanisms.grid import FEW, STEP
 
+LOOPS: Final = ("normals", "rest", "released", "watched")
+
 
 def _compiled() -> Any:
     try:
-        return import_module("mechanisms._kernel")
+        found = import_module("mechanisms._kernel")
     except ImportError:
         return None
+    # One that was compiled from an earlier version lies about until the next installation.
+    return found if all(hasattr(found, name) for name in LOOPS) else None
 
 
 COMPILED: Any = _compiled()
