@@ -165,10 +165,10 @@ COMPLEX_PAPER = Sequential(numbers="complex", layers=_PAPER, head="real_part")
 CASES = (
     Case("MLP 784-256-128-10 complex", 512, COMPLEX_MLP, _complex_mlp, (784,), True, 10, 1.10),
     Case("MLP 784-256-128-10 real", 512, REAL_MLP, _real_mlp, (784,), False, 10, 1.25),
-    Case("MLP 784-256-128-10 complex", 64, COMPLEX_MLP, _complex_mlp, (784,), True, 10, 1.55),
-    Case("MLP 784-256-128-10 real", 64, REAL_MLP, _real_mlp, (784,), False, 10, 2.0),
+    Case("MLP 784-256-128-10 complex", 64, COMPLEX_MLP, _complex_mlp, (784,), True, 10, 1.35),
+    Case("MLP 784-256-128-10 real", 64, REAL_MLP, _real_mlp, (784,), False, 10, 1.8),
     Case("CNN 8-16-32-64 complex", 64, COMPLEX_CNN, _complex_cnn, (1, 28, 28), True, 10, 0.78),
-    Case("CNN 8-16-32-64 real", 64, REAL_CNN, _real_cnn, (1, 28, 28), False, 10, 1.5),
-    Case("conv(3,32,3) + linear(28800,1) complex", 64, COMPLEX_PAPER, _complex_paper, (3, 32, 32), True, 1, 0.76),
-    Case("conv(3,32,3) + linear(28800,1) real", 64, REAL_PAPER, _real_paper, (3, 32, 32), False, 1, 2.0),
+    Case("CNN 8-16-32-64 real", 64, REAL_CNN, _real_cnn, (1, 28, 28), False, 10, 1.35),
+    Case("conv(3,32,3) + linear(28800,1) complex", 64, COMPLEX_PAPER, _complex_paper, (3, 32, 32), True, 1, 0.90),
+    Case("conv(3,32,3) + linear(28800,1) real", 64, REAL_PAPER, _real_paper, (3, 32, 32), False, 1, 1.9),
 )

@@ -2,7 +2,7 @@ r"""A private step against PyTorch's own non-private step of the same model: CPU
 noise drawn beside the step, peak memory, and the cost of a record from batch 64 to 4096.
 
 A private step is the service's own: sample (with probability 1, so that both sides see the whole batch), forward, backward, clip, sum,
-noise, update. The non-private one is forward, backward, update.
+noise and its test, update. The non-private one is forward, backward, update.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from benchmarks.training_peers import opacus_step, per_sample_step
 from mechanisms import ComplexGaussian, Gaussian, Sensitivity
 from trainer import engine
 from trainer.descent import Sgd
-from trainer.engine import ClippedGradients, FreshRandomness, PrivateLoop, Problem, Site, TrainingState
+from trainer.engine import ClippedGradients, FreshRandomness, NoiseWatch, PrivateLoop, Problem, Site, TrainingState
 from trainer.engine.prefetch import NoiseAhead
 from trainer.engine.team import Alone
 from trainer.plan import ExecutionPlan, FlatClipping, PoissonSampling
@@ -66,7 +66,8 @@ def private_step(case: Case, batch: int, microbatch_size: int = MICROBATCH, *, p
     )
     randomness = NoiseAhead(FreshRandomness(), plan.steps) if prefetch else FreshRandomness()
     update = partial(engine.update, Sgd(learning_rate=LEARNING_RATE), steps=plan.steps)
-    loop = PrivateLoop(clipped, clipped.layout, plan, (Site(torch.arange(batch), randomness),), update, Alone())
+    site, watch = Site(torch.arange(batch), randomness), NoiseWatch(plan.mechanism)
+    loop = PrivateLoop(clipped, clipped.layout, plan, (site,), update, Alone(), watch=watch)
     parameters = clipped.layout.flatten(dict(problem.network.named_parameters()))
     state = TrainingState(0, parameters, engine.initial_state(Sgd(learning_rate=LEARNING_RATE), parameters), clipping.bound)
 

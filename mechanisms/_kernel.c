@@ -1,4 +1,4 @@
-/* The two inner loops of noise on a grid, for machines whose installation had a C compiler. mechanisms/kernel.py has the same in NumPy,
+/* The inner loops of noise on a grid, for machines whose installation had a C compiler. mechanisms/kernel.py has the same in NumPy,
    and a test that both give the same bits. No state, no Python objects inside the loops, which run without the interpreter's lock. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -6,11 +6,49 @@
 #include <stdint.h>
 
 #define THRESHOLD_MASK ((1 << 27) - 1)
-#define OFFSET_MASK ((1 << 24) - 1)
+#define OFFSET_BITS 24
+#define OFFSET_MASK ((1 << OFFSET_BITS) - 1)
+#define COLUMNS 4096
 #define REST 2048
-#define BLOCK 512
+#define CHUNK 32
+
+/* The loops are compiled for what a processor may have and chosen when the module is loaded. Floating point is IEEE 754's in all of them,
+   with no product and sum in one (-ffp-contract=off), so they give the same bits. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__GLIBC__)
+#define WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define WIDE
+#endif
 
 typedef union { double number; uint64_t bits; } Double;
+typedef union { float number; uint32_t bits; } Single;
+
+static inline uint64_t bin_of(uint64_t word, const uint64_t *column) {
+    const uint64_t own = word >> 52, entry = column[own];
+    return (int64_t)((word >> 25) & THRESHOLD_MASK) < (int64_t)(entry >> 16) ? own : entry & 0xffff;
+}
+
+WIDE static Py_ssize_t all_normals(
+    const uint64_t *restrict word, const uint64_t *restrict column, Double *restrict number, int64_t *restrict rest, Py_ssize_t count
+) {
+    Py_ssize_t found = 0;
+    for (Py_ssize_t first = 0; first < count; first += CHUNK) {
+        const Py_ssize_t last = count - first < CHUNK ? count : first + CHUNK;
+        uint64_t any = 0;
+        for (Py_ssize_t i = first; i < last; i++) {
+            const uint64_t w = word[i], bin = bin_of(w, column);
+            const uint64_t cell = (int64_t)bin < REST ? (bin << OFFSET_BITS) | (w & OFFSET_MASK) : 0;
+            Double x = {.bits = 0x4330000000000000 | cell}; /* 2^52 + cell */
+            x.number = (x.number - 0x1p52 + 0.5) * 0x1p-32;
+            x.bits ^= (w << 39) & 0x8000000000000000; /* a cell mirrored, with its centre, is its negative */
+            number[i] = x;
+            any |= bin & REST;
+        }
+        for (Py_ssize_t i = first; any && i < last; i++)
+            if (bin_of(word[i], column) == REST) rest[found++] = i;
+    }
+    return found;
+}
 
 /* normals(words, columns, numbers, rest) -> how many places were written to rest.
    words: uint64; columns: 4096 uint64, threshold above 16 bits of alias; numbers: float64, as many as words; rest: int64, as many. */
@@ -20,31 +58,10 @@ static PyObject *normals(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "y*y*w*w*", &words, &columns, &numbers, &rest)) return NULL;
     const Py_ssize_t count = words.len / 8;
     Py_ssize_t found = 0;
-    const int fits = columns.len == 4096 * 8 && numbers.len >= count * 8 && rest.len >= count * 8;
+    const int fits = columns.len == COLUMNS * 8 && numbers.len >= count * 8 && rest.len >= count * 8;
     if (fits) {
-        const uint64_t *word = words.buf, *column = columns.buf;
-        Double *number = numbers.buf;
-        int64_t *place = rest.buf;
         Py_BEGIN_ALLOW_THREADS
-        for (Py_ssize_t first = 0; first < count; first += BLOCK) {
-            const Py_ssize_t last = count - first < BLOCK ? count : first + BLOCK;
-            /* First what looks up and branches, then what the compiler can do for several numbers at once. */
-            for (Py_ssize_t i = first; i < last; i++) {
-                const uint64_t w = word[i], own = w >> 52, entry = column[own];
-                const uint64_t bin = ((w >> 25) & THRESHOLD_MASK) < entry >> 16 ? own : entry & 0xffff;
-                uint64_t cell = (bin << 24) | (w & OFFSET_MASK);
-                if (bin == REST) {
-                    cell = 0;
-                    place[found++] = i;
-                }
-                number[i].bits = 0x4330000000000000 | cell; /* 2^52 + cell */
-            }
-            for (Py_ssize_t i = first; i < last; i++) {
-                Double x = {(number[i].number - 0x1p52 + 0.5) * 0x1p-32};
-                x.bits ^= (word[i] << 39) & 0x8000000000000000; /* a cell mirrored, with its centre, is its negative */
-                number[i] = x;
-            }
-        }
+        found = all_normals(words.buf, columns.buf, numbers.buf, rest.buf, count);
         Py_END_ALLOW_THREADS
     }
     PyBuffer_Release(&words); PyBuffer_Release(&columns); PyBuffer_Release(&numbers); PyBuffer_Release(&rest);
@@ -52,40 +69,165 @@ static PyObject *normals(PyObject *module, PyObject *args) {
     return PyLong_FromSsize_t(found);
 }
 
+/* How many of the REST + 1 ascending ends are at most the place. Without branches, which nothing could predict. */
+static inline Py_ssize_t at_most(const int64_t *end, int64_t place) {
+    Py_ssize_t found = 0;
+    for (Py_ssize_t step = REST / 2; step; step /= 2) found += step & -(Py_ssize_t)(end[found + step - 1] <= place);
+    found += end[found] <= place;
+    return found + (found == REST && end[REST] <= place);
+}
+
+/* rest(words, ends, rectangles, shift, cells, verdicts) -> how many are undecided.
+   words: (4, count) uint64; ends: 2049, rectangles: 2048 int64; cells: int64 and verdicts: int8, as many as the words of a row. A verdict is
+   1 or 0, or -1 where it can't be told or the cell is of the tail. */
+static PyObject *rest(PyObject *module, PyObject *args) {
+    Py_buffer words, ends, rectangles, cells, verdicts;
+    int shift;
+    Py_ssize_t undecided = 0;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y*y*y*iw*w*", &words, &ends, &rectangles, &shift, &cells, &verdicts)) return NULL;
+    const Py_ssize_t count = verdicts.len;
+    const int fits = words.len == 4 * 8 * count && cells.len == 8 * count && ends.len == (REST + 1) * 8 && rectangles.len == REST * 8;
+    if (fits) {
+        const uint64_t *word = words.buf;
+        const int64_t *end = ends.buf, *rectangle = rectangles.buf;
+        int64_t *cell = cells.buf;
+        int8_t *verdict = verdicts.buf;
+        const double front = 0x1p32 / sqrt(2.0 * 3.141592653589793);
+        Py_BEGIN_ALLOW_THREADS
+        for (Py_ssize_t i = 0; i < count; i++) {
+            const int64_t offset = (int64_t)(word[count + i] >> 32);
+            const Py_ssize_t bin = at_most(end, (int64_t)(word[i] >> shift));
+            cell[i] = bin == REST ? ((int64_t)8 << 32) + offset : ((int64_t)bin << OFFSET_BITS) | (offset & OFFSET_MASK);
+            verdict[i] = bin == REST ? -1 : 0;
+            undecided += bin == REST;
+            if (bin >= REST) continue;
+            const double height = (double)(end[bin] - (bin ? end[bin - 1] : 0)), centre = ((double)cell[i] + 0.5) * 0x1p-32;
+            const double density = front * exp(-0.5 * centre * centre);
+            const double apart = (double)word[2 * count + i] * 0x1p-64 - (density - (double)rectangle[bin]) / height;
+            const int near = fabs(apart) <= density * 0x1p-44 / height + 0x1p-50;
+            verdict[i] = near ? -1 : apart < 0.0;
+            undecided += near;
+        }
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&words); PyBuffer_Release(&ends); PyBuffer_Release(&rectangles); PyBuffer_Release(&cells); PyBuffer_Release(&verdicts);
+    if (!fits) { PyErr_SetString(PyExc_ValueError, "arrays of other sizes than each other's"); return NULL; }
+    return PyLong_FromSsize_t(undecided);
+}
+
 static inline double noisy(double value, double noise, double factor, double largest, double scale) {
     double steps = value * factor;
-    steps = steps < -largest ? -largest : steps > largest ? largest : steps;
+    steps = steps < -largest ? -largest : steps;
+    steps = steps > largest ? largest : steps;
     return (rint(steps * 0x1p32) * 0x1p-32 + noise) * scale;
 }
 
-/* released(value, noise, out, factor, largest, scale, single): value and out are float32 where single, else float64; noise is float64. */
+/* Both return whether no value is infinite or not a number. */
+WIDE static int all_released(
+    const double *value, const double *noise, double *out, Py_ssize_t count, double factor, double largest, double scale
+) {
+    uint64_t broken = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        const Double given = {.number = value[i]};
+        broken |= ((given.bits & 0x7fffffffffffffff) + 0x0010000000000000) >> 63;
+        out[i] = noisy(value[i], noise[i], factor, largest, scale);
+    }
+    return !broken;
+}
+
+WIDE static int all_released_single(
+    const float *value, const double *noise, float *out, Py_ssize_t count, double factor, double largest, double scale
+) {
+    uint32_t broken = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        const Single given = {.number = value[i]};
+        broken |= ((given.bits & 0x7fffffff) + 0x00800000) >> 31;
+        out[i] = (float)noisy(value[i], noise[i], factor, largest, scale);
+    }
+    return !broken;
+}
+
+/* released(value, noise, out, factor, largest, scale, single) -> whether the value is finite everywhere.
+   value and out are float32 where single, else float64; noise is float64. */
 static PyObject *released(PyObject *module, PyObject *args) {
     Py_buffer value, noise, out;
     double factor, largest, scale;
-    int single;
+    int single, finite = 1;
     (void)module;
     if (!PyArg_ParseTuple(args, "y*y*w*dddp", &value, &noise, &out, &factor, &largest, &scale, &single)) return NULL;
     const Py_ssize_t count = noise.len / 8;
     const int fits = value.len == count * (single ? 4 : 8) && out.len == value.len;
     if (fits) {
-        const double *drawn = noise.buf;
         Py_BEGIN_ALLOW_THREADS
-        if (single) {
-            const float *from = value.buf;
-            float *to = out.buf;
-            for (Py_ssize_t i = 0; i < count; i++) to[i] = (float)noisy(from[i], drawn[i], factor, largest, scale);
-        } else {
-            const double *from = value.buf;
-            double *to = out.buf;
-            for (Py_ssize_t i = 0; i < count; i++) to[i] = noisy(from[i], drawn[i], factor, largest, scale);
-        }
+        if (single) finite = all_released_single(value.buf, noise.buf, out.buf, count, factor, largest, scale);
+        else finite = all_released(value.buf, noise.buf, out.buf, count, factor, largest, scale);
         Py_END_ALLOW_THREADS
     }
     PyBuffer_Release(&value); PyBuffer_Release(&noise); PyBuffer_Release(&out);
     if (!fits) { PyErr_SetString(PyExc_ValueError, "arrays of other sizes than each other's"); return NULL; }
-    Py_RETURN_NONE;
+    return PyBool_FromLong(finite);
 }
 
-static PyMethodDef methods[] = {{"normals", normals, METH_VARARGS, NULL}, {"released", released, METH_VARARGS, NULL}, {NULL, NULL, 0, NULL}};
+#define LANES 16
+#define ADDED_SINGLE 4096
+
+/* Adds to sums those of x y over even places, over odd ones, of x at even places by y at odd ones, and the reverse. */
+static inline void add_products(const float *x, const float *y, Py_ssize_t count, double *sums) {
+    float ee[LANES] = {0}, oo[LANES] = {0}, eo[LANES] = {0}, oe[LANES] = {0};
+    Py_ssize_t first = 0;
+    for (; first + 2 * LANES <= count; first += 2 * LANES) {
+        for (int i = 0; i < LANES; i++) {
+            const float a = x[first + 2 * i], b = x[first + 2 * i + 1], c = y[first + 2 * i], d = y[first + 2 * i + 1];
+            ee[i] += a * c; oo[i] += b * d; eo[i] += a * d; oe[i] += b * c;
+        }
+    }
+    for (int i = 0; i < LANES; i++) { sums[0] += ee[i]; sums[1] += oo[i]; sums[2] += eo[i]; sums[3] += oe[i]; }
+    for (; first < count; first += 2) {
+        const double a = x[first], c = y[first], b = first + 1 < count ? x[first + 1] : 0.0, d = first + 1 < count ? y[first + 1] : 0.0;
+        sums[0] += a * c; sums[1] += b * d; sums[2] += a * d; sums[3] += b * c;
+    }
+}
+
+WIDE static void all_watched(
+    const float *before, const float *after, const float *last, float *noise, Py_ssize_t count, Py_ssize_t shift, double *sums
+) {
+    for (Py_ssize_t first = 0; first < count; first += ADDED_SINGLE) {
+        const Py_ssize_t end = count - first < ADDED_SINGLE ? count : first + ADDED_SINGLE, from = first < shift ? shift : first;
+        for (Py_ssize_t i = first; i < end; i++) noise[i] = after[i] - before[i];
+        add_products(noise + first, noise + first, end - first, sums);
+        if (last) add_products(noise + first, last + first, end - first, sums + 4);
+        if (from < end) add_products(noise + from - shift, noise + from, end - from, sums + 8);
+    }
+}
+
+/* watched(before, after, last, noise, shift) -> 12 sums: of the noise after - before with itself, with the last noise, and with itself that
+   many places on. All float32 and as many; last may be empty. */
+static PyObject *watched(PyObject *module, PyObject *args) {
+    Py_buffer before, after, last, noise;
+    Py_ssize_t shift;
+    double sums[12] = {0};
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y*y*y*w*n", &before, &after, &last, &noise, &shift)) return NULL;
+    const int fits = before.len == noise.len && after.len == noise.len && (last.len == noise.len || !last.len) && shift >= 0;
+    if (fits) {
+        Py_BEGIN_ALLOW_THREADS
+        all_watched(before.buf, after.buf, last.len ? last.buf : NULL, noise.buf, noise.len / 4, shift, sums);
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&before); PyBuffer_Release(&after); PyBuffer_Release(&last); PyBuffer_Release(&noise);
+    if (!fits) { PyErr_SetString(PyExc_ValueError, "arrays of other sizes than each other's"); return NULL; }
+    return Py_BuildValue(
+        "dddddddddddd", sums[0], sums[1], sums[2], sums[3], sums[4], sums[5], sums[6], sums[7], sums[8], sums[9], sums[10], sums[11]
+    );
+}
+
+static PyMethodDef methods[] = {
+    {"normals", normals, METH_VARARGS, NULL},
+    {"rest", rest, METH_VARARGS, NULL},
+    {"released", released, METH_VARARGS, NULL},
+    {"watched", watched, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_kernel", NULL, 0, methods, NULL, NULL, NULL, NULL};
 PyMODINIT_FUNC PyInit__kernel(void) { return PyModuleDef_Init(&definition); }

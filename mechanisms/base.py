@@ -217,20 +217,23 @@ class Mechanism(Value, ABC):
         """The privatised value. Raises InvalidParameter where the value's kind or shape doesn't fit or isn't finite."""
 
     def check_value(self, value: Array, source: NoiseSource[Array]) -> None:
-        """What every release asks of its value first.
+        """What a release asks of its value first. What goes to ``NoiseSource.released`` as it is needs ``check_kind`` alone.
 
         Raises:
-          InvalidParameter: real where it must be complex or the reverse, masked or of more digits than float64, or not finite everywhere.
+          InvalidParameter: as ``check_kind``, or the value isn't finite everywhere.
         """
+        self.check_kind(value, source)
+        if not source.all_finite(value):
+            raise InvalidParameter("value", "finite in every coordinate", "a value with NaN or infinity")
+
+    def check_kind(self, value: Array, source: NoiseSource[Array]) -> None:
+        """Raises InvalidParameter: real where it must be complex or the reverse, masked, or of more digits than float64."""
         if source.is_complex(value) != self.is_complex:
             expected = "complex" if self.is_complex else "real"
             got = "complex" if source.is_complex(value) else "real"
             raise InvalidParameter("value", f"{expected} for this mechanism", got)
         if source.hides(value):
             raise InvalidParameter("value", "numbers of at most float64, none of them masked", f"{type(value).__name__} of {value.dtype}")
-        if not source.all_finite(value):
-            # inf + noise is inf: the release would tell the record, and no sensitivity bound covers it.
-            raise InvalidParameter("value", "finite in every coordinate", "a value with NaN or infinity")
 
     def alone(self) -> Self | None:
         """The same noise for what one unit alone adds to the query; None where no bound on that is stated of its own.
@@ -277,11 +280,18 @@ class AdditiveNoise(Mechanism):
         return np.full((2, 3), 0.25 + 0.5j) if self.is_complex else np.full((2, 3), 0.25)
 
 
-def with_noise(mechanism: Mechanism, value: Array, noise: Array, norm: Literal["l1", "l2"], source: NoiseSource[Array]) -> Array:
-    """A real value that was checked plus ``noise_scale`` times the noise, exactly (``grid``); ``norm``: that the accounting goes by."""
+def with_normal_noise(mechanism: Mechanism, value: Array, source: NoiseSource[Array]) -> Array:
+    """A real value that was checked plus ``noise_scale`` times standard normal noise, exactly (``grid``), accounted for in l2."""
     size, scale = size_of(value), mechanism.noise_scale
-    kept = contraction(mechanism.least_distance(), size, norm)
-    return source.released(value, noise, kept / scale, largest(size), scale / kept)
+    kept = contraction(mechanism.least_distance(), size, "l2")
+    return source.released_normal(value, kept / scale, largest(size), scale / kept)
+
+
+def with_laplace_noise(mechanism: Mechanism, value: Array, source: NoiseSource[Array]) -> Array:
+    """The same of Laplace noise, accounted for in l1."""
+    size, scale = size_of(value), mechanism.noise_scale
+    kept = contraction(mechanism.least_distance(), size, "l1")
+    return source.released(value, source.standard_laplace(tuple(value.shape)), kept / scale, largest(size), scale / kept)
 
 
 def size_of(value: Any) -> int:

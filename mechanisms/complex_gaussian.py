@@ -110,13 +110,13 @@ class ComplexGaussian(AdditiveNoise):
         return math.sqrt((1.0 - self.correlation) * (1.0 + self.correlation))
 
     def release(self, value: Array, source: NoiseSource[Array]) -> Array:
-        self.check_value(value, source)
+        self.check_kind(value, source)
         (std_real, std_imag), rho, rest = self.stds, self.correlation, self._independent
         shape, numbers = tuple(value.shape), 2 * size_of(value)
         if rho == 0.0 and std_real == std_imag:
             kept = contraction(self.least_distance(), numbers, "l2")
-            noise = source.standard_normal((*shape, 2))
-            return source.complex(source.released(source.pairs(value), noise, kept / std_real, largest(numbers), std_real / kept))
+            return source.complex(source.released_normal(source.pairs(value), kept / std_real, largest(numbers), std_real / kept))
+        self.check_value(value, source)
         first, second = source.standard_normal(shape), source.standard_normal(shape)
         if rho == 0.0:
             kept = contraction(self.least_distance(), numbers, "l2")

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, Self, final
 
 from pydantic import model_validator
 
-from mechanisms.base import AdditiveNoise, Adjacency, Assumption, Facts, Positive, Sensitivity, Step, with_noise
+from mechanisms.base import AdditiveNoise, Adjacency, Assumption, Facts, Positive, Sensitivity, Step, with_normal_noise
 from mechanisms.loss import GaussianLoss
 from mechanisms.source import Array, NoiseSource
 
@@ -68,8 +68,8 @@ class Gaussian(AdditiveNoise):
         return noise
 
     def release(self, value: Array, source: NoiseSource[Array]) -> Array:
-        self.check_value(value, source)
-        return with_noise(self, value, source.standard_normal(tuple(value.shape)), "l2", source)
+        self.check_kind(value, source)
+        return with_normal_noise(self, value, source)
 
     def privacy_loss(self) -> GaussianLoss:
         return GaussianLoss(self.sensitivity.stated_l2 / self.std)

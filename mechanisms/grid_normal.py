@@ -11,7 +11,6 @@ as it has to be.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from functools import cache
@@ -34,11 +33,8 @@ THRESHOLD_BITS: Final = kernel.THRESHOLD_BITS
 TOTAL: Final = COLUMNS << THRESHOLD_BITS
 """Probabilities of the outcomes are multiples of 1 / TOTAL = 2^-39."""
 
-BLOCK: Final = 1 << 14
+BLOCK: Final = 1 << 15
 """Words worked on at a time: they and what is made of them stay in a core's cache."""
-
-_EDGE = 2.0**-20
-"""Nearer to its probability than this share, a comparison in float64 isn't trusted."""
 
 Cells = NDArray[np.int64]
 
@@ -53,11 +49,13 @@ class Table:
         alias; 2048 stands for the rest, and larger numbers have threshold 0.
       rectangles: (2048,), their masses in units of 2^-39.
       ends: (2049,), sums of the rest's envelopes from the first bin on, of which the last is the tail's.
+      shift: that takes a word of 64 bits to as few as the last of these has.
     """
 
     columns: kernel.Columns
     rectangles: NDArray[np.int64]
     ends: NDArray[np.int64]
+    shift: int
 
 
 @cache
@@ -79,7 +77,12 @@ def table() -> Table:
     thresholds, aliases = _alias_table(weights)
     # The tail beyond 8 weighs less than 2^-49: one unit, halved for every further deviation, is above it.
     ends = np.cumsum([*envelopes, 1])
-    return Table((thresholds << np.uint64(16)) | np.minimum(aliases, np.uint64(BINS)), np.array(rectangles), ends)
+    return Table(
+        (thresholds << np.uint64(16)) | np.minimum(aliases, np.uint64(BINS)),
+        np.array(rectangles),
+        ends,
+        64 - int(ends[-1] - 1).bit_length(),
+    )
 
 
 def _pi() -> Decimal:
@@ -119,42 +122,67 @@ def draw(count: int, fill: Fill, fill_rest: Fill) -> NDArray[np.float64]:
     >>> draw(2, lambda words: words.fill(0), lambda words: words.fill(0)) * 2**32
     array([0.5, 0.5])
     """
-    numbers = np.empty(count)
-    pending: list[NDArray[np.int64]] = []
-    columns = table().columns
-    words = np.empty(min(count, BLOCK), "<u8")
+    numbers, words = np.empty(count), np.empty(min(count, BLOCK), "<u8")
+    rest: list[NDArray[np.int64]] = []
     for first in range(0, count, BLOCK):
         part = numbers[first : first + BLOCK]
-        fill(words[: len(part)])
-        pending.append(first + kernel.normals(words[: len(part)], columns, part))
-    rest = np.concatenate(pending) if pending else np.empty(0, np.int64)
-    if len(rest):
-        # The sign is decided already, by the word.
-        numbers[rest] = np.copysign((draw_rest(len(rest), fill_rest) + 0.5) * STEP, numbers[rest])
+        rest.append(first + _drawn(part, words, fill))
+    places = np.concatenate(rest) if rest else np.empty(0, np.int64)
+    if len(places):
+        numbers[places] = _of_rest(numbers[places], fill_rest)
     return numbers
+
+
+def released(value: NDArray[Any], factor: float, largest: float, scale: float, fill: Fill, fill_rest: Fill) -> NDArray[Any]:
+    r"""``kernel.released`` of a value and as many drawn numbers, to the bit, without the memory that these would take.
+
+    Args:
+      value: (count,), contiguous, float32 or float64, of more than ``grid.FEW`` numbers; factor, largest and scale are as there.
+      fill, fill_rest: as in ``draw``.
+    """
+    out, count = np.empty_like(value), len(value)
+    numbers, words = np.empty(min(count, BLOCK)), np.empty(min(count, BLOCK), "<u8")
+    rest: list[NDArray[np.int64]] = []
+    signs: list[NDArray[np.float64]] = []
+    for first in range(0, count, BLOCK):
+        here = slice(first, first + BLOCK)
+        part = numbers[: len(value[here])]
+        places = _drawn(part, words, fill)
+        rest.append(first + places)
+        signs.append(part[places])
+        kernel.rounded(value[here], part, factor, largest, scale, out[here])
+    places = np.concatenate(rest)
+    if len(places):
+        out[places] = kernel.rounded(value[places], _of_rest(np.concatenate(signs), fill_rest), factor, largest, scale)
+    return out
+
+
+def _drawn(part: NDArray[np.float64], words: NDArray[np.uint64], fill: Fill) -> NDArray[np.int64]:
+    """Writes a block's numbers; the places in it that are left to the rest."""
+    own = words[: len(part)]
+    fill(own)
+    return kernel.normals(own, table().columns, part)
+
+
+def _of_rest(signs: NDArray[np.float64], fill: Fill) -> NDArray[np.float64]:
+    """Numbers of the rest; the sign is decided already, by the word."""
+    return np.copysign((draw_rest(len(signs), fill) + 0.5) * STEP, signs)
 
 
 def draw_rest(count: int, fill: Fill) -> Cells:
     """``count`` cells of |Z| from what lies above the rectangles, (count,), >= 0, exactly."""
     found = table()
-    ends: Any = found.ends
     accepted: list[Cells] = []
     missing = count
-    bits = int(found.ends[-1] - 1).bit_length()
     while missing:
         words = np.empty((4, 2 * missing + 16), "<u8")
         fill(words)
-        place = (words[0] >> np.uint64(64 - bits)).astype(np.int64)
-        offset = (words[1] >> np.uint64(64 - BITS)).astype(np.int64)
-        envelope: Cells = ends.searchsorted(place, side="right")
-        is_tail = envelope == BINS
-        cell: Cells = (envelope << BIN_BITS) | (offset & ((1 << BIN_BITS) - 1))
-        cell[is_tail] = (8 << BITS) + offset[is_tail]
-        taken = envelope <= BINS
-        for number in np.flatnonzero(is_tail):
-            cell[number] += _octaves(int(words[3][number]), fill) << BITS
-        taken[taken] = _accepted(cell[taken], words[2][taken], found, fill)
-        accepted.append(cell[taken][:missing])
+        cells, verdicts, undecided = kernel.rest(words, found.ends, found.rectangles, found.shift)
+        for number in np.flatnonzero(verdicts == kernel.UNDECIDED) if undecided else ():
+            if cells[number] >= 8 << BITS:
+                cells[number] += _octaves(int(words[3][number]), fill) << BITS
+            verdicts[number] = is_below(int(words[2][number]), int(cells[number]), fill)
+        accepted.append(cells[verdicts == kernel.ACCEPTED][:missing])
         missing -= len(accepted[-1])
     return np.concatenate(accepted)
 
@@ -168,28 +196,11 @@ def _octaves(word: int, fill: Fill) -> int:
     return passed + (word & -word).bit_length() - 1
 
 
-def _accepted(cells: Cells, words: NDArray[np.uint64], found: Table, fill: Fill) -> NDArray[np.bool_]:
-    """Whether random bits lie below (cell's mass - its rectangle's) / its envelope's: in float64 where that is beyond doubt."""
-    bins = np.minimum(cells >> BIN_BITS, BINS)
-    is_tail = bins == BINS
-    inside = np.where(is_tail, 0, bins)
-    height = np.diff(found.ends, prepend=0)[inside].astype(np.float64)
-    centre = (cells.astype(np.float64) + 0.5) * 2.0**-BITS
-    density = 2.0**32 / math.sqrt(2.0 * math.pi) * np.exp(-0.5 * centre * centre)
-    octave = (cells >> BITS) - 8
-    # In a wedge 2^24 cells share the envelope of their bin; in the tail 2^32 share 2^-(m + 1), and a mass is 2^8 times as much a cell.
-    of_tail = density * np.exp2(np.minimum(octave + 9.0, 900.0))
-    probability = np.where(is_tail, of_tail, (density - found.rectangles[inside]) / height)
-    doubt = np.where(is_tail, probability * _EDGE, density * 2.0**-44 / height) + 2.0**-50
-    uniform = words.astype(np.float64) * 2.0**-64
-    below = uniform < probability
-    for number in np.flatnonzero(np.abs(uniform - probability) <= doubt):
-        below[number] = is_below(int(words[number]), int(cells[number]), fill)
-    return below
-
-
 def is_below(word: int, cell: int, fill: Fill) -> bool:
-    """The same comparison with as many further bits and digits as it takes."""
+    r"""Whether random bits, of which ``word`` is the first 64, lie below (cell's mass - its rectangle's) / its envelope's, exactly.
+
+    With as many further bits and digits as it takes.
+    """
     found, number = table(), cell >> BIN_BITS
 
     def probability(of: Any) -> Any:

@@ -11,14 +11,19 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.errors import InvalidParameter
 from mechanisms.grid import FEW, STEP
+
+LOOPS: Final = ("normals", "rest", "released", "watched")
 
 
 def _compiled() -> Any:
     try:
-        return import_module("mechanisms._kernel")
+        found = import_module("mechanisms._kernel")
     except ImportError:
         return None
+    # One that was compiled from an earlier version lies about until the next installation.
+    return found if all(hasattr(found, name) for name in LOOPS) else None
 
 
 COMPILED: Any = _compiled()
@@ -32,8 +37,18 @@ THRESHOLD_BITS: Final = 27
 REST: Final = 2048
 """Bins of grid_normal's table; the outcome beside them has this number."""
 
+REJECTED, ACCEPTED, UNDECIDED = 0, 1, -1
+"""Verdicts on a cell of the rest."""
+
+DENSITY_ERROR: Final = 2.0**-44
+"""Of the normal density in float64, relatively, at most. Nearer to its probability a comparison isn't trusted."""
+UNIFORM_ERROR: Final = 2.0**-50
+
 Columns = NDArray[np.uint64]
 """Of ``grid_normal.Table``: a threshold of 28 bits above an alias of 16."""
+
+Proposals = tuple[NDArray[np.int64], NDArray[np.int8], int]
+"""Cells, (n,); verdicts, (n,); how many of them are ``UNDECIDED``."""
 
 
 def normals(words: NDArray[np.uint64], columns: Columns, numbers: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -62,19 +77,46 @@ def normals(words: NDArray[np.uint64], columns: Columns, numbers: NDArray[np.flo
     return rest
 
 
+def rest(words: NDArray[np.uint64], ends: NDArray[np.int64], rectangles: NDArray[np.int64], shift: int) -> Proposals:
+    r"""Cells of |Z| proposed for the rest, and what is to become of each, as far as float64 can tell.
+
+    Args:
+      words: (4, n); the first says under which envelope, the second where in it, the third whether it is accepted.
+      ends, rectangles: of ``grid_normal.Table``.
+      shift: of the first word, to a place below the last end.
+    Returns:
+      ``UNDECIDED`` is what is too near to call, and what lies in the tail, where the cell is that of the first octave.
+    """
+    if COMPILED is None:
+        return _rest(words, ends, rectangles, shift)
+    cells, verdicts = np.empty(words.shape[1], np.int64), np.empty(words.shape[1], np.int8)
+    return cells, verdicts, COMPILED.rest(words, ends, rectangles, shift, cells, verdicts)
+
+
 def released(value: NDArray[Any], noise: NDArray[np.float64], factor: float, largest: float, scale: float) -> NDArray[Any]:
     r"""(value * factor, held within +-largest and rounded to the grid, + noise) * scale, in the type of the value.
 
     Args:
       value: real and contiguous; its numbers are float64 or narrower.
       noise: standard noise of the same shape, on the grid.
+    Raises:
+      InvalidParameter: the value isn't finite everywhere.
     """
     if value.size <= FEW:
+        _check_finite(bool(np.isfinite(value).all()))
         return _of_fractions(value, noise, factor, largest, scale)
+    return rounded(value, noise, factor, largest, scale)
+
+
+def rounded(
+    value: NDArray[Any], noise: NDArray[np.float64], factor: float, largest: float, scale: float, into: NDArray[Any] | None = None
+) -> NDArray[Any]:
+    """``released`` for a part of many numbers, itself of any size; ``into``: contiguous, of the result's type."""
     if COMPILED is not None and value.dtype.name in KINDS and value.flags.c_contiguous and noise.flags.c_contiguous:
-        out = np.empty_like(value)
-        COMPILED.released(value, noise, out, factor, largest, scale, value.dtype == np.float32)
+        out = np.empty_like(value) if into is None else into
+        _check_finite(COMPILED.released(value, noise, out, factor, largest, scale, value.dtype == np.float32))
         return out
+    _check_finite(bool(np.isfinite(value).all()))
     steps = np.asarray(value, dtype=np.float64) * factor
     np.clip(steps, -largest, largest, out=steps)
     steps *= 1.0 / STEP
@@ -82,7 +124,33 @@ def released(value: NDArray[Any], noise: NDArray[np.float64], factor: float, lar
     steps *= STEP
     steps += noise
     steps *= scale
+    if into is not None:
+        into[...] = steps
+        return into
     return steps.astype(value.dtype, copy=False) if np.issubdtype(value.dtype, np.inexact) else steps
+
+
+def watched(
+    before: NDArray[np.float32], after: NDArray[np.float32], last: NDArray[np.float32], noise: NDArray[np.float32], shift: int
+) -> tuple[tuple[float, ...], ...] | None:
+    r"""Writes the noise after - before, and gives its products with itself, with the last noise and with itself ``shift`` places on.
+
+    Four sums each: over even places, over odd ones, of the first's even places by the second's odd ones, and the reverse; added in float32
+    for a few thousand numbers and in float64 beyond. None without the compiled kernel: torch's own sums do the same in more passes.
+
+    Args:
+      before, after, noise: (count,), contiguous; ``last`` likewise, or empty.
+    """
+    if COMPILED is None:
+        return None
+    sums = COMPILED.watched(before, after, last, noise, shift)
+    return sums[:4], sums[4:8], sums[8:]
+
+
+def _check_finite(is_finite: bool) -> None:
+    if not is_finite:
+        # inf + noise is inf: the release would tell the record, and no sensitivity bound covers it.
+        raise InvalidParameter("value", "finite in every coordinate", "a value with NaN or infinity")
 
 
 def _of_fractions(value: NDArray[Any], noise: NDArray[np.float64], factor: float, largest: float, scale: float) -> NDArray[Any]:
@@ -97,3 +165,21 @@ def _of_fractions(value: NDArray[Any], noise: NDArray[np.float64], factor: float
         # What double precision can't hold is held at its end.
         found[place] = float(min(max(whole, Fraction(-sys.float_info.max)), Fraction(sys.float_info.max)))
     return found.astype(value.dtype, copy=False) if np.issubdtype(value.dtype, np.inexact) else found
+
+
+def _rest(words: NDArray[np.uint64], ends: NDArray[np.int64], rectangles: NDArray[np.int64], shift: int) -> Proposals:
+    places, offsets = (words[0] >> np.uint64(shift)).view(np.int64), (words[1] >> np.uint64(32)).view(np.int64)
+    table: Any = ends
+    bins: NDArray[np.int64] = table.searchsorted(places, side="right")
+    is_tail, inside = bins == REST, np.minimum(bins, REST - 1)
+    cells: NDArray[np.int64] = (bins << OFFSET_BITS) | (offsets & ((1 << OFFSET_BITS) - 1))
+    cells[is_tail] = (8 << 32) + offsets[is_tail]
+    heights = np.diff(ends, prepend=0)[inside].astype(np.float64)
+    centres = (cells + 0.5) * STEP
+    densities = 2.0**32 / math.sqrt(2.0 * math.pi) * np.exp(-0.5 * centres * centres)
+    apart = words[2].astype(np.float64) * 2.0**-64 - (densities - rectangles[inside]) / heights
+    verdicts = (apart < 0.0).astype(np.int8)
+    verdicts[np.abs(apart) <= densities * DENSITY_ERROR / heights + UNIFORM_ERROR] = UNDECIDED
+    verdicts[bins > REST] = REJECTED
+    verdicts[is_tail] = UNDECIDED
+    return cells, verdicts, int((verdicts == UNDECIDED).sum())

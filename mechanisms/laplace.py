@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, Self, final
 
 from pydantic import model_validator
 
-from mechanisms.base import AdditiveNoise, Adjacency, Assumption, Facts, Positive, Sensitivity, Step, with_noise
+from mechanisms.base import AdditiveNoise, Adjacency, Assumption, Facts, Positive, Sensitivity, Step, with_laplace_noise
 from mechanisms.local import quotient_up
 from mechanisms.loss import LaplaceLoss
 from mechanisms.source import Array, NoiseSource
@@ -64,8 +64,8 @@ class Laplace(AdditiveNoise):
         return noise
 
     def release(self, value: Array, source: NoiseSource[Array]) -> Array:
-        self.check_value(value, source)
-        return with_noise(self, value, source.standard_laplace(tuple(value.shape)), "l1", source)
+        self.check_kind(value, source)
+        return with_laplace_noise(self, value, source)
 
     def privacy_loss(self) -> LaplaceLoss:
         return LaplaceLoss(quotient_up(self.sensitivity.stated_l1, self.scale))

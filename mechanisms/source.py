@@ -13,11 +13,12 @@ from enum import StrEnum
 from typing import Any, Protocol, Self, TypeVar, final
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from mechanisms import grid_laplace, grid_normal, kernel
 from mechanisms.errors import InvalidParameter
+from mechanisms.grid import FEW
+from mechanisms.key_stream import KeyStream
 from mechanisms.spectrum import low_pass
 
 # An array of NumPy or a tensor of torch: the mechanisms use only +, *, .shape of it and a source; this layer may not import torch.
@@ -29,9 +30,6 @@ PROBABILITY_BITS = 256
 
 FAIR = 1 << (PROBABILITY_BITS - 1)
 """Numerator of the probability 1/2."""
-
-_ZEROS = bytes(1 << 18)
-"""What is encrypted to get the key stream itself."""
 
 
 class RandomOrigin(StrEnum):
@@ -56,7 +54,14 @@ class NoiseSource(Protocol[Array]):
         ...
 
     def released(self, value: Array, noise: Array, factor: float, largest: float, scale: float) -> Array:
-        """A real value times ``factor``, held within +-largest and rounded to the grid, plus noise on it, times ``scale``; as its type."""
+        """A real value times ``factor``, held within +-largest and rounded to the grid, plus noise on it, times ``scale``; as its type.
+
+        Raises InvalidParameter where the value isn't finite everywhere.
+        """
+        ...
+
+    def released_normal(self, value: Array, factor: float, largest: float, scale: float) -> Array:
+        """``released`` with new standard normal noise."""
         ...
 
     def shortened(self, first: Array, second: Array, largest: float) -> tuple[Array, Array]:
@@ -110,7 +115,7 @@ class RandomStream:
 
     def __init__(self, key: bytes, origin: RandomOrigin) -> None:
         # A key is used for one stream only, so a zero counter block never repeats under it.
-        self._encryptor = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+        self._stream = KeyStream(key)
         self.origin = origin
         self._second: RandomStream | None = None
 
@@ -126,16 +131,12 @@ class RandomStream:
 
     def fill(self, target: NDArray[Any]) -> None:
         """Overwrites a contiguous array with the next bytes of the key stream."""
-        if not target.size:
-            return
-        view = target.data.cast("B")
-        for first in range(0, len(view), len(_ZEROS)):
-            part = view[first : first + len(_ZEROS)]
-            self._encryptor.update_into(memoryview(_ZEROS)[: len(part)], part)
+        if target.size:
+            self._stream.fill(target.data.cast("B"))
 
     def key(self) -> bytes:
         """32 bytes to key another stream with; they are used for nothing else."""
-        return self._encryptor.update(bytes(32))
+        return self._stream.next(32)
 
     def uniform(self, count: int) -> NDArray[np.float64]:
         """``count`` independent uniforms in (0, 1]."""
@@ -152,10 +153,10 @@ class RandomStream:
         if not 0 <= negative <= 2 * FAIR:
             raise InvalidParameter("negative", "a numerator from 0 to 2^256", negative)
         if negative == FAIR:
-            bits = np.unpackbits(np.frombuffer(self._encryptor.update(bytes((count + 7) // 8)), dtype=np.uint8), count=count)
+            bits = np.unpackbits(np.frombuffer(self._stream.next((count + 7) // 8), dtype=np.uint8), count=count)
             return 1.0 - 2.0 * bits.astype(np.float64)
-        stream = self._encryptor.update(bytes(PROBABILITY_BITS // 8 * count))
-        words = np.frombuffer(stream, dtype=">u8").reshape(count, PROBABILITY_BITS // 64)
+        drawn = self._stream.next(PROBABILITY_BITS // 8 * count)
+        words = np.frombuffer(drawn, dtype=">u8").reshape(count, PROBABILITY_BITS // 64)
         below, equal = np.full(count, negative == 2 * FAIR), np.full(count, negative < 2 * FAIR)
         for place, word in enumerate(words.T, 1):
             digit = np.uint64((negative >> (PROBABILITY_BITS - 64 * place)) & (2**64 - 1))
@@ -181,6 +182,13 @@ class RandomStream:
     def grid_normal(self, count: int) -> NDArray[np.float64]:
         """``count`` independent (floor(2^32 Z) + 1/2) / 2^32 of standard normals Z, exactly."""
         return grid_normal.draw(count, self.fill, self._beside().fill)
+
+    def released_normal(self, value: NDArray[Any], factor: float, largest: float, scale: float) -> NDArray[Any]:
+        """``kernel.released`` of a value with as many new numbers of ``grid_normal``."""
+        if value.size <= FEW or value.dtype.name not in kernel.KINDS or not value.flags.c_contiguous:
+            return kernel.released(value, self.grid_normal(value.size).reshape(value.shape), factor, largest, scale)
+        flat = grid_normal.released(value.reshape(-1), factor, largest, scale, self.fill, self._beside().fill)
+        return flat.reshape(value.shape)
 
     def grid_laplace(self, count: int) -> NDArray[np.float64]:
         """``count`` independent (floor(2^32 L) + 1/2) / 2^32 of Laplace variables L of scale 1, exactly."""
@@ -224,6 +232,9 @@ class NumpySource:
 
     def released(self, value: NDArray[Any], noise: NDArray[Any], factor: float, largest: float, scale: float) -> NDArray[Any]:
         return kernel.released(np.asarray(value), noise, factor, largest, scale)
+
+    def released_normal(self, value: NDArray[Any], factor: float, largest: float, scale: float) -> NDArray[Any]:
+        return self._stream.released_normal(np.asarray(value), factor, largest, scale)
 
     def shortened(self, first: NDArray[Any], second: NDArray[Any], largest: float) -> tuple[NDArray[Any], NDArray[Any]]:
         shorter = np.minimum(1.0, largest / np.maximum(np.hypot(first, second), 1.0))

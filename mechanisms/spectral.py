@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, Strict, model_validator
 
-from mechanisms.base import Adjacency, Assumption, Facts, Mechanism, Positive, Sensitivity, Step, with_noise
+from mechanisms.base import Adjacency, Assumption, Facts, Mechanism, Positive, Sensitivity, Step, with_normal_noise
 from mechanisms.errors import InvalidParameter
 from mechanisms.loss import GaussianLoss
 from mechanisms.source import Array, NoiseSource
@@ -105,7 +105,7 @@ class Spectral(Mechanism):
         projected = source.low_pass(value, self.kept)
         if not source.all_finite(projected):
             raise InvalidParameter("value", "small enough for its transform to be finite", "a value whose sums overflow")
-        noisy = with_noise(self, projected, source.standard_normal(tuple(value.shape)), "l2", source)
+        noisy = with_normal_noise(self, projected, source)
         return source.low_pass(noisy, self.kept)
 
     def privacy_loss(self) -> GaussianLoss:

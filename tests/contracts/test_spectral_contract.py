@@ -21,6 +21,7 @@ from mechanisms.spectrum import LowPass
 from tests.trainer.spectral_cases import ORDERS, random_ratios, spectra_of
 from trainer import RuntimeSpec, ZetaDpSgd, load_train
 from trainer.engine import MODEL, ClippedSum, ParameterLayout, PrivateLoop, SeededRandomness, Site, TrainingState
+from trainer.engine.clipping import CLIP_MARGIN
 from trainer.engine.spectra import Spectra
 from trainer.engine.team import Alone
 from trainer.network_training import NetworkTraining
@@ -162,6 +163,6 @@ def test_one_unit_moves_what_is_released_by_at_most_the_bounds(order: str, seed:
     ratios = random_ratios(order, seed)
     assert ratios.worst_layer <= 1.0
     assert ratios.worst_whole <= 1.0
-    # Many units are longer than their bounds: the bound is nearly attained, 2^-11 below.
-    assert ratios.worst_layer >= (0.999 if order == "project_then_clip" else 0.9)
+    # Many units are longer than their bounds: the bound is nearly attained, 2^-8 below.
+    assert ratios.worst_layer >= (1.0 - 1.25 * CLIP_MARGIN if order == "project_then_clip" else 0.9)
     assert len(spectra_of(ratios.network, 0.5, None)) >= 2

@@ -23,6 +23,7 @@ from mechanisms import Mechanism, NoiseSource, RandomStream
 from trainer import ALGORITHMS, FederatedZetaDpSgd, RuntimeSpec, TrainingSpec, load_train
 from trainer.data.splits import record_keys
 from trainer.engine import ClippedGradients, ClippedSum, loop, units_at_nodes
+from trainer.engine.clipping import CLIP_MARGIN
 from trainer.engine.parameters import as_real
 from trainer.network_training import BoundedTraining, NetworkTraining
 from trainer.plan import LayerBoundsClipping
@@ -207,10 +208,10 @@ def test_one_unit_moves_the_released_sum_by_at_most_the_accounted_sensitivity(
     sensitivity = spec.plan().mechanism.sensitivity.l2
     assert sensitivity is not None
     assert max(moves) <= sensitivity
-    # The margin below the bound is 2^-11. What is filtered after clipping is shorter than the bound.
+    # The margin below the bound is 2^-8. What is filtered after clipping is shorter than the bound.
     projection = spec.plan().projection
     tight = projection is None or projection.order == "project_then_clip"
-    assert max(moves) >= (0.999 if tight else 0.5) * sensitivity
+    assert max(moves) >= (1.0 - 1.25 * CLIP_MARGIN if tight else 0.5) * sensitivity
 
 
 @pytest.mark.parametrize("algorithm", NETWORKS, ids=_name)

@@ -125,14 +125,63 @@ def words(value: int):
     return lambda target: target.view("<u8").fill(value) if target.dtype == np.dtype("<u8") else target.fill(value & 0xFFFFFFFF)
 
 
-@pytest.mark.parametrize("cell", [0, 1, (1 << 24) - 1, 1 << 24, 5 << 30, (8 << 32) - 1, 8 << 32, (9 << 32) + 17, (21 << 32) + 5])
-def test_slow_and_fast_comparisons_agree(cell):
-    generator = np.random.default_rng(cell)
+@pytest.fixture(params=["compiled", "NumPy"])
+def _way(request, monkeypatch):
+    """Either kernel."""
+    if request.param == "NumPy":
+        monkeypatch.setattr(kernel, "COMPILED", None)
+    elif kernel.COMPILED is None:
+        pytest.skip("no compiled kernel: NumPy is all there is")
+
+
+def verdicts_of(cell: int, drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What the kernel says of this cell with each of these words to compare."""
     table = grid_normal.table()
-    scale = 2.0**-7 if cell >= 8 << 32 else 1.0
-    drawn = (generator.random(40) * scale * 2.0**64).astype(np.uint64)
-    fast = grid_normal._accepted(np.full(40, cell), drawn, table, words(0))
-    assert fast.tolist() == [grid_normal.is_below(int(word), cell, words(0)) for word in drawn]
+    given, inside = np.zeros((4, len(drawn)), np.uint64), min(cell >> 24, 2048)
+    given[0] = (int(table.ends[inside]) - 1) << table.shift
+    given[1], given[2] = (cell & 0xFFFFFFFF) << 32, drawn
+    cells, verdicts, undecided = kernel.rest(given, table.ends, table.rectangles, table.shift)
+    assert undecided == (verdicts == kernel.UNDECIDED).sum()
+    return cells, verdicts
+
+
+@pytest.mark.usefixtures("_way")
+@pytest.mark.parametrize("cell", [0, 1, (1 << 24) - 1, 1 << 24, 5 << 30, (8 << 32) - 1])
+def test_slow_and_fast_comparisons_agree(cell):
+    drawn = (np.random.default_rng(cell).random(40) * 2.0**64).astype(np.uint64)
+    cells, verdicts = verdicts_of(cell, drawn)
+    assert (cells == cell).all()
+    assert verdicts.tolist() == [grid_normal.is_below(int(word), cell, words(0)) for word in drawn]
+
+
+@pytest.mark.usefixtures("_way")
+def test_what_is_near_and_what_lies_in_the_tail_is_decided_slowly():
+    table, cell = grid_normal.table(), (5 << 30) + (1 << 23)
+    density, inside = 2.0**32 * stats.norm.pdf((cell + 0.5) * STEP), cell >> 24
+    probability = (density - table.rectangles[inside]) / (table.ends[inside] - table.ends[inside - 1])
+    near = np.array([probability * 2.0**64 + apart * 2.0**64 for apart in (-(2.0**-20), 0.0, 2.0**-20)]).astype(np.uint64)
+    assert verdicts_of(cell, near)[1].tolist() == [kernel.ACCEPTED, kernel.UNDECIDED, kernel.REJECTED]
+    cells, verdicts = verdicts_of((8 << 32) + 17, near)
+    assert (cells == (8 << 32) + 17).all()
+    assert (verdicts == kernel.UNDECIDED).all()
+
+
+@pytest.mark.parametrize("cell", [8 << 32, (9 << 32) + 17, (9 << 32) + (1 << 31)])
+def test_a_cell_of_the_tail_is_taken_with_its_share_of_the_envelope(cell):
+    octave = (cell >> 32) - 8
+    probability = stats.norm.pdf((cell + 0.5) * STEP) * 2.0 ** (32 + 9 + octave)
+    below, above = (int(probability * (1.0 + apart) * 2.0**64) for apart in (-1e-9, 1e-9))
+    assert grid_normal.is_below(below, cell, words(0))
+    assert not grid_normal.is_below(above, cell, words(0))
+
+
+def test_a_proposed_cell_of_the_tail_moves_on_by_octaves(monkeypatch):
+    """Forced: one proposal in 10^9 lies there."""
+    monkeypatch.setattr(
+        kernel, "rest", lambda given, *_: (np.full(given.shape[1], (8 << 32) + 3), np.full(given.shape[1], -1, np.int8), given.shape[1])
+    )
+    monkeypatch.setattr(grid_normal, "is_below", lambda _word, _cell, _fill: True)
+    assert grid_normal.draw_rest(2, words(0b1000)).tolist() == [(11 << 32) + 3] * 2
 
 
 def test_undecided_comparisons_go_to_as_many_digits_as_it_takes():
@@ -177,7 +226,7 @@ def test_kernel_and_numpy_give_the_same_bits(monkeypatch):
     def all_of_it():
         stream = RandomStream.from_seed(7, "same bits")
         noise = stream.grid_normal(10_001)
-        kinds = [values, values.astype(np.float32), values.astype(np.float16)]
+        kinds = [values, values.astype(np.float32), np.clip(values, -6e4, 6e4).astype(np.float16)]
         return [noise, *(kernel.released(value, noise, 1.0 / 3.0, 2.0**18, 3.0) for value in kinds)]
 
     with np.errstate(over="ignore"):
@@ -186,6 +235,32 @@ def test_kernel_and_numpy_give_the_same_bits(monkeypatch):
         for one, other in zip(compiled, all_of_it(), strict=True):
             assert one.dtype == other.dtype
             assert np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.float16])
+@pytest.mark.parametrize("count", [5, 40, 100_000])
+@pytest.mark.usefixtures("_way")
+def test_drawn_into_the_release_numbers_are_those_that_are_drawn_before_it(count, kind):
+    value = np.random.default_rng(1).normal(size=(count, 2)).astype(kind)
+    noise = RandomStream.from_seed(7, "same bits").grid_normal(2 * count).reshape(count, 2)
+    released = RandomStream.from_seed(7, "same bits").released_normal(value, 0.7, 3.0, 2.0)
+    assert released.dtype == kind
+    assert np.array_equal(released, kernel.released(value, noise, 0.7, 3.0, 2.0))
+
+
+@pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("place", [0, 40_000, 99_999])
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+@pytest.mark.usefixtures("_way")
+def test_one_number_that_is_not_finite_is_seen_wherever_it_stands(kind, place, broken):
+    value = np.full(100_000, np.finfo(kind).max, kind)
+    value[::3] = np.finfo(kind).smallest_subnormal
+    source, gaussian = NumpySource.from_seed(1), Gaussian(std=1.0, sensitivity=ONE)
+    with np.errstate(over="ignore"):
+        assert np.isfinite(gaussian.release(value, source)).all()
+        value[place] = broken
+        with pytest.raises(InvalidParameter, match="finite in every coordinate"):
+            gaussian.release(value, source)
 
 
 def test_a_seed_gives_the_same_numbers_on_every_machine():
@@ -200,6 +275,15 @@ def test_the_kernel_refuses_arrays_that_do_not_fit():
         pytest.skip("no compiled kernel: NumPy is all there is")
     with pytest.raises(ValueError, match="other sizes"):
         kernel.COMPILED.released(np.zeros(3), np.zeros(4), np.zeros(4), 1.0, 1.0, 1.0, False)
+    single = np.zeros(3, np.float32)
+    for arrays in ([single, single[1:], single], [single[1:], single, single], [single, single, single[1:]]):
+        with pytest.raises(ValueError, match="other sizes"):
+            kernel.COMPILED.watched(*arrays, np.zeros(3, np.float32), 1)
+    with pytest.raises(ValueError, match="other sizes"):
+        kernel.COMPILED.watched(single, single, single[:0], np.zeros(3, np.float32), -1)
+    table = grid_normal.table()
+    with pytest.raises(ValueError, match="other sizes"):
+        kernel.COMPILED.rest(np.zeros((4, 3), "<u8"), table.ends[1:], table.rectangles, 30, np.zeros(3, np.int64), np.zeros(3, np.int8))
     with pytest.raises(ValueError, match="other sizes"):
         kernel.COMPILED.normals(np.zeros(3, "<u8"), grid_normal.table().columns, np.zeros(2), np.zeros(3, np.int64))
 
@@ -210,7 +294,8 @@ def test_the_kernel_refuses_arrays_that_do_not_fit():
 def on_grid(value, mechanism):
     """What noise is added to, in units of the noise's scale."""
     source = NumpySource(RandomStream.from_seed(1, "unused"))
-    source.standard_normal = source.standard_laplace = np.zeros
+    source.released_normal = lambda given, *scales: kernel.released(given, np.zeros(given.shape), *scales)
+    source.standard_laplace = np.zeros
     return mechanism.release(value, source)
 
 

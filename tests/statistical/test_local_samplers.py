@@ -173,12 +173,12 @@ def test_signs_compare_all_bits_of_a_probability(place, monkeypatch):
     drawn = [numerator - (1 << place), numerator - 1, numerator, min(numerator + (1 << place), 2 * FAIR - 1)]
 
     class Crafted:
-        def update(self, zeros):
-            assert len(zeros) == 32 * len(drawn)
+        def next(self, count):
+            assert count == 32 * len(drawn)
             return b"".join(number.to_bytes(32, "big") for number in drawn)
 
     stream = RandomStream.from_seed(1, "noise")
-    monkeypatch.setattr(stream, "_encryptor", Crafted())
+    monkeypatch.setattr(stream, "_stream", Crafted())
     assert stream.signs(len(drawn), numerator).tolist() == [-1.0, -1.0, 1.0, 1.0]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pytest
@@ -11,7 +11,18 @@ import torch
 from torch import Tensor, nn
 
 import accountants
-from mechanisms import Adjacency, ComplexGaussian, Gaussian, Laplace, LocalGaussian, NoiseSource, RandomOrigin, RandomStream, Sensitivity
+from mechanisms import (
+    Adjacency,
+    ComplexGaussian,
+    Gaussian,
+    Laplace,
+    LocalGaussian,
+    NoiseSource,
+    RandomOrigin,
+    RandomStream,
+    Sensitivity,
+    kernel,
+)
 from trainer import ExecutionPlan
 from trainer.engine import (
     Alone,
@@ -252,6 +263,24 @@ def test_the_blocks_of_a_long_vector_are_one_vector(monkeypatch: pytest.MonkeyPa
         assert watched(mechanism, honest, (10, 241)).is_as_claimed
         assert not watched(mechanism, halves(1.0), (10, 241)).is_as_claimed
         assert not watched(mechanism, steps(1.0, always=False), (10, 241)).is_as_claimed
+
+
+@pytest.mark.parametrize("numbers", [1, 2, 7, 100, 4096, 9001])
+@pytest.mark.parametrize("mechanism", [GAUSSIAN, CIRCULAR, UNEVEN], ids=NAMES[:3])
+def test_one_pass_of_the_kernel_sums_up_what_several_do(mechanism: Noise, numbers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    if kernel.COMPILED is None:
+        pytest.skip("no compiled kernel: torch's own sums are all there is")
+    generator = torch.Generator().manual_seed(numbers)
+    releases = [(torch.randn(numbers, generator=generator), torch.randn(numbers, generator=generator)) for _ in range(5)]
+    seen: list[list[float]] = []
+    for compiled in (kernel.COMPILED, None):
+        monkeypatch.setattr(kernel, "COMPILED", compiled)
+        watch = NoiseWatch(mechanism)
+        for place, (vector, released) in zip((0, 0, 0, 1, 1), releases, strict=True):
+            watch.see(vector, released, place)
+        seen.append([value for one in (watch._sums, *watch._products.values()) for value in asdict(one).values()])
+    assert seen[0] == pytest.approx(seen[1], rel=1e-5, abs=1e-5 * numbers)
+    assert seen[0][0] == 5 * (numbers if mechanism is GAUSSIAN else numbers // 2)
 
 
 @pytest.mark.parametrize("rows", [60, 61])

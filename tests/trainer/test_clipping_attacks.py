@@ -15,7 +15,7 @@ from trainer.engine.clipping import CLIP_MARGIN, LARGEST_MICROBATCH, ClippedGrad
 from trainer.engine.gradients import TapedRoute, WholeNetworkRoute
 from trainer.engine.problem import Problem
 from trainer.engine.rules import patch_gradients
-from trainer.engine.rules.base import adds_little
+from trainer.engine.rules.base import COMBINED, COMPLEX, REAL, added_at_once, adds_little
 from trainer.layers import BlockCirculantLinear
 from trainer.plan import FlatClipping
 
@@ -203,20 +203,35 @@ def test_many_units_of_many_positions_round_each_others_sum_within_the_margin() 
 
 def _one_after_another(first: torch.Tensor, second: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:
     """A matrix product by a library that adds in the order of memory, in float32, and nothing more clever."""
-    terms = first.detach().numpy()[:, :, None] * second.detach().numpy()[None, :, :]
-    return out.copy_(torch.from_numpy(np.cumsum(terms, axis=1, dtype=np.float32)[:, -1]))
+    one, other = (values.detach().resolve_conj().numpy() for values in (first, second))
+    if not first.is_complex():
+        return out.copy_(torch.from_numpy(_added_in_turn(one[:, :, None] * other[None, :, :])))
+    # All that the real parts give first, whose sum every later one is rounded beside.
+    real, imaginary = (
+        np.concatenate((one.real[:, :, None] * there[None], sign * one.imag[:, :, None] * here[None]), axis=1)
+        for there, here, sign in ((other.real, other.imag, -1.0), (other.imag, other.real, 1.0))
+    )
+    return out.copy_(torch.from_numpy(_added_in_turn(real) + 1j * _added_in_turn(imaginary)))
 
 
-@pytest.mark.parametrize(("count", "positions", "at_once"), [(64, 1, 64), (65, 1, 65), (2048, 1, 2048), (256, 784, 256), (2048, 16, 64)])
+def _added_in_turn(terms: np.ndarray) -> np.ndarray:
+    return np.cumsum(terms, axis=1, dtype=np.float32)[:, -1]
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.complex64])
+@pytest.mark.parametrize(
+    ("count", "positions", "at_once"),
+    [(64, 1, 64), (240, 1, 240), (512, 1, 512), (900, 1, 900), (2048, 1, 2048), (2048, 1, 128), (256, 784, 256), (2048, 16, 64)],
+)
 def test_the_simplest_library_rounds_within_the_margin_too(
-    count: int, positions: int, at_once: int, monkeypatch: pytest.MonkeyPatch
+    count: int, positions: int, at_once: int, kind: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shape = (count, positions, 4) if positions > 1 else (count, 4)
     scales = torch.linspace(20.0, 10.0, count).view(-1, *(1 for _ in shape[1:]))
-    features = torch.tensor([1.3, 0.7, 1.1, 0.9]).expand(shape) * scales
-    network = nn.Linear(4, 2)
+    features = (torch.tensor([1.3, 0.7, 1.1, 0.9]).expand(shape) * scales).to(kind)
+    network = nn.Linear(4, 2, dtype=kind)
     nn.init.constant_(network.weight, 0.37)
-    problem = Problem(network, lambda outputs, _: outputs.square().flatten(1).sum(dim=1), features, torch.zeros(count), None)
+    problem = Problem(network, lambda outputs, _: outputs.abs().square().flatten(1).sum(dim=1), features, torch.zeros(count), None)
     clipped = ClippedGradients(problem, FlatClipping(bound=1.0), at_once)
     parameters = {name: value.detach() for name, value in problem.network.named_parameters()}
     monkeypatch.setattr(torch, "mm", _one_after_another)
@@ -227,11 +242,29 @@ def test_the_simplest_library_rounds_within_the_margin_too(
     assert 1.0 - 2.0 * CLIP_MARGIN <= float((total - without).norm()) / bound <= 1.0 - CLIP_MARGIN / 2.0
 
 
-@pytest.mark.parametrize(("units", "sample"), [(1, 4096), (64, 64), (64, 0), (2, 2048)])
-def test_few_units_may_be_added_in_float32(units: int, sample: int) -> None:
-    assert adds_little(units, sample)
-    assert not adds_little(units, 4097 // units + 1)
-    assert not adds_little(65, 0)
+@pytest.mark.parametrize("each", [REAL, COMPLEX, COMBINED])
+@pytest.mark.parametrize("units", [1, 16, 17, 64, 100, 512, 700, 2048])
+@pytest.mark.parametrize("more", [1, 2, 16])
+def test_float32_adds_as_many_units_at_once_as_its_rounding_allows(units: int, more: int, each: int) -> None:
+    """The bound of mechanisms/proofs/clipped_sum.md, as large as clipping's margin leaves room for."""
+    sample, at_once = units * more, added_at_once(units, units * more, each)
+
+    def moved(together: int) -> float:
+        return sample * (each * together + -(-units // together) + 5) * 2.0**-24
+
+    room = CLIP_MARGIN * 59 / 64
+    assert adds_little(units, sample, each) == (moved(units) <= room)
+    if at_once:
+        assert moved(at_once) <= room
+        assert at_once == units or moved(at_once + 8) > room
+    else:
+        assert all(moved(together) > room for together in range(20, units + 1))
+
+
+def test_float32_adds_no_more_units_than_the_whole_sample_allows() -> None:
+    assert added_at_once(100, 0, COMPLEX) == added_at_once(100, 100, COMPLEX) == 100
+    assert added_at_once(100, 512, COMPLEX) < 100
+    assert added_at_once(100, 10**5, REAL) == 0
 
 
 def test_a_norm_before_everything_else_on_images_in_channels_last_does_not_end_the_process() -> None:

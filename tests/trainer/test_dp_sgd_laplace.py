@@ -22,6 +22,7 @@ from trainer import ExecutionPlan
 from trainer.dp_sgd_laplace.spec import DpSgdLaplace
 from trainer.engine import loop
 from trainer.engine.autoencoders import ClippedRows
+from trainer.engine.clipping import CLIP_MARGIN
 from trainer.errors import TrainingStopped
 from trainer.plan import FlatClipping, L1Clipping
 from trainer.report import Started, TrainingEvent
@@ -194,7 +195,7 @@ def test_one_unit_moves_what_is_released_by_at_most_the_accounted_sensitivity(
     run(spec, tmp_path)
     assert moves
     assert max(moves) <= 1e-3
-    assert max(moves) >= 0.999e-3
+    assert max(moves) >= (1.0 - 1.25 * CLIP_MARGIN) * 1e-3
 
 
 def test_the_release_is_divided_by_the_expected_batch_whatever_was_drawn(

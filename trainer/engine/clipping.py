@@ -27,14 +27,14 @@ from trainer.layers.linear import ComplexLinear
 from trainer.plan import Clipping, L1Clipping, LayerBoundsClipping, PerLayerClipping
 from trainer.projection import SpectralProjection
 
-CLIP_MARGIN = 2.0**-11
+CLIP_MARGIN = 2.0**-8
 r"""How far below the bound a clipped gradient aims, relatively, so that float32 rounding can't lift it above.
 
 Norms are sums of squares in a cascade, or products of two such sums: off by less than 2^-16 relatively for up to 10^8 numbers. Factor and
-product add 2^-23. Units are added in float64, and only as few as can't matter in float32 (``rules.base.adds_little``, 2^-12): one unit
-more rounds all the others' sum otherwise, and how badly depends on the library. With 256 units of 784 positions added in float32 it was
-2^-17 of the bound on one machine, above 2^-8 on another. One microbatch's sum is rounded to float32 at last: by at most 2^-24 of it, with
-and without the unit, so by 2^-12 for 2048 units; several are rounded by nobody. Together below 2^-11.
+product add 2^-23. Units are added in float64, or in float32 as far as that can't come to more than 59/64 of the margin
+(``rules.base.added_at_once``): one unit more rounds all the others' sum otherwise, and how badly depends on the library. With 256 units of
+784 positions added in float32 it was 2^-17 of the bound on one machine, above 2^-8 on another. A sum in float64 is rounded to float32 at
+last: by at most 2^-24 of it, with and without the unit, so by 2^-12 for 2048 units. Together below 2^-8: mechanisms/proofs/clipped_sum.md.
 """
 
 AIM = 1.0 - CLIP_MARGIN

@@ -47,7 +47,7 @@ class TeamFailed(PrivacyError):
 
 def rows(units: Tensor, team: Team) -> Tensor:
     """This process's part of ``units``, (units,): the parts of a team are disjoint and together complete, and may be empty."""
-    return units[team.rank :: team.size]
+    return units if team.size == 1 else units[team.rank :: team.size]
 
 
 @final

@@ -146,14 +146,19 @@ class PrivateLoop:
         return self.canaries.observe(state.canaries, at, along, state.bound)
 
     def _arrived(self, state: TrainingState) -> Tensor:
-        """The sum of what the sites released and the server got."""
+        """The sum of what the sites released and the server got, in memory of its own."""
         parameters = self.layout.unflatten(state.parameters)
         arrived: Tensor | None = None
         for number in range(len(self.sites)):
-            update = self.deliver(state.step + 1, number, self._released(state, parameters, number))
-            # A site that sends nothing, or something not finite, counts as zero; the divisor doesn't change with it.
-            if update is not None and all_finite(update):
-                arrived = update if arrived is None else arrived + update
+            released = self._released(state, parameters, number)
+            if self.deliver is arrives:
+                update = released
+            else:
+                # A site that sends nothing, or something not finite, counts as zero; the divisor doesn't change with it.
+                update = self.deliver(state.step + 1, number, released)
+                update = update.clone() if update is not None and all_finite(update) else None
+            if update is not None:
+                arrived = update if arrived is None else arrived.add_(update)
         if arrived is not None:
             return arrived
         layout = self.layout if self.spectra is None else self.spectra.layout
@@ -166,7 +171,7 @@ class PrivateLoop:
         stream = site.randomness.sampling(step)
         drawn = torch.from_numpy(poisson_sample(len(mine), self.plan.sampling.probability, stream))
         with _fresh_masks(stream, mine.device) if self.draws_masks else nullcontext():
-            clipped = self.clipped.sum(parameters, mine[drawn.to(mine.device)], state.bound)
+            clipped = self.clipped.sum(parameters, mine.index_select(0, drawn.to(mine.device)), state.bound)
         query = releasing.query(clipping, clipped, len(drawn), state.bound)
         # Sums first and noise once: shares of noise, rounded each by itself, don't add up to the noise that is accounted for.
         vector = query.to(self._dtype) if self.team.size == 1 else self.team.sum(query.double())

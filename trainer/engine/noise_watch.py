@@ -12,7 +12,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from mechanisms import ComplexGaussian, Laplace, LocalLaplace
+from mechanisms import ComplexGaussian, Gaussian, Laplace, LocalGaussian, LocalLaplace, kernel
 from mechanisms.noise_test import NoiseSums, NumberNoise, Products, are_unrelated, has_claimed_scale
 from trainer.audit import NoiseFindings, Status
 from trainer.engine.team import Team
@@ -75,7 +75,38 @@ class NoiseWatch:
           released: the same reals after it.
           place: where the noise was drawn, if several places release in turn, each with noise of its own.
         """
-        noise = torch.sub(released, vector, out=self._room(vector, released))
+        noise = self._room(vector, released)
+        if not self._seen_in_one_pass(vector, released, noise, place):
+            self._see(torch.sub(released, vector, out=noise), place)
+        self._spare, self._last[place], self._last_place = self._last.get(place), noise, place
+        self._releases += 1
+
+    def _seen_in_one_pass(self, vector: Tensor, released: Tensor, noise: Tensor, place: int) -> bool:
+        """Where the kernel can: vectors of float32 with normal noise, and the same place as last time."""
+        last, is_complex = self._last.get(place), isinstance(self._mechanism, ComplexGaussian)
+        same = all(
+            one.dtype == torch.float32 and one.is_contiguous() for one in (vector, released, noise, *(() if last is None else (last,)))
+        )
+        normal = isinstance(self._mechanism, Gaussian | LocalGaussian | ComplexGaussian)
+        if not (same and normal and noise.device.type == "cpu" and noise.dim() == 1 and place == self._last_place):
+            return False
+        each = 2 if is_complex else 1
+        numbers = len(noise) // each
+        shift = (numbers + self._releases % 2) // 2
+        one, other, of_noise = (values.detach()[: numbers * each].numpy() for values in (vector, released, noise))
+        partner = of_noise[:0] if last is None or last.shape != noise.shape else last[: numbers * each].numpy()
+        found = kernel.watched(one, other, partner, of_noise, each * shift)
+        if found is None:
+            return False
+        own, step, half = (Products(0, *sums) if is_complex else Products(0, sums[0] + sums[1]) for sums in found)
+        self._sums += NoiseSums(numbers, own.real, own.imaginary, own.real_imaginary)
+        if len(partner):
+            self._products[Partner.STEP] += replace(step, count=numbers)
+        if numbers > 1:
+            self._products[Partner.HALF] += replace(half, count=numbers - shift)
+        return True
+
+    def _see(self, noise: Tensor, place: int) -> None:
         numbers = self._numbers(noise)
         if isinstance(self._mechanism, Laplace | LocalLaplace):
             own = [numbers.abs().sum()]
@@ -91,8 +122,6 @@ class NoiseWatch:
         self._sums += NoiseSums(len(numbers), squares.real, squares.imaginary, squares.real_imaginary)
         for (partner, x, _), products in zip(pairs, others, strict=True):
             self._products[partner] += replace(products, count=len(x))
-        self._spare, self._last[place], self._last_place = self._last.get(place), noise, place
-        self._releases += 1
 
     def _room(self, vector: Tensor, released: Tensor) -> Tensor:
         """For the noise. New memory for every release would cost more time than all sums."""

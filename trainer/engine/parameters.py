@@ -54,10 +54,11 @@ class ParameterLayout:
 
     def unflatten(self, vector: Tensor) -> dict[str, Tensor]:
         """The named tensors as views of the vector (coordinates,)."""
-        pairs, reals = torch.split_with_sizes(vector, self._halves)
-        complexes = torch.view_as_complex(pairs.view(-1, 2)).split_with_sizes(self._complex_sizes)
-        pieces = (*complexes, *reals.split_with_sizes(self._real_sizes))
-        return {name: piece.view(shape) for name, shape, piece in zip(self.names, self.shapes, pieces, strict=True)}
+        pairs, reals = self._halves
+        # Of the two kinds most networks have one: every view takes its time in a small step.
+        complexes = () if not pairs else _pairs(vector[:pairs] if reals else vector).split_with_sizes(self._complex_sizes)
+        numbers = () if not reals else (vector[pairs:] if pairs else vector).split_with_sizes(self._real_sizes)
+        return {name: piece.view(shape) for name, shape, piece in zip(self.names, self.shapes, (*complexes, *numbers), strict=True)}
 
     @cached_property
     def _complex_sizes(self) -> list[int]:
@@ -72,6 +73,10 @@ class ParameterLayout:
     def _halves(self) -> list[int]:
         """Numbers of the flat vector that belong to complex parameters, and to real ones."""
         return [2 * sum(self._complex_sizes), sum(self._real_sizes)]
+
+
+def _pairs(reals: Tensor) -> Tensor:
+    return torch.view_as_complex(reals.view(-1, 2))
 
 
 def as_real(values: Tensor) -> Tensor:

@@ -78,6 +78,10 @@ class AheadSource:
     def released(self, value: Tensor, noise: Tensor, factor: float, largest: float, scale: float) -> Tensor:
         return self._drawn.source.released(value, noise, factor, largest, scale)
 
+    def released_normal(self, value: Tensor, factor: float, largest: float, scale: float) -> Tensor:
+        # Numbers drawn ahead are there already.
+        return self.released(value, self._normal(tuple(value.shape)), factor, largest, scale)
+
     def shortened(self, first: Tensor, second: Tensor, largest: float) -> tuple[Tensor, Tensor]:
         return self._drawn.source.shortened(first, second, largest)
 

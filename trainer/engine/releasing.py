@@ -86,12 +86,12 @@ def gradient(clipping: Clipping, released: Tensor, divisor: int, bound: float) -
     r"""What the optimizer gets, and the next bound.
 
     Args:
-      released: the vector of ``query`` with its noise.
+      released: the vector of ``query`` with its noise; overwritten.
       divisor: the public number of units expected in all sites' samples. Their own sizes would leak (errata Z11).
       bound: C_t.
     """
     if not isinstance(clipping, AdaptiveClipping):
-        return Gradient((released / divisor).float(), bound)
+        return Gradient(released.div_(divisor).float(), bound)
     share = clipping.count_share
     values = released[:-1] * (bound / math.sqrt(1.0 - share) / divisor)
     fraction = 0.5 + released[-1].item() / (2.0 * math.sqrt(share)) / divisor

@@ -52,6 +52,10 @@ class TorchSource:
         there = kernel.released(value.cpu().contiguous().numpy(), noise.cpu().numpy(), factor, largest, scale)
         return torch.from_numpy(there).to(value.device)
 
+    def released_normal(self, value: Tensor, factor: float, largest: float, scale: float) -> Tensor:
+        there = self._stream.released_normal(value.cpu().contiguous().numpy(), factor, largest, scale)
+        return torch.from_numpy(there).to(value.device)
+
     def shortened(self, first: Tensor, second: Tensor, largest: float) -> tuple[Tensor, Tensor]:
         shorter = (largest / torch.hypot(first, second).clamp_min_(1.0)).clamp_max_(1.0)
         return first * shorter, second * shorter

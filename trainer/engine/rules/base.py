@@ -5,6 +5,7 @@ Gradients follow torch's convention: for a complex number 2 dL/d(conj theta), th
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,8 +24,14 @@ r"""Added for every square that a norm sums: the smallest normal float32, more t
 So a norm that is a product (of activations and gradients) can't be 0 while the gradient isn't. Beside a bound of 1e-10 it is nothing.
 """
 
-ADDED_IN_FLOAT32 = 2**12
-"""Units here times units in the sample, at most: see ``adds_little``."""
+ROUNDINGS = 59 * 2**10
+"""Of 2^-24 of the bound, that adding a sample's units in float32 may come to, with and without one of them: 59/64 of clipping's margin."""
+
+REAL, COMPLEX, COMBINED = 1, 3, 12
+"""What a unit more in one product adds to these, a unit: of real products, of complex ones, of sums and differences of three real ones."""
+
+SMALLEST_PRODUCT = 16
+"""Units: products of fewer, added up, take as long as one in float64."""
 
 CONVERTED_AT_ONCE = 2**20
 """Numbers that are made float64 at once: 8 MiB."""
@@ -154,16 +161,31 @@ def weighted_rows(values: Tensor, factors: Tensor, sample: int = 0) -> Tensor:
     return torch.view_as_complex(total) if values.is_complex() else total
 
 
-def adds_little(units: int, sample: int) -> bool:
-    r"""Whether float32 may add one product of each of these units, in whatever order a library likes.
+def added_at_once(units: int, sample: int, each: int = REAL) -> int:
+    r"""How many of these units float32 may add in one product, if the products are then added one by one, in whatever order a library
+    likes within a product. 0 where they are too few to be worth it.
 
-    One unit more or less rounds the others' sum otherwise. Of n products, each of a unit's size 1 at most, added one after another, every
-    partial sum may be rounded by 2^-24 of itself: n^2 2^-25 in all, and s / n times that for a sample of s, and as much again without the
-    unit. s n 2^-24 is 2^-12 at most here. No library adds worse, and some add as badly: of numbers that are alike, rounding errors are too.
+    One unit more or less rounds the others' sum otherwise. With products of n units, m of them, and a sample of s units it is moved by at
+    most s (each n + m + 5) 2^-24 of the bound. No library adds worse, and some add as badly: of numbers that are alike, rounding errors are
+    too. Proof: mechanisms/proofs/clipped_sum.md.
 
     A unit's products at several positions may be long and cancel, so nothing like that holds for them: they are always added in float64.
+
+    >>> added_at_once(100, 100, COMPLEX), added_at_once(512, 512, COMPLEX), added_at_once(2048, 2048, COMPLEX)
+    (100, 32, 0)
     """
-    return units * max(units, sample) <= ADDED_IN_FLOAT32
+    room = ROUNDINGS / max(units, sample, 1) - 6.0
+    if each * units <= room:
+        return units
+    # each n + units / n + 1 <= room + 1, the largest n
+    rest = room * room - 4.0 * each * units
+    at_once = int((room + math.sqrt(rest)) / (2.0 * each)) // 4 * 4 if rest >= 0.0 else 0
+    return at_once if at_once >= SMALLEST_PRODUCT else 0
+
+
+def adds_little(units: int, sample: int, each: int = REAL) -> bool:
+    """Whether float32 may add all of these units in one product: ``added_at_once``."""
+    return added_at_once(units, sample, each) == units
 
 
 def doubled(values: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from mechanisms.errors import InvalidParameter
 from trainer.engine.rules.base import (
+    COMBINED,
     EXPLICIT_SLACK,
     LayerGradients,
     Use,
@@ -109,7 +110,7 @@ class BlockCirculantGradients(WritableGradients):
         # Whichever is smaller.
         a, g = (a * weights, g) if a.shape[3] <= g.shape[3] else (a, g * weights)
         weight = into["weight"]
-        if a.shape[2] == 1 and adds_little(len(factors), sample) and weight.dtype == self._inputs.dtype:
+        if a.shape[2] == 1 and adds_little(len(factors), sample, COMBINED) and weight.dtype == self._inputs.dtype:
             self._spectra.write_correlations(torch.bmm(g.flatten(1, 2).mT, a.flatten(1, 2)), weight)
         else:
             parts = converted_parts(len(factors), a.shape[0] * a.shape[2] * (a.shape[3] + g.shape[3]))

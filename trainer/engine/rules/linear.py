@@ -13,12 +13,15 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
+from trainer.engine.parameters import as_real
 from trainer.engine.rules.base import (
+    COMPLEX,
+    REAL,
     LayerGradients,
     Use,
     WritableGradients,
     added,
-    adds_little,
+    added_at_once,
     cancellation,
     converted_parts,
     doubled,
@@ -61,17 +64,42 @@ class _WeightedSum(WritableGradients):
 
     def write_weighted_sum(self, factors: Tensor, into: Mapping[str, Tensor], sample: int = 0) -> None:
         weighted, a, weight = scaled_rows(self._g, factors), self._a, into["weight"]
-        if a.dim() == 2 and adds_little(len(a), sample) and weight.dtype == a.dtype:
-            _write_product(weighted, a, weight)
+        at_once = added_at_once(len(a), sample, COMPLEX if a.is_complex() else REAL) if a.dim() == 2 else 0
+        if at_once:
+            _write_products(weighted, a, weight, at_once)
         else:
             numbers = (a.shape[-1] + weighted.shape[-1]) * (1 if a.dim() == 2 else a.shape[1])
             parts = converted_parts(len(a), numbers)
             # BLAS conjugates what it transposes on its way; this leaves conj(W), which is smaller than a.
             total = added(parts, lambda part: doubled(weighted[part]).flatten(0, -2).mH @ doubled(a[part]).flatten(0, -2))
             weight.copy_(total.conj())
-        if self._has_bias:
-            bias = into["bias"]
+        if not self._has_bias:
+            return
+        bias = into["bias"]
+        if at_once == len(a) and bias.dtype == weighted.dtype:
+            torch.sum(weighted, dim=0, out=bias)
+        else:
             bias.copy_(torch.sum(weighted.flatten(0, -2), dim=0, dtype=torch.complex128 if bias.is_complex() else torch.float64))
+
+
+def _write_products(weighted: Tensor, a: Tensor, into: Tensor, at_once: int) -> None:
+    """The sum of products of so many units each."""
+    total = into if into.dtype == a.dtype else torch.empty_like(into, dtype=a.dtype)
+    if at_once == len(a):
+        _write_product(weighted, a, total)
+    else:
+        part = torch.empty_like(total)
+        # As real numbers: adding complex ones multiplies them by 1 first.
+        sums, added_to = as_real(part), as_real(total)
+        for first in range(0, len(a), at_once):
+            own = slice(first, first + at_once)
+            torch.mm(weighted[own].mH, a[own], out=part if first else total)
+            if first:
+                added_to += sums
+        if total.is_complex():
+            total.conj_physical_()
+    if total is not into:
+        into.copy_(total)
 
 
 def _write_product(weighted: Tensor, a: Tensor, into: Tensor) -> None:

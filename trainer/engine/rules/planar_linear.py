@@ -12,7 +12,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from trainer.engine.rules.base import LayerGradients, Use, adds_little, doubled, scaled_rows, squared_rows
+from trainer.engine.rules.base import COMPLEX, LayerGradients, Use, adds_little, doubled, scaled_rows, squared_rows
 from trainer.engine.rules.linear import linear
 from trainer.layers.planes import from_planes
 
@@ -37,7 +37,7 @@ class PlanarOuterProducts:
 
     def weighted_sum(self, factors: Tensor, sample: int = 0) -> dict[str, Tensor]:
         weighted, a = scaled_rows(self._g, factors), self._a
-        if not adds_little(len(a), sample):
+        if not adds_little(len(a), sample, COMPLEX):
             weighted, a = doubled(weighted), doubled(a)
         (rr, ri), (ir, ii) = (half.unflatten(1, (2, -1)).unbind(1) for half in (weighted.t() @ a).unflatten(0, (2, -1)))
         total = {"weight": torch.complex(rr + ii, ir - ri)}
