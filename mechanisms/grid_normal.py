@@ -127,9 +127,9 @@ def draw(count: int, fill: Fill, fill_rest: Fill) -> NDArray[np.float64]:
     for first in range(0, count, BLOCK):
         part = numbers[first : first + BLOCK]
         rest.append(first + _drawn(part, words, fill))
-    places = np.concatenate(rest) if rest else np.empty(0, np.int64)
-    if len(places):
-        numbers[places] = _of_rest(numbers[places], fill_rest)
+    if rest:
+        places = np.concatenate(rest)
+        numbers[places] = of_rest(numbers[places], fill_rest)
     return numbers
 
 
@@ -153,7 +153,7 @@ def released(value: NDArray[Any], factor: float, largest: float, scale: float, f
         kernel.rounded(value[here], part, factor, largest, scale, out[here])
     places = np.concatenate(rest)
     if len(places):
-        out[places] = kernel.rounded(value[places], _of_rest(np.concatenate(signs), fill_rest), factor, largest, scale)
+        out[places] = kernel.rounded(value[places], of_rest(np.concatenate(signs), fill_rest), factor, largest, scale)
     return out
 
 
@@ -164,9 +164,9 @@ def _drawn(part: NDArray[np.float64], words: NDArray[np.uint64], fill: Fill) -> 
     return kernel.normals(own, table().columns, part)
 
 
-def _of_rest(signs: NDArray[np.float64], fill: Fill) -> NDArray[np.float64]:
-    """Numbers of the rest; the sign is decided already, by the word."""
-    return np.copysign((draw_rest(len(signs), fill) + 0.5) * STEP, signs)
+def of_rest(signs: NDArray[np.float64], fill: Fill) -> NDArray[np.float64]:
+    """Numbers of the rest, (count,); the sign is decided already, by the word."""
+    return np.copysign((draw_rest(len(signs), fill) + 0.5) * STEP, signs) if len(signs) else signs
 
 
 def draw_rest(count: int, fill: Fill) -> Cells:

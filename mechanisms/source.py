@@ -183,6 +183,17 @@ class RandomStream:
         """``count`` independent (floor(2^32 Z) + 1/2) / 2^32 of standard normals Z, exactly."""
         return grid_normal.draw(count, self.fill, self._beside().fill)
 
+    def normal_words(self, count: int) -> NDArray[np.uint64]:
+        """The words that ``grid_normal`` makes ``count`` numbers of, for whoever makes them elsewhere."""
+        self._beside()  # before them, as there
+        words = np.empty(count, "<u8")
+        self.fill(words)
+        return words
+
+    def rest_of_normals(self, signs: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The numbers that these words left to the rest, in their order; of ``signs`` only the signs count."""
+        return grid_normal.of_rest(signs, self._beside().fill)
+
     def released_normal(self, value: NDArray[Any], factor: float, largest: float, scale: float) -> NDArray[Any]:
         """``kernel.released`` of a value with as many new numbers of ``grid_normal``."""
         if value.size <= FEW or value.dtype.name not in kernel.KINDS or not value.flags.c_contiguous:

@@ -3,6 +3,7 @@ r"""Noise as torch tensors, over the same cryptographic stream as NumPy's."""
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import Final, final
 
 import numpy as np
@@ -10,9 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mechanisms import kernel
+from mechanisms import grid_normal, kernel
+from mechanisms.grid import FEW
 from mechanisms.source import FAIR, RandomOrigin, RandomStream
 from mechanisms.spectrum import dropped_slices
+from trainer.engine import torch_kernel
 from trainer.engine.finite import all_finite
 
 GENERATOR: Final = "AES-256-CTR"
@@ -23,8 +26,8 @@ GENERATOR: Final = "AES-256-CTR"
 class TorchSource:
     r"""A ``NoiseSource`` over tensors. Noise is always real; a complex mechanism draws real pairs.
 
-    torch's own generators aren't cryptographic, and its complex draws have half the variance per real component: neither is used. Noise
-    for an accelerator is drawn by the processor, which has the one implementation of the exact way.
+    torch's own generators aren't cryptographic, and its complex draws have half the variance per real component: neither is used. Random
+    words come from the processor; an accelerator makes normal noise of them and adds it, with the same bits (``torch_kernel``).
 
     >>> TorchSource(RandomStream.from_seed(1, "doctest"), torch.device("cpu")).standard_normal((2, 3)).shape
     torch.Size([2, 3])
@@ -33,13 +36,24 @@ class TorchSource:
     def __init__(self, stream: RandomStream, device: torch.device) -> None:
         self._stream = stream
         self._device = device
+        self._by_torch = device.type != "cpu"
 
     @property
     def origin(self) -> RandomOrigin:
         return self._stream.origin
 
     def standard_normal(self, shape: tuple[int, ...]) -> Tensor:
-        return self._there(self._stream.grid_normal(math.prod(shape)), shape)
+        if not self._by_torch:
+            return self._there(self._stream.grid_normal(math.prod(shape)), shape)
+        words = torch.from_numpy(self._stream.normal_words(math.prod(shape)).view(np.int64)).to(self._device)
+        numbers, is_rest = torch_kernel.normals(words, self._columns)
+        places = is_rest.nonzero().squeeze(1)
+        numbers[places] = torch.from_numpy(self._stream.rest_of_normals(numbers[places].cpu().numpy())).to(self._device)
+        return numbers.reshape(shape)
+
+    @cached_property
+    def _columns(self) -> Tensor:
+        return torch.from_numpy(grid_normal.table().columns.view(np.int64)).to(self._device)
 
     def standard_laplace(self, shape: tuple[int, ...]) -> Tensor:
         return self._there(self._stream.grid_laplace(math.prod(shape)), shape)
@@ -48,11 +62,14 @@ class TorchSource:
         return torch.from_numpy(numbers).reshape(shape).to(self._device)
 
     def released(self, value: Tensor, noise: Tensor, factor: float, largest: float, scale: float) -> Tensor:
-        # By the processor, as the noise is drawn: its loop is one pass, and the one way to round.
+        if self._by_torch and value.numel() > FEW:
+            return torch_kernel.released(value, noise, factor, largest, scale)
         there = kernel.released(value.cpu().contiguous().numpy(), noise.cpu().numpy(), factor, largest, scale)
         return torch.from_numpy(there).to(value.device)
 
     def released_normal(self, value: Tensor, factor: float, largest: float, scale: float) -> Tensor:
+        if self._by_torch:
+            return self.released(value, self.standard_normal(tuple(value.shape)), factor, largest, scale)
         there = self._stream.released_normal(value.cpu().contiguous().numpy(), factor, largest, scale)
         return torch.from_numpy(there).to(value.device)
 
