@@ -214,8 +214,8 @@ PRECISION = {
 GRADIENT_ARITHMETIC = (
     "the run computed gradients {precision}, scaled them to 2^-8 below their bound, which is more than rounding of norms and sums can move "
     "them (clipped_sum.md), and added them in float32, or in float64 where clipping is adaptive or a sample may be expected to hold more "
-    "than 1024 units; that a unit's own gradient keeps its bits whoever is computed beside it, and that it adds no more to the sum than the "
-    "noise is for, was probed with made-up records before training, on that machine, and isn't proved of the machine"
+    "than 1024 units; that a unit's own gradient keeps its bits whoever is computed beside it, and adds no more to the sum than the noise "
+    "is for, was probed with made-up records before training, on that machine, and isn't proved of the machine"
 )
 
 _ON_GRID = "steps of 2^-32 of its scale, no tail cut off; the value was rounded to such steps within its sensitivity (grid_noise.md)"
