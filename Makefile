@@ -26,7 +26,7 @@ help:
 	@echo "make bench  benchmarks, as ratios against peers"
 
 # torch first and pinned: a range would pull another build with gigabytes of GPU libraries.
-$(SETUP): constraints.txt pyproject.toml mechanisms/version.py
+$(SETUP): constraints.txt pyproject.toml mechanisms/version.py mechanisms/_kernel.c
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "zetadp needs Python 3.11 or newer, this is " + sys.version)'
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) "$$(grep '^torch==' constraints.txt)"
