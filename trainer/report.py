@@ -53,7 +53,7 @@ class RunReport(Value):
 
     Attributes:
       steps_released: noisy sums that were released (by each node, in a federation), counted by the loop; steps lost with a killed worker
-        were never released.
+        were never released, and a step that an error ended counts as released.
       event: the event of exactly those releases, private evaluations included.
       noise_std: std per real component of the released vector; Laplace's scale b; 0 where nothing is claimed of the noise, or a
         comparison's parts have each their own.

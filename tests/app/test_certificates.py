@@ -321,8 +321,8 @@ def test_a_laplace_run_can_be_certified() -> None:
 # Proofs
 
 
-def test_a_certificate_names_the_proofs_of_its_mechanism_sampling_and_route(predicate: PrivacyCertificate) -> None:
-    assert predicate.proofs == ("complex_gaussian.md", "pairs.md", "contour.md")
+def test_a_certificate_names_the_proofs_of_its_mechanism_clipping_sampling_and_route(predicate: PrivacyCertificate) -> None:
+    assert predicate.proofs == ("complex_gaussian.md", "clipped_sum.md", "pairs.md", "contour.md")
 
 
 def test_every_proof_of_rounding_that_is_named_exists() -> None:

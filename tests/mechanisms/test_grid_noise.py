@@ -14,7 +14,6 @@ from mechanisms import (
     ComplexGaussian,
     Gaussian,
     InvalidParameter,
-    Laplace,
     LocalGaussian,
     NumpySource,
     RandomStream,
@@ -367,43 +366,3 @@ def test_a_box_far_from_zero_is_as_good_as_one_at_zero():
     noise = far.release(np.full((50_000, 3), 1e9 + 0.25), NumpySource.from_seed(2)) - (1e9 + 0.25)
     assert noise.std() == pytest.approx(2.0, rel=0.02)
     assert abs(noise.mean()) < 6.0 * 2.0 / math.sqrt(150_000)
-
-
-# The attack that float noise fell to
-
-
-MECHANISMS = [
-    Gaussian(std=7.3, sensitivity=ONE),
-    Laplace(scale=7.3, sensitivity=ONE),
-    ComplexGaussian(std=7.3, sensitivity=ONE),
-]
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda one: one.kind)
-@pytest.mark.parametrize("kind", [np.float32, np.float64])
-def test_the_lowest_bits_do_not_tell_who_was_there(mechanism, kind):
-    """Who knows all other records asks whether what is left is a number that the noise alone can be: it always is, for both worlds."""
-    kept = contraction(mechanism.least_distance(), 2 * 500 if mechanism.is_complex else 500, "l1" if mechanism.kind == "laplace" else "l2")
-    unit = mechanism.noise_scale / kept * STEP
-    hits = []
-    for world in (0.0, 0.04999):
-        value = np.full(500, world, kind)
-        released = mechanism.release(value + 0j if mechanism.is_complex else value, NumpySource.from_seed(11))
-        numbers = released.real.astype(np.float64) / unit - 0.5
-        spacing = np.spacing(np.abs(released.real)).astype(np.float64) / unit
-        hits.append(np.mean(np.abs(numbers - np.rint(numbers)) <= np.maximum(spacing, 2.0**-20)))
-    assert hits == [1.0, 1.0]
-
-
-def test_that_attack_names_whom_float_noise_protects():
-    """Float32 noise by Box and Muller, as many libraries draw it: its lattice gives the member away."""
-    generator = np.random.default_rng(1)
-    noise = (generator.integers(1, 2**24, 500) * np.float32(2.0**-24)).astype(np.float32)
-    on_lattice = [np.mean((np.float32(world) + noise) * 2.0**24 % 1.0 == 0.0) for world in (0.0, np.float32(2.0**-26))]
-    assert on_lattice[0] == 1.0
-    assert on_lattice[1] < 1.0
-
-
-def test_tiny_deltas_are_true():
-    """Noise with an end would leave an output that one world only can give: the envelope's tail reaches any distance."""
-    assert [grid_normal.is_below(0, (deviations << 32) + 1, words(0)) for deviations in (9, 20, 35)] == [True, True, True]

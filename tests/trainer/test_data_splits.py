@@ -94,6 +94,13 @@ def test_a_name_has_one_key_as_a_word_and_as_a_number() -> None:
     assert name_keys(np.array(["12", "a much longer name"]))[0] == keys[0][0]
 
 
+def test_names_that_would_be_one_unit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainer.data.splits._key", len)
+    assert len(set(name_keys(np.array(["a", "bb", "a"])).tolist())) == 2
+    with pytest.raises(InvalidParameter, match="names with different 64-bit hashes"):
+        name_keys(np.array(["a", "bb", "c"]))
+
+
 def test_keys_follow_from_the_numbers_not_from_how_they_are_stored() -> None:
     rows = records(20)
     for same in (np.asfortranarray(rows), rows.astype(">f4"), np.repeat(rows, 2, axis=0)[::2]):
@@ -148,6 +155,7 @@ def test_a_guarantee_needs_a_split_that_suits_its_neighbours(adjacency: Adjacenc
 
 def test_a_row_goes_to_its_encoder_whoever_else_is_there(tmp_path: Path) -> None:
     spec = Spof.example()
+    with_four = Spof.model_validate(dict(spec) | {"encoders": 4})
     rows, users = records(60), name_keys(np.arange(60) // 3)
 
     def places(keep: NDArray[Any], users: Keys | None, rows: NDArray[Any] = rows) -> NDArray[Any]:
@@ -155,7 +163,7 @@ def test_a_row_goes_to_its_encoder_whoever_else_is_there(tmp_path: Path) -> None
         data = DataSet(rows[keep], rows[keep], rows[:1], rows[:1], None, some)
         recipe = DigitsImages(split_seed=0, test_fraction=0.2)
         facts = facts_of(recipe, data)
-        return TrainingRows.of(spec.model_copy(update={"encoders": 4}), facts, data, torch.device("cpu")).places.numpy()
+        return TrainingRows.of(with_four, facts, data, torch.device("cpu")).places.numpy()
 
     whole = np.arange(60)
     without = np.delete(whole, [9, 10, 11])

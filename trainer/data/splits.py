@@ -21,7 +21,7 @@ SplitSeed = Annotated[int, Strict(), Field(ge=0, lt=2**63)]
 SplitBy = Literal["content", "position"]
 """What decides a record's side: its own bytes or name, for neighbours under add_remove or zero_out; its place, under replace_one."""
 Keys = NDArray[np.int64]
-"""A number for each record or its user that depends on nothing else; two are the same exactly if the records or the users are."""
+"""A number of 64 bits for each record or its user that depends on nothing else."""
 
 _PURPOSE = "train/test split"
 
@@ -31,19 +31,25 @@ def name_keys(names: NDArray[Any]) -> Keys:
 
     Args:
       names: words or finite numbers, (records,). A whole number has one key, whatever its type.
+    Raises:
+      InvalidParameter: two different names have the same key.
 
     >>> bool(name_keys(np.array(["12", "7"]))[0] == name_keys(np.array([12.0]))[0])
     True
     """
     known, member = np.unique(names, return_inverse=True)
     keys = np.array([_key(_spelled(name).encode()) for name in known.tolist()], dtype=np.int64)
+    if len(np.unique(keys)) != len(keys):
+        # They would be one unit with one bound: who left it would move the sum by two.
+        raise InvalidParameter("data", "of names with different 64-bit hashes", "two with the same")
     return keys[member]
 
 
 def record_keys(*arrays: NDArray[Any]) -> Keys:
     """For each record the key of its numbers in all of the arrays, (records,): of its features and its target, say.
 
-    A transform's last bits aren't the same on every machine: what was measured has keys that are.
+    Two that have the same are at the same place, and separate units all the same. A transform's last bits aren't the same on every machine:
+    what was measured has keys that are.
     """
     rows = [array.astype(array.dtype.newbyteorder("<"), order="C", copy=False) for array in arrays]
     return np.array([_key(b"".join(row.tobytes() for row in record)) for record in zip(*rows, strict=True)], dtype=np.int64)
@@ -98,7 +104,7 @@ def _spelled(name: object) -> str:
 
 
 def _key(identity: bytes) -> int:
-    """Two identities out of 10^6 have the same with probability 3e-8: they would be one unit, with one bound."""
+    """Two identities out of 10^6 have the same with probability 3e-8."""
     return int.from_bytes(hashlib.blake2b(identity, digest_size=8).digest(), "little", signed=True)
 
 

@@ -41,6 +41,7 @@ def train(
       InvalidParameter: plan and spec disagree, the network can't be trained privately, or the device isn't there.
       CheckpointRefused: the checkpoint belongs to something else.
       TrainingDiverged: the parameters stopped being finite.
+      TrainingAborted: from any other error in a step, which counts as executed.
       TrainingStopped: on ``should_stop``, with the state in the checkpoint.
     """
     return run_training(Run(spec, plan, runtime, workdir, partial(places_of, spec), report, should_stop))

@@ -47,6 +47,7 @@ class GradientSums(Kind):
     clipping: ClippingFacts
     projection: ProjectionFacts | None
     federation: FederationFacts | None
+    proofs = ("clipped_sum.md",)
 
     def released(self, setting: Setting) -> str:
         covered = wording.POST_PROCESSING if setting.guaranteed else wording.NOTHING_COVERED

@@ -95,6 +95,7 @@ def run_autoencoder(run: AutoencoderRun, begin: Callable[[Prepared], Descent]) -
       InvalidParameter: plan and spec disagree, several processes were asked for, or the device isn't there.
       CheckpointRefused: the checkpoint belongs to something else.
       TrainingDiverged: the parameters stopped being finite.
+      TrainingAborted: from any other error in a step, which counts as executed.
       TrainingStopped: on ``should_stop``, with the state in the checkpoint.
     """
     spec, plan = run.spec, run.plan
