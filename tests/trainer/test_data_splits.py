@@ -15,9 +15,10 @@ from mechanisms.base import Adjacency
 from mechanisms.errors import InvalidParameter
 from mechanisms.source import RandomStream
 from trainer.data import DataSet, DigitsImages, DigitsPhasePairs, facts_of
-from trainer.data.splits import Keys, by_record, dealt, is_chosen, name_keys, record_keys, shuffled, sides
+from trainer.data.splits import Keys, by_record, dealt, is_chosen, name_keys, record_keys, sides
 from trainer.engine import units_at_nodes
 from trainer.engine.autoencoders.rows import TrainingRows
+from trainer.obfuscation.division import shuffled
 from trainer.spof.spec import Spof
 from trainer.units import check_split
 

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from pydantic import Field, Strict
 
 from mechanisms.errors import InvalidParameter
-from mechanisms.source import RandomStream
 
 SplitSeed = Annotated[int, Strict(), Field(ge=0, lt=2**63)]
 SplitBy = Literal["content", "position"]
@@ -84,14 +83,6 @@ def sides(keys: Keys, seed: int, test_fraction: float) -> tuple[NDArray[Any], ND
 def by_record(split_by: SplitBy, keys: Keys, seed: int, test_fraction: float) -> tuple[NDArray[Any], NDArray[Any]]:
     """``sides`` of records with these keys, or of their places. Raises as that does."""
     return sides(keys if split_by == "content" else np.arange(len(keys), dtype=np.int64), seed, test_fraction)
-
-
-def shuffled(count: int, seed: int, purpose: str) -> NDArray[Any]:
-    """The numbers 0 .. count - 1 in a random order, int64, for records that nobody protects: each of them moves others.
-
-    Our own stream draws it, since NumPy doesn't promise the same permutation from the same seed in its next version.
-    """
-    return np.argsort(RandomStream.from_seed(seed, purpose).uniform(count), kind="stable")
 
 
 def numbered(keys: NDArray[Any]) -> NDArray[np.int64]:

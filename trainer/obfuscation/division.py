@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.errors import InvalidParameter
+from mechanisms.source import RandomStream
 from trainer.data.base import DataSet
-from trainer.data.splits import shuffled
 from trainer.obfuscation.methods import NoisyRotation
 from trainer.obfuscation.spec import Obfuscation
 
@@ -85,6 +85,14 @@ def divide(spec: Obfuscation, data: DataSet) -> Division:
     # In the data set's order: which batches are drawn shouldn't depend on the shuffle.
     victims = given.rows(np.sort(order[:apart])) if apart else None
     return Division(given.rows(np.sort(order[apart:])), victims, held_out, classes, data.classes)
+
+
+def shuffled(count: int, seed: int, purpose: str) -> NDArray[Any]:
+    """The numbers 0 .. count - 1 in a random order, int64, for records that nobody protects: each of them moves others.
+
+    Our own stream draws it, since NumPy doesn't promise the same permutation from the same seed in its next version.
+    """
+    return np.argsort(RandomStream.from_seed(seed, purpose).uniform(count), kind="stable")
 
 
 def distinct_images(images: NDArray[Any]) -> NDArray[Any]:
