@@ -338,9 +338,10 @@ def test_an_adaptive_analyst_stays_within_the_budgets_guarantee():
 
 def test_an_analyst_beyond_the_budget_would_be_caught_by_that_check():
     generator = np.random.default_rng(7)
-    losses = np.array([adaptive_run(opened(GdpBudget(mu=1.5)), 0.15, generator)[0] for _ in range(3000)])
+    number = 600
+    losses = np.array([adaptive_run(opened(GdpBudget(mu=1.5)), 0.15, generator)[0] for _ in range(number)])
     exact = math.exp(gdp_log_delta(1.0, 1.5))
-    assert np.maximum(0.0, -np.expm1(1.5 - losses)).mean() > exact + 4.0 * math.sqrt(exact / 3000)
+    assert np.maximum(0.0, -np.expm1(1.5 - losses)).mean() > exact + 4.0 * math.sqrt(exact / number)
 
 
 def test_the_odometer_holds_at_all_times_for_an_analyst_who_stops_when_it_hurts():

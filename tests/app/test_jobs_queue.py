@@ -65,6 +65,7 @@ def test_worker_that_starts_while_the_queue_is_locked_does_what_comes_and_ends_w
         stop(worker)
 
 
+@pytest.mark.slow
 def test_job_of_a_killed_worker_goes_on_and_the_other_keeps_its_lease_while_the_queue_is_locked(tmp_path: Path) -> None:
     of = settings(tmp_path)
     with serving(of) as client, working(named(of, "first")) as first:
@@ -86,6 +87,7 @@ def test_job_of_a_killed_worker_goes_on_and_the_other_keeps_its_lease_while_the_
     assert not is_alive(child_pids(of, job_id)[-1])
 
 
+@pytest.mark.slow
 def test_worker_tries_again_until_the_queue_is_there(tmp_path: Path) -> None:
     of = settings(tmp_path)
     queue = of.data_dir / "queue.sqlite"

@@ -125,12 +125,14 @@ class DeadlyToOthers:
         return os._exit, (7,)
 
 
+@pytest.mark.slow
 def test_a_member_that_dies_before_it_joins_ends_the_work_too_and_the_next_team_meets(tmp_path: Path) -> None:
     with pytest.raises(TeamFailed, match="process 1 of the team ended early with status 7"):
         launch(2, CPU, tmp_path, _size, DeadlyToOthers())
     assert launch(2, CPU, tmp_path, _size, None) == 2
 
 
+@pytest.mark.slow
 def test_a_team_that_failed_to_meet_leaves_nothing_to_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         # As when a member dies between saying that it is there and answering: gloo then has nobody to connect to.

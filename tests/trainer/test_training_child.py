@@ -72,6 +72,7 @@ def finished(public: ZetaDpSgd, tmp_path: Path) -> tuple[Path, list[TrainingEven
     return tmp_path, events
 
 
+@pytest.mark.slow
 def test_a_job_on_real_digits_runs_to_its_report_and_model(finished: tuple[Path, list[TrainingEvent]], public: ZetaDpSgd) -> None:
     workdir, events = finished
     assert events[0] == Started(resumed_from_step=0)

@@ -150,7 +150,7 @@ def test_a_reconstruction_tells_its_own_metrics(tmp_path: Path, monkeypatch: pyt
     unet = {
         "kind": "complex_unet", "channels": 2, "pools": 1, "activation": "crelu", "norm_groups": None, "dropout": 0.0, "residual": True,
     }  # fmt: skip
-    data = {"kind": "mri_reconstruction", "folder": "mri_brain", "size": 64, "split_seed": 0, "test_fraction": 0.2}
+    data = {"kind": "mri_reconstruction", "folder": "mri_brain", "size": 32, "split_seed": 0, "test_fraction": 0.2}
     public = {"kind": "public_held_out"}
     spec = _spec(data=data, model=unet, privacy=SLICES, records_per_user=None, evaluation=public, steps=1)
     report = _train(spec, tmp_path)

@@ -161,6 +161,7 @@ def test_watching_a_cancelled_job_has_its_own_exit_code(service):
     _run("watch", submitted["id"], "--address", service, code=5)
 
 
+@pytest.mark.slow
 def test_a_killed_service_takes_its_worker_with_it(tmp_path):
     environment = {**os.environ, "ZETADP_DATA_DIR": str(tmp_path), "ZETADP_LOG_LEVEL": "info"}
     command = [sys.executable, "-m", "app", "serve", "--port", "0", "--with-worker"]
