@@ -266,12 +266,13 @@ class ExecutionPlan(Value):
       projection: which coordinates of the gradient are released; None for all of them.
     """
 
+    kind: Literal["noisy_sums"] = "noisy_sums"
     sampling: Sampling
     clipping: Clipping
     mechanism: Annotated[ComplexGaussian | Gaussian | Laplace, Field(discriminator="kind")]
     steps: Count
     delta: OpenProbability
-    # Left out of JSON where absent: plans stored before it existed keep their bytes.
+    # Left out of JSON where absent: certificates stay short.
     evaluation: PrivateEvaluation | None = Field(default=None, exclude_if=_is_none)
     projection: SpectralProjection | None = Field(default=None, exclude_if=_is_none)
 

@@ -224,7 +224,9 @@ class UnprotectedPlan(Value):
         return self.event
 
 
-PartPlan = ExecutionPlan | RecordReleasePlan | StatisticReleasePlan | FeatureReleasePlan | UnprotectedPlan
+PartPlan = Annotated[
+    ExecutionPlan | RecordReleasePlan | StatisticReleasePlan | FeatureReleasePlan | UnprotectedPlan, Field(discriminator="kind")
+]
 
 
 @final
@@ -324,5 +326,7 @@ def declared_units(plan: AnyPlan) -> int | None:
     return plan.sampling.records if isinstance(plan, ExecutionPlan) and plan.sampling.is_declared else None
 
 
-AnyPlan = ExecutionPlan | RecordReleasePlan | StatisticReleasePlan | FeatureReleasePlan | UnprotectedPlan | ComparisonPlan
-"""Told apart by their fields: no two share them all, and none accepts another's."""
+AnyPlan = Annotated[
+    ExecutionPlan | RecordReleasePlan | StatisticReleasePlan | FeatureReleasePlan | UnprotectedPlan | ComparisonPlan,
+    Field(discriminator="kind"),
+]

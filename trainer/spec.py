@@ -14,7 +14,7 @@ from trainer.plans import AnyPlan
 from trainer.report import HeldOut
 
 PositiveInt = Annotated[int, Strict(), Field(ge=1, le=10**9)]
-Seed = Annotated[int, Strict(), Field(ge=0, lt=2**63)]
+Seed = Annotated[int, Strict(), Field(ge=0, lt=2**53)]
 
 
 class CalibratedPrivacy(Value, ABC):

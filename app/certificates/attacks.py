@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
+from fractions import Fraction
 from itertools import pairwise
 from typing import Annotated, final
 
@@ -12,7 +13,7 @@ from pydantic import Field
 
 from app.certificates.decimals import DecimalText, SignedDecimalText, exact, fraction, lower, upper
 from app.certificates.guarantee import Words
-from app.certificates.sections import FeatureReleaseFacts
+from app.certificates.phrases import sentence
 from mechanisms.base import Count, Value
 from trainer.attacks import RESOLUTION, SHARES, AttackFigure, AttackFindings, AttackName, Measure, key_bits
 
@@ -117,21 +118,16 @@ class AttackFacts(Value):
     r"""The attacks of one run.
 
     Attributes:
-      meaning: what these figures are, and aren't.
       victims, public_records: attacked, and trained on by the attackers.
       coordinates: of one feature.
-      key_bits: entropy of the angle at a resolution of .05 radians, rounded down; ``key``: that in words.
       attackers: what each learned attacker was.
       figures: as the run's method sends features.
       curve: the same network at other noises; absent where the method has none of a stated scale.
     """
 
-    meaning: Words
     victims: Count
     public_records: Count
     coordinates: Count
-    key_bits: DecimalText
-    key: Words
     attackers: Annotated[dict[AttackName, Words], Field(max_length=32)]
     figures: Figures
     curve: Annotated[tuple[AttackCurvePoint, ...], Field(max_length=32, exclude_if=lambda value: value == ())] = ()
@@ -141,14 +137,10 @@ def attack_facts(found: AttackFindings | None) -> AttackFacts | None:
     """Of what a run reports; None where nothing was attacked."""
     if found is None:
         return None
-    bits = lower(key_bits(RESOLUTION))
     return AttackFacts(
-        meaning=_meaning(found.victims, found.public_records),
         victims=found.victims,
         public_records=found.public_records,
         coordinates=found.coordinates,
-        key_bits=bits,
-        key=_key(bits),
         attackers=dict(found.attackers),
         figures=tuple(_figure(one) for one in found.figures),
         curve=tuple(
@@ -163,41 +155,38 @@ def attack_facts(found: AttackFindings | None) -> AttackFacts | None:
     )
 
 
-def attack_sentences(facts: AttackFacts | None) -> Iterator[tuple[str, object, object]]:
-    """The fixed sentences, as stated and as this version writes them."""
-    if facts is not None:
-        yield "attacks.meaning", facts.meaning, _meaning(facts.victims, facts.public_records)
-        yield "attacks.key", facts.key, _key(facts.key_bits)
+def attacks_in_words(facts: AttackFacts) -> tuple[str, str]:
+    """What these figures are and aren't, and how large the angle is as a key."""
+    what = MEANING.replace("{victims}", str(facts.victims)).replace("{public}", str(facts.public_records))
+    return what, KEY.replace("{resolution}", f"{RESOLUTION:g}").replace("{bits}", lower(key_bits(RESOLUTION)))
 
 
-def attack_problems(facts: AttackFacts | None, release: FeatureReleaseFacts | None) -> Iterator[str]:
-    """What the stated figures refute of each other; ``release``: the section of a run whose features had noise."""
+def attack_problems(facts: AttackFacts | None, clipping_norm: float | None) -> Iterator[str]:
+    """What the stated figures refute of each other; ``clipping_norm``: C of features that had noise, None where none had."""
     if facts is None:
         return
-    if fraction(facts.key_bits) > fraction(upper(key_bits(RESOLUTION))):
-        yield f"attacks.key_bits: an angle has {lower(key_bits(RESOLUTION))} bits at {RESOLUTION} radians, got {facts.key_bits}"
-    yield from _figure_problems("attacks.figures", facts.figures)
-    if facts.curve and release is None:
-        yield "attacks.curve: a noise of a stated scale belongs to clipped features, and the certificate has none"
+    yield from _figure_problems("run.attacks.figures", facts.figures)
+    if facts.curve and clipping_norm is None:
+        yield "run.attacks.curve: a noise of a stated scale belongs to clipped features, and the plan has none"
     multipliers = [fraction(point.noise_multiplier) for point in facts.curve]
     if any(later <= earlier for earlier, later in pairwise(multipliers)):
-        yield "attacks.curve: noise multipliers must ascend"
+        yield "run.attacks.curve: noise multipliers must ascend"
     for place, point in enumerate(facts.curve):
-        where = f"attacks.curve[{place}]"
+        where = f"run.attacks.curve[{place}]"
         yield from _figure_problems(f"{where}.figures", point.figures)
         if fraction(point.mu) * fraction(point.noise_multiplier) < 1:
             yield f"{where}.mu: one query with noise multiplier {point.noise_multiplier} has mu 1 over it, got {point.mu}"
-        if release is not None:
-            std = 2 * fraction(point.noise_multiplier) * fraction(release.clipping_norm)
+        if clipping_norm is not None:
+            std = 2 * fraction(point.noise_multiplier) * Fraction(clipping_norm)
             if abs(fraction(point.std) / std - 1) > TOLERANCE:
-                ours = f"a multiplier of {point.noise_multiplier} and C {release.clipping_norm}"
-                yield f"{where}.std: {ours} make another one than {point.std}"
+                yield f"{where}.std: a multiplier of {point.noise_multiplier} and C {clipping_norm} make another one than {point.std}"
 
 
 def attack_lines(facts: AttackFacts) -> Iterator[str]:
     """Read aloud, a line each."""
-    yield f"Attacks: {facts.meaning}."
-    yield f"{facts.key[0].upper()}{facts.key[1:]}."
+    what, key = attacks_in_words(facts)
+    yield f"Attacks: {what}."
+    yield sentence(key)
     for one in facts.figures:
         yield f"  {figure_phrase(one)}"
     for name, words in facts.attackers.items():
@@ -245,11 +234,3 @@ def _figure_problems(where: str, figures: Figures) -> Iterator[str]:
         guessed = CHANCE.get(one.measure)
         if guessed is not None and abs(float(one.chance) - guessed) > CHANCE_TOLERANCE:
             yield f"{name}: guessing has {guessed:.4g}, got {one.chance}"
-
-
-def _meaning(victims: int, public: int) -> str:
-    return MEANING.replace("{victims}", str(victims)).replace("{public}", str(public))
-
-
-def _key(bits: str) -> str:
-    return KEY.replace("{resolution}", f"{RESOLUTION:g}").replace("{bits}", bits)

@@ -3,12 +3,11 @@ r"""What a certificate says of the attacks that were tried on its own run: a low
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal, final
+from typing import Annotated, final
 
 from pydantic import Field
 
 from app.certificates.decimals import DecimalText, exact, fraction, lower
-from app.certificates.guarantee import Words
 from mechanisms.base import Count, Value
 from trainer.audit import CONFIDENCE, CONTRADICTED, CanaryFindings
 from trainer.report import RunReport
@@ -22,10 +21,6 @@ NOISE_TESTED = (
     "1e-17 (1 + e^epsilon) to delta, also where delta is 0"
 )
 """What telling the verdict costs is tiny, and no figure counts it: so it is said."""
-
-
-def _is_none(value: object) -> bool:
-    return value is None
 
 
 @final
@@ -47,58 +42,16 @@ class CanaryFacts(Value):
     confidence: DecimalText
 
 
-@final
-class Audit(Value):
-    r"""Whether an attack was tried on the run, and whether its noise was looked at. A violated run has no certificate.
-
-    Attributes:
-      noise_numbers: real numbers of noise that were tested for their claimed scale and for repetitions, and passed; absent where none were.
-    """
-
-    status: Literal["not_run", "consistent"] = "not_run"
-    detail: Words = NOT_RUN
-    noise_numbers: Annotated[Count | None, Field(exclude_if=_is_none)] = None
-    canaries: Annotated[CanaryFacts | None, Field(exclude_if=_is_none)] = None
-
-
-def audit_of(report: RunReport) -> Audit:
-    """Of a run that no part of its audit contradicts."""
+def noise_numbers(report: RunReport) -> int | None:
+    """How many numbers of noise were tested in a run that no part of its audit contradicts; None where none were."""
     tested = report.noise_test
-    numbers = None if tested is None or tested.status == "not run" else tested.numbers
-    canaries = None if report.audit is None else _facts(report.audit)
-    status = "not_run" if canaries is None else "consistent"
-    return Audit(status=status, detail=detail_of(numbers, canaries), noise_numbers=numbers, canaries=canaries)
+    return None if tested is None or tested.status == "not run" else tested.numbers
 
 
-def detail_of(noise_numbers: int | None, canaries: CanaryFacts | None) -> str:
-    """The whole in words."""
-    noise = "" if noise_numbers is None else NOISE_TESTED.format(noise_numbers)
-    if canaries is None:
-        return NOT_RUN + noise
-    return (
-        f"consistent: nothing released was found to tell which of {canaries.canaries} made-up records took part better than the guarantee "
-        f"allows; "
-        f"epsilon is at least {canaries.epsilon_lower} with {_percent(canaries)} confidence, at least "
-        f"{canaries.epsilon_lower_if_independent} if their scores are independent, for a Gaussian trade-off; "
-        f"a lower bound, not a proof{noise}"
-    )
-
-
-def audit_problems(audit: Audit) -> Iterator[str]:
-    """Parts of a stated audit that contradict each other."""
-    facts = audit.canaries
-    if (audit.status == "not_run") != (facts is None):
-        yield f"audit.status: {audit.status} {'without' if facts is None else 'with'} canaries"
-    if facts is None:
-        return
-    if facts.members > facts.canaries:
-        yield f"audit.canaries: {facts.members} of {facts.canaries} took part"
-    for name in ("one_run_p_value", "independent_p_value"):
-        if not CONTRADICTED <= fraction(getattr(facts, name)) <= 1:
-            yield f"audit.canaries.{name}: in [{CONTRADICTED:g}, 1] where nothing is violated, got {getattr(facts, name)}"
-
-
-def _facts(found: CanaryFindings) -> CanaryFacts:
+def canary_facts(found: CanaryFindings | None) -> CanaryFacts | None:
+    """Of what a run reports; None where there were no canaries."""
+    if found is None:
+        return None
     return CanaryFacts(
         canaries=found.canaries,
         members=found.members,
@@ -108,6 +61,30 @@ def _facts(found: CanaryFindings) -> CanaryFacts:
         epsilon_lower_if_independent=lower(found.epsilon_lower_if_independent),
         confidence=exact(CONFIDENCE),
     )
+
+
+def audit_in_words(noise_numbers: int | None, canaries: CanaryFacts | None) -> str:
+    """The whole in words."""
+    noise = "" if noise_numbers is None else NOISE_TESTED.format(noise_numbers)
+    if canaries is None:
+        return NOT_RUN + noise
+    return (
+        f"consistent: nothing released was found to tell which of {canaries.canaries} made-up records took part better than the guarantee "
+        f"allows; epsilon is at least {canaries.epsilon_lower} with {_percent(canaries)} confidence, at least "
+        f"{canaries.epsilon_lower_if_independent} if their scores are independent, for a Gaussian trade-off; "
+        f"a lower bound, not a proof{noise}"
+    )
+
+
+def canary_problems(facts: CanaryFacts | None) -> Iterator[str]:
+    """What the stated findings refute of each other."""
+    if facts is None:
+        return
+    if facts.members > facts.canaries:
+        yield f"run.canaries: {facts.members} of {facts.canaries} took part"
+    for name in ("one_run_p_value", "independent_p_value"):
+        if not CONTRADICTED <= fraction(getattr(facts, name)) <= 1:
+            yield f"run.canaries.{name}: in [{CONTRADICTED:g}, 1] where nothing is violated, got {getattr(facts, name)}"
 
 
 def _percent(facts: CanaryFacts) -> str:

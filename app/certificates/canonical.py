@@ -1,10 +1,15 @@
-r"""One spelling of a JSON document, so that a digest or a signature over its bytes has one meaning."""
+r"""One spelling of a JSON document (RFC 8785), so that a digest or a signature over its bytes has one meaning in every language."""
 
 from __future__ import annotations
 
 import json
 
+import rfc8785
+
 from mechanisms.base import Value
+
+EXACT_DIGITS = 15
+"""Integers of so many digits are told exactly by every JSON reader, most of which read numbers as float64."""
 
 
 class DuplicateKey(ValueError):
@@ -12,27 +17,28 @@ class DuplicateKey(ValueError):
 
 
 def canonical_json(value: Value) -> bytes:
-    r"""Keys sorted, no spaces, UTF-8 without escapes, floats as their shortest exact text.
+    r"""The value's JSON: keys sorted, no spaces, UTF-8 without escapes, numbers as ECMAScript writes them.
 
     >>> from mechanisms import Sensitivity
     >>> canonical_json(Sensitivity(l2=1.0, adjacency="add_remove", unit="record"))[:25]
     b'{"adjacency":"add_remove"'
     """
-    return _dumps(value.model_dump(mode="json", by_alias=True))
+    return rfc8785.dumps(value.model_dump(mode="json", by_alias=True))
 
 
 def recanonical(text: bytes) -> bytes:
     """The canonical form of any JSON text, at most as deep as Python's own parser goes.
 
     Raises:
-      ValueError: not JSON, NaN or infinity in it, or a duplicate key.
+      ValueError: not JSON, a number beyond float64, or a duplicate key.
       RecursionError: nested too deep.
     """
-    return _dumps(json.loads(text, object_pairs_hook=_without_duplicates, parse_constant=_refuse))
+    return rfc8785.dumps(json.loads(text, object_pairs_hook=_without_duplicates, parse_constant=_refuse, parse_int=_integer))
 
 
-def _dumps(document: object) -> bytes:
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+def _integer(text: str) -> int | float:
+    # A float of 1e20 is written without its exponent and looks like an integer.
+    return int(text) if len(text) <= EXACT_DIGITS else float(text)
 
 
 def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import final
 
 from app.certificates import wording
-from app.certificates.consistency import training_of
 from app.certificates.guarantee import SEED_SENTENCE, ApproximateDp, NoGuarantee
 from app.certificates.planned import given_weights
-from app.certificates.statement import PrivacyCertificate
+from app.certificates.reading import Reading
 from trainer import AnyTrainingSpec
 from trainer.models import weights
 
@@ -29,15 +28,15 @@ class Caveat:
     lines: tuple[str, ...] = ()
 
 
-def caveats(predicate: PrivacyCertificate, guarantee: ApproximateDp) -> Iterator[Caveat]:
+def caveats(reading: Reading, guarantee: ApproximateDp) -> Iterator[Caveat]:
     """Every one, the gravest first."""
-    units = training_of(predicate).units
+    units = reading.certificate.plan.units
     if float(guarantee.delta) * units >= 1.0 and guarantee.pure_epsilon is None:
         yield Caveat(f"Mind delta: it is one over the {units} units or more, and such a delta would allow publishing one of them whole.")
-    if predicate.assumptions:
-        yield Caveat("It holds only as far as all of this does:", tuple(predicate.assumptions))
-    found = _beside_epsilon(predicate)
-    beside = tuple(found[line] for line in predicate.not_covered if line in found)
+    if reading.assumptions:
+        yield Caveat("It holds only as far as all of this does:", reading.assumptions)
+    found = _beside_epsilon(reading)
+    beside = tuple(found[line] for line in reading.not_covered if line in found)
     if beside:
         yield Caveat("Part of this run, and not covered by it:", beside)
 
@@ -49,19 +48,19 @@ def of_run(spec: AnyTrainingSpec) -> tuple[str, ...]:
     return (*seeded, *held_out, *map(weights.not_covered, given_weights(spec)), RESTS)
 
 
-def not_covered_elsewhere(predicate: PrivacyCertificate) -> tuple[str, ...]:
+def not_covered_elsewhere(reading: Reading) -> tuple[str, ...]:
     """What isn't covered and doesn't stand beside epsilon."""
-    if isinstance(predicate.guarantee, NoGuarantee):
-        return predicate.not_covered
-    beside = _beside_epsilon(predicate)
-    return tuple(line for line in predicate.not_covered if line not in beside)
+    if isinstance(reading.certificate.guarantee, NoGuarantee):
+        return reading.not_covered
+    beside = _beside_epsilon(reading)
+    return tuple(line for line in reading.not_covered if line not in beside)
 
 
-def _beside_epsilon(predicate: PrivacyCertificate) -> dict[str, str]:
+def _beside_epsilon(reading: Reading) -> dict[str, str]:
     """Of what isn't covered: what this very run read, through which somebody in the training data may be exposed all the same.
 
     Each with what is told of it beside epsilon.
     """
     held_out = wording.held_out_records("public")
-    given = map(weights.not_covered, predicate.given_weights)
+    given = map(weights.not_covered, reading.certificate.run.given_weights)
     return {held_out: f"{held_out}; {ALSO_TRAINED_ON}", **{line: line for line in given}}

@@ -54,6 +54,20 @@ def guarantee_of(event: Event, delta: float, origin: RandomOrigin) -> Approximat
     return claim
 
 
+def is_whole(event: Event) -> bool:
+    """Whether every release used all of the data."""
+    return all(leaf.is_whole for leaf in leaves(event))
+
+
+def why_no_epsilon_without_sampling(event: Event) -> str:
+    """Why a certificate of this event may state none."""
+    if is_whole(event):
+        return "nothing was sampled: every release used all of the data"
+    if without_sampling(event) is None:
+        return "samples have a fixed size: one record displaces another there, so releases on all of the data don't compare"
+    return "no accountant proves a finite epsilon for the same releases on all of the data"
+
+
 def without_sampling(event: Event) -> Event | None:
     """The same releases, each on all of the data; None where samples of a fixed size leave nothing to compare with."""
     # In a sample of a fixed size one record displaces another, which moves the sum twice as far as in all of the data.
@@ -96,8 +110,6 @@ def _approximate_dp(event: Event, delta: float) -> ApproximateDp | None:
     bound = found.epsilon(delta)
     if not math.isfinite(bound.upper):
         return None
-    renyi = _renyi(found)
-    sampled, sampled_reason = _without_sampling(event, delta)
     mu = found.gdp_mu
     pure = pure_epsilon(event)
     return ApproximateDp(
@@ -108,15 +120,10 @@ def _approximate_dp(event: Event, delta: float) -> ApproximateDp | None:
         accountant=accountant_of(bound.route),
         route=bound.route,
         delta_curve=_delta_curve(found, bound.upper, delta),
-        renyi=renyi or None,
-        renyi_absent_because=None if renyi else "no accountant bounds the Renyi divergence of this run",
+        renyi=_renyi(found) or None,
         # One more rounding up: mu itself is a float result, exact to rounding.
         gdp_mu=None if mu is None else upper(mu * (1.0 + 1e-12)),
-        gdp_mu_absent_because=None
-        if mu is not None
-        else "a run with sampled or non-Gaussian releases isn't Gaussian DP for any mu exactly",
-        epsilon_without_sampling=sampled,
-        epsilon_without_sampling_absent_because=sampled_reason,
+        epsilon_without_sampling=_without_sampling(event, delta),
     )
 
 
@@ -153,17 +160,13 @@ def _renyi(found: PrivacyProfile) -> tuple[RenyiPoint, ...]:
     )
 
 
-def _without_sampling(event: Event, delta: float) -> tuple[str | None, str | None]:
-    """(epsilon without amplification, why there is none)."""
-    if all(leaf.is_whole for leaf in leaves(event)):
-        return None, "nothing was sampled: every release used all of the data"
-    whole = without_sampling(event)
+def _without_sampling(event: Event, delta: float) -> str | None:
+    """Epsilon without amplification; None where there is none to state."""
+    whole = None if is_whole(event) else without_sampling(event)
     if whole is None:
-        return None, "samples have a fixed size: one record displaces another there, so releases on all of the data don't compare"
+        return None
     try:
         bound = profile(whole, accountant="auto").epsilon(delta)
-    except (UnsupportedEvent, NumericalFloor) as error:
-        return None, f"no accountant bounds the run without sampling: {error}"
-    if not math.isfinite(bound.upper):
-        return None, "without sampling no finite epsilon was proved"
-    return upper(bound.upper), None
+    except (UnsupportedEvent, NumericalFloor):
+        return None
+    return upper(bound.upper) if math.isfinite(bound.upper) else None

@@ -7,15 +7,16 @@ reader who knows the paper sees which figure was corrected, and how this run dif
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import final
 
 from app.certificates.errata_notes import ROWS
-from mechanisms.base import Value
 from mechanisms.errata import Severity, UnknownRow, erratum
 
 
 @final
-class ErratumNote(Value):
+@dataclass(frozen=True)
+class ErratumNote:
     r"""One row.
 
     Attributes:
@@ -69,15 +70,21 @@ def flaw(row: str) -> ErratumNote:
     return ErratumNote(row=row, severity=found.severity, meaning=printed)
 
 
+def rows_in_order(rows: Iterable[str]) -> tuple[str, ...]:
+    """Each once, by paper and number."""
+    return tuple(sorted(set(rows), key=lambda row: (row[0], int(row[1:]))))
+
+
 def notes(rows: Iterable[str], *, protected: bool) -> tuple[ErratumNote, ...]:
-    """The rows in order, each once, for a run that is protected or isn't. Raises UnknownErratum."""
-    ordered = sorted(set(rows), key=lambda row: (row[0], int(row[1:])))
-    return tuple(note(row) if protected else flaw(row) for row in ordered)
+    """The texts of rows, for a run that is protected or isn't. Raises UnknownErratum."""
+    return tuple(note(row) if protected else flaw(row) for row in rows)
 
 
-def is_known(stated: ErratumNote, *, protected: bool) -> bool:
-    """Whether it is what this version says of its row."""
+def known_row(row: str) -> str:
+    """The row, if this version has its texts. Raises ValueError."""
     try:
-        return stated in notes((stated.row,), protected=protected)
-    except (UnknownErratum, ValueError, IndexError):
-        return False
+        note(row)
+        flaw(row)
+    except UnknownErratum as unknown:
+        raise ValueError(f"expected a row of the errata that this version knows, got {row!r}") from unknown
+    return row

@@ -50,27 +50,23 @@ class ApproximateDp(Value):
       accountant: which of the registry the upper end comes from.
       route: how it did.
       delta_curve: other (epsilon, delta) pairs that hold at the same time, by rising epsilon.
-      renyi: upper bounds on the Renyi divergence at some orders; null where no accountant has them, with the reason.
-      gdp_mu: the run is mu-GDP for this mu, rounded up; null where it isn't Gaussian DP exactly, with the reason.
+      renyi: upper bounds on the Renyi divergence at some orders; absent where no accountant has them.
+      gdp_mu: the run is mu-GDP for this mu, rounded up; absent where it isn't Gaussian DP exactly.
       epsilon_without_sampling: at the same delta for the same releases on all of the data, rounded up: what amplification by sampling is
-        worth. Null where nothing is sampled, where samples have a fixed size, or where no finite bound was found, with the reason.
+        worth. Absent where nothing is sampled, where samples have a fixed size, or where no finite bound was found.
     """
 
     kind: Literal["approximate_dp"] = "approximate_dp"
     epsilon: DecimalText
     delta: DecimalText
-    # Absent where it says nothing: a certificate without it is the one that was signed before it existed.
     pure_epsilon: Annotated[DecimalText | None, Field(exclude_if=_is_none)] = None
     epsilon_lower: DecimalText
     accountant: Words
     route: Words
     delta_curve: Annotated[tuple[DeltaPoint, ...], Field(min_length=1, max_length=100)]
-    renyi: Annotated[tuple[RenyiPoint, ...], Field(min_length=1, max_length=100)] | None
-    renyi_absent_because: Words | None
-    gdp_mu: DecimalText | None
-    gdp_mu_absent_because: Words | None
-    epsilon_without_sampling: DecimalText | None
-    epsilon_without_sampling_absent_because: Words | None
+    renyi: Annotated[tuple[RenyiPoint, ...] | None, Field(min_length=1, max_length=100, exclude_if=_is_none)] = None
+    gdp_mu: Annotated[DecimalText | None, Field(exclude_if=_is_none)] = None
+    epsilon_without_sampling: Annotated[DecimalText | None, Field(exclude_if=_is_none)] = None
 
 
 @final
@@ -80,12 +76,12 @@ class NoGuarantee(Value):
     Attributes:
       reason: why.
       if_seed_stays_secret: for a run whose randomness came from a user's seed: what the same event guarantees with noise keyed by the
-        operating system. It isn't a guarantee of this run, since a seed can be known or guessed; null for every other reason.
+        operating system. It isn't a guarantee of this run, since a seed can be known or guessed; absent for every other reason.
     """
 
     kind: Literal["none"] = "none"
     reason: Words
-    if_seed_stays_secret: ApproximateDp | None = None
+    if_seed_stays_secret: Annotated[ApproximateDp | None, Field(exclude_if=_is_none)] = None
 
 
 Guarantee = Annotated[ApproximateDp | NoGuarantee, Field(discriminator="kind")]

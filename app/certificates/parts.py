@@ -12,33 +12,34 @@ from typing import final
 from accountants import deadline, profile
 from accountants.events import Event, non_private_reason
 from accountants.profile import Bound
-from app.certificates import errata
 from app.certificates.claims import pure_epsilon
-from app.certificates.comparison import ComparisonFacts, PartFacts, PartGuarantee
 from app.certificates.decimals import exact, fraction, upper
+from app.certificates.errata import note, rows_in_order
 from app.certificates.errors import CertificateRefused
-from app.certificates.evaluation import counts_of
 from app.certificates.guarantee import SEED_SENTENCE
-from app.certificates.kinds import Setting, sections_of
-from app.certificates.kinds.comparison import meaning
 from app.certificates.recomputation import NUMERICAL_FAILURES, TOLERANCE
 from app.certificates.report import Check, failed, not_checked, outcome
 from app.certificates.run import CertificateInput
-from app.certificates.steps import StepFacts
+from app.certificates.statement import PartFacts, PartGuarantee
 from mechanisms import NumericalFloor, RandomOrigin, TimeLimitReached, UnsupportedEvent
-from trainer import AnyTrainingSpec
 from trainer.comparison.spec import Comparison
-from trainer.plan import ExecutionPlan
-from trainer.plans import ComparedPlan, ComparisonPlan, UnprotectedPlan
+from trainer.plans import ComparisonPlan
 
 _SECONDS = 10.0
 """For the figures of all parts together, when they are verified."""
 
 
-def comparison_of(given: CertificateInput, setting: Setting) -> ComparisonFacts:
-    """Every part with its own sections, figures and rows. Raises CertificateRefused where spec and plan name different parts."""
+def parts_of(given: CertificateInput) -> tuple[PartFacts, ...]:
+    """Every part of a comparison with its own figures and rows; none of anything else.
+
+    Raises:
+      CertificateRefused: spec and plan name different parts.
+      UnknownErratum: an algorithm names a row that has no text.
+    """
     spec, plan = given.spec, given.plan
-    if not (isinstance(spec, Comparison) and isinstance(plan, ComparisonPlan)):
+    if not isinstance(plan, ComparisonPlan):
+        return ()
+    if not isinstance(spec, Comparison):
         raise CertificateRefused("the kind of plan", spec.algorithm, type(plan).__name__)
     known: dict[str, PartGuarantee] = {}  # repetitions have one event
     parts: list[PartFacts] = []
@@ -47,22 +48,25 @@ def comparison_of(given: CertificateInput, setting: Setting) -> ComparisonFacts:
         key = event.model_dump_json()
         if key not in known:
             known[key] = _by_itself(event, plan.delta, given.report.random_origin)
-        parts.append(_part(run.spec, part, known[key], setting))
-    return ComparisonFacts(parts=tuple(parts), meaning=meaning(setting))
+        rows = rows_in_order((*run.spec.ERRATA, *(row for one in part.plan.mechanisms for row in type(one).FACTS.errata)))
+        named = tuple(note(row).row for row in rows)
+        parts.append(PartFacts(name=part.name, algorithm=run.spec.algorithm, by_itself=known[key], errata=named))
+    return tuple(parts)
 
 
-def check_parts_alone(comparison: ComparisonFacts, origin: RandomOrigin) -> Check:
+def check_parts_alone(plan: ComparisonPlan, parts: tuple[PartFacts, ...], origin: RandomOrigin) -> Check:
     """Every part's own figures, against its event's bracket as far as the time goes."""
     brackets: dict[tuple[str, str], _Alone] = {}
     problems: list[str] = []
     missed: list[str] = []
     began = time.monotonic()
-    for part in comparison.parts:
-        key = part.event.model_dump_json(), part.by_itself.delta
+    for part, planned in zip(parts, plan.parts, strict=True):
+        event = planned.plan.event
+        key = event.model_dump_json(), part.by_itself.delta
         if key not in brackets:
             left = _SECONDS - (time.monotonic() - began)
             try:
-                brackets[key] = _alone(part.event, float(part.by_itself.delta), origin, max(left, 0.01))
+                brackets[key] = _alone(event, float(part.by_itself.delta), origin, max(left, 0.01))
             except NUMERICAL_FAILURES as error:
                 return failed("parts_alone", f"part {part.name}: its figures can't be recomputed from its event: {error}")
         found = brackets[key]
@@ -93,36 +97,10 @@ class _Alone:
         return self.bound is not None and float(epsilon) >= self.bound.upper * (1.0 - TOLERANCE)
 
 
-def _part(spec: AnyTrainingSpec, part: ComparedPlan, by_itself: PartGuarantee, setting: Setting) -> PartFacts:
-    plan = part.plan
-    of_part = Setting(
-        mechanisms=plan.mechanisms,
-        unit=plan.unit,
-        records_per_unit=setting.records_per_unit,
-        held_out=setting.held_out,
-        precision=setting.precision,
-        guaranteed=setting.guaranteed,
-        is_declared=setting.is_declared,
-    )
-    rows = (*spec.ERRATA, *(row for one in plan.mechanisms for row in type(one).FACTS.errata))
-    summed = plan if isinstance(plan, ExecutionPlan) else None
-    return PartFacts(
-        **dict(sections_of(plan, of_part)),
-        name=part.name,
-        algorithm=spec.algorithm,
-        by_itself=by_itself,
-        steps=StepFacts(planned=plan.steps, released=plan.steps),
-        expected_batch_size=summed and summed.sampling.expected_batch_size,
-        counts=summed and counts_of(summed.evaluation, plan.steps, plan.steps),
-        errata=errata.notes(rows, protected=not isinstance(plan, UnprotectedPlan)),
-        event=plan.event,
-    )
-
-
 def _by_itself(event: Event, delta: float, origin: RandomOrigin) -> PartGuarantee:
     found = _alone(event, delta, origin, math.inf)
     if found.bound is None:
-        return PartGuarantee(epsilon=None, delta=exact(delta), reason=found.reason)
+        return PartGuarantee(delta=exact(delta), reason=found.reason)
     pure = None if found.pure is None else upper(found.pure)
     return PartGuarantee(epsilon=upper(found.bound.upper), delta=exact(delta), pure_epsilon=pure, route=found.bound.route)
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import final
 
 from accountants import ACCOUNTANTS, cross_check, deadline, profile
-from accountants.events import Event, leaves
+from accountants.events import Event
 from accountants.profile import Accountant, PrivacyProfile
-from app.certificates.claims import pure_epsilon, without_sampling
+from app.certificates.claims import is_whole, pure_epsilon, without_sampling
 from app.certificates.guarantee import ApproximateDp, DeltaPoint
 from app.certificates.report import Check, failed, not_checked, outcome
 from mechanisms import NumericalFloor, PrivacyError, TimeLimitReached, UnsupportedEvent
@@ -152,8 +152,8 @@ def _check_other_figures(event: Event, claim: ApproximateDp) -> Check:
 
 def _least_without_sampling(event: Event, delta: float) -> float | None:
     """Lower end of epsilon for the releases on all of the data; None where that isn't stated of such an event."""
-    whole = without_sampling(event)
-    if whole is None or all(leaf.is_whole for leaf in leaves(event)):
+    whole = None if is_whole(event) else without_sampling(event)
+    if whole is None:
         return None
     return profile(whole, accountant="auto").epsilon(delta).lower
 

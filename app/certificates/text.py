@@ -9,57 +9,55 @@ from datetime import UTC
 from accountants.attack_sentences import EVEN_ODDS, FALSE_POSITIVES, Neighbours, guessing_sentence, naming_sentence
 from app.certificates.attacks import attack_lines
 from app.certificates.caveats import caveats, not_covered_elsewhere
-from app.certificates.consistency import training_of
 from app.certificates.guarantee import ApproximateDp, NoGuarantee
-from app.certificates.kinds import kind_of
-from app.certificates.ledger import ledger_line
-from app.certificates.statement import DataFacts, Environment, PrivacyCertificate, ReleaseScope
-from app.certificates.wording import METRICS
+from app.certificates.reading import Reading
+from app.certificates.statement import PrivacyCertificate
 
 ROUNDING = 1e-12
 """Added to a rate computed in floats: its few roundings stay far below."""
 
 
-def describe(predicate: PrivacyCertificate) -> str:
+def describe(certificate: PrivacyCertificate) -> str:
     r"""About 30 lines: the guarantee, what can void it, what is protected, how strongly, what was done, and what isn't covered."""
-    finished = predicate.job.finished.astimezone(UTC)
+    reading, job = Reading(certificate), certificate.job
     return "\n".join(
         [
-            f"PRIVACY CERTIFICATE of job {predicate.job.id} ({predicate.job.algorithm}), finished {finished:%Y-%m-%d %H:%M} UTC",
+            f"PRIVACY CERTIFICATE of job {job.id} ({job.algorithm}), finished {job.finished.astimezone(UTC):%Y-%m-%d %H:%M} UTC",
             "",
-            *_guarantee(predicate),
+            *_guarantee(reading),
             "",
             "What was done",
-            *done(predicate),
+            *(f"  {line}" for line in reading.done()),
             "",
-            *_attacks(predicate),
+            *_attacks(reading),
             "What this does not cover",
-            *(f"  - {line}" for line in not_covered_elsewhere(predicate)),
+            *(f"  - {line}" for line in not_covered_elsewhere(reading)),
             "",
-            *_foundations(predicate),
+            *_foundations(reading),
         ]
     )
 
 
-def _attacks(predicate: PrivacyCertificate) -> Iterator[str]:
-    if predicate.attacks is not None:
+def _attacks(reading: Reading) -> Iterator[str]:
+    if (found := reading.certificate.run.attacks) is not None:
         yield "What attacks found"
-        yield from (f"  {line}" for line in attack_lines(predicate.attacks))
+        yield from (f"  {line}" for line in attack_lines(found))
         yield ""
 
 
-def _foundations(predicate: PrivacyCertificate) -> Iterator[str]:
-    if predicate.unprotected is not None:
-        yield "What the errata say of it" if predicate.errata else "What the errata say of it: nothing"
-        yield from (f"  - {one.row} ({one.severity}): {one.meaning}" for one in predicate.errata)
+def _foundations(reading: Reading) -> Iterator[str]:
+    if not reading.is_protected:
+        notes = reading.errata
+        yield "What the errata say of it" if notes else "What the errata say of it: nothing"
+        yield from (f"  - {one.row} ({one.severity}): {one.meaning}" for one in notes)
         return
-    if isinstance(predicate.guarantee, ApproximateDp):
+    if isinstance(reading.certificate.guarantee, ApproximateDp):
         # The assumptions stand beside epsilon; here is what the first of them means.
         yield "The floating-point caveat"
-        yield f"  - {predicate.randomness.floating_point}"
+        yield f"  - {reading.floating_point}"
         return
     yield "What a guarantee would rest on"
-    yield from (f"  - {line}" for line in (*predicate.assumptions, predicate.randomness.floating_point))
+    yield from (f"  - {line}" for line in (*reading.assumptions, reading.floating_point))
 
 
 def most_true_positives(claim: ApproximateDp, false_positives: float) -> float:
@@ -88,43 +86,35 @@ def _curve(claim: ApproximateDp) -> Iterator[tuple[float, float]]:
     return ((float(point.epsilon), float(point.delta)) for point in claim.delta_curve)
 
 
-def _guarantee(predicate: PrivacyCertificate) -> list[str]:
-    guarantee = predicate.guarantee
+def _guarantee(reading: Reading) -> list[str]:
+    guarantee = reading.certificate.guarantee
     if isinstance(guarantee, NoGuarantee):
-        lines = ["THERE IS NO PRIVACY GUARANTEE.", f"  Why: {guarantee.reason}.", f"  {nothing_promised(predicate)}"]
-        lines += [f"  {line}" for line in caution(predicate, guarantee)]
-        return [*lines, f"  Trust: {predicate.scope.trust_model}."]
-    who = "" if predicate.neighbourhood is None else predicate.neighbourhood.unit
-    meaning = "" if predicate.neighbourhood is None else predicate.neighbourhood.meaning
+        lines = ["THERE IS NO PRIVACY GUARANTEE.", f"  Why: {guarantee.reason}.", f"  {nothing_promised(reading)}"]
+        lines += [f"  {line}" for line in caution(reading, guarantee)]
+        return [*lines, f"  Trust: {reading.trust}."]
     return [
         f"Guarantee: (epsilon, delta)-differential privacy with epsilon = {guarantee.epsilon}, delta = {guarantee.delta}",
         *_pure(guarantee),
-        *_caveats(predicate, guarantee),
-        f"  Protected: each {who} of the {protected_data(predicate)}; {predicate.data.unit_meaning}. Formally, {meaning}.",
-        f"  Against: anyone who sees what was released. Trust: {predicate.scope.trust_model}.",
-        *(f"  {line}" for line in strength(predicate, guarantee)),
+        *_caveats(reading, guarantee),
+        f"  Protected: each {reading.unit} of the {reading.kind.protected}; {reading.unit_meaning}. Formally, {reading.neighbours}.",
+        f"  Against: anyone who sees what was released. Trust: {reading.trust}.",
+        *(f"  {line}" for line in strength(reading, guarantee)),
         *(f"  {line}" for line in worth_of_sampling(guarantee)),
     ]
 
 
-def _caveats(predicate: PrivacyCertificate, guarantee: ApproximateDp) -> Iterator[str]:
-    for caveat in caveats(predicate, guarantee):
+def _caveats(reading: Reading, guarantee: ApproximateDp) -> Iterator[str]:
+    for caveat in caveats(reading, guarantee):
         yield f"  {caveat.lead}"
         yield from (f"    - {line}" for line in caveat.lines)
 
 
-def caution(predicate: PrivacyCertificate, guarantee: NoGuarantee) -> Iterator[str]:
+def caution(reading: Reading, guarantee: NoGuarantee) -> Iterator[str]:
     """How to treat what was released where nothing is guaranteed."""
     if guarantee.if_seed_stays_secret is not None:
         yield "Treat the model as if it could reveal every record of its training data to whoever knows or guesses the seed."
-    elif predicate.unprotected is not None:
+    elif not reading.is_protected:
         yield "Treat the released files as if they held the training data themselves."
-
-
-def protected_data(predicate: PrivacyCertificate) -> str:
-    """Which of the data set's rows a guarantee is about."""
-    kind = kind_of(predicate, predicate.comparison)
-    return "training data" if kind is None else kind.protected
 
 
 def _pure(guarantee: ApproximateDp) -> Iterator[str]:
@@ -132,22 +122,21 @@ def _pure(guarantee: ApproximateDp) -> Iterator[str]:
         yield f"  The same with delta = 0: pure differential privacy with epsilon = {guarantee.pure_epsilon}."
 
 
-def strength(predicate: PrivacyCertificate, guarantee: ApproximateDp) -> tuple[str, str]:
+def strength(reading: Reading, guarantee: ApproximateDp) -> tuple[str, str]:
     """What an attacker gains, in figures, in the sentences that calculators show too."""
-    neighbours = _neighbours(predicate)
+    neighbours = _neighbours(reading)
     missed = max(0.0, math.nextafter(1.0 - most_true_positives(guarantee, FALSE_POSITIVES), -math.inf))
     right = min(1.0, math.nextafter((1.0 + advantage(guarantee)) / 2.0, math.inf))
     return naming_sentence(FALSE_POSITIVES, missed, neighbours), guessing_sentence(EVEN_ODDS, right, neighbours)
 
 
-def nothing_promised(predicate: PrivacyCertificate) -> str:
+def nothing_promised(reading: Reading) -> str:
     """The same where there is no guarantee."""
-    return naming_sentence(FALSE_POSITIVES, 0.0, _neighbours(predicate))
+    return naming_sentence(FALSE_POSITIVES, 0.0, _neighbours(reading))
 
 
-def _neighbours(predicate: PrivacyCertificate) -> Neighbours | None:
-    found = predicate.neighbourhood
-    return None if found is None else (found.adjacency, found.unit)
+def _neighbours(reading: Reading) -> Neighbours | None:
+    return None if reading.adjacency is None else (reading.adjacency, reading.unit)
 
 
 def worth_of_sampling(guarantee: ApproximateDp) -> Iterator[str]:
@@ -155,54 +144,3 @@ def worth_of_sampling(guarantee: ApproximateDp) -> Iterator[str]:
     without = guarantee.epsilon_without_sampling
     if without is not None and float(without) > float(guarantee.epsilon):
         yield f"Drawing random samples helped: without it, the same noise would give only epsilon = {without}."
-
-
-def done(predicate: PrivacyCertificate) -> list[str]:
-    """What was done to which data, a line each."""
-    data, scope, training = predicate.data, predicate.scope, training_of(predicate)
-    kind = kind_of(predicate, predicate.comparison)
-    return [
-        f"  Data: {_size(data, training.unit)}{_held_by(data, training.unit)}. {data.description}",
-        *_said_of(data),
-        *(f"  {line}" for line in (() if kind is None else kind.lines(training))),
-        f"  Released: {scope.released}.",
-        f"  Held-out records: {measured(scope, of_comparison=predicate.comparison is not None)}.",
-        *(() if predicate.ledger is None else (f"  Budget: {ledger_line(predicate.ledger)}.",)),
-        f"  Random numbers: {predicate.randomness.generator}.{_shared(predicate.environment)} Audit: {predicate.audit.detail}.",
-    ]
-
-
-def _said_of(data: DataFacts) -> Iterator[str]:
-    if data.uploaded is not None:
-        of = data.uploaded
-        yield f"  Data set {of.id}, manifest SHA-256 {of.manifest_sha256}. Its maker says of it (nobody checked that): {of.words!r}"
-
-
-def _size(data: DataFacts, who: str) -> str:
-    if data.declared_units is None:
-        return f"{data.training_records} training records"
-    return f"taken to be of {data.declared_units} of the unit {who!r}, a number that was declared without counting them"
-
-
-def _held_by(data: DataFacts, who: str) -> str:
-    if data.units is None:
-        return ""
-    of = "" if data.declared_units is not None else f", of {data.units} of the unit {who!r}"
-    return f"{of}, at most {data.records_per_unit} records of each used"
-
-
-def measured(scope: ReleaseScope, *, of_comparison: bool) -> str:
-    """What was measured on held-out records."""
-    if scope.evaluation is None:
-        return f"test accuracy {scope.test_accuracy} on {scope.test_records} of them: {scope.test_metrics}"
-    evaluation = scope.evaluation
-    counts = "" if evaluation.counts is None else f"; {evaluation.counts} counts with noise of standard deviation {evaluation.noise_std}"
-    figures = ", ".join(f"{METRICS.get(name, name)} {value}" for name, value in (evaluation.metrics or {}).items())
-    figures = f"of the first part {figures}" if figures and of_comparison else figures
-    return f"{figures or 'no metrics'} on {scope.test_records} of them: {evaluation.meaning}{counts}. They are {scope.test_metrics}"
-
-
-def _shared(environment: Environment) -> str:
-    if environment.processes is None or environment.processes == 1:
-        return ""
-    return f" {environment.processes} processes shared each sample; their sums were added before one of them added the noise, once."

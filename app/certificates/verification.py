@@ -13,7 +13,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from app.certificates.canonical import recanonical
-from app.certificates.consistency import check_parts, check_sentences, check_words, is_computable
+from app.certificates.consistency import check_parts, check_plan, is_computable
 from app.certificates.evidence import REVOKED, Evidence, check_evidence
 from app.certificates.files import check_file
 from app.certificates.forms import CertificateUnreadable, Opened, Signature, open_certificate, told
@@ -23,6 +23,7 @@ from app.certificates.parts import check_parts_alone
 from app.certificates.recomputation import check_figures
 from app.certificates.report import Check, Status, VerificationReport, failed, not_checked, passed
 from app.certificates.statement import PrivacyCertificate, Statement
+from trainer.plans import ComparisonPlan
 
 
 def verify(certificate: bytes, keys: PublicKeySet, directory: Path | None, evidence: Evidence | None = None) -> VerificationReport:
@@ -49,8 +50,7 @@ def verify(certificate: bytes, keys: PublicKeySet, directory: Path | None, evide
     except CertificateUnreadable as error:
         return _report([*checks, error.check, *standing], None)
     checks.append(passed("statement", "an in-toto statement (v1) with a privacy certificate (v1)"))
-    checks += [check_words(statement.predicate), check_parts(statement.predicate), *_check_guarantee(statement.predicate)]
-    checks.append(check_sentences(statement.predicate))
+    checks += [check_plan(statement.predicate), check_parts(statement.predicate), *_check_guarantee(statement.predicate)]
     checks += [check_file(subject, directory) for subject in statement.subject]
     return _report([*checks, *standing], statement.predicate)
 
@@ -95,7 +95,7 @@ def _statement(content: bytes) -> Statement:
     except RecursionError as error:
         raise CertificateUnreadable(failed("statement", "is nested too deep")) from error
     if canonical != content:
-        raise CertificateUnreadable(failed("statement", "isn't laid out as issued (compact JSON with sorted keys)"))
+        raise CertificateUnreadable(failed("statement", "isn't laid out as issued (canonical JSON, RFC 8785)"))
     names = [subject.name for subject in statement.subject]
     if len(set(names)) != len(names):
         raise CertificateUnreadable(failed("statement", "two subjects have one name"))
@@ -103,14 +103,16 @@ def _statement(content: bytes) -> Statement:
 
 
 def _check_guarantee(predicate: PrivacyCertificate) -> list[Check]:
-    claim, comparison = figures(predicate.guarantee), predicate.comparison
+    claim, plan = figures(predicate.guarantee), predicate.plan
     if claim is None:
         whole = [passed("recomputation", "no guarantee is stated, so there is no figure")]
     elif is_computable(predicate.event, claim):
         whole = check_figures(predicate.event, claim)
     else:
         whole = [not_checked("recomputation", "nothing can be computed from the event and figures stated; see the checks that failed")]
-    return whole if comparison is None else [*whole, check_parts_alone(comparison, predicate.randomness.origin)]
+    if not isinstance(plan, ComparisonPlan) or len(plan.parts) != len(predicate.parts):
+        return whole
+    return [*whole, check_parts_alone(plan, predicate.parts, predicate.run.random_origin)]
 
 
 def _report(checks: list[Check], predicate: PrivacyCertificate | None) -> VerificationReport:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
+from typing import Literal
 
-from app.certificates.guarantee import SEED_SENTENCE
 from mechanisms import AnyMechanism, Assumption, DuchiLinf, Laplace, LocalLaplace, RandomOrigin, SpofCoefficients
 
 POST_PROCESSING = (
@@ -75,8 +75,6 @@ METRICS = {
     "score_column_means": "score of column means instead of outputs",
 }
 """Metrics whose names don't say what they are."""
-
-SAMPLE_SIZES = "withheld: how many records a step really drew would leak who was drawn; only the public expected batch is used and stated"
 
 CLIPPING = {
     "flat": (
@@ -174,8 +172,6 @@ FEDERATED_ASSUMPTION = (
     "every unit's data are at one node only, which follows from that unit alone, and the nodes' random numbers are independent"
 )
 
-UPLOADED_WORDS = "these are the words of whoever made the data set; nobody checked them"
-
 UPLOADED_ASSUMPTION = (
     "of the data set, that one row is one record as it is called, which rows are one {unit}'s, and that its scaling, bounds, classes, "
     "shape and split were chosen without looking at the data: that is the word of whoever made it, and nobody checked it"
@@ -197,8 +193,6 @@ def generator(description: str, origin: RandomOrigin) -> str:
     return f"{description}; {KEYED[origin]}"
 
 
-SEED_STATEMENTS = {RandomOrigin.OPERATING_SYSTEM: None, RandomOrigin.USER_SEED: SEED_SENTENCE}
-
 ROUNDING_PROOFS = {"gdp": "gdp_numerics.md", "contour": "contour.md", "single": "fft.md", "fft": "fft.md", "lattice": "lattice.md"}
 """Routes whose brackets hold with the rounding of their own arithmetic, by proof; every other route's allowance is measured."""
 
@@ -211,20 +205,38 @@ PRECISION = {
 }
 """What the network computed with."""
 
-GRADIENT_ARITHMETIC = (
-    "the run computed gradients {precision}, scaled them to 2^-8 below their bound, which is more than rounding of norms and sums can move "
-    "them (clipped_sum.md), and added them in float32, or in float64 where clipping is adaptive or a sample may be expected to hold more "
-    "than 1024 units; that a unit's own gradient keeps its bits whoever is computed beside it, and adds no more to the sum than the noise "
-    "is for, was probed with made-up records before training, on that machine, and isn't proved of the machine"
-)
+ArithmeticName = Literal[
+    "probed_gradient_sums",
+    "float64_sums",
+    "float64_boxes",
+    "float32_features",
+    "exact_normal",
+    "exact_laplace",
+    "compared_signs",
+    "unclaimed",
+]
 
 _ON_GRID = "steps of 2^-32 of its scale, no tail cut off; the value was rounded to such steps within its sensitivity (grid_noise.md)"
 
-NORMAL_VARIATES = f"normal noise was drawn exactly, in {_ON_GRID}"
-
-LAPLACE_VARIATES = f"Laplace noise was drawn exactly, in {_ON_GRID}"
-
-SIGNS = "signs are drawn by comparing 256 random bits with their probability, which is rounded to as many"
+ARITHMETIC: dict[ArithmeticName, str] = {
+    "probed_gradient_sums": (
+        "the run computed gradients {precision}, scaled them to 2^-8 below their bound, which is more than rounding of norms and sums can "
+        "move them (clipped_sum.md), and added them in float32, or in float64 where clipping is adaptive or a sample may be expected to "
+        "hold more than 1024 units; that a unit's own gradient keeps its bits whoever is computed beside it, and adds no more to the sum "
+        "than the noise is for, was probed with made-up records before training, on that machine, and isn't proved of the machine"
+    ),
+    "float64_sums": "the run computed the sums in float64",
+    "float64_boxes": "the run put records into the public box in float64",
+    "float32_features": (
+        "features were computed in float32, scaled in float64 to 2^-20 below their bound, and got their noise before anything else was "
+        "done with them"
+    ),
+    "exact_normal": f"normal noise was drawn exactly, in {_ON_GRID}",
+    "exact_laplace": f"Laplace noise was drawn exactly, in {_ON_GRID}",
+    "compared_signs": "signs are drawn by comparing 256 random bits with their probability, which is rounded to as many",
+    "unclaimed": "no noise is claimed of this run, whatever it drew",
+}
+"""How a run computed: what a certificate names, and what the name stands for. Code that computes otherwise needs another name."""
 
 ACCOUNTING = (
     "rounding in the accounting itself is counted in every figure: by proof on "
@@ -238,24 +250,27 @@ ACCOUNTING = (
 _LIBRARIES = ("cryptography", "dp-accounting", "numpy", "pydantic", "scipy", "securesystemslib")
 
 
-def floating_point(arithmetic: str) -> str:
-    """What computing with floats leaves open, for a run whose noise was computed and added as told."""
-    return f"what was computed before noise came to it was computed with floats: {arithmetic}; {ACCOUNTING}"
+def floating_point(names: Iterable[ArithmeticName], precision: str) -> str:
+    """What computing with floats leaves open, for a run that computed so, its network with this precision."""
+    told = [ARITHMETIC[name].replace("{precision}", PRECISION[precision]) for name in names]
+    if names == ("unclaimed",):
+        return told[0]
+    return f"what was computed before noise came to it was computed with floats: {'; '.join(told)}; {ACCOUNTING}"
 
 
-def variates(mechanisms: Iterable[AnyMechanism]) -> tuple[str, ...]:
-    """How the noise of these mechanisms was drawn, each way once."""
+def variates(mechanisms: Iterable[AnyMechanism]) -> tuple[ArithmeticName, ...]:
+    """How the noise of these mechanisms is drawn, each way once."""
     return tuple(dict.fromkeys(_variates(one) for one in mechanisms))
 
 
-def _variates(mechanism: AnyMechanism) -> str:
+def _variates(mechanism: AnyMechanism) -> ArithmeticName:
     match mechanism:
         case DuchiLinf():
-            return SIGNS
+            return "compared_signs"
         case Laplace() | LocalLaplace() | SpofCoefficients():
-            return LAPLACE_VARIATES
+            return "exact_laplace"
         case _:
-            return NORMAL_VARIATES
+            return "exact_normal"
 
 
 def library_versions() -> dict[str, str]:

@@ -147,7 +147,9 @@ class Comparison(TrainingSpec):
     def _seeded(self, spec: AnyPartSpec, name: str) -> AnyPartSpec:
         if self.seed is None:
             return spec
-        seed = int.from_bytes(hashlib.sha256(f"zetadp comparison {name} {self.seed}".encode()).digest()[:8], "big") >> 1
+        seed = (
+            int.from_bytes(hashlib.sha256(f"zetadp comparison {name} {self.seed}".encode()).digest()[:8], "big") >> 11
+        )  # as large as a seed may be
         return _PART.validate_python(spec.model_dump(mode="json") | {"reproducible": True, "seed": seed})
 
     def plan_for(self, facts: DataSetFacts) -> ComparisonPlan:

@@ -16,7 +16,7 @@ from pydantic import Field, Strict
 
 from mechanisms.errors import InvalidParameter
 
-SplitSeed = Annotated[int, Strict(), Field(ge=0, lt=2**63)]
+SplitSeed = Annotated[int, Strict(), Field(ge=0, lt=2**53)]
 SplitBy = Literal["content", "position"]
 """What decides a record's side: its own bytes or name, for neighbours under add_remove or zero_out; its place, under replace_one."""
 Keys = NDArray[np.int64]

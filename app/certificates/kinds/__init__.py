@@ -1,20 +1,18 @@
-r"""THE KINDS of training a certificate can tell of: one module each, with its sections, sentences, checks and what is read aloud."""
+r"""THE KINDS of training a certificate can tell of: one module each, with what it says, and what that rests on."""
 
 from __future__ import annotations
 
-from app.certificates.comparison import ComparisonFacts
-from app.certificates.kinds.base import Kind, Setting, Training
+from app.certificates.kinds.base import History, Kind, Setting
 from app.certificates.kinds.comparison import Comparison
-from app.certificates.kinds.single import sections_of, single_kind
-from app.certificates.sections import Sections
+from app.certificates.kinds.single import single_kind
+from app.certificates.statement import PartFacts
+from trainer import AnyPlan
+from trainer.plans import ComparisonPlan
 
 
-def kind_of(sections: Sections, comparison: ComparisonFacts | None) -> Kind | None:
-    """The kind of training that a certificate states; None where it states none, or more than one."""
-    if comparison is None:
-        return single_kind(sections)
-    alone = all(getattr(sections, name) is None for name in Sections.model_fields)
-    return Comparison(comparison) if alone else None
+def kind_of(plan: AnyPlan, parts: tuple[PartFacts, ...]) -> Kind:
+    """The kind of training that goes by this plan; ``parts``: what is said of a comparison's parts, else empty."""
+    return Comparison(plan, parts) if isinstance(plan, ComparisonPlan) else single_kind(plan)
 
 
-__all__ = ["Kind", "Setting", "Training", "kind_of", "sections_of", "single_kind"]
+__all__ = ["History", "Kind", "Setting", "kind_of"]

@@ -1,22 +1,16 @@
-r"""What every kind of training offers its certificate: the fixed sentences, the checks against the event, and the lines read aloud."""
+r"""What every kind of training offers the reader of its certificate: what was done, what of it is covered, and what that rests on."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, final
+from typing import ClassVar, Literal, final
 
-from accountants.events import Event
 from app.certificates import wording
-from app.certificates.evaluation import CountsFacts
-from app.certificates.facts import ReleaseFacts
-from app.certificates.steps import StepFacts
+from app.certificates.wording import ArithmeticName
 from mechanisms import AnyMechanism
 from trainer.report import HeldOut
-
-Sentence = tuple[str, object, object]
-"""(path in the certificate or part, what stands there, what this version writes)."""
 
 
 @final
@@ -53,48 +47,30 @@ class Setting:
 
 @final
 @dataclass(frozen=True)
-class Training:
-    r"""What a certificate, or one part of a comparison, states of a training besides its kind's section.
+class History:
+    r"""How the run went.
 
     Attributes:
-      event: all of its releases.
-      units_name: of ``units`` in the certificate.
-      units: that were sampled from or released.
-      expected_batch_size: None where nothing is divided by one.
-      counts: of held-out records; None where there are none.
+      released: steps.
       test_records: held out.
-      restarts, checkpoints: what is read aloud of them; empty for a part.
+      restarts, checkpoints: what is read aloud of them; empty for a part of a comparison.
     """
 
-    event: Event
-    steps: StepFacts
-    releases: tuple[ReleaseFacts, ...]
-    unit: str
-    units_name: str
-    units: int
-    expected_batch_size: int | None
-    counts: CountsFacts | None
+    released: int
     test_records: int
     restarts: str = ""
     checkpoints: str = ""
 
-    def unsampled_problems(self) -> Iterator[str]:
-        """What is stated although only noisy sums of samples have it."""
-        if self.expected_batch_size is not None:
-            yield "expected_batch_size: stated only where noisy sums of samples are divided by it"
-        if self.counts is not None:
-            yield "scope.evaluation: private counts are stated only beside noisy sums"
-
 
 class Kind(ABC):
-    """One kind of training with its section: the same for whoever issues a certificate, checks it or reads it aloud."""
+    """One kind of training, with the plan of one run of it."""
 
-    training_metrics: str = wording.TRAINING_METRICS
-    custody: str = ""
+    training_metrics: ClassVar[str] = wording.TRAINING_METRICS
+    custody: ClassVar[str] = ""
     """What the service was trusted with in this run, where the algorithm's own words leave that open."""
-    protected: str = "training data"
+    protected: ClassVar[str] = "training data"
     """Whose rows a guarantee is about."""
-    proofs: tuple[str, ...] = ()
+    proofs: ClassVar[tuple[str, ...]] = ()
     """Files in the code's ``proofs`` folders that the kind rests on, beside those of its mechanisms."""
 
     @abstractmethod
@@ -110,19 +86,11 @@ class Kind(ABC):
         """What the kind takes for granted, beside what its mechanisms do."""
 
     @abstractmethod
-    def arithmetic(self, setting: Setting) -> str:
-        """How noise was computed and added, for the caveat on floats."""
+    def arithmetic(self) -> tuple[ArithmeticName, ...]:
+        """How such a run computes, and draws and adds its noise."""
 
     @abstractmethod
-    def sentences(self, setting: Setting) -> Iterator[Sentence]:
-        """The fixed sentences in the kind's own section."""
-
-    @abstractmethod
-    def problems(self, training: Training) -> Iterator[str]:
-        """What the section says that its event, or the rest of the certificate, refutes."""
-
-    @abstractmethod
-    def lines(self, training: Training) -> Iterator[str]:
+    def lines(self, setting: Setting, history: History) -> Iterator[str]:
         """What was done, read aloud, without indentation."""
 
     def not_covered(self, setting: Setting) -> tuple[str, ...]:
@@ -143,7 +111,3 @@ class Kind(ABC):
     def checkpoints(self, setting: Setting) -> str:
         """What protects checkpoints."""
         return f"{'covered' if setting.guaranteed else wording.NOT_COVERED}: {self.checkpoint()}"
-
-    def floating_point(self, setting: Setting) -> str:
-        """What computing with floats leaves open."""
-        return wording.floating_point(self.arithmetic(setting))

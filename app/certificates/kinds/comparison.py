@@ -2,18 +2,18 @@ r"""Several trainings on one data set, all of them released: what all together c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
 
-from accountants.events import Composed, Event, NonPrivate, neighbourhood, releases
 from app.certificates import wording
-from app.certificates.comparison import ComparisonFacts, PartFacts, PartGuarantee
-from app.certificates.facts import releases_of
-from app.certificates.kinds.base import Kind, Sentence, Setting, Training
-from app.certificates.kinds.phrases import sentence
+from app.certificates.kinds.base import History, Kind, Setting
 from app.certificates.kinds.single import single_kind
 from app.certificates.kinds.unprotected import NO_ROWS
+from app.certificates.phrases import sentence
+from app.certificates.statement import PartFacts, PartGuarantee
+from app.certificates.wording import ArithmeticName
+from trainer.plans import ComparisonPlan
 
 _TABLE = "The metrics stated here are those of the first part; those of all are in the table"
 
@@ -46,17 +46,13 @@ SELECTION = (
 )
 
 
-def meaning(setting: Setting) -> str:
-    """What the parts' own figures are, and what is paid for."""
-    return _MEANING if setting.guaranteed else _NOTHING
-
-
 @final
 @dataclass(frozen=True)
 class Comparison(Kind):
-    """All parts together."""
+    """All parts together; ``facts``: what is said of each beside its plan, in the plan's order."""
 
-    facts: ComparisonFacts
+    plan: ComparisonPlan
+    facts: tuple[PartFacts, ...]
 
     def released(self, setting: Setting) -> str:
         covered = COVERED if setting.guaranteed else wording.NOTHING_COVERED
@@ -66,54 +62,27 @@ class Comparison(Kind):
         return super().other_rows(setting) if setting.guaranteed else NO_ROWS
 
     def checkpoint(self) -> str:
-        held = dict.fromkeys(kind.checkpoint() for _, kind in self._kinds())
+        held = dict.fromkeys(kind.checkpoint() for kind in self._kinds())
         return f"the results of finished parts, and of the one that is running: {'; '.join(held)}"
 
     def not_covered(self, setting: Setting) -> tuple[str, ...]:
         return (SELECTION, *wording.not_covered(setting.held_out, RUNNING)[1:])
 
     def run_assumptions(self, setting: Setting) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(line for part, kind in self._kinds() for line in kind.run_assumptions(_setting(part, setting))))
+        return tuple(dict.fromkeys(line for kind in self._kinds() for line in kind.run_assumptions(setting)))
 
-    def arithmetic(self, setting: Setting) -> str:
-        return "; ".join(dict.fromkeys(kind.arithmetic(_setting(part, setting)) for part, kind in self._kinds()))
+    def arithmetic(self) -> tuple[ArithmeticName, ...]:
+        return tuple(dict.fromkeys(name for kind in self._kinds() for name in kind.arithmetic()))
 
-    def sentences(self, setting: Setting) -> Iterator[Sentence]:
-        yield "comparison.meaning", self.facts.meaning, meaning(setting)
-        for part, kind in self._kinds():
-            yield from ((f"comparison.{part.name}.{path}", stated, ours) for path, stated, ours in kind.sentences(_setting(part, setting)))
+    def lines(self, setting: Setting, history: History) -> Iterator[str]:
+        yield f"Parts: {len(self.facts)}. {sentence(_MEANING if setting.guaranteed else _NOTHING)}"
+        for facts, part, kind in zip(self.facts, self.plan.parts, self._kinds(), strict=True):
+            yield f"  {facts.name} ({facts.algorithm}): {_own(facts.by_itself)}."
+            of_part = History(part.plan.steps, history.test_records)
+            yield from (f"    {line}" for line in kind.lines(setting, of_part))
 
-    def problems(self, training: Training) -> Iterator[str]:
-        names = [part.name for part in self.facts.parts]
-        if len(set(names)) != len(names):
-            yield "comparison.parts: two have one name"
-        if not _is_composed_of([part.event for part in self.facts.parts], training.event):
-            yield "comparison.parts: the event isn't that of all parts together"
-        for what, stated, added in (
-            ("planned", training.steps.planned, sum(part.steps.planned for part in self.facts.parts)),
-            ("released", training.steps.released, sum(part.steps.released for part in self.facts.parts)),
-        ):
-            if stated != added:
-                yield f"steps.{what}: the certificate says {stated}, its parts have {added}"
-        yield from training.unsampled_problems()
-        for part in self.facts.parts:
-            kind = single_kind(part)
-            found = ("its sections aren't those of one kind of training",) if kind is None else kind.problems(_training(part, training))
-            yield from (f"part {part.name}: {problem}" for problem in found)
-            if part.steps.released > part.steps.planned:
-                yield f"part {part.name}: {part.steps.released} steps were released of {part.steps.planned} planned"
-            if (part.by_itself.epsilon is None) == (part.by_itself.reason is None):
-                yield f"part {part.name}: by_itself has either an epsilon or a reason why there is none"
-
-    def lines(self, training: Training) -> Iterator[str]:
-        yield f"Parts: {len(self.facts.parts)}. {sentence(self.facts.meaning)}"
-        for part, kind in self._kinds():
-            yield f"  {part.name} ({part.algorithm}): {_own(part.by_itself)}."
-            yield from (f"    {line}" for line in kind.lines(_training(part, training)))
-
-    def _kinds(self) -> Iterator[tuple[PartFacts, Kind]]:
-        """Of the parts that can be read."""
-        return ((part, kind) for part in self.facts.parts if (kind := single_kind(part)) is not None)
+    def _kinds(self) -> list[Kind]:
+        return [single_kind(part.plan) for part in self.plan.parts]
 
 
 def _own(by_itself: PartGuarantee) -> str:
@@ -121,35 +90,3 @@ def _own(by_itself: PartGuarantee) -> str:
         return f"no guarantee: {by_itself.reason}"
     pure = "" if by_itself.pure_epsilon is None else f", or epsilon {by_itself.pure_epsilon} at delta 0"
     return f"by itself epsilon {by_itself.epsilon} at delta {by_itself.delta}{pure} (no guarantee of this run)"
-
-
-def _setting(part: PartFacts, whole: Setting) -> Setting:
-    return Setting(
-        mechanisms=tuple(leaf.mechanism for leaf in releases(part.event)),
-        unit=whole.unit,
-        records_per_unit=whole.records_per_unit,
-        held_out=whole.held_out,
-        precision=whole.precision,
-        guaranteed=whole.guaranteed,
-        is_declared=whole.is_declared,
-    )
-
-
-def _training(part: PartFacts, whole: Training) -> Training:
-    return Training(
-        event=part.event,
-        steps=part.steps,
-        releases=releases_of(part.event),
-        unit=whole.unit,
-        units_name=whole.units_name,
-        units=whole.units,
-        expected_batch_size=part.expected_batch_size,
-        counts=part.counts,
-        test_records=whole.test_records,
-    )
-
-
-def _is_composed_of(parts: Sequence[Event], whole: Event) -> bool:
-    meanings = {pair for event in parts if (pair := neighbourhood(event)) is not None}
-    # Guarantees for different neighbours don't add up, so nothing may be claimed of such parts together.
-    return whole == Composed(events=tuple(parts)) if len(meanings) <= 1 else isinstance(whole, NonPrivate)

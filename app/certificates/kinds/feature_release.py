@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
 
-from accountants.events import Event, Release, Repeated
 from app.certificates import wording
 from app.certificates.decimals import exact, upper
-from app.certificates.kinds.base import Kind, Sentence, Setting, Training
-from app.certificates.kinds.phrases import noise_phrase, sentence
-from app.certificates.sections import FeatureReleaseFacts, Sections
-from mechanisms import Gaussian
-from mechanisms.base import Adjacency
+from app.certificates.kinds.base import History, Kind, Setting
+from app.certificates.phrases import sentence
+from app.certificates.releases import noise_phrase
+from app.certificates.wording import ArithmeticName
 from trainer.plans import FeatureReleasePlan
 
 MEANING = (
@@ -49,26 +47,7 @@ TEST_METRICS = "covered: nothing about them left the run but those encodings, an
 
 TRAINING_METRICS = "published where attacks were measured, on public training records that were set apart; outside the guarantee"
 
-ARITHMETIC = (
-    "features were computed in float32, scaled in float64 to 2^-20 below their bound, and got their noise before anything else was "
-    "done with them"
-)
-
 ASSUMED = "the clipping norm, the noise and the network were fixed without looking at the held-out records"
-
-
-def feature_sections(plan: FeatureReleasePlan) -> Sections:
-    """What a certificate says of this plan alone."""
-    return Sections(
-        feature_release=FeatureReleaseFacts(
-            clipping_norm=exact(plan.clipping_norm),
-            records=plan.records,
-            queries=plan.queries,
-            mu_per_query=_mu(plan.mechanism),
-            meaning=_with(MEANING, plan.queries),
-            rotation=ROTATION,
-        )
-    )
 
 
 @final
@@ -76,7 +55,7 @@ def feature_sections(plan: FeatureReleasePlan) -> Sections:
 class FeatureReleases(Kind):
     """Noisy features of held-out records."""
 
-    facts: FeatureReleaseFacts
+    plan: FeatureReleasePlan
 
     training_metrics = TRAINING_METRICS
     proofs = ("feature_release.md",)
@@ -84,7 +63,7 @@ class FeatureReleases(Kind):
 
     def released(self, setting: Setting) -> str:
         covered = "the encodings are covered" if setting.guaranteed else wording.NOTHING_COVERED
-        return _with(RELEASED, self.facts.queries).replace("{covered}", covered)
+        return _with(RELEASED, self.plan.queries).replace("{covered}", covered)
 
     def checkpoint(self) -> str:
         return CHECKPOINT
@@ -103,55 +82,20 @@ class FeatureReleases(Kind):
         del setting
         return (wording.PUBLIC_NUMBERS, ASSUMED, *wording.RUN_ASSUMPTIONS)
 
-    def arithmetic(self, setting: Setting) -> str:
-        return "; ".join((ARITHMETIC, *wording.variates(setting.mechanisms)))
+    def arithmetic(self) -> tuple[ArithmeticName, ...]:
+        return ("float32_features", *wording.variates(self.plan.mechanisms))
 
-    def sentences(self, setting: Setting) -> Iterator[Sentence]:
+    def lines(self, setting: Setting, history: History) -> Iterator[str]:
         del setting
-        yield "feature_release.meaning", self.facts.meaning, _with(MEANING, self.facts.queries)
-        yield "feature_release.rotation", self.facts.rotation, ROTATION
-
-    def problems(self, training: Training) -> Iterator[str]:
-        found = _release(training.event)
-        if found is None:
-            yield "feature_release: the event isn't a number of Gaussian releases of one feature under replace_one"
-            return
-        mechanism, queries = found
-        for name, stated, ours in (
-            ("queries", self.facts.queries, queries),
-            ("mu_per_query", self.facts.mu_per_query, _mu(mechanism)),
-            ("records", self.facts.records, training.test_records),
-        ):
-            if stated != ours:
-                yield f"feature_release.{name}: the certificate says {stated}, its event and scope have {ours}"
-        if mechanism.sensitivity.l2 != 2.0 * float(self.facts.clipping_norm):
-            yield f"feature_release.clipping_norm: C is {self.facts.clipping_norm}, the event's 2 C is {mechanism.sensitivity.l2!r}"
-        yield from training.unsampled_problems()
-
-    def lines(self, training: Training) -> Iterator[str]:
-        for release in training.releases:
-            yield (
-                f"Released: {release.count} noisy feature{'' if release.count == 1 else 's'} of each of {self.facts.records} held-out "
-                f"records, {noise_phrase(release.mechanism)}, C {self.facts.clipping_norm}: mu {self.facts.mu_per_query} a query."
-            )
-        yield sentence(self.facts.meaning)
-        yield sentence(self.facts.rotation)
-        yield f"Steps: {training.steps.released} of training on public records{training.restarts}.{training.checkpoints}"
-
-
-def _release(event: Event) -> tuple[Gaussian, int] | None:
-    """(mechanism, queries) of an event that is so many releases of one noisy feature; None for any other."""
-    if not (isinstance(event, Repeated) and isinstance(event.event, Release)):
-        return None
-    mechanism = event.event.mechanism
-    if not isinstance(mechanism, Gaussian) or mechanism.sensitivity.adjacency is not Adjacency.REPLACE_ONE:
-        return None
-    return mechanism, event.count
-
-
-def _mu(mechanism: Gaussian) -> str:
-    assert mechanism.sensitivity.l2 is not None  # a Gaussian's sensitivity is of l2
-    return upper(mechanism.sensitivity.l2 / mechanism.std)
+        plan = self.plan
+        mu = upper(plan.mechanism.sensitivity.stated_l2 / plan.mechanism.std)
+        yield (
+            f"Released: {plan.queries} noisy feature{'' if plan.queries == 1 else 's'} of each of {plan.records} held-out records, "
+            f"{noise_phrase(plan.mechanism)}, C {exact(plan.clipping_norm)}: mu {mu} a query."
+        )
+        yield sentence(_with(MEANING, plan.queries))
+        yield sentence(ROTATION)
+        yield f"Steps: {history.released} of training on public records{history.restarts}.{history.checkpoints}"
 
 
 def _with(words: str, queries: int) -> str:

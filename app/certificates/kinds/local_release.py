@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
 
-from accountants.events import Event, Grouped, Release
 from app.certificates import wording
 from app.certificates.decimals import upper
-from app.certificates.kinds.base import Kind, Sentence, Setting, Training
-from app.certificates.kinds.phrases import noise_phrase, sentence
-from app.certificates.sections import LocalReleaseFacts, Sections
-from mechanisms import LocalRelease
+from app.certificates.kinds.base import History, Kind, Setting
+from app.certificates.phrases import sentence
+from app.certificates.releases import noise_phrase
+from app.certificates.wording import ArithmeticName
 from trainer.plans import RecordReleasePlan
 
 MEANING = (
@@ -36,27 +35,13 @@ RELEASED = "every training record that is used, once, each with noise of its own
 
 CHECKPOINT = "a checkpoint holds the released records or what follows from them, and the step count; no key and no raw record"
 
-ARITHMETIC = "the run put records into the public box in float64"
-
-
-def local_sections(plan: RecordReleasePlan, setting: Setting) -> Sections:
-    """What a certificate says of this plan alone."""
-    return Sections(
-        local_release=LocalReleaseFacts(
-            records_per_unit=plan.records_per_unit,
-            epsilon_per_record=_per_record(plan.mechanism),
-            budget=_budget(plan.records_per_unit, setting),
-            meaning=MEANING,
-        )
-    )
-
 
 @final
 @dataclass(frozen=True)
 class LocalReleases(Kind):
     """Records released once, each by itself."""
 
-    facts: LocalReleaseFacts
+    plan: RecordReleasePlan
 
     training_metrics = wording.FREE_METRICS
     custody = CUSTODY
@@ -76,49 +61,15 @@ class LocalReleases(Kind):
         users = (setting.named(line) for line in words)
         return (wording.PUBLIC_NUMBERS, wording.PUBLIC_BOX, *wording.RUN_ASSUMPTIONS, *users)
 
-    def arithmetic(self, setting: Setting) -> str:
-        return "; ".join((ARITHMETIC, *wording.variates(setting.mechanisms)))
+    def arithmetic(self) -> tuple[ArithmeticName, ...]:
+        return ("float64_boxes", *wording.variates(self.plan.mechanisms))
 
-    def sentences(self, setting: Setting) -> Iterator[Sentence]:
-        yield "local_release.budget", self.facts.budget, _budget(self.facts.records_per_unit, setting)
-        yield "local_release.meaning", self.facts.meaning, MEANING
-
-    def problems(self, training: Training) -> Iterator[str]:
-        found = _release(training.event)
-        if found is None:
-            yield "local_release: the event isn't one release of every record"
-            return
-        mechanism, most = found
-        if self.facts.records_per_unit != most:
-            yield f"local_release.records_per_unit: the certificate says {self.facts.records_per_unit}, its event has {most}"
-        if self.facts.epsilon_per_record != _per_record(mechanism):
-            yield (
-                f"local_release.epsilon_per_record: the certificate says {self.facts.epsilon_per_record}, "
-                f"its event gives {_per_record(mechanism)}"
-            )
-        yield from training.unsampled_problems()
-
-    def lines(self, training: Training) -> Iterator[str]:
-        for release in training.releases:
-            yield f"Released once: {noise_phrase(release.mechanism)}. {sentence(self.facts.meaning)}"
-        price = self.facts.epsilon_per_record
-        pure = "" if price is None else f" One record's release costs epsilon {price} at delta 0."
-        yield f"Budget: {self.facts.budget}.{pure}"
-        yield f"Steps: {training.steps.released} of training on the released records{training.restarts}.{training.checkpoints}"
-
-
-def _release(event: Event) -> tuple[LocalRelease, int] | None:
-    """(mechanism, records of one unit) of an event that releases every record once; None for any other."""
-    most = event.size if isinstance(event, Grouped) else 1
-    inner = event.event if isinstance(event, Grouped) else event
-    if isinstance(inner, Release) and isinstance(inner.mechanism, LocalRelease):
-        return inner.mechanism, most
-    return None
-
-
-def _per_record(mechanism: LocalRelease) -> str | None:
-    pure = mechanism.privacy_loss().pure_epsilon
-    return None if pure is None else upper(pure)
+    def lines(self, setting: Setting, history: History) -> Iterator[str]:
+        yield f"Released once: {noise_phrase(self.plan.mechanism)}. {sentence(MEANING)}"
+        price = self.plan.mechanism.privacy_loss().pure_epsilon
+        pure = "" if price is None else f" One record's release costs epsilon {upper(price)} at delta 0."
+        yield f"Budget: {_budget(self.plan.records_per_unit, setting)}.{pure}"
+        yield f"Steps: {history.released} of training on the released records{history.restarts}.{history.checkpoints}"
 
 
 def _budget(count: int, setting: Setting) -> str:

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
 
-from accountants.events import Release
 from app.certificates import wording
-from app.certificates.kinds.base import Kind, Sentence, Setting, Training
-from app.certificates.kinds.phrases import release_phrase, sentence
-from app.certificates.sections import Sections, StatisticFacts
-from mechanisms import LocalRelease
+from app.certificates.kinds.base import History, Kind, Setting
+from app.certificates.phrases import sentence
+from app.certificates.releases import release_phrase, releases_of
+from app.certificates.wording import ArithmeticName
 from trainer.plans import StatisticReleasePlan
 
 MEANING = (
@@ -23,27 +22,20 @@ RELEASED = "one noisy vector of {numbers} sums over all training records"
 
 CHECKPOINT = "a checkpoint holds the released vector or what follows from it, and the step count; no key and no record"
 
-ARITHMETIC = "the run computed the sums in float64"
-
-
-def statistic_sections(plan: StatisticReleasePlan) -> Sections:
-    """What a certificate says of this plan alone."""
-    return Sections(statistic=StatisticFacts(numbers=plan.numbers, meaning=_with(MEANING, plan.numbers)))
-
 
 @final
 @dataclass(frozen=True)
 class StatisticRelease(Kind):
     """One noisy vector."""
 
-    facts: StatisticFacts
+    plan: StatisticReleasePlan
 
     training_metrics = wording.FREE_METRICS
     proofs = ("functional_mechanism.md",)
 
     def released(self, setting: Setting) -> str:
         covered = wording.FREE if setting.guaranteed else wording.NOTHING_COVERED
-        return f"{_with(RELEASED, self.facts.numbers)}; {wording.RELEASED[setting.held_out]}; {covered}"
+        return f"{_with(RELEASED, self.plan.numbers)}; {wording.RELEASED[setting.held_out]}; {covered}"
 
     def checkpoint(self) -> str:
         return CHECKPOINT
@@ -55,23 +47,13 @@ class StatisticRelease(Kind):
         users = () if setting.records_per_unit is None else (setting.named(wording.USER_ASSUMPTION),)
         return (wording.PUBLIC_NUMBERS, wording.PUBLIC_BOX, *wording.RUN_ASSUMPTIONS, *users)
 
-    def arithmetic(self, setting: Setting) -> str:
-        return "; ".join((ARITHMETIC, *wording.variates(setting.mechanisms)))
+    def arithmetic(self) -> tuple[ArithmeticName, ...]:
+        return ("float64_sums", *wording.variates(self.plan.mechanisms))
 
-    def sentences(self, setting: Setting) -> Iterator[Sentence]:
-        del setting
-        yield "statistic.meaning", self.facts.meaning, _with(MEANING, self.facts.numbers)
-
-    def problems(self, training: Training) -> Iterator[str]:
-        event = training.event
-        if not isinstance(event, Release) or isinstance(event.mechanism, LocalRelease):
-            yield "statistic: the event isn't one release of one vector"
-        yield from training.unsampled_problems()
-
-    def lines(self, training: Training) -> Iterator[str]:
-        for release in training.releases:
-            yield f"Noise: {release_phrase(release, training.unit)}. {sentence(self.facts.meaning)}"
-        yield f"Steps: {training.steps.released} of training on the released vector{training.restarts}.{training.checkpoints}"
+    def lines(self, setting: Setting, history: History) -> Iterator[str]:
+        for release in releases_of(self.plan.event):
+            yield f"Noise: {release_phrase(release, setting.unit)}. {sentence(_with(MEANING, self.plan.numbers))}"
+        yield f"Steps: {history.released} of training on the released vector{history.restarts}.{history.checkpoints}"
 
 
 def _with(words: str, numbers: int) -> str:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
 
-from accountants.events import NonPrivate
 from app.certificates import wording
-from app.certificates.kinds.base import Kind, Sentence, Setting, Training
-from app.certificates.sections import Sections, UnprotectedFacts
+from app.certificates.kinds.base import History, Kind, Setting
+from app.certificates.phrases import sentence
+from app.certificates.wording import ArithmeticName
 from trainer.plans import UnprotectedPlan
 
 NOT_COVERED = (
@@ -28,20 +28,13 @@ TEST_METRICS = {
     "encoded": wording.NOT_COVERED,
 }
 
-ARITHMETIC = "no noise is claimed of this run, whatever it drew"
-
-
-def unprotected_sections(plan: UnprotectedPlan) -> Sections:
-    """What a certificate says of this plan alone."""
-    return Sections(unprotected=UnprotectedFacts(unit=plan.unit, reason=plan.reason))
-
 
 @final
 @dataclass(frozen=True)
 class Unprotected(Kind):
     """No guarantee."""
 
-    facts: UnprotectedFacts
+    plan: UnprotectedPlan
 
     training_metrics = wording.UNPROTECTED_METRICS
 
@@ -66,26 +59,10 @@ class Unprotected(Kind):
         del setting
         return ()
 
-    def arithmetic(self, setting: Setting) -> str:
+    def arithmetic(self) -> tuple[ArithmeticName, ...]:
+        return ("unclaimed",)
+
+    def lines(self, setting: Setting, history: History) -> Iterator[str]:
         del setting
-        return ARITHMETIC
-
-    def floating_point(self, setting: Setting) -> str:
-        del setting
-        return ARITHMETIC
-
-    def sentences(self, setting: Setting) -> Iterator[Sentence]:
-        del setting
-        return iter(())
-
-    def problems(self, training: Training) -> Iterator[str]:
-        event = training.event
-        if not isinstance(event, NonPrivate):
-            yield "unprotected: the certificate says that nothing is protected, and its event is of private releases"
-        elif event.reason != self.facts.reason:
-            yield "unprotected.reason: the certificate and its event give different reasons"
-        yield from training.unsampled_problems()
-
-    def lines(self, training: Training) -> Iterator[str]:
-        yield f"Protection: none. {self.facts.reason[0].upper()}{self.facts.reason[1:]}."
-        yield f"Steps: {training.steps.released} of {training.steps.planned} planned{training.restarts}.{training.checkpoints}"
+        yield f"Protection: none. {sentence(self.plan.reason)}"
+        yield f"Steps: {history.released} of {self.plan.steps} planned{history.restarts}.{history.checkpoints}"

@@ -6,17 +6,23 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC
 from itertools import chain
 
-from app.certificates.attacks import ATTACKS, MEASURES, AttackFigureFacts
+from app.certificates.attacks import ATTACKS, MEASURES, AttackFigureFacts, attacks_in_words
 from app.certificates.caveats import Caveat, caveats, not_covered_elsewhere
-from app.certificates.facts import MechanismFacts, ReleaseFacts, SamplingFacts
+from app.certificates.claims import why_no_epsilon_without_sampling
 from app.certificates.guarantee import ApproximateDp, NoGuarantee
 from app.certificates.page.document import Block, Bullets, CurvePlot, Document, Section, Table, Text, Tone, Verdict
+from app.certificates.reading import Reading
+from app.certificates.releases import noise_figures, sampling_in_words, sensitivity_figures
 from app.certificates.report import Check, Status
-from app.certificates.statement import PrivacyCertificate, Statement
-from app.certificates.text import advantage, caution, done, nothing_promised, protected_data, strength, worth_of_sampling
+from app.certificates.statement import Statement
+from app.certificates.text import advantage, caution, nothing_promised, strength, worth_of_sampling
+from mechanisms import AnyMechanism
 
 WEAK_FROM = 0.9
 """From this rate of right guesses on, where chance is one half, the page calls a guarantee weak."""
+
+MOST_ROWS = 50
+"""Different releases that the page shows; the file has all."""
 
 NOTE = (
     "This page is for reading and proves nothing: anybody can make one that looks the same. What counts is the signed certificate file. "
@@ -37,41 +43,41 @@ _SEVERITY = {
 
 def document_of(statement: Statement, checks: Sequence[Check]) -> Document:
     r"""The document. ``checks``: of form, signature, log and revoked keys; where one failed, nothing else is the headline."""
-    predicate = statement.predicate
-    finished = predicate.job.finished.astimezone(UTC)
+    reading, job = Reading(statement.predicate), statement.predicate.job
+    finished = job.finished.astimezone(UTC)
     return Document(
         title="Privacy certificate",
-        subtitle=f"Job {predicate.job.id}, {predicate.job.algorithm}, finished {finished:%Y-%m-%d %H:%M} UTC",
-        verdict=_verdict(predicate, checks),
+        subtitle=f"Job {job.id}, {job.algorithm}, finished {finished:%Y-%m-%d %H:%M} UTC",
+        verdict=_verdict(reading, checks),
         note=NOTE,
         sections=tuple(
             chain(
-                _guarantee(predicate),
-                (Section("What was done", (Bullets(_lines(done(predicate))), *_releases(predicate))),),
-                _attacks(predicate),
-                _not_covered(predicate),
-                _foundations(predicate),
-                _errata(predicate),
-                (_origin(predicate), _digests(statement), _standing(checks)),
+                _guarantee(reading),
+                (Section("What was done", (Bullets(tuple(line.strip() for line in reading.done())), *_releases(reading))),),
+                _attacks(reading),
+                _not_covered(reading),
+                _foundations(reading),
+                _errata(reading),
+                (_origin(reading), _digests(statement), _standing(checks)),
             )
         ),
     )
 
 
-def _verdict(predicate: PrivacyCertificate, checks: Sequence[Check]) -> Verdict:
+def _verdict(reading: Reading, checks: Sequence[Check]) -> Verdict:
     broken = [f"{check.name}: {check.detail}." for check in checks if check.status is Status.FAILED]
     if broken:
         return Verdict(Tone.NONE, "DO NOT RELY ON THIS CERTIFICATE", (), ("It didn't pass its checks.", *broken))
-    guarantee = predicate.guarantee
+    guarantee = reading.certificate.guarantee
     if isinstance(guarantee, NoGuarantee):
-        why = (f"Why: {guarantee.reason}.", nothing_promised(predicate), *caution(predicate, guarantee), _trust(predicate))
+        why = (f"Why: {guarantee.reason}.", nothing_promised(reading), *caution(reading, guarantee), _trust(reading))
         return Verdict(Tone.NONE, "THERE IS NO PRIVACY GUARANTEE", (), why)
-    unit = "unit" if predicate.neighbourhood is None else predicate.neighbourhood.unit
+    unit = reading.unit
     is_weak = (1.0 + advantage(guarantee)) / 2.0 >= WEAK_FROM
-    beside, lines = tuple(caveats(predicate, guarantee)), list(strength(predicate, guarantee))
+    beside, lines = tuple(caveats(reading, guarantee)), list(strength(reading, guarantee))
     if is_weak:
         lines.append(f"That is a weak guarantee: it still allows an attack on one {unit} that is nearly always right.")
-    lines += [f"Protected: each {unit} of the {protected_data(predicate)}; {predicate.data.unit_meaning}.", _trust(predicate)]
+    lines += [f"Protected: each {unit} of the {reading.kind.protected}; {reading.unit_meaning}.", _trust(reading)]
     headline = f"{'Weak privacy guarantee' if is_weak else 'Privacy guarantee'}: epsilon {guarantee.epsilon} at delta {guarantee.delta}"
     if any(check.name == "signature" and check.status is Status.NOT_CHECKED for check in checks):
         unsigned = Caveat("Nobody checked who signed this: no keys were given. What follows is only what the file says.")
@@ -79,12 +85,12 @@ def _verdict(predicate: PrivacyCertificate, checks: Sequence[Check]) -> Verdict:
     return Verdict(Tone.WEAK if is_weak else Tone.STATED, headline, beside, tuple(lines))
 
 
-def _trust(predicate: PrivacyCertificate) -> str:
-    return f"Trust: {predicate.scope.trust_model}."
+def _trust(reading: Reading) -> str:
+    return f"Trust: {reading.trust}."
 
 
-def _guarantee(predicate: PrivacyCertificate) -> Iterator[Section]:
-    guarantee = predicate.guarantee
+def _guarantee(reading: Reading) -> Iterator[Section]:
+    guarantee = reading.certificate.guarantee
     if isinstance(guarantee, NoGuarantee):
         if guarantee.if_seed_stays_secret is not None:
             line = "What would hold if nobody knew the seed is in the certificate file. It is no guarantee of this run."
@@ -92,23 +98,20 @@ def _guarantee(predicate: PrivacyCertificate) -> Iterator[Section]:
         return
     sampling = tuple(worth_of_sampling(guarantee))
     told = (Text(sampling),) if sampling else ()
-    yield Section(
-        "The guarantee in figures", (Table(("figure", "value"), tuple(_figures(predicate, guarantee))), *told, *_curve(guarantee))
-    )
+    yield Section("The guarantee in figures", (Table(("figure", "value"), tuple(_figures(reading, guarantee))), *told, *_curve(guarantee)))
 
 
-def _figures(predicate: PrivacyCertificate, guarantee: ApproximateDp) -> Iterator[tuple[str, str]]:
-    near = predicate.neighbourhood
+def _figures(reading: Reading, guarantee: ApproximateDp) -> Iterator[tuple[str, str]]:
     yield "epsilon, at delta", f"{guarantee.epsilon}, at {guarantee.delta}"
     if guarantee.pure_epsilon is not None:
         yield "epsilon at delta 0", guarantee.pure_epsilon
-    if near is not None:
-        yield "unit", near.unit
-        yield "adjacency", f"{near.adjacency.value}: {near.meaning}"
+    if reading.adjacency is not None:
+        yield "unit", reading.unit
+        yield "adjacency", f"{reading.adjacency.value}: {reading.neighbours}"
     yield "the true epsilon is at least", guarantee.epsilon_lower
-    yield "mu (Gaussian DP)", guarantee.gdp_mu or f"none: {guarantee.gdp_mu_absent_because}"
+    yield "mu (Gaussian DP)", guarantee.gdp_mu or "none: a run with sampled or non-Gaussian releases isn't Gaussian DP for any mu exactly"
     without = guarantee.epsilon_without_sampling
-    yield "epsilon without sampling", without or f"not stated: {guarantee.epsilon_without_sampling_absent_because}"
+    yield "epsilon without sampling", without or f"not stated: {why_no_epsilon_without_sampling(reading.certificate.event)}"
     yield "accountant", guarantee.accountant if guarantee.accountant == guarantee.route else f"{guarantee.accountant}: {guarantee.route}"
     if guarantee.renyi is not None:
         yield "Renyi divergence, by order", "; ".join(f"{point.order}: {point.epsilon}" for point in guarantee.renyi)
@@ -126,47 +129,29 @@ def _curve(guarantee: ApproximateDp) -> tuple[Block, ...]:
     )
 
 
-def _releases(predicate: PrivacyCertificate) -> tuple[Block, ...]:
-    if not predicate.releases:
+def _releases(reading: Reading) -> tuple[Block, ...]:
+    if not reading.releases:
         return ()
-    rows = tuple((str(one.count), _mechanism(one.mechanism), _sampling(one.sampling), _sensitivity(one)) for one in predicate.releases[:50])
-    more = len(predicate.releases) - len(rows)
+    rows = tuple(
+        (str(one.count), _noise(one.mechanism), sampling_in_words(one), sensitivity_figures(one)) for one in reading.releases[:MOST_ROWS]
+    )
+    more = len(reading.releases) - len(rows)
     left_out = (Text((f"And {more} more, in the certificate file.",)),) if more else ()
     return (Table(("releases", "mechanism and noise per real component", "sampling", "sensitivity"), rows), *left_out)
 
 
-def _mechanism(facts: MechanismFacts) -> str:
-    stated = {
-        "std": facts.std_real if facts.std_imag is None else f"{facts.std_real} real, {facts.std_imag} imaginary",
-        "correlation": facts.correlation,
-        "Laplace scale": facts.laplace_scale,
-        "epsilon": facts.epsilon,
-        "noise multiplier": facts.noise_multiplier,
-    }
-    return f"{facts.kind}: {', '.join(f'{name} {value}' for name, value in stated.items() if value is not None)}"
+def _noise(mechanism: AnyMechanism) -> str:
+    return f"{mechanism.kind}: {', '.join(f'{name} {value}' for name, value in noise_figures(mechanism).items())}"
 
 
-def _sampling(facts: SamplingFacts) -> str:
-    if facts.kind == "fixed_size":
-        return f"{facts.sample_size} of {facts.population_size}, without replacement"
-    return "all of the data" if facts.kind == "none" else f"each unit independently with probability {facts.probability}"
-
-
-def _sensitivity(one: ReleaseFacts) -> str:
-    bounds = one.mechanism.sensitivity
-    stated = {"l2": bounds.l2, "l1": bounds.l1, "l2 real": bounds.l2_real, "l2 imaginary": bounds.l2_imag}
-    group = "" if one.group is None else f"; groups of up to {one.group.size} of the unit {one.group.of!r}"
-    return ", ".join(f"{name} {value}" for name, value in stated.items() if value is not None) + group
-
-
-def _attacks(predicate: PrivacyCertificate) -> Iterator[Section]:
-    found = predicate.attacks
+def _attacks(reading: Reading) -> Iterator[Section]:
+    found = reading.certificate.run.attacks
     if found is None:
         return
     header = ("attack", "measure", "found", "95 % interval", "guessing", "trials")
     told = tuple(f"{ATTACKS[name]}: {words}" for name, words in found.attackers.items())
     blocks: list[Block] = [
-        Text((f"{found.meaning}.", f"{found.key}.")),
+        Text(tuple(f"{words}." for words in attacks_in_words(found))),
         Table(header, _attack_rows(found.figures), frozenset({2, 3, 4, 5})),
     ]
     for point in found.curve:
@@ -182,40 +167,38 @@ def _attack_rows(figures: Sequence[AttackFigureFacts]) -> tuple[tuple[str, ...],
     )
 
 
-def _not_covered(predicate: PrivacyCertificate) -> Iterator[Section]:
-    lines = not_covered_elsewhere(predicate)
+def _not_covered(reading: Reading) -> Iterator[Section]:
+    lines = not_covered_elsewhere(reading)
     if lines:
         yield Section("What this does not cover", (Bullets(lines),))
 
 
-def _foundations(predicate: PrivacyCertificate) -> Iterator[Section]:
-    floats = predicate.randomness.floating_point
-    if isinstance(predicate.guarantee, ApproximateDp):
+def _foundations(reading: Reading) -> Iterator[Section]:
+    floats = reading.floating_point
+    if isinstance(reading.certificate.guarantee, ApproximateDp):
         yield Section("The floating-point caveat", (Text((floats,)),))  # all other assumptions stand beside epsilon
     else:
-        yield Section("What a guarantee would rest on", (Bullets((*predicate.assumptions, floats)),))
-    named = tuple(
-        f"{title}: {', '.join(found)}" for title, found in (("Proofs", predicate.proofs), ("Sources", predicate.sources)) if found
-    )
+        yield Section("What a guarantee would rest on", (Bullets((*reading.assumptions, floats)),))
+    named = tuple(f"{title}: {', '.join(found)}" for title, found in (("Proofs", reading.proofs), ("Sources", reading.sources)) if found)
     if named:
         yield Section("Proofs and sources", (Text(named),))
 
 
-def _errata(predicate: PrivacyCertificate) -> Iterator[Section]:
-    if predicate.errata:
-        rows = tuple((one.row, _SEVERITY[one.severity], one.meaning) for one in predicate.errata)
+def _errata(reading: Reading) -> Iterator[Section]:
+    if found := reading.errata:
+        rows = tuple((one.row, _SEVERITY[one.severity], one.meaning) for one in found)
         yield Section("What the errata say of the papers behind it", (Table(("row", "kind", "meaning"), rows),))
 
 
-def _origin(predicate: PrivacyCertificate) -> Section:
-    job, environment = predicate.job, predicate.environment
+def _origin(reading: Reading) -> Section:
+    job, run, environment = reading.certificate.job, reading.certificate.run, reading.certificate.environment
     versions = ", ".join(f"{name} {version}" for name, version in sorted(environment.versions.items()))
     rows = [
         ("job", job.id),
-        ("algorithm", f"{job.algorithm}: {job.summary}"),
+        ("algorithm", f"{job.algorithm}: {reading.algorithm.SUMMARY}"),
         ("started, finished", f"{job.started.astimezone(UTC):%Y-%m-%d %H:%M:%S}, {job.finished.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"),
         ("taken up, went on", f"{job.attempts} times, from a checkpoint {job.resumptions} times"),
-        ("steps", f"{predicate.steps.released} released of {predicate.steps.planned} planned"),
+        ("steps", f"{run.steps_released} released of {reading.certificate.plan.steps} planned"),
         ("hardware, versions", f"{environment.hardware}; {versions}"),
     ]
     return Section("Where it comes from", (Table(("fact", "value"), tuple(rows)),))
@@ -229,7 +212,3 @@ def _digests(statement: Statement) -> Section:
 def _standing(checks: Sequence[Check]) -> Section:
     rows = tuple((check.name, _STATUS[check.status], check.detail) for check in checks)
     return Section("Signature and log", (Table(("check", "outcome", "detail"), rows),))
-
-
-def _lines(lines: Sequence[str]) -> tuple[str, ...]:
-    return tuple(line.strip() for line in lines)
