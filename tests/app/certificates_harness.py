@@ -7,7 +7,9 @@ import math
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import rfc8785
 from pydantic import TypeAdapter
 
 from app.certificates.envelope import Envelope, sign
@@ -115,9 +117,9 @@ def statement_of(envelope: bytes) -> dict[str, dict[str, dict[str, object]]]:
     return json.loads(Envelope.model_validate_json(envelope).content)
 
 
-def signed(statement: object, settings: Settings) -> bytes:
+def signed(statement: Any, settings: Settings) -> bytes:
     """Anything, signed by the service's own key."""
-    return sign(json.dumps(statement, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode(), signer(settings))
+    return sign(rfc8785.dumps(statement), signer(settings))
 
 
 def forged(envelope: bytes, settings: Settings, change: Callable[[dict[str, dict[str, dict[str, object]]]], None]) -> bytes:

@@ -15,34 +15,32 @@ from tests.app.certificates_harness import details, forged
 
 @pytest.fixture(scope="module")
 def report(envelope: bytes, settings: Settings, keys: PublicKeySet) -> VerificationReport:
-    """Of a certificate whose words, history, epsilon, curve, Renyi bounds and sentences are wrong at once."""
+    """Of a certificate whose noise, held-out records, history, epsilon, curve and Renyi bounds are wrong at once."""
 
     def change(statement: dict[str, Any]) -> None:
         predicate = statement["predicate"]
         guarantee = predicate["guarantee"]
-        predicate["releases"][0]["mechanism"]["std_real"] = "99.0"
-        predicate["neighbourhood"]["adjacency"] = "replace_one"
+        predicate["plan"]["mechanism"]["std"] = 99.0
+        predicate["run"]["held_out"] = "none"
         predicate["job"]["resumptions"] = 7
         guarantee["epsilon"], guarantee["epsilon_lower"] = "0.001", "0.001"
         guarantee["delta_curve"] = [{"epsilon": "0.001", "delta": guarantee["delta"]}]
         for point in guarantee["renyi"]:
             point["epsilon"] = "1e-9"
-        predicate["not_covered"] = ["nothing at all"]
 
     return verify(forged(envelope, settings, change), keys, None)
 
 
 def test_every_check_that_can_be_made_is_made(report: VerificationReport) -> None:
     failed = {check.name for check in report.checks if check.status is Status.FAILED}
-    assert (report.verdict, failed) == ("invalid", {"event", "parts", "accountants", "other_figures", "recomputation"})
-    assert "not_covered" in details(report, "sentences", Status.NOT_CHECKED)
+    assert (report.verdict, failed) == ("invalid", {"plan", "parts", "accountants", "other_figures", "recomputation"})
 
 
 @pytest.mark.parametrize(
     ("check", "told"),
     [
-        ("event", "releases[0].mechanism.std_real: the certificate says 99.0"),
-        ("event", "neighbourhood.adjacency: the certificate says replace_one"),
+        ("plan", "event: isn't that of the plan"),
+        ("plan", "run.metrics: stated exactly where something was measured"),
         ("parts", "can't have gone on from a checkpoint 7 times"),
         ("accountants", "epsilon is 0.001, but by"),
         ("accountants", "delta(0.001) is 1e-05, but by"),
@@ -70,8 +68,8 @@ def test_what_cannot_be_computed_with_leaves_the_rest_named(envelope: bytes, set
 def test_every_field_that_does_not_fit_is_named(envelope: bytes, settings: Settings, keys: PublicKeySet) -> None:
     def change(statement: dict[str, Any]) -> None:
         statement["predicate"]["guarantee"]["epsilon"] = 1.0
-        statement["predicate"]["steps"]["released"] = "many"
-        del statement["predicate"]["audit"]
+        statement["predicate"]["run"]["steps_released"] = "many"
+        del statement["predicate"]["environment"]
 
     told = details(verify(forged(envelope, settings, change), keys, None), "statement")
-    assert all(name in told for name in ("epsilon", "steps.released", "audit"))
+    assert all(name in told for name in ("epsilon", "run.steps_released", "environment"))

@@ -20,6 +20,7 @@ from app.certificates.page.html import content_security_policy, html_of
 from app.certificates.page.pdf import pdf_of
 from app.certificates.page.plot import HEIGHT, WIDTH, geometry
 from app.certificates.page.rendering import rendered
+from app.certificates.reading import Reading
 from app.certificates.verification import read, read_statement
 from app.settings import Settings
 from tests.app.certificate_kinds import KINDS, UNGUARANTEED
@@ -91,7 +92,7 @@ def test_the_figures_are_those_of_the_certificate(envelope: bytes, keys: PublicK
 
 
 def test_what_can_void_it_stands_between_epsilon_and_what_it_means(envelope: bytes, keys: PublicKeySet) -> None:
-    document, assumptions = rendered(envelope, keys, Evidence()), read(envelope).assumptions
+    document, assumptions = rendered(envelope, keys, Evidence()), Reading(read(envelope)).assumptions
     assert assumptions
     drawn = pdf_text(pdf_of(document)).replace("\\(", "(").replace("\\)", ")").replace("\\177", "")  # brackets are escaped; bullets
     for text in (" ".join(Reader(html_of(document)).text.split()), " ".join(drawn.split())):
@@ -129,8 +130,7 @@ def test_without_keys_the_page_says_that_the_signature_was_not_checked(envelope:
 def test_what_a_certificate_says_is_text_and_nothing_else(envelope: bytes, settings: Settings, keys: PublicKeySet) -> None:
     def poison(statement: dict[str, dict[str, dict[str, object]]]) -> None:
         statement["predicate"]["data"]["description"] = HOSTILE
-        statement["predicate"]["scope"]["trust_model"] = HOSTILE
-        statement["predicate"]["not_covered"] = [HOSTILE]
+        statement["predicate"]["run"]["generator"] = HOSTILE
         statement["predicate"]["environment"]["versions"] = {HOSTILE: HOSTILE}
 
     document = rendered(forged(envelope, settings, poison), keys, Evidence())

@@ -64,9 +64,10 @@ CHANGES: dict[str, Callable[[Document], None]] = {
     "more in the guarantee": put(1, "predicate", "guarantee", "more"),
     "no event": without("predicate", "event"),
     "an event of negative noise": put({"kind": "release", "mechanism": {"kind": "gaussian", "std": -1.0}}, "predicate", "event"),
-    "an unknown adjacency": put("any", "predicate", "neighbourhood", "adjacency"),
-    "no assumptions": without("predicate", "assumptions"),
-    "steps in words": put("many", "predicate", "steps", "released"),
+    "an unknown adjacency": put("any", "predicate", "plan", "mechanism", "sensitivity", "adjacency"),
+    "no plan": without("predicate", "plan"),
+    "unknown arithmetic": put(["by hand"], "predicate", "run", "arithmetic"),
+    "steps in words": put("many", "predicate", "run", "steps_released"),
     "no time": put("yesterday", "predicate", "job", "finished"),
 }
 

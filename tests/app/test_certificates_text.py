@@ -9,7 +9,8 @@ import pytest
 from app.certificates.caveats import caveats, not_covered_elsewhere
 from app.certificates.guarantee import ApproximateDp, DeltaPoint
 from app.certificates.issue import CertificateInput, predicate_of
-from app.certificates.statement import PrivacyCertificate
+from app.certificates.reading import Reading
+from app.certificates.statement import PrivacyCertificate, RunFacts
 from app.certificates.text import advantage, describe, most_true_positives
 from mechanisms.gdp import gdp_log_delta, gdp_trade_off
 from tests.app.certificates_harness import finished_run
@@ -40,12 +41,6 @@ def _claim(*points: tuple[str, str]) -> ApproximateDp:
         accountant="test",
         route="test",
         delta_curve=tuple(DeltaPoint(epsilon=epsilon, delta=delta) for epsilon, delta in points),
-        renyi=None,
-        renyi_absent_because="test",
-        gdp_mu=None,
-        gdp_mu_absent_because="test",
-        epsilon_without_sampling=None,
-        epsilon_without_sampling_absent_because="test",
     )
 
 
@@ -57,10 +52,10 @@ def test_text_names_epsilon_and_delta_as_certified(text: str, predicate: Privacy
 def test_what_can_void_it_stands_directly_after_epsilon(text: str, predicate: PrivacyCertificate) -> None:
     lines = text.splitlines()
     start = next(place for place, line in enumerate(lines) if line.startswith("Guarantee:"))
-    (held_out,) = (line for line in predicate.not_covered if line.startswith("the held-out records"))
+    (held_out,) = (line for line in Reading(predicate).not_covered if line.startswith("the held-out records"))
     expected = [
         "  It holds only as far as all of this does:",
-        *(f"    - {line}" for line in predicate.assumptions),
+        *(f"    - {line}" for line in Reading(predicate).assumptions),
         "  Part of this run, and not covered by it:",
         f"    - {held_out}; nothing protects one of them, even of somebody who is also in the training data",
     ]
@@ -71,8 +66,8 @@ def test_weights_from_elsewhere_and_a_large_delta_stand_beside_epsilon_too(predi
     guarantee, digest = predicate.guarantee, "0" * 64
     assert isinstance(guarantee, ApproximateDp)
     large = ApproximateDp.model_validate({**dict(guarantee), "delta": "0.01"})
-    given = (*predicate.not_covered, weights.not_covered(digest))
-    changed = PrivacyCertificate.model_validate({**dict(predicate), "given_weights": (digest,), "not_covered": given})
+    run = RunFacts.model_validate({**dict(predicate.run), "given_weights": (digest,)})
+    changed = Reading(PrivacyCertificate.model_validate({**dict(predicate), "run": run}))
     first, *_, last = caveats(changed, large)
     assert first.lead.startswith("Mind delta: it is one over the 710 units or more")
     assert last.lines[-1] == weights.not_covered(digest)
@@ -80,7 +75,7 @@ def test_weights_from_elsewhere_and_a_large_delta_stand_beside_epsilon_too(predi
 
 
 def test_text_says_what_is_not_covered(text: str, predicate: PrivacyCertificate) -> None:
-    assert all(line in text for line in predicate.not_covered)
+    assert all(line in text for line in Reading(predicate).not_covered)
 
 
 def test_text_has_a_length_that_is_read(text: str) -> None:
