@@ -172,7 +172,7 @@ def count(fleet: Fleet, database: Database, jobs: Sequence[str], tally: Tally) -
 
 def certified_steps(certificate: CertificateRow) -> int:
     """Steps that the certificate says were released."""
-    return int(json.loads(b64decode(str(certificate.envelope["payload"])))["predicate"]["steps"]["released"])
+    return int(json.loads(b64decode(str(certificate.envelope["payload"])))["predicate"]["run"]["steps_released"])
 
 
 def kept_steps(database: Database, job_id: str) -> int:

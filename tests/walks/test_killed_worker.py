@@ -32,5 +32,5 @@ def test_job_of_a_killed_worker_finishes_from_its_checkpoint_and_is_certified(tm
     assert [event.attempt for event in resumed] == [2]
     assert 0 < resumed[0].data["resumed_from_step"] < steps
     certified = json.loads(b64decode(envelope["payload"]))["predicate"]
-    assert certified["steps"] == {"planned": steps, "released": steps}
+    assert (certified["plan"]["steps"], certified["run"]["steps_released"]) == (steps, steps)
     assert (certified["job"]["attempts"], certified["job"]["resumptions"]) == (2, 1)
