@@ -54,8 +54,9 @@ Extended = Annotated[
 """A real number or an infinity, written ``"Infinity"`` in JSON."""
 
 
-def _is_none(value: object) -> bool:
-    return value is None
+def is_absent(value: object) -> bool:
+    """Whether a field says nothing and is left out of JSON: None, or an empty tuple."""
+    return value is None or value == ()
 
 
 class Value(BaseModel):
@@ -102,9 +103,9 @@ class Sensitivity(Value):
     l1: Positive | None = None
     l2_real: NonNegative | None = None
     l2_imag: NonNegative | None = None
-    # Left out of JSON where absent: what was signed or stored before these fields keeps its bytes.
-    l2_contribution: Positive | None = Field(default=None, exclude_if=_is_none)
-    l1_contribution: Positive | None = Field(default=None, exclude_if=_is_none)
+    # Left out of JSON where absent: most sensitivities have neither.
+    l2_contribution: Positive | None = Field(default=None, exclude_if=is_absent)
+    l1_contribution: Positive | None = Field(default=None, exclude_if=is_absent)
     adjacency: Adjacency
     unit: PrivacyUnit
 

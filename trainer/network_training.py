@@ -10,7 +10,7 @@ from pydantic import Field, Strict
 from accountants import AutoAccountant
 from accountants.calibration import NoiseScale, Target, calibrate_scale, solve
 from mechanisms import ComplexGaussian, Gaussian, Sensitivity
-from mechanisms.base import OpenProbability, Positive, PrivacyUnit, Value
+from mechanisms.base import OpenProbability, Positive, PrivacyUnit, Value, is_absent
 from mechanisms.errors import InvalidParameter
 from trainer.audit import CanaryAudit
 from trainer.data import DataSetFacts, data_set_facts
@@ -105,10 +105,6 @@ HELD_OUT: dict[str, HeldOut] = {"none": "none", "public_held_out": "public", "pr
 """What an evaluation makes of the held-out records."""
 
 
-def _is_none(value: object) -> bool:
-    return value is None
-
-
 class NetworkTraining(TrainingSpec, ABC):
     r"""A network, a data set, a guarantee, and how each step's sum is bounded and sampled.
 
@@ -133,8 +129,8 @@ class NetworkTraining(TrainingSpec, ABC):
     records_per_user: PositiveInt | None = None
     declared_units: PositiveInt | None = None
     evaluation: Annotated[NoEvaluation | PublicHeldOut | PrivateAccuracy, Field(discriminator="kind")] = NoEvaluation()
-    # Left out of JSON where absent: specs stored before it existed keep their bytes and digests.
-    audit: CanaryAudit | None = Field(default=None, exclude_if=_is_none)
+    # Left out of JSON where absent: most runs have none.
+    audit: CanaryAudit | None = Field(default=None, exclude_if=is_absent)
 
     @property
     @abstractmethod

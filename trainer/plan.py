@@ -13,7 +13,7 @@ from pydantic import Field, Strict, model_validator
 
 from accountants.events import Composed, Event, PoissonSampled, Release, Repeated
 from mechanisms import AnyMechanism, ComplexGaussian, Gaussian, Laplace
-from mechanisms.base import Adjacency, Count, OpenProbability, Positive, PrivacyUnit, Sensitivity, Value
+from mechanisms.base import Adjacency, Count, OpenProbability, Positive, PrivacyUnit, Sensitivity, Value, is_absent
 from mechanisms.errors import InvalidParameter
 from trainer.projection import MOST_LAYERS, LayerName, SpectralProjection
 
@@ -250,10 +250,6 @@ class PrivateEvaluation(Value):
         return step // self.every_steps + (1 if step == steps and steps % self.every_steps else 0)
 
 
-def _is_none(value: object) -> bool:
-    return value is None
-
-
 @final
 class ExecutionPlan(Value):
     """What training does, step by step; ``event`` is what it costs.
@@ -273,8 +269,8 @@ class ExecutionPlan(Value):
     steps: Count
     delta: OpenProbability
     # Left out of JSON where absent: certificates stay short.
-    evaluation: PrivateEvaluation | None = Field(default=None, exclude_if=_is_none)
-    projection: SpectralProjection | None = Field(default=None, exclude_if=_is_none)
+    evaluation: PrivateEvaluation | None = Field(default=None, exclude_if=is_absent)
+    projection: SpectralProjection | None = Field(default=None, exclude_if=is_absent)
 
     @model_validator(mode="after")
     def _check(self) -> Self:

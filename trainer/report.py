@@ -9,13 +9,13 @@ guarantee covers that, as none covers any other side channel of the machine.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self, cast, final
+from typing import Annotated, Literal, Self, final
 
 from pydantic import Field, Strict, model_validator
 
 from accountants.events import Event
 from mechanisms import RandomOrigin
-from mechanisms.base import Count, Extended, NonNegative, Number, OpenProbability, Value
+from mechanisms.base import Count, Extended, NonNegative, Number, OpenProbability, Value, is_absent
 from mechanisms.errors import InvalidParameter
 from trainer.attacks import AttackFindings
 from trainer.audit import CanaryFindings, NoiseFindings
@@ -35,10 +35,6 @@ HeldOut = Literal["public", "private", "none", "encoded"]
 features left it with budgeted noise, and nothing else."""
 
 FRACTIONS = ("accuracy", "roc_auc", "f1", "recall")
-
-
-def _is_none(value: object) -> bool:
-    return value is None
 
 
 def _check_fractions(metrics: dict[MetricName, float] | None) -> None:
@@ -92,10 +88,10 @@ class RunReport(Value):
     versions: dict[str, str]
     hardware: str
     training_seconds: NonNegative
-    # Left out of JSON where absent: reports stored before they existed keep their bytes.
-    noise_test: NoiseFindings | None = Field(default=None, exclude_if=_is_none)
-    audit: CanaryFindings | None = Field(default=None, exclude_if=_is_none)
-    attacks: AttackFindings | None = Field(default=None, exclude_if=_is_none)
+    # Left out of JSON where absent: most runs have none of them.
+    noise_test: NoiseFindings | None = Field(default=None, exclude_if=is_absent)
+    audit: CanaryFindings | None = Field(default=None, exclude_if=is_absent)
+    attacks: AttackFindings | None = Field(default=None, exclude_if=is_absent)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -140,15 +136,6 @@ class Metrics(Value):
     step: Step
     held_out: Literal["public", "private"]
     metrics: MetricValues
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_before(cls, given: object) -> object:
-        # Stored events from when accuracy on held-out records, outside the guarantee, was the only metric.
-        if isinstance(given, dict) and "test_accuracy" in (document := cast("dict[str, object]", given)):
-            rest = {name: value for name, value in document.items() if name != "test_accuracy"}
-            return rest | {"held_out": "public", "metrics": {"accuracy": document["test_accuracy"]}}
-        return cast("object", given)
 
     @model_validator(mode="after")
     def _check(self) -> Self:

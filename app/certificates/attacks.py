@@ -14,7 +14,7 @@ from pydantic import Field
 from app.certificates.decimals import DecimalText, SignedDecimalText, exact, fraction, lower, upper
 from app.certificates.guarantee import Words
 from app.certificates.phrases import sentence
-from mechanisms.base import Count, Value
+from mechanisms.base import Count, Value, is_absent
 from trainer.attacks import RESOLUTION, SHARES, AttackFigure, AttackFindings, AttackName, Measure, key_bits
 
 DIGITS = 4
@@ -130,7 +130,7 @@ class AttackFacts(Value):
     coordinates: Count
     attackers: Annotated[dict[AttackName, Words], Field(max_length=32)]
     figures: Figures
-    curve: Annotated[tuple[AttackCurvePoint, ...], Field(max_length=32, exclude_if=lambda value: value == ())] = ()
+    curve: Annotated[tuple[AttackCurvePoint, ...], Field(max_length=32, exclude_if=is_absent)] = ()
 
 
 def attack_facts(found: AttackFindings | None) -> AttackFacts | None:

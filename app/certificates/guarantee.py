@@ -10,13 +10,9 @@ from typing import Annotated, Literal, final
 from pydantic import Field, StringConstraints
 
 from app.certificates.decimals import DecimalText
-from mechanisms.base import Value
+from mechanisms.base import Value, is_absent
 
 Words = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=4000)]
-
-
-def _is_none(value: object) -> bool:
-    return value is None
 
 
 SEED_SENTENCE = "not private against someone who knows the seed"
@@ -59,14 +55,14 @@ class ApproximateDp(Value):
     kind: Literal["approximate_dp"] = "approximate_dp"
     epsilon: DecimalText
     delta: DecimalText
-    pure_epsilon: Annotated[DecimalText | None, Field(exclude_if=_is_none)] = None
+    pure_epsilon: Annotated[DecimalText | None, Field(exclude_if=is_absent)] = None
     epsilon_lower: DecimalText
     accountant: Words
     route: Words
     delta_curve: Annotated[tuple[DeltaPoint, ...], Field(min_length=1, max_length=100)]
-    renyi: Annotated[tuple[RenyiPoint, ...] | None, Field(min_length=1, max_length=100, exclude_if=_is_none)] = None
-    gdp_mu: Annotated[DecimalText | None, Field(exclude_if=_is_none)] = None
-    epsilon_without_sampling: Annotated[DecimalText | None, Field(exclude_if=_is_none)] = None
+    renyi: Annotated[tuple[RenyiPoint, ...] | None, Field(min_length=1, max_length=100, exclude_if=is_absent)] = None
+    gdp_mu: Annotated[DecimalText | None, Field(exclude_if=is_absent)] = None
+    epsilon_without_sampling: Annotated[DecimalText | None, Field(exclude_if=is_absent)] = None
 
 
 @final
@@ -81,7 +77,7 @@ class NoGuarantee(Value):
 
     kind: Literal["none"] = "none"
     reason: Words
-    if_seed_stays_secret: Annotated[ApproximateDp | None, Field(exclude_if=_is_none)] = None
+    if_seed_stays_secret: Annotated[ApproximateDp | None, Field(exclude_if=is_absent)] = None
 
 
 Guarantee = Annotated[ApproximateDp | NoGuarantee, Field(discriminator="kind")]

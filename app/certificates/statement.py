@@ -20,7 +20,7 @@ from app.certificates.guarantee import Guarantee, Words
 from app.certificates.ledger import LedgerFacts
 from app.certificates.wording import ArithmeticName
 from mechanisms import RandomOrigin
-from mechanisms.base import Count, Value
+from mechanisms.base import Count, Value, is_absent
 from trainer import ALGORITHMS, AnyPlan
 from trainer.plans import PartName
 from trainer.report import HeldOut, MetricName
@@ -45,10 +45,6 @@ def _known_algorithm(name: str) -> str:
     if name not in known:
         raise ValueError(f"expected an algorithm that this version knows ({', '.join(known)}), got {name!r}")
     return name
-
-
-def _is_absent(value: object) -> bool:
-    return value is None or value == ()
 
 
 AlgorithmName = Annotated[Identifier, AfterValidator(_known_algorithm)]
@@ -117,9 +113,9 @@ class DataFacts(Value):
     """
 
     description: Words
-    uploaded: Annotated[UploadedFacts | None, Field(exclude_if=_is_absent)] = None
-    records_per_unit: Annotated[Count | None, Field(exclude_if=_is_absent)] = None
-    training_records: Annotated[Count | None, Field(exclude_if=_is_absent)] = None
+    uploaded: Annotated[UploadedFacts | None, Field(exclude_if=is_absent)] = None
+    records_per_unit: Annotated[Count | None, Field(exclude_if=is_absent)] = None
+    training_records: Annotated[Count | None, Field(exclude_if=is_absent)] = None
     test_records: Count
 
 
@@ -148,12 +144,12 @@ class RunFacts(Value):
     random_origin: RandomOrigin
     generator: Words
     held_out: HeldOut
-    metrics: Annotated[dict[MetricName, SignedDecimalText] | None, Field(min_length=1, exclude_if=_is_absent)] = None
+    metrics: Annotated[dict[MetricName, SignedDecimalText] | None, Field(min_length=1, exclude_if=is_absent)] = None
     arithmetic: Annotated[tuple[ArithmeticName, ...], Field(max_length=100)]
-    given_weights: Annotated[tuple[Sha256, ...], Field(max_length=64, exclude_if=_is_absent)] = ()
-    noise_numbers: Annotated[Count | None, Field(exclude_if=_is_absent)] = None
-    canaries: Annotated[CanaryFacts | None, Field(exclude_if=_is_absent)] = None
-    attacks: Annotated[AttackFacts | None, Field(exclude_if=_is_absent)] = None
+    given_weights: Annotated[tuple[Sha256, ...], Field(max_length=64, exclude_if=is_absent)] = ()
+    noise_numbers: Annotated[Count | None, Field(exclude_if=is_absent)] = None
+    canaries: Annotated[CanaryFacts | None, Field(exclude_if=is_absent)] = None
+    attacks: Annotated[AttackFacts | None, Field(exclude_if=is_absent)] = None
 
 
 @final
@@ -184,11 +180,11 @@ class PartGuarantee(Value):
       reason: why there is none.
     """
 
-    epsilon: Annotated[DecimalText | None, Field(exclude_if=_is_absent)] = None
+    epsilon: Annotated[DecimalText | None, Field(exclude_if=is_absent)] = None
     delta: DecimalText
-    pure_epsilon: Annotated[DecimalText | None, Field(exclude_if=_is_absent)] = None
-    route: Annotated[Words | None, Field(exclude_if=_is_absent)] = None
-    reason: Annotated[Words | None, Field(exclude_if=_is_absent)] = None
+    pure_epsilon: Annotated[DecimalText | None, Field(exclude_if=is_absent)] = None
+    route: Annotated[Words | None, Field(exclude_if=is_absent)] = None
+    reason: Annotated[Words | None, Field(exclude_if=is_absent)] = None
 
 
 @final
@@ -217,11 +213,11 @@ class PrivacyCertificate(Value):
     plan: AnyPlan
     event: Event
     guarantee: Guarantee
-    parts: Annotated[tuple[PartFacts, ...], Field(max_length=256, exclude_if=_is_absent)] = ()
+    parts: Annotated[tuple[PartFacts, ...], Field(max_length=256, exclude_if=is_absent)] = ()
     data: DataFacts
     run: RunFacts
     environment: Environment
-    ledger: Annotated[LedgerFacts | None, Field(exclude_if=_is_absent)] = None
+    ledger: Annotated[LedgerFacts | None, Field(exclude_if=is_absent)] = None
     errata: Rows
 
 

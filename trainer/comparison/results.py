@@ -13,16 +13,12 @@ from pydantic import Field
 import accountants
 from accountants.events import neighbourhood
 from mechanisms import RandomOrigin
-from mechanisms.base import Adjacency, Extended, NonNegative, OpenProbability, PrivacyUnit, Value
+from mechanisms.base import Adjacency, Extended, NonNegative, OpenProbability, PrivacyUnit, Value, is_absent
 from trainer.attacks import AttackFigure
 from trainer.comparison.part import PartOutcome
 from trainer.comparison.spec import Comparison, PlannedRun
 from trainer.plans import ComparisonPlan, PartName, PartPlan
 from trainer.report import HeldOut, MetricName
-
-
-def _is_empty(value: object) -> bool:
-    return value == ()
 
 
 @final
@@ -50,8 +46,8 @@ class RunResult(Value):
     adjacency: Adjacency | None
     target_epsilon: float | None
     metrics: dict[MetricName, float]
-    # Left out of JSON where empty: results stored before it existed keep their bytes.
-    attacks: Annotated[tuple[AttackFigure, ...], Field(exclude_if=_is_empty)] = ()
+    # Left out of JSON where empty: most comparisons have none.
+    attacks: Annotated[tuple[AttackFigure, ...], Field(exclude_if=is_absent)] = ()
     steps: int
     parameters: int
     noise_std: NonNegative
