@@ -7,13 +7,10 @@ import hashlib
 import json
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
-from importlib.resources import files
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from alembic import command
-from alembic.config import Config
 from sqlalchemy import event, text
 from sqlalchemy.exc import DatabaseError
 from sqlalchemy.orm import Session
@@ -44,9 +41,7 @@ from app.certificates.log.tree import (
     node_hash,
     root_from_inclusion,
 )
-from app.certificates.tables import CertificateRow
 from app.database import Database
-from app.jobs.tables import JobRow
 from app.settings import Settings
 from tests.app.jobs_harness import postgresql_server
 
@@ -212,49 +207,6 @@ def test_an_append_takes_few_queries_however_large_the_log_is(log: Database) -> 
         with pytest.raises(Undone), session.begin_nested():
             append(session)
     assert len([one for one in asked if "certificate_log" in one]) <= 6
-
-
-def alembic(database: Database, to: str) -> None:
-    """Up or down to a revision."""
-    config = Config()
-    config.set_main_option("script_location", str(files("app") / "migrations"))
-    with database._write_engine.begin() as connection:
-        config.attributes["connection"] = connection
-        (command.downgrade if to < "0006" else command.upgrade)(config, to)
-
-
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_migration_takes_in_what_was_issued_before_in_order_of_time(kind: str, tmp_path: Path) -> None:
-    def check(of: Settings) -> None:
-        database = Database(of)
-        database.migrate()
-        with database.writing() as session:  # with this version's columns; going back to 0005 leaves the rows
-            for number in range(11):
-                session.add(JobRow(id=f"j{number}", state="succeeded", created=TIME, document={}))
-                session.flush()
-                envelope: dict[str, object] = {"payload": base64.b64encode(STATEMENTS[number]).decode()}
-                created = TIME - timedelta(days=number)  # the last is the oldest
-                session.add(CertificateRow(id=f"c{number}", job_id=f"j{number}", created=created, envelope=envelope))
-        alembic(database, "0005")
-        alembic(database, "0006")
-        with database.reading() as session:
-            expected = [leaf_hash(statement) for statement in reversed(STATEMENTS[:11])]
-            assert journal.root_of(session, 11) == defined(expected)
-            assert journal.number_of(session, "c10") == 0
-            path = journal.inclusion_path(session, 3, 11)
-            assert root_from_inclusion(expected[3], 3, 11, path) == defined(expected)
-        with database.writing() as session:
-            assert journal.append(session, "next", b"next", TIME) == 11
-            session.flush()
-            assert journal.root_of(session, 12) == defined([*expected, leaf_hash(b"next")])
-        alembic(database, "0005")
-        database.close()
-
-    if kind == "sqlite":
-        check(Settings(data_dir=tmp_path))
-        return
-    with postgresql_server() as url:
-        check(Settings(data_dir=tmp_path, database_url=url))
 
 
 # Heads and proofs

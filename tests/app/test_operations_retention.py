@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from datetime import timedelta
-from importlib.resources import files
 from pathlib import Path
 
 import httpx2
 import pytest
 import sqlalchemy
-from alembic import command
-from alembic.config import Config
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.exc import DatabaseError
 
@@ -169,19 +166,3 @@ def test_of_several_processes_one_does_the_round(database: Database) -> None:
     assert not claimed(database, "retention", moment + timedelta(seconds=59), 60.0)
     assert claimed(database, "retention", moment + timedelta(seconds=60), 60.0)
     assert not claimed(database, "retention", moment + timedelta(seconds=61), 60.0)
-
-
-def test_migration_goes_back_and_forth(of: Settings, database: Database) -> None:
-    config = Config()
-    config.set_main_option("script_location", str(files("app") / "migrations"))
-    engine = sqlalchemy.create_engine(of.sqlalchemy_url)
-    with database.writing() as session:
-        session.add(aged(40))
-    for revision, step in (("0006", command.downgrade), ("0007", command.upgrade)):
-        with engine.begin() as connection:
-            config.attributes["connection"] = connection
-            step(config, revision)
-        with pytest.raises(DatabaseError, match="audit log"), engine.begin() as connection:
-            connection.execute(sqlalchemy.text("DELETE FROM audit_log"))
-    engine.dispose()
-    assert len(entries(database)) == 1
