@@ -14,7 +14,7 @@ from accountants.events import Event, non_private_reason
 from accountants.profile import Bound
 from app.certificates.claims import pure_epsilon
 from app.certificates.decimals import exact, fraction, upper
-from app.certificates.errata import note, rows_in_order
+from app.certificates.errata import rows_in_order
 from app.certificates.errors import CertificateRefused
 from app.certificates.guarantee import SEED_SENTENCE
 from app.certificates.recomputation import NUMERICAL_FAILURES, TOLERANCE
@@ -34,7 +34,7 @@ def parts_of(given: CertificateInput) -> tuple[PartFacts, ...]:
 
     Raises:
       CertificateRefused: spec and plan name different parts.
-      UnknownErratum: an algorithm names a row that has no text.
+      UnknownRow: an algorithm names a row that the errata don't have.
     """
     spec, plan = given.spec, given.plan
     if not isinstance(plan, ComparisonPlan):
@@ -49,8 +49,7 @@ def parts_of(given: CertificateInput) -> tuple[PartFacts, ...]:
         if key not in known:
             known[key] = _by_itself(event, plan.delta, given.report.random_origin)
         rows = rows_in_order((*run.spec.ERRATA, *(row for one in part.plan.mechanisms for row in type(one).FACTS.errata)))
-        named = tuple(note(row).row for row in rows)
-        parts.append(PartFacts(name=part.name, algorithm=run.spec.algorithm, by_itself=known[key], errata=named))
+        parts.append(PartFacts(name=part.name, algorithm=run.spec.algorithm, by_itself=known[key], errata=rows))
     return tuple(parts)
 
 

@@ -8,7 +8,7 @@ from app.certificates.attacks import attack_facts
 from app.certificates.audit import canary_facts, noise_numbers
 from app.certificates.claims import guarantee_of
 from app.certificates.decimals import exact
-from app.certificates.errata import note, rows_in_order
+from app.certificates.errata import rows_in_order
 from app.certificates.kinds import kind_of
 from app.certificates.parts import parts_of
 from app.certificates.planned import given_weights
@@ -70,11 +70,10 @@ def predicate_of(given: CertificateInput, facts: DataSetFacts) -> PrivacyCertifi
 
 
 def _rows(given: CertificateInput, facts: DataSetFacts) -> tuple[str, ...]:
-    """Of algorithm and mechanisms, and on what a guarantee for one row of this data set doesn't say. Raises UnknownErratum."""
+    """Of algorithm and mechanisms, and on what a guarantee for one row of this data set doesn't say. Raises UnknownRow."""
     several = facts.user_unit is not None and not given.protects_users
     of_mechanisms = (row for one in given.plan.mechanisms for row in type(one).FACTS.errata)
-    rows = rows_in_order((*given.spec.ERRATA, *of_mechanisms, *given.spec.data.errata(), *(("C10",) if several else ())))
-    return tuple(note(row).row for row in rows)
+    return rows_in_order((*given.spec.ERRATA, *of_mechanisms, *given.spec.data.errata(), *(("C10",) if several else ())))
 
 
 def _uploaded(given: CertificateInput) -> UploadedFacts | None:

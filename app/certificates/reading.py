@@ -8,15 +8,17 @@ from functools import cached_property
 from typing import final
 
 from accountants.events import leaves, neighbourhood
-from app.certificates import errata, wording
+from app.certificates import wording
 from app.certificates.audit import audit_in_words
 from app.certificates.decimals import exact
+from app.certificates.errata import meaning
 from app.certificates.guarantee import ApproximateDp, figures
 from app.certificates.kinds import History, Kind, Setting, kind_of
 from app.certificates.ledger import ledger_line
 from app.certificates.releases import ADJACENCY_MEANING, Drawn, largest_group, releases_of
 from app.certificates.statement import PrivacyCertificate
 from mechanisms.base import Adjacency
+from mechanisms.errata import Erratum, erratum
 from trainer import ALGORITHMS
 from trainer.models import weights
 from trainer.plan import ExecutionPlan
@@ -121,9 +123,10 @@ class Reading:
         return wording.floating_point(self.certificate.run.arithmetic, self.setting.precision)
 
     @property
-    def errata(self) -> tuple[errata.ErratumNote, ...]:
-        """What the errata say of the papers behind it."""
-        return errata.notes(self.certificate.errata, protected=self.is_protected)
+    def errata(self) -> tuple[tuple[Erratum, str], ...]:
+        """What the errata say of the papers behind it: each row with what it means for this run."""
+        rows = (erratum(row) for row in self.certificate.errata)
+        return tuple((row, meaning(row, protected=self.is_protected)) for row in rows)
 
     @property
     def sources(self) -> tuple[str, ...]:

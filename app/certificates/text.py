@@ -49,7 +49,7 @@ def _foundations(reading: Reading) -> Iterator[str]:
     if not reading.is_protected:
         notes = reading.errata
         yield "What the errata say of it" if notes else "What the errata say of it: nothing"
-        yield from (f"  - {one.row} ({one.severity}): {one.meaning}" for one in notes)
+        yield from (f"  - {row.row} ({row.severity}): {meaning}" for row, meaning in notes)
         return
     if isinstance(reading.certificate.guarantee, ApproximateDp):
         # The assumptions stand beside epsilon; here is what the first of them means.

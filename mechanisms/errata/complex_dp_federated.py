@@ -16,6 +16,7 @@ ROWS: tuple[Erratum, ...] = (
         printed="N_C(0, 2 sigma^2 I, 2 i gamma I): variance sigma^2 on each part, correlation rho = gamma / sigma^2",
         proven="right",
         why="E|z|^2 is the sum of both variances, and E z^2 = Var Re - Var Im + 2 i Cov is 2 i gamma for equal variances.",
+        here="The complex Gaussian of Riess et al. has the stated variance on each real component; that is the convention here.",
     ),
     _row(
         row="C2",
@@ -34,6 +35,7 @@ ROWS: tuple[Erratum, ...] = (
         why="The form grows in r and s, so its maximum lies on the arc or in the corner of the box; the print adds two maxima that no "
         "single move reaches. With unbounded parts mu = Delta / (sigma sqrt(1 - |rho|)).",
         evidence="both parts bounded by Delta only: the print is 1.155 times too large at rho = 0.5, and sqrt(3/2) in the limit.",
+        here="Their Theorem 1 is valid but loose; here mu is the largest that the stated sensitivities allow, which is attained.",
     ),
     _row(
         row="C4",
@@ -58,6 +60,7 @@ ROWS: tuple[Erratum, ...] = (
         printed="equal variances only; for others only the smallest eigenvalue is at hand, mu <= Delta / sqrt(lambda_min)",
         proven="mu is the largest Mahalanobis length over the box and disc of C3, with the covariance's own inverse",
         why="On the arc the squared length is a sinusoid of twice the angle, so its maximum is a vertex or a clamped end of the arc.",
+        here="Unequal or correlated components need the worst direction of the move; here mu is computed along it.",
     ),
     _row(
         row="C7",
@@ -85,6 +88,7 @@ ROWS: tuple[Erratum, ...] = (
         printed="noise sigma B gives mu = 1 / sigma a step",
         proven="right for adding or removing; replacing needs 2B, so mu = 2 / sigma and another pair under sampling",
         why="Two clipped gradients may point in opposite directions.",
+        here="The same noise costs twice the mu when a record is replaced rather than added or removed; the adjacency is named above.",
     ),
     _row(
         row="C10",
@@ -93,6 +97,7 @@ ROWS: tuple[Erratum, ...] = (
         printed="epsilon as in Table 1, per patient",
         proven="only if gradients are clipped and sampled per patient; if per image, a patient's 80 images multiply mu by 80",
         why="484 patients give 38720 images, and a group of k records has k times the mu.",
+        here="A guarantee per image isn't one per patient who has many; the unit of this certificate is the one it names.",
     ),
     _row(
         row="C11",
@@ -101,6 +106,10 @@ ROWS: tuple[Erratum, ...] = (
         printed="delta = 10^-3",
         proven="below one over the number of patients (484), above one over the images of a node (3520): fit for the patient unit only",
         why="A delta above 1/n allows publishing a random record whole.",
+        here=(
+            "Its delta of 1e-3 is below one over the patients and above one over their images, and a delta above 1/n allows publishing "
+            "a random unit whole; compare the delta certified here with the number of units stated here."
+        ),
     ),
     _row(
         row="C12",
@@ -158,6 +167,7 @@ ROWS: tuple[Erratum, ...] = (
         printed="N_C(0, 2 B^2 sigma^2 I, 0), divided by R",
         proven="right under adding or removing, R being the expected batch",
         why="Deviation sigma B on each real component against a clipping bound B on the full real gradient.",
+        here="Their Algorithm 1 (std sigma B per component, divided by the expected batch) is right under add or remove.",
     ),
     _row(
         row="C19",

@@ -38,6 +38,7 @@ class Erratum(Value):
       proven: what is true instead.
       why: the proof in short.
       evidence: figures that anyone can compute again, where they say more than the proof.
+      here: what this service does instead, in one line for the reader of a certificate; None where the row concerns no run of it.
     """
 
     row: RowName
@@ -48,3 +49,4 @@ class Erratum(Value):
     proven: str
     why: str
     evidence: str | None = None
+    here: str | None = None

@@ -17,6 +17,7 @@ ROWS: tuple[Erratum, ...] = (
         proven="it isn't, for any sigma: imaginary parts are released as they are",
         why="Taking the real part of the inverse transform doesn't help: real noise on coefficients is even in time, so the odd part of "
         "the signal comes out exactly.",
+        here="Real noise on complex coefficients leaves their imaginary parts bare; here the noise is white in the real coordinates kept.",
     ),
     _row(
         row="P2",
@@ -26,6 +27,7 @@ ROWS: tuple[Erratum, ...] = (
         proven="Hermitian noise (real white noise sigma S in time) has mu = 1 / sigma; CN(0, sigma^2 S^2) on each coefficient "
         "sqrt(2) / sigma; so has a half spectrum of unit complex normals, for a constant signal",
         why="mu is the length of the transformed signal in units of the noise, counting a pair of conjugate coefficients once.",
+        here="Complex noise is easily given half its variance per component; here std always means one real component.",
     ),
     _row(
         row="P3",
@@ -34,6 +36,9 @@ ROWS: tuple[Erratum, ...] = (
         printed="time noise is N(0, (K/N) sigma^2 S^2)",
         proven="it is complex, correlated, and its real part has variance (1/N) sum over i < K of cos^2(2 pi i n / N), times sigma^2 S^2",
         why="Transform real noise: the variance is K/N at n = 0 and N/2 and about half of it elsewhere; only E|v|^2 is K/N.",
+        here=(
+            "Its law of the noise in time is that of other noise; the variance ratios stated here are of real white noise after the filter."
+        ),
     ),
     _row(
         row="P4",
@@ -43,6 +48,7 @@ ROWS: tuple[Erratum, ...] = (
         proven="it drops all negative frequencies; with conjugate partners min(2 K - 1, N) coefficients are kept, and that many N-ths of "
         "the variance",
         why="A real signal's coefficients come in conjugate pairs (k, N - k). Without the partners amplitudes are halved.",
+        here="A real signal's first K frequencies are min(2 K - 1, N) real numbers, not K; the noise is counted so, and isn't part of mu.",
     ),
     _row(
         row="P5",
@@ -51,6 +57,7 @@ ROWS: tuple[Erratum, ...] = (
         printed="K^2 / N^2",
         proven="min(2 K1 - 1, N1) min(2 K2 - 1, N2) / (N1 N2)",
         why="The mask is a product; P4 in each direction.",
+        here="In two dimensions that count is the product over both axes, not K^2; it isn't part of mu either.",
     ),
     _row(
         row="P6",
@@ -59,6 +66,7 @@ ROWS: tuple[Erratum, ...] = (
         printed="rho = (K - N) / N",
         proven="rho = 1 - K / N",
         why="The printed one is negative, and the algorithms take rho in (0, 1).",
+        here="Its filtering ratio is printed with the wrong sign; here the kept frequencies are stated as numbers.",
     ),
     _row(
         row="P7",
@@ -67,6 +75,7 @@ ROWS: tuple[Erratum, ...] = (
         printed="a query clipped to norm S has sensitivity S",
         proven="2 S; S is right for a sum of clipped terms under adding or removing",
         why="Two vectors of norm S can be opposite.",
+        here="Clipping a query to S gives it sensitivity 2S, not S; here only sums of clipped per-record terms have sensitivity S.",
     ),
     _row(
         row="P8",
@@ -75,6 +84,7 @@ ROWS: tuple[Erratum, ...] = (
         printed="sensitivity S",
         proven="substitution moves a sum of clipped terms by 2 S, and sampling must be accounted for that pair",
         why="The old term leaves and a new one, possibly opposite, enters.",
+        here="Noise for adding or removing a record is too small for replacing one; the adjacency is named above.",
     ),
     _row(
         row="P9",
@@ -83,6 +93,7 @@ ROWS: tuple[Erratum, ...] = (
         printed="noise is added to the tensor before clipping; the inverse is taken before filtering",
         proven="the clipped tensor must be used, as in Algorithm 3",
         why="An unclipped gradient has no sensitivity.",
+        here="Its algorithms add noise to the tensor before clipping; here only clipped terms are added up and noised.",
     ),
     _row(
         row="P10",
@@ -91,6 +102,7 @@ ROWS: tuple[Erratum, ...] = (
         printed="(G / max(1, |G| / C_l)) / |G|",
         proven="G / max(1, |G| / C_l)",
         why="The second division brings every short gradient to norm 1, whatever C_l is.",
+        here="A stray division makes every layer's gradient longer than its bound; here a layer's part has at most the bound stated.",
     ),
     _row(
         row="P11",
@@ -100,6 +112,7 @@ ROWS: tuple[Erratum, ...] = (
         proven="the theorem it cites is for epsilon < 1; exactly, the formula holds up to a limit that depends on delta and fails beyond",
         why="Put mu = epsilon / sqrt(2 log(1.25 / delta)) into the exact delta of mu-GDP.",
         evidence="the limit is 8.42 at delta 1e-5 and 5.74 at delta 0.1.",
+        here="The classic sqrt(2 ln(1.25/delta)) / epsilon fails for large epsilon; it is never used here, only the exact formula.",
     ),
     _row(
         row="P12",
@@ -109,6 +122,7 @@ ROWS: tuple[Erratum, ...] = (
         proven="RDP implies DP, not the other way; the Gaussian's true divergence is alpha epsilon'^2 / (4 log(1.25 / delta))",
         why="Proposition 1 is an implication. Where the true divergence is larger than the epsilon claimed, the total claims too little.",
         evidence="alpha = 2, claimed 0.01, delta 1e-5: 5.66 is true.",
+        here="Its conversion between Renyi and (epsilon, delta) goes the wrong way; here each figure is computed from the event.",
     ),
     _row(
         row="P13",
@@ -117,6 +131,7 @@ ROWS: tuple[Erratum, ...] = (
         printed="no gain by sampling",
         proven="Poisson sampling at rate B / N with noise multiplier sigma costs far less",
         why="Amplification by sampling; the algorithm does sample so.",
+        here="It leaves out what sampling is worth; here the samples are in the accounting.",
     ),
     _row(
         row="P14",
@@ -125,6 +140,10 @@ ROWS: tuple[Erratum, ...] = (
         printed="epsilon 2.11 to 2.15 for Spectral-DP, 2.89 to 3.88 for DP-SGD, both with sigma = 0.9",
         proven="the same noise costs the same per epoch: the figures belong to different stopping epochs of the same accounting",
         why="Neither filtering nor the basis enters epsilon. The epoch is chosen by test accuracy, which nobody accounted for.",
+        here=(
+            "Its smaller epsilon is that of stopping earlier, and the epoch was chosen by accuracy; here all steps that were released "
+            "are counted."
+        ),
     ),
     _row(
         row="P15",
@@ -133,6 +152,9 @@ ROWS: tuple[Erratum, ...] = (
         printed="C = sqrt(sum of C_l^2) with noise sigma C everywhere",
         proven="right, and tight: mu = 1 / sigma; noise sigma C_l in layer l would give sqrt(L) / sigma",
         why="Layers clipped to C_l form a product of balls whose corner has norm C.",
+        here=(
+            "Bounds by layer with noise for the root of the sum of their squares are right and tight: mu is one over the noise multiplier."
+        ),
     ),
     _row(
         row="P16",
@@ -142,6 +164,7 @@ ROWS: tuple[Erratum, ...] = (
         proven="both must be in the same domain, or in two that a unitary map relates",
         why="The plain transform stretches lengths by sqrt(N): clipped to S in time, noised by sigma S in frequency, mu = sqrt(N) / sigma. "
         "The norm of a half spectrum is too small by up to sqrt(2); weights sqrt(2) on paired coefficients restore it.",
+        here="Noise fit for a clipped signal is too small for its unnormalised transform; here every transform is unitary.",
     ),
     _row(
         row="P17",
@@ -150,6 +173,7 @@ ROWS: tuple[Erratum, ...] = (
         printed="the gradient is the inverse transform of F(dJ/dA) F(X)",
         proven="of F(dJ/dA) conj(F(X)), times sqrt(N) per dimension for unitary transforms",
         why="The gradient of a convolution in its kernel is a correlation.",
+        here="A gradient formula misses a complex conjugate; here gradients are those of the network.",
     ),
     _row(
         row="P18",
@@ -158,6 +182,7 @@ ROWS: tuple[Erratum, ...] = (
         printed="the padded spectral gradient is clipped",
         proven="cropping to the kernel first is as private and biases less",
         why="Cropping is linear and shortens vectors, so a clipped crop fits the same ball.",
+        here="Padding before clipping biases more than cropping first, and is as private; the lengths of both are stated here.",
     ),
     _row(
         row="P19",
@@ -166,6 +191,7 @@ ROWS: tuple[Erratum, ...] = (
         printed="clip, add noise, filter",
         proven="filter, clip, add noise: the same guarantee and at least as much signal kept",
         why="Filtering shortens a gradient, so less of it is clipped away.",
+        here="Filtering before clipping is as private and keeps more; here sensitivity may be stated for the filtered query.",
     ),
     _row(
         row="P20",
@@ -174,6 +200,7 @@ ROWS: tuple[Erratum, ...] = (
         printed="less noise for the same privacy",
         proven="with a unitary transform it is DP-SGD followed by a fixed low-pass filter",
         why="The transform is linear and keeps white noise white; filtering is post-processing and drops signal with the noise.",
+        here="Filtering doesn't reduce the noise that privacy needs: it is DP-SGD with a low-pass filter; here it earns no privacy.",
     ),
     _row(
         row="P21",
@@ -182,6 +209,7 @@ ROWS: tuple[Erratum, ...] = (
         printed="a circulant matrix with first row w convolves with w",
         proven="it correlates; it convolves if w is its first column",
         why="Write out the product for N = 3.",
+        here="Its circulant matrix is a correlation where a convolution is meant; that is a matter of the network, not of privacy.",
     ),
     _row(
         row="P22",
@@ -190,6 +218,7 @@ ROWS: tuple[Erratum, ...] = (
         printed="divide by B, loop over b = 1..B",
         proven="right with the constant B = q N and a loop over the records drawn; not with the realised size (Z11)",
         why="Under Poisson sampling the number of records is random, and noise divided by it would tell it.",
+        here="Dividing by the batch is right with the constant one; this run divides by the expected batch, not by the realised size.",
     ),
     _row(
         row="P23",
@@ -198,6 +227,7 @@ ROWS: tuple[Erratum, ...] = (
         printed="(epsilon, delta)-RDP, exp^epsilon, f composed with g, |f(d) - f(d')|",
         proven="(alpha, epsilon)-RDP, e^epsilon, the joint release of both, the l2 norm",
         why="Slips that the formulas around them correct.",
+        here="Some definitions are misprinted; here they are those of the field.",
     ),
     _row(
         row="P24",
@@ -206,5 +236,6 @@ ROWS: tuple[Erratum, ...] = (
         printed="not mentioned",
         proven="each trained parameter must be in the clipped vector; statistics and choices made from the data need budget",
         why="Whatever the data touched and no noise covers is outside the guarantee.",
+        here="Biases, statistics of the data and searches are left out there; here every trained parameter is in the clipped vector.",
     ),
 )

@@ -186,7 +186,7 @@ def _foundations(reading: Reading) -> Iterator[Section]:
 
 def _errata(reading: Reading) -> Iterator[Section]:
     if found := reading.errata:
-        rows = tuple((one.row, _SEVERITY[one.severity], one.meaning) for one in found)
+        rows = tuple((row.row, _SEVERITY[row.severity], meaning) for row, meaning in found)
         yield Section("What the errata say of the papers behind it", (Table(("row", "kind", "meaning"), rows),))
 
 
