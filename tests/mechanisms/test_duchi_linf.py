@@ -15,7 +15,7 @@ from mechanisms import DuchiLinf, InvalidParameter, NumpySource, RandomOrigin
 from mechanisms.duchi_linf import central_factor, compare_with_laplace, minority_numerator, shown_probability
 from mechanisms.source import FAIR, PROBABILITY_BITS
 from tests.mechanisms.local import duchi
-from tests.selection import thinned
+from tests.selection import chosen, thinned
 
 WHOLE = 1 << PROBABILITY_BITS
 
@@ -100,7 +100,8 @@ def test_the_whole_law_sums_to_one_and_a_side_to_its_probability(dimension, epsi
         assert len({weight for signs, weight in found.items() if sum(signs) > 0}) == 1
 
 
-@pytest.mark.parametrize(("dimension", "epsilon"), SMALL)
+# All pairs of the 64 corners of six dimensions take seconds; their sides are even in number, as those of four are.
+@pytest.mark.parametrize(("dimension", "epsilon"), chosen(SMALL, [case for case in SMALL if case[0] < 6]))
 @pytest.mark.parametrize("t", thinned([0.0, 0.05, 0.15, 0.6, 1.4, 2.9], every=3))
 def test_the_claimed_pair_dominates_every_two_corners_and_opposite_ones_attain_it(dimension, epsilon, t):
     mechanism = duchi(dimension, epsilon)
