@@ -267,8 +267,15 @@ def test_no_demonstration_where_none_was_asked_for(tmp_path):
     assert not (tmp_path / "artifacts/demonstration.json").exists()
 
 
-@pytest.mark.parametrize("kind", BOTH)
-@pytest.mark.parametrize("noise", [0.0, 5.0])
+@pytest.mark.parametrize(
+    ("noise", "kind"),
+    [
+        (0.0, DpSgdLaplacePrinted),
+        (5.0, SpofPrinted),
+        pytest.param(0.0, SpofPrinted, marks=pytest.mark.slow),
+        pytest.param(5.0, DpSgdLaplacePrinted, marks=pytest.mark.slow),
+    ],
+)
 def test_a_run_taken_up_again_ends_as_an_uninterrupted_one(kind, noise, tmp_path):
     spec = small(kind, environmental_noise_std=noise, optimizer={"kind": "sgd", "learning_rate": 1e-7})
     run(spec, tmp_path / "whole")
