@@ -241,7 +241,8 @@ def test_halves_of_any_length_are_found_at_either_middle(mechanism: Noise, numbe
     assert not watched(mechanism, from_the_earlier_middle, (60, numbers)).is_as_claimed
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS, ids=NAMES)
+# Uneven noise takes longest; by default it passes with one seed each in the tests of very uneven noise and of long vectors.
+@pytest.mark.parametrize("mechanism", chosen(MECHANISMS, [GAUSSIAN, CIRCULAR, LAPLACE]), ids=NAMES)
 def test_right_noise_passes_with_every_seed(mechanism: Noise) -> None:
     for seed in range(60):
         assert watched(mechanism, honest, SHAPES[seed % 2], seed).is_as_claimed

@@ -15,6 +15,7 @@ from mechanisms.errors import InvalidParameter
 from mechanisms.published import spof as published
 from mechanisms.record_recovery import recovered
 from mechanisms.source import RandomOrigin, RandomStream
+from tests.selection import thinned
 from trainer import RuntimeSpec, load_train
 from trainer.autoencoder import AutoencoderShape
 from trainer.data.digits_images import DigitsImages
@@ -241,7 +242,7 @@ def test_the_demonstration_recovers_its_synthetic_record_at_every_epsilon(kind, 
     assert {"S14", "S31"} & set(shown.errata)
 
 
-@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("kind", thinned(BOTH, every=2))
 def test_the_demonstration_never_uses_the_jobs_data(kind, tmp_path):
     """Other rows of the same sizes give the same file."""
     files = []
