@@ -9,13 +9,20 @@ from accountants import Composed, NonPrivate, Target, accountant_named
 from accountants.calibration import NoiseScale, RdpPoint, SamplingProbability, Solution, Steps, TradeOffPoint, solve, solve_many
 from mechanisms import CalibrationFailed, InvalidParameter, UnsupportedEvent
 from tests.accountants.events import gaussian, training
+from tests.selection import thinned
 
 EPSILONS = [Target(epsilon=float(epsilon), delta=1e-5) for epsilon in np.geomspace(0.3, 10.0, 12)]
 DELTAS = [Target(epsilon=1.0, delta=float(delta)) for delta in np.geomspace(1e-12, 1e-3, 12)]
 
 
-@pytest.mark.parametrize("targets", [EPSILONS, DELTAS], ids=["epsilons", "deltas"])
-@pytest.mark.parametrize("parameter", [NoiseScale(), Steps(), SamplingProbability()], ids=lambda p: p.kind)
+SWEEPS = [
+    pytest.param(parameter, targets, id=f"{parameter.kind}-{name}")
+    for name, targets in (("epsilons", EPSILONS), ("deltas", DELTAS))
+    for parameter in (NoiseScale(), Steps(), SamplingProbability())
+]
+
+
+@pytest.mark.parametrize(("parameter", "targets"), thinned(SWEEPS, every=2))
 def test_a_sweep_says_what_its_targets_say_alone(parameter, targets):
     event, rdp = training(0.01, 3.0, 1000), accountant_named("rdp")
     solutions = solve_many(event, parameter, targets, rdp)

@@ -81,8 +81,11 @@ EVENTS = {
 }
 
 
+SLOWEST = "group"  # of two groups: the larger one's truth is the easier one to compute
+
+
 @pytest.mark.parametrize("delta", chosen([1e-3, 1e-8], [1e-8]))
-@pytest.mark.parametrize("event", EVENTS.values(), ids=EVENTS)
+@pytest.mark.parametrize("event", chosen(EVENTS.values(), [event for name, event in EVENTS.items() if name != SLOWEST]), ids=EVENTS)
 def test_events_of_every_kind(event, delta):
     holds(event, math.log(delta))
 
@@ -273,7 +276,7 @@ def test_random_questions_are_answered_or_declined(events):
 
 
 @pytest.mark.parametrize("delta", chosen([1.0 - 1e-9, 1e-9, 1e-290], [1e-290]))
-@pytest.mark.parametrize("event", EXTREMES, ids=range(len(EXTREMES)))
+@pytest.mark.parametrize("event", chosen(EXTREMES, EXTREMES[:6] + EXTREMES[7:]), ids=range(len(EXTREMES)))
 def test_extreme_questions_are_answered_or_declined(event, delta):
     for epsilon in (0.0, 1e-3, 50.0):
         is_answered_or_declined(event, delta, epsilon)

@@ -262,7 +262,7 @@ def test_a_known_false_positive_rate_never_leaves_more_than_the_advantage():
         gaussian_profile(1.0),
         randomized_response(1.0),
         profile(training(0.01, 1.0, 100), "rdp"),
-        profile(Repeated(count=3, event=laplace())),
+        pytest.param(profile(Repeated(count=3, event=laplace())), marks=pytest.mark.slow),
     ],
     ids=["gaussian", "randomized response", "rdp", "laplace"],
 )

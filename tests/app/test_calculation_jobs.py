@@ -89,10 +89,15 @@ def calculators(of: Settings, job_id: str) -> list[int]:
     return found
 
 
-def test_a_profile_comes_out_as_it_does_at_once(service: Service) -> None:
-    job = ended(service.client, calculate(service.client, {"profile": PROFILE})["id"])
-    assert (job["state"], job["calculation"], job["failure"]) == ("succeeded", "profile", None)
-    assert job["result"]["profile"] == service.client.post("/v1/profiles", json=PROFILE).json()
+@pytest.fixture(scope="module")
+def profiled(service: Service) -> Json:
+    """A job of one profile, after its last event."""
+    return ended(service.client, calculate(service.client, {"profile": PROFILE})["id"])
+
+
+def test_a_profile_comes_out_as_it_does_at_once(service: Service, profiled: Json) -> None:
+    assert (profiled["state"], profiled["calculation"], profiled["failure"]) == ("succeeded", "profile", None)
+    assert profiled["result"]["profile"] == service.client.post("/v1/profiles", json=PROFILE).json()
 
 
 def test_a_calibration_comes_out_as_it_does_at_once(service: Service) -> None:
@@ -127,11 +132,10 @@ def test_a_sweep_comes_out_through_the_python_client(service: Service) -> None:
     assert done.calculation == "sweep"
 
 
-def test_the_result_is_a_file_too(service: Service) -> None:
-    job = ended(service.client, calculate(service.client, {"profile": PROFILE})["id"])
-    listed = service.client.get(job["links"]["artifacts"]).json()["artifacts"]
+def test_the_result_is_a_file_too(service: Service, profiled: Json) -> None:
+    listed = service.client.get(profiled["links"]["artifacts"]).json()["artifacts"]
     assert [entry["name"] for entry in listed] == ["result.json"]
-    assert service.client.get(job["links"]["artifacts"] + "/result.json").json() == job["result"]
+    assert service.client.get(profiled["links"]["artifacts"] + "/result.json").json() == profiled["result"]
 
 
 def test_what_no_accountant_can_answer_fails_with_the_reason(service: Service) -> None:

@@ -23,6 +23,7 @@ from app.settings import Settings
 from tests.app.access_harness import made, shown
 from tests.app.jobs_harness import AUTHORIZED, postgresql_server, serving, settings, spec, stream, submit, working
 from tests.app.ledgers_harness import definition, gaussian
+from tests.selection import thinned
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +51,7 @@ def samples(client: httpx2.Client) -> dict[tuple[str, tuple[tuple[str, str], ...
     return {(each.name, tuple(sorted(each.labels.items()))): each.value for family in families for each in family.samples}
 
 
+@pytest.mark.parametrize("of", thinned(["postgresql", "sqlite"], every=2), indirect=True)
 def test_figures_are_those_of_the_service(of: Settings) -> None:
     with serving(of) as client:
         budget = {"budget": {"kind": "gdp", "mu": 1.0}}

@@ -22,6 +22,7 @@ from app.operations.tables import AuditDeletionRow
 from app.settings import Settings
 from tests.app.fake_child import Order
 from tests.app.jobs_harness import postgresql_server, serving, settings, spec, stream, submit, wait_until, working
+from tests.selection import thinned
 
 KEPT = {
     "keep_job_files_days": 10.0,
@@ -67,6 +68,7 @@ def ended(client: httpx2.Client, order: Order = Order.FINISH) -> str:
     return str(job_id)
 
 
+@pytest.mark.parametrize("of", thinned(["postgresql", "sqlite"], every=2), indirect=True)
 def test_round_deletes_what_is_old_and_keeps_what_proves_something(of: Settings, database: Database, retention: Retention) -> None:
     with serving(of) as client:
         with working(of):

@@ -14,6 +14,7 @@ from mechanisms import ComplexGaussian, InvalidParameter, NumericalFloor, Sensit
 from tests.accountants.events import complex_gaussian, gaussian, laplace, training
 from tests.accountants.two_point_truth import response
 from tests.remembered import accounted_once
+from tests.selection import chosen
 
 EVENTS = {
     "gaussian": gaussian(1.5),
@@ -33,6 +34,17 @@ CASES = [
 EPSILONS = [0.0, 0.1, 0.4, 0.8, 1.1]
 
 
+def without(*dear):
+    """The cases of which these are slow."""
+    return chosen(CASES, [case for case in CASES if case.id not in dear])
+
+
+HELD_BY_MIXTURE = ["fft-gaussian", "fft-training", "pld-gaussian", "pld-training"]
+"""Grids of seconds for one release that the mixture holds too."""
+ONE_SEARCH = ["fft-gaussian", "fft-complex", "fft-laplace", "fft-training", "fft-mixture", "auto-sampled response"]
+"""The search for the best epsilon is the same for every event, and asks these for a new grid at each step of it."""
+
+
 @pytest.fixture(autouse=True)
 def each_event_is_accounted_once() -> Generator[None]:
     # Many tests ask the same: making a profile takes up to a second, and so does a point of it.
@@ -40,7 +52,7 @@ def each_event_is_accounted_once() -> Generator[None]:
         yield
 
 
-@pytest.mark.parametrize(("accountant", "event"), CASES)
+@pytest.mark.parametrize(("accountant", "event"), without(*HELD_BY_MIXTURE))
 def test_delta_falls_with_epsilon(accountant, event):
     found = accountant.profile(event)
     deltas = [found.delta(epsilon).log_upper for epsilon in EPSILONS]
@@ -54,12 +66,12 @@ def test_delta_is_convex_in_the_exponential_of_epsilon(accountant, event):
     assert found.delta(middle).lower <= (found.delta(low).upper + found.delta(high).upper) / 2 * (1 + 1e-9)
 
 
-@pytest.mark.parametrize(("accountant", "event"), CASES)
+@pytest.mark.parametrize(("accountant", "event"), without(*HELD_BY_MIXTURE))
 def test_more_noise_means_less_loss(accountant, event):
     assert accountant.profile(scaled(event, 1.5)).epsilon(1e-5).upper < accountant.profile(event).epsilon(1e-5).upper
 
 
-@pytest.mark.parametrize(("accountant", "event"), CASES)
+@pytest.mark.parametrize(("accountant", "event"), without(*HELD_BY_MIXTURE))
 def test_repeating_is_composing_with_itself(accountant, event):
     if accountant.unsupported(Repeated(count=3, event=event)) is not None:
         assert accountant.unsupported(Composed(events=(event,) * 3)) is not None
@@ -86,7 +98,7 @@ def test_epsilon_and_delta_agree(accountant, event):
 @pytest.mark.parametrize(
     "alphas", [pytest.param((0.0, 0.05, 1.0), id="few"), pytest.param((0.0, 1e-4, 0.05, 0.5, 1.0), marks=pytest.mark.slow, id="more")]
 )
-@pytest.mark.parametrize(("accountant", "event"), CASES)
+@pytest.mark.parametrize(("accountant", "event"), without(*ONE_SEARCH))
 def test_trade_off_never_exceeds_blind_guessing_and_falls(accountant, event, alphas):
     found = accountant.profile(event)
     betas = [found.trade_off(alpha) for alpha in alphas]

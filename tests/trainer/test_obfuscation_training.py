@@ -65,7 +65,7 @@ def _prepared(spec: Obfuscation) -> Prepared:
     [
         (_method(adversarial_weight=0.0), 0.75),
         (_method(adversarial_weight=1.0), 0.6),
-        (_method(adversarial_weight=0.0, counterpart="synthetic"), 0.65),
+        pytest.param(_method(adversarial_weight=0.0, counterpart="synthetic"), 0.65, marks=pytest.mark.slow),
         (_method("additional_layers"), 0.8),
         (_method("noisy", gamma=0.5), 0.65),
     ],

@@ -15,6 +15,7 @@ from mechanisms.errors import InvalidParameter
 from mechanisms.published import spof as published
 from mechanisms.record_recovery import recovered
 from mechanisms.source import RandomOrigin, RandomStream
+from tests.selection import thinned
 from trainer import RuntimeSpec, load_train
 from trainer.autoencoder import AutoencoderShape
 from trainer.data.digits_images import DigitsImages
@@ -241,7 +242,7 @@ def test_the_demonstration_recovers_its_synthetic_record_at_every_epsilon(kind, 
     assert {"S14", "S31"} & set(shown.errata)
 
 
-@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("kind", thinned(BOTH, every=2))
 def test_the_demonstration_never_uses_the_jobs_data(kind, tmp_path):
     """Other rows of the same sizes give the same file."""
     files = []
@@ -267,8 +268,15 @@ def test_no_demonstration_where_none_was_asked_for(tmp_path):
     assert not (tmp_path / "artifacts/demonstration.json").exists()
 
 
-@pytest.mark.parametrize("kind", BOTH)
-@pytest.mark.parametrize("noise", [0.0, 5.0])
+@pytest.mark.parametrize(
+    ("noise", "kind"),
+    [
+        (0.0, DpSgdLaplacePrinted),
+        (5.0, SpofPrinted),
+        pytest.param(0.0, SpofPrinted, marks=pytest.mark.slow),
+        pytest.param(5.0, DpSgdLaplacePrinted, marks=pytest.mark.slow),
+    ],
+)
 def test_a_run_taken_up_again_ends_as_an_uninterrupted_one(kind, noise, tmp_path):
     spec = small(kind, environmental_noise_std=noise, optimizer={"kind": "sgd", "learning_rate": 1e-7})
     run(spec, tmp_path / "whole")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.selection import thinned
 from tests.trainer.layer_cases import CASES, MEMBERS, Tied, problem_of, relative_error
 from trainer.engine.gradients import TapedRoute, WholeNetworkRoute, layers_of
 from trainer.engine.routes import plan_route
@@ -18,7 +19,7 @@ def test_clipped_sum_over_records_is_the_loops(name: str) -> None:
     assert relative_error(CASES[name], None, per_layer=False) <= WORST
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", thinned(CASES, every=2))
 def test_clipped_sum_over_users_is_the_loops(name: str) -> None:
     assert relative_error(CASES[name], MEMBERS, per_layer=False) <= WORST
 

@@ -58,7 +58,7 @@ def test_the_classic_formula_is_compared_at_the_epsilon_that_is_asked_for(opened
     assert published(page, "P11", "noise multiplier")[2] == "looser than needed"
 
 
-@pytest.mark.parametrize("name", thinned(sorted(COMPARISONS), every=4))
+@pytest.mark.parametrize("name", thinned(sorted(COMPARISONS), every=8))
 def test_every_comparison_answers_at_the_first_values(name: str, opened: Any) -> None:
     open_, complaints = opened
     page = open_(f"/calculators/{name}")
