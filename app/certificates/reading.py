@@ -19,6 +19,7 @@ from app.certificates.releases import ADJACENCY_MEANING, Drawn, largest_group, r
 from app.certificates.statement import PrivacyCertificate
 from mechanisms.base import Adjacency
 from mechanisms.errata import Erratum, erratum
+from mechanisms.version import VERSION
 from trainer import ALGORITHMS
 from trainer.models import weights
 from trainer.plan import ExecutionPlan
@@ -32,6 +33,15 @@ class Reading:
     """What a certificate says, in this version's words."""
 
     certificate: PrivacyCertificate
+
+    @property
+    def other_version(self) -> str | None:
+        """That the run was of another version than these words; None where it wasn't.
+
+        Facts that this version doesn't know can't be read at all; those that it knows it words as its own runs have them.
+        """
+        run = self.certificate.environment.versions.get("zetadp", VERSION)
+        return None if run == VERSION else f"The run was of version {run}; the words are of version {VERSION}, about its own runs."
 
     @cached_property
     def kind(self) -> Kind:

@@ -23,6 +23,7 @@ def describe(certificate: PrivacyCertificate) -> str:
     return "\n".join(
         [
             f"PRIVACY CERTIFICATE of job {job.id} ({job.algorithm}), finished {job.finished.astimezone(UTC):%Y-%m-%d %H:%M} UTC",
+            *(() if reading.other_version is None else (reading.other_version,)),
             "",
             *_guarantee(reading),
             "",

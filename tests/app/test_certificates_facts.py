@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from app.certificates.facts import GroupFacts, ReleaseFacts, SamplingFacts, neighbourhood_of, releases_of
 
 from accountants.events import Composed, Event, FixedSizeSampled, Grouped, NonPrivate, PoissonSampled, Release, Repeated
 from app.certificates.claims import falling, guarantee_of, without_sampling
 from app.certificates.consistency import check_words
-from app.certificates.facts import GroupFacts, ReleaseFacts, SamplingFacts, neighbourhood_of, releases_of
 from app.certificates.guarantee import ApproximateDp, DeltaPoint
 from app.certificates.issue import CertificateInput, predicate_of
 from app.certificates.recomputation import check_figures

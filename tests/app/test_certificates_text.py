@@ -10,9 +10,10 @@ from app.certificates.caveats import caveats, not_covered_elsewhere
 from app.certificates.guarantee import ApproximateDp, DeltaPoint
 from app.certificates.issue import CertificateInput, predicate_of
 from app.certificates.reading import Reading
-from app.certificates.statement import PrivacyCertificate, RunFacts
+from app.certificates.statement import Environment, PrivacyCertificate, RunFacts
 from app.certificates.text import advantage, describe, most_true_positives
 from mechanisms.gdp import gdp_log_delta, gdp_trade_off
+from mechanisms.version import VERSION
 from tests.app.certificates_harness import finished_run
 from trainer.data import data_set_facts
 from trainer.models import weights
@@ -84,6 +85,14 @@ def test_text_has_a_length_that_is_read(text: str) -> None:
 
 def test_text_says_that_the_audit_did_not_run(text: str) -> None:
     assert "Audit: not run" in text
+
+
+def test_words_of_another_version_than_the_runs_are_said_to_be(predicate: PrivacyCertificate) -> None:
+    of = Environment.model_validate({**dict(predicate.environment), "versions": {"zetadp": "0.0.1"}})
+    other = PrivacyCertificate.model_validate({**dict(predicate), "environment": of})
+    told = f"The run was of version 0.0.1; the words are of version {VERSION}, about its own runs."
+    assert describe(other).splitlines()[1] == told
+    assert Reading(predicate).other_version is None
 
 
 @pytest.fixture(scope="module")

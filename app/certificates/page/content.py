@@ -49,7 +49,7 @@ def document_of(statement: Statement, checks: Sequence[Check]) -> Document:
         title="Privacy certificate",
         subtitle=f"Job {job.id}, {job.algorithm}, finished {finished:%Y-%m-%d %H:%M} UTC",
         verdict=_verdict(reading, checks),
-        note=NOTE,
+        note=NOTE if reading.other_version is None else f"{NOTE} {reading.other_version}",
         sections=tuple(
             chain(
                 _guarantee(reading),
