@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from app.certificates.keys import PublicKeySet
-from app.certificates.verification import read, verify
+from app.certificates.page.content import document_of
+from app.certificates.verification import read, read_statement, verify
 from app.settings import Settings
 from tests.app.certificates_harness import ABSENT, CANARIES, details, lied
 
@@ -230,7 +231,10 @@ def test_an_event_that_nobody_can_read_is_refused_and_nothing_is_raised(issued: 
     release = {"kind": "release", "mechanism": read(issued("plain")).plan.mechanisms[0].model_dump(mode="json")}
     # A sample that several releases share is accounted for by nobody.
     shared = {"kind": "poisson_sampled", "probability": 0.1, "event": {"kind": "composed", "events": [release, release]}}
-    report = verify(lied(issued("plain"), settings, {"event": shared}), keys, None)
+    lie = lied(issued("plain"), settings, {"event": shared})
+    report = verify(lie, keys, None)
     assert report.verdict == "invalid"
+    # A page shows certificates that weren't verified too.
+    assert document_of(read_statement(lie), report.checks).verdict.headline == "DO NOT RELY ON THIS CERTIFICATE"
     assert "event: isn't that of the plan" in details(report, "plan")
     assert "the figures can't be recomputed from this event" in details(report, "recomputation")
