@@ -171,10 +171,23 @@ class LayerBoundsClipping(Value):
 
     Attributes:
       layers: every trained layer of the network, in its order.
+    Raises:
+      ValidationError: a layer is named twice.
     """
 
     kind: Literal["layer_bounds"] = "layer_bounds"
     layers: Annotated[tuple[LayerBound, ...], Field(min_length=1, max_length=MOST_LAYERS)]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if len(set(self.names)) != len(self.names):
+            raise InvalidParameter("clipping.layers", "each layer once", list(self.names))
+        return self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the layers."""
+        return tuple(layer.layer for layer in self.layers)
 
     @property
     def bound(self) -> float:
@@ -282,6 +295,10 @@ class ExecutionPlan(Value):
         for name in ("l2", "l1", "l2_contribution", "l1_contribution"):
             if getattr(needed, name) is not None and getattr(stated, name) != getattr(needed, name):
                 raise InvalidParameter(f"mechanism.sensitivity.{name}", f"{what} {getattr(needed, name)!r}", getattr(stated, name))
+        bounded = self.clipping.names if isinstance(self.clipping, LayerBoundsClipping) else None
+        filtered = [] if self.projection is None else [layer.layer for layer in self.projection.layers]
+        if bounded is not None and not set(filtered) <= set(bounded):
+            raise InvalidParameter("projection.layers", f"among the layers that have a bound, {list(bounded)}", filtered)
         _ = self.event  # an evaluation for another unit or adjacency doesn't compose
         return self
 

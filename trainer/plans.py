@@ -48,6 +48,7 @@ class RecordReleasePlan(Value):
     def _check(self) -> Self:
         if (self.unit == self.mechanism.sensitivity.unit) and self.records_per_unit != 1:
             raise InvalidParameter("records_per_unit", f"1 where the unit is one row ({self.unit!r})", self.records_per_unit)
+        _ = self.event  # groups have a largest size
         return self
 
     @property

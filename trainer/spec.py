@@ -98,6 +98,8 @@ class TrainingSpec(Value, ABC):
     ERRATA: ClassVar[tuple[str, ...]]
     TRUST: ClassVar[str]
     """Who is trusted with what while training runs, in a certificate's words."""
+    PLANS: ClassVar[tuple[str, ...]]
+    """The kinds of plan that it comes to."""
 
     data: DataSpec
     reproducible: Annotated[bool, Strict()] = False

@@ -85,6 +85,8 @@ def canary_problems(facts: CanaryFacts | None) -> Iterator[str]:
     for name in ("one_run_p_value", "independent_p_value"):
         if not CONTRADICTED <= fraction(getattr(facts, name)) <= 1:
             yield f"run.canaries.{name}: in [{CONTRADICTED:g}, 1] where nothing is violated, got {getattr(facts, name)}"
+    if not 0 < fraction(facts.confidence) < 1:
+        yield f"run.canaries.confidence: in (0, 1), got {facts.confidence}"
 
 
 def _percent(facts: CanaryFacts) -> str:

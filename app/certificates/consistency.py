@@ -13,11 +13,14 @@ from app.certificates.guarantee import SEED_SENTENCE, ApproximateDp, NoGuarantee
 from app.certificates.kinds import kind_of
 from app.certificates.planned import has_counts
 from app.certificates.report import Check, failed, outcome
-from app.certificates.statement import PrivacyCertificate
+from app.certificates.statement import DataFacts, PrivacyCertificate
 from mechanisms import PrivacyError, RandomOrigin
-from trainer.plan import ExecutionPlan
-from trainer.plans import ComparisonPlan, FeatureReleasePlan, RecordReleasePlan, declared_units
+from trainer import ALGORITHMS, AnyPlan, FederatedZetaDpSgd
+from trainer.obfuscation.spec import Obfuscation
+from trainer.plan import ExecutionPlan, FederatedSampling
+from trainer.plans import ComparisonPlan, FeatureReleasePlan, RecordReleasePlan, StatisticReleasePlan, declared_units
 from trainer.report import FRACTIONS
+from trainer.spectral_dp.spec import SpectralDp
 
 LARGEST_FLOAT = fraction("1.7e308")
 
@@ -66,14 +69,18 @@ def _event_problems(certificate: PrivacyCertificate) -> Iterator[str]:
     plan = certificate.plan
     if certificate.event != plan.event:
         yield "event: isn't that of the plan"
-    parts = [part.name for part in certificate.parts]
-    planned = [part.name for part in plan.parts] if isinstance(plan, ComparisonPlan) else []
-    if parts != planned:
-        yield f"parts: the certificate names {parts}, its plan {planned}"
-        return
-    for part in certificate.parts:
+    for part, planned in zip(certificate.parts, plan.parts if isinstance(plan, ComparisonPlan) else (), strict=True):
         if (part.by_itself.epsilon is None) == (part.by_itself.reason is None):
             yield f"part {part.name}: by_itself has either an epsilon or a reason why there is none"
+        reason = non_private_reason(planned.plan.event)
+        if reason is not None and reason not in (part.by_itself.reason or ""):
+            yield f"part {part.name}: by_itself.reason isn't that of its event, {reason}"
+        if float(part.by_itself.delta) != plan.delta:
+            yield f"part {part.name}: by_itself.delta is {part.by_itself.delta}, its plan's {plan.delta!r}"
+    named = [certificate.job.algorithm, *(part.algorithm for part in certificate.parts)]
+    for (name, one), algorithm in zip(_plans(plan), named, strict=True):
+        if not _is_of(algorithm, one):
+            yield f"algorithm of {name}: {algorithm} doesn't train by such a plan"
     if certificate.run.arithmetic != (ours := kind_of(plan, certificate.parts).arithmetic()):
         yield f"run.arithmetic: the certificate says {list(certificate.run.arithmetic)}, such a plan is computed by {list(ours)}"
 
@@ -88,12 +95,23 @@ def _data_problems(certificate: PrivacyCertificate) -> Iterator[str]:
     if counted is not None and (counted < plan.units if data.records_per_unit is not None else counted != plan.units):
         name = "test_records" if of_features else "training_records"
         yield f"data.{name}: the certificate says {counted}, its plan is for {plan.units} units"
-    used = data.records_per_unit or 1
     for name, one in _single_plans(certificate):
-        if isinstance(one, RecordReleasePlan) and one.records_per_unit != used:
-            yield f"{name}.records_per_unit: {one.records_per_unit}, but {used} of a unit are used at most"
+        if isinstance(one, RecordReleasePlan):
+            yield from _release_problems(name, one, data)
+        if isinstance(one, FeatureReleasePlan) and data.records_per_unit is not None:
+            yield "data.records_per_unit: stated, but features are released of one record each"
         if isinstance(one, ExecutionPlan) and one.evaluation is not None and one.evaluation.units != data.test_records:
             yield f"{name}.evaluation.units: {one.evaluation.units}, but {data.test_records} records were held out"
+
+
+def _release_problems(name: str, plan: RecordReleasePlan, data: DataFacts) -> Iterator[str]:
+    used, is_row = data.records_per_unit or 1, plan.unit == plan.mechanism.sensitivity.unit
+    if plan.records_per_unit != used:
+        yield f"{name}.records_per_unit: {plan.records_per_unit}, but {used} of a unit are used at most"
+    if is_row == (data.records_per_unit is not None):
+        yield f"data.records_per_unit: stated exactly where a unit isn't one row, and {name} releases rows of {plan.unit!r}"
+    if plan.records != data.training_records:
+        yield f"{name}.records: {plan.records}, but there are {data.training_records} training records"
 
 
 def _run_problems(certificate: PrivacyCertificate) -> Iterator[str]:
@@ -110,14 +128,46 @@ def _run_problems(certificate: PrivacyCertificate) -> Iterator[str]:
     for name, value in (run.metrics or {}).items():
         if name in FRACTIONS and not 0 <= fraction(value) <= 1:
             yield f"run.metrics.{name} must be in [0, 1], got {value}"
+        if run.held_out == "private" and name != "accuracy":
+            yield f"run.metrics.{name}: counts of right answers have an accuracy, and nothing else was measured"
+    yield from _audit_problems(certificate)
 
 
-def _single_plans(certificate: PrivacyCertificate) -> Iterator[tuple[str, object]]:
-    plan = certificate.plan
+def _audit_problems(certificate: PrivacyCertificate) -> Iterator[str]:
+    plan, run = certificate.plan, certificate.run
+    if run.noise_numbers is not None and not plan.mechanisms:
+        yield "run.noise_numbers: stated, but nothing is claimed of any noise that the plan has"
+    if run.canaries is not None and not isinstance(plan, ExecutionPlan):
+        yield "run.canaries: stated, but only noisy sums have canaries"
+    if run.attacks is not None and certificate.job.algorithm != Obfuscation.algorithm_name():
+        yield f"run.attacks: stated, but {certificate.job.algorithm} sends no features that could be attacked"
+    if certificate.environment.precision != "float32" and isinstance(plan, RecordReleasePlan | StatisticReleasePlan | FeatureReleasePlan):
+        yield f"environment.precision: {certificate.environment.precision}, but such a plan is computed in float32 or better"
+    if "keyed" in run.generator:
+        yield "run.generator: says where its keys came from, which run.random_origin alone does"
+
+
+def _plans(plan: AnyPlan) -> Iterator[tuple[str, AnyPlan]]:
+    """The plan, and those of its parts, each with its name."""
+    yield "plan", plan
     if isinstance(plan, ComparisonPlan):
         yield from ((f"plan.parts.{part.name}", part.plan) for part in plan.parts)
-    else:
-        yield "plan", plan
+
+
+def _single_plans(certificate: PrivacyCertificate) -> Iterator[tuple[str, AnyPlan]]:
+    return ((name, one) for name, one in _plans(certificate.plan) if not isinstance(one, ComparisonPlan))
+
+
+def _is_of(algorithm: str, plan: AnyPlan) -> bool:
+    """Whether the algorithm comes to such plans: whom one trusts, what one reads and which errata apply are said by its name."""
+    kinds = next(known.PLANS for known in ALGORITHMS if known.algorithm_name() == algorithm)
+    sums = plan if isinstance(plan, ExecutionPlan) else None
+    at_nodes, is_filtered = sums and isinstance(sums.sampling, FederatedSampling), sums and sums.projection is not None
+    return (
+        plan.kind in kinds
+        and bool(at_nodes) == (algorithm == FederatedZetaDpSgd.algorithm_name())
+        and bool(is_filtered) == (algorithm == SpectralDp.algorithm_name())
+    )
 
 
 def _history_problems(certificate: PrivacyCertificate) -> Iterator[str]:

@@ -88,8 +88,8 @@ class Reading:
 
     @cached_property
     def releases(self) -> tuple[Drawn, ...]:
-        """Every different release."""
-        return releases_of(self.certificate.event)
+        """Every different release, by the plan, which can always be counted; that the event is the plan's is for verification."""
+        return releases_of(self.certificate.plan.event)
 
     @property
     def algorithm(self) -> type[TrainingSpec]:
@@ -147,7 +147,7 @@ class Reading:
     @property
     def proofs(self) -> tuple[str, ...]:
         """Files in the code's ``proofs`` folders: of mechanisms, kind of training and sampling, and of epsilon's route if it has one."""
-        event, claim = self.certificate.event, figures(self.certificate.guarantee)
+        event, claim = self.certificate.plan.event, figures(self.certificate.guarantee)
         route = None if claim is None else wording.ROUNDING_PROOFS.get(claim.accountant)
         sampled = largest_group(event) > 1 or not all(leaf.is_whole for leaf in leaves(event))
         named = (

@@ -7,9 +7,9 @@ numbers, since they are the very values that training ran from and that accounta
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, final
+from typing import Annotated, Literal, Self, final
 
-from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints
+from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints, model_validator
 
 from accountants.events import Event
 from app.certificates.attacks import AttackFacts
@@ -21,8 +21,9 @@ from app.certificates.ledger import LedgerFacts
 from app.certificates.wording import ArithmeticName
 from mechanisms import RandomOrigin
 from mechanisms.base import Count, Value, is_absent
+from mechanisms.errors import InvalidParameter
 from trainer import ALGORITHMS, AnyPlan
-from trainer.plans import PartName
+from trainer.plans import ComparisonPlan, PartName
 from trainer.report import HeldOut, MetricName
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
@@ -207,6 +208,8 @@ class PrivacyCertificate(Value):
       parts: of a comparison, in the plan's order; else absent.
       errata: rows of the errata that apply.
       ledger: the budget entry that paid for the run; absent without a ledger.
+    Raises:
+      ValidationError: parts of other names than the plan's, or in another order.
     """
 
     job: JobFacts
@@ -219,6 +222,14 @@ class PrivacyCertificate(Value):
     environment: Environment
     ledger: Annotated[LedgerFacts | None, Field(exclude_if=is_absent)] = None
     errata: Rows
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        named = [part.name for part in self.parts]
+        planned = [part.name for part in self.plan.parts] if isinstance(self.plan, ComparisonPlan) else []
+        if named != planned:
+            raise InvalidParameter("parts", f"those of the plan, {planned}", named)
+        return self
 
 
 @final

@@ -1,4 +1,4 @@
-"""A finished run of every kind of training, made by hand."""
+"""A finished run of every kind of training, and of one kind in every setting, made by hand."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from app.certificates.issue import CertificateInput
-from tests.app.certificates_harness import run_of
+from tests.app.certificates_harness import finished_run, run_of
 
 Document = dict[str, object]
 
@@ -199,6 +199,47 @@ UNGUARANTEED = (
 )
 
 
+FEDERATED: Document = {
+    "algorithm": "federated_zeta_dp_sgd",
+    "optimizer": None,
+    "server": {"kind": "fed_adam", "learning_rate": 0.01},
+    "nodes": 4,
+    "distribution_seed": 0,
+    "expected_batch_size": 30,
+}
+PRIVATE: Document = {"evaluation": {"kind": "private_accuracy", "noise_std": 20.0, "every_steps": 15}}
+PATIENTS: Document = {
+    "data": {"kind": "mri_phantoms", "patients": 40, "test_patients": 2, "slices": 1, "seed": 0},
+    "model": {
+        "kind": "sequential",
+        "numbers": "complex",
+        "layers": [{"kind": "flatten"}, {"kind": "linear", "outputs": 4}],
+        "head": "magnitude",
+    },
+    "privacy": {"adjacency": "add_remove", "unit": "patient", "delta": 1e-3, "noise_multiplier": 4.0},
+    "records_per_user": 3,
+    "expected_batch_size": 10,
+}
+SETTINGS: dict[str, Document] = {
+    "plain": {},
+    "patients": PATIENTS,
+    "slices": PATIENTS
+    | {"privacy": {"adjacency": "add_remove", "unit": "slice", "delta": 1e-4, "noise_multiplier": 4.0}, "records_per_user": None},
+    "federated_patients": PATIENTS | FEDERATED | {"expected_batch_size": 5},
+    "federated": FEDERATED,
+    "declared": {"declared_units": 1000},
+    "declared_patients": PATIENTS | {"declared_units": 64},
+    "per_layer": {"clipping": {"kind": "per_layer"}},
+    "adaptive": {"clipping": {"kind": "adaptive", "quantile": 0.5, "learning_rate": 0.2, "count_share": 0.01}},
+    "private": PRIVATE,
+    "unmeasured": {"evaluation": None},
+    "federated_private": FEDERATED | PRIVATE,
+    "seeded": {"reproducible": True, "seed": 5},
+    "large_delta": {"privacy": {"adjacency": "add_remove", "unit": "record", "delta": 0.01, "noise_multiplier": 2.0}},
+}
+"""By name, in what each differs from the plain spec of a noisy descent."""
+
+
 def write_table(folder: Path) -> None:
     """The diaries that ``TABLE`` reads, below the folder of data sets."""
     (folder / "diaries").mkdir(parents=True)
@@ -206,6 +247,13 @@ def write_table(folder: Path) -> None:
     (folder / "diaries" / "rows.csv").write_text("\n".join(["steps,sleep,who", *rows]) + "\n")
 
 
+def run_named(name: str, folder: Path) -> CertificateInput:
+    """A finished run of a kind or in a setting, with its own job."""
+    document = json.loads(json.dumps(KINDS | SETTINGS))[name]
+    finished = run_of(document, folder / name) if name in KINDS else finished_run(folder / name, **document)
+    return replace(finished, job_id=name)
+
+
 def runs(folder: Path) -> dict[str, CertificateInput]:
-    """A finished run of every kind, each with its own job."""
-    return {name: replace(run_of(document, folder / name), job_id=name) for name, document in json.loads(json.dumps(KINDS)).items()}
+    """A finished run of every kind."""
+    return {name: run_named(name, folder) for name in KINDS}

@@ -129,6 +129,39 @@ def forged(envelope: bytes, settings: Settings, change: Callable[[dict[str, dict
     return signed(statement, settings)
 
 
+CANARIES: dict[str, object] = {
+    "canaries": 500,
+    "members": 260,
+    "one_run_p_value": "1.0",
+    "independent_p_value": "0.25",
+    "epsilon_lower": "0.5",
+    "epsilon_lower_if_independent": "1.25",
+    "confidence": "0.95",
+}
+"""What made-up units found, as a certificate states it."""
+
+ABSENT = object()
+"""Instead of a value: the field is left out."""
+
+
+def altered(predicate: Any, changes: dict[str, object]) -> None:
+    """Other facts in a predicate, by their paths, as ``plan.parts.0.name``."""
+    for path, value in changes.items():
+        *way, last = [int(name) if name.isdigit() else name for name in path.split(".")]
+        place = predicate
+        for name in way:
+            place = place[name]
+        if value is ABSENT:
+            del place[last]
+        else:
+            place[last] = value
+
+
+def lied(envelope: bytes, settings: Settings, changes: dict[str, object]) -> bytes:
+    """The same certificate with other facts, validly signed."""
+    return forged(envelope, settings, lambda statement: altered(statement["predicate"], changes))
+
+
 def details(report: VerificationReport, name: str, status: Status = Status.FAILED) -> str:
     """What the checks of this name and status say, joined."""
     return "; ".join(check.detail for check in report.checks if check.name == name and check.status is status)

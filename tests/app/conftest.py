@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from app.certificates.statement import PrivacyCertificate
 from app.certificates.text import describe
 from app.certificates.verification import read
 from app.settings import Settings
-from tests.app.certificate_kinds import runs, write_table
+from tests.app.certificate_kinds import run_named, runs, write_table
 from tests.app.certificates_harness import finished_run
 from tests.remembered import accounted_once
 
@@ -59,6 +60,12 @@ def table_of_kinds(folder: Path) -> Generator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ZETADP_DATA_SETS_DIR", str(folder / "sets"))
         yield
+
+
+@pytest.fixture(scope="module")
+def issued(folder: Path, settings: Settings, table_of_kinds: None) -> Callable[[str], bytes]:
+    """The certificate of a kind of training, or of a setting, by its name; issued when it is first asked for."""
+    return cache(lambda name: issue_certificate(run_named(name, folder / "named"), settings))
 
 
 @pytest.fixture(scope="module")

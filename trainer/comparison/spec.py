@@ -70,6 +70,7 @@ class Comparison(TrainingSpec):
     )
     ERRATA: ClassVar[tuple[str, ...]] = ("P14", "S33")
     TRUST: ClassVar[str] = "Whoever runs the trainings is trusted with the data; everybody else sees only what is released."
+    PLANS: ClassVar[tuple[str, ...]] = ("comparison",)
 
     algorithm: Literal["comparison"] = "comparison"
     parts: Annotated[tuple[ComparedTraining, ...], Field(min_length=1, max_length=64)]

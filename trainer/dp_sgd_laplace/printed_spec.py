@@ -37,6 +37,7 @@ class DpSgdLaplacePrinted(PrintedTraining):
         "row's own derivative (S29), and with environmental noise holds b_j, a function of the row, which the clip leaves out (S30). Every "
         "step draws anew, so that steps and a user's rows add up (S16)"
     )
+    PLANS: ClassVar[tuple[str, ...]] = ("unprotected",)
 
     algorithm: Literal["dp_sgd_laplace_printed"] = "dp_sgd_laplace_printed"
     clipping_bound: Positive = 4.0

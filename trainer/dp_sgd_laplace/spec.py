@@ -105,6 +105,7 @@ class DpSgdLaplace(AutoencoderTraining):
     )
     ERRATA: ClassVar[tuple[str, ...]] = ("S16", "S28", "S29", "S30", "S31", "Z11", "Z22")
     TRUST: ClassVar[str] = "Whoever runs the training is trusted with the data; everybody else sees only what is released."
+    PLANS: ClassVar[tuple[str, ...]] = ("noisy_sums",)
 
     UNIT_FIELD: ClassVar[str] = "method.privacy.unit"
 

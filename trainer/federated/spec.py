@@ -47,6 +47,7 @@ class FederatedZetaDpSgd(BoundedTraining):
         "every node samples, clips and adds its whole noise itself before anything leaves it, so the guarantee holds against whoever sees "
         "all nodes' updates and every model, and a node is trusted with its own units' data alone."
     )
+    PLANS: ClassVar[tuple[str, ...]] = ("noisy_sums",)
 
     algorithm: Literal["federated_zeta_dp_sgd"] = "federated_zeta_dp_sgd"
     nodes: Annotated[int, Strict(), Field(ge=1, le=LARGEST_FEDERATION)]

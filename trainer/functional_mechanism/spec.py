@@ -64,6 +64,7 @@ class FunctionalMechanism(AutoencoderSpec):
     )
     ERRATA: ClassVar[tuple[str, ...]] = ("S1", "S2", "S3", "S5", "S14", "S17")
     TRUST: ClassVar[str] = "Whoever runs the training is trusted with the data; everybody else sees only what is released."
+    PLANS: ClassVar[tuple[str, ...]] = ("statistic_release",)
 
     algorithm: Literal["functional_mechanism"] = "functional_mechanism"
     encoders: Annotated[int, Strict(), Field(ge=1, le=1)] = 1

@@ -41,6 +41,7 @@ class NonPrivateTraining(TrainingSpec):
     SOURCES: ClassVar[tuple[str, ...]] = ("Robbins and Monro 1951, A stochastic approximation method",)
     ERRATA: ClassVar[tuple[str, ...]] = ()
     TRUST: ClassVar[str] = "Whoever sees the model, a checkpoint or a metric is trusted with the data."
+    PLANS: ClassVar[tuple[str, ...]] = ("unprotected",)
 
     algorithm: Literal["non_private"] = "non_private"
     model: ModelSpec

@@ -64,6 +64,7 @@ class Obfuscation(TrainingSpec):
         "The training records are public to whoever sees the model, a checkpoint or a metric; nothing protects them. Whoever runs the "
         "encoder is trusted with the records that are encoded."
     )
+    PLANS: ClassVar[tuple[str, ...]] = ("feature_release", "unprotected")
 
     algorithm: Literal["obfuscation"] = "obfuscation"
     network: Architecture

@@ -94,6 +94,7 @@ class SpectralDp(NetworkTraining):
         *("P15", "P16", "P17", "P18", "P19", "P20", "P21", "P22", "P24", "Z22"),
     )
     TRUST: ClassVar[str] = "Whoever runs the training is trusted with the data; everybody else sees only what is released."
+    PLANS: ClassVar[tuple[str, ...]] = ("noisy_sums",)
 
     algorithm: Literal["spectral_dp"] = "spectral_dp"
     layers: Annotated[SameForAll | LayerByLayer, Field(discriminator="kind")]

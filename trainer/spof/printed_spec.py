@@ -40,6 +40,7 @@ class SpofPrinted(PrintedTraining):
         "with environmental noise b_j, another (S13, S21). Its two coefficients together cost sqrt(2) times the stated epsilon (S7), and "
         "twice by the text's own reading (S8). Every step draws anew, so that steps and a user's rows add up (S16)"
     )
+    PLANS: ClassVar[tuple[str, ...]] = ("unprotected",)
 
     algorithm: Literal["spof_printed"] = "spof_printed"
 

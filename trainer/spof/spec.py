@@ -104,6 +104,7 @@ class Spof(AutoencoderTraining):
         "Here one place read all rows and released each by itself: whoever ran it is trusted with them; everybody else sees only what was "
         "released. Where each row's owner releases it, nobody else need be trusted: the training needs only what was released."
     )
+    PLANS: ClassVar[tuple[str, ...]] = ("record_release",)
 
     UNIT_FIELD: ClassVar[str] = "method.privacy.unit"
 

@@ -1,0 +1,240 @@
+"""Lies that a holder of the key could sign: each is caught, with both sides of it told, for every kind of training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from app.certificates.keys import PublicKeySet
+from app.certificates.page.content import document_of
+from app.certificates.verification import read, read_statement, verify
+from app.settings import Settings
+from tests.app.certificates_harness import ABSENT, CANARIES, details, lied
+
+Changes = dict[str, object]
+Issued = Callable[[str], bytes]
+
+STD = ("plan.mechanism.std", "event.event.event.mechanism.std")
+FIGURES = {"kind": "approximate_dp", "epsilon": "1", "delta": "1e-05", "epsilon_lower": "1", "accountant": "contour", "route": "contour"}
+ATTACKS = {
+    "victims": 1,
+    "public_records": 1,
+    "coordinates": 1,
+    "attackers": {},
+    "figures": [
+        {"attack": "label_with_key", "measure": "accuracy", "value": "0.1", "lower": "0.1", "upper": "0.1", "chance": "0.1", "trials": 1}
+    ],
+}
+COUNT = {
+    "mechanism": {"kind": "gaussian", "std": 20.0, "sensitivity": {"l2": 1.0, "adjacency": "add_remove", "unit": "record"}},
+    "units": 181,
+    "every_steps": 10,
+}
+"""A private evaluation, for a plan that has none."""
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "check", "told"),
+    [
+        # Noise, steps and units: in one place the other tells, and where they agree the figures do
+        ("plain", {STD[0]: 0.5}, "plan", "event: isn't that of the plan"),
+        ("plain", {STD[1]: 0.5}, "plan", "event: isn't that of the plan"),
+        ("plain", dict.fromkeys(STD, 0.5), "recomputation", "epsilon is 0.8008127, but recomputed from the event it is"),
+        ("plain", {"plan.steps": 80, "run.steps_released": 80}, "plan", "event: isn't that of the plan"),
+        ("plain", {"plan.steps": 80, "run.steps_released": 80, "event.count": 80}, "recomputation", "epsilon is 0.8008127, but"),
+        ("plain", {"run.steps_released": 39}, "plan", "run.steps_released: the certificate says 39, its plan has 40"),
+        ("plain", {"plan.delta": 1e-6}, "parts", "delta: the certificate says 1e-05, its plan 1e-06"),
+        ("plain", {"plan.clipping.bound": 0.25}, "statement", "must be the clipping bound 0.25"),
+        ("plain", {"data.training_records": 711}, "plan", "data.training_records: the certificate says 711, its plan is for 710 units"),
+        ("plain", {"plan.sampling.records": 1420, "plan.sampling.expected_batch_size": 80}, "plan", "its plan is for 1420 units"),
+        ("plain", {"data.training_records": ABSENT}, "plan", "stated exactly where the plan doesn't go by a declared number"),
+        ("declared", {"data.training_records": 1000}, "plan", "stated exactly where the plan doesn't go by a declared number"),
+        ("declared", {"plan.sampling.is_declared": False}, "plan", "stated exactly where the plan doesn't go by a declared number"),
+        ("declared", {"plan.sampling.records": 999}, "plan", "event: isn't that of the plan"),
+        ("patients", {"data.records_per_unit": ABSENT}, "plan", "the certificate says 160, its plan is for 40 units"),
+        ("patients", {"data.training_records": 30}, "plan", "the certificate says 30, its plan is for 40 units"),
+        ("patients", {"plan.sampling.records": 160}, "plan", "event: isn't that of the plan"),
+        ("baseline", {"plan.units": 3}, "plan", "its plan is for 3 units"),
+        ("federated", {"plan.sampling.nodes": 3}, "plan", "event: isn't that of the plan"),
+        ("federated_patients", {"plan.sampling.nodes": 5}, "plan", "event: isn't that of the plan"),
+        (
+            "federated",
+            {"plan.sampling": {"kind": "poisson", "records": 710, "expected_batch_size": 120}},
+            "plan",
+            "algorithm of plan: federated_zeta_dp_sgd doesn't train by such a plan",
+        ),
+        # Clipping and filters
+        ("spectral", {"plan.clipping.layers.0.bound": 0.1}, "statement", "must be the clipping bound 1.2688"),
+        ("spectral", {"plan.clipping.layers.0.bound": 0.0}, "statement", "clipping.layer_bounds.layers.0.bound: Input should be greater"),
+        ("spectral", {"plan.clipping.layers.1.layer": "1_convolution"}, "statement", "clipping.layers must be each layer once"),
+        ("spectral", {"plan.clipping.kind": "flat"}, "statement", "clipping.flat"),
+        ("spectral", {"plan.projection.layers.1.layer": "1_convolution"}, "statement", "projection.layers must be each layer once"),
+        ("spectral", {"plan.projection.layers.1.layer": "9_linear"}, "statement", "among the layers that have a bound"),
+        ("spectral", {"plan.projection.layers.1.kept": [9]}, "statement", "kept must be at most [5] frequencies"),
+        ("spectral", {"plan.projection": ABSENT}, "plan", "algorithm of plan: spectral_dp doesn't train by such a plan"),
+        ("laplace", {"plan.clipping.bound": 10.0}, "statement", "must be the clipping bound"),
+        ("laplace", {"plan.clipping.kind": "flat"}, "statement", "laplace exactly for clipping in l1"),
+        ("per_layer", {"plan.clipping.quantile": 0.5}, "statement", "clipping.per_layer.quantile"),
+        ("per_layer", {"plan.clipping.kind": "adaptive"}, "statement", "clipping.adaptive"),
+        ("adaptive", {"plan.clipping.count_share": 1.5}, "statement", "count_share"),
+        ("adaptive", {"plan.clipping.quantile": ABSENT}, "statement", "quantile"),
+        # Held-out records
+        ("private", {"run.held_out": "public"}, "plan", "it is 'private' exactly where counts are in the plan"),
+        ("private", {"plan.evaluation": ABSENT}, "plan", "it is 'private' exactly where counts are in the plan"),
+        ("private", {"data.test_records": 180}, "plan", "plan.evaluation.units: 181, but 180 records were held out"),
+        ("private", {"plan.evaluation.every_steps": 40}, "plan", "event: isn't that of the plan"),
+        ("private", {"plan.evaluation.mechanism.std": 30.0}, "plan", "event: isn't that of the plan"),
+        ("private", {"plan.evaluation.mechanism.sensitivity.l2": 2.0}, "statement", "one unit changes a count by 1"),
+        ("private", {"run.metrics": {"roc_auc": "0.9"}}, "plan", "run.metrics.roc_auc: counts of right answers have an accuracy"),
+        ("private", {"run.metrics.accuracy": "1.5"}, "plan", "run.metrics.accuracy must be in [0, 1], got 1.5"),
+        ("plain", {"run.metrics.accuracy": "-0.5"}, "plan", "run.metrics.accuracy must be in [0, 1], got -0.5"),
+        ("plain", {"run.metrics": ABSENT}, "plan", "run.metrics: stated exactly where something was measured"),
+        ("plain", {"run.held_out": "private"}, "plan", "it is 'private' exactly where counts are in the plan"),
+        ("plain", {"run.held_out": "encoded", "run.metrics": ABSENT}, "plan", "it is 'encoded' exactly where features are in the plan"),
+        ("plain", {"plan.evaluation": COUNT}, "plan", "it is 'private' exactly where counts are in the plan"),
+        ("unmeasured", {"run.metrics": {"accuracy": "0.9"}}, "plan", "run.metrics: stated exactly where something was measured"),
+        ("unmeasured", {"run.held_out": "public"}, "plan", "run.metrics: stated exactly where something was measured"),
+        ("noisy_rotation", {"run.held_out": "none"}, "plan", "it is 'encoded' exactly where features are in the plan"),
+        ("comparison", {"run.held_out": "private"}, "plan", "it is 'private' exactly where counts are in the plan"),
+        ("comparison", {"plan.parts.0.plan.evaluation": COUNT}, "plan", "it is 'private' exactly where counts are in the plan"),
+        # Records, sums and features that are released once
+        ("spof", {"plan.records": 1}, "plan", "plan.records: 1, but there are 95 training records"),
+        ("spof", {"data.records_per_unit": 1}, "plan", "data.records_per_unit: stated exactly where a unit isn't one row"),
+        ("spof_users", {"data.records_per_unit": 5}, "plan", "plan.records_per_unit: 3, but 5 of a unit are used at most"),
+        ("spof_users", {"plan.records_per_unit": 1, "event.size": 1}, "plan", "plan.records_per_unit: 1, but 3 of a unit"),
+        ("spof_users", {"plan.records_per_unit": 10**7}, "statement", "less than or equal to 1000000"),
+        (
+            "spof_users",
+            {"plan.records_per_unit": 6, "event.size": 6, "data.records_per_unit": 6},
+            "other_figures",
+            "pure_epsilon is 1.5, but recomputed it is 3.0",
+        ),
+        ("sums", {"guarantee.pure_epsilon": "1"}, "other_figures", "pure_epsilon is 1, but recomputed it is 2.0"),
+        ("sums_gaussian", {"guarantee.pure_epsilon": "2"}, "other_figures", "pure_epsilon is stated as 2, but this event has none"),
+        ("noisy_rotation", {"plan.queries": 1}, "plan", "event: isn't that of the plan"),
+        ("noisy_rotation", {"plan.queries": 16, "event.count": 16}, "other_figures", "gdp_mu is"),
+        ("noisy_rotation", {"plan.clipping_norm": 1.0}, "statement", "2 C = 2.0"),
+        ("noisy_rotation", {"plan.records": 3}, "plan", "data.test_records: the certificate says 363, its plan is for 3 units"),
+        ("noisy_rotation", {"data.records_per_unit": 5}, "plan", "data.records_per_unit: stated, but features are released of one record"),
+        # Nothing protected
+        ("baseline", {"plan.reason": "because"}, "plan", "event: isn't that of the plan"),
+        ("baseline", {"plan.reason": "because", "event.reason": "because"}, "parts", "the guarantee's reason isn't the event's: because"),
+        ("baseline", {"guarantee.reason": "none was asked for"}, "parts", "the guarantee's reason isn't the event's"),
+        (
+            "baseline",
+            {"guarantee": FIGURES | {"delta_curve": [{"epsilon": "1", "delta": "1e-05"}]}},
+            "parts",
+            "a guarantee is stated, but part of the event has none",
+        ),
+        # Comparisons
+        (
+            "comparison",
+            {"parts.0.by_itself.epsilon": "0.01"},
+            "parts_alone",
+            "part spectral: by_itself.epsilon is 0.01, but it is at least",
+        ),
+        ("comparison", {"parts.0.by_itself.pure_epsilon": "0.01"}, "parts_alone", "by_itself.pure_epsilon is 0.01, but its event has none"),
+        ("comparison", {"parts.0.by_itself.reason": "luck"}, "plan", "has either an epsilon or a reason why there is none"),
+        ("comparison", {"parts.0.by_itself.delta": "0.5"}, "plan", "part spectral: by_itself.delta is 0.5, its plan's 1e-05"),
+        ("comparison", {"parts.0.by_itself.delta": "2"}, "parts_alone", "its figures can't be recomputed from its event"),
+        ("comparison", {"parts.0.name": "other"}, "statement", "parts must be those of the plan, ['spectral', 'clipped-first']"),
+        ("comparison", {"parts.0.name": "clipped-first", "parts.1.name": "spectral"}, "statement", "parts must be those of the plan"),
+        ("comparison", {"parts": ABSENT}, "statement", "parts must be those of the plan"),
+        ("comparison", {"parts.0": ABSENT, "plan.parts.0": ABSENT}, "plan", "event: isn't that of the plan"),
+        ("comparison", {"plan.parts.0.plan.steps": 60}, "plan", "event: isn't that of the plan"),
+        ("comparison", {"plan.parts.0.plan.clipping": {"kind": "flat", "bound": 1.0}}, "statement", "must be the clipping bound 1.0"),
+        ("comparison", {"plan.parts.0.name": "clipped-first"}, "statement", "parts must be of different names"),
+        ("comparison", {"parts.0.algorithm": "non_private"}, "plan", "algorithm of plan.parts.spectral: non_private doesn't train by"),
+        (
+            "with_baseline",
+            {"parts.1.by_itself": {"epsilon": "1", "delta": "1e-05"}},
+            "parts_alone",
+            "part baseline: by_itself.epsilon is 1, but there is none",
+        ),
+        ("with_baseline", {"parts.1.by_itself.reason": "luck"}, "plan", "part baseline: by_itself.reason isn't that of its event"),
+        ("with_baseline", {"parts.1.algorithm": "spectral_dp"}, "plan", "spectral_dp doesn't train by such a plan"),
+        (
+            "seeded_comparison",
+            {"parts.0.by_itself": {"epsilon": "1", "delta": "1e-05"}},
+            "parts_alone",
+            "there is none: not private against",
+        ),
+        # Whose algorithm, which errata, how it computed
+        ("plain", {"job.algorithm": "federated_zeta_dp_sgd"}, "plan", "federated_zeta_dp_sgd doesn't train by such a plan"),
+        ("plain", {"job.algorithm": "non_private"}, "plan", "algorithm of plan: non_private doesn't train by such a plan"),
+        ("baseline", {"job.algorithm": "zeta_dp_sgd"}, "plan", "algorithm of plan: zeta_dp_sgd doesn't train by such a plan"),
+        ("plain", {"job.algorithm": "magic"}, "statement", "expected an algorithm that this version knows"),
+        ("comparison", {"parts.0.algorithm": "magic"}, "statement", "expected an algorithm that this version knows"),
+        ("plain", {"errata.0": "Z999"}, "statement", "expected a row of the errata that this version knows, got 'Z999'"),
+        ("comparison", {"parts.0.errata.0": "Z999"}, "statement", "expected a row of the errata that this version knows"),
+        (
+            "plain",
+            {"run.arithmetic": ["probed_gradient_sums"]},
+            "plan",
+            "such a plan is computed by ['probed_gradient_sums', 'exact_normal']",
+        ),
+        ("plain", {"run.arithmetic": ["exact_normal", "probed_gradient_sums"]}, "plan", "run.arithmetic: the certificate says"),
+        (
+            "spof_duchi",
+            {"run.arithmetic": ["float64_boxes", "compared_signs", "exact_normal"]},
+            "plan",
+            "run.arithmetic: the certificate says",
+        ),
+        ("baseline", {"run.arithmetic": ["exact_normal"]}, "plan", "such a plan is computed by ['unclaimed']"),
+        ("plain", {"run.arithmetic": ["by_hand"]}, "statement", "run.arithmetic"),
+        ("spof", {"environment.precision": "bfloat16"}, "plan", "such a plan is computed in float32 or better"),
+        # Randomness, history, what was tried on the run
+        ("seeded", {"run.random_origin": "operating_system"}, "parts", "if_seed_stays_secret is given for a run that had no seed"),
+        (
+            "plain",
+            {"run.random_origin": "user_seed"},
+            "parts",
+            "yet the guarantee doesn't say 'not private against someone who knows the seed'",
+        ),
+        ("seeded", {"run.generator": "AES-256-CTR; keyed by the operating system"}, "plan", "which run.random_origin alone does"),
+        ("patients", {"job.resumptions": 2}, "parts", "job: 2 attempts can't have gone on from a checkpoint 2 times"),
+        ("patients", {"job.attempts": 1}, "parts", "job: 1 attempts can't have gone on from a checkpoint 1 times"),
+        ("patients", {"job.finished": "2025-01-01T00:00:00Z"}, "parts", "job: it finished before it started"),
+        ("baseline", {"run.noise_numbers": 5}, "plan", "run.noise_numbers: stated, but nothing is claimed of any noise"),
+        ("baseline", {"run.canaries": CANARIES}, "plan", "run.canaries: stated, but only noisy sums have canaries"),
+        ("comparison", {"run.canaries": CANARIES}, "plan", "run.canaries: stated, but only noisy sums have canaries"),
+        ("plain", {"run.attacks": ATTACKS}, "plan", "run.attacks: stated, but zeta_dp_sgd sends no features"),
+        ("noisy_rotation", {"run.attacks.figures.1.lower": "1.5"}, "parts", "1.0 isn't within 1.5 to 1.0"),
+        ("noisy_rotation", {"run.attacks.figures.1.upper": "1.5"}, "parts", "a share must be in [0, 1]"),
+        ("noisy_rotation", {"run.attacks.figures.0.chance": "0.0215"}, "parts", "guessing has 1.571, got 0.0215"),
+        ("noisy_rotation", {"run.attacks.curve.1.mu": "0.1"}, "parts", "run.attacks.curve[1].mu: one query with noise multiplier 2.0"),
+        (
+            "noisy_rotation",
+            {"run.attacks.curve.0.std": "30.0"},
+            "parts",
+            "run.attacks.curve[0].std: a multiplier of 0.5 and C 3.0 make another",
+        ),
+        ("noisy_rotation", {"run.attacks.curve.0.noise_multiplier": "5.0"}, "parts", "run.attacks.curve: noise multipliers must ascend"),
+        (
+            "rotated",
+            {"run.attacks.curve": [{"noise_multiplier": "1", "std": "1", "mu": "1", "figures": ATTACKS["figures"]}]},
+            "parts",
+            "run.attacks.curve: a noise of a stated scale belongs to clipped features, and the plan has none",
+        ),
+    ],
+)
+def test_a_lie_is_told_with_both_sides_of_it(
+    name: str, changes: Changes, check: str, told: str, issued: Issued, settings: Settings, keys: PublicKeySet
+) -> None:
+    report = verify(lied(issued(name), settings, changes), keys, None)
+    assert report.verdict == "invalid"
+    assert told in details(report, check)
+
+
+def test_an_event_that_nobody_can_read_is_refused_and_nothing_is_raised(issued: Issued, settings: Settings, keys: PublicKeySet) -> None:
+    release = {"kind": "release", "mechanism": read(issued("plain")).plan.mechanisms[0].model_dump(mode="json")}
+    # A sample that several releases share is accounted for by nobody.
+    shared = {"kind": "poisson_sampled", "probability": 0.1, "event": {"kind": "composed", "events": [release, release]}}
+    lie = lied(issued("plain"), settings, {"event": shared})
+    report = verify(lie, keys, None)
+    assert report.verdict == "invalid"
+    # A page shows certificates that weren't verified too.
+    assert document_of(read_statement(lie), report.checks).verdict.headline == "DO NOT RELY ON THIS CERTIFICATE"
+    assert "event: isn't that of the plan" in details(report, "plan")
+    assert "the figures can't be recomputed from this event" in details(report, "recomputation")

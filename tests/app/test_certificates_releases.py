@@ -1,0 +1,176 @@
+"""What is said of an event's releases, and the figures that follow from it: sizes of samples and of groups are the event's own."""
+
+from __future__ import annotations
+
+import pytest
+
+from accountants.events import Composed, Event, FixedSizeSampled, Grouped, PoissonSampled, Release, Repeated
+from app.certificates.claims import falling, guarantee_of, why_no_epsilon_without_sampling, without_sampling
+from app.certificates.guarantee import ApproximateDp, DeltaPoint
+from app.certificates.recomputation import check_figures
+from app.certificates.releases import (
+    ADJACENCY_MEANING,
+    largest_group,
+    noise_figures,
+    noise_phrase,
+    release_phrase,
+    releases_of,
+    sampling_in_words,
+    sensitivity_figures,
+)
+from app.certificates.report import Status
+from mechanisms import Gaussian, RandomOrigin, Sensitivity
+from mechanisms.base import Adjacency
+from tests.accountants.two_point_truth import local_laplace, response
+
+DELTA = 1e-5
+
+
+def release(adjacency: Adjacency = Adjacency.ADD_REMOVE, l2: float = 1.0, contribution: float | None = None, std: float = 3.0) -> Release:
+    return Release(
+        mechanism=Gaussian(std=std, sensitivity=Sensitivity(l2=l2, l2_contribution=contribution, adjacency=adjacency, unit="record"))
+    )
+
+
+def fixed(sample: int, population: int, adjacency: Adjacency = Adjacency.ADD_REMOVE) -> FixedSizeSampled:
+    return FixedSizeSampled(sample_size=sample, population_size=population, event=release(adjacency))
+
+
+EVENTS: dict[str, Event] = {
+    "fixed size": Repeated(count=50, event=fixed(10, 100)),
+    "fixed size, replaced": Repeated(count=50, event=fixed(10, 100, Adjacency.REPLACE_ONE)),
+    "fixed size, nulls": Repeated(count=50, event=fixed(10, 100, Adjacency.ZERO_OUT)),
+    "users": Grouped(size=4, unit="user", event=Repeated(count=50, event=PoissonSampled(probability=0.05, event=release()))),
+    "replaced": Repeated(count=50, event=PoissonSampled(probability=0.1, event=release(Adjacency.REPLACE_ONE, 2.0, 1.0))),
+    "mixed": Composed(events=(Repeated(count=20, event=fixed(10, 100)), PoissonSampled(probability=0.1, event=release()), release())),
+    "responses": Repeated(count=20, event=response(0.5)),
+    "even response": Repeated(count=20, event=response(0.5, dimension=14)),
+    "users' responses": Grouped(size=4, unit="user", event=Repeated(count=5, event=response(0.25))),
+    "sampled responses": Repeated(count=50, event=PoissonSampled(probability=0.1, event=response(0.5))),
+    "local, fixed size": Repeated(count=50, event=FixedSizeSampled(sample_size=10, population_size=100, event=local_laplace(0.5))),
+}
+
+
+# Releases
+
+
+def test_a_sample_of_fixed_size_is_told_with_both_sizes() -> None:
+    (found,) = releases_of(EVENTS["fixed size"])
+    assert sampling_in_words(found) == "10 of 100, without replacement"
+    assert release_phrase(found, "record") == (
+        "50 releases with gaussian noise of standard deviation 3.0 on each real component, on samples of exactly 10 of 100 records"
+    )
+
+
+def test_samples_of_one_rate_and_different_sizes_are_told_apart() -> None:
+    found = releases_of(Composed(events=(fixed(10, 100), Repeated(count=3, event=fixed(20, 200)), fixed(10, 100))))
+    assert [(one.count, sampling_in_words(one)) for one in found] == [
+        (2, "10 of 100, without replacement"),
+        (3, "20 of 200, without replacement"),
+    ]
+
+
+def test_everybody_in_the_sample_is_not_called_all_of_the_data() -> None:
+    # One record displaces another even then.
+    assert sampling_in_words(releases_of(fixed(100, 100))[0]) == "100 of 100, without replacement"
+
+
+def test_poisson_sampling_of_everybody_is_all_of_the_data() -> None:
+    assert sampling_in_words(releases_of(PoissonSampled(probability=1.0, event=release()))[0]) == "all of the data"
+    assert (
+        sampling_in_words(releases_of(PoissonSampled(probability=0.1, event=release()))[0])
+        == "each unit independently with probability 0.1"
+    )
+
+
+def test_group_size_is_that_of_all_nested_groups() -> None:
+    event = Grouped(size=3, unit="hospital", event=Grouped(size=20, unit="patient", event=release()))
+    (found,) = releases_of(event)
+    assert sensitivity_figures(found) == "l2 1.0; groups of up to 60 of the unit 'record'"
+    assert release_phrase(found, "hospital").endswith("on all of the data, where one protected unit holds at most 60 of the unit 'record'")
+    assert largest_group(event) == 60
+
+
+def test_a_null_record_contributes_nothing() -> None:
+    assert ADJACENCY_MEANING[Adjacency.ZERO_OUT].endswith("replaced by a null unit, which contributes nothing")
+
+
+def test_more_releases_than_one_repetition_holds_are_counted() -> None:
+    many = Repeated(count=1000, event=Repeated(count=10**12, event=release()))
+    assert releases_of(many)[0].count == 10**15
+
+
+def test_a_local_release_is_told_with_its_box_and_its_parameter() -> None:
+    (duchi,) = releases_of(EVENTS["even response"])
+    assert noise_figures(duchi.mechanism) == {"epsilon": "0.5"}
+    assert noise_phrase(duchi.mechanism) == (
+        "duchi_linf noise of epsilon 0.5 for each record, on every record by itself, of 14 coordinates in [0.0, 1.0]"
+    )
+    (noise,) = releases_of(EVENTS["local, fixed size"])
+    assert noise_figures(noise.mechanism) == {"Laplace scale": "4.0"}
+    assert noise_phrase(noise.mechanism) == "local_laplace noise of scale 4.0, on every record by itself, of 2 coordinates in [0.0, 1.0]"
+
+
+def test_a_group_of_local_releases_is_told_although_each_is_accounted_by_itself() -> None:
+    assert largest_group(EVENTS["users' responses"]) == 4
+    (found,) = releases_of(EVENTS["users' responses"])
+    assert found.count == 5
+    assert release_phrase(found, "user").endswith("where one protected unit holds at most 4 of the unit 'record'")
+
+
+# Figures
+
+
+@pytest.fixture(scope="module", params=list(EVENTS))
+def claim(request: pytest.FixtureRequest) -> tuple[Event, ApproximateDp]:
+    event = EVENTS[request.param]
+    guarantee = guarantee_of(event, DELTA, RandomOrigin.OPERATING_SYSTEM)
+    assert isinstance(guarantee, ApproximateDp)
+    return event, guarantee
+
+
+def test_figures_of_every_kind_of_event_are_recomputed(claim: tuple[Event, ApproximateDp]) -> None:
+    checks = check_figures(*claim)
+    assert [check for check in checks if check.status is Status.FAILED] == []
+
+
+def test_a_smaller_epsilon_is_caught_for_every_kind_of_event(claim: tuple[Event, ApproximateDp]) -> None:
+    event, guarantee = claim
+    smaller = ApproximateDp.model_validate({**dict(guarantee), "epsilon": f"{0.9 * float(guarantee.epsilon):.6f}", "epsilon_lower": "0"})
+    assert Status.FAILED in {check.status for check in check_figures(event, smaller)}
+
+
+@pytest.mark.parametrize("name", ["fixed size", "fixed size, replaced", "mixed"])
+def test_samples_of_fixed_size_have_no_epsilon_without_sampling(name: str) -> None:
+    # Whole releases with this noise are mu = 1/3 each; the sampled ones displace records, at twice the distance.
+    assert without_sampling(EVENTS[name]) is None
+
+
+def test_a_certificate_says_why_samples_of_fixed_size_have_no_epsilon_without_sampling() -> None:
+    guarantee = guarantee_of(EVENTS["fixed size"], DELTA, RandomOrigin.OPERATING_SYSTEM)
+    assert isinstance(guarantee, ApproximateDp)
+    assert guarantee.epsilon_without_sampling is None
+    assert why_no_epsilon_without_sampling(EVENTS["fixed size"]).startswith("samples have a fixed size")
+    assert why_no_epsilon_without_sampling(release()).startswith("nothing was sampled")
+
+
+def test_groups_stay_groups_without_sampling() -> None:
+    assert without_sampling(EVENTS["users"]) == Grouped(size=4, unit="user", event=Repeated(count=50, event=release()))
+
+
+def _points(*pairs: tuple[str, str]) -> list[DeltaPoint]:
+    return [DeltaPoint(epsilon=epsilon, delta=delta) for epsilon, delta in pairs]
+
+
+def test_a_curve_never_contradicts_itself_where_its_points_come_from_unlike_routes() -> None:
+    curve = _points(("0", "0.1"), ("1", "0.2"), ("1.5", "9e-06"), ("2", "1e-05"), ("3", "2e-05"), ("4", "1e-09"))
+    assert list(falling(curve, curve[3])) == _points(("0", "0.1"), ("1", "0.1"), ("2", "1e-05"), ("3", "1e-05"), ("4", "1e-09"))
+
+
+def test_points_of_the_curve_that_no_route_reaches_are_said_not_to_be_checked() -> None:
+    event = PoissonSampled(probability=0.01, event=release())
+    guarantee = guarantee_of(event, DELTA, RandomOrigin.OPERATING_SYSTEM)
+    assert isinstance(guarantee, ApproximateDp)
+    beyond = DeltaPoint(epsilon="500", delta="1e-300")
+    checks = check_figures(event, ApproximateDp.model_validate({**dict(guarantee), "delta_curve": (*guarantee.delta_curve, beyond)}))
+    assert [check.detail for check in checks if check.name == "curve"] == ["no route recomputed delta at epsilon 500"]

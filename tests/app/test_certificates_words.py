@@ -1,0 +1,276 @@
+"""What a certificate says in every setting, in words: whom it protects, on what that rests, and what it doesn't cover."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save
+
+from accountants.events import non_private_reason
+from app.certificates.caveats import RESTS, SEEDED, of_run
+from app.certificates.envelope import Envelope
+from app.certificates.guarantee import ApproximateDp
+from app.certificates.issue import issue_certificate
+from app.certificates.keys import PublicKeySet
+from app.certificates.ledger import LedgerFacts
+from app.certificates.reading import Reading
+from app.certificates.text import describe
+from app.certificates.verification import read, verify
+from app.settings import Settings
+from mechanisms import ComplexGaussian
+from tests.app.certificate_kinds import BASELINE, DIGITS, KINDS, MLP, SETTINGS, SPECTRAL
+from tests.app.certificates_harness import finished_run, run_of, statement_of
+
+Issued = Callable[[str], bytes]
+Readings = Callable[[str], Reading]
+Texts = Callable[[str], str]
+
+ENTRY = LedgerFacts(ledger="0" * 31 + "1", reservation="0" * 31 + "2", entry=7, sha256="ab" * 32)
+OWNERS = "whose record each one is, is as the data set says; which of a user's records are used depends on its own records alone"
+
+
+WEIGHTS = save({"1_convolution.weight": np.zeros((4, 2, 5, 5), np.float32), "1_convolution.bias": np.zeros(4, np.float32)})
+DIGEST = hashlib.sha256(WEIGHTS).hexdigest()
+GIVEN: dict[str, object] = {"kind": "given", "file": "start.safetensors", "sha256": DIGEST, "frozen_layers": 0, "given_layers": 2}
+STARTED: dict[str, object] = {"model": MLP | {"initial_weights": GIVEN}}
+
+
+@pytest.fixture(scope="module")
+def reading(issued: Issued) -> Readings:
+    return lambda name: Reading(read(issued(name)))
+
+
+@pytest.fixture(scope="module")
+def text(issued: Issued) -> Texts:
+    return lambda name: describe(read(issued(name)))
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_certificate_of_every_setting_verifies(name: str, issued: Issued, keys: PublicKeySet) -> None:
+    report = verify(issued(name), keys, None)
+    assert report.verdict == "valid", report.checks
+
+
+# Facts, not prose
+
+
+def _strings(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    entries = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for one in entries:
+        yield from _strings(one)
+
+
+@pytest.mark.parametrize("name", [*KINDS, *SETTINGS])
+def test_no_prose_is_signed(name: str, issued: Issued) -> None:
+    # Why an algorithm has no guarantee is a fact of its plan, and may take some lines.
+    reason = non_private_reason(read(issued(name)).event) or "no reason"
+    assert [text for text in _strings(statement_of(issued(name))) if len(text) > 400 and reason not in text] == []
+
+
+def test_a_plain_certificate_is_short(issued: Issued) -> None:
+    assert len(Envelope.model_validate_json(issued("plain")).content) <= 4096
+
+
+# Who is protected, and on what that rests
+
+
+def test_a_guarantee_for_patients_says_what_a_patient_is_and_that_its_sum_is_clipped(text: Texts) -> None:
+    told = text("patients")
+    assert "Protected: each patient of the training data; one patient is all rows of the training data that are that patient's" in told
+    assert "160 training records, of 40 of the unit 'patient', at most 3 records of each used" in told
+    assert "each patient's whole gradient" in told
+    assert "a patient's gradient is the sum over all of its records that are used" in told
+    assert "each patient drawn with probability 0.25" in told
+
+
+def test_a_record_is_one_row_and_whoever_has_several_is_protected_less(reading: Readings) -> None:
+    meaning = "one record is one row of the training data as described; a person with several rows is protected less"
+    assert reading("plain").unit_meaning == meaning
+
+
+def test_a_guarantee_for_owners_rests_on_the_data_sets_word_for_whose_records_they_are(reading: Readings) -> None:
+    assert OWNERS in reading("sums_users").assumptions
+    assert OWNERS.replace("user", "patient") in reading("patients").assumptions
+    for name in ("sums", "federated"):
+        assert not any("whose record each one is" in line for line in reading(name).assumptions)
+
+
+def test_a_guarantee_for_rows_of_people_names_the_row_of_the_errata(reading: Readings) -> None:
+    assert "C10" in {note.row for note in reading("slices").errata}
+    assert "C10" not in {note.row for note in reading("patients").errata}
+
+
+def test_a_declared_number_is_called_so_and_nothing_counts_the_units(issued: Issued, text: Texts, reading: Readings) -> None:
+    assert "Data: taken to be of 1000 of the unit 'record', a number that was declared without counting them." in text("declared")
+    patients = "taken to be of 64 of the unit 'patient', a number that was declared without counting them, at most"
+    assert patients in text("declared_patients")
+    for name, counted in (("declared", 710), ("declared_patients", 160)):
+        assert any(
+            line.startswith("the number of units that the sampling probability follows from was declared")
+            for line in reading(name).assumptions
+        )
+        assert counted not in set(_numbers(statement_of(issued(name))))
+        assert f"{counted} training" not in text(name)
+    assert any(line.startswith("the numbers of units, of training records and of held-out") for line in reading("patients").assumptions)
+
+
+def _numbers(value: object) -> Iterator[object]:
+    entries = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for one in entries:
+        yield from _numbers(one)
+    yield None if isinstance(value, dict | list) else value
+
+
+def test_a_delta_of_one_over_the_units_is_pointed_out(text: Texts) -> None:
+    assert "Mind delta: it is one over the 710 units or more" in text("large_delta")
+    assert "Mind delta" not in text("private")
+
+
+def test_public_numbers_are_named_as_an_assumption_and_the_divisor_is_told(text: Texts) -> None:
+    assert "the numbers of units, of training records and of held-out records are public" in text("private")
+    assert "each sum divided by the public number 10." in text("patients")
+
+
+def test_a_run_is_told_with_what_voids_its_epsilon_the_gravest_first(folder: Path) -> None:
+    settings = {"nothing": {"evaluation": None}, "public": {}, "seeded": {"reproducible": True, "seed": 3}}
+    told = {name: of_run(finished_run(folder / "caveats" / name, **changes).spec) for name, changes in settings.items()}
+    assert told["nothing"] == (RESTS,)
+    assert told["seeded"] == (SEEDED, *told["public"])
+    (of_public, rests) = told["public"]
+    assert of_public.startswith("the held-out records: whoever submitted the job declared the held-out records public")
+    assert rests == RESTS
+
+
+def test_a_seeded_run_says_of_nothing_that_it_is_covered(text: Texts) -> None:
+    told = text("seeded")
+    assert "THERE IS NO PRIVACY GUARANTEE." in told
+    assert "no guarantee covers any of it" in told
+    assert "not covered, as nothing of this run is: a checkpoint holds" in told
+    assert "stronger than the model needs" not in told
+    assert "What a guarantee would rest on" in told
+
+
+# Federations
+
+
+def test_a_federated_run_names_its_nodes_and_whose_noise_it_is(text: Texts) -> None:
+    told = text("federated")
+    assert "Nodes: 4, each with units of its own. Every node takes part in every round" in told
+    assert "Every node adds the whole stated noise to its own sum before anything leaves it" in told
+    assert "probability 0.16901408450704225 at each node." in told  # 30 * 4 / 710
+    assert "Trust: Here all nodes and the server were simulated at one place: whoever ran it held all data and is trusted with them" in told
+    assert "Nodes:" not in text("per_layer")
+
+
+def test_a_federations_neighbours_leave_everybody_else_where_they_were(reading: Readings) -> None:
+    at_one = "every unit's data are at one node only, which follows from that unit alone, and the nodes' random numbers are independent"
+    assert at_one in reading("federated_private").assumptions
+    assert at_one not in reading("private").assumptions
+
+
+def test_a_federations_private_held_out_records_are_trusted_to_one_place(text: Texts) -> None:
+    assert "the held-out records are at one place, which is trusted with them" in text("federated_private")
+
+
+# Clipping
+
+
+def test_clipping_by_layer_says_how_the_layers_share_the_bound(text: Texts) -> None:
+    assert "over the root of the number of layers, so that the whole has at most this l2 norm" in text("per_layer")
+
+
+def test_adaptive_clipping_names_its_quantile_and_in_what_units_its_noise_is(text: Texts) -> None:
+    told = text("adaptive")
+    assert "starts at 0.5 and follows the 0.5 quantile of the norms; its count takes 0.01 of the squared sensitivity" in told
+    assert "in units of the joint vector of sum and count, not of the gradient." in told
+    assert "the stated deviation times the step's bound over the root of 1 minus the count's share" in told
+
+
+def test_adaptive_clipping_is_accounted_with_the_joint_vectors_sensitivity(reading: Readings) -> None:
+    (noise,) = reading("adaptive").certificate.plan.mechanisms
+    assert isinstance(noise, ComplexGaussian)
+    assert (noise.sensitivity.l2, noise.std) == (1.0, 2.0)
+
+
+# Held-out records
+
+
+def test_private_counts_are_told_as_what_they_are_and_cost_epsilon(text: Texts, reading: Readings) -> None:
+    # After steps 15, 30 and the last of 40.
+    told = "3 counts of right answers among all 181 held-out records with gaussian noise of standard deviation 20.0."
+    assert told in text("private")
+    assert "on all of the data" not in text("private")
+    assert reading("private").releases[-1].count == 3
+    with_counts, without = (reading(name).certificate.guarantee for name in ("private", "unmeasured"))
+    assert isinstance(with_counts, ApproximateDp)
+    assert isinstance(without, ApproximateDp)
+    assert float(with_counts.epsilon) > float(without.epsilon)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_held_out_records_are_uncovered_unless_they_are_private(name: str, reading: Readings) -> None:
+    assert any("held-out" in line for line in reading(name).not_covered) == (name not in {"private", "federated_private"})
+
+
+def test_a_run_that_measured_nothing_says_so(text: Texts) -> None:
+    assert "Held-out records: no metrics on 181 of them: nothing about the held-out records left the run" in text("unmeasured")
+    assert "Checkpoints: 3, covered: a checkpoint holds model, optimizer and step count" in text("unmeasured")
+
+
+def test_held_out_records_of_protected_people_are_said_to_be_uncovered(text: Texts) -> None:
+    assert "even where one is of somebody who is also in the training data" in text("patients")
+
+
+# Ledgers
+
+
+def test_a_ledgers_entry_is_named_and_what_it_ties_together_is_said(folder: Path, settings: Settings, keys: PublicKeySet) -> None:
+    envelope = issue_certificate(replace(finished_run(folder / "charged"), ledger=ENTRY), settings)
+    assert verify(envelope, keys, None).verdict == "valid"
+    assert read(envelope).ledger == ENTRY
+    told = " ".join(describe(read(envelope)).split())
+    assert f"Budget: reserved in ledger {ENTRY.ledger}, entry 7, whose digest is {'ab' * 32}." in told
+    assert "ties this one to those alone that were charged to the same ledger" in told
+    assert "no ledger entry ties" not in told
+
+
+def test_a_run_without_a_ledger_says_that_nothing_ties_it_to_others(text: Texts) -> None:
+    assert "no ledger entry ties this one to others" in text("plain")
+    assert "Budget:" not in text("plain")
+
+
+# Given weights
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "start.safetensors").write_bytes(WEIGHTS)
+    monkeypatch.setenv("ZETADP_DATA_SETS_DIR", str(tmp_path))
+    return tmp_path
+
+
+def test_given_weights_are_named_and_not_covered(root: Path, settings: Settings, keys: PublicKeySet) -> None:
+    envelope = issue_certificate(run_of(SPECTRAL | STARTED, root / "run"), settings)
+    sentence = f"the weights that training started from (SHA-256 {DIGEST}): they are taken as public"
+    assert read(envelope).run.given_weights == (DIGEST,)
+    assert any(line.startswith(sentence) for line in Reading(read(envelope)).not_covered)
+    assert sentence in describe(read(envelope))
+    assert verify(envelope, keys, None).verdict == "valid"
+
+
+def test_weights_of_any_part_of_a_comparison_are_named(root: Path, settings: Settings) -> None:
+    parts = [{"name": "fresh", "spec": SPECTRAL}, {"name": "given", "spec": BASELINE | STARTED}]
+    envelope = issue_certificate(run_of({"algorithm": "comparison", "data": DIGITS, "parts": parts}, root / "run"), settings)
+    assert read(envelope).run.given_weights == (DIGEST,)
+
+
+def test_a_training_that_draws_its_own_weights_says_nothing_of_others(issued: Issued, reading: Readings) -> None:
+    assert b"given_weights" not in Envelope.model_validate_json(issued("spectral")).content
+    assert not any("weights that training started from" in line for line in reading("spectral").not_covered)
