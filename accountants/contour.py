@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import final
 
 import numpy as np
@@ -15,7 +14,7 @@ from accountants.events import Event, Leaf, leaves, non_private_reason
 from accountants.inversion import Contour, Direction, Saddle, chernoff, log_integral, tolerance_for
 from accountants.laplace_transforms import MixedLaplace, WholeLaplace
 from accountants.nodes import UNIT
-from accountants.pairs import Family, Mixture, Pair, widened
+from accountants.pairs import Family, Pair, widened
 from accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_delta, check_epsilon
 from accountants.rdp import leaf_steps
 from accountants.transforms import LARGEST_SHIFT, SMALLEST_SHIFT, MixedGaussian, Transform, TransformUnavailable
@@ -286,7 +285,7 @@ def _direction(pairs: list[tuple[Pair, int]], improbable: float, *, reverse: boo
     transforms: list[Transform] = []
     squares: list[float] = []
     for pair, count in pairs:
-        upper, lower = (_mirror(pair.lower), _mirror(pair.upper)) if reverse else (pair.upper, pair.lower)
+        upper, lower = (pair.lower.mirrored, pair.upper.mirrored) if reverse else (pair.upper, pair.lower)
         if pair.is_whole and pair.family is Family.LAPLACE:
             transforms.append(WholeLaplace(upper.shifts[0] - lower.shifts[0], count))
         elif pair.is_whole:
@@ -296,11 +295,6 @@ def _direction(pairs: list[tuple[Pair, int]], improbable: float, *, reverse: boo
         else:
             transforms.append(MixedLaplace(upper, lower, count))
     return Direction(tuple(transforms), math.fsum(squares))
-
-
-@lru_cache(maxsize=4096)
-def _mirror(mixture: Mixture) -> Mixture:
-    return Mixture(mixture.weights[::-1], tuple(-shift for shift in mixture.shifts[::-1]))
 
 
 @final

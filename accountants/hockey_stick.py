@@ -61,11 +61,7 @@ def reverse(pair: Pair) -> Pair:
     """(Q, P), mirrored so that its log ratio increases again."""
     if pair.worst_of_both:
         return pair
-    return Pair(pair.family, _mirror(pair.lower), _mirror(pair.upper), shown=pair.shown)
-
-
-def _mirror(mixture: Mixture) -> Mixture:
-    return Mixture(mixture.weights[::-1], tuple(0.0 - shift for shift in mixture.shifts[::-1]))
+    return Pair(pair.family, pair.lower.mirrored, pair.upper.mirrored, shown=pair.shown)
 
 
 def calls(pair: Pair, epsilons: Floats) -> Calls:

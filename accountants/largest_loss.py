@@ -28,7 +28,7 @@ def pure_epsilon(pair: Pair) -> float:
         # Where a pair isn't shown its loss is 0.
         return pair.distance
     right = _log_sum(pair.upper) - _log_sum_down(pair.lower)
-    left = _log_sum(_mirrored(pair.lower)) - _log_sum_down(_mirrored(pair.upper))
+    left = _log_sum(pair.lower.mirrored) - _log_sum_down(pair.upper.mirrored)
     return max(right, left) * (1.0 + _ROUNDING) + _ABSOLUTE
 
 
@@ -47,7 +47,3 @@ def _log_sum_down(mixture: Mixture) -> float:
         return mixture.shifts[0]
     rest = 1.0 + math.fsum(w * math.expm1(s) for w, s in zip(mixture.weights, mixture.shifts, strict=True))
     return max(math.log(rest - _ABSOLUTE) if rest > _ABSOLUTE else -math.inf, mixture.shifts[0])
-
-
-def _mirrored(mixture: Mixture) -> Mixture:
-    return Mixture(mixture.weights[::-1], tuple(0.0 - shift for shift in mixture.shifts[::-1]))

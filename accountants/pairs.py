@@ -45,6 +45,17 @@ class Mixture:
         """Distance between the outermost shifts."""
         return self.shifts[-1] - self.shifts[0]
 
+    @property
+    def mirrored(self) -> Mixture:
+        """The law of -x where this is that of x."""
+        return _mirrored(self)
+
+
+@lru_cache(maxsize=4096)
+def _mirrored(mixture: Mixture) -> Mixture:
+    # From 0, or a shift of 0 would become -0.
+    return Mixture(mixture.weights[::-1], tuple(0.0 - shift for shift in mixture.shifts[::-1]))
+
 
 @final
 @dataclass(frozen=True)
@@ -83,7 +94,7 @@ class Pair:
     @property
     def symmetric(self) -> bool:
         """Whether (Q, P) has the same profile, so that one direction says all: a mirror image, or the worst of both by definition."""
-        mirrored = Mixture(self.lower.weights[::-1], tuple(-shift for shift in self.lower.shifts[::-1]))
+        mirrored = self.lower.mirrored
         offset = mirrored.shifts[0] - self.upper.shifts[0]
         same = mirrored.weights == self.upper.weights and all(
             a == b + offset for a, b in zip(mirrored.shifts, self.upper.shifts, strict=True)
