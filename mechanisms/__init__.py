@@ -2,7 +2,7 @@ r"""THE REGISTRY of mechanisms: noise and its own privacy loss. To add one: a mo
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, get_args
 
 from pydantic import Field
 
@@ -43,16 +43,7 @@ AnyMechanism = Annotated[
     Gaussian | ComplexGaussian | Laplace | Spectral | LocalLaplace | LocalGaussian | DuchiLinf | SpofCoefficients,
     Field(discriminator="kind"),
 ]
-MECHANISMS: tuple[type[Mechanism], ...] = (
-    Gaussian,
-    ComplexGaussian,
-    Laplace,
-    Spectral,
-    LocalLaplace,
-    LocalGaussian,
-    DuchiLinf,
-    SpofCoefficients,
-)
+MECHANISMS: tuple[type[Mechanism], ...] = get_args(get_args(AnyMechanism)[0])
 
 __all__ = [
     "MECHANISMS",

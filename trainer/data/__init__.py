@@ -3,7 +3,7 @@ r"""THE REGISTRY of data sets, free of torch. To add one: a module with a ``Data
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Annotated
+from typing import Annotated, get_args
 
 from pydantic import Field, TypeAdapter
 
@@ -44,24 +44,7 @@ DataSpec = Annotated[
     | Uploaded,
     Field(discriminator="kind"),
 ]
-READERS: tuple[type[DataRecipe], ...] = (
-    Cifar10,
-    Digits,
-    DigitsImages,
-    DigitsPhasePairs,
-    EcgCpsc,
-    EcgMitBih,
-    Fitbit,
-    Mnist,
-    MriPhantoms,
-    MriReconstruction,
-    MriSequences,
-    PhaseMnist,
-    SpeechCommands,
-    SpokenDigits,
-    Table,
-    Uploaded,
-)
+READERS: tuple[type[DataRecipe], ...] = get_args(get_args(DataSpec)[0])
 
 _SPECS: TypeAdapter[DataSpec] = TypeAdapter(DataSpec)
 
