@@ -12,7 +12,6 @@ from mechanisms.errors import InvalidParameter
 from trainer.data import DataSetFacts
 from trainer.descent import Optimizer
 from trainer.network_training import HELD_OUT, NoEvaluation, PublicHeldOut
-from trainer.plans import AnyPlan
 from trainer.report import HeldOut
 from trainer.spec import PositiveInt, TrainingSpec
 from trainer.units import protects_users, units_of
@@ -100,11 +99,6 @@ class AutoencoderSpec(TrainingSpec, ABC):
     @abstractmethod
     def adjacency(self) -> Adjacency | None:
         """Which data sets a guarantee calls neighbours; None where there is no guarantee."""
-
-    def replanned(self, facts: DataSetFacts, plan: AnyPlan) -> AnyPlan:
-        """The plan that the spec comes to, with the noise of ``plan`` where that was calibrated: it isn't calibrated twice."""
-        del plan
-        return self.plan_for(facts)
 
     @property
     def held_out(self) -> HeldOut:

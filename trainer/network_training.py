@@ -16,7 +16,7 @@ from trainer.audit import CanaryAudit
 from trainer.data import DataSetFacts, data_set_facts
 from trainer.descent import AnyOptimizer
 from trainer.models.shapes import check_model
-from trainer.models.spec import ModelSpec, Sequential
+from trainer.models.spec import ModelSpec, Sequential, given_weights_of
 from trainer.plan import (
     AdaptiveClipping,
     Clipping,
@@ -28,6 +28,7 @@ from trainer.plan import (
     PrivateEvaluation,
     clipped_sensitivity,
 )
+from trainer.plans import AnyPlan
 from trainer.projection import SpectralProjection
 from trainer.report import HeldOut
 from trainer.spec import PositiveInt, PrivacyTarget, TrainingSpec
@@ -206,6 +207,16 @@ class NetworkTraining(TrainingSpec, ABC):
         assert self.privacy.epsilon is not None  # checked at construction: exactly one of the two
         draft = self.plan_with(facts, sensitivity)
         return self.plan_with(facts, _calibrated(draft, self.privacy.epsilon) * sensitivity)
+
+    def replanned(self, facts: DataSetFacts, plan: AnyPlan) -> AnyPlan:
+        if not isinstance(plan, ExecutionPlan):
+            return self.plan_for(facts)
+        multiplier = self.privacy.noise_multiplier
+        return self.plan_with(facts, plan.noise_std if multiplier is None else multiplier * plan.clipping.sensitivity)
+
+    @property
+    def given_weights(self) -> tuple[str, ...]:
+        return given_weights_of(self.model)
 
     def plan_with(self, facts: DataSetFacts, noise_std: float) -> ExecutionPlan:
         """The plan with this noise per real component of what is released. Raises InvalidParameter where spec and data don't fit."""

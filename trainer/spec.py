@@ -136,6 +136,16 @@ class TrainingSpec(Value, ABC):
           CalibrationFailed: no noise in the searched range is proved to meet the target.
         """
 
+    def replanned(self, facts: DataSetFacts, plan: AnyPlan) -> AnyPlan:
+        """The plan that the spec comes to, with the noise of ``plan`` where that was calibrated: it isn't calibrated twice."""
+        del plan
+        return self.plan_for(facts)
+
+    @property
+    def given_weights(self) -> tuple[str, ...]:
+        """SHA-256 of the weights that training starts from instead of drawing its own, each once, sorted."""
+        return ()
+
     @property
     @abstractmethod
     def held_out(self) -> HeldOut:

@@ -8,7 +8,6 @@ from typing import final
 
 from app.certificates import wording
 from app.certificates.guarantee import SEED_SENTENCE, ApproximateDp, NoGuarantee
-from app.certificates.planned import given_weights
 from app.certificates.reading import Reading
 from trainer import AnyTrainingSpec
 from trainer.models import weights
@@ -45,7 +44,7 @@ def of_run(spec: AnyTrainingSpec) -> tuple[str, ...]:
     """What stands beside a run's epsilon before there is a certificate, the gravest first."""
     seeded = (SEEDED,) if spec.reproducible else ()
     held_out = (f"{wording.held_out_records('public')}; {ALSO_TRAINED_ON}",) if spec.held_out == "public" else ()
-    return (*seeded, *held_out, *map(weights.not_covered, given_weights(spec)), RESTS)
+    return (*seeded, *held_out, *map(weights.not_covered, spec.given_weights), RESTS)
 
 
 def not_covered_elsewhere(reading: Reading) -> tuple[str, ...]:

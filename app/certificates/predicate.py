@@ -11,7 +11,6 @@ from app.certificates.decimals import exact
 from app.certificates.errata import rows_in_order
 from app.certificates.kinds import kind_of
 from app.certificates.parts import parts_of
-from app.certificates.planned import given_weights
 from app.certificates.run import CertificateInput
 from app.certificates.statement import DataFacts, Environment, JobFacts, PrivacyCertificate, RunFacts, UploadedFacts
 from app.certificates.wording import library_versions
@@ -52,7 +51,7 @@ def predicate_of(given: CertificateInput, facts: DataSetFacts) -> PrivacyCertifi
             held_out=report.held_out,
             metrics=None if report.metrics is None else {name: exact(value) for name, value in sorted(report.metrics.items())},
             arithmetic=kind_of(plan, parts).arithmetic(),
-            given_weights=given_weights(given.spec),
+            given_weights=given.spec.given_weights,
             noise_numbers=noise_numbers(report),
             canaries=canary_facts(report.audit),
             attacks=attack_facts(report.attacks),

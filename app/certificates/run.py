@@ -10,7 +10,7 @@ from typing import final
 
 from app.certificates.errors import CertificateRefused
 from app.certificates.ledger import LedgerFacts
-from app.certificates.planned import differences, has_counts, model_files, replanned
+from app.certificates.planned import differences, has_counts, model_files
 from mechanisms import RandomOrigin
 from trainer import AnyPlan, AnyTrainingSpec, RuntimeSpec
 from trainer.data import DataSetFacts
@@ -81,7 +81,7 @@ def check_run(given: CertificateInput, facts: DataSetFacts) -> None:
         ("whether attacks were tried", _attacked(given.spec), report.attacks is not None),
         *(("the audit", "consistent", f"violated by {what}") for what in _violations(report)),
         *(("a model file", name, name if name in given.artifacts else None) for name in model_files(plan)),
-        *differences(replanned(given.spec, plan, facts), plan),
+        *differences(given.spec.replanned(facts, plan), plan),
     )
     for what, planned, reported in pairs:
         if planned != reported:

@@ -16,7 +16,7 @@ from trainer.descent import Adam
 from trainer.models.spec import ComplexMlp
 from trainer.network_training import NetworkTraining, PublicHeldOut
 from trainer.parts import AnyPartSpec
-from trainer.plans import ComparedPlan, ComparisonPlan, PartName, PartPlan
+from trainer.plans import AnyPlan, ComparedPlan, ComparisonPlan, PartName, PartPlan
 from trainer.report import HeldOut
 from trainer.spec import PrivacyTarget, TrainingSpec
 from trainer.zeta_dp_sgd.spec import ZetaDpSgd
@@ -148,9 +148,8 @@ class Comparison(TrainingSpec):
     def _seeded(self, spec: AnyPartSpec, name: str) -> AnyPartSpec:
         if self.seed is None:
             return spec
-        seed = (
-            int.from_bytes(hashlib.sha256(f"zetadp comparison {name} {self.seed}".encode()).digest()[:8], "big") >> 11
-        )  # as large as a seed may be
+        digest = hashlib.sha256(f"zetadp comparison {name} {self.seed}".encode()).digest()
+        seed = int.from_bytes(digest[:8], "big") >> 11  # as large as a seed may be
         return _PART.validate_python(spec.model_dump(mode="json") | {"reproducible": True, "seed": seed})
 
     def plan_for(self, facts: DataSetFacts) -> ComparisonPlan:
@@ -163,6 +162,18 @@ class Comparison(TrainingSpec):
                 planned[key] = cast("PartPlan", run.spec.plan_for(facts))  # a part is no comparison
             parts.append(ComparedPlan(name=run.name, plan=planned[key]))
         return ComparisonPlan(parts=tuple(parts))
+
+    def replanned(self, facts: DataSetFacts, plan: AnyPlan) -> AnyPlan:
+        runs = list(self.runs())
+        planned = plan.parts if isinstance(plan, ComparisonPlan) else ()
+        if [run.name for run in runs] != [part.name for part in planned]:
+            return self.plan_for(facts)
+        found = ((run.name, run.spec.replanned(facts, part.plan)) for run, part in zip(runs, planned, strict=True))
+        return ComparisonPlan(parts=tuple(ComparedPlan(name=name, plan=cast("PartPlan", one)) for name, one in found))
+
+    @property
+    def given_weights(self) -> tuple[str, ...]:
+        return tuple(sorted({digest for part in self.parts for digest in part.spec.given_weights}))
 
     @property
     def held_out(self) -> HeldOut:

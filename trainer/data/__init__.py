@@ -1,4 +1,4 @@
-r"""THE REGISTRY of data sets, free of torch. To add one: a module with a ``DataRecipe``, and its name in the union and the tuple here."""
+r"""THE REGISTRY of data sets, free of torch. To add one: a module with a ``DataRecipe``, and its name in the union here."""
 
 from __future__ import annotations
 

@@ -359,3 +359,9 @@ class ComplexUnet(Value):
 
 
 ModelSpec = Annotated[ComplexMlp | Sequential | ComplexUnet, Field(discriminator="kind")]
+
+
+def given_weights_of(model: ModelSpec) -> tuple[str, ...]:
+    """SHA-256 of the weights that such a network starts from instead of drawing its own; none where it draws them."""
+    given = model.initial_weights if isinstance(model, Sequential) else None
+    return (given.sha256,) if isinstance(given, GivenWeights) else ()

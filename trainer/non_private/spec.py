@@ -11,7 +11,7 @@ from mechanisms.errors import InvalidParameter
 from trainer.data import DataSetFacts, DigitsPhasePairs
 from trainer.descent import Adam, Optimizer
 from trainer.models.shapes import check_model
-from trainer.models.spec import ComplexMlp, ModelSpec
+from trainer.models.spec import ComplexMlp, ModelSpec, given_weights_of
 from trainer.network_training import HELD_OUT, NoEvaluation, PublicHeldOut
 from trainer.plans import UnprotectedPlan
 from trainer.report import HeldOut
@@ -63,6 +63,10 @@ class NonPrivateTraining(TrainingSpec):
             unit="record",
             evaluation=PublicHeldOut(),
         )
+
+    @property
+    def given_weights(self) -> tuple[str, ...]:
+        return given_weights_of(self.model)
 
     def plan_for(self, facts: DataSetFacts) -> UnprotectedPlan:
         check_model(self.model, facts)

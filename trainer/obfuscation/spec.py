@@ -139,7 +139,6 @@ class Obfuscation(TrainingSpec):
         return self._release(method, facts, factor * 2.0 * method.clipping_norm)
 
     def replanned(self, facts: DataSetFacts, plan: AnyPlan) -> AnyPlan:
-        """The plan that the spec comes to, with the noise of ``plan`` where that was calibrated: it isn't calibrated twice."""
         method = self.method
         if isinstance(method, NoisyRotation) and method.privacy.noise_multiplier is None and isinstance(plan, FeatureReleasePlan):
             self._check_fits(facts)
