@@ -77,7 +77,9 @@ def on_post_page(output: str, page: Page, config: Any) -> str:
         (folder / name).write_text(found[1], encoding="utf-8")
         return f'<script src="{posixpath.join(to_root, "assets/inline", name)}"></script>'
 
-    return _INLINE_SCRIPT.sub(kept, output)
+    # The theme's search is a dialog without a name.
+    named = output.replace('data-md-component="search" role="dialog">', 'data-md-component="search" role="dialog" aria-label="Search">')
+    return _INLINE_SCRIPT.sub(kept, named)
 
 
 def on_post_template(output_content: str, template_name: str, **_: Any) -> str:

@@ -19,6 +19,11 @@ PAGES = sorted((ROOT / "docs").rglob("*.md"))
 DOCUMENTS = [README, *PAGES]
 NAMES = [str(path.relative_to(ROOT)) for path in DOCUMENTS]
 
+BUILDING = (
+    "import socket, runpy, sys; socket.socket.connect = None; sys.argv[0] = 'mkdocs'; runpy.run_module('mkdocs', run_name='__main__')"
+)
+"""MkDocs in a process that can't connect to anything."""
+
 RECORDER = """#!{python} -IS
 import json, sys
 sys.stdin.read()
@@ -37,6 +42,14 @@ class Call:
 
     program: str
     arguments: tuple[str, ...]
+
+
+def build(folder: Path) -> None:
+    """The handbook, as `make docs` builds it, in that folder."""
+    command = [sys.executable, "-c", BUILDING, "build", "--quiet", "--site-dir", str(folder)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def blocks(path: Path, language: str) -> list[str]:

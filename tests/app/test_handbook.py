@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,12 +14,7 @@ from app.settings import Settings
 from app.web.rendering import HEADERS
 from app.web.vocabulary import VOCABULARY
 from handbook.generated import filled, settings_table
-
-ROOT = Path(__file__).parents[2]
-BUILDING = (
-    "import socket, runpy, sys; socket.socket.connect = None; sys.argv[0] = 'mkdocs'; runpy.run_module('mkdocs', run_name='__main__')"
-)
-"""MkDocs in a process that can't connect to anything."""
+from tests.app.documents import ROOT, build
 
 
 @pytest.fixture(scope="module")
@@ -30,10 +22,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """As `make docs` builds it, in a folder of its own."""
     pytest.importorskip("mkdocs")
     folder = tmp_path_factory.mktemp("handbook")
-    command = [sys.executable, "-c", BUILDING, "build", "--quiet", "--site-dir", str(folder)]
-    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    build(folder)
     return folder
 
 
