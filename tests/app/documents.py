@@ -46,10 +46,15 @@ class Call:
 
 def build(folder: Path) -> None:
     """The handbook, as `make docs` builds it, in that folder."""
-    command = [sys.executable, "-c", BUILDING, "build", "--quiet", "--site-dir", str(folder)]
-    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    done = building(ROOT / "mkdocs.yml", folder)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def building(configuration: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    """What MkDocs says and ends with."""
+    command = [sys.executable, "-c", BUILDING, "build", "--config-file", str(configuration), "--site-dir", str(folder)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
 def blocks(path: Path, language: str) -> list[str]:

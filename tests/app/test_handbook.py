@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from app.settings import Settings
 from app.web.rendering import HEADERS
 from app.web.vocabulary import VOCABULARY
 from handbook.generated import filled, settings_table
-from tests.app.documents import ROOT, build
+from tests.app.documents import ROOT, build, building
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +34,23 @@ def client(built: Path, tmp_path_factory: pytest.TempPathFactory) -> TestClient:
 
 def _client(data: Path, handbook: Path) -> TestClient:
     return TestClient(create_app(Settings(data_dir=data, handbook_dir=handbook)), base_url="http://127.0.0.1")
+
+
+@pytest.mark.slow  # each builds a handbook of one page; that of all has no such link
+@pytest.mark.parametrize(("link", "told"), [("other.md", "not found"), ("#nothing", "no such anchor"), ("../README.md", "not found")])
+def test_a_link_that_leads_nowhere_fails_the_build(link: str, told: str, tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs")
+    pages = tmp_path / "docs"
+    pages.mkdir()
+    (pages / "handbook.css").touch()
+    (pages / "index.md").write_text(f"# One page\n\nA [link]({link}).\n")
+    own = {"INHERIT": str(ROOT / "mkdocs.yml"), "docs_dir": str(pages), "hooks": [str(ROOT / "handbook/hooks.py")]}
+    (tmp_path / "mkdocs.yml").write_text(json.dumps(own | {"nav": ["index.md", "durability.md"]}))
+    done = building(tmp_path / "mkdocs.yml", tmp_path / "site")
+    assert done.returncode == 1
+    assert told in done.stderr
+    (pages / "index.md").write_text("# One page\n\nA [link](durability.md).\n")
+    assert building(tmp_path / "mkdocs.yml", tmp_path / "site").returncode == 0
 
 
 def test_every_page_and_every_proof_is_in_it(client: TestClient) -> None:
