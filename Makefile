@@ -1,4 +1,4 @@
-# make demo | serve | test | test-all | bench | lint: each sets up what it needs in .venv, from the exact versions of constraints.txt.
+# make demo | serve | test | test-all | bench | lint | docs: each sets up what it needs in .venv, from the exact versions of constraints.txt.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -15,7 +15,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-all doctest setup lint bench clean
+.PHONY: help demo serve test test-all doctest setup lint bench docs clean
 
 help:
 	@echo "make demo   train privately on handwritten digits, end to end, and check the certificate"
@@ -24,6 +24,7 @@ help:
 	@echo "make test-all  run all tests, with those that repeat at more power, points or rounds what make test shows"
 	@echo "make lint   linters, types and import rules"
 	@echo "make bench  benchmarks, as ratios against peers"
+	@echo "make docs   the handbook, into build/docs; the service serves it under /handbook"
 
 # torch first and pinned: a range would pull another build with gigabytes of GPU libraries.
 $(SETUP): constraints.txt pyproject.toml mechanisms/version.py mechanisms/_kernel.c
@@ -52,7 +53,7 @@ test-all: doctest
 
 # In a process of its own: what a server of the tests says would stand in the examples' output.
 doctest: $(DEV_SETUP)
-	$(PYTEST) --quiet mechanisms accountants trainer app
+	$(PYTEST) --quiet mechanisms accountants trainer app handbook
 
 setup: $(DEV_SETUP)
 
@@ -64,6 +65,11 @@ lint: $(DEV_SETUP)
 
 bench: $(DEV_SETUP)
 	$(BIN)/python -m benchmarks
+
+# Without a network. A link that leads nowhere fails it, unless --quiet hides the warnings that are counted. As a module, so that its hooks
+# find the packages that they read.
+docs: $(DEV_SETUP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
 clean:
 	rm -rf $(VENV) demo-output build mechanisms/_kernel*.so

@@ -41,6 +41,8 @@ from app.uploads.lifecycle import attached as uploads_attached
 from app.uploads.router import data_sets as data_sets_router
 from app.uploads.router import router as uploads_router
 from app.web.compression import Compressed
+from app.web.handbook import PATH as HANDBOOK
+from app.web.handbook import Handbook
 from app.web.router import router as web_router
 from mechanisms.base import Value
 from mechanisms.version import VERSION
@@ -99,6 +101,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_api_route("/livez", _live, methods=["GET"], tags=["health"], summary="Is the process alive?")
     with as_file(files("app").joinpath("web", "static")) as static:
         app.mount("/static", StaticFiles(directory=static), name="static")
+    app.mount(HANDBOOK, Handbook(chosen.handbook_dir), name="handbook")
     openapi.describe_refusals(app)
     # From the inside out: what comes last sees a request first.
     app.add_middleware(Disconnects)

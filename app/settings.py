@@ -56,6 +56,8 @@ class Settings(BaseSettings):
       data_sets_dir: folder of the data sets that are read from files; every ``folder`` of a training spec lies in it. Without it only data
         sets that come with the libraries can be used (``ZETADP_DATA_SETS_DIR``, which readers of data sets and training processes see).
       database_url: SQLAlchemy URL; a SQLite file in ``data_dir`` if absent, else ``postgresql://...`` (``ZETADP_DATABASE_URL``).
+      handbook_dir: folder of the handbook as ``make docs`` builds it, served under ``/handbook``; ``build/docs`` beside the code if
+        absent.
       database_busy_seconds: how long a statement waits for another's lock before it fails.
       host: IPv4 address the API listens on; another than loopback only once there are keys.
       allowed_hosts: names that the service answers under beside addresses and names without a dot, with commas between them.
@@ -65,9 +67,9 @@ class Settings(BaseSettings):
       requests_per_key: how many requests one key may send.
       requests_per_address: how many requests without a key one address may send.
       failures_per_address: how many requests without the valid key they need one address may send.
-      port: its port; 0 takes a free one.
+      port: port the API listens on; 0 takes a free one.
       log_level: least severe log line that is written (to stderr).
-      log_format: how: one JSON object a line, plain text, or (``auto``) text on a terminal and JSON elsewhere.
+      log_format: how log lines are written: one JSON object a line, plain text, or (``auto``) text on a terminal and JSON elsewhere.
       minimum_free_bytes: below so much room on the disk of ``data_dir`` new jobs are refused, and the service isn't ready.
       keep_job_files_days: how long the folder of a job that ended is kept, with its model and log; for ever if absent. Its certificate and
         its entries in ledgers are always kept.
@@ -95,7 +97,7 @@ class Settings(BaseSettings):
       tenant_bytes: how much room the uploads and data sets of one tenant may take together.
       upload_seconds: how long receiving one file may take.
       reading_seconds: how long reading an uploaded file, or making a data set, may take.
-      reading_bytes: how much memory that may take.
+      reading_bytes: how much memory reading a file, or making a data set, may take.
       profile_cache_bytes: about how much memory the answers given before may fill; 0 keeps none.
 
     >>> Settings(data_dir=Path("/data")).sqlalchemy_url
@@ -109,6 +111,7 @@ class Settings(BaseSettings):
     data_dir: Path = Path("zetadp-data")
     data_sets_dir: Path | None = None
     database_url: Annotated[str, AfterValidator(_postgresql_driver)] | None = None
+    handbook_dir: Path | None = None
     database_busy_seconds: Seconds = 30.0
     host: str = "127.0.0.1"
     allowed_hosts: Annotated[str, AfterValidator(_host_names)] = ""

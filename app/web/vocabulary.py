@@ -1,4 +1,4 @@
-r"""What the words of this service mean: the same table as in the README."""
+r"""What the words of this service mean: its page and the handbook's are made of this table."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
@@ -15,7 +14,6 @@ from app.main import create_app
 from app.settings import Settings
 from app.web.asking import COMPARISONS, NOISE_SHAPE, form_of
 from app.web.forms import fields_of
-from app.web.vocabulary import VOCABULARY
 from mechanisms.errata import ERRATA
 
 MECHANISMS = catalogue.list_mechanisms()
@@ -127,10 +125,3 @@ def test_the_lines_to_type_name_the_address_that_was_asked(client: TestClient) -
 def test_all_errata_are_on_the_page(client: TestClient) -> None:
     text = client.get("/papers").text
     assert [row.row for row in ERRATA if f'<th scope="row">{row.row}</th>' not in text] == []
-
-
-def test_the_vocabulary_is_the_readmes() -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    section = readme[readme.index("## Vocabulary") : readme.index("## Layout")]
-    rows = [row for row in re.findall(r"^\| (.+?) \| (.+) \|$", section, re.MULTILINE) if row[0] not in {"word", "---"}]
-    assert tuple(rows) == VOCABULARY

@@ -1,0 +1,121 @@
+"""The README and the handbook's pages: links lead somewhere, and their lines are what the command line, make and the API understand."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from fastapi.testclient import TestClient
+
+from app.main import create_app
+from app.settings import Settings
+from tests.app import documents
+from tests.app.documents import DOCUMENTS, NAMES, PAGES, README, ROOT
+
+LONGEST_README = 120
+SERVICE = "http://127.0.0.1:8000"
+CALCULATING = ("/v1/profiles", "/v1/calibrations", "/v1/conversions", "/v1/compare/", "/v1/papers", "/v1/algorithms")
+"""What answers without a key and without a worker: it is asked."""
+NAMED_PATH = re.compile(r"`(?:(?:GET|POST|DELETE)(?:, (?:GET|POST|DELETE))* )?(/(?:v1|\.well-known)/[^`\s]*|/livez|/readyz|/metrics)`")
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
+    return TestClient(create_app(Settings(data_dir=tmp_path_factory.mktemp("data"))), base_url=SERVICE)
+
+
+@cache
+def routes() -> dict[str, Any]:
+    return create_app(Settings()).openapi()["paths"]
+
+
+def described(path: str, method: str | None = None) -> bool:
+    """Whether the API has such a path; what a text writes in capitals or braces stands for any name."""
+    wanted = re.sub(r"\{\w+\}|\b[A-Z]{2,}\b", "*", path.partition("?")[0])
+    for route, operations in routes().items():
+        pattern = re.escape(route).replace(r"\{", "{").replace(r"\}", "}")
+        pattern = re.sub(r"\{[^}]*\}", r"[^/]+", pattern)
+        if re.fullmatch(pattern, wanted) and (method is None or method.lower() in operations):
+            return True
+    return False
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= LONGEST_README
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_a_page_begins_with_what_it_is_for(path: Path) -> None:
+    title, paragraph = path.read_text(encoding="utf-8").split("\n\n")[:2]
+    assert title.startswith("# ")
+    assert paragraph.startswith("This ")
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
+def test_every_link_leads_to_a_file_and_a_heading_that_are_there(path: Path, client: TestClient) -> None:
+    for target, heading in documents.links(path):
+        if target.startswith("/"):
+            assert client.get(target).status_code == 200, target
+            continue
+        file = (path.parent / target).resolve() if target else path
+        assert file.is_file(), target
+        assert file.is_relative_to(ROOT), target
+        assert not heading or heading in documents.anchors(file), f"{target}#{heading}"
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
+def test_every_line_to_type_is_understood(path: Path, client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    called = documents.calls(path, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    for call in called:
+        if call.arguments[:2] == ("-m", "app"):
+            documents.understand(list(call.arguments[2:]))
+        elif call.program == "make":
+            assert set(call.arguments) <= targets
+        elif call.program == "curl":
+            ask(client, call.arguments)
+    for arguments in documents.commands(path):
+        documents.understand(arguments, whole=False)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
+def test_every_route_that_a_sentence_names_is_there(path: Path) -> None:
+    named = NAMED_PATH.findall(path.read_text(encoding="utf-8"))
+    assert [one for one in named if not described(one)] == []
+
+
+@pytest.mark.parametrize(("path", "block"), [(path, block) for path in DOCUMENTS for block in documents.blocks(path, "python")])
+def test_every_python_snippet_runs(path: Path, block: str) -> None:
+    done = subprocess.run([sys.executable, "-W", "error", "-c", block], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{path}: {done.stderr}"
+    assert done.stdout
+
+
+def ask(client: TestClient, arguments: tuple[str, ...]) -> None:
+    """The request that curl would send: its route is described, and a calculator answers it."""
+    rest = list(arguments)
+    body = headers = None
+    address = ""
+    while rest:
+        word = rest.pop(0)
+        if word in {"-H", "-d"}:
+            value = rest.pop(0)
+            body, headers = (value, headers) if word == "-d" else (body, value)
+        elif not word.startswith("-"):
+            address = word
+    assert address.startswith(SERVICE)
+    path = urlsplit(address).path
+    assert described(path, "GET" if body is None else "POST"), address
+    if body is not None and not body.startswith("@"):
+        json.loads(body)
+    if path.startswith(CALCULATING):
+        answer = client.get(path) if body is None else client.post(path, content=body, headers={"content-type": "application/json"})
+        assert answer.status_code == 200, answer.text
