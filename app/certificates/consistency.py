@@ -8,12 +8,13 @@ from itertools import pairwise
 from accountants.events import Event, non_private_reason
 from app.certificates.attacks import attack_problems
 from app.certificates.audit import canary_problems
+from app.certificates.claims import accountant_of
 from app.certificates.decimals import fraction
 from app.certificates.guarantee import SEED_SENTENCE, ApproximateDp, NoGuarantee, figures
 from app.certificates.kinds import kind_of
-from app.certificates.planned import has_counts
+from app.certificates.planned import has_counts, model_files
 from app.certificates.report import Check, failed, outcome
-from app.certificates.statement import DataFacts, PrivacyCertificate
+from app.certificates.statement import CODE_MANIFEST, DATA_MANIFEST, SPEC_FILE, DataFacts, PrivacyCertificate, Statement
 from mechanisms import PrivacyError, RandomOrigin
 from trainer import ALGORITHMS, AnyPlan, FederatedZetaDpSgd
 from trainer.obfuscation.spec import Obfuscation
@@ -23,6 +24,14 @@ from trainer.report import FRACTIONS
 from trainer.spectral_dp.spec import SpectralDp
 
 LARGEST_FLOAT = fraction("1.7e308")
+
+
+def check_subjects(statement: Statement) -> Check:
+    """The files that such a run leaves: the model of each part, the spec, the commitment to the data, the code."""
+    named = {subject.name for subject in statement.subject}
+    needed = (*model_files(statement.predicate.plan), SPEC_FILE, DATA_MANIFEST, CODE_MANIFEST)
+    missing = [f"{name} isn't among the files" for name in needed if name not in named]
+    return outcome("subjects", missing, "model, spec, data manifest and code are among the files that it names")
 
 
 def check_plan(certificate: PrivacyCertificate) -> Check:
@@ -184,6 +193,8 @@ def _claim_problems(claim: ApproximateDp, planned_delta: float) -> Iterator[str]
         yield f"delta must be in (0, 1), got {claim.delta}"
     elif float(claim.delta) != planned_delta:
         yield f"delta: the certificate says {claim.delta}, its plan {planned_delta!r}"
+    if claim.accountant != accountant_of(claim.route):
+        yield f"accountant: the certificate says {claim.accountant}, its route is {claim.route}"
     if fraction(claim.epsilon_lower) > epsilon:
         yield f"epsilon_lower {claim.epsilon_lower} is above epsilon {claim.epsilon}"
     curve = [(fraction(point.epsilon), fraction(point.delta)) for point in claim.delta_curve]

@@ -13,7 +13,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from app.certificates.canonical import recanonical
-from app.certificates.consistency import check_parts, check_plan, is_computable
+from app.certificates.consistency import check_parts, check_plan, check_subjects, is_computable
 from app.certificates.evidence import REVOKED, Evidence, check_evidence
 from app.certificates.files import check_file
 from app.certificates.forms import CertificateUnreadable, Opened, Signature, open_certificate, told
@@ -50,7 +50,8 @@ def verify(certificate: bytes, keys: PublicKeySet, directory: Path | None, evide
     except CertificateUnreadable as error:
         return _report([*checks, error.check, *standing], None)
     checks.append(passed("statement", "an in-toto statement (v1) with a privacy certificate (v1)"))
-    checks += [check_plan(statement.predicate), check_parts(statement.predicate), *_check_guarantee(statement.predicate)]
+    checks += [check_subjects(statement), check_plan(statement.predicate), check_parts(statement.predicate)]
+    checks += _check_guarantee(statement.predicate)
     checks += [check_file(subject, directory) for subject in statement.subject]
     return _report([*checks, *standing], statement.predicate)
 

@@ -317,6 +317,20 @@ def test_parts_that_contradict_each_other_are_named(forge: Callable[[Change], Ve
     assert expected in details(forge(change), "parts")
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "spec.json", "data-manifest.json", "code-manifest.sha256"])
+def test_a_file_of_the_run_that_is_not_named_is_missed(name: str, envelope: bytes, settings: Settings, keys: PublicKeySet) -> None:
+    def leave_out(statement: dict[str, Any]) -> None:
+        statement["subject"] = [subject for subject in statement["subject"] if subject["name"] != name]
+
+    report = verify(forged(envelope, settings, leave_out), keys, None)
+    assert details(report, "subjects") == f"{name} isn't among the files"
+
+
+def test_an_accountant_other_than_the_routes_is_named(forge: Callable[[Change], VerificationReport]) -> None:
+    report = forge(lambda predicate: predicate["guarantee"].update(accountant="rdp"))
+    assert details(report, "parts") == "accountant: the certificate says rdp, its route is contour"
+
+
 def test_a_guarantee_for_an_event_with_a_non_private_part_is_caught(forge: Callable[[Change], VerificationReport]) -> None:
     def change(predicate: dict[str, Any]) -> None:
         hole = NonPrivate(reason="the mean was published").model_dump(mode="json")

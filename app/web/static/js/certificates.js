@@ -17,6 +17,7 @@ const WORDS = {
   recomputation: "Do its figures follow from what it says was done?",
   curve: "Does its curve of delta follow too?",
   other_figures: "Do its other figures follow too?",
+  subjects: "Does it name every file of such a run?",
   plan: "Is what is accounted for what the plan released?",
   accountants: "Do two independent methods agree?",
   parts: "Do its parts fit together?",
