@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from app.settings import Settings
 from tests.app import jobs_harness as harness
 from tests.app.documents import build
 from tests.walks.pages import DESK, PHONE, Complaints
@@ -23,7 +24,7 @@ def handbook(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Generat
     pytest.importorskip("mkdocs")
     folder = tmp_path_factory.mktemp("handbook")
     build(folder)
-    settings = harness.settings(tmp_path_factory.mktemp("data")).model_copy(update={"handbook_dir": folder})
+    settings = Settings.model_validate(harness.settings(tmp_path_factory.mktemp("data")).model_dump() | {"handbook_dir": folder})
     with harness.serving(settings) as client:
         yield f"{str(client.base_url).rstrip('/')}/handbook/", folder
 
