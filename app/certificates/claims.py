@@ -99,11 +99,6 @@ def pure_epsilon(event: Event) -> Fraction | None:
     return total if total > 0 else None
 
 
-def accountant_of(route: str) -> str:
-    """The registry's name of the accountant that a route begins with: ``pld`` of ``pld(interval=0.0001)``."""
-    return route.partition("(")[0]
-
-
 def _approximate_dp(event: Event, delta: float) -> ApproximateDp | None:
     """None where the epsilon is infinite."""
     found = profile(event, accountant="auto")
@@ -117,7 +112,6 @@ def _approximate_dp(event: Event, delta: float) -> ApproximateDp | None:
         delta=exact(delta),
         pure_epsilon=None if pure is None else upper(pure),
         epsilon_lower=lower(bound.lower),
-        accountant=accountant_of(bound.route),
         route=bound.route,
         delta_curve=_delta_curve(found, bound.upper, delta),
         renyi=_renyi(found) or None,

@@ -8,7 +8,6 @@ from itertools import pairwise
 from accountants.events import Event, non_private_reason
 from app.certificates.attacks import attack_problems
 from app.certificates.audit import canary_problems
-from app.certificates.claims import accountant_of
 from app.certificates.decimals import fraction
 from app.certificates.guarantee import SEED_SENTENCE, ApproximateDp, NoGuarantee, figures
 from app.certificates.kinds import kind_of
@@ -193,8 +192,6 @@ def _claim_problems(claim: ApproximateDp, planned_delta: float) -> Iterator[str]
         yield f"delta must be in (0, 1), got {claim.delta}"
     elif float(claim.delta) != planned_delta:
         yield f"delta: the certificate says {claim.delta}, its plan {planned_delta!r}"
-    if claim.accountant != accountant_of(claim.route):
-        yield f"accountant: the certificate says {claim.accountant}, its route is {claim.route}"
     if fraction(claim.epsilon_lower) > epsilon:
         yield f"epsilon_lower {claim.epsilon_lower} is above epsilon {claim.epsilon}"
     curve = [(fraction(point.epsilon), fraction(point.delta)) for point in claim.delta_curve]

@@ -43,8 +43,7 @@ class ApproximateDp(Value):
       delta: at which it holds; exact.
       pure_epsilon: the run is (pure_epsilon, 0)-DP as well, rounded up; absent where it is for no finite epsilon, or something is sampled.
       epsilon_lower: the lower end of the bracket, rounded down: the true epsilon of this event lies between.
-      accountant: which of the registry the upper end comes from.
-      route: how it did.
+      route: how the upper end was found; it begins with the name of the accountant.
       delta_curve: other (epsilon, delta) pairs that hold at the same time, by rising epsilon.
       renyi: upper bounds on the Renyi divergence at some orders; absent where no accountant has them.
       gdp_mu: the run is mu-GDP for this mu, rounded up; absent where it isn't Gaussian DP exactly.
@@ -57,12 +56,16 @@ class ApproximateDp(Value):
     delta: DecimalText
     pure_epsilon: Annotated[DecimalText | None, Field(exclude_if=is_absent)] = None
     epsilon_lower: DecimalText
-    accountant: Words
     route: Words
     delta_curve: Annotated[tuple[DeltaPoint, ...], Field(min_length=1, max_length=100)]
     renyi: Annotated[tuple[RenyiPoint, ...] | None, Field(min_length=1, max_length=100, exclude_if=is_absent)] = None
     gdp_mu: Annotated[DecimalText | None, Field(exclude_if=is_absent)] = None
     epsilon_without_sampling: Annotated[DecimalText | None, Field(exclude_if=is_absent)] = None
+
+    @property
+    def accountant(self) -> str:
+        """The registry's name of the accountant that the upper end comes from: ``pld`` of ``pld(interval=0.0001)``."""
+        return self.route.partition("(")[0]
 
 
 @final

@@ -16,7 +16,7 @@ Changes = dict[str, object]
 Issued = Callable[[str], bytes]
 
 STD = ("plan.mechanism.std", "event.event.event.mechanism.std")
-FIGURES = {"kind": "approximate_dp", "epsilon": "1", "delta": "1e-05", "epsilon_lower": "1", "accountant": "contour", "route": "contour"}
+FIGURES = {"kind": "approximate_dp", "epsilon": "1", "delta": "1e-05", "epsilon_lower": "1", "route": "contour"}
 ATTACKS = {
     "victims": 1,
     "public_records": 1,

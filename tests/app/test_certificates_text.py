@@ -39,7 +39,6 @@ def _claim(*points: tuple[str, str]) -> ApproximateDp:
         epsilon=points[0][0],
         delta=points[0][1],
         epsilon_lower="0",
-        accountant="test",
         route="test",
         delta_curve=tuple(DeltaPoint(epsilon=epsilon, delta=delta) for epsilon, delta in points),
     )
