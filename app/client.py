@@ -19,18 +19,18 @@ from app.access.resources import CLOSED, Closed
 from app.calculators.batches import BATCH_LINE, BatchLine, BatchRequest
 from app.calculators.calibrations import Calibration, CalibrationRequest, Sweep, SweepRequest
 from app.calculators.schemas import Profile, ProfileRequest
-from app.certificates.keys import PublicKeySet
-from app.certificates.report import VerificationReport
+from app.certificates.facts.report import VerificationReport
+from app.certificates.signing.keys import PublicKeySet
 from app.jobs.calculation import Calculation
 from app.jobs.events import Artifact, JobEventRecord
 from app.jobs.executors import ExecutorList
 from app.jobs.resources import ArtifactList, Job, JobPage, JobSubmission, LabelsChange, MeasuresPage
-from app.jobs.states import Action
 from app.ledgers.definition import LedgerDefinition, Spent
 from app.ledgers.entries import EntryPage, EntryRecord
 from app.ledgers.requests import CommitRequest, ProjectionRequest, ReservationRequest
 from app.ledgers.resources import Balance, Ledger, LedgerPage, Projection, Reservation
 from app.recipes.schemas import RecipeEntry
+from app.tables.job_states import Action
 from app.uploads.client import DataCalls
 
 _Model = TypeVar("_Model", bound=BaseModel)

@@ -10,7 +10,6 @@ from typing import Literal, final
 from fastapi import Depends, FastAPI
 from fastapi.staticfiles import StaticFiles
 
-from app import errors, openapi
 from app.access.caller import Scope, requires
 from app.access.gate import Gate
 from app.access.lifecycle import attached as access_attached
@@ -22,13 +21,13 @@ from app.calculators.router import comparisons as comparisons_router
 from app.calculators.router import router as calculators_router
 from app.certificates.log.router import router as certificate_log_router
 from app.certificates.router import router as certificates_router
-from app.disconnects import Disconnects
-from app.guard import BodyGuard, HostGuard
 from app.jobs.executors import router as hardware_router
-from app.jobs.lifecycle import attached
-from app.jobs.router import calculations as calculations_router
-from app.jobs.router import router as jobs_router
-from app.jobs.streams import router as streams_router
+from app.kit import openapi
+from app.kit import problems as errors
+from app.kit.compression import Compressed
+from app.kit.disconnects import Disconnects
+from app.kit.guard import BodyGuard, HostGuard
+from app.kit.settings import Settings
 from app.ledgers.router import router as ledgers_router
 from app.operations.lifecycle import attached as operations_attached
 from app.operations.measured import Measured
@@ -36,11 +35,13 @@ from app.operations.metrics import Metrics
 from app.operations.router import router as operations_router
 from app.papers.router import router as papers_router
 from app.recipes.router import router as recipes_router
-from app.settings import Settings
+from app.submissions.lifecycle import attached
+from app.submissions.router import calculations as calculations_router
+from app.submissions.router import router as jobs_router
+from app.submissions.streams import router as streams_router
 from app.uploads.lifecycle import attached as uploads_attached
 from app.uploads.router import data_sets as data_sets_router
 from app.uploads.router import router as uploads_router
-from app.web.compression import Compressed
 from app.web.handbook import PATH as HANDBOOK
 from app.web.handbook import Handbook
 from app.web.router import router as web_router

@@ -41,8 +41,8 @@ def _calculators() -> Iterator[tuple[str, Any]]:
     from pydantic import BaseModel
 
     from app.calculators.limits import Calculators
+    from app.kit.settings import Settings
     from app.main import create_app
-    from app.settings import Settings
 
     settings = Settings(data_dir=Path("unused"))
     for route in _routes(create_app(settings).routes):

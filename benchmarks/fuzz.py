@@ -33,8 +33,8 @@ from hypothesis import HealthCheck, Phase, given
 from hypothesis import settings as run_settings
 from schemathesis.generation import GenerationMode
 
+from app.kit.settings import Settings
 from app.main import create_app
-from app.settings import Settings
 from benchmarks.fuzz_shots import Shot, changed
 from tests.app.jobs_harness import AUTHORIZED, environment, settings, spec
 from tests.app.ledgers_harness import definition, gaussian

@@ -23,11 +23,11 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from app.database import Database
 from app.jobs.attempts import Attempts
 from app.jobs.leases import Executor, Leases
-from app.logs import configure_logs
-from app.settings import Settings
+from app.kit.database import Database
+from app.kit.logs import configure_logs
+from app.kit.settings import Settings
 from tests.app.jobs_harness import AUTHORIZED, environment, postgresql_server, settings, spec
 from trainer.report import Progress
 

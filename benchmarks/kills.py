@@ -29,11 +29,11 @@ from typing import Any
 import httpx2
 from sqlalchemy import func, select
 
-from app.certificates.tables import CertificateRow
-from app.database import Database
-from app.jobs.tables import ExecutorRow, JobEventRow, JobRow
-from app.logs import configure_logs
-from app.settings import Settings
+from app.kit.database import Database
+from app.kit.logs import configure_logs
+from app.kit.settings import Settings
+from app.tables.certificates import CertificateRow
+from app.tables.jobs import ExecutorRow, JobEventRow, JobRow
 from tests.app.jobs_harness import child_pids, environment, is_alive, postgresql_server, serving, settings, spec, wait_until, work
 
 STEPS = 40
@@ -70,7 +70,7 @@ class Fleet:
     def start(self, name: str) -> None:
         """Start this worker."""
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["app.main", "app.worker", "tests.app.jobs_harness"])
+        context.set_forkserver_preload(["app.main", "app.worker.service", "tests.app.jobs_harness"])
         own = {**os.environ, **environment(self.of), "ZETADP_EXECUTOR_ID": name}
         self.workers[name] = context.Process(target=work, args=(own, self.child, None), daemon=True)
         self.workers[name].start()

@@ -28,12 +28,12 @@ from accountants.filters import PureBudget, PureSpend
 from app.access.caller import Scope
 from app.access.service import KeyService
 from app.client import Client, RequestRefused
-from app.database import Database, new_id
+from app.kit.database import Database, new_id
+from app.kit.settings import Settings
 from app.ledgers.book import SERVICE, locked
 from app.ledgers.definition import LedgerDefinition
 from app.ledgers.requests import ReservationRequest
 from app.ledgers.service import LedgerService
-from app.settings import Settings
 from mechanisms import Adjacency
 from mechanisms.errors import BudgetExceeded
 

@@ -88,8 +88,8 @@ def serve(folder: str, announce: Callable[[int], None]) -> None:
     from fastapi import Response
 
     from app.calculators.schemas import ProfileRequest
+    from app.kit.settings import Settings
     from app.main import create_app
-    from app.settings import Settings
 
     def nothing(request: ProfileRequest) -> Response:  # noqa: ARG001 - the body is read and checked
         return Response(status_code=204)

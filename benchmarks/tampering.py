@@ -14,21 +14,21 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from app.certificates.envelope import Envelope
-from app.certificates.evidence import Evidence, check_evidence
-from app.certificates.forms import jws_of, open_certificate
-from app.certificates.issue import issue_certificate
-from app.certificates.keys import PublicKeySet, jwks
+from app.certificates.facts.report import Status
+from app.certificates.issuing.issue import issue_certificate
+from app.certificates.issuing.storing import store_certificate
 from app.certificates.log import journal
+from app.certificates.log.evidence import Evidence, check_evidence
 from app.certificates.log.proofs import encode
+from app.certificates.log.revocations import signed_revocations
 from app.certificates.log.service import inclusion_proof
-from app.certificates.report import Status
-from app.certificates.revocations import signed_revocations
-from app.certificates.storing import store_certificate
-from app.certificates.verification import verify
-from app.database import Database, now
-from app.jobs.tables import JobRow
-from app.settings import Settings
+from app.certificates.signing.envelope import Envelope
+from app.certificates.signing.keys import PublicKeySet, jwks
+from app.certificates.verification.forms import jws_of, open_certificate
+from app.certificates.verification.verify import verify
+from app.kit.database import Database, now
+from app.kit.settings import Settings
+from app.tables.jobs import JobRow
 from tests.app.certificates_harness import finished_run
 
 CHANGES = 10_000

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from app.calculators.proofs import list_proofs
+from app.kit.settings import Settings
 from app.main import create_app
-from app.settings import Settings
 from app.web.vocabulary import VOCABULARY
 
 UNITS = ((2**30, "GiB"), (2**20, "MiB"))

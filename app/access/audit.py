@@ -15,10 +15,10 @@ import structlog
 from sqlalchemy import or_, select, update
 
 from app.access.resources import AuditEntry, AuditPage
-from app.access.tables import AuditRow, KeyRow
-from app.access.tenants import DEFAULT_TENANT
-from app.access.text import without_secrets
-from app.database import Database, now
+from app.kit.database import Database, now
+from app.kit.key_text import without_secrets
+from app.tables.access import AuditRow, KeyRow
+from app.tables.tenants import DEFAULT_TENANT
 
 ENTRIES_PER_TRANSACTION = 500
 LAST_USED_SECONDS = 60.0

@@ -12,7 +12,7 @@ from fastapi import Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from app.access.errors import AccessError, ScopeMissing
-from app.access.tenants import Tenant
+from app.tables.tenants import Tenant
 from mechanisms.base import Value
 
 

@@ -15,8 +15,8 @@ from app.access.caller import Admission, Caller
 from app.access.errors import AccessError, KeyNeeded
 from app.access.rates import Rates, address_of
 from app.access.service import KeyService
-from app.database import UNAVAILABLE
-from app.errors import refusal
+from app.kit.database import UNAVAILABLE
+from app.kit.problems import refusal
 
 UNCOUNTED = ("/livez", "/readyz")
 """What a supervisor asks must be answered however busy an address is, and without a database: a key that comes along isn't looked up."""

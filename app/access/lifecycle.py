@@ -9,9 +9,9 @@ from fastapi import FastAPI, Request
 
 from app.access.audit import AuditLog, local_deed
 from app.access.service import KeyService
-from app.access.tenants import DEFAULT_TENANT
-from app.access.text import KeyText
-from app.settings import Settings
+from app.kit.key_text import KeyText
+from app.kit.settings import Settings
+from app.tables.tenants import DEFAULT_TENANT
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from limits.strategies import FixedWindowRateLimiter
 
 from app.access.caller import Caller
 from app.access.errors import AccessError, KeyNeeded, TooManyRequests
-from app.settings import Settings
+from app.kit.settings import Settings
 
 _ONCE_A_MINUTE = parse("1/minute")
 

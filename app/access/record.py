@@ -16,8 +16,8 @@ from starlette.types import ASGIApp, Message, Receive, Send
 from app.access.audit import AuditLog, Deed
 from app.access.caller import Admission, Scope
 from app.access.rates import Rates, address_of
-from app.access.text import without_secrets
-from app.database import now
+from app.kit.database import now
+from app.kit.key_text import without_secrets
 
 REQUEST_ID = "x-request-id"
 _GIVEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

@@ -11,7 +11,7 @@ from app.access.caller import Caller, Scope, requires
 from app.access.lifecycle import audit_log, key_service
 from app.access.resources import AuditPage, Key, KeyPage, KeyRequest, KeyRotation, NewKey
 from app.access.service import KeyService
-from app.access.text import ID_PATTERN
+from app.kit.key_text import ID_PATTERN
 
 Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
 Keys = Annotated[KeyService, Depends(key_service)]

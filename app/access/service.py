@@ -12,10 +12,10 @@ from sqlalchemy import exists, select
 from app.access.caller import Caller, Scope
 from app.access.errors import KeyConflict, KeyNeeded, KeyNotFound
 from app.access.resources import Key, KeyPage, NewKey
-from app.access.tables import KeyRow
-from app.access.tenants import DEFAULT_TENANT
-from app.access.text import KeyText
-from app.database import Database, now
+from app.kit.database import Database, now
+from app.kit.key_text import KeyText
+from app.tables.access import KeyRow
+from app.tables.tenants import DEFAULT_TENANT
 from mechanisms.errors import InvalidParameter
 
 FIRST_KEY = "first admin key"

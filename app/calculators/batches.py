@@ -10,7 +10,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from accountants.deadline import time_limit
 from app.calculators.schemas import TRAINING, Profile, ProfileRequest, example
-from app.errors import problem_of, problem_of_unfit
+from app.kit.problems import problem_of, problem_of_unfit
 from mechanisms.base import Value
 from mechanisms.errors import TimeLimitReached
 

@@ -11,7 +11,7 @@ from accountants.calibration import NoiseScale, Parameter, Solution, solve, solv
 from app.calculators.points import LONGEST_LIST
 from app.calculators.profiles import trade_off_at
 from app.calculators.schemas import TRAINING, AccountantName, TradeOffAt, example
-from app.errors import problem_of
+from app.kit.problems import problem_of
 from mechanisms import Adjacency, ComplexGaussian, Gaussian, PrivacyUnit, Spectral, Step
 from mechanisms.base import Extended, Value
 

@@ -18,7 +18,7 @@ from accountants.deadline import time_limit
 from app.calculators.cache import ProfileCache
 from app.calculators.calibrations import Calibration, CalibrationRequest, Sweep, SweepRequest, compute_calibration, compute_sweep
 from app.calculators.schemas import Profile, ProfileRequest
-from app.settings import Settings
+from app.kit.settings import Settings
 
 _Answer = TypeVar("_Answer")
 

@@ -9,22 +9,22 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from app.access.caller import Caller, Scope, requires
-from app.certificates.envelope import MAXIMUM_BYTES, MEDIA_TYPE, Envelope
-from app.certificates.evidence import Evidence
-from app.certificates.forms import CertificateUnreadable, jws_of, open_certificate
-from app.certificates.jws import MEDIA_TYPE as JOSE
-from app.certificates.keys import PublicKeySet, jwks
+from app.certificates.facts.report import VerificationReport
+from app.certificates.facts.schema import MEDIA_TYPE as SCHEMA
+from app.certificates.facts.schema import statement_schema
+from app.certificates.log.evidence import Evidence
 from app.certificates.log.router import database_of, settings_of
 from app.certificates.log.service import own_evidence
 from app.certificates.page.html import content_security_policy, html_of
 from app.certificates.page.rendering import rendered
-from app.certificates.report import VerificationReport
-from app.certificates.schema import MEDIA_TYPE as SCHEMA
-from app.certificates.schema import statement_schema
-from app.certificates.tables import stored_envelope
-from app.certificates.verification import verify
-from app.database import Database
-from app.settings import Settings
+from app.certificates.signing.envelope import MAXIMUM_BYTES, MEDIA_TYPE, Envelope
+from app.certificates.signing.jws import MEDIA_TYPE as JOSE
+from app.certificates.signing.keys import PublicKeySet, jwks
+from app.certificates.verification.forms import CertificateUnreadable, jws_of, open_certificate
+from app.certificates.verification.verify import verify
+from app.kit.database import Database
+from app.kit.settings import Settings
+from app.tables.certificates import stored_envelope
 
 router = APIRouter(tags=["certificates"])
 

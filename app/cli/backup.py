@@ -10,12 +10,12 @@ from typing import Annotated
 import typer
 
 from app.cli.console import AsJson, Exit, clear_errors, error, fail, out, print_json
-from app.cli.house import read_settings
-from app.database import Database
+from app.cli.processes import read_settings
+from app.kit.database import Database
+from app.kit.settings import Settings
 from app.operations.archive import BackupUnusable, LedgerEnd
 from app.operations.backup import BackedUp, back_up
 from app.operations.restore import WARNINGS, restore
-from app.settings import Settings
 
 PIPE = "-"
 

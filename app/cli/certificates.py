@@ -11,20 +11,20 @@ from typing import Annotated
 import typer
 
 from app.access.audit import AuditLog, local_deed
-from app.access.tenants import DEFAULT_TENANT
 from app.certificates.errors import CertificateError, SigningKeyNotFound
-from app.certificates.keys import jwks
-from app.certificates.keys import rotate as rotate_key
 from app.certificates.log.checkpoint import CheckpointRefused, open_checkpoint
 from app.certificates.log.proofs import ConsistencyProof, ProofRefused, SignedHead, check_consistency, encode, read_proof
-from app.certificates.revocations import Reason, Revocation, revocations
-from app.certificates.revocations import revoke as revoke_key
+from app.certificates.log.revocations import Reason, Revocation, revocations
+from app.certificates.log.revocations import revoke as revoke_key
+from app.certificates.signing.keys import jwks
+from app.certificates.signing.keys import rotate as rotate_key
 from app.cli.certify import KEYS_FILE, read_keys
 from app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, clear_errors, fail, out, print_json
-from app.cli.house import read_settings
+from app.cli.processes import read_settings
 from app.client import Client
-from app.database import Database
-from app.settings import Settings
+from app.kit.database import Database
+from app.kit.settings import Settings
+from app.tables.tenants import DEFAULT_TENANT
 
 key_commands = typer.Typer(
     name="certificate-keys", help="List, rotate and revoke the keys that sign certificates, on the service's machine.", no_args_is_help=True

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, Key, clear_errors, fail, out, print_json
 from app.cli.follow import JobId, print_job
 from app.client import Client
-from app.errors import field_errors, summary
 from app.jobs.resources import LabelsChange
+from app.kit.problems import field_errors, summary
 
 
 def register(app: typer.Typer) -> None:

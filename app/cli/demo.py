@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
-from app.access.text import KeyText
 from app.cli.certify import CERTIFICATE_FILE, save_artifacts
 from app.cli.console import Exit, fail, out
 from app.cli.follow import follow_to_end, told
 from app.client import Client
 from app.jobs.events import JobState
 from app.jobs.resources import Job, JobSubmission
+from app.kit.key_text import KeyText
 from trainer import RuntimeSpec
 from trainer.recipes import DIGITS_DEMO
 

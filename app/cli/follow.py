@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from app.certificates.wording import METRICS
+from app.certificates.facts.wording import METRICS
 from app.cli.console import (
     DEFAULT_ADDRESS,
     Address,
@@ -26,7 +26,7 @@ from app.cli.console import (
 from app.cli.recipes import recipe_submission
 from app.client import Client
 from app.jobs.resources import Job, JobSubmission
-from app.jobs.states import JobState
+from app.tables.job_states import JobState
 from trainer.report import Metrics
 
 HELD_OUT = {

@@ -17,11 +17,11 @@ from app.access.caller import Scope
 from app.access.errors import AccessError, KeyNotFound
 from app.access.resources import LONGEST_GRACE, NewKey
 from app.access.service import KeyService
-from app.access.tenants import DEFAULT_TENANT, TENANT_PATTERN
-from app.access.text import KeyText
 from app.cli.console import AsJson, Exit, clear_errors, fail, out, print_json
-from app.cli.house import read_settings
-from app.database import Database, now
+from app.cli.processes import read_settings
+from app.kit.database import Database, now
+from app.kit.key_text import KeyText
+from app.tables.tenants import DEFAULT_TENANT, TENANT_PATTERN
 
 LISTED = 200
 

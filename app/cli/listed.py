@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typer._click import Command, Context
 
 LISTED: dict[str, dict[str, str]] = {
-    "house": {
+    "processes": {
         "serve": "Run the REST service, and print where its documentation is.",
         "worker": "Run one worker: it trains queued jobs, one at a time, each in a process of its own.",
         "demo": "Train a small complex network on handwritten digits with differential privacy, end to end, and check its certificate.",

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from app.cli.console import AsJson, clear_errors, out, print_json
-from app.cli.house import read_settings
-from app.database import Database, now
+from app.cli.processes import read_settings
 from app.jobs.queue import JobQueue
+from app.kit.database import Database, now
 from app.operations.retention import Retention
 
 commands = typer.Typer(name="operations", help="Dashboard, alerts, and what is deleted after its time.", no_args_is_help=True)

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, Key, clear_errors, fail, out
 from app.client import Client
-from app.errors import field_errors, summary
 from app.jobs.resources import JobSubmission
+from app.kit.problems import field_errors, summary
 from app.recipes.schemas import ProvenEpsilon, RecipeEntry
 from mechanisms.errors import InvalidParameter
 

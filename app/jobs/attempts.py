@@ -15,15 +15,15 @@ from pydantic import AwareDatetime
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from app.certificates.ledger import LedgerFacts
-from app.database import Database
+from app.certificates.facts.ledger import LedgerFacts
+from app.jobs.charges import charge_of
 from app.jobs.document import JOB_DOCUMENT, JobDocument
 from app.jobs.errors import LeaseLost
 from app.jobs.events import JobEvent
 from app.jobs.history import append, change_state, locked
-from app.jobs.states import HELD_STATES, JobState, Outcome, after_outcome
-from app.jobs.tables import ExecutorRow, JobEventRow, JobRow
-from app.ledgers.jobs import charge_of
+from app.kit.database import Database
+from app.tables.job_states import HELD_STATES, JobState, Outcome, after_outcome
+from app.tables.jobs import ExecutorRow, JobEventRow, JobRow
 from mechanisms.base import Value
 from trainer.report import CheckpointWritten
 

@@ -27,10 +27,10 @@ import structlog
 from sqlalchemy import delete, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.database import Database, now
 from app.jobs.destinations import Destination, DestinationRefused, Destinations
-from app.jobs.tables import DeliveryRow, JobEventRow, JobRow, WebhookRow
-from app.settings import Settings
+from app.kit.database import Database, now
+from app.kit.settings import Settings
+from app.tables.jobs import DeliveryRow, JobEventRow, JobRow, WebhookRow
 from mechanisms.base import Value
 from mechanisms.errors import InvalidParameter
 from mechanisms.version import VERSION

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import final
 from urllib.parse import SplitResult, urlsplit
 
-from app.settings import Settings
+from app.kit.settings import Settings
 from mechanisms.errors import InvalidParameter
 
 FIELD = "webhook.url"

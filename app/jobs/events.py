@@ -7,7 +7,7 @@ from typing import Annotated, Literal, final
 
 from pydantic import Field, TypeAdapter
 
-from app.jobs.states import JobState
+from app.tables.job_states import JobState
 from mechanisms.base import Value
 from trainer.report import CheckpointWritten, Failed, Finished, Metrics, Progress, Stage, Started, Stopped
 
@@ -40,7 +40,7 @@ class ArtifactsStored(Value):
 
 @final
 class Logged(Value):
-    """A line of the training process's log, as far as it can hold no data value (``app/jobs/log_lines.py``)."""
+    """A line of the training process's log, as far as it can hold no data value (``app/worker/log_lines.py``)."""
 
     event: Literal["log"] = "log"
     line: str

@@ -10,9 +10,9 @@ from pydantic import AwareDatetime
 from sqlalchemy import select
 
 from app.access.caller import Caller, Scope, requires
-from app.database import Database
 from app.jobs.leases import database_time
-from app.jobs.tables import ExecutorRow, JobRow
+from app.kit.database import Database
+from app.tables.jobs import ExecutorRow, JobRow
 from mechanisms.base import Value
 
 router = APIRouter(tags=["jobs"])

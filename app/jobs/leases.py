@@ -22,11 +22,11 @@ from sqlalchemy import delete, func, select, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from app.database import Database, now
 from app.jobs.attempts import lose
 from app.jobs.errors import ExecutorBusy
-from app.jobs.states import JobState
-from app.jobs.tables import ExecutorRow, JobRow
+from app.kit.database import Database, now
+from app.tables.job_states import JobState
+from app.tables.jobs import ExecutorRow, JobRow
 from mechanisms.base import Value
 
 BEATS_PER_LEASE = 6

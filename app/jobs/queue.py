@@ -20,10 +20,10 @@ import structlog
 from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.database import PATIENCE
 from app.jobs.errors import QueueUnavailable
 from app.jobs.resources import HIGHEST_PRIORITY
-from app.settings import Settings
+from app.kit.database import PATIENCE
+from app.kit.settings import Settings
 
 if TYPE_CHECKING:
     from dbos import DBOSClient

@@ -10,7 +10,7 @@ from pydantic import Field, Strict
 from app.jobs.calculation import CalculationKind, CalculationResult
 from app.jobs.document import Labels
 from app.jobs.events import Artifact, JobEventRecord
-from app.jobs.states import JobState
+from app.tables.job_states import JobState
 from mechanisms.base import Extended, Value
 from trainer import AnyTrainingSpec, RuntimeSpec
 from trainer.report import Metrics

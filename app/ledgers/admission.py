@@ -12,7 +12,7 @@ from typing import final
 from sqlalchemy.orm import Session
 
 from accountants.filters import Price
-from app.database import new_id
+from app.kit.database import new_id
 from app.ledgers.book import SERVICE, Asker, Book, locked
 from app.ledgers.definition import Spent
 from app.ledgers.errors import LedgerClosed, LedgerKeyReused

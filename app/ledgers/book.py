@@ -15,9 +15,8 @@ from sqlalchemy import Connection, Row, Table, bindparam, func, select
 from sqlalchemy.orm import Session
 
 from accountants.filters import Price
-from app.database import Base, now
 from app.jobs.events import JobState
-from app.jobs.tables import JobRow
+from app.kit.database import Base, now
 from app.ledgers.definition import LedgerDefinition, Spent, stored_definition
 from app.ledgers.entries import Act, Charge, Closed, Committed, Entry, Lapsed, Opened, Released, Reserved, Settlement, digest
 from app.ledgers.errors import LedgerClosed, LedgerKeyReused, LedgerNotFound, ReservationNotFound, ReservationSettled, UserBudgetExceeded
@@ -25,7 +24,8 @@ from app.ledgers.pricing import check_part
 from app.ledgers.requests import ChargedUsers, Expiry
 from app.ledgers.states import LedgerState
 from app.ledgers.sums import Sums
-from app.ledgers.tables import LedgerEntryRow, LedgerLapseRow, LedgerRow, LedgerUserRow
+from app.tables.jobs import JobRow
+from app.tables.ledgers import LedgerEntryRow, LedgerLapseRow, LedgerRow, LedgerUserRow
 from mechanisms.errors import BudgetExceeded, InvalidParameter
 
 LAPSES_AT_ONCE = 100

@@ -14,7 +14,7 @@ from app.ledgers.errors import LedgerNotFound, ReservationNotFound
 from app.ledgers.resources import Balance, Head, Ledger, Reservation, balance_of, reservation_of
 from app.ledgers.states import LedgerState
 from app.ledgers.sums import Sums
-from app.ledgers.tables import LedgerEntryRow, LedgerRow, LedgerUserRow
+from app.tables.ledgers import LedgerEntryRow, LedgerRow, LedgerUserRow
 from mechanisms.errors import InvalidParameter
 
 

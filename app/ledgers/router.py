@@ -7,8 +7,6 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query, Request, Response, status
 
 from app.access.caller import Caller, Scope, requires
-from app.jobs.planning import planned
-from app.jobs.router import ID_PATTERN, IdempotencyKey
 from app.ledgers.definition import LedgerDefinition
 from app.ledgers.entries import EntryPage
 from app.ledgers.requests import CommitRequest, ProjectionRequest, ReservationRequest
@@ -16,6 +14,8 @@ from app.ledgers.resources import Balance, Ledger, LedgerPage, Projection, Reser
 from app.ledgers.service import LedgerService
 from app.ledgers.states import LedgerState, ReservationState
 from app.ledgers.verification import ChainReport
+from app.submissions.planning import planned
+from app.submissions.router import ID_PATTERN, IdempotencyKey
 
 
 async def ledger_service(request: Request) -> LedgerService:

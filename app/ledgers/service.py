@@ -12,14 +12,14 @@ from sqlalchemy import exists, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, aliased
 
-from app.database import Database, new_id, now
-from app.jobs.tables import JobRow
+from app.jobs.charges import check_for_jobs, check_not_held, spend_of_job
+from app.kit.database import Database, new_id, now
 from app.ledgers.admission import REFUSALS, Priced, commit_in, release_in, reserve_on
 from app.ledgers.book import SERVICE, Asker, entry_row, locked
 from app.ledgers.definition import LedgerDefinition, Spent, stored_definition
 from app.ledgers.entries import BEFORE_THE_FIRST, Entry, EntryPage, EntryRecord, Opened, digest
 from app.ledgers.errors import LedgerKeyReused, LedgerNameTaken
-from app.ledgers.jobs import check_for_jobs, check_not_held, spend_of_job
+from app.ledgers.group_commit import Together
 from app.ledgers.pricing import price_of
 from app.ledgers.projections import projected
 from app.ledgers.reading import (
@@ -34,9 +34,9 @@ from app.ledgers.requests import ProjectionRequest, ReservationRequest
 from app.ledgers.resources import Balance, Ledger, LedgerPage, Projection, Reservation, ReservationPage
 from app.ledgers.states import LedgerState, ReservationState
 from app.ledgers.sums import Sums
-from app.ledgers.tables import LedgerEntryRow, LedgerRow
-from app.ledgers.together import Together
 from app.ledgers.verification import ChainReport, verify_stored
+from app.tables.jobs import JobRow
+from app.tables.ledgers import LedgerEntryRow, LedgerRow
 from mechanisms.base import Value
 from mechanisms.errors import InvalidParameter
 from trainer import AnyPlan, AnyTrainingSpec

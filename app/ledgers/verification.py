@@ -33,7 +33,7 @@ from app.ledgers.pricing import check_part
 from app.ledgers.resources import Balance, Head, balance_of, spent_by
 from app.ledgers.states import LedgerState
 from app.ledgers.sums import Sums
-from app.ledgers.tables import LedgerEntryRow, LedgerLapseRow, LedgerRow, LedgerUserRow
+from app.tables.ledgers import LedgerEntryRow, LedgerLapseRow, LedgerRow, LedgerUserRow
 from mechanisms.base import Value
 from mechanisms.errors import PrivacyError
 

@@ -23,7 +23,7 @@ from pydantic import AwareDatetime, Field, ValidationError
 from sqlalchemy import JSON, BigInteger, Boolean, Column, Double, Float, Integer, LargeBinary, String, TableClause, Text, column, table
 from sqlalchemy.types import TypeEngine
 
-from app.database import UtcTime
+from app.kit.database import UtcTime
 from mechanisms.base import Value
 
 MANIFEST = "manifest.json"

@@ -14,8 +14,8 @@ from typing import IO, Any, final
 
 from sqlalchemy import Connection, Table, select, text
 
-from app.database import Database, now, revisions
-from app.ledgers.tables import LedgerEntryRow, LedgerRow
+from app.kit.database import Database, now, revisions
+from app.kit.settings import Settings
 from app.migrations.models import Base
 from app.operations.archive import (
     FILES,
@@ -30,7 +30,7 @@ from app.operations.archive import (
     kind_of,
     written,
 )
-from app.settings import Settings
+from app.tables.ledgers import LedgerEntryRow, LedgerRow
 from mechanisms.base import Value
 from mechanisms.version import VERSION
 

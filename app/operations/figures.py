@@ -16,18 +16,18 @@ from sqlalchemy import Select, func, or_, select
 from sqlalchemy.orm import Session
 
 from app.access.audit import AuditLog
-from app.certificates.tables import CertificateRow
-from app.database import UNAVAILABLE, Database, now
-from app.jobs.states import FINAL_STATES, HELD_STATES, JobState
-from app.jobs.tables import DeliveryRow, ExecutorRow, JobEventRow, JobRow
+from app.kit.database import UNAVAILABLE, Database, now
+from app.kit.settings import Settings
+from app.kit.storage import disk
 from app.ledgers.states import LedgerState
-from app.ledgers.tables import LedgerEntryRow, LedgerRow
-from app.operations.storage import disk
-from app.settings import Settings
+from app.tables.certificates import CertificateRow
+from app.tables.job_states import FINAL_STATES, HELD_STATES, JobState
+from app.tables.jobs import DeliveryRow, ExecutorRow, JobEventRow, JobRow
+from app.tables.ledgers import LedgerEntryRow, LedgerRow
 
 KEPT_SECONDS = 5.0
 NOT_CERTIFIED = ("no certificate is issued%", "%nothing is certified%")
-"""How the reasons of jobs read that ended without a certificate, which they would have got (``app/jobs/completion.py``)."""
+"""How the reasons of jobs read that ended without a certificate, which they would have got (``app/worker/completion.py``)."""
 _log = structlog.get_logger()
 
 

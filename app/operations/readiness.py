@@ -13,10 +13,10 @@ from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.certificates.errors import SigningKeyUnusable
-from app.certificates.keys import signer
-from app.database import Database, revisions
-from app.operations.storage import StorageFull, check_room
-from app.settings import Settings
+from app.certificates.signing.keys import signer
+from app.kit.database import Database, revisions
+from app.kit.settings import Settings
+from app.kit.storage import StorageFull, check_room
 from mechanisms.base import Value
 
 KEPT_SECONDS = 1.0

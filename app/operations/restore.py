@@ -18,22 +18,22 @@ from sqlalchemy import Connection, delete, func, inspect, select, text
 from sqlalchemy.orm import Session
 
 from app.access.audit import local_deed
-from app.access.tables import KeyRow
-from app.access.tenants import DEFAULT_TENANT
-from app.certificates.envelope import Envelope
-from app.certificates.keys import PublicKeySet, jwks
-from app.certificates.log.tables import LogEntryRow, LogNodeRow, LogRow
 from app.certificates.log.tree import completed, leaf_hash, node_hash
-from app.certificates.tables import CertificateRow
-from app.database import Base, Database, revisions, upgrade
+from app.certificates.signing.envelope import Envelope
+from app.certificates.signing.keys import PublicKeySet, jwks
 from app.jobs.attempts import end
 from app.jobs.history import change_state, locked
-from app.jobs.states import HELD_STATES, JobState, Outcome
-from app.jobs.tables import JobRow
-from app.ledgers.tables import LedgerRow
+from app.kit.database import Base, Database, revisions, upgrade
+from app.kit.settings import Settings
 from app.ledgers.verification import verify_stored
 from app.operations.archive import FILES, BackupUnusable, LedgerEnd, Manifest, TableDump, rows_of, unpack
-from app.settings import Settings
+from app.tables.access import KeyRow
+from app.tables.certificate_log import LogEntryRow, LogNodeRow, LogRow
+from app.tables.certificates import CertificateRow
+from app.tables.job_states import HELD_STATES, JobState, Outcome
+from app.tables.jobs import JobRow
+from app.tables.ledgers import LedgerRow
+from app.tables.tenants import DEFAULT_TENANT
 from mechanisms.base import Value
 
 ROWS_AT_ONCE = 500

@@ -17,15 +17,15 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import Session, aliased
 
 from app.access.audit import local_deed
-from app.access.tables import AuditRow
-from app.access.tenants import DEFAULT_TENANT
-from app.database import Database, now
 from app.jobs.errors import QueueUnavailable
 from app.jobs.queue import JobQueue
-from app.jobs.states import FINAL_STATES
-from app.jobs.tables import DeliveryRow, IdempotencyKeyRow, JobEventRow, JobRow, WebhookRow
-from app.operations.tables import AuditDeletionRow, HousekeepingRow
-from app.settings import Settings
+from app.kit.database import Database, now
+from app.kit.settings import Settings
+from app.tables.access import AuditRow
+from app.tables.job_states import FINAL_STATES
+from app.tables.jobs import DeliveryRow, IdempotencyKeyRow, JobEventRow, JobRow, WebhookRow
+from app.tables.operations import AuditDeletionRow, HousekeepingRow
+from app.tables.tenants import DEFAULT_TENANT
 from mechanisms.base import Value
 
 AT_ONCE = 200

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from app.access.caller import Caller, Scope, requires
 from app.access.errors import ScopeMissing
-from app.access.tenants import DEFAULT_TENANT
 from app.operations.metrics import CONTENT_TYPE, Metrics
 from app.operations.readiness import Readiness, ReadinessChecks
+from app.tables.tenants import DEFAULT_TENANT
 
 OBJECT = {"type": "object"}
 

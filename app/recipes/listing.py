@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from accountants import profile
 from accountants.events import Event, non_private_reason
-from app.certificates.claims import pure_epsilon
+from app.certificates.facts.claims import pure_epsilon
 from app.jobs.resources import JobSubmission
 from app.recipes.errors import RecipeNotFound
 from app.recipes.schemas import DataAvailability, ProvenEpsilon, RecipeEntry

@@ -7,10 +7,10 @@ from pathlib import Path
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.database import Database
-from app.settings import Settings
+from app.kit.database import Database
+from app.kit.settings import Settings
+from app.tables.uploads import DataSetRow
 from app.uploads.storage import data_set_folder
-from app.uploads.tables import DataSetRow
 from trainer.data import DataSpec, Uploaded
 from trainer.data.uploaded import Finder, unknown
 

@@ -12,14 +12,15 @@ from typing import final
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from app.certificates.canonical import canonical_json
-from app.certificates.digests import fresh_nonce
-from app.certificates.tables import CertificateRow
-from app.database import Database, new_id, now
-from app.jobs.states import JobState
-from app.jobs.tables import JobRow
-from app.operations.storage import check_room as check_disk
-from app.settings import Settings
+from app.certificates.signing.canonical import canonical_json
+from app.certificates.signing.digests import fresh_nonce
+from app.kit.database import Database, new_id, now
+from app.kit.settings import Settings
+from app.kit.storage import check_room as check_disk
+from app.tables.certificates import CertificateRow
+from app.tables.job_states import JobState
+from app.tables.jobs import JobRow
+from app.tables.uploads import DataSetRow, UploadRow
 from app.uploads.definition import ColumnsSource, DataSetDefinition
 from app.uploads.errors import DataSetInUse, DataSetNotFound, UploadCutOff, UploadKeyReused
 from app.uploads.housekeeping import give_up_overdue
@@ -28,7 +29,6 @@ from app.uploads.quota import check_room, lock_tenant
 from app.uploads.reading import Reader
 from app.uploads.resources import DataSet, DataSetManifest, DataSetPage, ManifestUpload
 from app.uploads.storage import NEW, data_set_folder, private_folder, remove_folder, room, sync_folder, upload_path, write_whole
-from app.uploads.tables import DataSetRow, UploadRow
 from mechanisms.errors import InvalidParameter
 from trainer.data.base import NamedDataSet
 from trainer.data.formats import ArrayFacts, Contents

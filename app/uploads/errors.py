@@ -1,4 +1,4 @@
-r"""Errors of uploads and data sets. They carry data and know nothing of HTTP; ``app/errors.py`` has the table to status codes."""
+r"""Errors of uploads and data sets. They carry data and know nothing of HTTP; ``app/kit/problems.py`` has the table to status codes."""
 
 from __future__ import annotations
 

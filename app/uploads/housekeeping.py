@@ -8,11 +8,11 @@ from pathlib import Path
 
 from sqlalchemy import delete, select
 
-from app.database import Database, now
-from app.settings import Settings
+from app.kit.database import Database, now
+from app.kit.settings import Settings
+from app.tables.uploads import DataSetRow, UploadRow
 from app.uploads.reading import SCRATCH
 from app.uploads.storage import NEW, PART, remove_folder
-from app.uploads.tables import DataSetRow, UploadRow
 
 BEGUN = ("receiving", "making")
 OLDEST_SCRATCH_SECONDS = 86_400.0

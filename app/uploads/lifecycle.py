@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import Depends, FastAPI, Request
 
 from app.access.caller import Caller, Scope, requires
-from app.settings import Settings
+from app.kit.settings import Settings
 from app.uploads.data_sets import DataSetService
 from app.uploads.housekeeping import sweep
 from app.uploads.reading import Reader

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import ClassVar, final
 
-from app.operations.storage import is_full
+from app.kit.storage import is_full
 from app.uploads.definition import DataSetDefinition, UploadId
 from app.uploads.making import Readable, made
 from mechanisms.base import Value

@@ -13,7 +13,7 @@ import anyio
 from anyio import CancelScope, CapacityLimiter, fail_after, to_thread
 from starlette.requests import ClientDisconnect, Request
 
-from app.settings import Settings
+from app.kit.settings import Settings
 from app.uploads.data_sets import DataSetService
 from app.uploads.definition import DataSetDefinition
 from app.uploads.errors import ReadersBusy, UploadCutOff, UploadTooLarge

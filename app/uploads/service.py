@@ -9,16 +9,16 @@ from typing import final
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from app.database import Database, new_id, now
-from app.operations.storage import check_room
-from app.settings import Settings
+from app.kit.database import Database, new_id, now
+from app.kit.settings import Settings
+from app.kit.storage import check_room
+from app.tables.uploads import UploadRow
 from app.uploads.errors import QuotaExceeded, UploadCutOff, UploadKeyReused, UploadNotFound, UploadTooLarge
 from app.uploads.housekeeping import give_up_overdue
 from app.uploads.quota import free_bytes
 from app.uploads.reading import Reader
 from app.uploads.resources import Upload, UploadPage
 from app.uploads.storage import Landing, upload_path
-from app.uploads.tables import UploadRow
 from mechanisms.errors import InvalidParameter
 from trainer.data.formats import Contents, FormatName
 

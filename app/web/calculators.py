@@ -10,8 +10,8 @@ from fastapi.responses import HTMLResponse
 
 from app.calculators import catalogue
 from app.calculators.catalogue import MechanismEntry
-from app.web.asking import COMPARISONS as PAGES
 from app.web.forms import Field, fields_of
+from app.web.live_forms import COMPARISONS as PAGES
 from app.web.proofs import page_of
 from app.web.rendering import page
 from mechanisms.base import Value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from app.certificates.envelope import MAXIMUM_BYTES
+from app.certificates.signing.envelope import MAXIMUM_BYTES
 from app.web.rendering import page
 
 router = APIRouter()

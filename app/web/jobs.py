@@ -8,8 +8,8 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from app.jobs.resources import HIGHEST_PRIORITY, LONGEST_TIMEOUT
-from app.jobs.router import ALGORITHM_NAMES, ID_PATTERN
-from app.jobs.states import JobState
+from app.submissions.router import ALGORITHM_NAMES, ID_PATTERN
+from app.tables.job_states import JobState
 from app.web.rendering import page
 
 router = APIRouter()

@@ -8,7 +8,7 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from accountants.filters import DEFAULT_ORDERS
-from app.jobs.router import ID_PATTERN
+from app.submissions.router import ID_PATTERN
 from app.web.rendering import page
 from app.web.words import CHOICES
 

@@ -12,13 +12,13 @@ from accountants.attack_sentences import EVEN_ODDS, FALSE_POSITIVES, guessing_se
 from accountants.conversions import posterior
 from accountants.trade_off import Line
 from app.calculators import catalogue
-from app.web.asking import router as asking_router
 from app.web.calculators import router as calculators_router
 from app.web.certificates import router as certificates_router
 from app.web.conversions import router as conversions_router
 from app.web.documentation import router as documentation_router
 from app.web.jobs import router as jobs_router
 from app.web.ledgers import router as ledgers_router
+from app.web.live_forms import router as asking_router
 from app.web.papers import router as papers_router
 from app.web.proofs import router as proofs_router
 from app.web.rendering import page

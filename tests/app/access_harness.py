@@ -7,8 +7,8 @@ from datetime import datetime
 from app.access.caller import Scope
 from app.access.resources import NewKey
 from app.access.service import KeyService
-from app.database import Database
-from app.settings import Settings
+from app.kit.database import Database
+from app.kit.settings import Settings
 
 
 def made(of: Settings, tenant: str, *scopes: Scope, expires: datetime | None = None) -> NewKey:

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from app.certificates.issue import CertificateInput
+from app.certificates.issuing.issue import CertificateInput
 from tests.app.certificates_harness import finished_run, run_of
 
 Document = dict[str, object]

@@ -12,12 +12,12 @@ from typing import Any
 import rfc8785
 from pydantic import TypeAdapter
 
-from app.certificates.envelope import Envelope, sign
-from app.certificates.issue import CertificateInput, spec_file
-from app.certificates.keys import signer
-from app.certificates.planned import model_files
-from app.certificates.report import Status, VerificationReport
-from app.settings import Settings
+from app.certificates.facts.planned import model_files
+from app.certificates.facts.report import Status, VerificationReport
+from app.certificates.issuing.issue import CertificateInput, spec_file
+from app.certificates.signing.envelope import Envelope, sign
+from app.certificates.signing.keys import signer
+from app.kit.settings import Settings
 from mechanisms import RandomOrigin
 from trainer import AnyTrainingSpec, RuntimeSpec
 from trainer.attacks import AttackFigure, AttackFindings, AttackName, CurvePoint, Measure

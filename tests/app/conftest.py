@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from app.certificates.issue import CertificateInput, issue_certificate
-from app.certificates.keys import PublicKeySet, jwks
-from app.certificates.statement import PrivacyCertificate
-from app.certificates.text import describe
-from app.certificates.verification import read
-from app.settings import Settings
+from app.certificates.facts.statement import PrivacyCertificate
+from app.certificates.issuing.issue import CertificateInput, issue_certificate
+from app.certificates.signing.keys import PublicKeySet, jwks
+from app.certificates.verification.verify import read
+from app.certificates.words.text import describe
+from app.kit.settings import Settings
 from tests.app.certificate_kinds import run_named, runs, write_table
 from tests.app.certificates_harness import finished_run
 from tests.remembered import accounted_once

@@ -28,11 +28,11 @@ from psycopg import sql
 from pydantic import SecretStr
 from starlette.types import ASGIApp
 
-from app import worker
-from app.database import Database
-from app.jobs.child import training_command
+from app.kit.database import Database
+from app.kit.settings import Settings
 from app.main import create_app
-from app.settings import Settings
+from app.worker.child import training_command
+from app.worker import service as worker
 from tests.app import fake_child
 from tests.app.fake_child import Order
 from tests.app.forked import PRELOADED

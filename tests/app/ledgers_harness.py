@@ -8,12 +8,12 @@ from pathlib import Path
 
 from accountants import Event, Release, Repeated
 from accountants.filters import AnyBudget, GdpBudget, PureBudget, PureSpend
-from app.database import Database
+from app.kit.database import Database
+from app.kit.settings import Settings
 from app.ledgers.definition import LedgerDefinition, Spent
 from app.ledgers.requests import ChargedUsers, Expiry, ReservationRequest
 from app.ledgers.resources import Ledger, Reservation
 from app.ledgers.service import LedgerService
-from app.settings import Settings
 from mechanisms import Adjacency, Gaussian, Sensitivity
 from tests.app.jobs_harness import postgresql_server
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from app.kit.settings import Settings
 from app.main import create_app
-from app.settings import Settings
 
 OPERATIONS = {
     "calculators": (

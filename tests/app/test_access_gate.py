@@ -19,8 +19,8 @@ from app.access.audit import AuditLog, local_deed
 from app.access.caller import Scope
 from app.access.errors import TooManyRequests
 from app.access.rates import Rates, address_of
-from app.database import Database
-from app.settings import Settings
+from app.kit.database import Database
+from app.kit.settings import Settings
 from tests.app.access_harness import made, shown
 from tests.app.jobs_harness import ADMIN_KEY, postgresql_server, serving, spec, submit, wait_until
 
@@ -118,8 +118,8 @@ def test_a_request_that_breaks_the_service_has_a_name_and_an_entry(tmp_path: Pat
         raise ZeroDivisionError
 
     with served(tmp_path) as (_, client):
-        monkeypatch.setattr("app.jobs.service.JobService.submit", broken)
-        monkeypatch.setattr("app.errors.get_logger", MagicMock())  # unset up as in tests, it takes seconds to draw the trace
+        monkeypatch.setattr("app.submissions.service.JobService.submit", broken)
+        monkeypatch.setattr("app.kit.problems.get_logger", MagicMock())  # unset up as in tests, it takes seconds to draw the trace
         response = client.post("/v1/jobs", json={"spec": spec()}, headers={**shown(ADMIN_KEY), NAME: "broken-1"})
         assert (response.status_code, response.json()["request_id"], response.headers[NAME]) == (500, "broken-1", "broken-1")
         found = entries(client)[0]

@@ -10,8 +10,8 @@ import pytest
 
 from app.access.caller import Scope
 from app.client import Client, RequestRefused
-from app.database import now
-from app.settings import Settings
+from app.kit.database import now
+from app.kit.settings import Settings
 from tests.app.access_harness import made, shown
 from tests.app.jobs_harness import serving, settings, submit, wait_until
 

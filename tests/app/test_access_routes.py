@@ -12,8 +12,8 @@ import pytest
 from pydantic import SecretStr
 
 from app.access.caller import Scope
-from app.database import now
-from app.settings import Settings
+from app.kit.database import now
+from app.kit.settings import Settings
 from tests.app.access_harness import made, shown
 from tests.app.jobs_harness import ADMIN_KEY, serving
 from tests.app.openapi_harness import document

@@ -18,10 +18,10 @@ from fastapi.testclient import TestClient
 from pydantic import SecretStr
 from typer.testing import CliRunner
 
-from app.access.text import KeyText
 from app.cli import app
+from app.kit.key_text import KeyText
+from app.kit.settings import Settings
 from app.main import create_app
-from app.settings import Settings
 from mechanisms.errors import InvalidParameter
 from tests.app.access_harness import shown
 from tests.app.jobs_harness import spec, wait_until

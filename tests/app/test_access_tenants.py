@@ -9,10 +9,10 @@ import httpx2
 import pytest
 
 from app.access.caller import Scope
-from app.certificates.tables import CertificateRow
-from app.database import Database, now
-from app.jobs.tables import JobRow
-from app.settings import Settings
+from app.kit.database import Database, now
+from app.kit.settings import Settings
+from app.tables.certificates import CertificateRow
+from app.tables.jobs import JobRow
 from tests.app.access_harness import made, shown
 from tests.app.jobs_harness import serving, settings, spec, submit
 from tests.app.openapi_harness import OPERATIONS, document

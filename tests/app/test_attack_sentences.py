@@ -15,15 +15,15 @@ import app
 import mechanisms
 import trainer
 from accountants.attack_sentences import guessing_sentence, naming_sentence
-from app.certificates.evidence import Evidence
-from app.certificates.keys import PublicKeySet
+from app.certificates.log.evidence import Evidence
 from app.certificates.page.html import html_of
 from app.certificates.page.pdf import pdf_of
 from app.certificates.page.rendering import rendered
-from app.certificates.text import describe
-from app.certificates.verification import read
+from app.certificates.signing.keys import PublicKeySet
+from app.certificates.verification.verify import read
+from app.certificates.words.text import describe
+from app.kit.settings import Settings
 from app.main import create_app
-from app.settings import Settings
 from mechanisms import Adjacency
 from tests.app.calculators_harness import release
 from tests.app.certificates_harness import forged

@@ -21,9 +21,9 @@ from app.calculators.limits import Calculators
 from app.calculators.profiles import compute_profile
 from app.calculators.schemas import ProfileRequest
 from app.client import Client, RequestRefused
-from app.guard import LARGEST_BATCH_BODY, LARGEST_BODY
+from app.kit.guard import LARGEST_BATCH_BODY, LARGEST_BODY
+from app.kit.settings import Settings
 from app.main import create_app
-from app.settings import Settings
 from tests.app.jobs_harness import WAIT_SECONDS, serving, settings, wait_until
 
 Json = dict[str, Any]
@@ -226,6 +226,6 @@ def test_the_python_client_reads_the_lines_as_they_come(api: httpx2.Client) -> N
 
 
 def test_the_python_client_tells_why_a_batch_is_refused(api: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.guard.LARGEST_BATCH_BODY", 100)
+    monkeypatch.setattr("app.kit.guard.LARGEST_BATCH_BODY", 100)
     with Client(str(api.base_url)) as client, pytest.raises(RequestRefused, match="at most 100 bytes"):
         list(client.profiles([ProfileRequest.model_validate(asked())]))

@@ -17,10 +17,10 @@ from sqlalchemy import select
 
 from app.calculators.calibrations import SweepRequest
 from app.client import Client
-from app.database import Database
 from app.jobs.calculation import Calculation
-from app.jobs.tables import JobRow
-from app.settings import Settings
+from app.kit.database import Database
+from app.kit.settings import Settings
+from app.tables.jobs import JobRow
 from tests.app.jobs_harness import ADMIN_KEY, is_alive, kill, serving, settings, spec, state, stream, submit, wait_until, working
 
 Json = dict[str, Any]
@@ -84,7 +84,7 @@ def calculators(of: Settings, job_id: str) -> list[int]:
             if entry.name.isdigit() and is_alive(int(entry.name)):
                 words = (entry / "cmdline").read_bytes().split(b"\0")
                 # Each attempt has a folder of its own in the job's.
-                if b"app.jobs.calculator" in words and any(word.startswith(f"{of.job_dir(job_id)}/".encode()) for word in words):
+                if b"app.worker.calculator" in words and any(word.startswith(f"{of.job_dir(job_id)}/".encode()) for word in words):
                     found.append(int(entry.name))
     return found
 

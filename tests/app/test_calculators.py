@@ -7,8 +7,8 @@ import re
 import pytest
 from fastapi.testclient import TestClient
 
+from app.kit.settings import Settings
 from app.main import create_app
-from app.settings import Settings
 from tests.app.calculators_harness import SENSITIVITY, problem, release, sampled
 from tests.app.jobs_harness import ADMIN_KEY, AUTHORIZED
 

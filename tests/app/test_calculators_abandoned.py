@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from accountants import deadline
-from app.settings import Settings
+from app.kit.settings import Settings
 from tests.app.jobs_harness import WAIT_SECONDS, serving, settings
 
 RELEASE = {

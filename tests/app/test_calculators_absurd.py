@@ -14,9 +14,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from accountants import ACCOUNTANTS
-from app.guard import LARGEST_BODY
+from app.kit.guard import LARGEST_BODY
+from app.kit.settings import Settings
 from app.main import create_app
-from app.settings import Settings
 from tests.app.calculators_harness import SENSITIVITY, problem, release, sampled
 
 Json = dict[str, Any]

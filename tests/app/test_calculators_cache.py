@@ -19,8 +19,8 @@ from app.calculators import profiles
 from app.calculators.cache import MOST_EVENTS, ProfileCache, weight
 from app.calculators.profiles import compute_profile
 from app.calculators.schemas import ProfileRequest
+from app.kit.settings import Settings
 from app.main import create_app
-from app.settings import Settings
 from mechanisms.errors import TimeLimitReached
 
 SENSITIVITY = {"l2": 1.0, "adjacency": "add_remove", "unit": "record"}

@@ -11,8 +11,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from accountants import ACCOUNTANTS
+from app.kit.settings import Settings
 from app.main import create_app
-from app.settings import Settings
 from tests.app.calculators_harness import problem
 
 Json = dict[str, Any]

@@ -7,8 +7,8 @@ import json
 import pytest
 from fastapi.testclient import TestClient
 
+from app.kit.settings import Settings
 from app.main import create_app
-from app.settings import Settings
 from tests.app.calculators_harness import TRAINING, problem, release
 
 

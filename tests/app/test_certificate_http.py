@@ -13,17 +13,17 @@ from typer.testing import CliRunner, Result
 
 from app.access.caller import Scope
 from app.certificates.errors import SigningKeyRevoked
-from app.certificates.evidence import Evidence
-from app.certificates.issue import CertificateInput
-from app.certificates.keys import PublicKeySet, jwks, rotate
-from app.certificates.revocations import Reason, revoke
-from app.certificates.verification import verify
+from app.certificates.issuing.issue import CertificateInput
+from app.certificates.log.evidence import Evidence
+from app.certificates.log.revocations import Reason, revoke
+from app.certificates.signing.keys import PublicKeySet, jwks, rotate
+from app.certificates.verification.verify import verify
 from app.cli import app
 from app.cli.certify import save_artifacts, save_evidence
 from app.client import Client
-from app.database import Database
-from app.jobs import completion
-from app.settings import Settings
+from app.kit.database import Database
+from app.kit.settings import Settings
+from app.worker.service import completion
 from tests.app.access_harness import made, shown
 from tests.app.certificates_harness import finished_run
 from tests.app.jobs_harness import ADMIN_KEY, environment, serving, settings, stream, submit, working

@@ -12,14 +12,14 @@ import pytest
 from joserfc import jws
 from joserfc.jwk import OKPKey
 
-from app.certificates.envelope import Envelope
 from app.certificates.errors import SigningKeyNotFound
-from app.certificates.forms import jws_of, open_certificate
-from app.certificates.jws import CERTIFICATE_CONTENT, CERTIFICATE_TYPE, CompactJws, JwsUnreadable, sign
-from app.certificates.keys import PublicKeySet, jwks, signing_key
-from app.certificates.revocations import signed_revocations
-from app.certificates.verification import verify
-from app.settings import Settings
+from app.certificates.log.revocations import signed_revocations
+from app.certificates.signing.envelope import Envelope
+from app.certificates.signing.jws import CERTIFICATE_CONTENT, CERTIFICATE_TYPE, CompactJws, JwsUnreadable, sign
+from app.certificates.signing.keys import PublicKeySet, jwks, signing_key
+from app.certificates.verification.forms import jws_of, open_certificate
+from app.certificates.verification.verify import verify
+from app.kit.settings import Settings
 from tests.app.certificates_harness import details
 
 SEED = 20260102

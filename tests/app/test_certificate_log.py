@@ -15,7 +15,6 @@ from sqlalchemy import event, text
 from sqlalchemy.exc import DatabaseError
 from sqlalchemy.orm import Session
 
-from app.certificates.keys import PublicKeySet, jwks, rotate, signing_key
 from app.certificates.log import journal
 from app.certificates.log.checkpoint import CheckpointRefused, LogHead, open_checkpoint, origin_of, sign_checkpoint
 from app.certificates.log.proofs import (
@@ -41,8 +40,9 @@ from app.certificates.log.tree import (
     node_hash,
     root_from_inclusion,
 )
-from app.database import Database
-from app.settings import Settings
+from app.certificates.signing.keys import PublicKeySet, jwks, rotate, signing_key
+from app.kit.database import Database
+from app.kit.settings import Settings
 from tests.app.jobs_harness import postgresql_server
 
 TIME = datetime(2026, 1, 2, tzinfo=UTC)

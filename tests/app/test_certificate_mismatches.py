@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from app.certificates.keys import PublicKeySet
-from app.certificates.report import Status, VerificationReport
-from app.certificates.verification import verify
-from app.settings import Settings
+from app.certificates.facts.report import Status, VerificationReport
+from app.certificates.signing.keys import PublicKeySet
+from app.certificates.verification.verify import verify
+from app.kit.settings import Settings
 from tests.app.certificates_harness import details, forged
 
 

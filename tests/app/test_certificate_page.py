@@ -10,19 +10,19 @@ from html.parser import HTMLParser
 
 import pytest
 
-from app.certificates.envelope import Envelope, sign
-from app.certificates.evidence import Evidence
-from app.certificates.guarantee import ApproximateDp
-from app.certificates.keys import PublicKeySet, jwks, signer
+from app.certificates.facts.guarantee import ApproximateDp
+from app.certificates.log.evidence import Evidence
 from app.certificates.page.content import document_of
 from app.certificates.page.document import CurvePlot, Document, Table, Tone
 from app.certificates.page.html import content_security_policy, html_of
 from app.certificates.page.pdf import pdf_of
 from app.certificates.page.plot import HEIGHT, WIDTH, geometry
 from app.certificates.page.rendering import rendered
-from app.certificates.reading import Reading
-from app.certificates.verification import read, read_statement
-from app.settings import Settings
+from app.certificates.signing.envelope import Envelope, sign
+from app.certificates.signing.keys import PublicKeySet, jwks, signer
+from app.certificates.verification.verify import read, read_statement
+from app.certificates.words.reading import Reading
+from app.kit.settings import Settings
 from tests.app.certificate_kinds import KINDS, UNGUARANTEED
 from tests.app.certificates_harness import forged
 from tests.selection import thinned

@@ -11,10 +11,10 @@ import jsonschema_rs
 import pytest
 from fastapi.testclient import TestClient
 
-from app.certificates.forms import open_certificate
-from app.certificates.schema import statement_schema
+from app.certificates.facts.schema import statement_schema
+from app.certificates.verification.forms import open_certificate
+from app.kit.settings import Settings
 from app.main import create_app
-from app.settings import Settings
 from tests.app.certificate_kinds import KINDS
 
 Document = dict[str, Any]

@@ -16,22 +16,22 @@ import rfc8785
 
 import accountants
 from accountants.events import Composed, NonPrivate, Release
-from app.certificates import wording
-from app.certificates.canonical import canonical_json
-from app.certificates.claims import guarantee_of, why_no_epsilon_without_sampling, without_sampling
-from app.certificates.decimals import fraction
-from app.certificates.digests import DataManifest, code_manifest
-from app.certificates.envelope import Envelope
-from app.certificates.errata import rows_in_order
 from app.certificates.errors import CertificateRefused
-from app.certificates.guarantee import SEED_SENTENCE, ApproximateDp, NoGuarantee
-from app.certificates.issue import CertificateInput, issue_certificate
-from app.certificates.keys import jwks
-from app.certificates.reading import Reading
-from app.certificates.statement import PrivacyCertificate, Statement
-from app.certificates.text import describe
-from app.certificates.verification import read
-from app.settings import Settings
+from app.certificates.facts import wording
+from app.certificates.facts.claims import guarantee_of, why_no_epsilon_without_sampling, without_sampling
+from app.certificates.facts.decimals import fraction
+from app.certificates.facts.errata import rows_in_order
+from app.certificates.facts.guarantee import SEED_SENTENCE, ApproximateDp, NoGuarantee
+from app.certificates.facts.statement import PrivacyCertificate, Statement
+from app.certificates.issuing.issue import CertificateInput, issue_certificate
+from app.certificates.signing.canonical import canonical_json
+from app.certificates.signing.digests import DataManifest, code_manifest
+from app.certificates.signing.envelope import Envelope
+from app.certificates.signing.keys import jwks
+from app.certificates.verification.verify import read
+from app.certificates.words.reading import Reading
+from app.certificates.words.text import describe
+from app.kit.settings import Settings
 from mechanisms import MECHANISMS, ComplexGaussian, Laplace, RandomOrigin, Sensitivity
 from mechanisms.errata import UnknownRow, erratum
 from tests.app.certificates_harness import MODEL, STEPS, finished_run, statement_of

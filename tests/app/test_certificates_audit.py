@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from app.certificates.audit import CanaryFacts
 from app.certificates.errors import CertificateRefused
-from app.certificates.issue import CertificateInput, issue_certificate
-from app.certificates.keys import PublicKeySet
-from app.certificates.text import describe
-from app.certificates.verification import read, verify
-from app.settings import Settings
+from app.certificates.facts.audit import CanaryFacts
+from app.certificates.issuing.issue import CertificateInput, issue_certificate
+from app.certificates.signing.keys import PublicKeySet
+from app.certificates.verification.verify import read, verify
+from app.certificates.words.text import describe
+from app.kit.settings import Settings
 from tests.app.certificates_harness import CANARIES, details, finished_run, lied
 from trainer.report import RunReport
 

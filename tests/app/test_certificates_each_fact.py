@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from app.certificates.consistency import check_parts, check_plan
-from app.certificates.keys import PublicKeySet
-from app.certificates.report import Status
-from app.certificates.statement import PrivacyCertificate
-from app.certificates.verification import read, verify
-from app.settings import Settings
+from app.certificates.facts.report import Status
+from app.certificates.facts.statement import PrivacyCertificate
+from app.certificates.signing.keys import PublicKeySet
+from app.certificates.verification.consistency import check_parts, check_plan
+from app.certificates.verification.verify import read, verify
+from app.kit.settings import Settings
 from tests.app.certificates_harness import ABSENT, CANARIES, altered, lied, statement_of
 
 Changes = dict[str, object]

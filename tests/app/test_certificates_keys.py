@@ -16,8 +16,8 @@ import pytest
 from pydantic import ValidationError
 
 from app.certificates.errors import SigningKeyUnusable
-from app.certificates.keys import PublicKey, jwks, rotate, signer
-from app.settings import Settings
+from app.certificates.signing.keys import PublicKey, jwks, rotate, signer
+from app.kit.settings import Settings
 
 
 @pytest.fixture
@@ -49,7 +49,10 @@ def test_threads_that_race_for_the_first_key_all_get_one_and_the_same(settings: 
 
 
 def test_processes_that_race_for_the_first_key_all_get_one_and_the_same(settings: Settings) -> None:
-    code = "from app.settings import Settings; from app.certificates.keys import signer; print(signer(Settings()).public_key.keyid)"
+    code = (
+        "from app.kit.settings import Settings; from app.certificates.signing.keys import signer; "
+        "print(signer(Settings()).public_key.keyid)"
+    )
     environment = {**os.environ, "ZETADP_DATA_DIR": str(settings.data_dir)}
     running = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment) for _ in range(3)]
     assert len({process.communicate(timeout=120)[0] for process in running}) == 1

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from app.certificates import issue
 from app.certificates.errors import CertificateRefused
-from app.certificates.guarantee import ApproximateDp, NoGuarantee
-from app.certificates.issue import CertificateInput, issue_certificate
-from app.certificates.keys import PublicKeySet
-from app.certificates.reading import Reading
-from app.certificates.statement import PrivacyCertificate
-from app.certificates.verification import verify
-from app.settings import Settings
+from app.certificates.facts.guarantee import ApproximateDp, NoGuarantee
+from app.certificates.facts.statement import PrivacyCertificate
+from app.certificates.issuing import issue
+from app.certificates.issuing.issue import CertificateInput, issue_certificate
+from app.certificates.signing.keys import PublicKeySet
+from app.certificates.verification.verify import verify
+from app.certificates.words.reading import Reading
+from app.kit.settings import Settings
 from tests.app.certificate_kinds import KINDS, UNGUARANTEED
 from tests.app.certificates_harness import statement_of
 from trainer import ALGORITHMS

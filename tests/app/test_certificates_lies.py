@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from app.certificates.keys import PublicKeySet
 from app.certificates.page.content import document_of
-from app.certificates.verification import read, read_statement, verify
-from app.settings import Settings
+from app.certificates.signing.keys import PublicKeySet
+from app.certificates.verification.verify import read, read_statement, verify
+from app.kit.settings import Settings
 from tests.app.certificates_harness import ABSENT, CANARIES, details, lied
 
 Changes = dict[str, object]

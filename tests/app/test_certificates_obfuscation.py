@@ -7,13 +7,13 @@ from typing import get_args
 import pytest
 
 import accountants
-from app.certificates.attacks import ATTACKS, MEASURES
-from app.certificates.guarantee import ApproximateDp, NoGuarantee
+from app.certificates.facts.attacks import ATTACKS, MEASURES
+from app.certificates.facts.guarantee import ApproximateDp, NoGuarantee
+from app.certificates.facts.statement import PrivacyCertificate
 from app.certificates.page.content import document_of
 from app.certificates.page.document import Table
-from app.certificates.reading import Reading
-from app.certificates.statement import PrivacyCertificate
-from app.certificates.verification import read_statement
+from app.certificates.verification.verify import read_statement
+from app.certificates.words.reading import Reading
 from trainer.attacks import AttackName, Measure
 
 pytestmark = pytest.mark.usefixtures("table_of_kinds")

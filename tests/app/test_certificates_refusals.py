@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from app.certificates.errors import CertificateRefused
-from app.certificates.issue import CertificateInput, issue_certificate
-from app.settings import Settings
+from app.certificates.issuing.issue import CertificateInput, issue_certificate
+from app.kit.settings import Settings
 from tests.app.certificate_kinds import run_named
 from trainer.plan import ExecutionPlan, FlatClipping
 from trainer.plans import FeatureReleasePlan

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from accountants.events import Composed, Event, FixedSizeSampled, Grouped, PoissonSampled, Release, Repeated
-from app.certificates.claims import falling, guarantee_of, why_no_epsilon_without_sampling, without_sampling
-from app.certificates.guarantee import ApproximateDp, DeltaPoint
-from app.certificates.recomputation import check_figures
-from app.certificates.releases import (
+from app.certificates.facts.claims import falling, guarantee_of, why_no_epsilon_without_sampling, without_sampling
+from app.certificates.facts.guarantee import ApproximateDp, DeltaPoint
+from app.certificates.facts.report import Status
+from app.certificates.verification.recomputation import check_figures
+from app.certificates.words.releases import (
     ADJACENCY_MEANING,
     largest_group,
     noise_figures,
@@ -18,7 +19,6 @@ from app.certificates.releases import (
     sampling_in_words,
     sensitivity_figures,
 )
-from app.certificates.report import Status
 from mechanisms import Gaussian, RandomOrigin, Sensitivity
 from mechanisms.base import Adjacency
 from tests.accountants.two_point_truth import local_laplace, response

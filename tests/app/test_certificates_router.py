@@ -12,15 +12,15 @@ from fastapi.testclient import TestClient
 from sqlalchemy import create_engine
 
 from app.access.caller import Caller, Scope, requires
-from app.certificates.envelope import MAXIMUM_BYTES
 from app.certificates.errors import CertificateNotFound
-from app.certificates.issue import issue_certificate
-from app.certificates.keys import jwks
+from app.certificates.issuing.issue import issue_certificate
 from app.certificates.router import router
-from app.certificates.tables import CertificateRow
-from app.database import Base, Database, now
-from app.jobs.tables import JobRow
-from app.settings import Settings
+from app.certificates.signing.envelope import MAXIMUM_BYTES
+from app.certificates.signing.keys import jwks
+from app.kit.database import Base, Database, now
+from app.kit.settings import Settings
+from app.tables.certificates import CertificateRow
+from app.tables.jobs import JobRow
 from tests.app.certificates_harness import finished_run
 from tests.app.openapi_harness import document
 

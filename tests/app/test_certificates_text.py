@@ -6,12 +6,12 @@ import math
 
 import pytest
 
-from app.certificates.caveats import caveats, not_covered_elsewhere
-from app.certificates.guarantee import ApproximateDp, DeltaPoint
-from app.certificates.issue import CertificateInput, predicate_of
-from app.certificates.reading import Reading
-from app.certificates.statement import Environment, PrivacyCertificate, RunFacts
-from app.certificates.text import advantage, describe, most_true_positives
+from app.certificates.facts.guarantee import ApproximateDp, DeltaPoint
+from app.certificates.facts.statement import Environment, PrivacyCertificate, RunFacts
+from app.certificates.issuing.issue import CertificateInput, predicate_of
+from app.certificates.words.caveats import caveats, not_covered_elsewhere
+from app.certificates.words.reading import Reading
+from app.certificates.words.text import advantage, describe, most_true_positives
 from mechanisms.gdp import gdp_log_delta, gdp_trade_off
 from mechanisms.version import VERSION
 from tests.app.certificates_harness import finished_run

@@ -12,16 +12,16 @@ import pytest
 from safetensors.numpy import save
 
 from accountants.events import non_private_reason
-from app.certificates.caveats import RESTS, SEEDED, of_run
-from app.certificates.envelope import Envelope
-from app.certificates.guarantee import ApproximateDp
-from app.certificates.issue import issue_certificate
-from app.certificates.keys import PublicKeySet
-from app.certificates.ledger import LedgerFacts
-from app.certificates.reading import Reading
-from app.certificates.text import describe
-from app.certificates.verification import read, verify
-from app.settings import Settings
+from app.certificates.facts.guarantee import ApproximateDp
+from app.certificates.facts.ledger import LedgerFacts
+from app.certificates.issuing.issue import issue_certificate
+from app.certificates.signing.envelope import Envelope
+from app.certificates.signing.keys import PublicKeySet
+from app.certificates.verification.verify import read, verify
+from app.certificates.words.caveats import RESTS, SEEDED, of_run
+from app.certificates.words.reading import Reading
+from app.certificates.words.text import describe
+from app.kit.settings import Settings
 from mechanisms import ComplexGaussian
 from tests.app.certificate_kinds import BASELINE, DIGITS, KINDS, MLP, SETTINGS, SPECTRAL
 from tests.app.certificates_harness import finished_run, run_of, statement_of

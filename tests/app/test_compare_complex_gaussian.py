@@ -11,8 +11,8 @@ from app.calculators.compare.complex_gaussian.means import LipschitzComparison, 
 from app.calculators.compare.complex_gaussian.release import ComplexGaussianComparison, compare
 from app.calculators.compare.complex_gaussian.sgd_step import SgdStepComparison, compare_step
 from app.calculators.noise_shapes import NoiseShapeRequest, create_noise_shape
+from app.kit.settings import Settings
 from app.main import create_app
-from app.settings import Settings
 from tests.app.calculators_harness import SENSITIVITY, problem, release
 from tests.golden.oracles import oracle_rows
 

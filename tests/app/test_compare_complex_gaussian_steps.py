@@ -9,8 +9,8 @@ import mpmath
 import pytest
 from fastapi.testclient import TestClient
 
+from app.kit.settings import Settings
 from app.main import create_app
-from app.settings import Settings
 from tests.app.calculators_harness import problem
 
 TOTAL = {"convention": "total", "sigma": 1.0}

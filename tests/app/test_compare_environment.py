@@ -12,8 +12,8 @@ from fastapi.testclient import TestClient
 
 from app.calculators.compare.spof import constant_selection, operation_counts, taylor
 from app.calculators.compare.spof import environment as spof_environment
+from app.kit.settings import Settings
 from app.main import create_app
-from app.settings import Settings
 from tests.app.calculators_harness import problem
 from tests.golden.oracles import oracle_rows
 

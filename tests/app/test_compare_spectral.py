@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
+from app.kit.settings import Settings
 from app.main import create_app
-from app.settings import Settings
 from mechanisms.errata import ERRATA
 from tests.app.calculators_harness import problem
 from tests.golden.oracles import oracle_rows

@@ -8,8 +8,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.calculators.compare.spof.noise import scale_log_ratio
+from app.kit.settings import Settings
 from app.main import create_app
-from app.settings import Settings
 from mechanisms import NumpySource
 from mechanisms.errata import erratum
 from tests.app.calculators_harness import problem

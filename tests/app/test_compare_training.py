@@ -10,8 +10,8 @@ from fastapi.testclient import TestClient
 from accountants.cross_check import ACCURACY, recomputed_epsilon
 from accountants.events import Repeated
 from app.calculators.compare.training import TrainingComparison, compared
+from app.kit.settings import Settings
 from app.main import create_app
-from app.settings import Settings
 from mechanisms.published.clt import clt_mu_poisson, clt_mu_uniform
 from tests.app.calculators_harness import problem
 

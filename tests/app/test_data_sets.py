@@ -12,16 +12,16 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.certificates.envelope import Envelope
-from app.certificates.keys import PublicKeySet
-from app.certificates.reading import Reading
-from app.certificates.tables import CertificateRow
-from app.certificates.text import describe
-from app.certificates.verification import read, verify
-from app.database import Database, now
-from app.jobs.states import JobState
-from app.jobs.tables import JobRow
-from app.settings import Settings
+from app.certificates.signing.envelope import Envelope
+from app.certificates.signing.keys import PublicKeySet
+from app.certificates.verification.verify import read, verify
+from app.certificates.words.reading import Reading
+from app.certificates.words.text import describe
+from app.kit.database import Database, now
+from app.kit.settings import Settings
+from app.tables.certificates import CertificateRow
+from app.tables.job_states import JobState
+from app.tables.jobs import JobRow
 from app.uploads.claims import claim
 from app.uploads.data_sets import DataSetService
 from app.uploads.definition import DataSetDefinition

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.settings import Settings
+from app.kit.settings import Settings
 from tests.app.jobs_harness import child_pids, postgresql_server, serving, settings, stream, submit, wait_until, working
 from tests.app.proxy import Proxy, proxied
 

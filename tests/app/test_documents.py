@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import pytest
 from fastapi.testclient import TestClient
 
+from app.kit.settings import Settings
 from app.main import create_app
-from app.settings import Settings
 from tests.app import documents
 from tests.app.documents import DOCUMENTS, NAMES, PAGES, README, ROOT
 

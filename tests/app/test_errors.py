@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from app.errors import STATUS_OF, field_errors, problem_of
+from app.kit.problems import STATUS_OF, field_errors, problem_of
 from mechanisms import BudgetExceeded, PrivacyError
 from mechanisms.conventions import NoiseStatement
 

@@ -10,8 +10,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.calculators.proofs import list_proofs
+from app.kit.settings import Settings
 from app.main import create_app
-from app.settings import Settings
 from app.web.rendering import HEADERS
 from app.web.vocabulary import VOCABULARY
 from handbook.generated import filled, settings_table

@@ -13,9 +13,9 @@ from sqlalchemy import update
 from typer.testing import CliRunner
 
 from app.cli import app
-from app.database import Database
-from app.jobs.tables import JobRow
-from app.settings import Settings
+from app.kit.database import Database
+from app.kit.settings import Settings
+from app.tables.jobs import JobRow
 from tests.app.fake_child import Order
 from tests.app.jobs_harness import (
     ADMIN_KEY,

@@ -7,9 +7,9 @@ from collections.abc import Generator
 import pytest
 from fastapi.testclient import TestClient
 
-from app.jobs.states import HELD_STATES, Action, JobState, Outcome, after_action, after_outcome
-from app.jobs.tables import JobRow
 from app.main import create_app
+from app.tables.job_states import HELD_STATES, Action, JobState, Outcome, after_action, after_outcome
+from app.tables.jobs import JobRow
 from tests.app.jobs_harness import AUTHORIZED, settings, spec
 
 #                 cancel        pause      resume     retry

@@ -9,8 +9,8 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import func, select
 
-from app.jobs.tables import JobEventRow, JobRow
 from app.main import create_app
+from app.tables.jobs import JobEventRow, JobRow
 from tests.app.jobs_harness import AUTHORIZED, Sent, Submission, settings, spec, stream
 
 NO_JOB = "0" * 32

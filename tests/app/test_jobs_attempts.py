@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 from sqlalchemy.orm import Session
 
-from app.certificates.tables import CertificateRow
-from app.database import Database, now
 from app.jobs.attempts import Attempt, Attempts, AttemptSuperseded
 from app.jobs.errors import LeaseLost
 from app.jobs.events import ArtifactsStored
-from app.jobs.hardware import devices_of
 from app.jobs.leases import Executor, Leases
 from app.jobs.queue import JobQueue
 from app.jobs.resources import JobSubmission
-from app.jobs.service import JobService
-from app.jobs.states import Action, JobState
-from app.jobs.tables import JobRow
-from app.settings import Settings
+from app.kit.database import Database, now
+from app.kit.settings import Settings
+from app.submissions.service import JobService
+from app.tables.certificates import CertificateRow
+from app.tables.job_states import Action, JobState
+from app.tables.jobs import JobRow
+from app.worker.hardware import devices_of
 from tests.app.jobs_harness import spec
 from trainer.report import Progress
 

@@ -17,13 +17,13 @@ from pydantic import ValidationError
 from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError, StatementError
 
-from app.database import Database
-from app.jobs.tables import IdempotencyKeyRow, JobRow
+from app.kit.database import Database
+from app.kit.settings import Settings
 from app.migrations.models import Base
-from app.settings import Settings
+from app.tables.jobs import IdempotencyKeyRow, JobRow
 from tests.app.jobs_harness import postgresql_server
 
-MIGRATE = "from app.database import Database; from app.settings import Settings; Database(Settings()).migrate()"
+MIGRATE = "from app.kit.database import Database; from app.kit.settings import Settings; Database(Settings()).migrate()"
 
 
 @pytest.fixture

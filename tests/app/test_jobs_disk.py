@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from app.settings import Settings
+from app.kit.settings import Settings
 from tests.app.jobs_harness import postgresql_server, serving, settings, spec, stream, submit, wait_until, working
 from tests.selection import chosen
 

@@ -12,9 +12,9 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from app.database import Database
 from app.jobs.leases import Leases, Seen
-from app.settings import Settings
+from app.kit.database import Database
+from app.kit.settings import Settings
 from tests.app.fake_child import Order
 from tests.app.jobs_harness import (
     Worker,

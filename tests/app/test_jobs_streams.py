@@ -13,15 +13,15 @@ import httpx2
 import pytest
 
 from app.access.watch import KeyLooks
-from app.database import Database
 from app.jobs.attempts import Attempts
 from app.jobs.events import HISTORY, JobEventRecord, Logged
 from app.jobs.leases import Executor, Leases
 from app.jobs.queue import JobQueue
 from app.jobs.resources import JobSubmission
-from app.jobs.service import JobService
-from app.jobs.tails import Tails
-from app.settings import Settings
+from app.kit.database import Database
+from app.kit.settings import Settings
+from app.submissions.service import JobService
+from app.submissions.tails import Tails
 from tests.app.jobs_harness import WAIT_SECONDS, postgresql_server, serving, settings, spec, submit, wait_until
 from tests.app.proxy import proxied
 from trainer.report import Progress

@@ -17,11 +17,11 @@ import pytest
 from sqlalchemy import select, update
 from sqlalchemy.exc import DBAPIError
 
-from app.database import PATIENCE, Database
 from app.jobs.errors import ExecutorBusy
 from app.jobs.leases import Executor, LeaseKeeper, Leases, Seen, Watch
-from app.jobs.tables import ExecutorRow
-from app.settings import Settings
+from app.kit.database import PATIENCE, Database
+from app.kit.settings import Settings
+from app.tables.jobs import ExecutorRow
 from tests.app.fake_child import Order
 from tests.app.jobs_harness import (
     Worker,

@@ -14,8 +14,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DatabaseError
 
 from accountants.filters import GdpBudget, PureBudget, RdpBudget, RdpSpend, RdpTargetBudget, ZcdpBudget, ZcdpSpend
-from app.database import Database, new_id, now
-from app.jobs.tables import JobRow
+from app.kit.database import Database, new_id, now
 from app.ledgers import book
 from app.ledgers.entries import EntryRecord
 from app.ledgers.errors import LedgerNotFound, ReservationSettled
@@ -24,6 +23,7 @@ from app.ledgers.resources import Ledger
 from app.ledgers.service import LedgerService
 from app.ledgers.states import ReservationState
 from app.ledgers.sums import Sums
+from app.tables.jobs import JobRow
 from mechanisms.errors import BudgetExceeded
 from tests.app.ledgers_harness import KINDS, TENANT, databases, gaussian, opened, pure, reserved
 

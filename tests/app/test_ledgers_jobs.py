@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 
 from accountants.filters import RdpBudget, ZcdpBudget
-from app.certificates.verification import read
-from app.database import Database
+from app.certificates.verification.verify import read
 from app.jobs.attempts import Attempt, Attempts
 from app.jobs.document import TrainingDocument
 from app.jobs.leases import Executor, Leases
 from app.jobs.queue import JobQueue
 from app.jobs.resources import Job, JobSubmission
-from app.jobs.service import JobFilter, JobService
-from app.jobs.states import Action, JobState
+from app.kit.database import Database
+from app.kit.settings import Settings
 from app.ledgers.errors import LedgerClosed, LedgerNotFound, ReservationHeld
 from app.ledgers.requests import ProjectionRequest
 from app.ledgers.resources import Ledger, Reservation
 from app.ledgers.service import LedgerService
 from app.ledgers.states import ReservationState
-from app.settings import Settings
+from app.submissions.service import JobFilter, JobService
+from app.tables.job_states import Action, JobState
 from mechanisms.errors import BudgetExceeded, IncompatibleEvent, InvalidParameter, UnsupportedEvent
 from tests.app.fake_child import Order
 from tests.app.jobs_harness import serving, spec, state, submit, wait_until, working

@@ -7,7 +7,7 @@ from collections.abc import Generator
 import pytest
 
 from accountants.filters import PureBudget
-from app.database import Database
+from app.kit.database import Database
 from app.ledgers.entries import digest
 from app.ledgers.reading import found_ledger
 from app.ledgers.requests import Expiry

@@ -7,8 +7,8 @@ import math
 import pytest
 from fastapi.testclient import TestClient
 
+from app.kit.settings import Settings
 from app.main import create_app
-from app.settings import Settings
 from tests.app.calculators_harness import SENSITIVITY, problem
 from tests.golden.oracles import oracle_rows
 

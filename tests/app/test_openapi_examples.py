@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from fastapi.testclient import TestClient
 
+from app.kit.settings import Settings
 from app.main import create_app
-from app.settings import Settings
 from tests.app.openapi_harness import OPERATIONS, document
 
 # What needs a key needs a worker or something stored too, and verification a certificate: tests of their own send them.

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from app.settings import Settings
+from app.kit.settings import Settings
 from tests.app.fuzzing_harness import Mode, answer_checks, requests
 from tests.app.jobs_harness import serving
 from tests.app.openapi_harness import OPERATIONS, document

@@ -17,14 +17,14 @@ from sqlalchemy import select
 from typer.testing import CliRunner
 
 from accountants.filters import RdpBudget
-from app.access.tables import AuditRow
 from app.cli import app
-from app.database import Database, now
-from app.jobs.tables import ExecutorRow, JobRow
+from app.kit.database import Database, now
+from app.kit.settings import Settings
 from app.operations.archive import MANIFEST, BackupUnusable
 from app.operations.backup import back_up
 from app.operations.restore import Restored, restore
-from app.settings import Settings
+from app.tables.access import AuditRow
+from app.tables.jobs import ExecutorRow, JobRow
 from tests.app.fake_child import Order
 from tests.app.jobs_harness import postgresql_server, serving, settings, spec, stream, submit, working
 from tests.app.ledgers_harness import definition, gaussian

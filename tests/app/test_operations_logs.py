@@ -16,8 +16,8 @@ import httpx2
 import pytest
 import structlog
 
-from app.logs import configure_logs
-from app.settings import Settings
+from app.kit.logs import configure_logs
+from app.kit.settings import Settings
 from tests.app.fake_child import Order
 from tests.app.jobs_harness import ADMIN_KEY, AUTHORIZED, environment, postgresql_server, settings, spec, stream, submit, working
 

@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 
 from app.access.caller import Scope
 from app.cli import app
-from app.database import revisions
+from app.kit.database import revisions
+from app.kit.settings import Settings
 from app.main import create_app
 from app.operations import figures, readiness
-from app.settings import Settings
 from tests.app.access_harness import made, shown
 from tests.app.jobs_harness import AUTHORIZED, postgresql_server, serving, settings, spec, stream, submit, working
 from tests.app.ledgers_harness import definition, gaussian

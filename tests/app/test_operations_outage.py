@@ -12,15 +12,15 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import PoolProxiedConnection, event
 
-from app.database import Database
-from app.jobs import running
 from app.jobs.attempts import Attempts
 from app.jobs.leases import Executor, Leases
-from app.jobs.running import Runner
-from app.jobs.tables import JobRow
+from app.kit.database import Database
+from app.kit.settings import Settings
 from app.main import create_app
 from app.operations import readiness
-from app.settings import Settings
+from app.tables.jobs import JobRow
+from app.worker.running import Runner
+from app.worker.service import running
 from tests.app import jobs_harness
 from tests.app.jobs_harness import AUTHORIZED, postgresql_server, serving, settings, spec, submit
 from tests.app.openapi_harness import document

@@ -13,13 +13,13 @@ from sqlalchemy import delete, func, select, update
 from sqlalchemy.exc import DatabaseError
 
 from app.access.audit import local_deed
-from app.access.tables import AuditRow
-from app.database import Database, now
 from app.jobs.queue import JobQueue
-from app.jobs.tables import IdempotencyKeyRow, JobEventRow, JobRow, WebhookRow
+from app.kit.database import Database, now
+from app.kit.settings import Settings
 from app.operations.retention import Removed, Retention, claimed
-from app.operations.tables import AuditDeletionRow
-from app.settings import Settings
+from app.tables.access import AuditRow
+from app.tables.jobs import IdempotencyKeyRow, JobEventRow, JobRow, WebhookRow
+from app.tables.operations import AuditDeletionRow
 from tests.app.fake_child import Order
 from tests.app.jobs_harness import postgresql_server, serving, settings, spec, stream, submit, wait_until, working
 from tests.selection import thinned

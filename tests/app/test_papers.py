@@ -12,11 +12,11 @@ from scipy import stats
 from accountants import Bound, non_private_reason, profile
 from accountants.cross_check import ACCURACY, recomputed_epsilon
 from app.calculators.compare.conventions import limit_epsilon
+from app.kit.settings import Settings
 from app.main import create_app
 from app.papers.recompute import direction_of
 from app.papers.router import REPORTS, report_on
 from app.papers.schemas import Experiment, Reading
-from app.settings import Settings
 from mechanisms.errata import Paper, erratum
 from tests.selection import chosen
 

@@ -10,9 +10,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.jobs.resources import JobSubmission
+from app.kit.settings import Settings
 from app.main import create_app
 from app.papers.tables import zeta_dp
-from app.settings import Settings
 from mechanisms.errata import ERRATA
 from mechanisms.errors import InvalidParameter
 from tests.data_sets import LEFT_OUT, data_sets

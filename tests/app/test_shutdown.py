@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.settings import Settings
+from app.kit.settings import Settings
 from tests.app.fake_child import Order
 from tests.app.jobs_harness import (
     child_pids,

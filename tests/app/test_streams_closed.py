@@ -14,14 +14,14 @@ import pytest
 from starlette.types import ASGIApp, Message, Receive, Send
 from structlog.testing import capture_logs
 
-from app.database import Database
 from app.jobs.attempts import Attempts
 from app.jobs.leases import Executor, Leases
 from app.jobs.queue import JobQueue
 from app.jobs.resources import JobSubmission
-from app.jobs.service import JobService
+from app.kit.database import Database
+from app.kit.settings import Settings
 from app.main import create_app
-from app.settings import Settings
+from app.submissions.service import JobService
 from tests.app.jobs_harness import ADMIN_KEY, WAIT_SECONDS, running, settings, spec, wait_until
 from trainer.report import Progress
 

@@ -18,9 +18,10 @@ import httpx2
 import numpy as np
 import pytest
 
-from app import errors
-from app.database import Database, now
-from app.settings import Settings
+from app.kit import problems as errors
+from app.kit.database import Database, now
+from app.kit.settings import Settings
+from app.tables.uploads import UploadRow
 from app.uploads import service as service_module
 from app.uploads import storage
 from app.uploads.errors import QuotaExceeded, UploadCutOff
@@ -28,7 +29,6 @@ from app.uploads.housekeeping import sweep
 from app.uploads.receiving import content_digest
 from app.uploads.service import Begun, UploadAsked, UploadService
 from app.uploads.storage import Landing
-from app.uploads.tables import UploadRow
 from mechanisms.errors import InvalidParameter
 from tests.app.access_harness import made as key_of
 from tests.app.access_harness import shown

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.operations.storage import StorageFull
-from app.settings import Settings
+from app.kit.settings import Settings
+from app.kit.storage import StorageFull
 from app.uploads import reading
 from app.uploads.definition import DataSetDefinition
 from app.uploads.parser import ReadableFile

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from accountants.events import NonPrivate
-from app.certificates.digests import code_manifest, sha256_of
-from app.certificates.files import check_file
-from app.certificates.issue import CertificateInput, issue_certificate
-from app.certificates.keys import PublicKeySet, jwks, rotate
-from app.certificates.report import Status, VerificationReport
-from app.certificates.statement import Digest, Subject
-from app.certificates.verification import verify
-from app.settings import Settings
+from app.certificates.facts.report import Status, VerificationReport
+from app.certificates.facts.statement import Digest, Subject
+from app.certificates.issuing.issue import CertificateInput, issue_certificate
+from app.certificates.signing.digests import code_manifest, sha256_of
+from app.certificates.signing.keys import PublicKeySet, jwks, rotate
+from app.certificates.verification.files import check_file
+from app.certificates.verification.verify import verify
+from app.kit.settings import Settings
 from tests.app.certificates_harness import details, finished_run, forged, statement_of
 from trainer.report import RunReport
 

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from app.certificates.envelope import MAXIMUM_BYTES, sign
-from app.certificates.keys import PublicKey, PublicKeySet, jwks, signer
-from app.certificates.verification import verify
-from app.settings import Settings
+from app.certificates.signing.envelope import MAXIMUM_BYTES, sign
+from app.certificates.signing.keys import PublicKey, PublicKeySet, jwks, signer
+from app.certificates.verification.verify import verify
+from app.kit.settings import Settings
 from tests.app.certificates_harness import details, forged, signed, statement_of
 
 

@@ -10,10 +10,10 @@ from fastapi.testclient import TestClient
 
 from app.calculators import catalogue
 from app.calculators.proofs import ProofEntry, list_proofs
+from app.kit.settings import Settings
 from app.main import create_app
-from app.settings import Settings
-from app.web.asking import COMPARISONS, NOISE_SHAPE, form_of
 from app.web.forms import fields_of
+from app.web.live_forms import COMPARISONS, NOISE_SHAPE, form_of
 from mechanisms.errata import ERRATA
 
 MECHANISMS = catalogue.list_mechanisms()

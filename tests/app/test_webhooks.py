@@ -18,12 +18,12 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select, update
 
-from app.database import now
 from app.jobs.deliveries import MOST_TRIES, Deliveries
 from app.jobs.destinations import DestinationRefused, Destinations
-from app.jobs.tables import DeliveryRow
+from app.kit.database import now
+from app.kit.settings import Settings
 from app.main import create_app
-from app.settings import Settings
+from app.tables.jobs import DeliveryRow
 from mechanisms.errors import InvalidParameter
 from tests.app.jobs_harness import AUTHORIZED, Submission, settings, spec, wait_until
 

@@ -13,13 +13,13 @@ import httpx2
 import pytest
 from sqlalchemy import text
 
-from app.database import Database
 from app.jobs.leases import Leases
 from app.jobs.queue import JobQueue
 from app.jobs.resources import JobSubmission
-from app.jobs.service import JobService
-from app.settings import Settings
-from app.worker import EXIT_BUSY
+from app.kit.database import Database
+from app.kit.settings import Settings
+from app.submissions.service import JobService
+from app.worker.service import EXIT_BUSY
 from tests.app.fake_child import Order
 from tests.app.jobs_harness import (
     Sent,

@@ -12,7 +12,7 @@ import httpx2
 import numpy as np
 import pytest
 
-from app.settings import Settings
+from app.kit.settings import Settings
 from app.uploads import lifecycle
 from app.uploads.definition import DataSetDefinition
 from app.uploads.making import Readable, made

@@ -15,8 +15,8 @@ import pytest
 
 from app.access.caller import Scope
 from app.access.service import KeyService
-from app.database import Database
-from app.settings import Settings
+from app.kit.database import Database
+from app.kit.settings import Settings
 from tests.app import jobs_harness as harness
 from tests.app.forked import Command
 

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from app.access.text import KeyText
+from app.kit.key_text import KeyText
 from tests.app.forked import run_command
 from tests.app.jobs_harness import WAIT_SECONDS
 from trainer.recipes import DIGITS_DEMO

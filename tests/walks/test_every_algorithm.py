@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import httpx2
 import pytest
 
-from app.certificates.keys import PublicKeySet
-from app.certificates.report import Status, VerificationReport
-from app.certificates.text import describe
-from app.certificates.verification import read, verify
+from app.certificates.facts.report import Status, VerificationReport
+from app.certificates.signing.keys import PublicKeySet
+from app.certificates.verification.verify import read, verify
+from app.certificates.words.text import describe
 from tests.app.jobs_harness import serving, settings, stream, working
 from tests.selection import chosen
 from trainer import ALGORITHMS

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.calculators import catalogue
-from app.web.asking import COMPARISONS
+from app.web.live_forms import COMPARISONS
 from tests.selection import chosen, thinned
 from tests.walks.pages import DESK, PHONE, Complaints
 

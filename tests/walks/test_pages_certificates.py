@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.certificates.issue import issue_certificate
+from app.certificates.issuing.issue import issue_certificate
 from tests.app.certificate_kinds import BASELINE
 from tests.app.certificates_harness import run_of
 from tests.app.jobs_harness import submit, wait_for_state

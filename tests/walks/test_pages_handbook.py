@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.settings import Settings
+from app.kit.settings import Settings
 from tests.app import jobs_harness as harness
 from tests.app.documents import build
 from tests.walks.pages import DESK, PHONE, Complaints

@@ -12,7 +12,7 @@ import pytest
 
 from app.access.caller import Scope
 from app.access.service import KeyService
-from app.database import Database
+from app.kit.database import Database
 from tests.app.jobs_harness import FINAL_STATES, Order, spec, state, stream, submit, wait_for_state
 from tests.app.proxy import Proxy
 from tests.selection import chosen

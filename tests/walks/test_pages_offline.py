@@ -10,7 +10,7 @@ import pytest
 from fastapi.routing import APIRoute
 
 from app.calculators import catalogue, proofs
-from app.web.asking import COMPARISONS
+from app.web.live_forms import COMPARISONS
 from app.web.router import PARTS, router
 from tests.app.jobs_harness import submit, wait_for_state
 from tests.selection import chosen

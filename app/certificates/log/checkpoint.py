@@ -18,8 +18,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import Field, StringConstraints
 
-from app.certificates.keys import PublicKey, PublicKeySet, SigningKey
-from app.certificates.statement import Sha256
+from app.certificates.facts.statement import Sha256
+from app.certificates.signing.keys import PublicKey, PublicKeySet, SigningKey
 from mechanisms.base import Value
 
 ORIGIN = "zetadp-log/"

@@ -6,11 +6,11 @@ from typing import Annotated, TypeVar, final
 
 from pydantic import Field, ValidationError
 
-from app.certificates.canonical import canonical_json
-from app.certificates.keys import PublicKey, PublicKeySet
+from app.certificates.facts.statement import Sha256
 from app.certificates.log.checkpoint import CheckpointRefused, CheckpointText, LogHead, LogSize, open_checkpoint
 from app.certificates.log.tree import is_consistent, leaf_hash, root_from_inclusion
-from app.certificates.statement import Sha256
+from app.certificates.signing.canonical import canonical_json
+from app.certificates.signing.keys import PublicKey, PublicKeySet
 from mechanisms.base import Value
 
 LARGEST_PROOF = 64 * 1024

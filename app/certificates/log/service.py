@@ -5,13 +5,13 @@ from __future__ import annotations
 from sqlalchemy.orm import Session
 
 from app.certificates.errors import CertificateNotFound, LogSizeUnknown
-from app.certificates.evidence import Evidence
-from app.certificates.keys import jwks, signing_key
 from app.certificates.log import journal
 from app.certificates.log.checkpoint import LogHead, origin_of, sign_checkpoint
+from app.certificates.log.evidence import Evidence
 from app.certificates.log.proofs import ConsistencyProof, InclusionProof, SignedHead, encode
-from app.certificates.revocations import revocations, signed_revocations
-from app.settings import Settings
+from app.certificates.log.revocations import revocations, signed_revocations
+from app.certificates.signing.keys import jwks, signing_key
+from app.kit.settings import Settings
 
 
 def signed_head(session: Session, settings: Settings, size: int | None = None) -> SignedHead:

@@ -6,16 +6,16 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC
 from itertools import chain
 
-from app.certificates.attacks import ATTACKS, MEASURES, AttackFigureFacts, attacks_in_words
-from app.certificates.caveats import Caveat, caveats, not_covered_elsewhere
-from app.certificates.claims import why_no_epsilon_without_sampling
-from app.certificates.guarantee import ApproximateDp, NoGuarantee
+from app.certificates.facts.attacks import ATTACKS, MEASURES, AttackFigureFacts, attacks_in_words
+from app.certificates.facts.claims import why_no_epsilon_without_sampling
+from app.certificates.facts.guarantee import ApproximateDp, NoGuarantee
+from app.certificates.facts.report import Check, Status
+from app.certificates.facts.statement import Statement
 from app.certificates.page.document import Block, Bullets, CurvePlot, Document, Section, Table, Text, Tone, Verdict
-from app.certificates.reading import Reading
-from app.certificates.releases import noise_figures, sampling_in_words, sensitivity_figures
-from app.certificates.report import Check, Status
-from app.certificates.statement import Statement
-from app.certificates.text import advantage, caution, nothing_promised, strength, worth_of_sampling
+from app.certificates.words.caveats import Caveat, caveats, not_covered_elsewhere
+from app.certificates.words.reading import Reading
+from app.certificates.words.releases import noise_figures, sampling_in_words, sensitivity_figures
+from app.certificates.words.text import advantage, caution, nothing_promised, strength, worth_of_sampling
 from mechanisms import AnyMechanism
 
 WEAK_FROM = 0.9

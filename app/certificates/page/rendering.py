@@ -2,13 +2,13 @@ r"""From a signed certificate to a document, with what is known of its signature
 
 from __future__ import annotations
 
-from app.certificates.evidence import Evidence, check_evidence
-from app.certificates.forms import open_certificate
-from app.certificates.keys import PublicKeySet
+from app.certificates.facts.report import Status, not_checked
+from app.certificates.log.evidence import Evidence, check_evidence
 from app.certificates.page.content import document_of
 from app.certificates.page.document import Document
-from app.certificates.report import Status, not_checked
-from app.certificates.verification import check_form, read_statement
+from app.certificates.signing.keys import PublicKeySet
+from app.certificates.verification.forms import open_certificate
+from app.certificates.verification.verify import check_form, read_statement
 
 
 def rendered(certificate: bytes, keys: PublicKeySet | None, evidence: Evidence) -> Document:

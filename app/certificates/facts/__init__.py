@@ -1,0 +1,1 @@
+"""What a certificate states, as data."""

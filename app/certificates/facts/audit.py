@@ -1,0 +1,93 @@
+r"""What a certificate says of the attacks that were tried on its own run: a lower bound, never a proof."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, final
+
+from pydantic import Field
+
+from app.certificates.facts.decimals import DecimalText, exact, fraction, lower
+from mechanisms.base import Count, Value
+from trainer.audit import CONFIDENCE, CONTRADICTED, CanaryFindings
+from trainer.report import RunReport
+
+NOT_RUN = "not run: no empirical lower bound on epsilon was measured"
+
+
+NOISE_TESTED = (
+    "; the drawn noise, {} numbers of it, had the claimed scale in each component, and no release's noise was found to repeat the one "
+    "before or its own first half; the guarantee's figures are those of the releases alone: that this verdict is told as well adds at most "
+    "1e-17 (1 + e^epsilon) to delta, also where delta is 0"
+)
+"""What telling the verdict costs is tiny, and no figure counts it: so it is said."""
+
+
+@final
+class CanaryFacts(Value):
+    r"""What canaries found; see ``trainer.audit.CanaryFindings``.
+
+    Attributes:
+      canaries, members: made-up units, and how many of them took part.
+      one_run_p_value, independent_p_value: of the scores under the claim; the second takes scores for independent.
+      epsilon_lower, epsilon_lower_if_independent: at the certificate's delta, for a Gaussian trade-off, with this ``confidence``.
+    """
+
+    canaries: Count
+    members: Annotated[int, Field(strict=True, ge=0)]
+    one_run_p_value: DecimalText
+    independent_p_value: DecimalText
+    epsilon_lower: DecimalText
+    epsilon_lower_if_independent: DecimalText
+    confidence: DecimalText
+
+
+def noise_numbers(report: RunReport) -> int | None:
+    """How many numbers of noise were tested in a run that no part of its audit contradicts; None where none were."""
+    tested = report.noise_test
+    return None if tested is None or tested.status == "not run" else tested.numbers
+
+
+def canary_facts(found: CanaryFindings | None) -> CanaryFacts | None:
+    """Of what a run reports; None where there were no canaries."""
+    if found is None:
+        return None
+    return CanaryFacts(
+        canaries=found.canaries,
+        members=found.members,
+        one_run_p_value=exact(found.one_run_p_value),
+        independent_p_value=exact(found.independent_p_value),
+        epsilon_lower=lower(found.epsilon_lower),
+        epsilon_lower_if_independent=lower(found.epsilon_lower_if_independent),
+        confidence=exact(CONFIDENCE),
+    )
+
+
+def audit_in_words(noise_numbers: int | None, canaries: CanaryFacts | None) -> str:
+    """The whole in words."""
+    noise = "" if noise_numbers is None else NOISE_TESTED.format(noise_numbers)
+    if canaries is None:
+        return NOT_RUN + noise
+    return (
+        f"consistent: nothing released was found to tell which of {canaries.canaries} made-up records took part better than the guarantee "
+        f"allows; epsilon is at least {canaries.epsilon_lower} with {_percent(canaries)} confidence, at least "
+        f"{canaries.epsilon_lower_if_independent} if their scores are independent, for a Gaussian trade-off; "
+        f"a lower bound, not a proof{noise}"
+    )
+
+
+def canary_problems(facts: CanaryFacts | None) -> Iterator[str]:
+    """What the stated findings refute of each other."""
+    if facts is None:
+        return
+    if facts.members > facts.canaries:
+        yield f"run.canaries: {facts.members} of {facts.canaries} took part"
+    for name in ("one_run_p_value", "independent_p_value"):
+        if not CONTRADICTED <= fraction(getattr(facts, name)) <= 1:
+            yield f"run.canaries.{name}: in [{CONTRADICTED:g}, 1] where nothing is violated, got {getattr(facts, name)}"
+    if not 0 < fraction(facts.confidence) < 1:
+        yield f"run.canaries.confidence: in (0, 1), got {facts.confidence}"
+
+
+def _percent(facts: CanaryFacts) -> str:
+    return f"{float(facts.confidence):.0%}"

@@ -1,0 +1,166 @@
+r"""From an event to the figures of its guarantee, each rounded to the safe side. Nothing but accountants' upper and lower ends goes in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+
+from accountants import profile
+from accountants.events import (
+    Composed,
+    Event,
+    FixedSizeSampled,
+    Grouped,
+    NonPrivate,
+    PoissonSampled,
+    Release,
+    Repeated,
+    leaves,
+    non_private_reason,
+    releases,
+)
+from accountants.profile import PrivacyProfile
+from app.certificates.facts.decimals import exact, lower, upper
+from app.certificates.facts.guarantee import SEED_SENTENCE, ApproximateDp, DeltaPoint, NoGuarantee, RenyiPoint
+from mechanisms import NumericalFloor, RandomOrigin, UnsupportedEvent
+
+CURVE = (0.0, 0.125, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0)
+"""Where the delta curve is given, in multiples of the certified epsilon."""
+
+RENYI_ORDERS = (1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+
+
+def guarantee_of(event: Event, delta: float, origin: RandomOrigin) -> ApproximateDp | NoGuarantee:
+    r"""What a run of this event guarantees at ``delta``.
+
+    Args:
+      event: the whole run.
+      delta: in (0, 1).
+      origin: where its randomness came from. With a user's seed nothing is guaranteed: a seed can be known, or tried.
+    """
+    if isinstance(event, NonPrivate):
+        return NoGuarantee(reason=event.reason)
+    if (reason := non_private_reason(event)) is not None:
+        return NoGuarantee(reason=f"part of the run has no guarantee: {reason}")
+    try:
+        claim = _approximate_dp(event, delta)
+    except (UnsupportedEvent, NumericalFloor) as error:
+        return NoGuarantee(reason=f"no accountant proves a bound for this run: {error}")
+    if claim is None:
+        return NoGuarantee(reason=f"no finite epsilon was proved at delta = {delta!r}")
+    if origin is RandomOrigin.USER_SEED:
+        return NoGuarantee(reason=f"{SEED_SENTENCE}: the run's sampling and noise came from a user's seed", if_seed_stays_secret=claim)
+    return claim
+
+
+def is_whole(event: Event) -> bool:
+    """Whether every release used all of the data."""
+    return all(leaf.is_whole for leaf in leaves(event))
+
+
+def why_no_epsilon_without_sampling(event: Event) -> str:
+    """Why a certificate of this event may state none."""
+    if is_whole(event):
+        return "nothing was sampled: every release used all of the data"
+    if without_sampling(event) is None:
+        return "samples have a fixed size: one record displaces another there, so releases on all of the data don't compare"
+    return "no accountant proves a finite epsilon for the same releases on all of the data"
+
+
+def without_sampling(event: Event) -> Event | None:
+    """The same releases, each on all of the data; None where samples of a fixed size leave nothing to compare with."""
+    # In a sample of a fixed size one record displaces another, which moves the sum twice as far as in all of the data.
+    return None if any(leaf.scheme == "fixed_size" for leaf in leaves(event)) else _on_all_data(event)
+
+
+def _on_all_data(event: Event) -> Event:
+    match event:
+        case PoissonSampled() | FixedSizeSampled():
+            return _on_all_data(event.event)
+        case Repeated():
+            return Repeated(count=event.count, event=_on_all_data(event.event))
+        case Grouped():
+            return Grouped(size=event.size, unit=event.unit, event=_on_all_data(event.event))
+        case Composed():
+            return Composed(events=tuple(_on_all_data(part) for part in event.events))
+        case Release() | NonPrivate():
+            return event
+
+
+def pure_epsilon(event: Event) -> Fraction | None:
+    """Every release's own epsilon added up, where each is pure and on all of the data; None where one isn't."""
+    total = Fraction(0)
+    for leaf, count in releases(event).items():
+        own = leaf.mechanism.privacy_loss().pure_epsilon
+        if own is None or not leaf.is_whole:
+            return None
+        total += count * leaf.group * Fraction(own)
+    return total if total > 0 else None
+
+
+def _approximate_dp(event: Event, delta: float) -> ApproximateDp | None:
+    """None where the epsilon is infinite."""
+    found = profile(event, accountant="auto")
+    bound = found.epsilon(delta)
+    if not math.isfinite(bound.upper):
+        return None
+    mu = found.gdp_mu
+    pure = pure_epsilon(event)
+    return ApproximateDp(
+        epsilon=upper(bound.upper),
+        delta=exact(delta),
+        pure_epsilon=None if pure is None else upper(pure),
+        epsilon_lower=lower(bound.lower),
+        route=bound.route,
+        delta_curve=_delta_curve(found, bound.upper, delta),
+        renyi=_renyi(found) or None,
+        # One more rounding up: mu itself is a float result, exact to rounding.
+        gdp_mu=None if mu is None else upper(mu * (1.0 + 1e-12)),
+        epsilon_without_sampling=_without_sampling(event, delta),
+    )
+
+
+def _delta_curve(found: PrivacyProfile, epsilon: float, delta: float) -> tuple[DeltaPoint, ...]:
+    """Points of the curve, of those that the accountant can answer; the certified pair is always among them."""
+    certified = DeltaPoint(epsilon=upper(epsilon), delta=exact(delta))
+    points = {float(certified.epsilon): certified}
+    for multiple in CURVE:
+        # Four digits read better than seventeen, and any epsilon will do.
+        position = float(f"{multiple * epsilon:.4g}")
+        if multiple == 1.0 or position in points:
+            continue
+        try:
+            points[position] = DeltaPoint(epsilon=exact(position), delta=upper(found.delta(position).upper))
+        except (NumericalFloor, UnsupportedEvent):
+            continue
+    return tuple(falling([points[position] for position in sorted(points)], certified))
+
+
+def falling(points: list[DeltaPoint], certified: DeltaPoint) -> Iterator[DeltaPoint]:
+    """The same curve with deltas that fall: what holds at an epsilon holds at larger ones, and points may come from unlike routes."""
+    least = "1"
+    for point in points:
+        if float(point.epsilon) < float(certified.epsilon) and float(point.delta) < float(certified.delta):
+            continue  # a better route here than at the certified pair, which is stated as it was found
+        least = min(least, point.delta, key=float)
+        yield DeltaPoint(epsilon=point.epsilon, delta=least)
+
+
+def _renyi(found: PrivacyProfile) -> tuple[RenyiPoint, ...]:
+    bounds = [(order, found.rdp(order)) for order in RENYI_ORDERS]
+    return tuple(
+        RenyiPoint(order=exact(order), epsilon=upper(value)) for order, value in bounds if value is not None and math.isfinite(value)
+    )
+
+
+def _without_sampling(event: Event, delta: float) -> str | None:
+    """Epsilon without amplification; None where there is none to state."""
+    whole = None if is_whole(event) else without_sampling(event)
+    if whole is None:
+        return None
+    try:
+        bound = profile(whole, accountant="auto").epsilon(delta)
+    except (UnsupportedEvent, NumericalFloor):
+        return None
+    return upper(bound.upper) if math.isfinite(bound.upper) else None

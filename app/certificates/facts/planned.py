@@ -1,0 +1,45 @@
+r"""What a spec comes to on its data, beside the plan that a run was made from. The noise isn't calibrated again: the event names it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from app.certificates.facts.statement import MODEL_FILE
+from mechanisms.base import Value
+from trainer import AnyPlan
+from trainer.plan import ExecutionPlan
+from trainer.plans import ComparisonPlan
+
+
+def differences(expected: AnyPlan, plan: AnyPlan) -> Iterator[tuple[str, object, object]]:
+    """(field, what the spec comes to, what the plan has) for every field of either."""
+    first, second = dict(_fields("plan", expected)), dict(_fields("plan", plan))
+    for path in dict.fromkeys((*first, *second)):
+        yield path, first.get(path), second.get(path)
+
+
+def has_counts(plan: AnyPlan) -> bool:
+    """Whether noisy counts of held-out records are in the event, in every part of a comparison."""
+    plans = [part.plan for part in plan.parts] if isinstance(plan, ComparisonPlan) else [plan]
+    return all(isinstance(one, ExecutionPlan) and one.evaluation is not None for one in plans)
+
+
+def model_files(plan: AnyPlan) -> tuple[str, ...]:
+    """Names of the models that a run of this plan leaves."""
+    if not isinstance(plan, ComparisonPlan):
+        return (MODEL_FILE,)
+    return tuple(f"{part.name}.{MODEL_FILE}" for part in plan.parts)
+
+
+def _fields(path: str, value: object) -> Iterator[tuple[str, object]]:
+    if isinstance(value, Value):
+        if "kind" not in type(value).model_fields:
+            yield f"{path} is", type(value).__name__
+        for name in type(value).model_fields:
+            yield from _fields(f"{path}.{name}", getattr(value, name))
+    elif isinstance(value, tuple):
+        yield f"{path}, how many", len(value)
+        for index, part in enumerate(value):
+            yield from _fields(f"{path}[{index}]", part)
+    else:
+        yield path, value

@@ -1,0 +1,116 @@
+r"""A finished run as a certificate sees it, and whether it is the run that was planned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import final
+
+from app.certificates.errors import CertificateRefused
+from app.certificates.facts.ledger import LedgerFacts
+from app.certificates.facts.planned import differences, has_counts, model_files
+from mechanisms import RandomOrigin
+from trainer import AnyPlan, AnyTrainingSpec, RuntimeSpec
+from trainer.data import DataSetFacts
+from trainer.network_training import NetworkTraining
+from trainer.obfuscation.spec import Obfuscation
+from trainer.plans import FeatureReleasePlan, declared_units
+from trainer.report import RunReport
+
+
+@final
+@dataclass(frozen=True)
+class CertificateInput:
+    r"""A finished run, as the worker saw it.
+
+    Attributes:
+      job_id: of the job.
+      spec: what was asked for; ``spec.json`` beside the certificate is its canonical JSON.
+      runtime: what it ran with; nothing of it changes the guarantee.
+      plan: what training ran from.
+      report: what training says it did.
+      artifacts: files to be named in the certificate, by name; the model, or that of every part of a comparison, among them.
+      started, finished: aware times.
+      attempts: how often a worker took the job up; >= 1.
+      ledger: the entry that reserved the plan; None without a ledger.
+    """
+
+    job_id: str
+    spec: AnyTrainingSpec
+    runtime: RuntimeSpec
+    plan: AnyPlan
+    report: RunReport
+    artifacts: Mapping[str, Path]
+    started: datetime
+    finished: datetime
+    attempts: int
+    ledger: LedgerFacts | None = None
+
+    @property
+    def protects_users(self) -> bool:
+        """Whether a unit is somebody with several records, whose summed gradient is clipped."""
+        return self.spec.records_per_unit is not None
+
+
+def check_run(given: CertificateInput, facts: DataSetFacts) -> None:
+    r"""Whether the run, its spec, its plan and its data agree.
+
+    Raises:
+      CertificateRefused: naming the first thing in which they don't.
+      PrivacyError: the spec has no plan for these data.
+    """
+    plan, report = given.plan, given.report
+    origin = RandomOrigin.USER_SEED if given.spec.reproducible else RandomOrigin.OPERATING_SYSTEM
+    unit, counted = (facts.user_unit, facts.users) if given.protects_users else (facts.unit, _records(plan, facts))
+    units = counted if (declared := declared_units(plan)) is None else declared
+    pairs: tuple[tuple[str, object, object], ...] = (
+        ("the number of released steps", plan.steps, report.steps_released),
+        ("the noise per real component", plan.noise_std, report.noise_std),
+        ("the event", plan.event, report.event),
+        ("the number of training records", facts.training_records, report.training_records),
+        ("the number of units in the training data", plan.units, report.training_units),
+        ("the number of units in the data set, counted or declared", units, report.training_units),
+        ("the number of held-out records", facts.test_records, report.test_records),
+        ("the privacy unit", unit, plan.unit),
+        ("what the held-out records are", given.spec.held_out, report.held_out),
+        ("private evaluations", given.spec.held_out == "private", has_counts(plan)),
+        ("the origin of the randomness", origin.value, report.random_origin.value),
+        ("the number of canaries", _canaries(given.spec), report.audit and report.audit.canaries),
+        ("whether attacks were tried", _attacked(given.spec), report.attacks is not None),
+        *(("the audit", "consistent", f"violated by {what}") for what in _violations(report)),
+        *(("a model file", name, name if name in given.artifacts else None) for name in model_files(plan)),
+        *differences(given.spec.replanned(facts, plan), plan),
+    )
+    for what, planned, reported in pairs:
+        if planned != reported:
+            raise CertificateRefused(what, planned, reported)
+    for what, time in (("the start", given.started), ("the end", given.finished)):
+        if time.tzinfo is None:
+            raise CertificateRefused(f"the time of {what}", "a time with its zone", time.isoformat())
+
+
+def _canaries(spec: AnyTrainingSpec) -> int | None:
+    asked = spec.audit if isinstance(spec, NetworkTraining) else None
+    return asked and asked.canaries
+
+
+def _records(plan: AnyPlan, facts: DataSetFacts) -> int:
+    """That the plan's units are, where a unit is one row."""
+    return facts.test_records if isinstance(plan, FeatureReleasePlan) else facts.training_records
+
+
+def _attacked(spec: AnyTrainingSpec) -> bool:
+    return isinstance(spec, Obfuscation) and spec.attacks is not None
+
+
+def _violations(report: RunReport) -> Iterator[str]:
+    if report.noise_test is not None and report.noise_test.status == "violated":
+        yield "the drawn noise, which doesn't have the scale that is claimed, or repeats itself"
+    if report.audit is not None and report.audit.status == "violated":
+        found = report.audit
+        yield (
+            f"canaries: scores like theirs have a probability of at most {found.one_run_p_value:.2g} under the claim, "
+            f"or {found.independent_p_value:.2g} if they are independent"
+        )

@@ -1,0 +1,242 @@
+r"""What is signed: an in-toto Statement (v1) about a model, whose predicate holds the facts of one run and no prose.
+
+Everything else that a certificate says follows from these facts: ``reading`` puts them into words, for whoever reads it with this version.
+Figures of the guarantee and of what was measured are decimal strings, bounds rounded to the safe side. ``plan`` and ``event`` hold JSON
+numbers, since they are the very values that training ran from and that accountants read; their floats read back exactly.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self, final
+
+from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints, model_validator
+
+from accountants.events import Event
+from app.certificates.facts.attacks import AttackFacts
+from app.certificates.facts.audit import CanaryFacts
+from app.certificates.facts.decimals import DecimalText, SignedDecimalText
+from app.certificates.facts.errata import known_row
+from app.certificates.facts.guarantee import Guarantee, Words
+from app.certificates.facts.ledger import LedgerFacts
+from app.certificates.facts.wording import ArithmeticName
+from mechanisms import RandomOrigin
+from mechanisms.base import Count, Value, is_absent
+from mechanisms.errors import InvalidParameter
+from trainer import ALGORITHMS, AnyPlan
+from trainer.plans import ComparisonPlan, PartName
+from trainer.report import HeldOut, MetricName
+
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE = "urn:zetadp:privacy-certificate:v1"
+
+Sha256 = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{64}$")]
+FileName = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$")]
+Identifier = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=200)]
+Number = Annotated[int, Field(strict=True, ge=0, le=10**12)]
+
+MODEL_FILE = "model.safetensors"
+SPEC_FILE = "spec.json"
+CERTIFICATE_FILE = "certificate.json"
+DATA_MANIFEST = "data-manifest.json"
+CODE_MANIFEST = "code-manifest.sha256"
+
+
+def _known_algorithm(name: str) -> str:
+    known = [algorithm.algorithm_name() for algorithm in ALGORITHMS]
+    if name not in known:
+        raise ValueError(f"expected an algorithm that this version knows ({', '.join(known)}), got {name!r}")
+    return name
+
+
+AlgorithmName = Annotated[Identifier, AfterValidator(_known_algorithm)]
+Rows = Annotated[tuple[Annotated[Identifier, AfterValidator(known_row)], ...], Field(max_length=1000)]
+
+
+@final
+class Digest(Value):
+    """SHA-256 in lower-case hexadecimal."""
+
+    sha256: Sha256
+
+
+@final
+class Subject(Value):
+    """A file that the statement is about: its name beside the certificate and the digest of its bytes."""
+
+    name: FileName
+    digest: Digest
+
+
+@final
+class JobFacts(Value):
+    r"""Which run this was.
+
+    Attributes:
+      started, finished: to the second.
+      attempts: how often a worker took the job up; 1 if nothing went wrong.
+      resumptions: how often training went on from a checkpoint.
+    """
+
+    id: Identifier
+    algorithm: AlgorithmName
+    started: AwareDatetime
+    finished: AwareDatetime
+    attempts: Count
+    resumptions: Number
+
+
+@final
+class UploadedFacts(Value):
+    r"""A data set that a user of the service made.
+
+    Attributes:
+      id: of the data set.
+      manifest_sha256: of its manifest, which its maker has: it holds the digests of the data, what it was made of and how, and 256 random
+        bits, without which this digest would tell whether a guess of all the data is right.
+      words: what its maker says it is; nobody checked them.
+    """
+
+    id: Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{32}$")]
+    manifest_sha256: Sha256
+    words: Words
+
+
+@final
+class DataFacts(Value):
+    r"""The data, as far as they are public.
+
+    Attributes:
+      description: source and recipe.
+      uploaded: the data set, where a user of the service made it; else absent.
+      records_per_unit: rows of one unit that are used, at most, where a unit is somebody with several rows; else absent.
+      training_records: how many; absent where the number of units was declared.
+      test_records: held out.
+    """
+
+    description: Words
+    uploaded: Annotated[UploadedFacts | None, Field(exclude_if=is_absent)] = None
+    records_per_unit: Annotated[Count | None, Field(exclude_if=is_absent)] = None
+    training_records: Annotated[Count | None, Field(exclude_if=is_absent)] = None
+    test_records: Count
+
+
+@final
+class RunFacts(Value):
+    r"""What the run did and found.
+
+    Attributes:
+      steps_released: noisy sums released, by each node where there are nodes; of other kinds, steps done.
+      checkpoints_released: states written to a checkpoint, over all attempts.
+      parameters: real parameters of the model; a complex one counts twice.
+      random_origin: where sampling and noise came from (never the seed).
+      generator: how noise was computed from its keys.
+      held_out: what became of the held-out records.
+      metrics: of the final model on them, exact; absent where nothing was measured. Noisy where they are private.
+      arithmetic: how it computed; each name stands for one statement of ``wording.ARITHMETIC``.
+      given_weights: SHA-256 of the weights that training started from, which the guarantee takes as public; absent where it drew its own.
+      noise_numbers: real numbers of noise that were tested for scale and repetitions, and passed; absent where none were.
+      canaries: what made-up units found; absent where there were none.
+      attacks: that were tried on obfuscated features; absent where there were none.
+    """
+
+    steps_released: Count
+    checkpoints_released: Number
+    parameters: Count
+    random_origin: RandomOrigin
+    generator: Words
+    held_out: HeldOut
+    metrics: Annotated[dict[MetricName, SignedDecimalText] | None, Field(min_length=1, exclude_if=is_absent)] = None
+    arithmetic: Annotated[tuple[ArithmeticName, ...], Field(max_length=100)]
+    given_weights: Annotated[tuple[Sha256, ...], Field(max_length=64, exclude_if=is_absent)] = ()
+    noise_numbers: Annotated[Count | None, Field(exclude_if=is_absent)] = None
+    canaries: Annotated[CanaryFacts | None, Field(exclude_if=is_absent)] = None
+    attacks: Annotated[AttackFacts | None, Field(exclude_if=is_absent)] = None
+
+
+@final
+class Environment(Value):
+    r"""What it ran on.
+
+    Attributes:
+      precision: of the network's own arithmetic.
+      processes: that shared each sample.
+      training_seconds: over all attempts, to a whole second.
+    """
+
+    versions: Annotated[dict[Identifier, Identifier], Field(max_length=100)]
+    hardware: Words
+    precision: Literal["float32", "bfloat16"]
+    processes: Count
+    training_seconds: Number
+
+
+@final
+class PartGuarantee(Value):
+    r"""What one part's releases guarantee to someone who sees them alone; not a guarantee of the run, whose parts are all released.
+
+    Attributes:
+      epsilon: rounded up, at ``delta`` (exact); absent where the part has no guarantee.
+      pure_epsilon: of the part as pure differential privacy, rounded up; absent where it isn't.
+      route: how epsilon was found.
+      reason: why there is none.
+    """
+
+    epsilon: Annotated[DecimalText | None, Field(exclude_if=is_absent)] = None
+    delta: DecimalText
+    pure_epsilon: Annotated[DecimalText | None, Field(exclude_if=is_absent)] = None
+    route: Annotated[Words | None, Field(exclude_if=is_absent)] = None
+    reason: Annotated[Words | None, Field(exclude_if=is_absent)] = None
+
+
+@final
+class PartFacts(Value):
+    """What is said of one part of a comparison beside its plan, which has the same name: whose algorithm, its own guarantee and errata."""
+
+    name: PartName
+    algorithm: AlgorithmName
+    by_itself: PartGuarantee
+    errata: Rows
+
+
+@final
+class PrivacyCertificate(Value):
+    r"""The predicate: the facts of one run, and the figures of its guarantee.
+
+    Attributes:
+      plan: what training ran from.
+      event: the whole run as accountants read it: that of the plan. Every figure of ``guarantee`` follows from it.
+      parts: of a comparison, in the plan's order; else absent.
+      errata: rows of the errata that apply.
+      ledger: the budget entry that paid for the run; absent without a ledger.
+    Raises:
+      ValidationError: parts of other names than the plan's, or in another order.
+    """
+
+    job: JobFacts
+    plan: AnyPlan
+    event: Event
+    guarantee: Guarantee
+    parts: Annotated[tuple[PartFacts, ...], Field(max_length=256, exclude_if=is_absent)] = ()
+    data: DataFacts
+    run: RunFacts
+    environment: Environment
+    ledger: Annotated[LedgerFacts | None, Field(exclude_if=is_absent)] = None
+    errata: Rows
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        named = [part.name for part in self.parts]
+        planned = [part.name for part in self.plan.parts] if isinstance(self.plan, ComparisonPlan) else []
+        if named != planned:
+            raise InvalidParameter("parts", f"those of the plan, {planned}", named)
+        return self
+
+
+@final
+class Statement(Value):
+    """An in-toto Statement, version 1; at most 400 subjects (a comparison has a model for each part), no two of one name."""
+
+    type_: Annotated[Literal["https://in-toto.io/Statement/v1"], Field(alias="_type")] = STATEMENT_TYPE
+    subject: Annotated[tuple[Subject, ...], Field(min_length=1, max_length=400)]
+    predicate_type: Annotated[Literal["urn:zetadp:privacy-certificate:v1"], Field(alias="predicateType")] = PREDICATE_TYPE
+    predicate: PrivacyCertificate

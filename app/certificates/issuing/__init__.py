@@ -1,0 +1,1 @@
+"""From a finished run to a signed and stored certificate."""

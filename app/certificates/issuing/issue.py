@@ -1,0 +1,73 @@
+r"""Issuing: from a finished run to a signed certificate. What the run reports must be what the plan accounts for, or nothing is signed."""
+
+from __future__ import annotations
+
+from app.certificates.errors import CertificateRefused
+from app.certificates.facts.run import CertificateInput, check_run
+from app.certificates.facts.statement import (
+    CERTIFICATE_FILE,
+    CODE_MANIFEST,
+    DATA_MANIFEST,
+    SPEC_FILE,
+    Digest,
+    Statement,
+    Subject,
+)
+from app.certificates.issuing.predicate import predicate_of
+from app.certificates.signing.canonical import canonical_json
+from app.certificates.signing.digests import DataManifest, code_manifest, fresh_nonce, sha256_of, sha256_of_file, write_data_manifest
+from app.certificates.signing.envelope import MAXIMUM_BYTES, sign
+from app.certificates.signing.keys import signer
+from app.kit.settings import Settings
+from trainer import AnyTrainingSpec
+from trainer.data import DataSetFacts, data_set_facts
+from trainer.data.uploaded import found_by, found_in
+
+
+def issue_certificate(given: CertificateInput, settings: Settings) -> bytes:
+    """The signed certificate: a DSSE envelope as JSON bytes, ending in a newline.
+
+    Raises:
+      CertificateRefused: the run isn't the one that was planned, there is no model, or there is more to say than a certificate holds.
+      SigningKeyUnusable: the newest key file can't sign.
+      InvalidParameter: the data set can't be read any more.
+      OSError: an artifact can't be read.
+    """
+    # Whether its tenant may use an uploaded data set was found out when the job was submitted.
+    with found_by(found_in(settings.made_data_sets_dir)):
+        facts = data_set_facts(given.spec.data)
+        check_run(given, facts)
+        statement = Statement(subject=_subjects(given, facts, settings), predicate=predicate_of(given, facts))
+    envelope = sign(canonical_json(statement), signer(settings))
+    if len(envelope) > MAXIMUM_BYTES:
+        raise CertificateRefused("the certificate's size", f"at most {MAXIMUM_BYTES} bytes, as verifiers read", len(envelope))
+    return envelope
+
+
+def spec_file(spec: AnyTrainingSpec) -> bytes:
+    """The bytes of ``spec.json`` that a certificate's digest covers."""
+    return canonical_json(spec)
+
+
+def _subjects(given: CertificateInput, facts: DataSetFacts, settings: Settings) -> tuple[Subject, ...]:
+    """Model and other artifacts, spec, data manifest and code, sorted by name."""
+    fresh = DataManifest(
+        description=facts.description,
+        training_records=facts.training_records,
+        unit=given.plan.unit,
+        data_sha256=facts.sha256,
+        nonce=fresh_nonce(),
+    )
+    kept = write_data_manifest(settings.data_dir / "manifests", given.job_id, fresh)
+    if (before := DataManifest.model_validate_json(kept)).data_sha256 != fresh.data_sha256:
+        raise CertificateRefused("the training data", before.data_sha256, fresh.data_sha256)
+    # A certificate of an attempt before may lie among the files; this one is about the others.
+    digests = {name: sha256_of_file(path) for name, path in given.artifacts.items() if name != CERTIFICATE_FILE} | {
+        SPEC_FILE: sha256_of(spec_file(given.spec)),
+        DATA_MANIFEST: sha256_of(kept),
+        CODE_MANIFEST: sha256_of(code_manifest()),
+    }
+    return tuple(Subject(name=name, digest=Digest(sha256=digest)) for name, digest in sorted(digests.items()))
+
+
+__all__ = ["CertificateInput", "CertificateRefused", "check_run", "issue_certificate", "predicate_of", "spec_file"]

@@ -1,0 +1,84 @@
+r"""From a finished run to the facts that are signed: nothing is stated that isn't in the plan, the report or the data's facts."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from app.certificates.facts.attacks import attack_facts
+from app.certificates.facts.audit import canary_facts, noise_numbers
+from app.certificates.facts.claims import guarantee_of
+from app.certificates.facts.decimals import exact
+from app.certificates.facts.errata import rows_in_order
+from app.certificates.facts.run import CertificateInput
+from app.certificates.facts.statement import DataFacts, Environment, JobFacts, PrivacyCertificate, RunFacts, UploadedFacts
+from app.certificates.facts.wording import library_versions
+from app.certificates.verification.parts import parts_of
+from app.certificates.words.kinds import kind_of
+from trainer.data import DataSetFacts
+from trainer.plans import declared_units
+
+
+def predicate_of(given: CertificateInput, facts: DataSetFacts) -> PrivacyCertificate:
+    """The facts of this run, and what they guarantee."""
+    plan, report = given.plan, given.report
+    parts = parts_of(given)
+    return PrivacyCertificate(
+        job=JobFacts(
+            id=given.job_id,
+            algorithm=given.spec.algorithm,
+            started=_whole_seconds(given.started),
+            finished=_whole_seconds(given.finished),
+            attempts=given.attempts,
+            resumptions=report.resumptions,
+        ),
+        plan=plan,
+        event=plan.event,
+        guarantee=guarantee_of(plan.event, plan.delta, report.random_origin),
+        parts=parts,
+        data=DataFacts(
+            description=facts.description,
+            uploaded=_uploaded(given),
+            records_per_unit=given.spec.records_per_unit,
+            training_records=report.training_records if declared_units(plan) is None else None,
+            test_records=report.test_records,
+        ),
+        run=RunFacts(
+            steps_released=report.steps_released,
+            checkpoints_released=report.checkpoints_released,
+            parameters=report.parameters,
+            random_origin=report.random_origin,
+            generator=report.generator,
+            held_out=report.held_out,
+            metrics=None if report.metrics is None else {name: exact(value) for name, value in sorted(report.metrics.items())},
+            arithmetic=kind_of(plan, parts).arithmetic(),
+            given_weights=given.spec.given_weights,
+            noise_numbers=noise_numbers(report),
+            canaries=canary_facts(report.audit),
+            attacks=attack_facts(report.attacks),
+        ),
+        environment=Environment(
+            versions=dict(sorted({**library_versions(), **report.versions}.items())),
+            hardware=report.hardware,
+            precision=given.runtime.precision,
+            processes=given.runtime.processes,
+            training_seconds=round(report.training_seconds),
+        ),
+        ledger=given.ledger,
+        errata=_rows(given, facts),
+    )
+
+
+def _rows(given: CertificateInput, facts: DataSetFacts) -> tuple[str, ...]:
+    """Of algorithm and mechanisms, and on what a guarantee for one row of this data set doesn't say. Raises UnknownRow."""
+    several = facts.user_unit is not None and not given.protects_users
+    of_mechanisms = (row for one in given.plan.mechanisms for row in type(one).FACTS.errata)
+    return rows_in_order((*given.spec.ERRATA, *of_mechanisms, *given.spec.data.errata(), *(("C10",) if several else ())))
+
+
+def _uploaded(given: CertificateInput) -> UploadedFacts | None:
+    named = given.spec.data.named()
+    return None if named is None else UploadedFacts(id=named.id, manifest_sha256=named.manifest_sha256, words=named.words)
+
+
+def _whole_seconds(time: datetime) -> datetime:
+    return time.astimezone(UTC).replace(microsecond=0)

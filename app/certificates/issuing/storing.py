@@ -1,0 +1,34 @@
+r"""Storing a certificate: its row and its entry in the log, both or neither."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import cast
+
+from sqlalchemy.orm import Session
+
+from app.certificates.errors import SigningKeyRevoked
+from app.certificates.log.journal import append, lock
+from app.certificates.signing.envelope import Envelope
+from app.certificates.signing.keys import is_revoked
+from app.kit.database import new_id
+from app.kit.settings import Settings
+from app.tables.certificates import CertificateRow
+
+
+def store_certificate(session: Session, settings: Settings, job_id: str, envelope: bytes, created: datetime) -> str:
+    r"""Store an issued certificate in the session's transaction; returns its id.
+
+    Raises:
+      SigningKeyRevoked: its key was revoked since it signed. Revoking takes the log's lock too, so none that is revoked comes in later.
+    """
+    opened = Envelope.model_validate_json(envelope)
+    lock(session)
+    for signature in opened.signatures:
+        if is_revoked(settings, signature.keyid):
+            raise SigningKeyRevoked(signature.keyid)
+    certificate_id = new_id()
+    session.add(CertificateRow(id=certificate_id, job_id=job_id, created=created, envelope=cast("dict[str, object]", json.loads(envelope))))
+    append(session, certificate_id, opened.content, created)
+    return certificate_id

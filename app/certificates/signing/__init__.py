@@ -1,0 +1,1 @@
+"""Canonical bytes, digests, keys and signatures."""

@@ -1,0 +1,78 @@
+r"""Digests of what a certificate is about: files, the project's own code, and the training data behind a commitment.
+
+A bare digest of the training data would tell anyone who has a guess of the whole data set whether it is right, and the guarantee is
+against exactly such people. So the data manifest holds the digest together with 256 random bits and stays with the service; only the
+manifest's own digest is published. Whoever is shown the manifest can check that it was this data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, final
+
+from pydantic import StringConstraints
+
+from app.certificates.signing.canonical import canonical_json
+from mechanisms.base import Count, PrivacyUnit, Value
+
+CODE_PACKAGES = ("accountants", "app", "mechanisms", "trainer")
+
+_Hex256 = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{64}$")]
+
+
+@final
+class DataManifest(Value):
+    """What opens the commitment to the training data: private, kept by the service beside its keys."""
+
+    description: str
+    training_records: Count
+    unit: PrivacyUnit
+    data_sha256: _Hex256
+    nonce: _Hex256
+
+
+def sha256_of_file(path: Path) -> str:
+    """SHA-256 of a file's bytes, read in pieces. Raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sha256_of(content: bytes) -> str:
+    """SHA-256 of bytes in memory."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def code_manifest() -> bytes:
+    """One line for each Python file of this project, digest and path as ``sha256sum`` writes them, sorted by path."""
+    files: dict[str, Path] = {}
+    for name in CODE_PACKAGES:
+        spec = find_spec(name)  # a top-level package is found without being imported: torch stays out
+        for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+            files |= {f"{name}/{path.relative_to(folder).as_posix()}": path for path in Path(folder).rglob("*.py")}
+    return "".join(f"{sha256_of_file(path)}  {name}\n" for name, path in sorted(files.items())).encode()
+
+
+def write_data_manifest(directory: Path, job_id: str, manifest: DataManifest) -> bytes:
+    """Keep the manifest for this job, unless an earlier attempt did: then that one stays. Returns the bytes kept."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = directory / f"{sha256_of(job_id.encode())[:32]}.json"
+    descriptor, draft = tempfile.mkstemp(dir=directory, prefix=".draft-")  # mode 0600
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(canonical_json(manifest))
+        os.link(draft, path)
+    except FileExistsError:
+        pass
+    finally:
+        os.unlink(draft)
+    return path.read_bytes()
+
+
+def fresh_nonce() -> str:
+    """256 bits from the operating system, in hexadecimal."""
+    return secrets.token_hex(32)

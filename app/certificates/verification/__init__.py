@@ -1,0 +1,1 @@
+"""Checking a certificate: signature, consistency, recomputation, files."""

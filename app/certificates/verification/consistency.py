@@ -1,0 +1,211 @@
+r"""Whether the facts of a certificate agree with each other: the event is the plan's, and nothing contradicts either."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from accountants.events import Event, non_private_reason
+from app.certificates.facts.attacks import attack_problems
+from app.certificates.facts.audit import canary_problems
+from app.certificates.facts.decimals import fraction
+from app.certificates.facts.guarantee import SEED_SENTENCE, ApproximateDp, NoGuarantee, figures
+from app.certificates.facts.planned import has_counts, model_files
+from app.certificates.facts.report import Check, failed, outcome
+from app.certificates.facts.statement import CODE_MANIFEST, DATA_MANIFEST, SPEC_FILE, DataFacts, PrivacyCertificate, Statement
+from app.certificates.words.kinds import kind_of
+from mechanisms import PrivacyError, RandomOrigin
+from trainer import ALGORITHMS, AnyPlan, FederatedZetaDpSgd
+from trainer.obfuscation.spec import Obfuscation
+from trainer.plan import ExecutionPlan, FederatedSampling
+from trainer.plans import ComparisonPlan, FeatureReleasePlan, RecordReleasePlan, StatisticReleasePlan, declared_units
+from trainer.report import FRACTIONS
+from trainer.spectral_dp.spec import SpectralDp
+
+LARGEST_FLOAT = fraction("1.7e308")
+
+
+def check_subjects(statement: Statement) -> Check:
+    """The files that such a run leaves: the model of each part, the spec, the commitment to the data, the code."""
+    named = {subject.name for subject in statement.subject}
+    needed = (*model_files(statement.predicate.plan), SPEC_FILE, DATA_MANIFEST, CODE_MANIFEST)
+    missing = [f"{name} isn't among the files" for name in needed if name not in named]
+    return outcome("subjects", missing, "model, spec, data manifest and code are among the files that it names")
+
+
+def check_plan(certificate: PrivacyCertificate) -> Check:
+    """Event, data, run and parts against the plan, which alone says what was released."""
+    try:
+        problems = [*_event_problems(certificate), *_data_problems(certificate), *_run_problems(certificate)]
+    except PrivacyError as error:
+        return failed("plan", f"the event can't be read: {error}")
+    return outcome("plan", problems, "the event is that of the plan, and data, steps and held-out records are those that it is for")
+
+
+def check_parts(certificate: PrivacyCertificate) -> Check:
+    """Guarantee against randomness and event, and the guarantee's own figures against each other."""
+    guarantee = certificate.guarantee
+    problems: list[str] = []
+    seeded = certificate.run.random_origin is RandomOrigin.USER_SEED
+    unprotected = non_private_reason(certificate.event)
+    if seeded and not (isinstance(guarantee, NoGuarantee) and (unprotected or SEED_SENTENCE in guarantee.reason)):
+        problems.append(f"the randomness came from a user's seed, yet the guarantee doesn't say {SEED_SENTENCE!r}")
+    if isinstance(guarantee, NoGuarantee) and guarantee.if_seed_stays_secret is not None and not seeded:
+        problems.append("if_seed_stays_secret is given for a run that had no seed")
+    problems.extend(_history_problems(certificate))
+    problems.extend(canary_problems(certificate.run.canaries))
+    plan = certificate.plan
+    problems.extend(attack_problems(certificate.run.attacks, plan.clipping_norm if isinstance(plan, FeatureReleasePlan) else None))
+    claim = figures(guarantee)
+    if claim is None and unprotected is not None and isinstance(guarantee, NoGuarantee) and unprotected not in guarantee.reason:
+        problems.append(f"the guarantee's reason isn't the event's: {unprotected}")
+    if claim is not None:
+        if unprotected is not None:
+            problems.append(f"a guarantee is stated, but part of the event has none: {unprotected}")
+        problems.extend(_claim_problems(claim, plan.delta))
+    return outcome("parts", problems, "the certificate's parts agree with each other")
+
+
+def is_computable(event: Event, claim: ApproximateDp) -> bool:
+    """Whether figures can be recomputed: the event has a guarantee at all, and delta and all figures are numbers to compute with."""
+    if non_private_reason(event) is not None:
+        return False
+    return 0 < fraction(claim.delta) < 1 and all(fraction(text) <= LARGEST_FLOAT for text in _texts(claim))
+
+
+def _event_problems(certificate: PrivacyCertificate) -> Iterator[str]:
+    plan = certificate.plan
+    if certificate.event != plan.event:
+        yield "event: isn't that of the plan"
+    for part, planned in zip(certificate.parts, plan.parts if isinstance(plan, ComparisonPlan) else (), strict=True):
+        if (part.by_itself.epsilon is None) == (part.by_itself.reason is None):
+            yield f"part {part.name}: by_itself has either an epsilon or a reason why there is none"
+        reason = non_private_reason(planned.plan.event)
+        if reason is not None and reason not in (part.by_itself.reason or ""):
+            yield f"part {part.name}: by_itself.reason isn't that of its event, {reason}"
+        if float(part.by_itself.delta) != plan.delta:
+            yield f"part {part.name}: by_itself.delta is {part.by_itself.delta}, its plan's {plan.delta!r}"
+    named = [certificate.job.algorithm, *(part.algorithm for part in certificate.parts)]
+    for (name, one), algorithm in zip(_plans(plan), named, strict=True):
+        if not _is_of(algorithm, one):
+            yield f"algorithm of {name}: {algorithm} doesn't train by such a plan"
+    if certificate.run.arithmetic != (ours := kind_of(plan, certificate.parts).arithmetic()):
+        yield f"run.arithmetic: the certificate says {list(certificate.run.arithmetic)}, such a plan is computed by {list(ours)}"
+
+
+def _data_problems(certificate: PrivacyCertificate) -> Iterator[str]:
+    plan, data = certificate.plan, certificate.data
+    declared = declared_units(plan)
+    if (data.training_records is None) == (declared is None):
+        yield "data.training_records: stated exactly where the plan doesn't go by a declared number of units"
+    of_features = isinstance(plan, FeatureReleasePlan)
+    counted = data.test_records if of_features else data.training_records
+    if counted is not None and (counted < plan.units if data.records_per_unit is not None else counted != plan.units):
+        name = "test_records" if of_features else "training_records"
+        yield f"data.{name}: the certificate says {counted}, its plan is for {plan.units} units"
+    for name, one in _single_plans(certificate):
+        if isinstance(one, RecordReleasePlan):
+            yield from _release_problems(name, one, data)
+        if isinstance(one, FeatureReleasePlan) and data.records_per_unit is not None:
+            yield "data.records_per_unit: stated, but features are released of one record each"
+        if isinstance(one, ExecutionPlan) and one.evaluation is not None and one.evaluation.units != data.test_records:
+            yield f"{name}.evaluation.units: {one.evaluation.units}, but {data.test_records} records were held out"
+
+
+def _release_problems(name: str, plan: RecordReleasePlan, data: DataFacts) -> Iterator[str]:
+    used, is_row = data.records_per_unit or 1, plan.unit == plan.mechanism.sensitivity.unit
+    if plan.records_per_unit != used:
+        yield f"{name}.records_per_unit: {plan.records_per_unit}, but {used} of a unit are used at most"
+    if is_row == (data.records_per_unit is not None):
+        yield f"data.records_per_unit: stated exactly where a unit isn't one row, and {name} releases rows of {plan.unit!r}"
+    if plan.records != data.training_records:
+        yield f"{name}.records: {plan.records}, but there are {data.training_records} training records"
+
+
+def _run_problems(certificate: PrivacyCertificate) -> Iterator[str]:
+    plan, run = certificate.plan, certificate.run
+    if run.steps_released != plan.steps:
+        yield f"run.steps_released: the certificate says {run.steps_released}, its plan has {plan.steps}"
+    counted = [isinstance(one, ExecutionPlan) and one.evaluation is not None for _, one in _single_plans(certificate)]
+    if has_counts(plan) != (run.held_out == "private") or any(counted) != all(counted):
+        yield f"run.held_out: the certificate says {run.held_out!r}; it is 'private' exactly where counts are in the plan"
+    if isinstance(plan, FeatureReleasePlan) != (run.held_out == "encoded"):
+        yield f"run.held_out: the certificate says {run.held_out!r}; it is 'encoded' exactly where features are in the plan"
+    if (run.metrics is None) != (run.held_out in {"none", "encoded"}):
+        yield f"run.metrics: stated exactly where something was measured, got held_out {run.held_out!r}"
+    for name, value in (run.metrics or {}).items():
+        if name in FRACTIONS and not 0 <= fraction(value) <= 1:
+            yield f"run.metrics.{name} must be in [0, 1], got {value}"
+        if run.held_out == "private" and name != "accuracy":
+            yield f"run.metrics.{name}: counts of right answers have an accuracy, and nothing else was measured"
+    yield from _audit_problems(certificate)
+
+
+def _audit_problems(certificate: PrivacyCertificate) -> Iterator[str]:
+    plan, run = certificate.plan, certificate.run
+    if run.noise_numbers is not None and not plan.mechanisms:
+        yield "run.noise_numbers: stated, but nothing is claimed of any noise that the plan has"
+    if run.canaries is not None and not isinstance(plan, ExecutionPlan):
+        yield "run.canaries: stated, but only noisy sums have canaries"
+    if run.attacks is not None and certificate.job.algorithm != Obfuscation.algorithm_name():
+        yield f"run.attacks: stated, but {certificate.job.algorithm} sends no features that could be attacked"
+    if certificate.environment.precision != "float32" and isinstance(plan, RecordReleasePlan | StatisticReleasePlan | FeatureReleasePlan):
+        yield f"environment.precision: {certificate.environment.precision}, but such a plan is computed in float32 or better"
+    if "keyed" in run.generator:
+        yield "run.generator: says where its keys came from, which run.random_origin alone does"
+
+
+def _plans(plan: AnyPlan) -> Iterator[tuple[str, AnyPlan]]:
+    """The plan, and those of its parts, each with its name."""
+    yield "plan", plan
+    if isinstance(plan, ComparisonPlan):
+        yield from ((f"plan.parts.{part.name}", part.plan) for part in plan.parts)
+
+
+def _single_plans(certificate: PrivacyCertificate) -> Iterator[tuple[str, AnyPlan]]:
+    return ((name, one) for name, one in _plans(certificate.plan) if not isinstance(one, ComparisonPlan))
+
+
+def _is_of(algorithm: str, plan: AnyPlan) -> bool:
+    """Whether the algorithm comes to such plans: whom one trusts, what one reads and which errata apply are said by its name."""
+    kinds = next(known.PLANS for known in ALGORITHMS if known.algorithm_name() == algorithm)
+    sums = plan if isinstance(plan, ExecutionPlan) else None
+    at_nodes, is_filtered = sums and isinstance(sums.sampling, FederatedSampling), sums and sums.projection is not None
+    return (
+        plan.kind in kinds
+        and bool(at_nodes) == (algorithm == FederatedZetaDpSgd.algorithm_name())
+        and bool(is_filtered) == (algorithm == SpectralDp.algorithm_name())
+    )
+
+
+def _history_problems(certificate: PrivacyCertificate) -> Iterator[str]:
+    job = certificate.job
+    if job.resumptions >= job.attempts:
+        yield f"job: {job.attempts} attempts can't have gone on from a checkpoint {job.resumptions} times"
+    if job.finished < job.started:
+        yield "job: it finished before it started"
+
+
+def _claim_problems(claim: ApproximateDp, planned_delta: float) -> Iterator[str]:
+    epsilon, delta = fraction(claim.epsilon), fraction(claim.delta)
+    if not 0 < delta < 1:
+        yield f"delta must be in (0, 1), got {claim.delta}"
+    elif float(claim.delta) != planned_delta:
+        yield f"delta: the certificate says {claim.delta}, its plan {planned_delta!r}"
+    if fraction(claim.epsilon_lower) > epsilon:
+        yield f"epsilon_lower {claim.epsilon_lower} is above epsilon {claim.epsilon}"
+    curve = [(fraction(point.epsilon), fraction(point.delta)) for point in claim.delta_curve]
+    if (epsilon, delta) not in curve:
+        yield "the delta curve doesn't contain the certified pair"
+    if any(second[0] <= first[0] or second[1] > first[1] for first, second in pairwise(curve)):
+        yield "the delta curve must have rising epsilons and falling deltas"
+    if any(fraction(point.order) <= 1 for point in claim.renyi or ()):
+        yield "a Renyi order must be > 1"
+    if any(fraction(text) > LARGEST_FLOAT for text in _texts(claim)):
+        yield "a figure is beyond the range of float64"
+
+
+def _texts(claim: ApproximateDp) -> Iterator[str]:
+    yield from (claim.epsilon, claim.epsilon_lower, claim.pure_epsilon or "0", claim.gdp_mu or "0", claim.epsilon_without_sampling or "0")
+    yield from (text for point in claim.delta_curve for text in (point.epsilon, point.delta))
+    yield from (text for point in claim.renyi or () for text in (point.order, point.epsilon))

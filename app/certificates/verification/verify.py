@@ -1,0 +1,145 @@
+r"""Verification, offline: signature, form, log and revocation, files beside the certificate, and the guarantee recomputed from the event.
+
+Whatever the bytes are, the answer is a report. Nothing is computed from a certificate until a trusted key's signature over it holds, so a
+stranger can't make a verifier work. After that every mismatch is named, not only the first: a check isn't made only where what it would
+compute from can't be read.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from app.certificates.facts.guarantee import NoGuarantee, figures
+from app.certificates.facts.report import Check, Status, VerificationReport, failed, not_checked, passed
+from app.certificates.facts.statement import PrivacyCertificate, Statement
+from app.certificates.log.evidence import REVOKED, Evidence, check_evidence
+from app.certificates.signing.canonical import recanonical
+from app.certificates.signing.keys import PublicKeySet
+from app.certificates.verification.consistency import check_parts, check_plan, check_subjects, is_computable
+from app.certificates.verification.files import check_file
+from app.certificates.verification.forms import CertificateUnreadable, Opened, Signature, open_certificate, told
+from app.certificates.verification.parts import check_parts_alone
+from app.certificates.verification.recomputation import check_figures
+from trainer.plans import ComparisonPlan
+
+
+def verify(certificate: bytes, keys: PublicKeySet, directory: Path | None, evidence: Evidence | None = None) -> VerificationReport:
+    r"""Everything about a certificate that can be checked without asking anyone.
+
+    Args:
+      certificate: its bytes as issued, a DSSE envelope or a compact JWS (a missing final newline is forgiven).
+      keys: the public keys that the caller trusts, from a place the caller trusts.
+      directory: where the files that the certificate names may lie; None checks no file.
+      evidence: of the log and of revoked keys; what is absent isn't checked, and the report says so.
+    Returns:
+      the report; no content of ``certificate`` or ``evidence`` makes this raise.
+    """
+    try:
+        opened = open_certificate(certificate)
+    except CertificateUnreadable as error:
+        return _report([error.check], None)
+    checks = check_form(opened, keys)
+    if any(check.status is not Status.PASSED for check in checks):
+        return _report([*checks, not_checked("statement", "nothing unsigned was looked into")], None)
+    standing = list(check_evidence(opened.content, opened.key_ids, keys, evidence or Evidence()))
+    try:
+        statement = _statement(opened.content)
+    except CertificateUnreadable as error:
+        return _report([*checks, error.check, *standing], None)
+    checks.append(passed("statement", "an in-toto statement (v1) with a privacy certificate (v1)"))
+    checks += [check_subjects(statement), check_plan(statement.predicate), check_parts(statement.predicate)]
+    checks += _check_guarantee(statement.predicate)
+    checks += [check_file(subject, directory) for subject in statement.subject]
+    return _report([*checks, *standing], statement.predicate)
+
+
+def read(certificate: bytes) -> PrivacyCertificate:
+    """The certificate in an envelope, for display only: nothing is verified, not even the signature.
+
+    Raises:
+      CertificateUnreadable: it can't be read.
+    """
+    return read_statement(certificate).predicate
+
+
+def read_statement(certificate: bytes) -> Statement:
+    """The whole statement, as ``read`` does."""
+    return _statement(open_certificate(certificate).content)
+
+
+def check_form(opened: Opened, keys: PublicKeySet) -> list[Check]:
+    """The layout, which was read, and every signature."""
+    return [passed("envelope", opened.form), *(_check_signature(one, keys) for one in opened.signatures)]
+
+
+def _check_signature(signature: Signature, keys: PublicKeySet) -> Check:
+    key = keys.find(signature.key_id)
+    if key is None:
+        return failed("signature", f"by a key that isn't among the {len(keys.keys)} trusted: {signature.key_id}")
+    if not signature.is_by(key):
+        return failed("signature", f"doesn't hold: content or signature was changed after key {key.kid} signed, or that key never did")
+    return passed("signature", f"by the trusted key {key.kid}")
+
+
+def _statement(content: bytes) -> Statement:
+    try:
+        # Refuses duplicate keys, NaN and endless nesting, which the next line would read past.
+        canonical = recanonical(content)
+        statement = Statement.model_validate_json(content)
+    except ValidationError as error:
+        raise CertificateUnreadable(failed("statement", f"isn't a privacy certificate that this version reads: {told(error)}")) from error
+    except ValueError as error:
+        raise CertificateUnreadable(failed("statement", f"isn't clean JSON: {error}")) from error
+    except RecursionError as error:
+        raise CertificateUnreadable(failed("statement", "is nested too deep")) from error
+    if canonical != content:
+        raise CertificateUnreadable(failed("statement", "isn't laid out as issued (canonical JSON, RFC 8785)"))
+    names = [subject.name for subject in statement.subject]
+    if len(set(names)) != len(names):
+        raise CertificateUnreadable(failed("statement", "two subjects have one name"))
+    return statement
+
+
+def _check_guarantee(predicate: PrivacyCertificate) -> list[Check]:
+    claim, plan = figures(predicate.guarantee), predicate.plan
+    if claim is None:
+        whole = [passed("recomputation", "no guarantee is stated, so there is no figure")]
+    elif is_computable(predicate.event, claim):
+        whole = check_figures(predicate.event, claim)
+    else:
+        whole = [not_checked("recomputation", "nothing can be computed from the event and figures stated; see the checks that failed")]
+    if not isinstance(plan, ComparisonPlan):
+        return whole
+    return [*whole, check_parts_alone(plan, predicate.parts, predicate.run.random_origin)]
+
+
+def _report(checks: list[Check], predicate: PrivacyCertificate | None) -> VerificationReport:
+    broken = {check.name for check in checks if check.status is Status.FAILED}
+    verdict: Literal["valid", "invalid", "revoked"] = "revoked" if broken == {REVOKED} else "invalid" if broken else "valid"
+    return VerificationReport(
+        verdict=verdict, guarantee=_guarantee(predicate, verdict), meaning=_meaning(checks, predicate, verdict), checks=tuple(checks)
+    )
+
+
+def _guarantee(predicate: PrivacyCertificate | None, verdict: str) -> Literal["stated", "none"] | None:
+    if verdict != "valid" or predicate is None:
+        return None
+    return "none" if isinstance(predicate.guarantee, NoGuarantee) else "stated"
+
+
+def _meaning(checks: list[Check], predicate: PrivacyCertificate | None, verdict: str) -> str:
+    if verdict == "revoked":
+        return "Don't rely on this certificate: the key that signed it was revoked. The check `revocation` says why it doesn't stand."
+    if verdict == "invalid" or predicate is None:
+        names = dict.fromkeys(check.name for check in checks if check.status is Status.FAILED)
+        return f"Don't rely on this certificate. What failed: {', '.join(names)}."
+    without = _guarantee(predicate, verdict) == "none"
+    says = "the certificate states NO privacy guarantee" if without else "its figures follow from the event it states"
+    missing = [check.name for check in checks if check.status is Status.NOT_CHECKED]
+    return (
+        f"Signed by a key you gave, and {says}. This doesn't prove that the training was done as stated: for that you rely on whoever "
+        f"holds the key. Not checked: {', '.join(missing) or 'nothing'}."
+    )

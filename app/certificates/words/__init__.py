@@ -1,0 +1,1 @@
+"""Every sentence that a reader sees of a certificate, made from its facts."""

@@ -1,0 +1,65 @@
+r"""What can void a certificate's guarantee, or lies beside it unprotected: to be told in one block with epsilon, directly after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import final
+
+from app.certificates.facts import wording
+from app.certificates.facts.guarantee import SEED_SENTENCE, ApproximateDp, NoGuarantee
+from app.certificates.words.reading import Reading
+from trainer import AnyTrainingSpec
+from trainer.models import weights
+
+SEEDED = f"its random numbers come from a seed: {SEED_SENTENCE}, and its certificate will guarantee nothing"
+RESTS = "epsilon rests on assumptions, which the certificate states beside it"
+
+ALSO_TRAINED_ON = "nothing protects one of them, even of somebody who is also in the training data"
+
+
+@final
+@dataclass(frozen=True)
+class Caveat:
+    """What the lines have in common, which ends in a colon where there are several; and the lines."""
+
+    lead: str
+    lines: tuple[str, ...] = ()
+
+
+def caveats(reading: Reading, guarantee: ApproximateDp) -> Iterator[Caveat]:
+    """Every one, the gravest first."""
+    units = reading.certificate.plan.units
+    if float(guarantee.delta) * units >= 1.0 and guarantee.pure_epsilon is None:
+        yield Caveat(f"Mind delta: it is one over the {units} units or more, and such a delta would allow publishing one of them whole.")
+    if reading.assumptions:
+        yield Caveat("It holds only as far as all of this does:", reading.assumptions)
+    found = _beside_epsilon(reading)
+    beside = tuple(found[line] for line in reading.not_covered if line in found)
+    if beside:
+        yield Caveat("Part of this run, and not covered by it:", beside)
+
+
+def of_run(spec: AnyTrainingSpec) -> tuple[str, ...]:
+    """What stands beside a run's epsilon before there is a certificate, the gravest first."""
+    seeded = (SEEDED,) if spec.reproducible else ()
+    held_out = (f"{wording.held_out_records('public')}; {ALSO_TRAINED_ON}",) if spec.held_out == "public" else ()
+    return (*seeded, *held_out, *map(weights.not_covered, spec.given_weights), RESTS)
+
+
+def not_covered_elsewhere(reading: Reading) -> tuple[str, ...]:
+    """What isn't covered and doesn't stand beside epsilon."""
+    if isinstance(reading.certificate.guarantee, NoGuarantee):
+        return reading.not_covered
+    beside = _beside_epsilon(reading)
+    return tuple(line for line in reading.not_covered if line not in beside)
+
+
+def _beside_epsilon(reading: Reading) -> dict[str, str]:
+    """Of what isn't covered: what this very run read, through which somebody in the training data may be exposed all the same.
+
+    Each with what is told of it beside epsilon.
+    """
+    held_out = wording.held_out_records("public")
+    given = map(weights.not_covered, reading.certificate.run.given_weights)
+    return {held_out: f"{held_out}; {ALSO_TRAINED_ON}", **{line: line for line in given}}

@@ -1,0 +1,18 @@
+r"""THE KINDS of training a certificate can tell of: one module each, with what it says, and what that rests on."""
+
+from __future__ import annotations
+
+from app.certificates.facts.statement import PartFacts
+from app.certificates.words.kinds.base import History, Kind, Setting
+from app.certificates.words.kinds.comparison import Comparison
+from app.certificates.words.kinds.single import single_kind
+from trainer import AnyPlan
+from trainer.plans import ComparisonPlan
+
+
+def kind_of(plan: AnyPlan, parts: tuple[PartFacts, ...]) -> Kind:
+    """The kind of training that goes by this plan; ``parts``: what is said of a comparison's parts, else empty."""
+    return Comparison(plan, parts) if isinstance(plan, ComparisonPlan) else single_kind(plan)
+
+
+__all__ = ["History", "Kind", "Setting", "kind_of"]

@@ -1,0 +1,113 @@
+r"""What every kind of training offers the reader of its certificate: what was done, what of it is covered, and what that rests on."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Literal, final
+
+from app.certificates.facts import wording
+from app.certificates.facts.wording import ArithmeticName
+from mechanisms import AnyMechanism
+from trainer.report import HeldOut
+
+
+@final
+@dataclass(frozen=True)
+class Setting:
+    r"""What the sentences depend on, whatever the kind of training.
+
+    Attributes:
+      mechanisms: that anything is claimed of.
+      unit: of privacy.
+      records_per_unit: None where a unit is one row.
+      guaranteed: whether anything is certified.
+      given_weights: SHA-256 of weights that training started from.
+      in_ledger: whether a budget was charged.
+      uploaded: whether a user of the service made the data set.
+      is_declared: whether the number of units was declared, not counted.
+    """
+
+    mechanisms: tuple[AnyMechanism, ...]
+    unit: str
+    records_per_unit: int | None
+    held_out: HeldOut
+    precision: Literal["float32", "bfloat16"]
+    guaranteed: bool
+    given_weights: tuple[str, ...] = ()
+    in_ledger: bool = False
+    uploaded: bool = False
+    is_declared: bool = False
+
+    def named(self, words: str) -> str:
+        """The words with the unit's name in them."""
+        return words.replace("{unit}", self.unit)
+
+
+@final
+@dataclass(frozen=True)
+class History:
+    r"""How the run went.
+
+    Attributes:
+      released: steps.
+      test_records: held out.
+      restarts, checkpoints: what is read aloud of them; empty for a part of a comparison.
+    """
+
+    released: int
+    test_records: int
+    restarts: str = ""
+    checkpoints: str = ""
+
+
+class Kind(ABC):
+    """One kind of training, with the plan of one run of it."""
+
+    training_metrics: ClassVar[str] = wording.TRAINING_METRICS
+    custody: ClassVar[str] = ""
+    """What the service was trusted with in this run, where the algorithm's own words leave that open."""
+    protected: ClassVar[str] = "training data"
+    """Whose rows a guarantee is about."""
+    proofs: ClassVar[tuple[str, ...]] = ()
+    """Files in the code's ``proofs`` folders that the kind rests on, beside those of its mechanisms."""
+
+    @abstractmethod
+    def released(self, setting: Setting) -> str:
+        """What left the run, and what of it is covered."""
+
+    @abstractmethod
+    def checkpoint(self) -> str:
+        """What a checkpoint holds."""
+
+    @abstractmethod
+    def run_assumptions(self, setting: Setting) -> tuple[str, ...]:
+        """What the kind takes for granted, beside what its mechanisms do."""
+
+    @abstractmethod
+    def arithmetic(self) -> tuple[ArithmeticName, ...]:
+        """How such a run computes, and draws and adds its noise."""
+
+    @abstractmethod
+    def lines(self, setting: Setting, history: History) -> Iterator[str]:
+        """What was done, read aloud, without indentation."""
+
+    def not_covered(self, setting: Setting) -> tuple[str, ...]:
+        """What the guarantee says nothing about."""
+        return wording.not_covered(setting.held_out)
+
+    def test_metrics(self, setting: Setting) -> str:
+        """What protects the held-out records."""
+        if setting.held_out == "private" and not setting.guaranteed:
+            return f"{wording.NOT_COVERED}: noise on what was measured on them doesn't make a guarantee here"
+        return setting.named(wording.TEST_METRICS[setting.held_out])
+
+    def other_rows(self, setting: Setting) -> str:
+        """What becomes of somebody with several rows where a unit is one of them."""
+        del setting
+        return "a person with several rows is protected less"
+
+    def checkpoints(self, setting: Setting) -> str:
+        """What protects checkpoints."""
+        return f"{'covered' if setting.guaranteed else wording.NOT_COVERED}: {self.checkpoint()}"

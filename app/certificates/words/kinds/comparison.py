@@ -1,0 +1,92 @@
+r"""Several trainings on one data set, all of them released: what all together cost is what is guaranteed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import final
+
+from app.certificates.facts import wording
+from app.certificates.facts.phrases import sentence
+from app.certificates.facts.statement import PartFacts, PartGuarantee
+from app.certificates.facts.wording import ArithmeticName
+from app.certificates.words.kinds.base import History, Kind, Setting
+from app.certificates.words.kinds.single import single_kind
+from app.certificates.words.kinds.unprotected import NO_ROWS
+from trainer.plans import ComparisonPlan
+
+_TABLE = "The metrics stated here are those of the first part; those of all are in the table"
+
+_MEANING = (
+    "all parts are released, so what is guaranteed is all of them together, and choosing among them by their results costs nothing more: "
+    "every part is counted, whichever is kept. A part's own figures are for someone who sees that part's releases and nothing of the "
+    "others, and no guarantee of this run. " + _TABLE
+)
+
+_NOTHING = (
+    "all parts are released, and nothing is guaranteed of them together. What stands at a part is what its releases alone would guarantee "
+    "to someone who saw nothing of the others, and no guarantee of this run. " + _TABLE
+)
+
+RELEASED = "of every part {released}; the table and the plots that compare them"
+
+COVERED = (
+    "the guarantee of the whole holds for someone who sees everything that any part released, but for the times and the memory that the "
+    "table and the plots tell"
+)
+
+RUNNING = (
+    "running time and memory, which the table and the plots tell of every part: what a step takes depends on how many records it drew; and "
+    "every other side channel of the machine"
+)
+
+SELECTION = (
+    "hyper-parameter search beyond the parts named here: if other runs on the same data were used to choose these, they cost privacy of "
+    "their own (choosing among the parts doesn't: all of them are counted)"
+)
+
+
+@final
+@dataclass(frozen=True)
+class Comparison(Kind):
+    """All parts together; ``facts``: what is said of each beside its plan, in the plan's order."""
+
+    plan: ComparisonPlan
+    facts: tuple[PartFacts, ...]
+
+    def released(self, setting: Setting) -> str:
+        covered = COVERED if setting.guaranteed else wording.NOTHING_COVERED
+        return f"{RELEASED.replace('{released}', wording.RELEASED[setting.held_out])}; {covered}"
+
+    def other_rows(self, setting: Setting) -> str:
+        return super().other_rows(setting) if setting.guaranteed else NO_ROWS
+
+    def checkpoint(self) -> str:
+        held = dict.fromkeys(kind.checkpoint() for kind in self._kinds())
+        return f"the results of finished parts, and of the one that is running: {'; '.join(held)}"
+
+    def not_covered(self, setting: Setting) -> tuple[str, ...]:
+        return (SELECTION, *wording.not_covered(setting.held_out, RUNNING)[1:])
+
+    def run_assumptions(self, setting: Setting) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(line for kind in self._kinds() for line in kind.run_assumptions(setting)))
+
+    def arithmetic(self) -> tuple[ArithmeticName, ...]:
+        return tuple(dict.fromkeys(name for kind in self._kinds() for name in kind.arithmetic()))
+
+    def lines(self, setting: Setting, history: History) -> Iterator[str]:
+        yield f"Parts: {len(self.facts)}. {sentence(_MEANING if setting.guaranteed else _NOTHING)}"
+        for facts, part, kind in zip(self.facts, self.plan.parts, self._kinds(), strict=True):
+            yield f"  {facts.name} ({facts.algorithm}): {_own(facts.by_itself)}."
+            of_part = History(part.plan.steps, history.test_records)
+            yield from (f"    {line}" for line in kind.lines(setting, of_part))
+
+    def _kinds(self) -> list[Kind]:
+        return [single_kind(part.plan) for part in self.plan.parts]
+
+
+def _own(by_itself: PartGuarantee) -> str:
+    if by_itself.epsilon is None:
+        return f"no guarantee: {by_itself.reason}"
+    pure = "" if by_itself.pure_epsilon is None else f", or epsilon {by_itself.pure_epsilon} at delta 0"
+    return f"by itself epsilon {by_itself.epsilon} at delta {by_itself.delta}{pure} (no guarantee of this run)"

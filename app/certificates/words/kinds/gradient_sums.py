@@ -1,0 +1,99 @@
+r"""Training by noisy sums of clipped gradients: what every step releases is accounted, and the model follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import final
+
+from app.certificates.facts import wording
+from app.certificates.facts.decimals import exact
+from app.certificates.facts.phrases import sentence
+from app.certificates.facts.wording import ArithmeticName
+from app.certificates.words.kinds.base import History, Kind, Setting
+from app.certificates.words.kinds.projection import projection_lines
+from app.certificates.words.releases import release_phrase, releases_of
+from trainer.plan import AdaptiveClipping, Clipping, ExecutionPlan, FederatedSampling, LayerBoundsClipping
+
+
+@final
+@dataclass(frozen=True)
+class GradientSums(Kind):
+    """Noisy sums, at one place or at every node."""
+
+    plan: ExecutionPlan
+
+    proofs = ("clipped_sum.md",)
+
+    @property
+    def _is_federated(self) -> bool:
+        return isinstance(self.plan.sampling, FederatedSampling)
+
+    def released(self, setting: Setting) -> str:
+        covered = wording.POST_PROCESSING if setting.guaranteed else wording.NOTHING_COVERED
+        whole = f"{wording.RELEASED[setting.held_out]}; {covered}"
+        return f"{wording.RELEASED_BY_NODES}; {whole}" if self._is_federated else whole
+
+    def checkpoint(self) -> str:
+        return wording.CHECKPOINTS
+
+    def run_assumptions(self, setting: Setting) -> tuple[str, ...]:
+        central = self._is_federated and setting.held_out == "private"
+        return (
+            wording.DECLARED_NUMBER if setting.is_declared else wording.COUNTED_NUMBER,
+            wording.SAMPLED_INDEPENDENTLY,
+            *wording.RUN_ASSUMPTIONS,
+            *((setting.named(wording.USER_ASSUMPTION),) if setting.records_per_unit is not None else ()),
+            *((wording.FEDERATED_ASSUMPTION,) if self._is_federated else ()),
+            *((wording.CENTRAL_EVALUATION,) if central else ()),
+        )
+
+    def arithmetic(self) -> tuple[ArithmeticName, ...]:
+        return ("probed_gradient_sums", *wording.variates(self.plan.mechanisms))
+
+    def lines(self, setting: Setting, history: History) -> Iterator[str]:
+        plan, sampling = self.plan, self.plan.sampling
+        if isinstance(sampling, FederatedSampling):
+            yield f"Nodes: {sampling.nodes}, each with units of its own. {sentence(wording.PARTICIPATION)}"
+            yield f"  {sentence(wording.NODE_NOISE)}"
+        yield from (f"Noise: {line}." for line in self._noise(history))
+        yield f"Clipping: {_bounded(plan.clipping)}: {_clipped(plan.clipping, setting)}."
+        if plan.projection is not None:
+            yield from projection_lines(plan.projection)
+        yield (
+            f"Steps: {history.released} released of {plan.steps} planned{history.restarts}, each sum divided by the "
+            f"public number {sampling.expected_batch_size}.{history.checkpoints}"
+        )
+
+    def _noise(self, history: History) -> Iterator[str]:
+        """Every different release, with whose it is and in what units where that isn't plain from the figures."""
+        plan = self.plan
+        found = releases_of(plan.event_after(history.released))
+        counts = 0 if plan.evaluation is None else plan.evaluation.releases(history.released, plan.steps)
+        joint = "; in units of the joint vector of sum and count, not of the gradient"
+        for release in found[:-1] if counts else found:
+            units = joint if isinstance(plan.clipping, AdaptiveClipping) else ""
+            nodes = " at each node" if self._is_federated else ""
+            yield f"{release_phrase(release, plan.unit)}{nodes}{units}"
+        if counts and plan.evaluation is not None:
+            noise = f"{plan.evaluation.mechanism.kind} noise of standard deviation {exact(plan.evaluation.mechanism.std)}"
+            yield f"{counts} counts of right answers among all {history.test_records} held-out records with {noise}"
+
+
+def _clipped(clipping: Clipping, setting: Setting) -> str:
+    """How a unit's contribution was bounded."""
+    return setting.named(wording.CLIPPING[clipping.kind] + (wording.SUMMED if setting.records_per_unit is not None else ""))
+
+
+def _bounded(clipping: Clipping) -> str:
+    bound = exact(clipping.bound)
+    if isinstance(clipping, AdaptiveClipping):
+        return (
+            f"to a bound that starts at {bound} and follows the {exact(clipping.quantile)} quantile of the norms; its count takes "
+            f"{exact(clipping.count_share)} of the squared sensitivity"
+        )
+    if isinstance(clipping, LayerBoundsClipping):
+        bounds = ", ".join(f"{exact(layer.bound)} for {layer.layer}" for layer in clipping.layers)
+        return f"layer by layer ({bounds}), to an l2 norm of {bound} in all"
+    norm = "l1" if clipping.kind == "l1" else "l2"
+    return f"to an {norm} norm of {bound}" + (", shared by the layers" if clipping.kind == "per_layer" else "")

@@ -1,0 +1,77 @@
+r"""Training on records that were released one by one, with noise of their own: everything after that release is post-processing of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import final
+
+from app.certificates.facts import wording
+from app.certificates.facts.decimals import upper
+from app.certificates.facts.phrases import sentence
+from app.certificates.facts.wording import ArithmeticName
+from app.certificates.words.kinds.base import History, Kind, Setting
+from app.certificates.words.releases import noise_phrase
+from trainer.plans import RecordReleasePlan
+
+MEANING = (
+    "every training record that is used was released once, by itself, with noise of its own, by the service, which held them all until "
+    "then; from there on training saw nothing but the released records, and everything that it did is post-processing of them: any number "
+    "of steps and epochs costs nothing more"
+)
+
+OF_ONE_ROW = "one {unit} is one row, and its one release is all that it spends"
+
+OF_SEVERAL_ROWS = (
+    "a {unit}'s rows share its budget equally: each was released by itself with the same noise, at most {count} of one {unit}, and the "
+    "guarantee counts so many releases; further rows of the {unit} were never released, and how many rows a {unit} has isn't hidden"
+)
+
+PUBLIC_COUNTS = "how many rows each {unit} has is public: neighbours differ in what one {unit}'s rows say, never in how many there are"
+
+CUSTODY = "in this run the service held the rows and released them, and is trusted with them"
+
+RELEASED = "every training record that is used, once, each with noise of its own"
+
+CHECKPOINT = "a checkpoint holds the released records or what follows from them, and the step count; no key and no raw record"
+
+
+@final
+@dataclass(frozen=True)
+class LocalReleases(Kind):
+    """Records released once, each by itself."""
+
+    plan: RecordReleasePlan
+
+    training_metrics = wording.FREE_METRICS
+    custody = CUSTODY
+
+    def released(self, setting: Setting) -> str:
+        covered = wording.FREE if setting.guaranteed else wording.NOTHING_COVERED
+        return f"{RELEASED}; {wording.RELEASED[setting.held_out]}; {covered}"
+
+    def checkpoint(self) -> str:
+        return CHECKPOINT
+
+    def not_covered(self, setting: Setting) -> tuple[str, ...]:
+        return wording.not_covered(setting.held_out, wording.SIDE_CHANNELS)
+
+    def run_assumptions(self, setting: Setting) -> tuple[str, ...]:
+        words = () if setting.records_per_unit is None else (wording.USER_ASSUMPTION, PUBLIC_COUNTS)
+        users = (setting.named(line) for line in words)
+        return (wording.PUBLIC_NUMBERS, wording.PUBLIC_BOX, *wording.RUN_ASSUMPTIONS, *users)
+
+    def arithmetic(self) -> tuple[ArithmeticName, ...]:
+        return ("float64_boxes", *wording.variates(self.plan.mechanisms))
+
+    def lines(self, setting: Setting, history: History) -> Iterator[str]:
+        yield f"Released once: {noise_phrase(self.plan.mechanism)}. {sentence(MEANING)}"
+        price = self.plan.mechanism.privacy_loss().pure_epsilon
+        pure = "" if price is None else f" One record's release costs epsilon {upper(price)} at delta 0."
+        yield f"Budget: {_budget(self.plan.records_per_unit, setting)}.{pure}"
+        yield f"Steps: {history.released} of training on the released records{history.restarts}.{history.checkpoints}"
+
+
+def _budget(count: int, setting: Setting) -> str:
+    words = OF_ONE_ROW if setting.records_per_unit is None else OF_SEVERAL_ROWS
+    return setting.named(words).replace("{count}", str(count))

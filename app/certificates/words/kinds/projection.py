@@ -1,0 +1,43 @@
+r"""The spectral part of noisy sums: which coordinates of a gradient are released."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from app.certificates.facts.decimals import upper
+from trainer.projection import SpectralProjection
+
+MEANING = {
+    "project_then_clip": (
+        "of each layer's weight gradient only the stated low frequencies are kept, before its norm is taken: norms are those of the kept "
+        "coordinates"
+    ),
+    "clip_then_filter": (
+        "each gradient is scaled down by the norms of what it was before any filter, and then only the stated low frequencies are kept of "
+        "each layer's weight gradient"
+    ),
+}
+
+NO_PRIVACY = (
+    "noise of the full stated deviation is added to every released coordinate; filtering earns no privacy: mu and epsilon are those of the "
+    "same noise without any filter, and the variance ratio is a figure of the noise in the weights, not of the guarantee"
+)
+
+
+def projection_lines(projection: SpectralProjection) -> Iterator[str]:
+    """Read aloud: one line for the whole, one for each layer."""
+    yield f"Released of each gradient: {MEANING[projection.order]}; {NO_PRIVACY}."
+    for layer in projection.layers:
+        padded = "" if layer.transform == layer.shape else f", filled up to {_axes(layer.transform)}"
+        kept, whole = layer.signals * layer.coordinates, layer.signals * math.prod(layer.shape)
+        # The diagonal of a filter's projection is constant, so cropping to the signal keeps the average.
+        yield (
+            f"  Layer {layer.layer}: {kept} of {whole} numbers ({layer.signals} signals of "
+            f"{_axes(layer.shape)}{padded}, the first {_axes(layer.kept)} frequencies); noise variance in a weight: "
+            f"{upper(layer.low_pass.variance_ratio)} of that on a released number."
+        )
+
+
+def _axes(lengths: tuple[int, ...]) -> str:
+    return " x ".join(str(length) for length in lengths)

@@ -1,0 +1,27 @@
+r"""Which kind one training is, by its plan."""
+
+from __future__ import annotations
+
+from app.certificates.words.kinds.base import Kind
+from app.certificates.words.kinds.feature_release import FeatureReleases
+from app.certificates.words.kinds.gradient_sums import GradientSums
+from app.certificates.words.kinds.local_release import LocalReleases
+from app.certificates.words.kinds.statistic import StatisticRelease
+from app.certificates.words.kinds.unprotected import Unprotected
+from trainer.plan import ExecutionPlan
+from trainer.plans import FeatureReleasePlan, PartPlan, RecordReleasePlan, StatisticReleasePlan, UnprotectedPlan
+
+
+def single_kind(plan: PartPlan) -> Kind:
+    """The kind of training that goes by this plan."""
+    match plan:
+        case ExecutionPlan():
+            return GradientSums(plan)
+        case RecordReleasePlan():
+            return LocalReleases(plan)
+        case StatisticReleasePlan():
+            return StatisticRelease(plan)
+        case FeatureReleasePlan():
+            return FeatureReleases(plan)
+        case UnprotectedPlan():
+            return Unprotected(plan)

@@ -1,0 +1,211 @@
+r"""A certificate in words: everything that it says follows here from the facts that are signed, for every reader by this one class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+from accountants.events import leaves, neighbourhood
+from app.certificates.facts import wording
+from app.certificates.facts.audit import audit_in_words
+from app.certificates.facts.decimals import exact
+from app.certificates.facts.errata import meaning
+from app.certificates.facts.guarantee import ApproximateDp, figures
+from app.certificates.facts.ledger import ledger_line
+from app.certificates.facts.statement import PrivacyCertificate
+from app.certificates.words.kinds import History, Kind, Setting, kind_of
+from app.certificates.words.releases import ADJACENCY_MEANING, Drawn, largest_group, releases_of
+from mechanisms.base import Adjacency
+from mechanisms.errata import Erratum, erratum
+from mechanisms.version import VERSION
+from trainer import ALGORITHMS
+from trainer.models import weights
+from trainer.plan import ExecutionPlan
+from trainer.plans import UnprotectedPlan, declared_units
+from trainer.spec import TrainingSpec
+
+
+@final
+@dataclass(frozen=True)
+class Reading:
+    """What a certificate says, in this version's words."""
+
+    certificate: PrivacyCertificate
+
+    @property
+    def other_version(self) -> str | None:
+        """That the run was of another version than these words; None where it wasn't.
+
+        Facts that this version doesn't know can't be read at all; those that it knows it words as its own runs have them.
+        """
+        run = self.certificate.environment.versions.get("zetadp", VERSION)
+        return None if run == VERSION else f"The run was of version {run}; the words are of version {VERSION}, about its own runs."
+
+    @cached_property
+    def kind(self) -> Kind:
+        """The kind of training."""
+        return kind_of(self.certificate.plan, self.certificate.parts)
+
+    @cached_property
+    def setting(self) -> Setting:
+        """What the sentences depend on."""
+        found, run = self.certificate, self.certificate.run
+        return Setting(
+            mechanisms=found.plan.mechanisms,
+            unit=found.plan.unit,
+            records_per_unit=found.data.records_per_unit,
+            held_out=run.held_out,
+            precision=found.environment.precision,
+            guaranteed=isinstance(found.guarantee, ApproximateDp),
+            given_weights=run.given_weights,
+            in_ledger=found.ledger is not None,
+            uploaded=found.data.uploaded is not None,
+            is_declared=declared_units(found.plan) is not None,
+        )
+
+    @property
+    def unit(self) -> str:
+        """What the run is about one of, whether or not anything protects it."""
+        return self.certificate.plan.unit
+
+    @property
+    def is_protected(self) -> bool:
+        """Whether the algorithm protects anything at all."""
+        return not isinstance(self.certificate.plan, UnprotectedPlan)
+
+    @cached_property
+    def adjacency(self) -> Adjacency | None:
+        """Which data sets are neighbours; None where the event has no private part."""
+        pair = neighbourhood(self.certificate.event)
+        return None if pair is None else pair[0]
+
+    @property
+    def neighbours(self) -> str:
+        """Which data sets are neighbours, in words; empty where the event has no private part."""
+        return "" if self.adjacency is None else ADJACENCY_MEANING[self.adjacency]
+
+    @cached_property
+    def releases(self) -> tuple[Drawn, ...]:
+        """Every different release, by the plan, which can always be counted; that the event is the plan's is for verification."""
+        return releases_of(self.certificate.plan.event)
+
+    @property
+    def algorithm(self) -> type[TrainingSpec]:
+        """Whose summary, sources and trust these are; the statement accepts none that this version doesn't know."""
+        return next(known for known in ALGORITHMS if known.algorithm_name() == self.certificate.job.algorithm)
+
+    @property
+    def unit_meaning(self) -> str:
+        """What one unit of the guarantee is in this data set."""
+        setting, kind = self.setting, self.kind
+        if setting.records_per_unit is None:
+            return setting.named(f"one {{unit}} is one row of the {kind.protected} as described; ") + kind.other_rows(setting)
+        used = f"of which at most {setting.records_per_unit} are used"
+        return setting.named("one {unit} is all rows of the training data that are that {unit}'s, ") + used
+
+    @property
+    def trust(self) -> str:
+        """Who is trusted with what."""
+        own = self.algorithm.TRUST.rstrip(".")
+        return f"{own}; {self.kind.custody}" if self.kind.custody else own
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What everything rests on."""
+        setting = self.setting
+        of_mechanisms = (wording.ASSUMPTIONS[found] for one in setting.mechanisms for found in type(one).FACTS.assumptions)
+        of_data = (setting.named(wording.UPLOADED_ASSUMPTION),) if setting.uploaded else ()
+        return (*dict.fromkeys(of_mechanisms), *self.kind.run_assumptions(setting), *of_data)
+
+    @property
+    def not_covered(self) -> tuple[str, ...]:
+        """What the guarantee says nothing about, weights that were given from outside among it."""
+        setting = self.setting
+        of_data = (wording.UPLOADED_NOT_COVERED,) if setting.uploaded else ()
+        sentences = (*self.kind.not_covered(setting), *(weights.not_covered(digest) for digest in setting.given_weights), *of_data)
+        return tuple(wording.OTHER_USES_IN_LEDGER if setting.in_ledger and one == wording.OTHER_USES else one for one in sentences)
+
+    @property
+    def floating_point(self) -> str:
+        """What computing with floats leaves open."""
+        return wording.floating_point(self.certificate.run.arithmetic, self.setting.precision)
+
+    @property
+    def errata(self) -> tuple[tuple[Erratum, str], ...]:
+        """What the errata say of the papers behind it: each row with what it means for this run."""
+        rows = (erratum(row) for row in self.certificate.errata)
+        return tuple((row, meaning(row, protected=self.is_protected)) for row in rows)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Of mechanisms and algorithm."""
+        of_mechanisms = (source for one in self.certificate.plan.mechanisms for source in type(one).FACTS.sources)
+        return tuple(dict.fromkeys((*of_mechanisms, *self.algorithm.SOURCES)))
+
+    @property
+    def proofs(self) -> tuple[str, ...]:
+        """Files in the code's ``proofs`` folders: of mechanisms, kind of training and sampling, and of epsilon's route if it has one."""
+        event, claim = self.certificate.plan.event, figures(self.certificate.guarantee)
+        route = None if claim is None else wording.ROUNDING_PROOFS.get(claim.accountant)
+        sampled = largest_group(event) > 1 or not all(leaf.is_whole for leaf in leaves(event))
+        named = (
+            *(type(one).FACTS.proof for one in self.certificate.plan.mechanisms),
+            *self.kind.proofs,
+            *((wording.PAIRS_PROOF,) if sampled else ()),
+            *(() if route is None else (route,)),
+        )
+        return tuple(dict.fromkeys(named))
+
+    def done(self) -> Iterator[str]:
+        """What was done to which data, a line each; lines that explain the one before are indented."""
+        data, run = self.certificate.data, self.certificate.run
+        yield f"Data: {self._size()}. {data.description}"
+        if data.uploaded is not None:
+            of = data.uploaded
+            yield f"  Data set {of.id}, manifest SHA-256 {of.manifest_sha256}. Its maker says of it (nobody checked that): {of.words!r}"
+        yield from self.kind.lines(self.setting, self._history())
+        yield f"Released: {self.kind.released(self.setting)}."
+        yield f"Held-out records: {self.measured()}."
+        if self.certificate.ledger is not None:
+            yield f"Budget: {ledger_line(self.certificate.ledger)}."
+        audit = audit_in_words(run.noise_numbers, run.canaries)
+        yield f"Random numbers: {run.generator}; {wording.KEYED[run.random_origin]}.{self._shared()} Audit: {audit}."
+
+    def measured(self) -> str:
+        """What was measured on held-out records."""
+        run, plan, setting = self.certificate.run, self.certificate.plan, self.setting
+        private = plan.evaluation if isinstance(plan, ExecutionPlan) else None
+        counts = ""
+        if private is not None:
+            number = private.releases(run.steps_released, plan.steps)
+            counts = f"; {number} counts with noise of standard deviation {exact(private.mechanism.std)}"
+        names = ", ".join(f"{wording.METRICS.get(name, name)} {value}" for name, value in (run.metrics or {}).items())
+        names = f"of the first part {names}" if names and self.certificate.parts else names
+        which = f"{names or 'no metrics'} on {self.certificate.data.test_records} of them: {wording.EVALUATION[setting.held_out]}{counts}"
+        return f"{which}. They are {self.kind.test_metrics(setting)}"
+
+    def _history(self) -> History:
+        job, run = self.certificate.job, self.certificate.run
+        again = f"; the run was taken up {job.attempts} times and went on from a checkpoint {job.resumptions} times"
+        return History(
+            released=run.steps_released,
+            test_records=self.certificate.data.test_records,
+            restarts=again if job.attempts > 1 else "",
+            checkpoints=f" Checkpoints: {run.checkpoints_released}, {self.kind.checkpoints(self.setting)}.",
+        )
+
+    def _size(self) -> str:
+        data, setting, units = self.certificate.data, self.setting, self.certificate.plan.units
+        used = "" if setting.records_per_unit is None else f", at most {setting.records_per_unit} records of each used"
+        if setting.is_declared:
+            return f"taken to be of {units} of the unit {setting.unit!r}, a number that was declared without counting them{used}"
+        of = "" if setting.records_per_unit is None else f", of {units} of the unit {setting.unit!r}"
+        return f"{data.training_records} training records{of}{used}"
+
+    def _shared(self) -> str:
+        processes = self.certificate.environment.processes
+        if processes == 1:
+            return ""
+        return f" {processes} processes shared each sample; their sums were added before one of them added the noise, once."

@@ -1,0 +1,171 @@
+r"""The releases that an event consists of, and whom it is about: read off the event, for words and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import final
+
+from accountants.events import (
+    Composed,
+    Event,
+    FixedSizeSampled,
+    Grouped,
+    Leaf,
+    NonPrivate,
+    PoissonSampled,
+    Release,
+    Repeated,
+    releases,
+)
+from app.certificates.facts.decimals import exact
+from mechanisms import (
+    AnyMechanism,
+    ComplexGaussian,
+    DuchiLinf,
+    Gaussian,
+    Laplace,
+    LocalGaussian,
+    LocalLaplace,
+    LocalRelease,
+    Spectral,
+    SpofCoefficients,
+)
+from mechanisms.base import Adjacency
+
+ADJACENCY_MEANING = {
+    Adjacency.ADD_REMOVE: "two data sets are neighbours if one is the other with one unit added or removed",
+    Adjacency.REPLACE_ONE: "two data sets are neighbours if one is the other with one unit replaced by another",
+    Adjacency.ZERO_OUT: "two data sets are neighbours if one is the other with one unit replaced by a null unit, which contributes nothing",
+}
+
+SingleRelease = Release | PoissonSampled | FixedSizeSampled
+
+
+@final
+@dataclass(frozen=True)
+class Drawn:
+    r"""One kind of release of an event.
+
+    Attributes:
+      release: with its sampling.
+      leaf: as accountants see it.
+      count: how often it ran, each time on a fresh sample.
+    """
+
+    release: SingleRelease
+    leaf: Leaf
+    count: int
+
+    @property
+    def mechanism(self) -> AnyMechanism:
+        """Whose noise it has."""
+        return self.leaf.mechanism
+
+
+def releases_of(event: Event) -> tuple[Drawn, ...]:
+    """Every different release of the event and how often it ran. Raises InvalidParameter where ``releases`` of the accountants does."""
+    releases(event)  # refuses what can't be told apart or counted
+    found: dict[tuple[SingleRelease, int], Drawn] = {}
+    for part, group, count in _parts(event, 1, 1):
+        ((leaf, _),) = releases(part).items()
+        before = found.get((part, group))
+        grouped = Leaf(leaf.probability, leaf.mechanism, leaf.scheme, group)
+        found[part, group] = Drawn(part, grouped, count + (0 if before is None else before.count))
+    return tuple(found.values())
+
+
+def largest_group(event: Event) -> int:
+    """The most units of a release that one unit of the guarantee holds; local releases count, though accountants see each by itself."""
+    return max((group for _, group, _ in _parts(event, 1, 1)), default=1)
+
+
+def standard_deviations(mechanism: AnyMechanism) -> tuple[str, ...]:
+    """Of the real, and of the imaginary component where there is one; none for other noise than Gaussian."""
+    match mechanism:
+        case ComplexGaussian():
+            return tuple(exact(std) for std in mechanism.stds)
+        case Gaussian() | Spectral() | LocalGaussian():
+            return (exact(mechanism.std),)
+        case _:
+            return ()
+
+
+def noise_figures(mechanism: AnyMechanism) -> dict[str, str]:
+    """The noise of one release: every parameter by its name, exact."""
+    stds = standard_deviations(mechanism)
+    match mechanism:
+        case ComplexGaussian():
+            assert mechanism.sensitivity.l2 is not None  # checked at its construction
+            return {
+                "std": f"{stds[0]} real, {stds[1]} imaginary",
+                "correlation": exact(mechanism.correlation),
+                "noise multiplier": exact(min(mechanism.stds) / mechanism.sensitivity.l2),
+            }
+        case Gaussian() | Spectral() | LocalGaussian():
+            return {"std": stds[0], "noise multiplier": exact(mechanism.noise_multiplier)}
+        case Laplace() | LocalLaplace() | SpofCoefficients():
+            return {"Laplace scale": exact(mechanism.scale)}
+        case DuchiLinf():
+            return {"epsilon": exact(mechanism.epsilon)}
+
+
+def sensitivity_figures(release: Drawn) -> str:
+    """How far one unit moves what is released, and how many units of the release one protected unit holds."""
+    bounds = release.mechanism.sensitivity
+    stated = {"l2": bounds.l2, "l1": bounds.l1, "l2 real": bounds.l2_real, "l2 imaginary": bounds.l2_imag}
+    group = "" if release.leaf.group == 1 else f"; groups of up to {release.leaf.group} of the unit {bounds.unit!r}"
+    return ", ".join(f"{name} {exact(value)}" for name, value in stated.items() if value is not None) + group
+
+
+def sampling_in_words(release: Drawn) -> str:
+    """Which records it used."""
+    if isinstance(release.release, FixedSizeSampled):
+        return f"{release.release.sample_size} of {release.release.population_size}, without replacement"
+    if release.leaf.is_whole:
+        return "all of the data"
+    return f"each unit independently with probability {exact(release.leaf.probability)}"
+
+
+def release_phrase(release: Drawn, who: str) -> str:
+    """How often, with which noise, on what; ``who``: the protected unit."""
+    of = release.mechanism.sensitivity.unit
+    held = "" if release.leaf.group == 1 else f", where one protected unit holds at most {release.leaf.group} of the unit {of!r}"
+    return (
+        f"{release.count} release{'' if release.count == 1 else 's'} with {noise_phrase(release.mechanism)}, {_drawn(release, who)}{held}"
+    )
+
+
+def noise_phrase(mechanism: AnyMechanism) -> str:
+    """Kind and amount of the noise; for a local release, of what."""
+    parts = " and ".join(dict.fromkeys(standard_deviations(mechanism)))
+    figures = noise_figures(mechanism)
+    scale = f"standard deviation {parts} on each real component" if parts else f"scale {figures.get('Laplace scale')}"
+    if not isinstance(mechanism, LocalRelease):
+        return f"{mechanism.kind} noise of {scale}"
+    # Every record by itself, in a public box.
+    amount = f"of epsilon {figures['epsilon']} for each record" if "epsilon" in figures else f"of {scale}"
+    box = f"[{exact(mechanism.lower)}, {exact(mechanism.upper)}]"
+    return f"{mechanism.kind} noise {amount}, on every record by itself, of {mechanism.dimension} coordinates in {box}"
+
+
+def _drawn(release: Drawn, who: str) -> str:
+    if isinstance(release.release, FixedSizeSampled):
+        return f"on samples of exactly {release.release.sample_size} of {release.release.population_size} records"
+    return "on all of the data" if release.leaf.is_whole else f"each {who} drawn with probability {exact(release.leaf.probability)}"
+
+
+def _parts(event: Event, group: int, count: int) -> Iterator[tuple[SingleRelease, int, int]]:
+    """(single release with its sampling, group size, how often): leaves before they lose the sizes of their samples."""
+    match event:
+        case Repeated():
+            yield from _parts(event.event, group, count * event.count)
+        case Composed():
+            for part in event.events:
+                yield from _parts(part, group, count)
+        case Grouped():
+            yield from _parts(event.event, group * event.size, count)
+        case NonPrivate():
+            return
+        case Release() | PoissonSampled() | FixedSizeSampled():
+            yield event, group, count

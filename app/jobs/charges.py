@@ -1,0 +1,149 @@
+r"""Jobs and ledgers: a training's whole plan is reserved when it is submitted, and settled by what it released when it ends.
+
+An end is an output like any other: that a run diverged at step s tells something of the releases of s steps. So what counts is every step
+that was executed, not only what was shown of it. Training puts each step on disk before it tells anything of it, its end included:
+
+* stopped (paused, cancelled, timed out, its worker shut down) and said so: the steps in its checkpoint, the last one executed among them;
+* failed and said how many steps it executed (it diverged, or an error ended a step, which counts as executed): these steps;
+* failed otherwise, killed, or its end is unknown: all of the plan.
+
+That a run which ends early costs the steps it executed is a claim about adaptive stopping. Every budget of a ledger carries it: sums of
+epsilon, rho, mu^2 or Renyi divergences at fixed orders, step by step (accountants/proofs/filters.md, section 7). A privacy profile doesn't:
+hence no certificate is issued for fewer steps than planned. A job tried again goes on from its checkpoint and is charged anew.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from accountants.events import Event, Repeated
+from accountants.filters import Price
+from app.certificates.facts.ledger import LedgerFacts
+from app.jobs.document import JOB_DOCUMENT, TrainingDocument
+from app.jobs.events import JOB_EVENT
+from app.ledgers.admission import Priced, commit_in, release_in, reserve_in
+from app.ledgers.book import SERVICE
+from app.ledgers.definition import LedgerDefinition, stored_definition
+from app.ledgers.entries import Charge
+from app.ledgers.errors import CostTakesTooLong, ReservationHeld
+from app.ledgers.pricing import price_of
+from app.ledgers.reading import found_ledger, found_reserved
+from app.tables.jobs import JobEventRow, JobRow
+from app.tables.ledgers import LedgerEntryRow, LedgerJobRow
+from mechanisms.errors import InvalidParameter, PrivacyError
+from trainer.report import Failed, Stopped
+
+PART_SECONDS = 2.0
+"""How long the cost of what was released may take to find while the job is locked; beyond it all of the plan counts."""
+
+
+def check_for_jobs(definition: LedgerDefinition) -> None:
+    """Raises InvalidParameter: a job can't be charged to this ledger."""
+    if definition.protects != "data_set":
+        raise InvalidParameter(
+            "ledger", "one that protects a data set as a whole: a job doesn't say whose records it uses", definition.name
+        )
+
+
+def charge_job(session: Session, job: JobRow, priced: Priced) -> None:
+    """Reserve a job's plan, in the transaction that stores the job. Raises as ``reserve_in``."""
+    made = reserve_in(session, job.tenant, priced, job.id)
+    session.merge(LedgerJobRow(job_id=job.id, ledger_id=priced.ledger_id, reservation_id=made.id, attempt=job.attempt))
+
+
+def charge_again(session: Session, job: JobRow) -> None:
+    """Reserve the whole plan of a locked job once more, if it is charged to a ledger: it ended and is to be tried again.
+
+    Raises as ``reserve_in``.
+    """
+    charged = session.get(LedgerJobRow, job.id)
+    if charged is not None:
+        before = found_reserved(session, job.tenant, charged.ledger_id, charged.reservation_id)
+        charge_job(session, job, Priced(charged.ledger_id, before.spend, Price(steps=before.charge)))
+
+
+def settle_job(session: Session, job: JobRow, *, is_success: bool) -> None:
+    """Commit what a locked job, which ends in this transaction, has or may have released; free the rest."""
+    charged = session.get(LedgerJobRow, job.id)
+    if charged is None:
+        return
+    ledger_id, reservation_id = charged.ledger_id, charged.reservation_id
+    if job.attempt == charged.attempt:  # no worker had it in hand
+        release_in(session, job.tenant, ledger_id, reservation_id, SERVICE)
+        return
+    steps = None if is_success else _released_steps(session, job)
+    part = None
+    if steps is not None:
+        definition = stored_definition(found_ledger(session, job.tenant, ledger_id).definition)
+        reserved = found_reserved(session, job.tenant, ledger_id, reservation_id)
+        part = _part(definition, job, steps, reserved.charge)
+    commit_in(session, job.tenant, ledger_id, reservation_id, SERVICE, part)
+
+
+def ledgers_of(session: Session, job_ids: list[str]) -> dict[str, LedgerJobRow]:
+    """What the jobs are charged to, by job."""
+    return {row.job_id: row for row in session.scalars(select(LedgerJobRow).where(LedgerJobRow.job_id.in_(job_ids)))}
+
+
+def charge_of(session: Session, job_id: str) -> LedgerFacts | None:
+    """The entry that reserved the job's plan, as a certificate names it; None for a job that is charged to no ledger."""
+    charged = session.get(LedgerJobRow, job_id)
+    if charged is None:
+        return None
+    made = select(LedgerEntryRow.number, LedgerEntryRow.sha256).where(
+        LedgerEntryRow.ledger_id == charged.ledger_id, LedgerEntryRow.reservation_id == charged.reservation_id, LedgerEntryRow.settles == 0
+    )
+    number, sha256 = session.execute(made).one()
+    return LedgerFacts(ledger=charged.ledger_id, reservation=charged.reservation_id, entry=number, sha256=sha256)
+
+
+def check_not_held(session: Session, tenant: str, ledger_id: str, reservation_id: str) -> None:
+    """Raises LedgerNotFound; ReservationHeld: a job made the reservation, and it alone settles it, at its end."""
+    found_ledger(session, tenant, ledger_id)
+    held = select(LedgerJobRow.job_id).where(LedgerJobRow.reservation_id == reservation_id, LedgerJobRow.ledger_id == ledger_id)
+    if (job_id := session.scalar(held)) is not None:
+        raise ReservationHeld(reservation_id, job_id)
+
+
+def spend_of_job(session: Session, tenant: str, job_id: str) -> Event:
+    """The event of a training job's plan. Raises InvalidParameter: the tenant has no such training."""
+    stored = session.scalar(select(JobRow.document).where(JobRow.id == job_id, JobRow.tenant == tenant))
+    document = None if stored is None else JOB_DOCUMENT.validate_python(stored)
+    if not isinstance(document, TrainingDocument):
+        raise InvalidParameter("job", "the id of one of your training jobs", job_id)
+    return document.plan.event
+
+
+def _released_steps(session: Session, job: JobRow) -> int | None:
+    """Steps that were executed by a job whose last attempt told its own end and didn't finish; None where that isn't known."""
+    stopped, failed = (_last(session, job, kind) for kind in ("stopped", "failed"))
+    if isinstance(stopped, Stopped):
+        return stopped.step
+    # The last checkpoint told of says nothing here: steps after it were executed before whatever went wrong.
+    return failed.executed if isinstance(failed, Failed) else None
+
+
+def _last(session: Session, job: JobRow, kind: str) -> object:
+    """The last event of this kind of the job's last attempt."""
+    query = select(JobEventRow.data).where(JobEventRow.job_id == job.id, JobEventRow.kind == kind, JobEventRow.attempt == job.attempt)
+    data = session.scalar(query.order_by(JobEventRow.number.desc()).limit(1))
+    return None if data is None else JOB_EVENT.validate_python(data)
+
+
+def _part(definition: LedgerDefinition, job: JobRow, steps: int, charge: Charge) -> tuple[Event, Price] | None:
+    """What so many steps released, with its price; None where it is all of the plan, or its price isn't found in time."""
+    document = JOB_DOCUMENT.validate_python(job.document)
+    assert isinstance(document, TrainingDocument)  # no other job is charged to a ledger
+    plan = document.plan
+    # Some plans release everything before their first step: one step's event says whether this is one of them.
+    released, whole = plan.event_after(max(1, min(steps, plan.steps))), plan.event
+    if released == whole:
+        return None
+    if isinstance(released, Repeated) and isinstance(whole, Repeated) and released.event == whole.event:
+        # Costs add up over equal steps, so this share of the charge is at least what these steps cost.
+        return released, Price(steps=tuple(-(-part * released.count // whole.count) for part in charge))
+    try:
+        return released, price_of(definition, released, PART_SECONDS)
+    except (CostTakesTooLong, PrivacyError):
+        return None

@@ -1,0 +1,140 @@
+r"""Jobs as the REST interface shows them, read from their rows in few queries: a page of fifty is asked for again and again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast, final
+
+from sqlalchemy import inspect, select
+from sqlalchemy.orm import Session
+
+from app.certificates.words import caveats
+from app.jobs.calculation import KINDS, CalculationKind
+from app.jobs.charges import ledgers_of
+from app.jobs.document import TrainingAsked
+from app.jobs.events import JobEvent, StateChanged
+from app.jobs.history import latest
+from app.jobs.resources import Job, JobCharge, JobLinks, JobProgress
+from app.tables.certificates import CertificateRow
+from app.tables.job_states import JobState
+from app.tables.jobs import JobRow
+from app.tables.ledgers import LedgerJobRow
+from trainer.report import Metrics, Progress
+
+ASKED_KEPT = 1000
+"""Of how many jobs what was asked is kept in memory, read and checked."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The shown part of a job's document: a training, or the kind of a calculation."""
+
+    training: TrainingAsked | None
+    calculation: CalculationKind | None
+
+
+@final
+class _AskedOnce:
+    """What was asked, by job: it never changes. What was read first is forgotten first."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, _Asked] = {}
+        self._lock = threading.Lock()
+
+    def of(self, session: Session, rows: Sequence[JobRow]) -> dict[str, _Asked]:
+        """For each of these jobs; one query for all that aren't kept and whose rows came without their document."""
+        with self._lock:
+            found = {row.id: self._kept[row.id] for row in rows if row.id in self._kept}
+        missing = [row for row in rows if row.id not in found]
+        documents = {row.id: row.document for row in missing if "document" not in inspect(row).unloaded}
+        if absent := [row.id for row in missing if row.id not in documents]:
+            documents |= {job_id: document for job_id, document in session.execute(_DOCUMENTS.where(JobRow.id.in_(absent)))}  # noqa: C416
+        read = {job_id: _asked(document) for job_id, document in documents.items()}
+        with self._lock:
+            self._kept.update(read)
+            while len(self._kept) > ASKED_KEPT:
+                del self._kept[next(iter(self._kept))]
+        return found | read
+
+
+_DOCUMENTS = select(JobRow.id, JobRow.document)
+_ASKED = _AskedOnce()
+
+
+def resources(session: Session, rows: Sequence[JobRow]) -> list[Job]:
+    """The jobs of these rows, in their order. Rows may come without their documents."""
+    # What can't be there isn't asked for: of jobs that no worker has taken up nothing but their ledgers.
+    started = [row.id for row in rows if row.attempt > 0]
+    failed = [row.id for row in rows if row.state == JobState.FAILED]
+    succeeded = [row.id for row in rows if row.state == JobState.SUCCEEDED]
+    last = latest(session, {"progress": started, "metrics": started, "state": failed})
+    certificates = _certificates(session, succeeded)
+    charged = ledgers_of(session, [row.id for row in rows])
+    asked = _ASKED.of(session, rows)
+    return [_resource(row, asked[row.id], last, certificates.get(row.id), charged.get(row.id)) for row in rows]
+
+
+def _certificates(session: Session, job_ids: Sequence[str]) -> dict[str, str]:
+    if not job_ids:
+        return {}
+    pairs = session.execute(select(CertificateRow.job_id, CertificateRow.id).where(CertificateRow.job_id.in_(job_ids)))
+    return {job_id: certificate_id for job_id, certificate_id in pairs}  # noqa: C416 (rows, not pairs)
+
+
+def _asked(stored: Mapping[str, object]) -> _Asked:
+    # A calculation's document may hold a thousand events, and nothing of them is shown.
+    calculation = cast("Mapping[str, object] | None", stored.get("calculation"))
+    if calculation is not None:
+        return _Asked(None, next(kind for kind in KINDS if calculation[kind] is not None))
+    return _Asked(TrainingAsked.model_validate({name: stored[name] for name in TrainingAsked.model_fields}), None)
+
+
+def _resource(
+    row: JobRow, asked: _Asked, last: Mapping[tuple[str, str], JobEvent], certificate: str | None, charged: LedgerJobRow | None
+) -> Job:
+    progress, metrics, changed = (last.get((row.id, kind)) for kind in ("progress", "metrics", "state"))
+    training = asked.training
+    here = f"/v1/jobs/{row.id}"
+    return Job(
+        id=row.id,
+        state=JobState(row.state),
+        algorithm=training and training.spec.algorithm,
+        spec=training and training.spec,
+        runtime=training and training.runtime,
+        calculation=asked.calculation,
+        labels=row.labels,
+        priority=row.priority,
+        timeout_seconds=row.timeout_seconds,
+        ran_seconds=round(row.ran_seconds, 1),
+        created=row.created,
+        started=row.started,
+        finished=row.finished,
+        attempt=row.attempt,
+        progress=_progress(progress) if isinstance(progress, Progress) else None,
+        caveats=() if training is None else caveats.of_run(training.spec),
+        metrics=metrics if isinstance(metrics, Metrics) else None,
+        failure=changed.reason if isinstance(changed, StateChanged) and changed.state is JobState.FAILED else None,
+        files_deleted=row.files_deleted,
+        certificate=certificate,
+        charge=None if charged is None else JobCharge(ledger=charged.ledger_id, reservation=charged.reservation_id),
+        result=None,
+        links=JobLinks(
+            self=here,
+            events=f"{here}/events",
+            logs=f"{here}/logs",
+            metrics=f"{here}/metrics",
+            cancel=f"{here}/cancel",
+            pause=f"{here}/pause",
+            resume=f"{here}/resume",
+            retry=f"{here}/retry",
+            artifacts=f"{here}/artifacts",
+            certificate=None if certificate is None else f"/v1/certificates/{certificate}",
+        ),
+    )
+
+
+def _progress(told: Progress) -> JobProgress:
+    return JobProgress(step=told.step, steps=told.steps, epsilon=told.epsilon, delta=told.delta)

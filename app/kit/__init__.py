@@ -1,0 +1,1 @@
+"""What every part of the service stands on: settings, database, problems, logs, disk."""

@@ -1,0 +1,72 @@
+r"""The service's own description of what it answers to a request it can't serve, in place of the framework's."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, final
+
+from fastapi import FastAPI
+from pydantic import Field
+
+from app.kit.problems import FieldError
+from mechanisms.base import Value
+
+_FRAMEWORKS = "HTTPValidationError"
+"""What the framework's schema refers to for every 422; its fields aren't those that ``app.kit.problems`` sends."""
+
+
+@final
+class UnservedRequest(Value):
+    r"""A request that is refused (RFC 9457, application/problem+json).
+
+    Attributes:
+      errors: what is wrong with which field, where it is a field's fault.
+      request_id: name of the request, as in the header X-Request-ID and in the service's log.
+      job: where to send the same calculation as a job, where it takes too long for an answer at once.
+    """
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    request_id: str | None = None
+    errors: Annotated[tuple[FieldError, ...], Field(default=())]
+    job: str | None = None
+
+
+_RETRY_AFTER = {"Retry-After": {"description": "Seconds until the next one is answered.", "schema": {"type": "integer"}}}
+_REFUSALS: dict[str, dict[str, Any]] = {
+    "401": {"description": "It needs a key, and none that is valid was sent."},
+    "403": {"description": "The key hasn't the scope that it needs."},
+    "429": {"description": "Too many requests of this key, or of this address without one.", "headers": _RETRY_AFTER},
+}
+
+
+def describe_refusals(app: FastAPI) -> None:
+    """Makes the OpenAPI document say of 422 what is really sent, and of what needs a key how it is refused."""
+    framework = app.openapi
+
+    def described() -> dict[str, Any]:
+        document = framework()
+        schemas = document.get("components", {}).get("schemas", {})
+        if _FRAMEWORKS in schemas:
+            ours = UnservedRequest.model_json_schema(ref_template="#/components/schemas/{model}")
+            schemas.update(ours.pop("$defs", {}))
+            schemas[_FRAMEWORKS] = ours
+            schemas.pop("ValidationError", None)
+        for operations in document["paths"].values():
+            for operation in operations.values():
+                operation["responses"] |= {status: _refusal(told) for status, told in _REFUSALS.items() if _can_be(status, operation)}
+        return document
+
+    # FastAPI's own way to extend the document is to replace this method.
+    app.openapi = described  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _can_be(status: str, operation: dict[str, Any]) -> bool:
+    if "health" in operation.get("tags", ()):
+        return False
+    return status == "429" or "security" in operation
+
+
+def _refusal(told: dict[str, Any]) -> dict[str, Any]:
+    return {**told, "content": {"application/problem+json": {"schema": {"$ref": f"#/components/schemas/{_FRAMEWORKS}"}}}}

@@ -1,0 +1,196 @@
+r"""Settings of the service, from the environment with the prefix ``ZETADP_``. Each has one meaning and a default that works alone."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal, final
+
+from limits import parse
+from pydantic import AfterValidator, Field, SecretStr, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from app.kit.key_text import KeyText
+
+Seconds = Annotated[float, Field(gt=0.0, le=86_400.0, allow_inf_nan=False)]
+Days = Annotated[float, Field(gt=0.0, le=36_500.0, allow_inf_nan=False)]
+ExecutorName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+
+
+def _postgresql_driver(url: str) -> str:
+    """The URL with the driver this service uses; ``postgresql://`` alone would ask for psycopg2."""
+    for plain in ("postgresql://", "postgres://"):
+        if url.startswith(plain):
+            return "postgresql+psycopg://" + url.removeprefix(plain)
+    return url
+
+
+def _rate(text: str) -> str:
+    """The text of a rate, like 20/minute."""
+    try:
+        parse(text)
+    except ValueError:
+        raise ValueError(f"must be a rate like 20/minute, got {text[:50]!a}") from None
+    return text
+
+
+def _host_names(text: str) -> str:
+    """Names with commas between them, in small letters."""
+    names = [name.strip().lower().rstrip(".") for name in text.split(",") if name.strip()]
+    for name in names:
+        if not _HOST_NAME.fullmatch(name):
+            raise ValueError(f"must be host names with commas between them, like zetadp.example.org, got {name[:100]!a}")
+    return ",".join(names)
+
+
+Rate = Annotated[str, AfterValidator(_rate)]
+_HOST_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
+
+
+@final
+class Settings(BaseSettings):
+    r"""Where the service keeps its things, and how patient it is.
+
+    Attributes:
+      data_dir: folder of everything on disk that the service writes: database, job folders, keys (``ZETADP_DATA_DIR``).
+      data_sets_dir: folder of the data sets that are read from files; every ``folder`` of a training spec lies in it. Without it only data
+        sets that come with the libraries can be used (``ZETADP_DATA_SETS_DIR``, which readers of data sets and training processes see).
+      database_url: SQLAlchemy URL; a SQLite file in ``data_dir`` if absent, else ``postgresql://...`` (``ZETADP_DATABASE_URL``).
+      handbook_dir: folder of the handbook as ``make docs`` builds it, served under ``/handbook``; ``build/docs`` beside the code if
+        absent.
+      database_busy_seconds: how long a statement waits for another's lock before it fails.
+      host: IPv4 address the API listens on; another than loopback only once there are keys.
+      allowed_hosts: names that the service answers under beside addresses and names without a dot, with commas between them.
+      trusted_proxies: addresses of reverse proxies, with commas between them, whose ``X-Forwarded-For`` is believed; nobody's if empty.
+      admin_key: an admin key that the operator made (``python -m app keys generate``): stored, as its digest, at the first start with it.
+      open_calculators: whether calculators, papers and recipes answer without a key; if not, they need the scope ``calculate``.
+      requests_per_key: how many requests one key may send.
+      requests_per_address: how many requests without a key one address may send.
+      failures_per_address: how many requests without the valid key they need one address may send.
+      port: port the API listens on; 0 takes a free one.
+      log_level: least severe log line that is written (to stderr).
+      log_format: how log lines are written: one JSON object a line, plain text, or (``auto``) text on a terminal and JSON elsewhere.
+      minimum_free_bytes: below so much room on the disk of ``data_dir`` new jobs are refused, and the service isn't ready.
+      keep_job_files_days: how long the folder of a job that ended is kept, with its model and log; for ever if absent. Its certificate and
+        its entries in ledgers are always kept.
+      keep_job_events_days: how long log lines, progress and metrics of a job that ended are kept; for ever if absent. The last stay.
+      keep_idempotency_days: how long an Idempotency-Key of a job stands for the job it made; for ever if absent.
+      keep_webhook_days: how long the address and the secret of a job's webhook are kept after its end; for ever if absent.
+      keep_audit_log_days: how long an entry of the audit log is kept, at least 30 days; for ever if absent.
+      keep_call_days: how long the queue keeps calls that were answered.
+      executor_id: name of this worker; two workers that run at the same time need two names.
+      device: what this worker's jobs run on, for one worker a device: ``cpu``, ``cuda``, or ``cuda:1`` for the second accelerator; ``auto``
+        takes whatever the machine has. Jobs that ask for a device only go to a worker that has it.
+      lease_seconds: how long a worker may be silent before its jobs are given to others.
+      maximum_worker_deaths: a job that has taken this many workers down with it ends ``failed`` and isn't tried again.
+      cancel_poll_seconds: how often a worker looks whether its job was cancelled; it bounds how late a cancellation is seen.
+      stop_grace_seconds: how long a training process told to stop may take to write its checkpoint before it is killed.
+      shutdown_seconds: how long a worker that was told to end may take beyond ``stop_grace_seconds``, whatever its queue and its database
+        do; then its process ends as it is, and its jobs go to others once its lease has run out.
+      resubmit_seconds: how often an idle worker looks by itself whether a job waits, should it not be called.
+      webhook_hosts: names and addresses, with commas between them, that webhooks may go to although they are private, also without TLS.
+      event_poll_seconds: how often an event stream looks for new events of its job.
+      calculation_seconds: how long one calculation may take before its request is refused and told to come as a job.
+      batch_seconds: how long a whole batch may take; what it hasn't reached by then is refused likewise.
+      calculation_job_seconds: how long a calculation that came as a job may take.
+      upload_bytes: how large one uploaded file may be.
+      tenant_bytes: how much room the uploads and data sets of one tenant may take together.
+      upload_seconds: how long receiving one file may take.
+      reading_seconds: how long reading an uploaded file, or making a data set, may take.
+      reading_bytes: how much memory reading a file, or making a data set, may take.
+      profile_cache_bytes: about how much memory the answers given before may fill; 0 keeps none.
+
+    >>> Settings(data_dir=Path("/data")).sqlalchemy_url
+    'sqlite:////data/zetadp.sqlite'
+    >>> Settings(database_url="postgresql://db/zetadp").sqlalchemy_url
+    'postgresql+psycopg://db/zetadp'
+    """
+
+    model_config = SettingsConfigDict(env_prefix="ZETADP_", frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    data_dir: Path = Path("zetadp-data")
+    data_sets_dir: Path | None = None
+    database_url: Annotated[str, AfterValidator(_postgresql_driver)] | None = None
+    handbook_dir: Path | None = None
+    database_busy_seconds: Seconds = 30.0
+    host: str = "127.0.0.1"
+    allowed_hosts: Annotated[str, AfterValidator(_host_names)] = ""
+    trusted_proxies: str = ""
+    admin_key: SecretStr | None = None
+    open_calculators: bool = True
+    requests_per_key: Rate = "12000/minute"
+    requests_per_address: Rate = "3000/minute"
+    failures_per_address: Rate = "30/minute"
+    port: Annotated[int, Field(ge=0, le=65535)] = 8000
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["auto", "json", "text"] = "auto"
+    minimum_free_bytes: Annotated[int, Field(ge=0, le=2**60)] = 64 * 2**20
+    keep_job_files_days: Days | None = None
+    keep_job_events_days: Days | None = None
+    keep_idempotency_days: Days | None = 30.0
+    keep_webhook_days: Days | None = 30.0
+    keep_audit_log_days: Annotated[float, Field(ge=30.0, le=36_500.0, allow_inf_nan=False)] | None = None
+    keep_call_days: Days = 1.0
+    executor_id: ExecutorName = "local"
+    device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:[0-9]{1,3})?)$")] = "auto"
+    lease_seconds: Annotated[float, Field(ge=0.5, le=3600.0, allow_inf_nan=False)] = 6.0
+    maximum_worker_deaths: Annotated[int, Field(ge=1, le=100)] = 3
+    cancel_poll_seconds: Seconds = 0.2
+    stop_grace_seconds: Seconds = 10.0
+    shutdown_seconds: Seconds = 15.0
+    resubmit_seconds: Seconds = 1.0
+    webhook_hosts: str = ""
+    event_poll_seconds: Seconds = 0.2
+    calculation_seconds: Seconds = 10.0
+    batch_seconds: Seconds = 120.0
+    calculation_job_seconds: Seconds = 3600.0
+    upload_bytes: Annotated[int, Field(ge=1, le=2**40)] = 2 * 2**30
+    tenant_bytes: Annotated[int, Field(ge=0, le=2**60)] = 20 * 2**30
+    upload_seconds: Seconds = 3600.0
+    reading_seconds: Seconds = 120.0
+    reading_bytes: Annotated[int, Field(ge=2**30, le=2**40)] = 4 * 2**30
+    profile_cache_bytes: Annotated[int, Field(ge=0, le=2**40)] = 32 * 2**20
+
+    @field_validator("database_url")
+    @classmethod
+    def _supported(cls, url: str | None) -> str | None:
+        if url is not None and not url.startswith(("sqlite:///", "postgresql+psycopg://")):
+            # The URL may hold a password, so only its scheme is repeated.
+            raise ValueError(f"database_url must start with sqlite:/// or postgresql://, got {url.split(':', 1)[0]!r}")
+        return url
+
+    @field_validator("admin_key")
+    @classmethod
+    def _key(cls, key: SecretStr | None) -> SecretStr | None:
+        if key is not None and KeyText.read(key.get_secret_value()) is None:
+            raise ValueError("must be a key as `python -m app keys generate` makes it, got something else")
+        return key
+
+    @property
+    def sqlalchemy_url(self) -> str:
+        """Where our own tables live."""
+        return self.database_url or self._sqlite("zetadp.sqlite")
+
+    @property
+    def queue_url(self) -> str:
+        """Where the queue keeps its tables: its own file beside ours, or its own schema in the same PostgreSQL database."""
+        if self.database_url is not None and self.database_url.startswith("postgresql"):
+            return self.database_url
+        return self._sqlite("queue.sqlite")
+
+    def job_dir(self, job_id: str) -> Path:
+        """The folder of one job: request, checkpoint, log, result and artifacts."""
+        return self.data_dir.absolute() / "jobs" / job_id
+
+    @property
+    def uploads_dir(self) -> Path:
+        """The folder of uploaded files, one folder in it for each tenant."""
+        return self.data_dir.absolute() / "uploads"
+
+    @property
+    def made_data_sets_dir(self) -> Path:
+        """The folder of the data sets that were made of uploads, one folder in it for each."""
+        return self.data_dir.absolute() / "data-sets"
+
+    def _sqlite(self, name: str) -> str:
+        return f"sqlite:///{self.data_dir.absolute() / name}"

@@ -1,0 +1,1 @@
+"""Submitting work: where jobs, ledgers and data sets of a tenant meet."""

@@ -1,0 +1,42 @@
+r"""Tying the jobs to an application: what its handlers need is made at start and closed at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Annotated
+
+from fastapi import Depends, FastAPI, Request
+
+from app.access.caller import Caller, Scope, requires
+from app.jobs.deliveries import Deliveries
+from app.jobs.queue import JobQueue
+from app.kit.database import Database
+from app.kit.settings import Settings
+from app.submissions.service import JobService
+from app.submissions.tails import Tails
+
+
+@contextmanager
+def attached(app: FastAPI, settings: Settings) -> Generator[None]:
+    """For the application's lifespan: brings the tables up to date, sets what ``app.state`` has of the jobs, and sends webhooks."""
+    database = Database(settings)
+    queue = JobQueue(settings)
+    app.state.settings, app.state.database, app.state.queue = settings, database, queue
+    app.state.tails = Tails(settings.event_poll_seconds)
+    try:
+        database.migrate()
+        with Deliveries(settings, database, app.state.metrics.webhook_tried):
+            yield
+    finally:
+        queue.close()
+        database.close()
+
+
+async def job_service(request: Request, caller: Annotated[Caller, Depends(requires(Scope.SUBMIT))]) -> JobService:
+    """The jobs of the caller's tenant: every route that takes them needs a key with the scope ``submit``.
+
+    Async, since a plain function costs a change of thread.
+    """
+    state = request.app.state
+    return JobService(state.settings, state.database, state.queue, caller.tenant)

@@ -1,0 +1,118 @@
+r"""The REST interface of jobs. Handlers are plain functions, each one transaction; streams are beside it, in ``streams.py``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Path, Query, Response, status
+from fastapi.responses import FileResponse
+
+from app.jobs.calculation import Calculation
+from app.jobs.resources import ArtifactList, Job, JobPage, JobSubmission, LabelsChange
+from app.submissions.lifecycle import job_service
+from app.submissions.service import JobFilter, JobService
+from app.tables.job_states import Action, JobState
+from mechanisms.errors import InvalidParameter
+from trainer import ALGORITHMS
+
+ID_PATTERN = r"^[0-9a-f]{32}$"
+ALGORITHM_NAMES: list[str] = [algorithm.model_fields["algorithm"].default for algorithm in ALGORITHMS]
+
+Service = Annotated[JobService, Depends(job_service)]
+JobId = Annotated[str, Path(max_length=64, description="Id of the job.")]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        min_length=1,
+        max_length=255,
+        pattern=r"^[\x21-\x7e]+$",
+        description="Sent again with the same body, it gives the job it made the first time instead of a second one.",
+    ),
+]
+LabelFilter = Annotated[str, Query(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}=", max_length=320)]
+
+router = APIRouter(prefix="/jobs", tags=["jobs"])
+calculations = APIRouter(prefix="/calculations", tags=["jobs"])
+
+
+@calculations.post("", status_code=status.HTTP_202_ACCEPTED, summary="Submit a calculation")
+def submit_calculation(calculation: Calculation, service: Service, response: Response, idempotency_key: IdempotencyKey = None) -> Job:
+    """For calculations beyond the time limit of an answer at once: a job whose `result` is there when it succeeded."""
+    job = service.submit_calculation(calculation, idempotency_key)
+    response.headers["Location"] = job.links.self
+    return job
+
+
+@router.post("", status_code=status.HTTP_202_ACCEPTED, summary="Submit a training job")
+def submit_job(submission: JobSubmission, service: Service, response: Response, idempotency_key: IdempotencyKey = None) -> Job:
+    """The spec is checked and its noise calibrated before anything is stored; training starts when a worker is free."""
+    job = service.submit(submission, idempotency_key)
+    response.headers["Location"] = job.links.self
+    return job
+
+
+@router.get("", summary="List jobs, newest first")
+def list_jobs(
+    *,
+    service: Service,
+    state: Annotated[tuple[JobState, ...], Query(description="Any of these states.")] = (),
+    algorithm: Annotated[str | None, Query(json_schema_extra={"enum": ALGORITHM_NAMES})] = None,
+    label: Annotated[tuple[LabelFilter, ...], Query(description="name=value; all of them must match.")] = (),
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    cursor: Annotated[str | None, Query(pattern=ID_PATTERN, description="The `next` of the page before.")] = None,
+) -> JobPage:
+    """One page; follow `next` for older jobs."""
+    if algorithm is not None and algorithm not in ALGORITHM_NAMES:
+        raise InvalidParameter("algorithm", f"one of {', '.join(ALGORITHM_NAMES)}", algorithm)
+    pairs = [(name, value) for name, _, value in (text.partition("=") for text in label)]
+    return service.page(JobFilter(states=state, algorithm=algorithm, labels=pairs), cursor, limit)
+
+
+@router.get("/{job_id}", summary="Read a job")
+def read_job(job_id: JobId, service: Service) -> Job:
+    """State, progress with the epsilon spent so far, and where the rest is."""
+    return service.get(job_id)
+
+
+@router.post("/{job_id}/cancel", summary="Cancel a job")
+def cancel_job(job_id: JobId, service: Service) -> Job:
+    """A waiting job is cancelled at once, a running one within seconds. Cancelling twice is cancelling once."""
+    return service.act(job_id, Action.CANCEL)
+
+
+@router.post("/{job_id}/pause", summary="Pause a job")
+def pause_job(job_id: JobId, service: Service) -> Job:
+    """A running job stops at a checkpoint within seconds and lets go of its worker; a waiting one doesn't start."""
+    return service.act(job_id, Action.PAUSE)
+
+
+@router.post("/{job_id}/resume", summary="Resume a paused job")
+def resume_job(job_id: JobId, service: Service) -> Job:
+    """It waits for a worker again and goes on from its checkpoint."""
+    return service.act(job_id, Action.RESUME)
+
+
+@router.post("/{job_id}/retry", summary="Run a failed or cancelled job again")
+def retry_job(job_id: JobId, service: Service) -> Job:
+    """As a new attempt of the same job, from its checkpoint: what it released stays released and counted, and its certificate names the
+    restarts."""
+    return service.act(job_id, Action.RETRY)
+
+
+@router.patch("/{job_id}/labels", summary="Change a job's labels")
+def change_labels(job_id: JobId, change: LabelsChange, service: Service) -> Job:
+    """The job has these labels from now on, and no others. They are no part of what is trained or certified."""
+    return service.label(job_id, change.labels)
+
+
+@router.get("/{job_id}/artifacts", summary="List a job's files")
+def list_artifacts(job_id: JobId, service: Service) -> ArtifactList:
+    """Model, spec, certificate; with sizes and digests."""
+    return ArtifactList(artifacts=service.artifacts(job_id))
+
+
+@router.get("/{job_id}/artifacts/{name}", response_class=FileResponse, summary="Download a file")
+def download_artifact(job_id: JobId, name: str, service: Service) -> FileResponse:
+    """The file's bytes."""
+    media_type = "application/json" if name.endswith(".json") else "application/octet-stream"
+    return FileResponse(service.artifact(job_id, name), media_type=media_type, filename=name)

@@ -1,0 +1,117 @@
+r"""The tables of the jobs: ids, times, states, foreign keys and one JSON column. Derived numbers are computed from the events."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import final
+
+from sqlalchemy import JSON, Double, ForeignKey, Index, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.kit.database import Base, UtcTime
+from app.tables.tenants import DEFAULT_TENANT, TENANT_LENGTH
+
+JsonObject = dict[str, object]
+
+
+@final
+class JobRow(Base):
+    """A job: ``document`` holds what was asked and what follows from it (spec, runtime, plan), and never changes.
+
+    ``attempt`` counts the starts and is the fencing token: only the latest start may write events or end the job. ``holder`` is the token
+    of the lease of the worker that has the job in hand, and null in every state but those. ``worker_deaths`` counts the starts whose
+    worker was lost, ``ran_seconds`` the time in hand over all attempts; a retry begins both anew. ``files_deleted``: when its folder was
+    given up, checkpoint, log and artifacts; it can't be tried again then. ``events_deleted``: when its log lines and figures were.
+    """
+
+    __tablename__ = "jobs"
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    tenant: Mapped[str] = mapped_column(String(TENANT_LENGTH), server_default=DEFAULT_TENANT)
+    state: Mapped[str] = mapped_column(String(16), index=True)
+    created: Mapped[datetime] = mapped_column(UtcTime())
+    started: Mapped[datetime | None] = mapped_column(UtcTime())
+    finished: Mapped[datetime | None] = mapped_column(UtcTime())
+    attempt: Mapped[int] = mapped_column(default=0)
+    worker_deaths: Mapped[int] = mapped_column(default=0)
+    document: Mapped[JsonObject] = mapped_column(JSON())
+    labels: Mapped[dict[str, str]] = mapped_column(JSON(), default=dict)
+    priority: Mapped[int] = mapped_column(default=0)
+    device: Mapped[str] = mapped_column(String(16), default="auto")
+    timeout_seconds: Mapped[float | None] = mapped_column(Double())
+    ran_seconds: Mapped[float] = mapped_column(Double(), default=0.0)
+    holder: Mapped[str | None] = mapped_column(String(32), index=True)
+    files_deleted: Mapped[datetime | None] = mapped_column(UtcTime())
+    events_deleted: Mapped[datetime | None] = mapped_column(UtcTime())
+
+    __table_args__ = (Index(None, "tenant", "id"), Index(None, "state", "priority", "id"))
+
+
+@final
+class JobEventRow(Base):
+    """One event of a job; ``number`` counts from 1 without gaps."""
+
+    __tablename__ = "job_events"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True)
+    attempt: Mapped[int]
+    kind: Mapped[str] = mapped_column(String(32))
+    time: Mapped[datetime] = mapped_column(UtcTime())
+    data: Mapped[JsonObject] = mapped_column(JSON())
+
+    __table_args__ = (Index(None, "job_id", "kind", "number"),)
+
+
+@final
+class IdempotencyKeyRow(Base):
+    """A tenant's used Idempotency-Key, the digest of the request it came with, and the job it made."""
+
+    __tablename__ = "idempotency_keys"
+
+    tenant: Mapped[str] = mapped_column(String(TENANT_LENGTH), primary_key=True, server_default=DEFAULT_TENANT)
+    key: Mapped[str] = mapped_column(String(255), primary_key=True)
+    request_sha256: Mapped[str] = mapped_column(String(64))
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), index=True)
+    created: Mapped[datetime] = mapped_column(UtcTime())
+
+
+@final
+class ExecutorRow(Base):
+    """A worker that lives, and its lease: ``token`` is new whenever the lease is taken anew, ``beat`` counts its renewals."""
+
+    __tablename__ = "executors"
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    token: Mapped[str] = mapped_column(String(32))
+    beat: Mapped[int]
+    since: Mapped[datetime] = mapped_column(UtcTime())
+    renewed: Mapped[datetime] = mapped_column(UtcTime())
+    lease_seconds: Mapped[float] = mapped_column(Double())
+    host: Mapped[str] = mapped_column(String(255))
+    device: Mapped[str] = mapped_column(String(32))
+    hardware: Mapped[str] = mapped_column(String(255))
+    job_id: Mapped[str | None] = mapped_column(String(64))
+
+
+@final
+class WebhookRow(Base):
+    """Who is told of a job's changes of state. The secret signs what is sent and is never shown."""
+
+    __tablename__ = "webhooks"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    url: Mapped[str] = mapped_column(String(2000))
+    secret: Mapped[str] = mapped_column(String(255))
+
+
+@final
+class DeliveryRow(Base):
+    """One change of state that is to be told, written in the transaction that made it; deleted when it was told or given up."""
+
+    __tablename__ = "webhook_deliveries"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("webhooks.job_id", ondelete="CASCADE"), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True)
+    due: Mapped[datetime] = mapped_column(UtcTime(), index=True)
+    tries: Mapped[int] = mapped_column(default=0)

@@ -1,0 +1,32 @@
+r"""The tables of housekeeping: what left the audit log, and when the next round is due."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import final
+
+from sqlalchemy import BigInteger, Integer, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.kit.database import Base, UtcTime
+
+
+@final
+class AuditDeletionRow(Base):
+    """Entries of the audit log from ``before`` this moment were deleted at ``time``. Such a row stays; without one nothing goes."""
+
+    __tablename__ = "audit_log_deletions"
+
+    number: Mapped[int] = mapped_column(BigInteger().with_variant(Integer(), "sqlite"), primary_key=True, autoincrement=True)
+    time: Mapped[datetime] = mapped_column(UtcTime())
+    before: Mapped[datetime] = mapped_column(UtcTime())
+
+
+@final
+class HousekeepingRow(Base):
+    """A task that one process at a time does, and when it is due again."""
+
+    __tablename__ = "housekeeping"
+
+    name: Mapped[str] = mapped_column(String(32), primary_key=True)
+    due: Mapped[datetime] = mapped_column(UtcTime())

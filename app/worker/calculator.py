@@ -1,0 +1,76 @@
+r"""The calculating process: one calculation, in a process that dies with the worker that started it, so that cancelling can end it.
+
+    python -m app.worker.calculator WORKDIR --parent PID
+
+Reads ``WORKDIR/request.json``, writes ``WORKDIR/result.json`` and ends with 0, or with 1 and a last event on standard output that says
+why there is no result. It holds nothing that is worth a checkpoint: stopped, it starts anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import traceback
+from pathlib import Path
+
+from accountants.deadline import time_limit
+from app.calculators.batches import BatchRequest, answered
+from app.calculators.calibrations import compute_calibration, compute_sweep
+from app.calculators.profiles import compute_profile
+from app.jobs.calculation import CalculationDocument, CalculationResult
+from mechanisms.errors import PrivacyError
+from trainer.parent import die_with_parent
+from trainer.report import Failed, Finished, TrainingEvent
+
+REQUEST, RESULT = "request.json", "result.json"
+FINISHED, FAILED, ORPHANED = 0, 1, 4
+
+
+def carried_out(document: CalculationDocument) -> CalculationResult:
+    """The result. Raises the accountants' errors, TimeLimitReached among them; in a batch they are told line by line."""
+    asked = document.calculation
+    if asked.batch is not None:
+        return CalculationResult(batch=tuple(answered(BatchRequest(requests=asked.batch), compute_profile, document.seconds)))
+    with time_limit(document.seconds):
+        if asked.profile is not None:
+            return CalculationResult(profile=compute_profile(asked.profile))
+        if asked.sweep is not None:
+            return CalculationResult(sweep=compute_sweep(asked.sweep))
+        assert asked.calibration is not None  # exactly one is given
+        return CalculationResult(calibration=compute_calibration(asked.calibration))
+
+
+def main(arguments: list[str]) -> int:
+    """Carries out one calculation and returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m app.worker.calculator", description="Carry out one calculation.")
+    parser.add_argument("workdir", type=Path)
+    parser.add_argument("--parent", type=int, required=True, help="process id that this one must not outlive")
+    options = parser.parse_args(arguments)
+    workdir: Path = options.workdir
+    if not die_with_parent(options.parent, signal.SIGKILL):
+        sys.stderr.write(f"process {options.parent} isn't the parent: not started\n")
+        return ORPHANED
+    try:
+        result = carried_out(CalculationDocument.model_validate_json((workdir / REQUEST).read_bytes()))
+        unfinished = workdir / f".{RESULT}.new"
+        unfinished.write_text(result.model_dump_json())
+        unfinished.replace(workdir / RESULT)
+    except PrivacyError as error:
+        _emit(Failed(reason=" ".join(str(error).split())))
+        return FAILED
+    except Exception as error:  # the trace is for the log, its type for the user
+        traceback.print_exc()
+        _emit(Failed(reason=f"internal error ({type(error).__name__}); the trace is in the job's log"))
+        return FAILED
+    _emit(Finished())
+    return FINISHED
+
+
+def _emit(event: TrainingEvent) -> None:
+    sys.stdout.write(event.model_dump_json() + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

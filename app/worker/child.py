@@ -1,0 +1,235 @@
+r"""The child of a job: a process of its own, so that a crash of it can't take the worker down, and a death of the worker ends it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import copy_context
+from pathlib import Path
+from typing import IO, Self, final
+
+import structlog
+from pydantic import TypeAdapter, ValidationError
+
+from app.jobs.document import JobDocument
+from app.jobs.events import Logged
+from app.worker.log_lines import LogLines
+from trainer.data.uploaded import UPLOADED_VARIABLE
+from trainer.report import TrainingEvent
+
+REQUEST, RESULT, LOG, ARTIFACTS, LOCK = "request.json", "result.json", "training.log", "artifacts", "lock"
+EXIT_STOPPED = 3
+"""The child's exit code after SIGTERM: its state is in the checkpoint."""
+LOCK_POLL_SECONDS = 0.05
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+LARGEST_LOG = 2**20
+"""Bytes of ``training.log``; what comes after them is dropped."""
+LONGEST_READ = 2**16
+
+DATA_SETS_DIR = "ZETADP_DATA_SETS_DIR"
+"""The one setting of the service that a child sees: where the files of data sets lie. Beside it stands where those of uploads do."""
+
+MEMORY_KEPT = {"MALLOC_MMAP_THRESHOLD_": str(256 * 2**20), "MALLOC_TRIM_THRESHOLD_": str(2**30)}
+"""For glibc in a child: blocks up to 256 MiB come from the heap, and the heap gives memory back only beyond 1 GiB.
+
+Every step of a training takes and frees the same activations. As it comes, glibc hands each large one back to the system at once, and
+the page faults of taking it again cost as much time as the arithmetic on it (of blocks of 100 MiB, forty times as much as reusing them).
+"""
+
+ChildEvent = TrainingEvent | Logged
+ChildCommand = Callable[[Path], list[str]]
+_EVENT: TypeAdapter[TrainingEvent] = TypeAdapter(TrainingEvent)
+_log = structlog.get_logger()
+
+
+def training_command(workdir: Path) -> list[str]:
+    """The command line of the child that trains."""
+    return [sys.executable, "-m", "trainer.child", str(workdir), "--parent", str(os.getpid())]
+
+
+def calculation_command(workdir: Path) -> list[str]:
+    """The command line of the child that calculates."""
+    return [sys.executable, "-m", "app.worker.calculator", str(workdir), "--parent", str(os.getpid())]
+
+
+def write_request(workdir: Path, document: JobDocument) -> None:
+    """Write ``request.json`` whole or not at all. The same at every attempt."""
+    unfinished = workdir / f"{REQUEST}.new"
+    unfinished.write_text(document.child_request())
+    unfinished.replace(workdir / REQUEST)
+
+
+@contextmanager
+def sole_user(folder: Path, give_up: Callable[[], bool], patience_seconds: float) -> Generator[int | None]:
+    r"""Hold the lock of a job's folder, or None where ``give_up`` said so first. A child inherits the lock: the child of a worker that was
+    killed holds it until it is gone too, so on one machine two children don't share a device.
+
+    It is a courtesy and no fence (``app/jobs/folders.py`` is): a child that hangs with its worker would hold it for ever, so after
+    ``patience_seconds`` this goes on without.
+    """
+    deadline = time.monotonic() + patience_seconds
+    with (folder / LOCK).open("w") as lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if give_up():
+                    yield None
+                    return
+                if time.monotonic() < deadline:
+                    time.sleep(LOCK_POLL_SECONDS)
+                    continue
+                _log.warning("lock_not_free", folder=folder.name)
+            yield lock.fileno()
+            return
+
+
+@final
+class JobChild:
+    r"""A running child and the events it prints, one JSON line each. A context manager: on leaving, the child is gone.
+
+    Args:
+      command: its command line.
+      log: what it writes to stderr is appended to this file, up to a limit; what may be told of it is among the events.
+      lock: descriptor of the job's lock, which the child inherits.
+      data_sets_dir: folder of the data sets, told to the child as ``ZETADP_DATA_SETS_DIR``; None where there is none.
+      uploaded_dir: folder of the data sets that were made of uploads, told to it as ``ZETADP_UPLOADED_DIR``.
+      accelerators: the numbers of those that the child may see; None for those that the worker sees.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        log: Path,
+        lock: int,
+        data_sets_dir: Path | None,
+        accelerators: str | None,
+        uploaded_dir: Path | None = None,
+    ) -> None:
+        self._process = subprocess.Popen(  # noqa: S603 (our own command line; nothing of a request is in it)
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=child_environment(os.environ, data_sets_dir, uploaded_dir) | ({} if accelerators is None else {VISIBLE: accelerators}),
+            pass_fds=(lock,),
+            start_new_session=True,  # Ctrl-C is for the worker, which then stops its child in good order
+        )
+        assert self._process.stdout is not None  # stdout=PIPE
+        assert self._process.stderr is not None  # stderr=PIPE
+        self._heard: queue.SimpleQueue[ChildEvent | None] = queue.SimpleQueue()
+        self._readers = [
+            # Each in a copy of this context, which says in every line of the worker's log whose process it is.
+            threading.Thread(target=copy_context().run, args=(_read_events, self._process.stdout, self._heard), daemon=True),
+            threading.Thread(target=copy_context().run, args=(_read_log, self._process.stderr, log, self._heard), daemon=True),
+        ]
+        for reader in self._readers:
+            reader.start()
+        self._outputs_open = len(self._readers)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.kill()
+        self._process.wait()
+        for reader in self._readers:
+            reader.join()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended and all it said was read."""
+        if self._process.poll() is None:
+            return False
+        self.kill()  # whatever it started and left behind still holds the pipe
+        return self._outputs_open == 0
+
+    def events(self, timeout_seconds: float) -> list[ChildEvent]:
+        """What it said since the last call; waits for at most ``timeout_seconds`` for the first."""
+        if self._outputs_open == 0:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout_seconds)
+            return []
+        events: list[ChildEvent] = []
+        with suppress(queue.Empty):
+            heard = self._heard.get(timeout=timeout_seconds)
+            while True:
+                if heard is None:
+                    self._outputs_open -= 1
+                else:
+                    events.append(heard)
+                heard = self._heard.get_nowait()
+        return events
+
+    def stop(self) -> None:
+        """Ask it to write a checkpoint and end."""
+        self._process.terminate()
+
+    def kill(self) -> None:
+        """End it, and whatever it started, at once."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def exit_code(self) -> int:
+        """Its exit code; negative for the signal that killed it. Waits for its end."""
+        return self._process.wait()
+
+
+def child_environment(environment: Mapping[str, str], data_sets_dir: Path | None, uploaded_dir: Path | None = None) -> dict[str, str]:
+    """The service's environment without its settings, which may hold a password; but with the folders of the data sets.
+
+    Memory is kept as ``MEMORY_KEPT`` says, unless the operator set either of its variables.
+
+    >>> child_environment({"PATH": "/bin", "ZETADP_DATABASE_URL": "secret", "MALLOC_TRIM_THRESHOLD_": "0"}, Path("/data"))
+    {'PATH': '/bin', 'MALLOC_TRIM_THRESHOLD_': '0', 'ZETADP_DATA_SETS_DIR': '/data'}
+    """
+    found = {name: value for name, value in environment.items() if not name.startswith("ZETADP_")}
+    if MEMORY_KEPT.keys().isdisjoint(found):
+        # Both or neither: setting one alone also switches off how glibc adapts the other.
+        found |= MEMORY_KEPT
+    folders = {DATA_SETS_DIR: data_sets_dir, UPLOADED_VARIABLE: uploaded_dir}
+    return found | {name: str(folder.absolute()) for name, folder in folders.items() if folder is not None}
+
+
+def _read_events(pipe: IO[bytes], heard: queue.SimpleQueue[ChildEvent | None]) -> None:
+    with pipe:
+        for line in pipe:
+            if (event := _parsed(line)) is not None:
+                heard.put(event)
+    heard.put(None)
+
+
+def _read_log(pipe: IO[bytes], log: Path, heard: queue.SimpleQueue[ChildEvent | None]) -> None:
+    lines = LogLines()
+    with pipe, log.open("ab") as file:
+        room = LARGEST_LOG - file.tell()
+        while line := pipe.readline(LONGEST_READ):
+            if room > 0:
+                room -= file.write(line[:room])
+                file.flush()
+            for told in lines.tell(line.decode("utf-8", "replace")):
+                heard.put(Logged(line=told))
+        for told in lines.end():
+            heard.put(Logged(line=told))
+    heard.put(None)
+
+
+def _parsed(line: bytes) -> TrainingEvent | None:
+    try:
+        return _EVENT.validate_json(line)
+    except ValidationError:
+        # Something printed by a library. Its text could hold data, so only its length is logged.
+        _log.warning("training_line_ignored", length=len(line))
+        return None

@@ -1,0 +1,141 @@
+r"""What follows a finished child: for a training the check that it did what was planned and its certificate; the list of its files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import final
+
+from pydantic import ValidationError
+from sqlalchemy.orm import Session
+
+from app.certificates.errors import CertificateRefused, SigningKeyRevoked, SigningKeyUnusable
+from app.certificates.facts.statement import CODE_MANIFEST, SPEC_FILE
+from app.certificates.issuing.issue import CertificateInput, issue_certificate, spec_file
+from app.certificates.issuing.storing import store_certificate
+from app.certificates.signing.digests import code_manifest, sha256_of_file
+from app.jobs.attempts import Attempt, Attempts
+from app.jobs.calculation import CalculationResult
+from app.jobs.document import TrainingDocument
+from app.jobs.events import Artifact, ArtifactsStored, JobEvent
+from app.kit.database import now
+from app.kit.settings import Settings
+from app.worker.child import ARTIFACTS, RESULT
+from mechanisms.errors import PrivacyError
+from trainer.report import RunReport
+
+CERTIFICATE_FILE = "certificate.json"
+SIGNED_AGAIN = 5
+"""How often a certificate is signed whose key is revoked before it is stored."""
+
+
+@final
+class RunRefused(Exception):
+    """A training that ended, but not as planned, or whose result can't be certified; a calculation that left no result."""
+
+
+def complete_calculation(attempt: Attempt, attempts: Attempts, workdir: Path) -> None:
+    r"""Keep the result and end the job as succeeded, both or neither.
+
+    Raises:
+      RunRefused: there is no result that can be read.
+      AttemptSuperseded: this attempt may not end the job any more.
+    """
+    try:
+        result = (workdir / RESULT).read_bytes()
+        CalculationResult.model_validate_json(result)
+    except (OSError, ValidationError) as error:
+        raise RunRefused(f"the calculation ended without a result that can be read ({type(error).__name__})") from error
+    folder = workdir / ARTIFACTS
+    folder.mkdir(exist_ok=True)
+
+    def store(_session: Session) -> Sequence[JobEvent]:
+        _replace(folder / RESULT, result)
+        return [ArtifactsStored(artifacts=(_artifact(folder / RESULT),))]
+
+    attempts.succeed(attempt, store)
+
+
+def complete_training(attempt: Attempt, document: TrainingDocument, attempts: Attempts, workdir: Path, settings: Settings) -> None:
+    r"""Certify the run and end its job as succeeded, both or neither.
+
+    Raises:
+      RunRefused: nothing is signed; the text says why.
+      AttemptSuperseded: this attempt may not end the job any more.
+    """
+    report = _report(workdir)
+    if report.event != document.plan.event:
+        raise RunRefused(
+            f"what training released isn't what was planned: {report.steps_released} steps instead of {document.plan.steps}, "
+            "or another mechanism or sampling; nothing is certified"
+        )
+    folder = workdir / ARTIFACTS
+    trained = _trained_files(folder)
+    finished = now()
+    envelope = _certificate(attempt, document, report, trained, finished, settings)
+    _replace(folder / SPEC_FILE, spec_file(document.spec))
+    _replace(folder / CODE_MANIFEST, code_manifest())
+    # Digests are taken before the transaction: a large model takes a while, and the write lock is everyone's.
+    artifacts = [_artifact(path) for path in (*trained.values(), folder / SPEC_FILE, folder / CODE_MANIFEST)]
+
+    def store(session: Session) -> Sequence[JobEvent]:
+        store_certificate(session, settings, attempt.job_id, envelope, finished)
+        _replace(folder / CERTIFICATE_FILE, envelope)
+        listed = [*artifacts, _artifact(folder / CERTIFICATE_FILE)]
+        return [ArtifactsStored(artifacts=tuple(sorted(listed, key=lambda artifact: artifact.name)))]
+
+    for _ in range(SIGNED_AGAIN):
+        try:
+            return attempts.succeed(attempt, store)
+        except SigningKeyRevoked:  # between signing and storing; the newest key that is left signs
+            envelope = _certificate(attempt, document, report, trained, finished, settings)
+    raise RunRefused(f"the signing key was revoked {SIGNED_AGAIN} times while this was certified; nothing is")
+
+
+def _report(workdir: Path) -> RunReport:
+    try:
+        return RunReport.model_validate_json((workdir / RESULT).read_bytes())
+    except OSError as error:
+        raise RunRefused(f"training ended without a report: {error.strerror}") from error
+    except ValidationError as error:
+        field = ".".join(str(part) for part in error.errors()[0]["loc"])
+        raise RunRefused(f"training left a report that can't be read (field {field!r})") from error
+
+
+def _certificate(
+    attempt: Attempt, document: TrainingDocument, report: RunReport, trained: dict[str, Path], finished: datetime, settings: Settings
+) -> bytes:
+    given = CertificateInput(
+        job_id=attempt.job_id,
+        spec=document.spec,
+        runtime=document.runtime,
+        plan=document.plan,
+        report=report,
+        artifacts=trained,
+        started=attempt.started,
+        finished=finished,
+        attempts=attempt.number,
+        ledger=attempt.charge,
+    )
+    try:
+        return issue_certificate(given, settings)
+    except (CertificateRefused, SigningKeyUnusable, PrivacyError) as error:
+        raise RunRefused(str(error)) from error
+
+
+def _trained_files(folder: Path) -> dict[str, Path]:
+    """What training left, by name: plain files directly in the folder, without those that an attempt before this one added."""
+    ours = {SPEC_FILE, CODE_MANIFEST, CERTIFICATE_FILE}
+    found = sorted(folder.iterdir()) if folder.is_dir() else []
+    return {path.name: path for path in found if path.is_file() and not path.is_symlink() and path.name[0] != "." and path.name not in ours}
+
+
+def _artifact(path: Path) -> Artifact:
+    return Artifact(name=path.name, bytes=path.stat().st_size, sha256=sha256_of_file(path))
+
+
+def _replace(path: Path, content: bytes) -> None:
+    unfinished = path.with_name(f".{path.name}.new")
+    unfinished.write_bytes(content)
+    unfinished.replace(path)
