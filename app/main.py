@@ -36,6 +36,7 @@ from app.operations.router import router as operations_router
 from app.papers.router import router as papers_router
 from app.recipes.router import router as recipes_router
 from app.submissions.lifecycle import attached
+from app.submissions.projections import router as projections_router
 from app.submissions.router import calculations as calculations_router
 from app.submissions.router import router as jobs_router
 from app.submissions.streams import router as streams_router
@@ -92,6 +93,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.include_router(hardware_router, prefix="/v1")
     app.include_router(calculations_router, prefix="/v1")
     app.include_router(ledgers_router, prefix="/v1")
+    app.include_router(projections_router, prefix="/v1")
     app.include_router(uploads_router, prefix="/v1")
     app.include_router(data_sets_router, prefix="/v1")
     app.include_router(certificates_router)

@@ -1,14 +1,18 @@
-r"""Errors of the certificates. They carry data and know nothing of HTTP."""
+r"""Errors of the certificates. They carry data, and each says how a request is answered with it."""
 
 from __future__ import annotations
+
+from app.kit.errors import ProblemType, ServiceError
 
 
 class CertificateError(Exception):
     """Base of every error of this package."""
 
 
-class CertificateNotFound(CertificateError):
+class CertificateNotFound(CertificateError, ServiceError):
     """No certificate has this id."""
+
+    problem = ProblemType(404, "certificate-not-found", "No such certificate.")
 
     def __init__(self, certificate_id: str) -> None:
         self.certificate_id = certificate_id
@@ -59,8 +63,10 @@ class SigningKeyRevoked(CertificateError):
         super().__init__(f"the signing key {key_id} was revoked before the certificate was stored")
 
 
-class LogSizeUnknown(CertificateError):
+class LogSizeUnknown(CertificateError, ServiceError):
     """The log never had this size, or the certificate wasn't in it yet."""
+
+    problem = ProblemType(422, "log-size-unknown", "The log never had this size.")
 
     def __init__(self, field: str, expected: str, got: int) -> None:
         self.field = field

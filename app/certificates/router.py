@@ -12,6 +12,7 @@ from app.access.caller import Caller, Scope, requires
 from app.certificates.facts.report import VerificationReport
 from app.certificates.facts.schema import MEDIA_TYPE as SCHEMA
 from app.certificates.facts.schema import statement_schema
+from app.certificates.issuing.storing import stored_envelope
 from app.certificates.log.evidence import Evidence
 from app.certificates.log.router import database_of, settings_of
 from app.certificates.log.service import own_evidence
@@ -24,7 +25,6 @@ from app.certificates.verification.forms import CertificateUnreadable, jws_of, o
 from app.certificates.verification.verify import verify
 from app.kit.database import Database
 from app.kit.settings import Settings
-from app.tables.certificates import stored_envelope
 
 router = APIRouter(tags=["certificates"])
 

@@ -26,7 +26,7 @@ from app.ledgers.admission import Priced, commit_in, release_in, reserve_in
 from app.ledgers.book import SERVICE
 from app.ledgers.definition import LedgerDefinition, stored_definition
 from app.ledgers.entries import Charge
-from app.ledgers.errors import CostTakesTooLong, ReservationHeld
+from app.ledgers.errors import CostTakesTooLong
 from app.ledgers.pricing import price_of
 from app.ledgers.reading import found_ledger, found_reserved
 from app.tables.jobs import JobEventRow, JobRow
@@ -36,14 +36,6 @@ from trainer.report import Failed, Stopped
 
 PART_SECONDS = 2.0
 """How long the cost of what was released may take to find while the job is locked; beyond it all of the plan counts."""
-
-
-def check_for_jobs(definition: LedgerDefinition) -> None:
-    """Raises InvalidParameter: a job can't be charged to this ledger."""
-    if definition.protects != "data_set":
-        raise InvalidParameter(
-            "ledger", "one that protects a data set as a whole: a job doesn't say whose records it uses", definition.name
-        )
 
 
 def charge_job(session: Session, job: JobRow, priced: Priced) -> None:
@@ -96,14 +88,6 @@ def charge_of(session: Session, job_id: str) -> LedgerFacts | None:
     )
     number, sha256 = session.execute(made).one()
     return LedgerFacts(ledger=charged.ledger_id, reservation=charged.reservation_id, entry=number, sha256=sha256)
-
-
-def check_not_held(session: Session, tenant: str, ledger_id: str, reservation_id: str) -> None:
-    """Raises LedgerNotFound; ReservationHeld: a job made the reservation, and it alone settles it, at its end."""
-    found_ledger(session, tenant, ledger_id)
-    held = select(LedgerJobRow.job_id).where(LedgerJobRow.reservation_id == reservation_id, LedgerJobRow.ledger_id == ledger_id)
-    if (job_id := session.scalar(held)) is not None:
-        raise ReservationHeld(reservation_id, job_id)
 
 
 def spend_of_job(session: Session, tenant: str, job_id: str) -> Event:

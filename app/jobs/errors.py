@@ -1,14 +1,18 @@
-r"""Errors of the jobs. They carry data and know nothing of HTTP; ``app/kit/problems.py`` has the table to status codes."""
+r"""Errors of the jobs. They carry data, and each says how a request is answered with it."""
 
 from __future__ import annotations
 
+from app.kit.errors import ProblemType, ServiceError, Unavailable
 
-class JobError(Exception):
+
+class JobError(ServiceError):
     """Base of every error of this package that a user can cause."""
 
 
 class JobNotFound(JobError):
     """No job has this id."""
+
+    problem = ProblemType(404, "job-not-found", "No such job.")
 
     def __init__(self, job_id: str) -> None:
         self.job_id = job_id
@@ -17,6 +21,8 @@ class JobNotFound(JobError):
 
 class ArtifactNotFound(JobError):
     """The job has no artifact of this name; ``available`` are those it has."""
+
+    problem = ProblemType(404, "artifact-not-found", "No such artifact.")
 
     def __init__(self, job_id: str, name: str, available: tuple[str, ...]) -> None:
         self.job_id = job_id
@@ -28,6 +34,8 @@ class ArtifactNotFound(JobError):
 class JobConflict(JobError):
     """The job's state doesn't allow what was asked."""
 
+    problem = ProblemType(409, "job-conflict", "The job's state doesn't allow this.")
+
     def __init__(self, job_id: str, state: str, asked: str) -> None:
         self.job_id = job_id
         self.state = state
@@ -38,14 +46,18 @@ class JobConflict(JobError):
 class IdempotencyConflict(JobError):
     """The Idempotency-Key was used before, with another request."""
 
+    problem = ProblemType(409, "idempotency-conflict", "The Idempotency-Key was used with another request.")
+
     def __init__(self, key: str, job_id: str) -> None:
         self.key = key
         self.job_id = job_id
         super().__init__(f"Idempotency-Key {key!r} was used before with another request, for job {job_id!r}")
 
 
-class QueueUnavailable(Exception):
+class QueueUnavailable(Unavailable):
     """The queue couldn't be reached. A stored job isn't lost by that: a worker that has nothing to do finds it."""
+
+    problem = ProblemType(503, "queue-unavailable", "The job queue can't be reached.")
 
 
 class LeaseLost(Exception):

@@ -16,6 +16,9 @@ from pathlib import Path
 
 ATTEMPTS = "attempts"
 
+ARTIFACTS, RESULT = "artifacts", "result.json"
+"""In the folder of an attempt: what it leaves, and among it the result of a calculation."""
+
 
 class FolderTaken(Exception):
     """A later attempt has taken the folder over."""

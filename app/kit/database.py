@@ -17,6 +17,7 @@ from sqlalchemy.exc import InterfaceError, InternalError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 from sqlalchemy.orm import DeclarativeBase, Session
 
+from app.kit.errors import ProblemType, Unavailable
 from app.kit.settings import Settings
 
 if TYPE_CHECKING:
@@ -42,8 +43,10 @@ WRITING = "zetadp_writing"
 """Execution option of connections whose transactions will write."""
 
 
-class DatabaseUnavailable(Exception):
+class DatabaseUnavailable(Unavailable):
     """The database doesn't answer. Where the connection broke at the end of a write, whether it was done is open."""
+
+    problem = ProblemType(503, "database-unavailable", "The database doesn't answer.")
 
     def __init__(self, retry_after_seconds: int) -> None:
         self.retry_after_seconds = retry_after_seconds

@@ -1,4 +1,4 @@
-r"""The one table from our errors to status codes, and validation errors as problem+json (RFC 9457) that name the field."""
+r"""Errors as problem+json (RFC 9457): our own by the problem they name, and validation errors by their fields."""
 
 from __future__ import annotations
 
@@ -14,33 +14,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from structlog import get_logger
 
-from app.access.errors import KeyConflict, KeyNeeded, KeyNotFound, ScopeMissing, TooManyRequests
-from app.certificates.errors import CertificateNotFound, LogSizeUnknown
-from app.jobs.errors import ArtifactNotFound, IdempotencyConflict, JobConflict, JobNotFound, QueueUnavailable
 from app.kit.database import UNAVAILABLE, DatabaseUnavailable
+from app.kit.errors import RETRY_SECONDS, ProblemType, ServiceError
 from app.kit.storage import StorageFull, is_full
-from app.ledgers.errors import (
-    CostTakesTooLong,
-    LedgerClosed,
-    LedgerKeyReused,
-    LedgerNameTaken,
-    LedgerNotFound,
-    ReservationHeld,
-    ReservationNotFound,
-    ReservationSettled,
-)
-from app.operations.readiness import NotReady
-from app.recipes.errors import RecipeNotFound
-from app.uploads.errors import (
-    DataSetInUse,
-    DataSetNotFound,
-    QuotaExceeded,
-    ReadersBusy,
-    UploadCutOff,
-    UploadKeyReused,
-    UploadNotFound,
-    UploadTooLarge,
-)
 from mechanisms.base import Value
 from mechanisms.errata import UnknownRow
 from mechanisms.errors import (
@@ -53,57 +29,25 @@ from mechanisms.errors import (
     UnsupportedEvent,
 )
 
-STATUS_OF: Mapping[type[Exception], tuple[int, str, str]] = {
-    InvalidParameter: (422, "invalid-parameter", "A value is outside its range."),
-    IncompatibleEvent: (422, "incompatible-event", "Parts of the event disagree."),
-    UnsupportedEvent: (422, "unsupported-event", "This accountant can't bound the event."),
-    CalibrationFailed: (422, "calibration-failed", "No noise was found that is proved to meet the target."),
-    NumericalFloor: (422, "numerical-floor", "The request is beyond what this route can answer soundly."),
+PRIVACY_PROBLEMS: Mapping[type[Exception], ProblemType] = {
+    InvalidParameter: ProblemType(422, "invalid-parameter", "A value is outside its range."),
+    IncompatibleEvent: ProblemType(422, "incompatible-event", "Parts of the event disagree."),
+    UnsupportedEvent: ProblemType(422, "unsupported-event", "This accountant can't bound the event."),
+    CalibrationFailed: ProblemType(422, "calibration-failed", "No noise was found that is proved to meet the target."),
+    NumericalFloor: ProblemType(422, "numerical-floor", "The request is beyond what this route can answer soundly."),
     # Not 503 or 504: those are sent again by themselves, and the same request would only take as long again.
-    TimeLimitReached: (422, "time-limit-reached", "The calculation takes too long for an answer at once."),
-    BudgetExceeded: (409, "budget-exceeded", "The spend doesn't fit what the budget has left."),
-    KeyNeeded: (401, "key-needed", "This needs a key."),
-    ScopeMissing: (403, "scope-missing", "The key isn't for this."),
-    TooManyRequests: (429, "too-many-requests", "Too many requests."),
-    KeyNotFound: (404, "key-not-found", "No such key."),
-    KeyConflict: (409, "key-conflict", "The key's state doesn't allow this."),
-    JobNotFound: (404, "job-not-found", "No such job."),
-    ArtifactNotFound: (404, "artifact-not-found", "No such artifact."),
-    UnknownRow: (404, "erratum-not-found", "No such row of the errata."),
-    RecipeNotFound: (404, "recipe-not-found", "No such recipe."),
-    CertificateNotFound: (404, "certificate-not-found", "No such certificate."),
-    LogSizeUnknown: (422, "log-size-unknown", "The log never had this size."),
-    LedgerNotFound: (404, "ledger-not-found", "No such ledger."),
-    ReservationNotFound: (404, "reservation-not-found", "No such reservation."),
-    LedgerNameTaken: (409, "ledger-name-taken", "The name is taken."),
-    LedgerClosed: (409, "ledger-closed", "The ledger is closed."),
-    ReservationSettled: (409, "reservation-settled", "What became of the reservation stands."),
-    ReservationHeld: (409, "reservation-held", "The reservation is a job's."),
-    LedgerKeyReused: (409, "ledger-idempotency-conflict", "The Idempotency-Key was used with another request."),
-    CostTakesTooLong: (422, "cost-takes-too-long", "The cost of the event takes too long to find."),
-    UploadNotFound: (404, "upload-not-found", "No such upload."),
-    DataSetNotFound: (404, "data-set-not-found", "No such data set."),
-    DataSetInUse: (409, "data-set-in-use", "A job uses the data set."),
-    UploadKeyReused: (409, "upload-idempotency-conflict", "The Idempotency-Key was used with another request."),
-    UploadTooLarge: (413, "upload-too-large", "The upload is too large."),
-    QuotaExceeded: (409, "quota-exceeded", "The tenant's room is taken."),
-    UploadCutOff: (400, "upload-cut-off", "The upload didn't come to its end."),
-    ReadersBusy: (503, "readers-busy", "Too many files are being read."),
-    JobConflict: (409, "job-conflict", "The job's state doesn't allow this."),
-    IdempotencyConflict: (409, "idempotency-conflict", "The Idempotency-Key was used with another request."),
-    NotReady: (503, "not-ready", "The service can't do its work."),
-    StorageFull: (507, "storage-full", "There is no room on the service's disk."),
-    DatabaseUnavailable: (503, "database-unavailable", "The database doesn't answer."),
-    QueueUnavailable: (503, "queue-unavailable", "The job queue can't be reached."),
+    TimeLimitReached: ProblemType(422, "time-limit-reached", "The calculation takes too long for an answer at once."),
+    BudgetExceeded: ProblemType(409, "budget-exceeded", "The spend doesn't fit what the budget has left."),
+    UnknownRow: ProblemType(404, "erratum-not-found", "No such row of the errata."),
 }
-"""Exception type to (HTTP status, problem type, title); a subclass takes its nearest listed base."""
+"""The privacy layers know nothing of HTTP: their errors have their problems here. Those of the service name their own."""
+
+KNOWN = (ServiceError, *PRIVACY_PROBLEMS)
 
 CALCULATIONS = "/v1/calculations"
 """Where a calculation that takes too long for an answer at once is sent as a job."""
 
 _LONGEST_ECHO = 120
-RETRY_SECONDS = 5
-"""When to ask again after the database didn't answer: about as long as a connection to it is waited for."""
 
 
 @final
@@ -193,9 +137,11 @@ def problem_of_unfit(error: ValidationError | RequestValidationError, body: obje
 def problem_of(error: Exception) -> Problem:
     """What an error is answered with: our own by the table, any other as our fault."""
     error = _named_for_what_happened(error)
+    if isinstance(error, ServiceError):
+        return _problem(error.problem, str(error), dict(error.headers), error.extra)
     for base in type(error).__mro__:
-        if base in STATUS_OF:
-            return _known(error, *STATUS_OF[base])
+        if base in PRIVACY_PROBLEMS:
+            return _privacy_problem(error, PRIVACY_PROBLEMS[base])
     # What went wrong is for the log: an answer must not carry a stack trace or a data value.
     get_logger().error("unhandled_error", error_type=type(error).__name__, exc_info=error)
     return Problem(
@@ -226,29 +172,21 @@ def _unfit(errors: Sequence[FieldError]) -> Problem:
     )
 
 
-def _known(error: Exception, status: int, kind: str, title: str) -> Problem:
-    extra: dict[str, Any] = {}
+def _privacy_problem(error: Exception, kind: ProblemType) -> Problem:
+    extra: dict[str, object] = {}
     detail = str(error)
     if isinstance(error, InvalidParameter):
         extra["errors"] = [FieldError(field=error.field, message=f"must be {error.expected}", got=_echo(error.got)).model_dump()]
     if isinstance(error, BudgetExceeded):
         extra |= {"quantity": error.quantity, "requested": error.requested, "remaining": error.remaining}
-    if isinstance(error, NotReady):
-        extra["checks"] = [check.model_dump() for check in error.checks]
     if isinstance(error, TimeLimitReached):
         extra["job"] = CALCULATIONS
         detail = f"{detail}; send it as a job: POST {CALCULATIONS} with this request as its profile, calibration or sweep"
-    return Problem(title=title, type_=kind, status=status, detail=detail, headers=_headers(error), **extra)
+    return _problem(kind, detail, {}, extra)
 
 
-def _headers(error: Exception) -> dict[str, str] | None:
-    if isinstance(error, KeyNeeded):
-        return {"WWW-Authenticate": "Bearer"}
-    if isinstance(error, DatabaseUnavailable | QueueUnavailable | NotReady):
-        return {"Retry-After": str(RETRY_SECONDS)}
-    if isinstance(error, UploadTooLarge | QuotaExceeded):
-        return {"Connection": "close"}  # the rest of the body is on its way, and nobody will read it
-    return {"Retry-After": str(error.retry_after_seconds)} if isinstance(error, TooManyRequests | ReadersBusy) else None
+def _problem(kind: ProblemType, detail: str, headers: dict[str, str], extra: Mapping[str, object]) -> Problem:
+    return Problem(title=kind.title, type_=kind.name, status=kind.status, detail=detail, headers=headers or None, **extra)
 
 
 def _validation_problem(_handler: ExceptionHandler, _request: Request, error: Exception) -> Problem:
@@ -269,7 +207,7 @@ def _known_problem(_handler: ExceptionHandler, _request: Request, error: Excepti
 
 def install(app: FastAPI) -> None:
     """Every error of the app becomes problem+json."""
-    handlers: dict[type[Exception], Handler] = dict.fromkeys(STATUS_OF, _known_problem)
+    handlers: dict[type[Exception], Handler] = dict.fromkeys(KNOWN, _known_problem)
     handler = new_exception_handler(
         # The library takes the first match that answers: the catch-all leaves errors with a handler of their own to it.
         handlers={Exception: cast("Handler", _last_resort), **handlers},
@@ -279,7 +217,7 @@ def install(app: FastAPI) -> None:
     )
     add_exception_handler(app, handler)
     # Of others' errors those that say what we have a name for; foreseen like this they don't end the connection with a trace.
-    for kind in (*STATUS_OF, *UNAVAILABLE, OSError):
+    for kind in (*KNOWN, *UNAVAILABLE, OSError):
         app.add_exception_handler(kind, handler)
 
 
@@ -306,6 +244,6 @@ def _named(content: dict[str, Any], request: Request, response: Response) -> tup
 
 
 def _last_resort(_handler: ExceptionHandler, _request: Request, error: Exception) -> Problem | None:
-    if isinstance(error, (HTTPException, RequestValidationError, *STATUS_OF)):
+    if isinstance(error, (HTTPException, RequestValidationError, *KNOWN)):
         return None
     return problem_of(error)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sqlalchemy.exc import DBAPIError
 
+from app.kit.errors import ProblemType, ServiceError
 from app.kit.settings import Settings
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -15,8 +16,10 @@ _FULL_POSTGRESQL = "53100"
 """SQLSTATE ``disk_full``."""
 
 
-class StorageFull(Exception):
+class StorageFull(ServiceError):
     """There is no room for what was asked; nothing of it was stored."""
+
+    problem = ProblemType(507, "storage-full", "There is no room on the service's disk.")
 
     def __init__(self, free_bytes: int | None = None, needed_bytes: int | None = None) -> None:
         self.free_bytes = free_bytes

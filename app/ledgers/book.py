@@ -15,7 +15,6 @@ from sqlalchemy import Connection, Row, Table, bindparam, func, select
 from sqlalchemy.orm import Session
 
 from accountants.filters import Price
-from app.jobs.events import JobState
 from app.kit.database import Base, now
 from app.ledgers.definition import LedgerDefinition, Spent, stored_definition
 from app.ledgers.entries import Act, Charge, Closed, Committed, Entry, Lapsed, Opened, Released, Reserved, Settlement, digest
@@ -24,6 +23,7 @@ from app.ledgers.pricing import check_part
 from app.ledgers.requests import ChargedUsers, Expiry
 from app.ledgers.states import LedgerState
 from app.ledgers.sums import Sums
+from app.tables.job_states import JobState
 from app.tables.jobs import JobRow
 from app.tables.ledgers import LedgerEntryRow, LedgerLapseRow, LedgerRow, LedgerUserRow
 from mechanisms.errors import BudgetExceeded, InvalidParameter

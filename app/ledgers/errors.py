@@ -1,16 +1,19 @@
-r"""Errors of the ledgers. They carry data and know nothing of HTTP; ``app/kit/problems.py`` has the table to status codes."""
+r"""Errors of the ledgers. They carry data, and each says how a request is answered with it."""
 
 from __future__ import annotations
 
+from app.kit.errors import ProblemType, ServiceError
 from mechanisms.errors import BudgetExceeded
 
 
-class LedgerError(Exception):
+class LedgerError(ServiceError):
     """Base of every error of this package that a user can cause."""
 
 
 class LedgerNotFound(LedgerError):
     """No ledger of this tenant has this id."""
+
+    problem = ProblemType(404, "ledger-not-found", "No such ledger.")
 
     def __init__(self, ledger_id: str) -> None:
         self.ledger_id = ledger_id
@@ -19,6 +22,8 @@ class LedgerNotFound(LedgerError):
 
 class ReservationNotFound(LedgerError):
     """The ledger has no reservation of this id."""
+
+    problem = ProblemType(404, "reservation-not-found", "No such reservation.")
 
     def __init__(self, ledger_id: str, reservation_id: str) -> None:
         self.ledger_id = ledger_id
@@ -29,6 +34,8 @@ class ReservationNotFound(LedgerError):
 class LedgerNameTaken(LedgerError):
     """Another ledger of the tenant has this name."""
 
+    problem = ProblemType(409, "ledger-name-taken", "The name is taken.")
+
     def __init__(self, name: str) -> None:
         self.name = name
         super().__init__(f"there is a ledger named {name!r} already")
@@ -37,6 +44,8 @@ class LedgerNameTaken(LedgerError):
 class LedgerClosed(LedgerError):
     """The ledger admits no reservation any more."""
 
+    problem = ProblemType(409, "ledger-closed", "The ledger is closed.")
+
     def __init__(self, ledger_id: str) -> None:
         self.ledger_id = ledger_id
         super().__init__(f"ledger {ledger_id!r} is closed")
@@ -44,6 +53,8 @@ class LedgerClosed(LedgerError):
 
 class ReservationSettled(LedgerError):
     """The reservation was committed, released or has lapsed before; that stands."""
+
+    problem = ProblemType(409, "reservation-settled", "What became of the reservation stands.")
 
     def __init__(self, reservation_id: str, state: str) -> None:
         self.reservation_id = reservation_id
@@ -54,6 +65,8 @@ class ReservationSettled(LedgerError):
 class ReservationHeld(LedgerError):
     """A job made the reservation, and it alone settles it."""
 
+    problem = ProblemType(409, "reservation-held", "The reservation is a job's.")
+
     def __init__(self, reservation_id: str, job_id: str) -> None:
         self.reservation_id = reservation_id
         self.job_id = job_id
@@ -63,6 +76,8 @@ class ReservationHeld(LedgerError):
 class LedgerKeyReused(LedgerError):
     """The Idempotency-Key was used before, with another request."""
 
+    problem = ProblemType(409, "ledger-idempotency-conflict", "The Idempotency-Key was used with another request.")
+
     def __init__(self, key: str) -> None:
         self.key = key
         super().__init__(f"Idempotency-Key {key!r} was used before with another request")
@@ -70,6 +85,8 @@ class LedgerKeyReused(LedgerError):
 
 class CostTakesTooLong(LedgerError):
     """What the event costs isn't found in the time a request may take."""
+
+    problem = ProblemType(422, "cost-takes-too-long", "The cost of the event takes too long to find.")
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds

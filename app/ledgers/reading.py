@@ -8,13 +8,13 @@ from typing import cast
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from app.ledgers.definition import stored_definition
+from app.ledgers.definition import LedgerDefinition, stored_definition
 from app.ledgers.entries import Entry, Reserved, Settlement
-from app.ledgers.errors import LedgerNotFound, ReservationNotFound
+from app.ledgers.errors import LedgerNotFound, ReservationHeld, ReservationNotFound
 from app.ledgers.resources import Balance, Head, Ledger, Reservation, balance_of, reservation_of
 from app.ledgers.states import LedgerState
 from app.ledgers.sums import Sums
-from app.tables.ledgers import LedgerEntryRow, LedgerRow, LedgerUserRow
+from app.tables.ledgers import LedgerEntryRow, LedgerJobRow, LedgerRow, LedgerUserRow
 from mechanisms.errors import InvalidParameter
 
 
@@ -91,3 +91,19 @@ def _made(session: Session, ledger_id: str, reservation_id: str) -> LedgerEntryR
 
 def _reserved(text: str) -> Reserved:
     return cast("Reserved", Entry.model_validate_json(text).act)
+
+
+def check_not_held(session: Session, tenant: str, ledger_id: str, reservation_id: str) -> None:
+    """Raises LedgerNotFound; ReservationHeld: a job made the reservation, and it alone settles it, at its end."""
+    found_ledger(session, tenant, ledger_id)
+    held = select(LedgerJobRow.job_id).where(LedgerJobRow.reservation_id == reservation_id, LedgerJobRow.ledger_id == ledger_id)
+    if (job_id := session.scalar(held)) is not None:
+        raise ReservationHeld(reservation_id, job_id)
+
+
+def check_for_jobs(definition: LedgerDefinition) -> None:
+    """Raises InvalidParameter: a job can't be charged to this ledger."""
+    if definition.protects != "data_set":
+        raise InvalidParameter(
+            "ledger", "one that protects a data set as a whole: a job doesn't say whose records it uses", definition.name
+        )

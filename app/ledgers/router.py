@@ -7,15 +7,14 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query, Request, Response, status
 
 from app.access.caller import Caller, Scope, requires
+from app.kit.parameters import ID_PATTERN, IdempotencyKey
 from app.ledgers.definition import LedgerDefinition
 from app.ledgers.entries import EntryPage
-from app.ledgers.requests import CommitRequest, ProjectionRequest, ReservationRequest
-from app.ledgers.resources import Balance, Ledger, LedgerPage, Projection, Reservation, ReservationPage
+from app.ledgers.requests import CommitRequest, ReservationRequest
+from app.ledgers.resources import Balance, Ledger, LedgerPage, Reservation, ReservationPage
 from app.ledgers.service import LedgerService
 from app.ledgers.states import LedgerState, ReservationState
 from app.ledgers.verification import ChainReport
-from app.submissions.planning import planned
-from app.submissions.router import ID_PATTERN, IdempotencyKey
 
 
 async def ledger_service(request: Request) -> LedgerService:
@@ -140,13 +139,6 @@ def list_entries(
 ) -> EntryPage:
     """Oldest first. Each entry's digest is the SHA-256 of its `text`, which holds the digest of the entry before."""
     return service.entries(caller.tenant, ledger_id, cursor, limit)
-
-
-@router.post("/{ledger_id}/projections", summary="How many more fit?")
-def project(ledger_id: LedgerId, request: ProjectionRequest, caller: Holder, service: Service, asked: Request) -> Projection:
-    """Such events, such numbers, trainings like that of a job, or of a spec that isn't sent yet. Exact, and nothing is reserved."""
-    state = asked.app.state
-    return service.project(caller.tenant, ledger_id, request, lambda spec: planned(state.settings, state.database, caller.tenant, spec))
 
 
 @router.get("/{ledger_id}/verification", summary="Verify a ledger")

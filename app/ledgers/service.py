@@ -3,7 +3,7 @@ r"""What can be done with ledgers. Each call is one transaction; costs are compu
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import final
@@ -12,7 +12,6 @@ from sqlalchemy import exists, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, aliased
 
-from app.jobs.charges import check_for_jobs, check_not_held, spend_of_job
 from app.kit.database import Database, new_id, now
 from app.ledgers.admission import REFUSALS, Priced, commit_in, release_in, reserve_on
 from app.ledgers.book import SERVICE, Asker, entry_row, locked
@@ -23,6 +22,7 @@ from app.ledgers.group_commit import Together
 from app.ledgers.pricing import price_of
 from app.ledgers.projections import projected
 from app.ledgers.reading import (
+    check_not_held,
     found_ledger,
     found_reservation,
     ledger_of,
@@ -30,7 +30,7 @@ from app.ledgers.reading import (
     sums_of,
     user_balance,
 )
-from app.ledgers.requests import ProjectionRequest, ReservationRequest
+from app.ledgers.requests import ReservationRequest
 from app.ledgers.resources import Balance, Ledger, LedgerPage, Projection, Reservation, ReservationPage
 from app.ledgers.states import LedgerState, ReservationState
 from app.ledgers.sums import Sums
@@ -39,7 +39,6 @@ from app.tables.jobs import JobRow
 from app.tables.ledgers import LedgerEntryRow, LedgerRow
 from mechanisms.base import Value
 from mechanisms.errors import InvalidParameter
-from trainer import AnyPlan, AnyTrainingSpec
 
 DEFINITIONS_KEPT = 4096
 """A definition never changes and a ledger is never deleted, so what was read once holds."""
@@ -189,17 +188,12 @@ class LedgerService:
         with self._database.reading() as session:
             return user_balance(session, found_ledger(session, tenant, ledger_id), user)
 
-    def project(self, tenant: str, ledger_id: str, request: ProjectionRequest, planned: Callable[[AnyTrainingSpec], AnyPlan]) -> Projection:
-        """How many more such spends, or jobs, fit. Raises LedgerNotFound and as ``reserve``, and what ``planned`` raises of a spec."""
+    def project(self, tenant: str, ledger_id: str, spend: Spent, user: str | None) -> Projection:
+        """How many more such spends fit. Raises LedgerNotFound and as ``reserve``."""
         self.get(tenant, ledger_id)
         with self._database.reading() as session:
             row = found_ledger(session, tenant, ledger_id)
-            definition, sums = stored_definition(row.definition), sums_of(session, row, request.user)
-            spend = request.spend if request.job is None else spend_of_job(session, tenant, request.job)
-        if request.spec is not None:
-            check_for_jobs(definition)
-            spend = planned(request.spec).event
-        assert spend is not None  # exactly one of the three is given
+            definition, sums = stored_definition(row.definition), sums_of(session, row, user)
         return projected(definition, sums, spend, self._pricing_seconds)
 
     def verify(self, tenant: str, ledger_id: str) -> ChainReport:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal, final
 
 import structlog
@@ -15,6 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from app.certificates.errors import SigningKeyUnusable
 from app.certificates.signing.keys import signer
 from app.kit.database import Database, revisions
+from app.kit.errors import ProblemType, Unavailable
 from app.kit.settings import Settings
 from app.kit.storage import StorageFull, check_room
 from mechanisms.base import Value
@@ -41,12 +42,18 @@ class Readiness(Value):
     checks: tuple[Check, ...]
 
 
-class NotReady(Exception):
+class NotReady(Unavailable):
     """Something that the service needs isn't there; ``checks`` are all that were made."""
+
+    problem = ProblemType(503, "not-ready", "The service can't do its work.")
 
     def __init__(self, checks: tuple[Check, ...]) -> None:
         self.checks = checks
         super().__init__("; ".join(f"{check.name}: {check.detail}" for check in checks if not check.ok))
+
+    @property
+    def extra(self) -> Mapping[str, object]:
+        return {"checks": [check.model_dump() for check in self.checks]}
 
 
 @final

@@ -1,14 +1,18 @@
-r"""Errors of the recipes. They carry data and know nothing of HTTP."""
+r"""Errors of the recipes. They carry data, and each says how a request is answered with it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import final
 
+from app.kit.errors import ProblemType, ServiceError
+
 
 @final
-class RecipeNotFound(LookupError):
+class RecipeNotFound(ServiceError):
     """No recipe has this name."""
+
+    problem = ProblemType(404, "recipe-not-found", "No such recipe.")
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
         self.name = name

@@ -4,31 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Path, Query, Response, status
+from fastapi import APIRouter, Depends, Path, Query, Response, status
 from fastapi.responses import FileResponse
 
 from app.jobs.calculation import Calculation
 from app.jobs.resources import ArtifactList, Job, JobPage, JobSubmission, LabelsChange
+from app.kit.parameters import ID_PATTERN, IdempotencyKey
 from app.submissions.lifecycle import job_service
 from app.submissions.service import JobFilter, JobService
 from app.tables.job_states import Action, JobState
 from mechanisms.errors import InvalidParameter
 from trainer import ALGORITHMS
 
-ID_PATTERN = r"^[0-9a-f]{32}$"
 ALGORITHM_NAMES: list[str] = [algorithm.model_fields["algorithm"].default for algorithm in ALGORITHMS]
 
 Service = Annotated[JobService, Depends(job_service)]
 JobId = Annotated[str, Path(max_length=64, description="Id of the job.")]
-IdempotencyKey = Annotated[
-    str | None,
-    Header(
-        min_length=1,
-        max_length=255,
-        pattern=r"^[\x21-\x7e]+$",
-        description="Sent again with the same body, it gives the job it made the first time instead of a second one.",
-    ),
-]
 LabelFilter = Annotated[str, Query(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}=", max_length=320)]
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])

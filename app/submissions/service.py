@@ -14,12 +14,12 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, defer
 
 from app.jobs.calculation import Calculation, CalculationDocument, CalculationResult
-from app.jobs.charges import charge_again, charge_job, check_for_jobs
+from app.jobs.charges import charge_again, charge_job
 from app.jobs.destinations import Destinations
 from app.jobs.document import JOB_DOCUMENT, JobDocument, TrainingDocument
 from app.jobs.errors import ArtifactNotFound, IdempotencyConflict, JobConflict, JobNotFound
 from app.jobs.events import HISTORY, Artifact, ArtifactsStored, JobEventRecord
-from app.jobs.folders import attempt_folder
+from app.jobs.folders import ARTIFACTS, RESULT, attempt_folder
 from app.jobs.history import change_state, events_after, last_number, latest, locked
 from app.jobs.queue import JobQueue
 from app.jobs.resources import Job, JobPage, JobSubmission
@@ -28,12 +28,12 @@ from app.kit.database import Database, new_id, now
 from app.kit.settings import Settings
 from app.kit.storage import check_room
 from app.ledgers.admission import Priced
+from app.ledgers.reading import check_for_jobs
 from app.ledgers.service import LedgerService
 from app.submissions.planning import in_request, planned
 from app.tables.job_states import Action, JobState, after_action
 from app.tables.jobs import IdempotencyKeyRow, JobRow, WebhookRow
 from app.uploads.claims import claim, is_there
-from app.worker.child import ARTIFACTS, RESULT
 from mechanisms.errors import InvalidParameter
 from trainer import AnyTrainingSpec
 

@@ -16,12 +16,12 @@ from typing import final
 import structlog
 from pydantic import ValidationError
 
+from app.kit.child_environment import child_environment
 from app.kit.settings import Settings
 from app.kit.storage import StorageFull
 from app.uploads.definition import DataSetDefinition
 from app.uploads.parser import REQUEST, RESULT, MadeArrays, ReadableFile, ReadingRequest, ReadingResult
 from app.uploads.storage import private_folder
-from app.worker.child import child_environment
 from mechanisms.errors import InvalidParameter
 from trainer.data.formats import FILE, Contents, FormatName
 

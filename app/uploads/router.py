@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response, status
 
-from app.submissions.router import ID_PATTERN, IdempotencyKey
+from app.kit.parameters import ID_PATTERN, IdempotencyKey
 from app.uploads.data_sets import DataSetService
 from app.uploads.definition import DataSetDefinition
 from app.uploads.lifecycle import data_set_service, turns, upload_service

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from pathlib import Path
@@ -21,11 +21,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from app.jobs.document import JobDocument
 from app.jobs.events import Logged
+from app.kit.child_environment import child_environment
 from app.worker.log_lines import LogLines
-from trainer.data.uploaded import UPLOADED_VARIABLE
 from trainer.report import TrainingEvent
 
-REQUEST, RESULT, LOG, ARTIFACTS, LOCK = "request.json", "result.json", "training.log", "artifacts", "lock"
+REQUEST, LOG, LOCK = "request.json", "training.log", "lock"
 EXIT_STOPPED = 3
 """The child's exit code after SIGTERM: its state is in the checkpoint."""
 LOCK_POLL_SECONDS = 0.05
@@ -33,16 +33,6 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 LARGEST_LOG = 2**20
 """Bytes of ``training.log``; what comes after them is dropped."""
 LONGEST_READ = 2**16
-
-DATA_SETS_DIR = "ZETADP_DATA_SETS_DIR"
-"""The one setting of the service that a child sees: where the files of data sets lie. Beside it stands where those of uploads do."""
-
-MEMORY_KEPT = {"MALLOC_MMAP_THRESHOLD_": str(256 * 2**20), "MALLOC_TRIM_THRESHOLD_": str(2**30)}
-"""For glibc in a child: blocks up to 256 MiB come from the heap, and the heap gives memory back only beyond 1 GiB.
-
-Every step of a training takes and frees the same activations. As it comes, glibc hands each large one back to the system at once, and
-the page faults of taking it again cost as much time as the arithmetic on it (of blocks of 100 MiB, forty times as much as reusing them).
-"""
 
 ChildEvent = TrainingEvent | Logged
 ChildCommand = Callable[[Path], list[str]]
@@ -185,22 +175,6 @@ class JobChild:
     def exit_code(self) -> int:
         """Its exit code; negative for the signal that killed it. Waits for its end."""
         return self._process.wait()
-
-
-def child_environment(environment: Mapping[str, str], data_sets_dir: Path | None, uploaded_dir: Path | None = None) -> dict[str, str]:
-    """The service's environment without its settings, which may hold a password; but with the folders of the data sets.
-
-    Memory is kept as ``MEMORY_KEPT`` says, unless the operator set either of its variables.
-
-    >>> child_environment({"PATH": "/bin", "ZETADP_DATABASE_URL": "secret", "MALLOC_TRIM_THRESHOLD_": "0"}, Path("/data"))
-    {'PATH': '/bin', 'MALLOC_TRIM_THRESHOLD_': '0', 'ZETADP_DATA_SETS_DIR': '/data'}
-    """
-    found = {name: value for name, value in environment.items() if not name.startswith("ZETADP_")}
-    if MEMORY_KEPT.keys().isdisjoint(found):
-        # Both or neither: setting one alone also switches off how glibc adapts the other.
-        found |= MEMORY_KEPT
-    folders = {DATA_SETS_DIR: data_sets_dir, UPLOADED_VARIABLE: uploaded_dir}
-    return found | {name: str(folder.absolute()) for name, folder in folders.items() if folder is not None}
 
 
 def _read_events(pipe: IO[bytes], heard: queue.SimpleQueue[ChildEvent | None]) -> None:

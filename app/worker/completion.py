@@ -19,9 +19,9 @@ from app.jobs.attempts import Attempt, Attempts
 from app.jobs.calculation import CalculationResult
 from app.jobs.document import TrainingDocument
 from app.jobs.events import Artifact, ArtifactsStored, JobEvent
+from app.jobs.folders import ARTIFACTS, RESULT
 from app.kit.database import now
 from app.kit.settings import Settings
-from app.worker.child import ARTIFACTS, RESULT
 from mechanisms.errors import PrivacyError
 from trainer.report import RunReport
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from app.kit.problems import STATUS_OF, field_errors, problem_of
+import app.main
+from app.kit.errors import ServiceError, Unavailable
+from app.kit.problems import PRIVACY_PROBLEMS, field_errors, problem_of
 from mechanisms import BudgetExceeded, PrivacyError
 from mechanisms.conventions import NoiseStatement
 
@@ -13,12 +15,23 @@ from mechanisms.conventions import NoiseStatement
 # The trainer's own stay in its process; whether they are imported here depends on which tests run before.
 @pytest.mark.parametrize("kind", [kind for kind in PrivacyError.__subclasses__() if not kind.__module__.startswith("trainer.")])
 def test_every_error_of_the_privacy_layers_has_a_status(kind: type[PrivacyError]) -> None:
-    assert kind in STATUS_OF
+    assert kind in PRIVACY_PROBLEMS
 
 
 def test_problem_types_are_told_apart() -> None:
-    types = [kind for _, kind, _ in STATUS_OF.values()]
-    assert len(types) == len(set(types))
+    assert app.main.VERSION  # the application imports every module of errors
+    raised = [kind for kind in _subclasses(ServiceError) if "problem" in vars(kind)]
+    names = [problem.name for problem in (*PRIVACY_PROBLEMS.values(), *(kind.problem for kind in raised))]
+    assert len(raised) > 25
+    assert sorted(names) == sorted(set(names))
+
+
+def test_every_error_of_the_service_that_has_no_subclass_names_its_problem() -> None:
+    assert all("problem" in vars(kind) for kind in _subclasses(ServiceError) if not kind.__subclasses__() and kind is not Unavailable)
+
+
+def _subclasses(kind: type[ServiceError]) -> list[type[ServiceError]]:
+    return [found for below in kind.__subclasses__() for found in (below, *_subclasses(below))]
 
 
 def test_a_spend_beyond_its_budget_is_a_conflict_that_says_what_remains() -> None:

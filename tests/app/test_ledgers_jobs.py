@@ -11,6 +11,7 @@ import pytest
 from accountants.filters import RdpBudget, ZcdpBudget
 from app.certificates.verification.verify import read
 from app.jobs.attempts import Attempt, Attempts
+from app.jobs.charges import spend_of_job
 from app.jobs.document import TrainingDocument
 from app.jobs.leases import Executor, Leases
 from app.jobs.queue import JobQueue
@@ -18,7 +19,6 @@ from app.jobs.resources import Job, JobSubmission
 from app.kit.database import Database
 from app.kit.settings import Settings
 from app.ledgers.errors import LedgerClosed, LedgerNotFound, ReservationHeld
-from app.ledgers.requests import ProjectionRequest
 from app.ledgers.resources import Ledger, Reservation
 from app.ledgers.service import LedgerService
 from app.ledgers.states import ReservationState
@@ -110,9 +110,11 @@ def test_a_job_and_its_reservation_are_made_together(jobs: JobService, ledgers: 
     assert jobs.submit(JobSubmission.model_validate({"spec": spec()}), None).charge is None
 
 
-def test_a_job_that_does_not_fit_is_not_stored(jobs: JobService, ledgers: LedgerService, ledger: Ledger) -> None:
+def test_a_job_that_does_not_fit_is_not_stored(database: Database, jobs: JobService, ledgers: LedgerService, ledger: Ledger) -> None:
     first = submitted(jobs, ledger)
-    more = ledgers.project(TENANT, ledger.id, ProjectionRequest(job=first.id), lambda spec: spec.plan()).separately
+    with database.reading() as session:
+        spend = spend_of_job(session, TENANT, first.id)
+    more = ledgers.project(TENANT, ledger.id, spend, None).separately
     assert more is not None
     for _ in range(more):
         submitted(jobs, ledger)

@@ -1,4 +1,4 @@
-r"""Storing a certificate: its row and its entry in the log, both or neither."""
+r"""Storing a certificate, its row and its entry in the log, both or neither; and finding it again."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import json
 from datetime import datetime
 from typing import cast
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.certificates.errors import SigningKeyRevoked
+from app.certificates.errors import CertificateNotFound, SigningKeyRevoked
 from app.certificates.log.journal import append, lock
-from app.certificates.signing.envelope import Envelope
+from app.certificates.signing.envelope import Envelope, encode
 from app.certificates.signing.keys import is_revoked
 from app.kit.database import new_id
 from app.kit.settings import Settings
 from app.tables.certificates import CertificateRow
+from app.tables.jobs import JobRow
 
 
 def store_certificate(session: Session, settings: Settings, job_id: str, envelope: bytes, created: datetime) -> str:
@@ -32,3 +34,20 @@ def store_certificate(session: Session, settings: Settings, job_id: str, envelop
     session.add(CertificateRow(id=certificate_id, job_id=job_id, created=created, envelope=cast("dict[str, object]", json.loads(envelope))))
     append(session, certificate_id, opened.content, created)
     return certificate_id
+
+
+def stored_envelope(session: Session, certificate_id: str, tenant: str) -> bytes:
+    """The envelope's bytes as they were issued: a database keeps its content, and the layout is one and the same.
+
+    Raises:
+      CertificateNotFound: this tenant has none with this id.
+    """
+    # A certificate is its job's tenant's; that is said in one place, the job's row.
+    row = session.scalar(
+        select(CertificateRow)
+        .join(JobRow, JobRow.id == CertificateRow.job_id)
+        .where(CertificateRow.id == certificate_id, JobRow.tenant == tenant)
+    )
+    if row is None:
+        raise CertificateNotFound(certificate_id)
+    return encode(Envelope.model_validate(row.envelope))

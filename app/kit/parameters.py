@@ -1,0 +1,20 @@
+r"""Parameters that several routers take."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Header
+
+ID_PATTERN = r"^[0-9a-f]{32}$"
+"""Of the ids that the service gives."""
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        min_length=1,
+        max_length=255,
+        pattern=r"^[\x21-\x7e]+$",
+        description="Sent again with the same body, it gives the job it made the first time instead of a second one.",
+    ),
+]

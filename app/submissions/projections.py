@@ -1,0 +1,30 @@
+r"""How many more trainings fit a ledger: of a job's plan, or of a spec that isn't sent yet."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+
+from app.jobs.charges import spend_of_job
+from app.ledgers.reading import check_for_jobs
+from app.ledgers.requests import ProjectionRequest
+from app.ledgers.resources import Projection
+from app.ledgers.router import Holder, LedgerId, Service
+from app.submissions.planning import planned
+
+router = APIRouter(prefix="/ledgers", tags=["ledgers"])
+
+
+@router.post("/{ledger_id}/projections", summary="How many more fit?")
+def project(ledger_id: LedgerId, request: ProjectionRequest, caller: Holder, service: Service, asked: Request) -> Projection:
+    """Such events, such numbers, trainings like that of a job, or of a spec that isn't sent yet. Exact, and nothing is reserved."""
+    settings, database = asked.app.state.settings, asked.app.state.database
+    ledger = service.get(caller.tenant, ledger_id)
+    spend = request.spend
+    if request.job is not None:
+        with database.reading() as session:
+            spend = spend_of_job(session, caller.tenant, request.job)
+    elif request.spec is not None:
+        check_for_jobs(ledger.definition)
+        spend = planned(settings, database, caller.tenant, request.spec).event
+    assert spend is not None  # exactly one of the three is given
+    return service.project(caller.tenant, ledger_id, spend, request.user)
