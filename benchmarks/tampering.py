@@ -16,7 +16,7 @@ from pathlib import Path
 
 from app.certificates.facts.report import Status
 from app.certificates.issuing.issue import issue_certificate
-from app.certificates.issuing.storing import store_certificate
+from app.certificates.log.storing import store_certificate
 from app.certificates.log import journal
 from app.certificates.log.evidence import Evidence, check_evidence
 from app.certificates.log.proofs import encode

@@ -12,10 +12,10 @@ from app.access.caller import Caller, Scope, requires
 from app.certificates.facts.report import VerificationReport
 from app.certificates.facts.schema import MEDIA_TYPE as SCHEMA
 from app.certificates.facts.schema import statement_schema
-from app.certificates.issuing.storing import stored_envelope
 from app.certificates.log.evidence import Evidence
 from app.certificates.log.router import database_of, settings_of
 from app.certificates.log.service import own_evidence
+from app.certificates.log.storing import stored_envelope
 from app.certificates.page.html import content_security_policy, html_of
 from app.certificates.page.rendering import rendered
 from app.certificates.signing.envelope import MAXIMUM_BYTES, MEDIA_TYPE, Envelope

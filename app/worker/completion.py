@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from app.certificates.errors import CertificateRefused, SigningKeyRevoked, SigningKeyUnusable
 from app.certificates.facts.statement import CODE_MANIFEST, SPEC_FILE
 from app.certificates.issuing.issue import CertificateInput, issue_certificate, spec_file
-from app.certificates.issuing.storing import store_certificate
+from app.certificates.log.storing import store_certificate
 from app.certificates.signing.digests import code_manifest, sha256_of_file
 from app.jobs.attempts import Attempt, Attempts
 from app.jobs.calculation import CalculationResult
