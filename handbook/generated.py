@@ -18,7 +18,7 @@ UNITS = ((2**30, "GiB"), (2**20, "MiB"))
 def settings_table() -> str:
     """A row for each setting: its variable in the environment, its default, and what the docstring says of it."""
     prefix = Settings.model_config.get("env_prefix", "")
-    meanings = told(Settings.__doc__ or "")
+    meanings = attribute_texts(Settings.__doc__ or "")
     fields = Settings.model_fields.items()
     return _table(
         ("variable", "default", "meaning"),
@@ -26,7 +26,7 @@ def settings_table() -> str:
     )
 
 
-def told(docstring: str) -> dict[str, str]:
+def attribute_texts(docstring: str) -> dict[str, str]:
     r"""What the attributes section of a class says of each, as a sentence with its code as in Markdown.
 
     >>> told("It.\n\n    Attributes:\n      port: its\n        ``port``.\n      host: an address.")

@@ -29,7 +29,7 @@ _log = structlog.get_logger()
 
 @final
 @dataclass(frozen=True)
-class Deed:
+class AuditEvent:
     """An entry before it has a number; see ``AuditEntry``."""
 
     time: datetime
@@ -55,9 +55,9 @@ class Deed:
         )
 
 
-def local_deed(tenant: str, key_id: str, action: str, target: str) -> Deed:
+def local_event(tenant: str, key_id: str, action: str, target: str) -> AuditEvent:
     """What the operator did on the service's machine."""
-    return Deed(now(), tenant, key_id, "local", action, target, 0, "-")
+    return AuditEvent(now(), tenant, key_id, "local", action, target, 0, "-")
 
 
 @final
@@ -73,15 +73,15 @@ class AuditLog:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._waiting: queue.SimpleQueue[tuple[Deed | _Used, Future[None]] | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[tuple[AuditEvent | _Used, Future[None]] | None] = queue.SimpleQueue()
         self._used: dict[str, float] = {}
         self._writer = threading.Thread(target=self._write, name="audit", daemon=True)
         self._writer.start()
 
-    def record(self, deed: Deed) -> Future[None]:
+    def record(self, event: AuditEvent) -> Future[None]:
         """Have it written; the result is there when it is. It never raises: a service without its audit log tells that in its own."""
         written: Future[None] = Future()
-        self._waiting.put((deed, written))
+        self._waiting.put((event, written))
         return written
 
     def used(self, key_id: str) -> None:
@@ -131,27 +131,27 @@ class AuditLog:
             if is_last:
                 return
 
-    def _store(self, noted: Sequence[Deed | _Used]) -> None:
-        deeds = [each for each in noted if isinstance(each, Deed)]
+    def _store(self, noted: Sequence[AuditEvent | _Used]) -> None:
+        deeds = [each for each in noted if isinstance(each, AuditEvent)]
         try:
             with self._database.writing() as session:
-                session.add_all([deed.row() for deed in deeds])
+                session.add_all([event.row() for event in deeds])
                 for use in noted:
                     if isinstance(use, _Used):
                         session.execute(update(KeyRow).where(KeyRow.id == use.key_id).values(last_used=use.time))
         except Exception as error:
             # Whatever it was, requests wait for this thread. The thing itself was done or refused: the service's own log tells it.
-            for deed in deeds:
+            for event in deeds:
                 _log.error(
                     "audit_entry_not_stored",
                     error_type=type(error).__name__,
-                    tenant=deed.tenant,
-                    key_id=deed.key_id,
-                    address=deed.address,
-                    action=without_secrets(deed.action),
-                    target=without_secrets(deed.target),
-                    status=deed.status,
-                    of_request=deed.request_id,
+                    tenant=event.tenant,
+                    key_id=event.key_id,
+                    address=event.address,
+                    action=without_secrets(event.action),
+                    target=without_secrets(event.target),
+                    status=event.status,
+                    of_request=event.request_id,
                 )
 
 

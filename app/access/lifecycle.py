@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from fastapi import FastAPI, Request
 
-from app.access.audit import AuditLog, local_deed
+from app.access.audit import AuditLog, local_event
 from app.access.service import KeyService
 from app.kit.key_text import KeyText
 from app.kit.settings import Settings
@@ -22,7 +22,7 @@ def attached(app: FastAPI, settings: Settings) -> Generator[None]:
     try:
         given = None if settings.admin_key is None else KeyText.read(settings.admin_key.get_secret_value())
         if given is not None and keys.adopt(given.text):
-            audit.record(local_deed(DEFAULT_TENANT, given.id, "key of ZETADP_ADMIN_KEY stored", given.id))
+            audit.record(local_event(DEFAULT_TENANT, given.id, "key of ZETADP_ADMIN_KEY stored", given.id))
         yield
     finally:
         audit.close()

@@ -13,7 +13,7 @@ import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Send
 
-from app.access.audit import AuditLog, Deed
+from app.access.audit import AuditEvent, AuditLog
 from app.access.caller import Admission, Scope
 from app.access.rates import Rates, address_of
 from app.kit.database import now
@@ -75,7 +75,7 @@ class RequestRecord:
         address = address_of(scope)
         who = address if caller is None or caller.key_id is None else caller.key_id
         is_refused = status in (401, 403) or (status == 404 and is_private) or (status == 429 and self._rates.is_first_excess(who))
-        deed = Deed(
+        event = AuditEvent(
             time=now(),
             tenant=None if caller is None else caller.tenant,
             key_id=None if caller is None else caller.key_id,
@@ -88,16 +88,16 @@ class RequestRecord:
         level = _log.warning if is_refused else _log.info if is_write else _log.debug
         level(
             "request",
-            action=without_secrets(deed.action),
-            target=without_secrets(deed.target),
+            action=without_secrets(event.action),
+            target=without_secrets(event.target),
             status=status,
             milliseconds=round(seconds * 1000),
-            tenant=deed.tenant,
-            key_id=deed.key_id,
+            tenant=event.tenant,
+            key_id=event.key_id,
         )
         audit = cast("AuditLog | None", getattr(scope["app"].state, "audit", None))
         if (is_write or is_refused) and audit is not None:
-            await asyncio.wrap_future(audit.record(deed))
+            await asyncio.wrap_future(audit.record(event))
 
 
 def _operation(scope: MutableMapping[str, Any]) -> str:

@@ -53,7 +53,7 @@ def backup(
         return
     error.print(f"{done.rows} rows and {done.files} files are in the backup.", markup=False)
     for ledger in done.ledgers:
-        error.print(_told(ledger), markup=False)
+        error.print(_described(ledger), markup=False)
     error.print(
         "It holds the signing keys, secrets of webhooks and data of tenants: keep it encrypted, away from the service.", style="yellow"
     )
@@ -89,7 +89,7 @@ def restore_backup(
         out.print(f"restored into {into}: {done.rows} rows, {done.certificates} certificates whose signatures hold", markup=False)
         out.print(f"ledgers, each sound, with its last entry ({len(done.ledgers)}):", markup=False)
         for ledger in done.ledgers:
-            out.print(f"  {_told(ledger)}", markup=False)
+            out.print(f"  {_described(ledger)}", markup=False)
         state = "queued" if continue_jobs else "paused"
         out.print(f"jobs that hadn't ended, now {state} ({len(done.unfinished_jobs)}): {', '.join(done.unfinished_jobs)}", markup=False)
     error.print(f"\nTHIS IS THE SERVICE OF {done.made}. What came after is forgotten:", style="red", markup=False)
@@ -113,5 +113,5 @@ def _to_file(settings: Settings, database: Database, file: Path, *, job_files: b
     return done
 
 
-def _told(ledger: LedgerEnd) -> str:
+def _described(ledger: LedgerEnd) -> str:
     return f"{ledger.tenant}/{ledger.name} ({ledger.ledger}): entry {ledger.entries} of {ledger.time:%Y-%m-%d %H:%M:%S} UTC, {ledger.head}"

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from app.access.audit import AuditLog, local_deed
+from app.access.audit import AuditLog, local_event
 from app.certificates.errors import CertificateError, SigningKeyNotFound
 from app.certificates.log.checkpoint import CheckpointRefused, open_checkpoint
 from app.certificates.log.proofs import ConsistencyProof, ProofRefused, SignedHead, check_consistency, encode, read_proof
@@ -48,8 +48,8 @@ def list_keys(as_json: AsJson = False) -> None:
     ended = {one.kid: one for one in listed.revocations}
     signs = next((key.kid for key in keys if key.kid not in ended), None)
     if as_json:
-        told = [{"kid": key.kid, "signs": key.kid == signs, "revoked": _document(ended, key.kid)} for key in keys]
-        out.print(json.dumps(told, indent=2), markup=False)
+        listed = [{"kid": key.kid, "signs": key.kid == signs, "revoked": _document(ended, key.kid)} for key in keys]
+        out.print(json.dumps(listed, indent=2), markup=False)
         return
     for key in keys:
         found = ended.get(key.kid)
@@ -62,7 +62,7 @@ def rotate() -> None:
     """Add a key that signs from now on, in running processes too. The others stay published: what they signed stays valid."""
     with _operating() as (settings, _, audit):
         key = rotate_key(settings)
-        audit.record(local_deed(DEFAULT_TENANT, "-", "certificate-keys rotate", key.kid))
+        audit.record(local_event(DEFAULT_TENANT, "-", "certificate-keys rotate", key.kid))
     out.print(f"key {key.kid} signs from now on; send readers the new {KEYS_FILE}", markup=False)
 
 
@@ -78,7 +78,7 @@ def revoke(
     with _operating() as (settings, database, audit):
         with database.writing() as session:
             found = revoke_key(session, settings, key_id, reason)
-        audit.record(local_deed(DEFAULT_TENANT, "-", "certificate-keys revoke", f"{key_id} {reason}"))
+        audit.record(local_event(DEFAULT_TENANT, "-", "certificate-keys revoke", f"{key_id} {reason}"))
     stands = "nothing that it signed" if reason is Reason.COMPROMISED else f"what is among the log's first {found.log_size} entries"
     out.print(f"key {key_id} is revoked as {reason}: {stands} stands", markup=False)
 

@@ -68,11 +68,11 @@ def list_data(address: Address = DEFAULT_ADDRESS, key: Key = None, as_json: AsJs
     with clear_errors(), Client(address, key) as client:
         data_sets, uploads = _all_data_sets(client), _all_uploads(client)
     if as_json:
-        told = {
+        facts = {
             "data_sets": [one.model_dump(mode="json") for one in data_sets],
             "uploads": [one.model_dump(mode="json") for one in uploads],
         }
-        out.print(json.dumps(told, indent=2), markup=False)
+        out.print(json.dumps(facts, indent=2), markup=False)
         return
     for one in data_sets:
         _show(one)

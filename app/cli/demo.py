@@ -15,7 +15,7 @@ from pathlib import Path
 
 from app.cli.certify import CERTIFICATE_FILE, save_artifacts
 from app.cli.console import Exit, fail, out
-from app.cli.follow import follow_to_end, told
+from app.cli.follow import follow_to_end, metrics_line
 from app.client import Client
 from app.jobs.events import JobState
 from app.jobs.resources import Job, JobSubmission
@@ -58,7 +58,7 @@ def _announce(job: Job) -> None:
 def _tell_result(job: Job, target: Path) -> None:
     assert job.progress is not None  # a job that succeeded has it
     if job.metrics is not None:
-        out.print(told(job.metrics), markup=False)
+        out.print(metrics_line(job.metrics), markup=False)
     out.print(f"epsilon {job.progress.epsilon:.6f} at delta {job.progress.delta:g} was spent on the training records", markup=False)
     for line in job.caveats:
         out.print(f"  mind: {line}", markup=False)

@@ -118,7 +118,7 @@ def follow_to_end(client: Client, job_id: str) -> Job:
                         shown = data.step / data.steps
                         error.print(f"step {data.step}/{data.steps}  {spent}", markup=False)
                 case "metrics":
-                    bar.console.print(f"step {data.step}  {told(data)}", markup=False)
+                    bar.console.print(f"step {data.step}  {metrics_line(data)}", markup=False)
                 case "started":
                     bar.update(task, description="training")
                     if data.resumed_from_step > 0:
@@ -147,7 +147,7 @@ def cost(epsilon: float, delta: float, digits: int | None) -> str:
     return f"epsilon {epsilon!r} at delta {delta!r} spent" if digits is None else f"epsilon {epsilon:.{digits}f} at delta {delta:g} spent"
 
 
-def told(metrics: Metrics) -> str:
+def metrics_line(metrics: Metrics) -> str:
     """Every metric by name, and what protects the held-out records that it was measured on."""
     figures = "  ".join(f"{METRICS.get(name, name)} {value:.4f}" for name, value in metrics.metrics.items())
     return f"{figures} ({HELD_OUT[metrics.held_out]})"
@@ -173,6 +173,6 @@ def print_job(job: Job, *, as_json: bool) -> None:
         for line in () if math.isinf(spent.epsilon) else job.caveats:
             out.print(f"  mind: {line}", markup=False)
     if job.metrics is not None:
-        out.print(told(job.metrics), markup=False)
+        out.print(metrics_line(job.metrics), markup=False)
     if job.certificate is not None:
         out.print(f"certificate {job.certificate}", markup=False)

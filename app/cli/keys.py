@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from app.access.audit import AuditLog, local_deed
+from app.access.audit import AuditLog, local_event
 from app.access.caller import Scope
 from app.access.errors import AccessError, KeyNotFound
 from app.access.resources import LONGEST_GRACE, NewKey
@@ -51,7 +51,7 @@ def create(
         fail(f"name must have 1 to 100 printable characters, got {name[:80]!a}", Exit.USAGE)
     with _keys() as (keys, audit):
         made = keys.create(tenant, name, scope, None if days is None else now() + timedelta(days=days))
-        audit.record(local_deed(tenant, made.key.id, "keys create", made.key.id))
+        audit.record(local_event(tenant, made.key.id, "keys create", made.key.id))
     _show(made, as_json=as_json)
 
 
@@ -82,7 +82,7 @@ def rotate(
     """Replace a key by a new one with the same name, scopes and end, and print the new one, this once."""
     with _keys() as (keys, audit):
         made = keys.rotate(tenant, key_id, grace_seconds)
-        audit.record(local_deed(tenant, made.key.id, "keys rotate", key_id))
+        audit.record(local_event(tenant, made.key.id, "keys rotate", key_id))
     _show(made, as_json=as_json)
 
 
@@ -91,7 +91,7 @@ def revoke(key_id: KeyId, tenant: Tenant = DEFAULT_TENANT) -> None:
     """End a key at once."""
     with _keys() as (keys, audit):
         keys.revoke(tenant, key_id)
-        audit.record(local_deed(tenant, key_id, "keys revoke", key_id))
+        audit.record(local_event(tenant, key_id, "keys revoke", key_id))
     out.print(f"key {key_id} is revoked", markup=False)
 
 

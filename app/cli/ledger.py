@@ -201,14 +201,14 @@ def verify(
             fail(f"ledger {ledger_id} is NOT sound", Exit.FAILED)
 
 
-def _differences(report: ChainReport, told: Ledger, before: Ledger) -> list[str]:
+def _differences(report: ChainReport, served: Ledger, before: Ledger) -> list[str]:
     """What the service tells of the ledger and its entries don't say; nothing is compared where it changed meanwhile."""
-    if before.head != told.head:
+    if before.head != served.head:
         return []
     found: list[str] = []
-    if told.head != report.head:
-        found.append(f"ledger: the service tells of entry {told.head.number}:{told.head.sha256} as the last")
-    if told.balance != report.balance or told.users != report.users:
+    if served.head != report.head:
+        found.append(f"ledger: the service tells of entry {served.head.number}:{served.head.sha256} as the last")
+    if served.balance != report.balance or served.users != report.users:
         found.append("ledger: the service tells another balance than its entries")
     return found
 

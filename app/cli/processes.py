@@ -163,7 +163,7 @@ def read_settings() -> Settings:
     except ValidationError as invalid:
         # What was given isn't repeated: it may be a key, or hold a password.
         errors = zip(invalid.errors(), field_errors(invalid.errors(), {}), strict=True)
-        fail("settings: " + "; ".join(f"{_variable(raw['loc'])}: {told.message}" for raw, told in errors), Exit.USAGE)
+        fail("settings: " + "; ".join(f"{_variable(raw['loc'])}: {error.message}" for raw, error in errors), Exit.USAGE)
         raise AssertionError from invalid  # fail() leaves
 
 

@@ -107,14 +107,14 @@ def _lines(entry: RecipeEntry) -> list[str]:
     if printed:
         lines.append(f"  epsilon printed: {printed}")
     if entry.proven_as_printed is not None:
-        lines.append(f"  epsilon proved of the paper's own rate, noise and steps: {_told(entry.proven_as_printed)}")
+        lines.append(f"  epsilon proved of the paper's own rate, noise and steps: {_described(entry.proven_as_printed)}")
     if entry.proven is None:
         lines.append(f"  no guarantee: {entry.no_guarantee}")
     else:
-        lines.append(f"  epsilon proved of this recipe's run: {_told(entry.proven)}")
+        lines.append(f"  epsilon proved of this recipe's run: {_described(entry.proven)}")
     return lines
 
 
-def _told(proven: ProvenEpsilon) -> str:
+def _described(proven: ProvenEpsilon) -> str:
     pure = "" if proven.pure_epsilon is None else f" ({proven.pure_epsilon:.6g} at 0)"
     return f"{proven.epsilon:.6g} at {proven.delta:g}{pure}, for one {proven.unit}"

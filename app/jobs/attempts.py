@@ -120,7 +120,7 @@ class Attempts:
             raise AttemptSuperseded(attempt.job_id, attempt.number)
         return JobState(found.state)
 
-    def told(self, attempt: Attempt) -> int:
+    def stored_events(self, attempt: Attempt) -> int:
         """How many events of its child this attempt has stored: after a lost connection the only way to know."""
         query = select(func.count()).where(
             JobEventRow.job_id == attempt.job_id,

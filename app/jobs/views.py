@@ -136,5 +136,5 @@ def _resource(
     )
 
 
-def _progress(told: Progress) -> JobProgress:
-    return JobProgress(step=told.step, steps=told.steps, epsilon=told.epsilon, delta=told.delta)
+def _progress(latest: Progress) -> JobProgress:
+    return JobProgress(step=latest.step, steps=latest.steps, epsilon=latest.epsilon, delta=latest.delta)

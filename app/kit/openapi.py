@@ -55,7 +55,7 @@ def describe_refusals(app: FastAPI) -> None:
             schemas.pop("ValidationError", None)
         for operations in document["paths"].values():
             for operation in operations.values():
-                operation["responses"] |= {status: _refusal(told) for status, told in _REFUSALS.items() if _can_be(status, operation)}
+                operation["responses"] |= {status: _refusal(refusal) for status, refusal in _REFUSALS.items() if _can_be(status, operation)}
         return document
 
     # FastAPI's own way to extend the document is to replace this method.
@@ -68,5 +68,5 @@ def _can_be(status: str, operation: dict[str, Any]) -> bool:
     return status == "429" or "security" in operation
 
 
-def _refusal(told: dict[str, Any]) -> dict[str, Any]:
-    return {**told, "content": {"application/problem+json": {"schema": {"$ref": f"#/components/schemas/{_FRAMEWORKS}"}}}}
+def _refusal(refusal: dict[str, Any]) -> dict[str, Any]:
+    return {**refusal, "content": {"application/problem+json": {"schema": {"$ref": f"#/components/schemas/{_FRAMEWORKS}"}}}}

@@ -72,13 +72,13 @@ def _field_error(error: Mapping[str, Any], body: object) -> FieldError:
         # Our own check of a whole value: it names the part, what was expected of it and what came.
         inner = field if field.rsplit(".", 1)[-1].startswith(cause.field) else f"{field}.{cause.field}"
         return FieldError(field=inner, message=f"must be {cause.expected}", got=_echo(cause.got))
-    part, message, got = _told(kind, error, context)
+    part, message, got = _described(kind, error, context)
     return FieldError(field="body" if kind == "json_invalid" else field + part, message=message, got=got)
 
 
-def _told(kind: str, error: Mapping[str, Any], context: Mapping[str, Any]) -> tuple[str, str, str]:
+def _described(kind: str, error: Mapping[str, Any], context: Mapping[str, Any]) -> tuple[str, str, str]:
     """(the part of the field that is meant, what was expected, what came)."""
-    told = {
+    known = {
         "missing": lambda: ("", "this field is required", "nothing"),
         "extra_forbidden": lambda: ("", "there is no field of this name", _echo(error["input"])),
         "too_long": lambda: ("", f"must have at most {context['max_length']} entries", f"{context.get('actual_length') or 'more'}"),
@@ -90,7 +90,7 @@ def _told(kind: str, error: Mapping[str, Any], context: Mapping[str, Any]) -> tu
             _echo(context["tag"]),
         ),
     }.get(kind)
-    return told() if told is not None else ("", _message(error, context), _echo(error["input"]))
+    return known() if known is not None else ("", _message(error, context), _echo(error["input"]))
 
 
 def _message(error: Mapping[str, Any], context: Mapping[str, Any]) -> str:

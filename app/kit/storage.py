@@ -24,8 +24,8 @@ class StorageFull(ServiceError):
     def __init__(self, free_bytes: int | None = None, needed_bytes: int | None = None) -> None:
         self.free_bytes = free_bytes
         self.needed_bytes = needed_bytes
-        told = "" if free_bytes is None else f": expected at least {needed_bytes} bytes free, got {free_bytes}"
-        super().__init__(f"the service's disk is full{told}; nothing was stored")
+        detail = "" if free_bytes is None else f": expected at least {needed_bytes} bytes free, got {free_bytes}"
+        super().__init__(f"the service's disk is full{detail}; nothing was stored")
 
 
 def is_full(error: BaseException) -> bool:

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from accountants.filters import Price
 from app.kit.database import new_id
-from app.ledgers.book import SERVICE, Asker, Book, locked
+from app.ledgers.book import SERVICE, Book, Requester, locked
 from app.ledgers.definition import Spent
 from app.ledgers.errors import LedgerClosed, LedgerKeyReused
 from app.ledgers.reading import found_reservation, found_reserved
@@ -45,14 +45,14 @@ def reserve_on(
     session: Session,
     book: Book,
     priced: Priced,
-    asker: Asker,
+    requester: Requester,
     *,
     users: ChargedUsers | None = None,
     expiry: Expiry | None = None,
     job: str | None = None,
 ) -> Reservation:
     """Set the price aside on a locked ledger; for a request that was answered before, the reservation it made then. Raises ``REFUSALS``."""
-    book.serve(asker)
+    book.serve(requester)
     is_old, reservation_id = book.answered_before()
     if is_old:
         assert reservation_id is not None  # the digest of the request says that it was for a reservation
@@ -62,22 +62,22 @@ def reserve_on(
 
 
 def commit_in(
-    session: Session, tenant: str, ledger_id: str, reservation_id: str, asker: Asker, part: tuple[Spent, Price] | None
+    session: Session, tenant: str, ledger_id: str, reservation_id: str, requester: Requester, part: tuple[Spent, Price] | None
 ) -> Reservation:
     r"""Count the reservation, or the part that was really released, as spent for good, and free the rest.
 
     Raises:
       LedgerNotFound, ReservationNotFound, ReservationSettled, LedgerKeyReused.
     """
-    with locked(session, tenant, ledger_id, asker) as book:
+    with locked(session, tenant, ledger_id, requester) as book:
         if not book.answered_before()[0]:
             book.commit(reservation_id, part)
     return found_reservation(session, ledger_id, reservation_id)
 
 
-def release_in(session: Session, tenant: str, ledger_id: str, reservation_id: str, asker: Asker) -> Reservation:
+def release_in(session: Session, tenant: str, ledger_id: str, reservation_id: str, requester: Requester) -> Reservation:
     """Free the whole reservation, of which nothing was released. Raises as ``commit_in``."""
-    with locked(session, tenant, ledger_id, asker) as book:
+    with locked(session, tenant, ledger_id, requester) as book:
         if not book.answered_before()[0]:
             book.release(reservation_id)
     return found_reservation(session, ledger_id, reservation_id)

@@ -37,7 +37,7 @@ LOOK_AGAIN_SECONDS = 60.0
 
 @final
 @dataclass(frozen=True, slots=True)
-class Asker:
+class Requester:
     """Who asks, and how to tell the same request sent twice: the digest of the request that came with the key."""
 
     key_id: str | None = None
@@ -45,7 +45,7 @@ class Asker:
     request_sha256: str | None = None
 
 
-SERVICE = Asker()
+SERVICE = Requester()
 """The service itself."""
 
 
@@ -88,12 +88,12 @@ _NEXT = select(func.min(_LAPSES.c.look_at)).where(_LAPSES.c.ledger_id == bindpar
 
 
 @contextmanager
-def locked(session: Session, tenant: str, ledger_id: str, asker: Asker) -> Generator[Book]:
+def locked(session: Session, tenant: str, ledger_id: str, requester: Requester) -> Generator[Book]:
     """The ledger, locked until the transaction ends; overdue reservations are settled first. Raises LedgerNotFound."""
     row = session.connection().execute(_LOCK, {"ledger": ledger_id, "tenant": tenant}).one_or_none()
     if row is None:
         raise LedgerNotFound(ledger_id)
-    book = Book(session.connection(), ledger_id, row, asker)
+    book = Book(session.connection(), ledger_id, row, requester)
     book.settle_overdue()
     yield book
     book.save()
@@ -103,9 +103,9 @@ def locked(session: Session, tenant: str, ledger_id: str, asker: Asker) -> Gener
 class Book:
     """A locked ledger."""
 
-    def __init__(self, connection: Connection, ledger_id: str, row: Row[Any], asker: Asker) -> None:
+    def __init__(self, connection: Connection, ledger_id: str, row: Row[Any], requester: Requester) -> None:
         self._connection = connection
-        self._asker = asker
+        self._requester = requester
         self._moment = now()
         self._id = ledger_id
         self._definition = stored_definition(row.definition)
@@ -124,20 +124,20 @@ class Book:
         """Of the last entry."""
         return self._entries
 
-    def serve(self, asker: Asker) -> None:
+    def serve(self, requester: Requester) -> None:
         """What follows is asked for by this one; several may be served in one transaction."""
-        self._asker = asker
+        self._requester = requester
 
     def answered_before(self) -> tuple[bool, str | None]:
         """Whether this very request was answered before, and the reservation it was about. Raises LedgerKeyReused."""
-        key = self._asker.idempotency_key
+        key = self._requester.idempotency_key
         if key is None:
             return False, None
         self._flush()  # it may have come twice into one transaction
         used = self._connection.execute(_USED_KEY, {"ledger": self._id, "key": key}).one_or_none()
         if used is None:
             return False, None
-        if used.request_sha256 != self._asker.request_sha256:
+        if used.request_sha256 != self._requester.request_sha256:
             raise LedgerKeyReused(key)
         return True, used.reservation_id
 
@@ -163,7 +163,7 @@ class Book:
             expires=lapses,
             then=None if expiry is None else expiry.then,
         )
-        self._append(act, self._asker)
+        self._append(act, self._requester)
         if lapses is not None:
             self._connection.execute(_LAPSES.insert(), {"ledger_id": self._id, "reservation_id": reservation_id, "look_at": lapses})
             if self._next_lapse is None or lapses < self._next_lapse:
@@ -185,18 +185,18 @@ class Book:
             check_part(released, reserved.spend)
             # What is part of the whole costs no more than the whole, even where two roundings say otherwise.
             kept = tuple(min(pair) for pair in zip(reserved.charge, price.steps, strict=True))
-        self._settle(reserved, Committed(reservation=reservation_id, released=released, charge=kept), kept, self._asker)
+        self._settle(reserved, Committed(reservation=reservation_id, released=released, charge=kept), kept, self._requester)
 
     def release(self, reservation_id: str) -> None:
         """Free the whole reservation: nothing of it was released. Raises ReservationNotFound, ReservationSettled."""
         reserved = self._reserved(reservation_id)
-        self._settle(reserved, Released(reservation=reservation_id), None, self._asker)
+        self._settle(reserved, Released(reservation=reservation_id), None, self._requester)
 
     def close(self) -> None:
         """Admit nothing any more. Closing twice is closing once."""
         if self._state is LedgerState.CLOSED:
             return
-        self._append(Closed(), self._asker)
+        self._append(Closed(), self._requester)
         self._state = LedgerState.CLOSED
 
     def settle_overdue(self) -> None:
@@ -273,21 +273,21 @@ class Book:
             raise ReservationSettled(reservation_id, kinds[1])
         return _reserved_act(rows[0].text)
 
-    def _settle(self, reserved: Reserved, act: Settlement, kept: Charge | None, asker: Asker) -> None:
+    def _settle(self, reserved: Reserved, act: Settlement, kept: Charge | None, requester: Requester) -> None:
         if reserved.users:
             before = self._users(reserved.users)
             self._save_users({name: sums.settled_at(reserved.charge, kept) for name, sums in before.items()}, before)
         else:
             self._sums = self._sums.settled_at(reserved.charge, kept)
-        self._append(act, asker)
+        self._append(act, requester)
         if reserved.expires is not None:
             self._connection.execute(_NEVER, {"ledger": self._id, "reservation": reserved.reservation})
 
-    def _append(self, act: Act, asker: Asker) -> None:
-        entry = Entry(ledger=self._id, number=self._entries + 1, time=self._moment, by=asker.key_id, previous=self._head, act=act)
+    def _append(self, act: Act, requester: Requester) -> None:
+        entry = Entry(ledger=self._id, number=self._entries + 1, time=self._moment, by=requester.key_id, previous=self._head, act=act)
         text = entry.text()
         self._entries, self._head = entry.number, digest(text)
-        self._added.append(entry_row(entry, text, self._head, asker))
+        self._added.append(entry_row(entry, text, self._head, requester))
         self._is_changed = True
 
     def _users(self, names: Iterable[str]) -> dict[str, Sums]:
@@ -309,7 +309,7 @@ class Book:
         return state is None or JobState(state).is_final  # jobs are deleted only after their end
 
 
-def entry_row(entry: Entry, text: str, sha256: str, asker: Asker) -> dict[str, str | int | datetime | None]:
+def entry_row(entry: Entry, text: str, sha256: str, requester: Requester) -> dict[str, str | int | datetime | None]:
     """The columns of an entry."""
     act = entry.act
     is_about_reservation = not isinstance(act, Opened | Closed)
@@ -320,8 +320,8 @@ def entry_row(entry: Entry, text: str, sha256: str, asker: Asker) -> dict[str, s
         "kind": act.kind,
         "sha256": sha256,
         "text": text,
-        "idempotency_key": asker.idempotency_key,
-        "request_sha256": asker.request_sha256,
+        "idempotency_key": requester.idempotency_key,
+        "request_sha256": requester.request_sha256,
         "reservation_id": act.reservation if is_about_reservation else None,
         "settles": int(not isinstance(act, Reserved)) if is_about_reservation else None,
         "job_id": act.job if isinstance(act, Reserved) else None,

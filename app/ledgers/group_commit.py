@@ -15,22 +15,22 @@ from typing import Generic, TypeVar, final
 LARGEST = 64
 """Requests in one transaction, so that nobody waits long for those before."""
 
-_Asked = TypeVar("_Asked")
+_Request = TypeVar("_Request")
 _Answer = TypeVar("_Answer")
 
 
 @final
-class _Waiting(Generic[_Asked, _Answer]):
+class _Waiting(Generic[_Request, _Answer]):
     """One who asked; woken with an answer, or without one to lead the line."""
 
-    def __init__(self, asked: _Asked) -> None:
-        self.asked = asked
+    def __init__(self, request: _Request) -> None:
+        self.request = request
         self.answer: Future[_Answer] = Future()
         self.woken = threading.Event()
 
 
 @final
-class Together(Generic[_Asked, _Answer]):
+class GroupCommit(Generic[_Request, _Answer]):
     r"""Answers calls of many threads in batches, for each key by itself.
 
     Args:
@@ -38,33 +38,33 @@ class Together(Generic[_Asked, _Answer]):
         with. What it raises is everyone's failure.
     """
 
-    def __init__(self, answer: Callable[[tuple[str, str], list[_Asked]], Sequence[_Answer | Exception]]) -> None:
+    def __init__(self, answer: Callable[[tuple[str, str], list[_Request]], Sequence[_Answer | Exception]]) -> None:
         self._answer = answer
         # Those who wait for each key that somebody is leading; the leader's own call may be among them.
-        self._lines: dict[tuple[str, str], deque[_Waiting[_Asked, _Answer]]] = {}
+        self._lines: dict[tuple[str, str], deque[_Waiting[_Request, _Answer]]] = {}
         self._guard = threading.Lock()
 
-    def ask(self, key: tuple[str, str], asked: _Asked) -> _Answer:
+    def submit(self, key: tuple[str, str], request: _Request) -> _Answer:
         """The answer, once it stands. Raises what it was refused with, or what went wrong for all."""
-        mine = _Waiting[_Asked, _Answer](asked)
+        own = _Waiting[_Request, _Answer](request)
         with self._guard:
             is_leader = key not in self._lines
-            self._lines.setdefault(key, deque()).append(mine)
+            self._lines.setdefault(key, deque()).append(own)
         if not is_leader:
-            mine.woken.wait()
-        if not mine.answer.done():
+            own.woken.wait()
+        if not own.answer.done():
             try:
                 self._serve(key)  # whoever leads is the first in line, so its own call is answered
             finally:
                 self._pass_on(key)
-        return mine.answer.result()
+        return own.answer.result()
 
     def _serve(self, key: tuple[str, str]) -> None:
         with self._guard:
             line = self._lines[key]
             batch = [line.popleft() for _ in range(min(LARGEST, len(line)))]
         try:
-            outcomes = self._answer(key, [one.asked for one in batch])
+            outcomes = self._answer(key, [one.request for one in batch])
             for one, outcome in zip(batch, outcomes, strict=True):
                 if isinstance(outcome, Exception):
                     one.answer.set_exception(outcome)

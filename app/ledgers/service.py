@@ -14,11 +14,11 @@ from sqlalchemy.orm import Session, aliased
 
 from app.kit.database import Database, new_id, now
 from app.ledgers.admission import REFUSALS, Priced, commit_in, release_in, reserve_on
-from app.ledgers.book import SERVICE, Asker, entry_row, locked
+from app.ledgers.book import SERVICE, Requester, entry_row, locked
 from app.ledgers.definition import LedgerDefinition, Spent, stored_definition
 from app.ledgers.entries import BEFORE_THE_FIRST, Entry, EntryPage, EntryRecord, Opened, digest
 from app.ledgers.errors import LedgerKeyReused, LedgerNameTaken
-from app.ledgers.group_commit import Together
+from app.ledgers.group_commit import GroupCommit
 from app.ledgers.pricing import price_of
 from app.ledgers.projections import projected
 from app.ledgers.reading import (
@@ -46,12 +46,12 @@ DEFINITIONS_KEPT = 4096
 
 @final
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Request:
     """A request that waits for the ledger."""
 
     request: ReservationRequest
     priced: Priced
-    asker: Asker
+    requester: Requester
 
 
 @final
@@ -66,15 +66,15 @@ class LedgerService:
         self._database = database
         self._pricing_seconds = pricing_seconds
         self._definition = lru_cache(DEFINITIONS_KEPT)(self._read_definition)
-        self._reservations = Together(self._reserve_all)
+        self._reservations = GroupCommit(self._reserve_all)
 
     def create(self, tenant: str, definition: LedgerDefinition, by: str | None, key: str | None) -> Ledger:
         """A new ledger; with a key that was used before, the one it made then. Raises LedgerNameTaken, LedgerKeyReused."""
-        asker = _asker(by, key, "create", definition)
+        requester = _requester(by, key, "create", definition)
         try:
-            return self._create(tenant, definition, asker)
+            return self._create(tenant, definition, requester)
         except IntegrityError:  # PostgreSQL: the name or the key was stored by another request at the same moment
-            return self._create(tenant, definition, asker)
+            return self._create(tenant, definition, requester)
 
     def get(self, tenant: str, ledger_id: str) -> Ledger:
         """The ledger with its balance; overdue reservations are settled first. Raises LedgerNotFound."""
@@ -83,7 +83,7 @@ class LedgerService:
             if row.next_lapse is None or row.next_lapse > now():
                 return ledger_of(session, row)
         with self._database.writing() as session:
-            with locked(session, tenant, ledger_id, Asker()):
+            with locked(session, tenant, ledger_id, Requester()):
                 pass  # what is overdue is settled by taking the lock
             return ledger_of(session, found_ledger(session, tenant, ledger_id))
 
@@ -101,9 +101,9 @@ class LedgerService:
 
     def close(self, tenant: str, ledger_id: str, by: str | None, key: str | None) -> Ledger:
         """Admit nothing any more; open reservations can still be settled. Raises LedgerNotFound, LedgerKeyReused."""
-        asker = _asker(by, key, "close", None)
+        requester = _requester(by, key, "close", None)
         with self._database.writing() as session:
-            with locked(session, tenant, ledger_id, asker) as book:
+            with locked(session, tenant, ledger_id, requester) as book:
                 if not book.answered_before()[0]:
                     book.close()
             return ledger_of(session, found_ledger(session, tenant, ledger_id))
@@ -120,7 +120,7 @@ class LedgerService:
           CostTakesTooLong: the spend has no cost there.
         """
         priced = self.priced(tenant, ledger_id, request.spend)
-        return self._reservations.ask((tenant, ledger_id), _Asked(request, priced, _asker(by, key, "reserve", request)))
+        return self._reservations.submit((tenant, ledger_id), _Request(request, priced, _requester(by, key, "reserve", request)))
 
     def commit(
         self, tenant: str, ledger_id: str, reservation_id: str, released: Spent | None, by: str | None, key: str | None
@@ -131,16 +131,16 @@ class LedgerService:
           LedgerNotFound, ReservationNotFound, ReservationSettled, LedgerKeyReused; as ``reserve`` for ``released``.
         """
         part = None if released is None else (released, self.priced(tenant, ledger_id, released).price)
-        said = None if released is None else ReservationRequest(spend=released)
+        signature = None if released is None else ReservationRequest(spend=released)
         with self._database.writing() as session:
             check_not_held(session, tenant, ledger_id, reservation_id)
-            return commit_in(session, tenant, ledger_id, reservation_id, _asker(by, key, f"commit {reservation_id}", said), part)
+            return commit_in(session, tenant, ledger_id, reservation_id, _requester(by, key, f"commit {reservation_id}", signature), part)
 
     def release(self, tenant: str, ledger_id: str, reservation_id: str, by: str | None, key: str | None) -> Reservation:
         """Free a reservation of which nothing was released. Raises as ``commit``."""
         with self._database.writing() as session:
             check_not_held(session, tenant, ledger_id, reservation_id)
-            return release_in(session, tenant, ledger_id, reservation_id, _asker(by, key, f"release {reservation_id}", None))
+            return release_in(session, tenant, ledger_id, reservation_id, _requester(by, key, f"release {reservation_id}", None))
 
     def reservation(self, tenant: str, ledger_id: str, reservation_id: str) -> Reservation:
         """One reservation. Raises LedgerNotFound, ReservationNotFound."""
@@ -203,7 +203,7 @@ class LedgerService:
                 session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
             return verify_stored(session, found_ledger(session, tenant, ledger_id))
 
-    def _reserve_all(self, ledger: tuple[str, str], asked: Sequence[_Asked]) -> list[Reservation | Exception]:
+    def _reserve_all(self, ledger: tuple[str, str], asked: Sequence[_Request]) -> list[Reservation | Exception]:
         outcomes: list[Reservation | Exception] = []
         with self._database.writing() as session, locked(session, *ledger, SERVICE) as book:
             for one in asked:
@@ -211,7 +211,7 @@ class LedgerService:
                     request = one.request
                     if request.job is not None:
                         _check_job(session, ledger[0], request.job)
-                    made = reserve_on(session, book, one.priced, one.asker, users=request.users, expiry=request.expiry, job=request.job)
+                    made = reserve_on(session, book, one.priced, one.requester, users=request.users, expiry=request.expiry, job=request.job)
                     outcomes.append(made)
                 except REFUSALS as refusal:
                     outcomes.append(refusal)
@@ -221,19 +221,19 @@ class LedgerService:
         with self._database.reading() as session:
             return stored_definition(found_ledger(session, tenant, ledger_id).definition)
 
-    def _create(self, tenant: str, definition: LedgerDefinition, asker: Asker) -> Ledger:
+    def _create(self, tenant: str, definition: LedgerDefinition, requester: Requester) -> Ledger:
         with self._database.writing() as session:
-            if asker.idempotency_key is not None:
-                query = select(LedgerRow).where(LedgerRow.tenant == tenant, LedgerRow.idempotency_key == asker.idempotency_key)
+            if requester.idempotency_key is not None:
+                query = select(LedgerRow).where(LedgerRow.tenant == tenant, LedgerRow.idempotency_key == requester.idempotency_key)
                 if (before := session.scalar(query)) is not None:
-                    if before.request_sha256 != asker.request_sha256:
-                        raise LedgerKeyReused(asker.idempotency_key)
+                    if before.request_sha256 != requester.request_sha256:
+                        raise LedgerKeyReused(requester.idempotency_key)
                     return ledger_of(session, before)
             if session.scalar(select(LedgerRow.id).where(LedgerRow.tenant == tenant, LedgerRow.name == definition.name)) is not None:
                 raise LedgerNameTaken(definition.name)
             moment, ledger_id = now(), new_id()
             opened = Opened(definition=definition)
-            entry = Entry(ledger=ledger_id, number=1, time=moment, by=asker.key_id, previous=BEFORE_THE_FIRST, act=opened)
+            entry = Entry(ledger=ledger_id, number=1, time=moment, by=requester.key_id, previous=BEFORE_THE_FIRST, act=opened)
             text = entry.text()
             row = LedgerRow(
                 id=ledger_id,
@@ -246,21 +246,21 @@ class LedgerService:
                 next_lapse=None,
                 definition=definition.model_dump_json(),
                 sums=Sums.empty(definition).text(),
-                idempotency_key=asker.idempotency_key,
-                request_sha256=asker.request_sha256,
+                idempotency_key=requester.idempotency_key,
+                request_sha256=requester.request_sha256,
             )
             session.add(row)
             session.flush()
-            session.add(LedgerEntryRow(**entry_row(entry, text, row.head, Asker())))
+            session.add(LedgerEntryRow(**entry_row(entry, text, row.head, Requester())))
             session.flush()
             return ledger_of(session, row)
 
 
-def _asker(by: str | None, key: str | None, what: str, body: Value | None) -> Asker:
+def _requester(by: str | None, key: str | None, what: str, body: Value | None) -> Requester:
     if key is None:
-        return Asker(key_id=by)
-    said = f"{what}\n{'' if body is None else body.model_dump_json()}"
-    return Asker(key_id=by, idempotency_key=key, request_sha256=hashlib.sha256(said.encode()).hexdigest())
+        return Requester(key_id=by)
+    signature = f"{what}\n{'' if body is None else body.model_dump_json()}"
+    return Requester(key_id=by, idempotency_key=key, request_sha256=hashlib.sha256(signature.encode()).hexdigest())
 
 
 def _check_job(session: Session, tenant: str, job_id: str) -> None:

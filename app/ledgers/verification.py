@@ -14,7 +14,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from accountants.filters import Price
-from app.ledgers.book import Asker, entry_row
+from app.ledgers.book import Requester, entry_row
 from app.ledgers.definition import LedgerDefinition, stored_definition
 from app.ledgers.entries import (
     BEFORE_THE_FIRST,
@@ -220,7 +220,7 @@ def verify_stored(session: Session, row: LedgerRow) -> ChainReport:
             replay.note(f"entry {replay.number + 1} is missing", f"entry {stored.number}")
         entry = replay.read(stored.text, stored.sha256)
         if entry is not None:
-            by_text = entry_row(entry, stored.text, stored.sha256, Asker(None, stored.idempotency_key, stored.request_sha256))
+            by_text = entry_row(entry, stored.text, stored.sha256, Requester(None, stored.idempotency_key, stored.request_sha256))
             if any(getattr(stored, column) != value for column, value in by_text.items()):
                 replay.note("its columns say something else than its text")
     _compare_row(replay, row)

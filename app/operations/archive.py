@@ -120,10 +120,10 @@ class ArchiveWriter:
         except OSError:
             return False
         with os.fdopen(descriptor, "rb") as file:
-            told = os.fstat(file.fileno())
-            if not stat.S_ISREG(told.st_mode):
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
                 return False
-            self._add(name, file, told.st_size, told.st_mtime)
+            self._add(name, file, status.st_size, status.st_mtime)
         return True
 
     def finish(self, manifest: Manifest) -> None:

@@ -137,5 +137,5 @@ def _count(session: Session, rows: Select[Any]) -> int:
     return session.scalar(rows.with_only_columns(func.count(), maintain_column_froms=True)) or 0
 
 
-def _gauge(name: str, told: str, value: float) -> GaugeMetricFamily:
-    return GaugeMetricFamily(name, told, value=value)
+def _gauge(name: str, documentation: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, documentation, value=value)

@@ -17,7 +17,7 @@ from typing import IO, Any, final
 from sqlalchemy import Connection, delete, func, inspect, select, text
 from sqlalchemy.orm import Session
 
-from app.access.audit import local_deed
+from app.access.audit import local_event
 from app.certificates.log.tree import completed, leaf_hash, node_hash
 from app.certificates.signing.envelope import Envelope
 from app.certificates.signing.keys import PublicKeySet, jwks
@@ -125,7 +125,7 @@ def _filled(connection: Connection, manifest: Manifest, unpacked: Path, settings
         _check_log(session)
         unfinished = tuple(_hold_jobs(session, manifest, jobs_go_on=jobs_go_on))
         what = f"backup of {manifest.made.isoformat()}"
-        session.add(local_deed(DEFAULT_TENANT, "-", "restored from a backup", what).row())
+        session.add(local_event(DEFAULT_TENANT, "-", "restored from a backup", what).row())
         keys = session.scalar(select(func.count()).select_from(KeyRow).where(KeyRow.revoked.is_(None))) or 0
         session.flush()
     return Restored(

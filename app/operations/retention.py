@@ -16,7 +16,7 @@ from sqlalchemy import CursorResult, Select, delete, func, select, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import Session, aliased
 
-from app.access.audit import local_deed
+from app.access.audit import local_event
 from app.jobs.errors import QueueUnavailable
 from app.jobs.queue import JobQueue
 from app.kit.database import Database, now
@@ -110,8 +110,8 @@ class Retention:
         def thin(session: Session, ids: Sequence[str]) -> None:
             session.execute(delete(JobEventRow).where(JobEventRow.job_id.in_(ids), JobEventRow.kind == "log"))
             newest = select(func.max(last.number)).where(last.job_id == JobEventRow.job_id, last.kind == JobEventRow.kind)
-            told = delete(JobEventRow).where(JobEventRow.job_id.in_(ids), JobEventRow.kind.in_(("progress", "metrics")))
-            session.execute(told.where(JobEventRow.number < newest.scalar_subquery()).execution_options(synchronize_session=False))
+            superseded = delete(JobEventRow).where(JobEventRow.job_id.in_(ids), JobEventRow.kind.in_(("progress", "metrics")))
+            session.execute(superseded.where(JobEventRow.number < newest.scalar_subquery()).execution_options(synchronize_session=False))
 
         return self._marked(self._jobs_with_events(before), "events_deleted", thin)
 
@@ -149,7 +149,7 @@ class Retention:
             session.add(AuditDeletionRow(time=now(), before=before))
             session.flush()  # the database lets nothing go that isn't on record
             session.execute(delete(AuditRow).where(AuditRow.time < before).execution_options(synchronize_session=False))
-            session.add(local_deed(DEFAULT_TENANT, "-", "audit log shortened", f"{count} entries from before {before.isoformat()}").row())
+            session.add(local_event(DEFAULT_TENANT, "-", "audit log shortened", f"{count} entries from before {before.isoformat()}").row())
             return count
 
     def _calls(self, before: datetime) -> int:

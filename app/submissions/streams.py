@@ -58,14 +58,14 @@ class Follower:
                 if await self._watch.has_ended():
                     yield ServerSentEvent(event=CLOSED, data=Closed())
                     return
-                told = await self._tails.next(self._service, self._job_id, self._number, kinds)
+                batch = await self._tails.next(self._service, self._job_id, self._number, kinds)
             except UNAVAILABLE:
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
-            for event in told.events:
+            for event in batch.events:
                 yield event
-            self._number = told.number
-            if told.is_complete:
+            self._number = batch.number
+            if batch.is_complete:
                 return
 
 

@@ -31,7 +31,7 @@ router = APIRouter()
 
 
 @final
-class Asked(Value):
+class FormPage(Value):
     """A page: its endpoint, its title, and what is asked."""
 
     path: str
@@ -41,73 +41,73 @@ class Asked(Value):
 
 
 COMPARISONS = {
-    "training": Asked(
+    "training": FormPage(
         path="/v1/compare/training",
         title="A training's printed epsilon, read in four ways",
         summary="Papers print one noise and one sampling rate; what they are of decides epsilon by factors of two to seventy.",
         request=TrainingComparison,
     ),
-    "classic_gaussian": Asked(
+    "classic_gaussian": FormPage(
         path="/v1/compare/classic_gaussian",
         title="The classic noise formula",
         summary="sqrt(2 log(1.25 / delta)) / epsilon beside the noise that is needed.",
         request=ClassicGaussianComparison,
     ),
-    "spectral": Asked(
+    "spectral": FormPage(
         path="/v1/compare/spectral",
         title="Spectral-DP's statements on one release",
         summary="What the filter keeps, and what the noise protects under each reading of the paper.",
         request=SpectralComparison,
     ),
-    "layers": Asked(
+    "layers": FormPage(
         path="/v1/compare/layers",
         title="Clipping layer by layer",
         summary="Spectral-DP clips each layer of a gradient by itself: what that makes of sensitivity and noise.",
         request=LayersComparison,
     ),
-    "spectral_training": Asked(
+    "spectral_training": FormPage(
         path="/v1/compare/spectral_training",
         title="Spectral-DP's epsilon of a whole training",
         summary="Corollary 2 as printed, and what follows from the noise that it assumes.",
         request=SpectralTrainingComparison,
     ),
-    "spof": Asked(
+    "spof": FormPage(
         path="/v1/compare/spof",
         title="SPOF's Algorithm 1",
         summary="Every printed figure of the stabilised perturbed loss function beside the proven one.",
         request=SpofComparison,
     ),
-    "functional_mechanism": Asked(
+    "functional_mechanism": FormPage(
         path="/v1/compare/functional_mechanism",
         title="The functional mechanism, as SPOF uses it",
         summary="Sensitivity, noise and epsilon of coefficients that are summed over all records.",
         request=FunctionalMechanismComparison,
     ),
-    "dp_sgd_laplace": Asked(
+    "dp_sgd_laplace": FormPage(
         path="/v1/compare/dp_sgd_laplace",
         title="SPOF's Algorithm 2: Laplace noise on gradients",
         summary="Whose noise scale depends on the record that it should hide.",
         request=DpSgdLaplaceComparison,
     ),
-    "environmental_noise": Asked(
+    "environmental_noise": FormPage(
         path="/v1/compare/environmental_noise",
         title="SPOF under environmental noise",
         summary="What noise on the sensors does to the factor b, and to privacy.",
         request=EnvironmentalNoiseComparison,
     ),
-    "taylor": Asked(
+    "taylor": FormPage(
         path="/v1/compare/taylor",
         title="SPOF's Taylor expansion",
         summary="The printed remainder and coefficients beside the true ones.",
         request=TaylorComparison,
     ),
-    "constant_selection": Asked(
+    "constant_selection": FormPage(
         path="/v1/compare/constant_selection",
         title="Choosing SPOF's constant by accuracy",
         summary="A sweep over constants is a release for every run of it.",
         request=ConstantSelectionComparison,
     ),
-    "operation_counts": Asked(
+    "operation_counts": FormPage(
         path="/v1/compare/operation_counts",
         title="SPOF's operation counts",
         summary="The printed counts of operations, counted again.",
@@ -116,7 +116,7 @@ COMPARISONS = {
 }
 """By the last part of the endpoint's path. One release of complex noise has no page here: its calculator compares it."""
 
-NOISE_SHAPE = Asked(
+NOISE_SHAPE = FormPage(
     path="/v1/noise-shapes",
     title="The best shape of complex noise",
     summary="How to split noise between the real and the imaginary part when one unit moves them differently. Give the total noise, or "
@@ -145,7 +145,7 @@ def read_noise_shapes() -> HTMLResponse:
     return _page(NOISE_SHAPE, "/calculators")
 
 
-def _page(asked: Asked, current: str) -> HTMLResponse:
+def _page(asked: FormPage, current: str) -> HTMLResponse:
     fields = form_of(asked)
     return page(
         "asking.html",
@@ -158,18 +158,18 @@ def _page(asked: Asked, current: str) -> HTMLResponse:
     )
 
 
-def form_of(asked: Asked) -> tuple[Field, ...]:
+def form_of(asked: FormPage) -> tuple[Field, ...]:
     """Its fields, filled in with the schema's example."""
     schema = _schema(asked.request)
     example: dict[str, Any] = schema["examples"][0]
-    told = told_in(schema["description"])
+    descriptions = descriptions_in(schema["description"])
 
     def words(path: str) -> Words:
         name = path.rsplit(".", 1)[-1]
         label = name.replace("_", " ").capitalize()
         if path in FIELDS:
-            return FIELDS[path] if "." in path else Words(FIELDS[path].label, "", told.get(name, ""))
-        return Words(label, "", told.get(name, ""))
+            return FIELDS[path] if "." in path else Words(FIELDS[path].label, "", descriptions.get(name, ""))
+        return Words(label, "", descriptions.get(name, ""))
 
     return fields_of(schema, example, words)
 
@@ -179,7 +179,7 @@ def _schema(request: type[Value]) -> dict[str, Any]:
     return request.model_json_schema()
 
 
-def told_in(description: str) -> dict[str, str]:
+def descriptions_in(description: str) -> dict[str, str]:
     r"""What a docstring's attributes section says of each, as a sentence.
 
     >>> told_in("It.\n\nAttributes:\n  epsilon: the one that\n    counts.\n  low, high: ends.")["high"]
@@ -189,8 +189,8 @@ def told_in(description: str) -> dict[str, str]:
     found: dict[str, str] = {}
     # An attribute begins two blanks in; what goes on is indented deeper.
     for names, text in re.findall(r"^ {2}(\w[\w, ]*): (.+(?:\n {3,}.+)*)", section, re.MULTILINE):
-        said = " ".join(text.replace("``", "").split()).removesuffix("; or").rstrip(".") + "."
+        sentence = " ".join(text.replace("``", "").split()).removesuffix("; or").rstrip(".") + "."
         # A paper's letter and a formula stay as they are.
-        is_word = re.match(r"[a-z]+[ ,.]", said) is not None and re.match(r"[a-z]\b", said) is None
-        found.update(dict.fromkeys(names.split(", "), f"{said[0].upper()}{said[1:]}" if is_word else said))
+        is_word = re.match(r"[a-z]+[ ,.]", sentence) is not None and re.match(r"[a-z]\b", sentence) is None
+        found.update(dict.fromkeys(names.split(", "), f"{sentence[0].upper()}{sentence[1:]}" if is_word else sentence))
     return found

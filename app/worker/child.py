@@ -115,11 +115,11 @@ class JobChild:
         )
         assert self._process.stdout is not None  # stdout=PIPE
         assert self._process.stderr is not None  # stderr=PIPE
-        self._heard: queue.SimpleQueue[ChildEvent | None] = queue.SimpleQueue()
+        self._output: queue.SimpleQueue[ChildEvent | None] = queue.SimpleQueue()
         self._readers = [
             # Each in a copy of this context, which says in every line of the worker's log whose process it is.
-            threading.Thread(target=copy_context().run, args=(_read_events, self._process.stdout, self._heard), daemon=True),
-            threading.Thread(target=copy_context().run, args=(_read_log, self._process.stderr, log, self._heard), daemon=True),
+            threading.Thread(target=copy_context().run, args=(_read_events, self._process.stdout, self._output), daemon=True),
+            threading.Thread(target=copy_context().run, args=(_read_log, self._process.stderr, log, self._output), daemon=True),
         ]
         for reader in self._readers:
             reader.start()
@@ -154,13 +154,13 @@ class JobChild:
             return []
         events: list[ChildEvent] = []
         with suppress(queue.Empty):
-            heard = self._heard.get(timeout=timeout_seconds)
+            output = self._output.get(timeout=timeout_seconds)
             while True:
-                if heard is None:
+                if output is None:
                     self._outputs_open -= 1
                 else:
-                    events.append(heard)
-                heard = self._heard.get_nowait()
+                    events.append(output)
+                output = self._output.get_nowait()
         return events
 
     def stop(self) -> None:
@@ -177,15 +177,15 @@ class JobChild:
         return self._process.wait()
 
 
-def _read_events(pipe: IO[bytes], heard: queue.SimpleQueue[ChildEvent | None]) -> None:
+def _read_events(pipe: IO[bytes], output: queue.SimpleQueue[ChildEvent | None]) -> None:
     with pipe:
         for line in pipe:
             if (event := _parsed(line)) is not None:
-                heard.put(event)
-    heard.put(None)
+                output.put(event)
+    output.put(None)
 
 
-def _read_log(pipe: IO[bytes], log: Path, heard: queue.SimpleQueue[ChildEvent | None]) -> None:
+def _read_log(pipe: IO[bytes], log: Path, output: queue.SimpleQueue[ChildEvent | None]) -> None:
     lines = LogLines()
     with pipe, log.open("ab") as file:
         room = LARGEST_LOG - file.tell()
@@ -193,11 +193,11 @@ def _read_log(pipe: IO[bytes], log: Path, heard: queue.SimpleQueue[ChildEvent | 
             if room > 0:
                 room -= file.write(line[:room])
                 file.flush()
-            for told in lines.tell(line.decode("utf-8", "replace")):
-                heard.put(Logged(line=told))
-        for told in lines.end():
-            heard.put(Logged(line=told))
-    heard.put(None)
+            for safe in lines.safe(line.decode("utf-8", "replace")):
+                output.put(Logged(line=safe))
+        for safe in lines.end():
+            output.put(Logged(line=safe))
+    output.put(None)
 
 
 def _parsed(line: bytes) -> TrainingEvent | None:

@@ -13,8 +13,8 @@ _MODEL = re.compile(r"^Model:\s*(.+?)\s*$", re.MULTILINE)
 
 def accelerators(proc: Path = Path("/proc"), devices: Path = Path("/dev")) -> list[str]:
     """Names of the NVIDIA accelerators, in the driver's order."""
-    told = sorted((proc / "driver" / "nvidia" / "gpus").glob("*/information"))
-    names = [found[1] for path in told if (found := _MODEL.search(path.read_text(errors="replace"))) is not None]
+    files = sorted((proc / "driver" / "nvidia" / "gpus").glob("*/information"))
+    names = [found[1] for path in files if (found := _MODEL.search(path.read_text(errors="replace"))) is not None]
     # A container may see the devices and not the driver's files.
     return names or ["NVIDIA accelerator"] * len(list(devices.glob("nvidia[0-9]*")))
 

@@ -30,9 +30,9 @@ class LogLines:
 
     def __init__(self) -> None:
         self._left_out = 0
-        self._told = 0
+        self._kept = 0
 
-    def tell(self, line: str) -> list[str]:
+    def safe(self, line: str) -> list[str]:
         """What to tell now that this line was written."""
         safe = safe_line(line.rstrip("\r\n"))
         if safe is None:
@@ -46,8 +46,8 @@ class LogLines:
         return [] if count == 0 else self._within([f"({count} {'line' if count == 1 else 'lines'} left out: free text may quote data)"])
 
     def _within(self, lines: list[str]) -> list[str]:
-        room = MOST_LINES - self._told
-        self._told += len(lines)
+        room = MOST_LINES - self._kept
+        self._kept += len(lines)
         return lines[: max(0, room)]
 
 

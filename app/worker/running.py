@@ -86,7 +86,7 @@ class _Run:
         self._is_calculation = isinstance(attempt.document, CalculationDocument)
         self._command = calculation_command if self._is_calculation else command
         self._begun = time.monotonic()
-        self._told = 0
+        self._stored_events = 0
 
     @property
     def _ran_seconds(self) -> float:
@@ -163,8 +163,8 @@ class _Run:
             record()
         except UNAVAILABLE:
             # The connection may have been lost on the way back: then they are stored, and once is enough.
-            self._patiently(lambda: record() if self._attempts.told(self._attempt) == self._told else None)
-        self._told += len(events)
+            self._patiently(lambda: record() if self._attempts.stored_events(self._attempt) == self._stored_events else None)
+        self._stored_events += len(events)
 
     def _reason_to_stop(self) -> Stop | None:
         if self._patiently(lambda: self._attempts.wanted(self._attempt)) is not JobState.RUNNING:

@@ -15,7 +15,7 @@ from pydantic import SecretStr, ValidationError
 from sqlalchemy import text
 from sqlalchemy.exc import DatabaseError, OperationalError
 
-from app.access.audit import AuditLog, local_deed
+from app.access.audit import AuditLog, local_event
 from app.access.caller import Scope
 from app.access.errors import TooManyRequests
 from app.access.rates import Rates, address_of
@@ -197,7 +197,7 @@ def _refuses_changes(of: Settings) -> None:
     database = Database(of)
     database.migrate()
     log = AuditLog(database)
-    log.record(local_deed("a", "0", "test", "x")).result()
+    log.record(local_event("a", "0", "test", "x")).result()
     log.close()
     for change in ("UPDATE audit_log SET status = 1", "DELETE FROM audit_log"):
         with pytest.raises(DatabaseError, match="the audit log is append-only"), database.writing() as session:
@@ -226,7 +226,7 @@ def test_a_log_that_cannot_be_written_is_told_and_holds_nobody_up(
         raise OperationalError("", None, Exception("gone"))
 
     monkeypatch.setattr(database, "writing", gone)
-    log.record(local_deed("a", "0", "test", "x")).result(timeout=120)
+    log.record(local_event("a", "0", "test", "x")).result(timeout=120)
     log.close()
     database.close()
     assert "audit_entry_not_stored" in capsys.readouterr().out

@@ -236,7 +236,7 @@ def test_worker_that_dies_after_its_success_was_committed_changes_nothing(
 def test_events_that_were_stored_before_the_connection_broke_are_counted(attempts: Attempts, token: str, job_id: str) -> None:
     attempt = started(attempts, token)
     attempts.record(attempt, [PROGRESS, PROGRESS], 1.0)
-    assert attempts.told(attempt) == 2
+    assert attempts.stored_events(attempt) == 2
 
 
 def test_retry_begins_deaths_and_time_anew(service: JobService, attempts: Attempts, token: str, job_id: str) -> None:

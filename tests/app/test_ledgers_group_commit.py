@@ -14,7 +14,7 @@ from app.kit.database import Database
 from app.kit.settings import Settings
 from app.ledgers.definition import LedgerDefinition
 from app.ledgers.errors import LedgerKeyReused, LedgerNotFound
-from app.ledgers.group_commit import LARGEST, Together
+from app.ledgers.group_commit import LARGEST, GroupCommit
 from app.ledgers.requests import ReservationRequest
 from app.ledgers.resources import Reservation
 from app.ledgers.service import LedgerService
@@ -46,13 +46,13 @@ class Answers:
 
 def ask_behind_the_first(answers: Answers, numbers: list[int]) -> list[Future[int]]:
     """Ask for 1, and for the numbers while that isn't answered yet."""
-    together = Together(answers)
+    together = GroupCommit(answers)
     with ThreadPoolExecutor(len(numbers) + 1) as pool:
-        first = pool.submit(together.ask, KEY, 1)
+        first = pool.submit(together.submit, KEY, 1)
         wait_until(lambda: len(answers.batches) == 1)
         asked: list[Future[int]] = []
         for number in numbers:
-            asked.append(pool.submit(together.ask, KEY, number))
+            asked.append(pool.submit(together.submit, KEY, number))
             wait_until(lambda: len(together._lines[KEY]) == len(asked))  # they stand in line in this order
         answers.go.set()
         assert first.result(PATIENCE) == 2

@@ -12,7 +12,7 @@ import sqlalchemy
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.exc import DatabaseError
 
-from app.access.audit import local_deed
+from app.access.audit import local_event
 from app.jobs.queue import JobQueue
 from app.kit.database import Database, now
 from app.kit.settings import Settings
@@ -118,7 +118,7 @@ def test_folder_that_was_left_behind_goes_in_the_next_round(of: Settings, databa
 
 
 def aged(days: float) -> AuditRow:
-    row = local_deed("default", "-", "of a test", "x").row()
+    row = local_event("default", "-", "of a test", "x").row()
     row.time = now() - timedelta(days=days)
     return row
 

@@ -69,8 +69,8 @@ def read_header(path: Path) -> Header:
         # A header's comments say who the patient is: nothing of its text is repeated.
         raise InvalidParameter(path.name, "the header of a WFDB record", f"one that can't be read ({type(error).__name__})") from error
     if len(signals) != announced or not signals or header.samples < 1:
-        told = f"{announced} signals announced, {len(signals)} described, of {header.samples} samples"
-        raise InvalidParameter(path.name, "the header of a WFDB record", told)
+        counts = f"{announced} signals announced, {len(signals)} described, of {header.samples} samples"
+        raise InvalidParameter(path.name, "the header of a WFDB record", counts)
     return header
 
 

@@ -55,12 +55,14 @@ def _epsilon(mu: float, delta: float) -> float:
 
 
 def _delta_at(epsilon: float, printed: float, proven: float) -> PointComparison:
-    told, true = min(1.0, exp_up(printed)), min(1.0, exp_up(proven))
-    if min(told, true) > _SMALL:
-        return compared_at(epsilon, told, true)
+    delta_printed, delta_proven = min(1.0, exp_up(printed)), min(1.0, exp_up(proven))
+    if min(delta_printed, delta_proven) > _SMALL:
+        return compared_at(epsilon, delta_printed, delta_proven)
     # Both may be the smallest float: their logarithms still tell them apart.
     ratio = math.exp(min(printed - proven, 700.0)) if printed > -math.inf and proven > -math.inf else None
-    return PointComparison(at=epsilon, printed=told, proven=true, ratio=ratio, direction=direction_of(printed, proven, "smaller"))
+    return PointComparison(
+        at=epsilon, printed=delta_printed, proven=delta_proven, ratio=ratio, direction=direction_of(printed, proven, "smaller")
+    )
 
 
 def given(symbol: str, value: float, source: str = "request") -> Step:

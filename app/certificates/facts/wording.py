@@ -252,10 +252,10 @@ _LIBRARIES = ("cryptography", "dp-accounting", "numpy", "pydantic", "scipy", "se
 
 def floating_point(names: Iterable[ArithmeticName], precision: str) -> str:
     """What computing with floats leaves open, for a run that computed so, its network with this precision."""
-    told = [ARITHMETIC[name].replace("{precision}", PRECISION[precision]) for name in names]
+    sentences = [ARITHMETIC[name].replace("{precision}", PRECISION[precision]) for name in names]
     if names == ("unclaimed",):
-        return told[0]
-    return f"what was computed before noise came to it was computed with floats: {'; '.join(told)}; {ACCOUNTING}"
+        return sentences[0]
+    return f"what was computed before noise came to it was computed with floats: {'; '.join(sentences)}; {ACCOUNTING}"
 
 
 def variates(mechanisms: Iterable[AnyMechanism]) -> tuple[ArithmeticName, ...]:

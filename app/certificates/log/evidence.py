@@ -56,7 +56,7 @@ def _check_log(statement: bytes, keys: PublicKeySet, proof: bytes | None, revoke
         return None, failed("log", f"the proof of inclusion doesn't hold: {error}")
     ended = None if revoked is None else revoked.find(key.kid)
     if ended is not None and not _is_of(ended, head):
-        return None, failed("log", f"the log's head is signed by {key.kid}, {_told(ended)}: get a new proof")
+        return None, failed("log", f"the log's head is signed by {key.kid}, {_revoked_as(ended)}: get a new proof")
     where = f"entry {inclusion.leaf_index + 1} of {head.size} in {head.origin} with root {head.root}"
     return head, passed("log", f"{where}, signed by the trusted key {key.kid}")
 
@@ -66,12 +66,14 @@ def _check_key(key_id: str, revoked: RevocationList, head: LogHead | None) -> Ch
     as_of = f"as of {revoked.issued:%Y-%m-%d %H:%M} UTC"
     if found is None:
         return passed(REVOKED, f"the key {key_id} isn't revoked, {as_of}")
-    told = f"signed by {key_id}, {_told(found)}"
+    signer = f"signed by {key_id}, {_revoked_as(found)}"
     if found.reason is Reason.COMPROMISED:
-        return failed(REVOKED, f"{told}: nothing that it signed can be believed, before that or after")
+        return failed(REVOKED, f"{signer}: nothing that it signed can be believed, before that or after")
     if head is None or not _is_of(found, head):
-        return failed(REVOKED, f"{told}; it isn't proved to be from before: that takes a proof of inclusion in the log of {found.log_size}")
-    return passed(REVOKED, f"{told}; this certificate is from before: it is in the log as it was then")
+        return failed(
+            REVOKED, f"{signer}; it isn't proved to be from before: that takes a proof of inclusion in the log of {found.log_size}"
+        )
+    return passed(REVOKED, f"{signer}; this certificate is from before: it is in the log as it was then")
 
 
 def _is_of(revocation: Revocation, head: LogHead) -> bool:
@@ -80,5 +82,5 @@ def _is_of(revocation: Revocation, head: LogHead) -> bool:
     return same and revocation.reason is not Reason.COMPROMISED
 
 
-def _told(revocation: Revocation) -> str:
+def _revoked_as(revocation: Revocation) -> str:
     return f"which was revoked on {revocation.time:%Y-%m-%d %H:%M} UTC as {revocation.reason.value}"

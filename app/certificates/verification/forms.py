@@ -82,7 +82,7 @@ def _open_dsse(text: bytes) -> Opened:
         envelope = Envelope.model_validate_json(text)
         content = envelope.content
     except ValidationError as error:
-        raise CertificateUnreadable(failed("envelope", f"isn't a DSSE envelope of a certificate: {told(error)}")) from error
+        raise CertificateUnreadable(failed("envelope", f"isn't a DSSE envelope of a certificate: {first_error(error)}")) from error
     except ValueError as error:
         raise CertificateUnreadable(failed("envelope", str(error))) from error
     if text.removesuffix(b"\n") != encode(envelope).removesuffix(b"\n"):
@@ -108,7 +108,7 @@ def _open_jws(text: bytes) -> Opened:
     return Opened("a compact JWS, laid out as issued", signed.content, (Signature(signed.header.kid, signed.is_signed_by),))
 
 
-def told(error: ValidationError) -> str:
+def first_error(error: ValidationError) -> str:
     """Every problem, at most 20: where, and what was expected; never the value itself, which may be anything."""
     problems = error.errors(include_url=False, include_input=False, include_context=False)
     lines: list[str] = []

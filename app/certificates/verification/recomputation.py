@@ -67,7 +67,7 @@ class _Brackets:
     def __init__(self, event: Event, claim: ApproximateDp) -> None:
         self._event, self._claim = event, claim
         self._epsilon = float(claim.epsilon)
-        self._told: list[str] = []
+        self._recomputed: list[str] = []
         self._problems: list[str] = []
         self.proved_by: str | None = None
         self.reached: set[str] = set()
@@ -79,29 +79,29 @@ class _Brackets:
         known = {accountant.name: accountant for accountant in ACCOUNTANTS if accountant.name != "auto"}
         named = known.pop(claim.accountant, None)
         if named is None:
-            self._told.append(f"{claim.accountant}: this version has no accountant of that name")
+            self._recomputed.append(f"{claim.accountant}: this version has no accountant of that name")
         else:
             self._ask(named, math.inf)
         for other in sorted(known.values(), key=_preference):
             if self._ask(other, _SECONDS):
                 break
         certified = f"epsilon {self._claim.epsilon} at delta {self._claim.delta}, named accountant {self._claim.accountant}"
-        return outcome("accountants", self._problems, f"{certified}; brackets of epsilon recomputed: {'; '.join(self._told)}")
+        return outcome("accountants", self._problems, f"{certified}; brackets of epsilon recomputed: {'; '.join(self._recomputed)}")
 
     def _ask(self, accountant: Accountant, seconds: float) -> bool:
         """Whether it answered."""
         name = accountant.name
         if (reason := accountant.unsupported(self._event)) is not None:
-            self._told.append(f"{name}: {reason}")
+            self._recomputed.append(f"{name}: {reason}")
             return False
         try:
             with deadline.time_limit(seconds):
                 found = accountant.profile(self._event)
                 bound = found.epsilon(float(self._claim.delta))
         except (NumericalFloor, UnsupportedEvent, TimeLimitReached) as error:
-            self._told.append(f"{name}: {error}")
+            self._recomputed.append(f"{name}: {error}")
             return False
-        self._told.append(f"{name} [{bound.lower:.7g}, {bound.upper:.7g}]")
+        self._recomputed.append(f"{name} [{bound.lower:.7g}, {bound.upper:.7g}]")
         if self.proved_by is None and self._epsilon >= bound.upper:
             self.proved_by = name
         if self._epsilon < bound.lower:
@@ -119,7 +119,7 @@ class _Brackets:
                     self._compare_point(name, found, point)
                     asked += 1
         except TimeLimitReached:
-            self._told.append(f"{name} was asked for {asked} of the curve's {len(curve)} points, for want of time")
+            self._recomputed.append(f"{name} was asked for {asked} of the curve's {len(curve)} points, for want of time")
 
     def _compare_point(self, name: str, found: PrivacyProfile, point: DeltaPoint) -> None:
         try:

@@ -20,7 +20,7 @@ from app.certificates.signing.canonical import recanonical
 from app.certificates.signing.keys import PublicKeySet
 from app.certificates.verification.consistency import check_parts, check_plan, check_subjects, is_computable
 from app.certificates.verification.files import check_file
-from app.certificates.verification.forms import CertificateUnreadable, Opened, Signature, open_certificate, told
+from app.certificates.verification.forms import CertificateUnreadable, Opened, Signature, first_error, open_certificate
 from app.certificates.verification.parts import check_parts_alone
 from app.certificates.verification.recomputation import check_figures
 from trainer.plans import ComparisonPlan
@@ -90,7 +90,9 @@ def _statement(content: bytes) -> Statement:
         canonical = recanonical(content)
         statement = Statement.model_validate_json(content)
     except ValidationError as error:
-        raise CertificateUnreadable(failed("statement", f"isn't a privacy certificate that this version reads: {told(error)}")) from error
+        raise CertificateUnreadable(
+            failed("statement", f"isn't a privacy certificate that this version reads: {first_error(error)}")
+        ) from error
     except ValueError as error:
         raise CertificateUnreadable(failed("statement", f"isn't clean JSON: {error}")) from error
     except RecursionError as error:

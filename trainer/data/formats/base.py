@@ -101,6 +101,6 @@ def is_number(dtype: np.dtype[Any]) -> bool:
     return dtype.fields is None and dtype.subdtype is None and f"{dtype.kind}{dtype.itemsize}" in NUMBERS
 
 
-def told(dtype: np.dtype[Any]) -> str:
+def dtype_name(dtype: np.dtype[Any]) -> str:
     """The type's name in ``ArrayFacts``."""
     return "text" if dtype.kind in "US" else dtype.newbyteorder("=").name

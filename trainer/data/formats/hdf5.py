@@ -21,8 +21,8 @@ from trainer.data.formats.base import (
     Contents,
     Format,
     checked_size,
+    dtype_name,
     is_number,
-    told,
 )
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class _Hdf5File(Format):
                 shape, dtype = self._shape(stored), _dtype(stored.dtype)
                 for _ in _pieces(stored):
                     pass
-                facts.append(ArrayFacts(name=name, shape=shape, dtype=told(dtype)))
+                facts.append(ArrayFacts(name=name, shape=shape, dtype=dtype_name(dtype)))
             if not facts:
                 raise self.broken("no array of numbers")
             return Contents(arrays=tuple(facts), left_out=tuple(left_out))

@@ -9,7 +9,7 @@ from typing import IO, Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from trainer.data.formats.base import ArrayFacts, Contents, Format, checked_size, told
+from trainer.data.formats.base import ArrayFacts, Contents, Format, checked_size, dtype_name
 from trainer.data.formats.numpy_files import ONLY_ARRAY
 from trainer.data.formats.packed import pass_over, read_array, unpacked
 
@@ -35,7 +35,7 @@ class Idx(Format):
             shape, dtype, size = self._header(stream)
             if pass_over(stream, size, self) != size:
                 raise self.broken("fewer bytes than its header says")
-            return Contents(arrays=(ArrayFacts(name=ONLY_ARRAY, shape=shape, dtype=told(dtype)),))
+            return Contents(arrays=(ArrayFacts(name=ONLY_ARRAY, shape=shape, dtype=dtype_name(dtype)),))
 
     def arrays(self, path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
         if set(names) - {ONLY_ARRAY}:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mechanisms.errors import InvalidParameter
 from trainer.data.archives import check_mat_size
-from trainer.data.formats.base import FILE, MOST_ARRAYS, MOST_UNPACKED, ArrayFacts, Contents, Format, is_number, told
+from trainer.data.formats.base import FILE, MOST_ARRAYS, MOST_UNPACKED, ArrayFacts, Contents, Format, dtype_name, is_number
 from trainer.data.formats.hdf5 import SIGNATURE, Matlab73
 
 CLASSES = ("double", "single", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "logical")
@@ -45,7 +45,7 @@ class Matlab(Format):
             raise self.broken("no matrix of numbers")
         arrays = self._load(path, names)
         return Contents(
-            arrays=tuple(ArrayFacts(name=name, shape=arrays[name].shape, dtype=told(arrays[name].dtype)) for name in names),
+            arrays=tuple(ArrayFacts(name=name, shape=arrays[name].shape, dtype=dtype_name(arrays[name].dtype)) for name in names),
             left_out=tuple(left_out),
         )
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.errors import InvalidParameter
-from trainer.data.formats.base import FILE, MOST_ARRAYS, ArrayFacts, Contents, Format, checked_size, is_number, told
+from trainer.data.formats.base import FILE, MOST_ARRAYS, ArrayFacts, Contents, Format, checked_size, dtype_name, is_number
 from trainer.data.formats.packed import archive, pass_over, read_array, unpacked
 
 ONLY_ARRAY = "array"
@@ -26,7 +26,7 @@ class _Header(NamedTuple):
     size: int
 
     def facts(self, name: str) -> ArrayFacts:
-        return ArrayFacts(name=name, shape=self.shape, dtype=told(self.dtype))
+        return ArrayFacts(name=name, shape=self.shape, dtype=dtype_name(self.dtype))
 
 
 def _header(stream: IO[bytes], format_: Format) -> _Header:

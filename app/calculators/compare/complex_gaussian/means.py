@@ -168,22 +168,22 @@ def _lipschitz(request: LipschitzComparison) -> tuple[Finding, ...]:
         derivation=derivation,
         counterexample=_SUM,
     )
-    told, true = (_mechanism(request.noise, length).privacy_loss().mu for length in (printed, request.sensitivity))
-    delta, epsilon = consequences(told, raised(true), Points(request.epsilons, request.deltas))
+    mu_printed, mu_true = (_mechanism(request.noise, length).privacy_loss().mu for length in (printed, request.sensitivity))
+    delta, epsilon = consequences(mu_printed, raised(mu_true), Points(request.epsilons, request.deltas))
     mu = finding(
         "mu of one release, when a record is replaced",
         "zeta_dp",
         "Definition 2, with the true mu of this noise",
-        printed=told,
+        printed=mu_printed,
         printed_formula="mu at the printed sensitivity",
-        proven=raised(true),
+        proven=raised(mu_true),
         proven_formula="mu at the proved sensitivity",
         stronger="smaller",
         erratum="Z8",
         note="As above: the sensitivity's error goes into mu as it is.",
         derivation=(
             *derivation,
-            step("mu", raised(true), "Delta / sqrt(smaller eigenvalue of S), rounded up", "proofs/complex_gaussian.md"),
+            step("mu", raised(mu_true), "Delta / sqrt(smaller eigenvalue of S), rounded up", "proofs/complex_gaussian.md"),
         ),
         counterexample=_SUM,
         delta=delta,
