@@ -182,7 +182,7 @@ def _schema(request: type[Value]) -> dict[str, Any]:
 def descriptions_in(description: str) -> dict[str, str]:
     r"""What a docstring's attributes section says of each, as a sentence.
 
-    >>> told_in("It.\n\nAttributes:\n  epsilon: the one that\n    counts.\n  low, high: ends.")["high"]
+    >>> descriptions_in("It.\n\nAttributes:\n  epsilon: the one that\n    counts.\n  low, high: ends.")["high"]
     'Ends.'
     """
     section = description.partition("Attributes:\n")[2]

@@ -23,7 +23,7 @@ from app.cli.certify import save_artifacts, save_evidence
 from app.client import Client
 from app.kit.database import Database
 from app.kit.settings import Settings
-from app.worker.service import completion
+from app.worker import completion
 from tests.app.access_harness import made, shown
 from tests.app.certificates_harness import finished_run
 from tests.app.jobs_harness import ADMIN_KEY, environment, serving, settings, stream, submit, working
