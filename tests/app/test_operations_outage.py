@@ -19,8 +19,8 @@ from app.kit.settings import Settings
 from app.main import create_app
 from app.operations import readiness
 from app.tables.jobs import JobRow
-from app.worker.running import Runner
 from app.worker import running
+from app.worker.running import Runner
 from tests.app import jobs_harness
 from tests.app.jobs_harness import AUTHORIZED, postgresql_server, serving, settings, spec, submit
 from tests.app.openapi_harness import document
