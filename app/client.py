@@ -25,13 +25,13 @@ from app.jobs.calculation import Calculation
 from app.jobs.events import Artifact, JobEventRecord
 from app.jobs.executors import ExecutorList
 from app.jobs.resources import ArtifactList, Job, JobPage, JobSubmission, LabelsChange, MeasuresPage
-from app.ledgers.definition import LedgerDefinition, Spent
 from app.ledgers.entries import EntryPage, EntryRecord
+from app.ledgers.ledger_definition import LedgerDefinition, Spent
 from app.ledgers.requests import CommitRequest, ProjectionRequest, ReservationRequest
 from app.ledgers.resources import Balance, Ledger, LedgerPage, Projection, Reservation
 from app.recipes.schemas import RecipeEntry
 from app.tables.job_states import Action
-from app.uploads.client import DataCalls
+from app.uploads.client_data import DataCalls
 
 _Model = TypeVar("_Model", bound=BaseModel)
 

@@ -70,7 +70,7 @@ class Fleet:
     def start(self, name: str) -> None:
         """Start this worker."""
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["app.main", "app.worker.service", "tests.app.jobs_harness"])
+        context.set_forkserver_preload(["app.main", "app.worker.process", "tests.app.jobs_harness"])
         own = {**os.environ, **environment(self.of), "ZETADP_EXECUTOR_ID": name}
         self.workers[name] = context.Process(target=work, args=(own, self.child, None), daemon=True)
         self.workers[name].start()

@@ -31,7 +31,7 @@ from app.client import Client, RequestRefused
 from app.kit.database import Database, new_id
 from app.kit.settings import Settings
 from app.ledgers.book import SERVICE, locked
-from app.ledgers.definition import LedgerDefinition
+from app.ledgers.ledger_definition import LedgerDefinition
 from app.ledgers.requests import ReservationRequest
 from app.ledgers.service import LedgerService
 from mechanisms import Adjacency

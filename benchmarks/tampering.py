@@ -18,13 +18,13 @@ from app.certificates.facts.report import Status
 from app.certificates.issuing.issue import issue_certificate
 from app.certificates.log import journal
 from app.certificates.log.evidence import Evidence, check_evidence
-from app.certificates.log.proofs import encode
+from app.certificates.log.merkle_proofs import encode
 from app.certificates.log.revocations import signed_revocations
 from app.certificates.log.service import inclusion_proof
 from app.certificates.log.storing import store_certificate
 from app.certificates.signing.envelope import Envelope
 from app.certificates.signing.keys import PublicKeySet, jwks
-from app.certificates.verification.forms import jws_of, open_certificate
+from app.certificates.verification.opening import jws_of, open_certificate
 from app.certificates.verification.verify import verify
 from app.kit.database import Database, now
 from app.kit.settings import Settings

@@ -10,7 +10,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.access.audit import AuditLog
+from app.access.audit_log import AuditLog
 from app.access.caller import Admission, Caller
 from app.access.errors import AccessError, KeyNeeded
 from app.access.rates import Rates, address_of

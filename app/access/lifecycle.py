@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from fastapi import FastAPI, Request
 
-from app.access.audit import AuditLog, local_event
+from app.access.audit_log import AuditLog, local_event
 from app.access.service import KeyService
 from app.kit.key_text import KeyText
 from app.kit.settings import Settings

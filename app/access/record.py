@@ -13,7 +13,7 @@ import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Send
 
-from app.access.audit import AuditEvent, AuditLog
+from app.access.audit_log import AuditEvent, AuditLog
 from app.access.caller import Admission, Scope
 from app.access.rates import Rates, address_of
 from app.kit.database import now

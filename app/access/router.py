@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Response, status
 
-from app.access.audit import AuditLog
+from app.access.audit_log import AuditLog
 from app.access.caller import Caller, Scope, requires
 from app.access.lifecycle import audit_log, key_service
 from app.access.resources import AuditPage, Key, KeyPage, KeyRequest, KeyRotation, NewKey

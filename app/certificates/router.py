@@ -21,7 +21,7 @@ from app.certificates.page.rendering import rendered
 from app.certificates.signing.envelope import MAXIMUM_BYTES, MEDIA_TYPE, Envelope
 from app.certificates.signing.jws import MEDIA_TYPE as JOSE
 from app.certificates.signing.keys import PublicKeySet, jwks
-from app.certificates.verification.forms import CertificateUnreadable, jws_of, open_certificate
+from app.certificates.verification.opening import CertificateUnreadable, jws_of, open_certificate
 from app.certificates.verification.verify import verify
 from app.kit.database import Database
 from app.kit.settings import Settings

@@ -10,10 +10,10 @@ from typing import Annotated
 
 import typer
 
-from app.access.audit import AuditLog, local_event
+from app.access.audit_log import AuditLog, local_event
 from app.certificates.errors import CertificateError, SigningKeyNotFound
 from app.certificates.log.checkpoint import CheckpointRefused, open_checkpoint
-from app.certificates.log.proofs import ConsistencyProof, ProofRefused, SignedHead, check_consistency, encode, read_proof
+from app.certificates.log.merkle_proofs import ConsistencyProof, ProofRefused, SignedHead, check_consistency, encode, read_proof
 from app.certificates.log.revocations import Reason, Revocation, revocations
 from app.certificates.log.revocations import revoke as revoke_key
 from app.certificates.signing.keys import jwks

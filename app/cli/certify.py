@@ -14,7 +14,7 @@ from app.certificates.log.revocations import RevocationsRefused, read_revocation
 from app.certificates.page.html import html_of
 from app.certificates.page.rendering import rendered
 from app.certificates.signing.keys import PublicKeySet
-from app.certificates.verification.forms import CertificateUnreadable, open_certificate
+from app.certificates.verification.opening import CertificateUnreadable, open_certificate
 from app.certificates.verification.verify import read
 from app.certificates.verification.verify import verify as verify_envelope
 from app.certificates.words.text import describe

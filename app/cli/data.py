@@ -11,7 +11,7 @@ import typer
 
 from app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, JsonFile, Key, clear_errors, fail, out, print_json, read_json
 from app.client import Client, RequestRefused
-from app.uploads.definition import DataSetDefinition
+from app.uploads.data_set_definition import DataSetDefinition
 from app.uploads.resources import DataSet, Upload
 from trainer.data.formats import FormatName
 

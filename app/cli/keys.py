@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from app.access.audit import AuditLog, local_event
+from app.access.audit_log import AuditLog, local_event
 from app.access.caller import Scope
 from app.access.errors import AccessError, KeyNotFound
 from app.access.resources import LONGEST_GRACE, NewKey

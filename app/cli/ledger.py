@@ -24,8 +24,8 @@ from app.cli.console import (
 )
 from app.client import Client
 from app.kit.problems import field_errors, summary
-from app.ledgers.definition import LedgerDefinition, Spent
 from app.ledgers.entries import EntryRecord
+from app.ledgers.ledger_definition import LedgerDefinition, Spent
 from app.ledgers.requests import ProjectionRequest, ReservationRequest
 from app.ledgers.resources import Balance, Head, Ledger, Reservation
 from app.ledgers.verification import ChainReport, verify_history

@@ -138,7 +138,7 @@ def worker(
     parent: Annotated[int | None, typer.Option(help="Stop in good order when this process, which started the worker, ends.")] = None,
 ) -> None:
     """Run one worker: it trains queued jobs, one at a time, each in a process of its own."""
-    from app.worker.service import main as run_worker
+    from app.worker.process import main as run_worker
 
     if parent is not None and not die_with_parent(parent, signal.SIGTERM):
         fail(f"process {parent} didn't start this worker, or is gone", Exit.USAGE)

@@ -15,7 +15,7 @@ from pydantic import AwareDatetime
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from app.certificates.facts.ledger import LedgerFacts
+from app.certificates.facts.ledger_entry import LedgerFacts
 from app.jobs.charges import charge_of
 from app.jobs.document import JOB_DOCUMENT, JobDocument
 from app.jobs.errors import LeaseLost

@@ -19,16 +19,16 @@ from sqlalchemy.orm import Session
 
 from accountants.events import Event, Repeated
 from accountants.filters import Price
-from app.certificates.facts.ledger import LedgerFacts
+from app.certificates.facts.ledger_entry import LedgerFacts
 from app.jobs.document import JOB_DOCUMENT, TrainingDocument
 from app.jobs.events import JOB_EVENT
 from app.ledgers.admission import Priced, commit_in, release_in, reserve_in
 from app.ledgers.book import SERVICE
-from app.ledgers.definition import LedgerDefinition, stored_definition
 from app.ledgers.entries import Charge
 from app.ledgers.errors import CostTakesTooLong
+from app.ledgers.ledger_definition import LedgerDefinition, stored_definition
 from app.ledgers.pricing import price_of
-from app.ledgers.reading import found_ledger, found_reserved
+from app.ledgers.queries import found_ledger, found_reserved
 from app.tables.jobs import JobEventRow, JobRow
 from app.tables.ledgers import LedgerEntryRow, LedgerJobRow
 from mechanisms.errors import InvalidParameter, PrivacyError

@@ -15,8 +15,8 @@ from starlette.responses import JSONResponse, Response
 from structlog import get_logger
 
 from app.kit.database import UNAVAILABLE, DatabaseUnavailable
+from app.kit.disk import StorageFull, is_full
 from app.kit.errors import RETRY_SECONDS, ProblemType, ServiceError
-from app.kit.storage import StorageFull, is_full
 from mechanisms.base import Value
 from mechanisms.errata import UnknownRow
 from mechanisms.errors import (

@@ -14,9 +14,9 @@ from sqlalchemy.orm import Session
 from accountants.filters import Price
 from app.kit.database import new_id
 from app.ledgers.book import SERVICE, Book, Requester, locked
-from app.ledgers.definition import Spent
 from app.ledgers.errors import LedgerClosed, LedgerKeyReused
-from app.ledgers.reading import found_reservation, found_reserved
+from app.ledgers.ledger_definition import Spent
+from app.ledgers.queries import found_reservation, found_reserved
 from app.ledgers.requests import ChargedUsers, Expiry
 from app.ledgers.resources import Reservation, reservation_of
 from mechanisms.errors import BudgetExceeded, InvalidParameter

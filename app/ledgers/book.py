@@ -16,9 +16,9 @@ from sqlalchemy.orm import Session
 
 from accountants.filters import Price
 from app.kit.database import Base, now
-from app.ledgers.definition import LedgerDefinition, Spent, stored_definition
 from app.ledgers.entries import Act, Charge, Closed, Committed, Entry, Lapsed, Opened, Released, Reserved, Settlement, digest
 from app.ledgers.errors import LedgerClosed, LedgerKeyReused, LedgerNotFound, ReservationNotFound, ReservationSettled, UserBudgetExceeded
+from app.ledgers.ledger_definition import LedgerDefinition, Spent, stored_definition
 from app.ledgers.pricing import check_part
 from app.ledgers.requests import ChargedUsers, Expiry
 from app.ledgers.states import LedgerState

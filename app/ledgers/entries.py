@@ -14,7 +14,7 @@ from typing import Annotated, Literal, final
 from pydantic import AwareDatetime, Field
 
 from accountants.filters import Steps
-from app.ledgers.definition import LedgerDefinition, Spent, UserName
+from app.ledgers.ledger_definition import LedgerDefinition, Spent, UserName
 from mechanisms.base import Value
 
 BEFORE_THE_FIRST = "0" * 64

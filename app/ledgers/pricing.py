@@ -9,8 +9,8 @@ from pydantic import TypeAdapter
 from accountants.deadline import time_limit
 from accountants.events import releases
 from accountants.filters import GdpSpend, Price, PureSpend, RdpSpend, ZcdpSpend
-from app.ledgers.definition import LedgerDefinition, Spent
 from app.ledgers.errors import CostTakesTooLong
+from app.ledgers.ledger_definition import LedgerDefinition, Spent
 from mechanisms.errors import InvalidParameter, TimeLimitReached
 
 LONGEST_KEPT = 4096

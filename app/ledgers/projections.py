@@ -7,8 +7,8 @@ from collections.abc import Callable
 from accountants.deadline import time_limit
 from accountants.events import LARGEST_COUNT, Repeated, releases
 from accountants.filters import Filter, GdpSpend, PureSpend, RdpSpend, ZcdpSpend
-from app.ledgers.definition import LedgerDefinition, Spent
 from app.ledgers.errors import CostTakesTooLong
+from app.ledgers.ledger_definition import LedgerDefinition, Spent
 from app.ledgers.resources import Projection, balance_of
 from app.ledgers.sums import Sums
 from mechanisms.errors import TimeLimitReached

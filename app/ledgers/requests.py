@@ -7,8 +7,8 @@ from typing import Annotated, Literal, Self, final
 from pydantic import Field, StringConstraints, model_validator
 
 from app.calculators.schemas import RELEASE, example
-from app.ledgers.definition import LARGEST_GROUP_OF_USERS, Spent, UserName
 from app.ledgers.entries import Fate
+from app.ledgers.ledger_definition import LARGEST_GROUP_OF_USERS, Spent, UserName
 from mechanisms.base import Number, Value
 from mechanisms.errors import InvalidParameter
 from trainer import AnyTrainingSpec

@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import final
 
 from accountants.filters import AnySpend
-from app.ledgers.definition import LedgerDefinition, Spent
 from app.ledgers.entries import Charge, Committed, Fate, Lapsed, Reserved, Settlement
+from app.ledgers.ledger_definition import LedgerDefinition, Spent
 from app.ledgers.states import LedgerState, ReservationState
 from app.ledgers.sums import Sums
 from mechanisms.base import Value

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response, status
 
 from app.access.caller import Caller, Scope, requires
 from app.kit.parameters import ID_PATTERN, IdempotencyKey
-from app.ledgers.definition import LedgerDefinition
 from app.ledgers.entries import EntryPage
+from app.ledgers.ledger_definition import LedgerDefinition
 from app.ledgers.requests import CommitRequest, ReservationRequest
 from app.ledgers.resources import Balance, Ledger, LedgerPage, Reservation, ReservationPage
 from app.ledgers.service import LedgerService

@@ -15,13 +15,13 @@ from sqlalchemy.orm import Session, aliased
 from app.kit.database import Database, new_id, now
 from app.ledgers.admission import REFUSALS, Priced, commit_in, release_in, reserve_on
 from app.ledgers.book import SERVICE, Requester, entry_row, locked
-from app.ledgers.definition import LedgerDefinition, Spent, stored_definition
 from app.ledgers.entries import BEFORE_THE_FIRST, Entry, EntryPage, EntryRecord, Opened, digest
 from app.ledgers.errors import LedgerKeyReused, LedgerNameTaken
 from app.ledgers.group_commit import GroupCommit
+from app.ledgers.ledger_definition import LedgerDefinition, Spent, stored_definition
 from app.ledgers.pricing import price_of
 from app.ledgers.projections import projected
-from app.ledgers.reading import (
+from app.ledgers.queries import (
     check_not_held,
     found_ledger,
     found_reservation,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Self, final
 
 from accountants.filters import Filter, Price
-from app.ledgers.definition import LedgerDefinition
 from app.ledgers.entries import Charge
+from app.ledgers.ledger_definition import LedgerDefinition
 
 
 @final

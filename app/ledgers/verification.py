@@ -15,7 +15,6 @@ from sqlalchemy.orm import Session
 
 from accountants.filters import Price
 from app.ledgers.book import Requester, entry_row
-from app.ledgers.definition import LedgerDefinition, stored_definition
 from app.ledgers.entries import (
     BEFORE_THE_FIRST,
     Act,
@@ -29,6 +28,7 @@ from app.ledgers.entries import (
     Settlement,
     digest,
 )
+from app.ledgers.ledger_definition import LedgerDefinition, stored_definition
 from app.ledgers.pricing import check_part
 from app.ledgers.resources import Balance, Head, balance_of, spent_by
 from app.ledgers.states import LedgerState

@@ -15,10 +15,10 @@ from prometheus_client.registry import Collector
 from sqlalchemy import Select, func, or_, select
 from sqlalchemy.orm import Session
 
-from app.access.audit import AuditLog
+from app.access.audit_log import AuditLog
 from app.kit.database import UNAVAILABLE, Database, now
+from app.kit.disk import disk
 from app.kit.settings import Settings
-from app.kit.storage import disk
 from app.ledgers.states import LedgerState
 from app.tables.certificates import CertificateRow
 from app.tables.job_states import FINAL_STATES, HELD_STATES, JobState

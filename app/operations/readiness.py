@@ -15,9 +15,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from app.certificates.errors import SigningKeyUnusable
 from app.certificates.signing.keys import signer
 from app.kit.database import Database, revisions
+from app.kit.disk import StorageFull, check_room
 from app.kit.errors import ProblemType, Unavailable
 from app.kit.settings import Settings
-from app.kit.storage import StorageFull, check_room
 from mechanisms.base import Value
 
 KEPT_SECONDS = 1.0

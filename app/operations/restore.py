@@ -17,7 +17,7 @@ from typing import IO, Any, final
 from sqlalchemy import Connection, delete, func, inspect, select, text
 from sqlalchemy.orm import Session
 
-from app.access.audit import local_event
+from app.access.audit_log import local_event
 from app.certificates.log.tree import completed, leaf_hash, node_hash
 from app.certificates.signing.envelope import Envelope
 from app.certificates.signing.keys import PublicKeySet, jwks

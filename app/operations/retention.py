@@ -16,7 +16,7 @@ from sqlalchemy import CursorResult, Select, delete, func, select, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import Session, aliased
 
-from app.access.audit import local_event
+from app.access.audit_log import local_event
 from app.jobs.errors import QueueUnavailable
 from app.jobs.queue import JobQueue
 from app.kit.database import Database, now

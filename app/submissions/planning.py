@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from app.kit.database import Database
 from app.kit.settings import Settings
-from app.uploads.claims import finder_of
+from app.uploads.availability import finder_of
 from mechanisms.errors import InvalidParameter
 from trainer import AnyPlan, AnyTrainingSpec
 from trainer.data.uploaded import found_by

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 
 from app.jobs.charges import spend_of_job
-from app.ledgers.reading import check_for_jobs
+from app.ledgers.queries import check_for_jobs
 from app.ledgers.requests import ProjectionRequest
 from app.ledgers.resources import Projection
 from app.ledgers.router import Holder, LedgerId, Service

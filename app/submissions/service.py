@@ -25,15 +25,15 @@ from app.jobs.queue import JobQueue
 from app.jobs.resources import Job, JobPage, JobSubmission
 from app.jobs.views import resources
 from app.kit.database import Database, new_id, now
+from app.kit.disk import check_room
 from app.kit.settings import Settings
-from app.kit.storage import check_room
 from app.ledgers.admission import Priced
-from app.ledgers.reading import check_for_jobs
+from app.ledgers.queries import check_for_jobs
 from app.ledgers.service import LedgerService
 from app.submissions.planning import in_request, planned
 from app.tables.job_states import Action, JobState, after_action
 from app.tables.jobs import IdempotencyKeyRow, JobRow, WebhookRow
-from app.uploads.claims import claim, is_there
+from app.uploads.availability import claim, is_there
 from mechanisms.errors import InvalidParameter
 from trainer import AnyTrainingSpec
 

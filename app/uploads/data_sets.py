@@ -15,18 +15,18 @@ from sqlalchemy.orm import Session
 from app.certificates.signing.canonical import canonical_json
 from app.certificates.signing.digests import fresh_nonce
 from app.kit.database import Database, new_id, now
+from app.kit.disk import check_room as check_disk
 from app.kit.settings import Settings
-from app.kit.storage import check_room as check_disk
 from app.tables.certificates import CertificateRow
 from app.tables.job_states import JobState
 from app.tables.jobs import JobRow
 from app.tables.uploads import DataSetRow, UploadRow
-from app.uploads.definition import ColumnsSource, DataSetDefinition
+from app.uploads.data_set_definition import ColumnsSource, DataSetDefinition
 from app.uploads.errors import DataSetInUse, DataSetNotFound, UploadCutOff, UploadKeyReused
 from app.uploads.housekeeping import give_up_overdue
 from app.uploads.parser import MadeArrays, ReadableFile
 from app.uploads.quota import check_room, lock_tenant
-from app.uploads.reading import Reader
+from app.uploads.reader import Reader
 from app.uploads.resources import DataSet, DataSetManifest, DataSetPage, ManifestUpload
 from app.uploads.storage import NEW, data_set_folder, private_folder, remove_folder, room, sync_folder, upload_path, write_whole
 from mechanisms.errors import InvalidParameter

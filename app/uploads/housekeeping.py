@@ -11,7 +11,7 @@ from sqlalchemy import delete, select
 from app.kit.database import Database, now
 from app.kit.settings import Settings
 from app.tables.uploads import DataSetRow, UploadRow
-from app.uploads.reading import SCRATCH
+from app.uploads.reader import SCRATCH
 from app.uploads.storage import NEW, PART, remove_folder
 
 BEGUN = ("receiving", "making")

@@ -12,7 +12,7 @@ from app.access.caller import Caller, Scope, requires
 from app.kit.settings import Settings
 from app.uploads.data_sets import DataSetService
 from app.uploads.housekeeping import sweep
-from app.uploads.reading import Reader
+from app.uploads.reader import Reader
 from app.uploads.receiving import Turns
 from app.uploads.service import UploadService
 

@@ -14,7 +14,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from app.uploads.definition import (
+from app.uploads.data_set_definition import (
     Affine,
     ArraySource,
     ColumnsSource,

@@ -16,8 +16,8 @@ import sys
 from pathlib import Path
 from typing import ClassVar, final
 
-from app.kit.storage import is_full
-from app.uploads.definition import DataSetDefinition, UploadId
+from app.kit.disk import is_full
+from app.uploads.data_set_definition import DataSetDefinition, UploadId
 from app.uploads.making import Readable, made
 from mechanisms.base import Value
 from mechanisms.errors import InvalidParameter

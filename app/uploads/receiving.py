@@ -14,8 +14,8 @@ from anyio import CancelScope, CapacityLimiter, fail_after, to_thread
 from starlette.requests import ClientDisconnect, Request
 
 from app.kit.settings import Settings
+from app.uploads.data_set_definition import DataSetDefinition
 from app.uploads.data_sets import DataSetService
-from app.uploads.definition import DataSetDefinition
 from app.uploads.errors import ReadersBusy, UploadCutOff, UploadTooLarge
 from app.uploads.resources import DataSet, Upload
 from app.uploads.service import Begun, UploadAsked, UploadService

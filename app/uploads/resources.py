@@ -7,7 +7,7 @@ from typing import Annotated, Literal, final
 
 from pydantic import StringConstraints
 
-from app.uploads.definition import DataSetDefinition, UploadId
+from app.uploads.data_set_definition import DataSetDefinition, UploadId
 from mechanisms.base import Count, Value
 from trainer.data import DataSetFacts
 from trainer.data.formats import ArrayFacts, FormatName

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response, status
 
 from app.kit.parameters import ID_PATTERN, IdempotencyKey
+from app.uploads.data_set_definition import DataSetDefinition
 from app.uploads.data_sets import DataSetService
-from app.uploads.definition import DataSetDefinition
 from app.uploads.lifecycle import data_set_service, turns, upload_service
 from app.uploads.receiving import Turns, content_digest, made, received
 from app.uploads.resources import DataSet, DataSetPage, Upload, UploadPage

@@ -10,13 +10,13 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from app.kit.database import Database, new_id, now
+from app.kit.disk import check_room
 from app.kit.settings import Settings
-from app.kit.storage import check_room
 from app.tables.uploads import UploadRow
 from app.uploads.errors import QuotaExceeded, UploadCutOff, UploadKeyReused, UploadNotFound, UploadTooLarge
 from app.uploads.housekeeping import give_up_overdue
 from app.uploads.quota import free_bytes
-from app.uploads.reading import Reader
+from app.uploads.reader import Reader
 from app.uploads.resources import Upload, UploadPage
 from app.uploads.storage import Landing, upload_path
 from mechanisms.errors import InvalidParameter

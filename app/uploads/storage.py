@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import final
 
+from app.kit.disk import StorageFull, is_full
 from app.kit.settings import Settings
-from app.kit.storage import StorageFull, is_full
 
 PART, NEW = ".part", ".new-"
 """Of a file, and of a folder, that isn't whole yet."""

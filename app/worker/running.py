@@ -17,8 +17,8 @@ from app.jobs.calculation import CalculationDocument
 from app.jobs.events import Logged
 from app.jobs.folders import take_over
 from app.kit.database import UNAVAILABLE
+from app.kit.disk import is_full
 from app.kit.settings import Settings
-from app.kit.storage import is_full
 from app.tables.job_states import JobState
 from app.worker.child import (
     EXIT_STOPPED,

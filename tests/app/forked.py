@@ -22,7 +22,7 @@ from app import cli
 
 PRELOADED = [
     "app.main",
-    "app.worker.service",
+    "app.worker.process",
     *(f"app.cli.{found.name}" for found in pkgutil.iter_modules(cli.__path__)),
     "tests.app.jobs_harness",
 ]

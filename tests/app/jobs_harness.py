@@ -31,7 +31,7 @@ from starlette.types import ASGIApp
 from app.kit.database import Database
 from app.kit.settings import Settings
 from app.main import create_app
-from app.worker import service as worker
+from app.worker import process as worker
 from app.worker.child import training_command
 from tests.app import fake_child
 from tests.app.fake_child import Order

@@ -10,7 +10,7 @@ from accountants import Event, Release, Repeated
 from accountants.filters import AnyBudget, GdpBudget, PureBudget, PureSpend
 from app.kit.database import Database
 from app.kit.settings import Settings
-from app.ledgers.definition import LedgerDefinition, Spent
+from app.ledgers.ledger_definition import LedgerDefinition, Spent
 from app.ledgers.requests import ChargedUsers, Expiry, ReservationRequest
 from app.ledgers.resources import Ledger, Reservation
 from app.ledgers.service import LedgerService

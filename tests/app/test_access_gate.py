@@ -15,7 +15,7 @@ from pydantic import SecretStr, ValidationError
 from sqlalchemy import text
 from sqlalchemy.exc import DatabaseError, OperationalError
 
-from app.access.audit import AuditLog, local_event
+from app.access.audit_log import AuditLog, local_event
 from app.access.caller import Scope
 from app.access.errors import TooManyRequests
 from app.access.rates import Rates, address_of

@@ -17,7 +17,7 @@ from app.certificates.log.revocations import signed_revocations
 from app.certificates.signing.envelope import Envelope
 from app.certificates.signing.jws import CERTIFICATE_CONTENT, CERTIFICATE_TYPE, CompactJws, JwsUnreadable, sign
 from app.certificates.signing.keys import PublicKeySet, jwks, signing_key
-from app.certificates.verification.forms import jws_of, open_certificate
+from app.certificates.verification.opening import jws_of, open_certificate
 from app.certificates.verification.verify import verify
 from app.kit.settings import Settings
 from tests.app.certificates_harness import details

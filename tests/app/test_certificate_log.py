@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from app.certificates.log import journal
 from app.certificates.log.checkpoint import CheckpointRefused, LogHead, open_checkpoint, origin_of, sign_checkpoint
-from app.certificates.log.proofs import (
+from app.certificates.log.merkle_proofs import (
     ConsistencyProof,
     InclusionProof,
     ProofRefused,

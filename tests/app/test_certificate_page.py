@@ -12,8 +12,8 @@ import pytest
 
 from app.certificates.facts.guarantee import ApproximateDp
 from app.certificates.log.evidence import Evidence
+from app.certificates.page.blocks import CurvePlot, Document, Table, Tone
 from app.certificates.page.content import document_of
-from app.certificates.page.document import CurvePlot, Document, Table, Tone
 from app.certificates.page.html import content_security_policy, html_of
 from app.certificates.page.pdf import pdf_of
 from app.certificates.page.plot import HEIGHT, WIDTH, geometry

@@ -14,14 +14,14 @@ from app.certificates.facts.report import VerificationReport
 from app.certificates.issuing.issue import CertificateInput, issue_certificate
 from app.certificates.log.evidence import Evidence
 from app.certificates.log.journal import size_of
-from app.certificates.log.proofs import encode
+from app.certificates.log.merkle_proofs import encode
 from app.certificates.log.revocations import Reason, RevocationsRefused, read_revocations, revocations, revoke, signed_revocations
 from app.certificates.log.service import inclusion_proof, own_evidence
 from app.certificates.log.storing import store_certificate
 from app.certificates.signing.canonical import canonical_json
 from app.certificates.signing.jws import REVOCATIONS_CONTENT, REVOCATIONS_TYPE, sign
 from app.certificates.signing.keys import SigningKey, jwks, rotate, signing_key, signing_key_of
-from app.certificates.verification.forms import open_certificate
+from app.certificates.verification.opening import open_certificate
 from app.certificates.verification.verify import verify
 from app.kit.database import Database, now
 from app.kit.settings import Settings

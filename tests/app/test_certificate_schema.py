@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.certificates.facts.schema import statement_schema
-from app.certificates.verification.forms import open_certificate
+from app.certificates.verification.opening import open_certificate
 from app.kit.settings import Settings
 from app.main import create_app
 from tests.app.certificate_kinds import KINDS

@@ -10,8 +10,8 @@ import accountants
 from app.certificates.facts.attacks import ATTACKS, MEASURES
 from app.certificates.facts.guarantee import ApproximateDp, NoGuarantee
 from app.certificates.facts.statement import PrivacyCertificate
+from app.certificates.page.blocks import Table
 from app.certificates.page.content import document_of
-from app.certificates.page.document import Table
 from app.certificates.verification.verify import read_statement
 from app.certificates.words.reading import Reading
 from trainer.attacks import AttackName, Measure

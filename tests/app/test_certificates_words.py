@@ -13,7 +13,7 @@ from safetensors.numpy import save
 
 from accountants.events import non_private_reason
 from app.certificates.facts.guarantee import ApproximateDp
-from app.certificates.facts.ledger import LedgerFacts
+from app.certificates.facts.ledger_entry import LedgerFacts
 from app.certificates.issuing.issue import issue_certificate
 from app.certificates.signing.envelope import Envelope
 from app.certificates.signing.keys import PublicKeySet

@@ -22,9 +22,9 @@ from app.kit.settings import Settings
 from app.tables.certificates import CertificateRow
 from app.tables.job_states import JobState
 from app.tables.jobs import JobRow
-from app.uploads.claims import claim
+from app.uploads.availability import claim
+from app.uploads.data_set_definition import DataSetDefinition
 from app.uploads.data_sets import DataSetService
-from app.uploads.definition import DataSetDefinition
 from app.uploads.errors import DataSetNotFound
 from app.uploads.service import UploadAsked, UploadService
 from mechanisms.errors import InvalidParameter

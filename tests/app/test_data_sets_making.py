@@ -12,7 +12,7 @@ import pytest
 import scipy.io
 from pydantic import ValidationError
 
-from app.uploads.definition import DataSetDefinition
+from app.uploads.data_set_definition import DataSetDefinition
 from app.uploads.making import Readable, made
 from mechanisms.errors import InvalidParameter
 from tests.app.uploads_harness import arrays, definition, npz

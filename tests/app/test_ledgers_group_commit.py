@@ -12,9 +12,9 @@ import pytest
 from accountants.filters import PureBudget, PureSpend
 from app.kit.database import Database
 from app.kit.settings import Settings
-from app.ledgers.definition import LedgerDefinition
 from app.ledgers.errors import LedgerKeyReused, LedgerNotFound
 from app.ledgers.group_commit import LARGEST, GroupCommit
+from app.ledgers.ledger_definition import LedgerDefinition
 from app.ledgers.requests import ReservationRequest
 from app.ledgers.resources import Reservation
 from app.ledgers.service import LedgerService

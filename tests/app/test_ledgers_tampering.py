@@ -9,7 +9,7 @@ import pytest
 from accountants.filters import PureBudget
 from app.kit.database import Database
 from app.ledgers.entries import digest
-from app.ledgers.reading import found_ledger
+from app.ledgers.queries import found_ledger
 from app.ledgers.requests import Expiry
 from app.ledgers.resources import Head, Ledger
 from app.ledgers.service import LedgerService

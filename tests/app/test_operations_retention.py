@@ -12,7 +12,7 @@ import sqlalchemy
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.exc import DatabaseError
 
-from app.access.audit import local_event
+from app.access.audit_log import local_event
 from app.jobs.queue import JobQueue
 from app.kit.database import Database, now
 from app.kit.settings import Settings

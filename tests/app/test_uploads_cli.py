@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from app.cli import app
 from app.client import Client, RequestRefused
-from app.uploads.definition import DataSetDefinition
+from app.uploads.data_set_definition import DataSetDefinition
 from tests.app.jobs_harness import ADMIN_KEY, serving, settings
 from tests.app.uploads_harness import definition, npz, reading_in_process
 

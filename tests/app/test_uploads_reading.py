@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from app.kit.disk import StorageFull
 from app.kit.settings import Settings
-from app.kit.storage import StorageFull
-from app.uploads import reading
-from app.uploads.definition import DataSetDefinition
+from app.uploads import reader as reading
+from app.uploads.data_set_definition import DataSetDefinition
 from app.uploads.parser import ReadableFile
-from app.uploads.reading import Reader
+from app.uploads.reader import Reader
 from mechanisms.errors import InvalidParameter
 from tests.app.jobs_harness import settings, wait_until
 from tests.app.uploads_harness import definition, files_below, npz

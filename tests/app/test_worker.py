@@ -19,7 +19,7 @@ from app.jobs.resources import JobSubmission
 from app.kit.database import Database
 from app.kit.settings import Settings
 from app.submissions.service import JobService
-from app.worker.service import EXIT_BUSY
+from app.worker.process import EXIT_BUSY
 from tests.app.fake_child import Order
 from tests.app.jobs_harness import (
     Sent,

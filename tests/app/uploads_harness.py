@@ -14,7 +14,7 @@ import pytest
 
 from app.kit.settings import Settings
 from app.uploads import lifecycle
-from app.uploads.definition import DataSetDefinition
+from app.uploads.data_set_definition import DataSetDefinition
 from app.uploads.making import Readable, made
 from app.uploads.parser import MadeArrays, ReadableFile
 from trainer.data.formats import Contents, FormatName, declared

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import final
 
 from app.certificates.errors import CertificateRefused
-from app.certificates.facts.ledger import LedgerFacts
+from app.certificates.facts.ledger_entry import LedgerFacts
 from app.certificates.facts.planned import differences, has_counts, model_files
 from mechanisms import RandomOrigin
 from trainer import AnyPlan, AnyTrainingSpec, RuntimeSpec

@@ -17,7 +17,7 @@ from app.certificates.facts.audit import CanaryFacts
 from app.certificates.facts.decimals import DecimalText, SignedDecimalText
 from app.certificates.facts.errata import known_row
 from app.certificates.facts.guarantee import Guarantee, Words
-from app.certificates.facts.ledger import LedgerFacts
+from app.certificates.facts.ledger_entry import LedgerFacts
 from app.certificates.facts.wording import ArithmeticName
 from mechanisms import RandomOrigin
 from mechanisms.base import Count, Value, is_absent

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from app.access.caller import Caller, Scope, requires
 from app.certificates.log.checkpoint import LARGEST_LOG
-from app.certificates.log.proofs import ConsistencyProof, InclusionProof, SignedHead, encode
+from app.certificates.log.merkle_proofs import ConsistencyProof, InclusionProof, SignedHead, encode
 from app.certificates.log.revocations import signed_revocations
 from app.certificates.log.service import consistency_proof, inclusion_proof, signed_head
 from app.certificates.log.storing import stored_envelope

@@ -8,7 +8,7 @@ from app.certificates.errors import CertificateNotFound, LogSizeUnknown
 from app.certificates.log import journal
 from app.certificates.log.checkpoint import LogHead, origin_of, sign_checkpoint
 from app.certificates.log.evidence import Evidence
-from app.certificates.log.proofs import ConsistencyProof, InclusionProof, SignedHead, encode
+from app.certificates.log.merkle_proofs import ConsistencyProof, InclusionProof, SignedHead, encode
 from app.certificates.log.revocations import revocations, signed_revocations
 from app.certificates.signing.keys import jwks, signing_key
 from app.kit.settings import Settings

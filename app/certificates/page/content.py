@@ -11,7 +11,7 @@ from app.certificates.facts.claims import why_no_epsilon_without_sampling
 from app.certificates.facts.guarantee import ApproximateDp, NoGuarantee
 from app.certificates.facts.report import Check, Status
 from app.certificates.facts.statement import Statement
-from app.certificates.page.document import Block, Bullets, CurvePlot, Document, Section, Table, Text, Tone, Verdict
+from app.certificates.page.blocks import Block, Bullets, CurvePlot, Document, Section, Table, Text, Tone, Verdict
 from app.certificates.words.caveats import Caveat, caveats, not_covered_elsewhere
 from app.certificates.words.reading import Reading
 from app.certificates.words.releases import noise_figures, sampling_in_words, sensitivity_figures

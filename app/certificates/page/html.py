@@ -10,7 +10,7 @@ from importlib.resources import files
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from app.certificates.page import plot
-from app.certificates.page.document import CurvePlot, Document, visible
+from app.certificates.page.blocks import CurvePlot, Document, visible
 from app.certificates.page.plot import Geometry, geometry
 
 

@@ -19,7 +19,7 @@ from reportlab.platypus import Flowable, KeepTogether, Paragraph, SimpleDocTempl
 from reportlab.platypus import Table as PdfTable
 
 from app.certificates.page import plot
-from app.certificates.page.document import Block, Bullets, CurvePlot, Document, Section, Table, Text, Tone, Verdict, visible
+from app.certificates.page.blocks import Block, Bullets, CurvePlot, Document, Section, Table, Text, Tone, Verdict, visible
 from app.certificates.page.plot import geometry
 
 MARGIN = 20 * mm

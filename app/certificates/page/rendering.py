@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from app.certificates.facts.report import Status, not_checked
 from app.certificates.log.evidence import Evidence, check_evidence
+from app.certificates.page.blocks import Document
 from app.certificates.page.content import document_of
-from app.certificates.page.document import Document
 from app.certificates.signing.keys import PublicKeySet
-from app.certificates.verification.forms import open_certificate
+from app.certificates.verification.opening import open_certificate
 from app.certificates.verification.verify import check_form, read_statement
 
 

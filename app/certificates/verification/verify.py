@@ -20,7 +20,7 @@ from app.certificates.signing.canonical import recanonical
 from app.certificates.signing.keys import PublicKeySet
 from app.certificates.verification.consistency import check_parts, check_plan, check_subjects, is_computable
 from app.certificates.verification.files import check_file
-from app.certificates.verification.forms import CertificateUnreadable, Opened, Signature, first_error, open_certificate
+from app.certificates.verification.opening import CertificateUnreadable, Opened, Signature, first_error, open_certificate
 from app.certificates.verification.parts import check_parts_alone
 from app.certificates.verification.recomputation import check_figures
 from trainer.plans import ComparisonPlan

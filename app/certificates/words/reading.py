@@ -13,7 +13,7 @@ from app.certificates.facts.audit import audit_in_words
 from app.certificates.facts.decimals import exact
 from app.certificates.facts.errata import meaning
 from app.certificates.facts.guarantee import ApproximateDp, figures
-from app.certificates.facts.ledger import ledger_line
+from app.certificates.facts.ledger_entry import ledger_line
 from app.certificates.facts.statement import PrivacyCertificate
 from app.certificates.words.kinds import History, Kind, Setting, kind_of
 from app.certificates.words.releases import ADJACENCY_MEANING, Drawn, largest_group, releases_of

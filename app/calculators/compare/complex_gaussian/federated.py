@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from app.calculators.compare.complex_gaussian.parts import bounds
+from app.calculators.compare.complex_gaussian.component_bounds import bounds
 from app.calculators.compare.finding import Counterexample, Finding, finding
-from app.calculators.compare.points import Points, consequences, given, raised, step
+from app.calculators.compare.point_comparisons import Points, consequences, given, raised, step
 from mechanisms import Adjacency, ComplexGaussian, Sensitivity
 from mechanisms.noise_shape import optimal_shape
 from mechanisms.published import complex_dp_federated

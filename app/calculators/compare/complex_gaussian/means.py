@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from pydantic import Field, Strict, model_validator
 
 from app.calculators.compare.finding import Counterexample, Finding, finding
-from app.calculators.compare.points import Points, consequences, given, raised, step
+from app.calculators.compare.point_comparisons import Points, consequences, given, raised, step
 from app.calculators.points import LONGEST_LIST
 from app.calculators.schemas import example
 from mechanisms import Adjacency, ComplexGaussian, Sensitivity, Step

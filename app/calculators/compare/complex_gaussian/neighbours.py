@@ -7,7 +7,7 @@ from functools import cache
 
 from accountants.gdp_inversion import epsilon_upper_at, largest_mu
 from app.calculators.compare.finding import Counterexample, Finding, finding
-from app.calculators.compare.points import Points, consequences, given, raised, step
+from app.calculators.compare.point_comparisons import Points, consequences, given, raised, step
 from mechanisms import Adjacency, ComplexGaussian, Sensitivity
 from mechanisms.base import LARGEST_SCALE
 from mechanisms.errors import InvalidParameter

@@ -15,7 +15,7 @@ from app.calculators.compare.complex_gaussian import neighbours as complex_gauss
 from app.calculators.compare.complex_gaussian import zeta as complex_gaussian_zeta
 from app.calculators.compare.complex_gaussian.neighbours import replacing, with_sensitivity
 from app.calculators.compare.finding import Finding
-from app.calculators.compare.points import Points
+from app.calculators.compare.point_comparisons import Points
 from app.calculators.points import LONGEST_LIST
 from app.calculators.profiles import compute_profile
 from app.calculators.schemas import Profile, ProfileRequest, example

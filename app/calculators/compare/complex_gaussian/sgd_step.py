@@ -10,7 +10,7 @@ from fastapi import APIRouter
 from pydantic import Field, Strict
 
 from app.calculators.compare.finding import Counterexample, Finding, finding
-from app.calculators.compare.points import Points, consequences, given, raised, step
+from app.calculators.compare.point_comparisons import Points, consequences, given, raised, step
 from app.calculators.points import LONGEST_LIST
 from app.calculators.schemas import example
 from mechanisms import Step

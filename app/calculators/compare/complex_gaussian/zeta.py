@@ -7,9 +7,9 @@ from functools import cache
 
 import scipy
 
-from app.calculators.compare.complex_gaussian.parts import bounds, is_circular
+from app.calculators.compare.complex_gaussian.component_bounds import bounds, is_circular
 from app.calculators.compare.finding import Counterexample, Finding, finding
-from app.calculators.compare.points import Points, consequences, given, raised, step
+from app.calculators.compare.point_comparisons import Points, consequences, given, raised, step
 from mechanisms import ComplexGaussian, Step
 from mechanisms.conventions import per_component_from_total
 from mechanisms.gdp import gdp_log_delta

@@ -11,7 +11,7 @@ from fastapi import APIRouter
 from pydantic import Field
 
 from app.calculators.compare.finding import Counterexample, Finding, finding
-from app.calculators.compare.points import Points, consequences, given
+from app.calculators.compare.point_comparisons import Points, consequences, given
 from app.calculators.compare.spectral.lines import PAPER, step
 from app.calculators.compare.spectral.request import MOST_POINTS
 from app.calculators.schemas import example

@@ -2,7 +2,7 @@ r"""Whose statements these are, where their truth is proved, and lines of a deri
 
 from __future__ import annotations
 
-from app.calculators.compare import points
+from app.calculators.compare import point_comparisons as points
 from mechanisms import Step
 
 PAPER = "spectral_dp"

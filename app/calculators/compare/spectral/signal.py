@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 
 from app.calculators.compare.finding import Counterexample, Finding, finding
-from app.calculators.compare.points import given
+from app.calculators.compare.point_comparisons import given
 from app.calculators.compare.spectral.lines import PAPER, step
 from app.calculators.compare.spectral.request import SpectralComparison
 from mechanisms.published import spectral_dp

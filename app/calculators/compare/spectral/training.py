@@ -11,7 +11,7 @@ from pydantic import Field
 
 from accountants.gdp import GdpProfile
 from app.calculators.compare.finding import Counterexample, Finding, finding
-from app.calculators.compare.points import given
+from app.calculators.compare.point_comparisons import given
 from app.calculators.compare.spectral.lines import PAPER, step
 from app.calculators.schemas import example
 from mechanisms import Step

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from accountants import Release
 from app.calculators.compare.finding import Finding
-from app.calculators.compare.points import raised
+from app.calculators.compare.point_comparisons import raised
 from app.calculators.compare.spof import environment_findings as findings
 from app.calculators.compare.spof.environment_findings import Environment
 from app.calculators.proofs import path_of

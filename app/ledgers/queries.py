@@ -8,9 +8,9 @@ from typing import cast
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from app.ledgers.definition import LedgerDefinition, stored_definition
 from app.ledgers.entries import Entry, Reserved, Settlement
 from app.ledgers.errors import LedgerNotFound, ReservationHeld, ReservationNotFound
+from app.ledgers.ledger_definition import LedgerDefinition, stored_definition
 from app.ledgers.resources import Balance, Head, Ledger, Reservation, balance_of, reservation_of
 from app.ledgers.states import LedgerState
 from app.ledgers.sums import Sums

@@ -17,9 +17,9 @@ import structlog
 from pydantic import ValidationError
 
 from app.kit.child_environment import child_environment
+from app.kit.disk import StorageFull
 from app.kit.settings import Settings
-from app.kit.storage import StorageFull
-from app.uploads.definition import DataSetDefinition
+from app.uploads.data_set_definition import DataSetDefinition
 from app.uploads.parser import REQUEST, RESULT, MadeArrays, ReadableFile, ReadingRequest, ReadingResult
 from app.uploads.storage import private_folder
 from mechanisms.errors import InvalidParameter

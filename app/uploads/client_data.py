@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from pydantic import BaseModel
 
-from app.uploads.definition import DataSetDefinition
+from app.uploads.data_set_definition import DataSetDefinition
 from app.uploads.resources import DataSet, DataSetPage, Upload, UploadPage
 from trainer.data.formats import FormatName
 
