@@ -27,7 +27,7 @@ help:
 	@echo "make docs   the handbook, into build/docs; the service serves it under /handbook"
 
 # torch first and pinned: a range would pull another build with gigabytes of GPU libraries.
-$(SETUP): constraints.txt pyproject.toml mechanisms/version.py mechanisms/_kernel.c
+$(SETUP): constraints.txt pyproject.toml mechanisms/version.py mechanisms/sampling/_kernel.c
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "zetadp needs Python 3.11 or newer, this is " + sys.version)'
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) "$$(grep '^torch==' constraints.txt)"
@@ -72,4 +72,4 @@ docs: $(DEV_SETUP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
 clean:
-	rm -rf $(VENV) demo-output build mechanisms/_kernel*.so
+	rm -rf $(VENV) demo-output build mechanisms/sampling/_kernel*.so

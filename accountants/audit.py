@@ -26,8 +26,8 @@ from accountants import deadline
 from accountants.conversions import trade_off
 from accountants.gdp import GdpProfile
 from accountants.profile import PrivacyProfile
-from mechanisms import logspace
 from mechanisms.errors import InvalidParameter
+from mechanisms.numerics import logspace
 
 GUESSED = (0.02, 0.1, 0.4, 1.0)
 """Shares of the canaries that are guessed, the surest first; a correction for trying several is part of every answer."""

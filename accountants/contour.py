@@ -18,9 +18,9 @@ from accountants.pairs import Family, Pair, widened
 from accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_delta, check_epsilon
 from accountants.rdp import leaf_steps
 from accountants.transforms import LARGEST_SHIFT, SMALLEST_SHIFT, MixedGaussian, Transform, TransformUnavailable
-from mechanisms import logspace
 from mechanisms.base import Step
 from mechanisms.errors import InvalidParameter, UnsupportedEvent
+from mechanisms.numerics import logspace
 
 ROUTE = "contour"
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import final
 
 from accountants.profile import PrivacyProfile, check_alpha, check_epsilon
-from mechanisms import logspace
 from mechanisms.base import Extended, OpenProbability, Value
 from mechanisms.errors import InvalidParameter
+from mechanisms.numerics import logspace
 
 _ROUNDING = 1e-15
 """Relative allowance for a logarithm or exponential and the two or three roundings around it: about four times what they can add up to."""

@@ -26,7 +26,7 @@ from accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile
 from accountants.rdp import leaf_steps
 from mechanisms.base import Step
 from mechanisms.errors import NumericalFloor, UnsupportedEvent
-from mechanisms.logspace import log_add
+from mechanisms.numerics.logspace import log_add
 
 ROUTE = "fft"
 

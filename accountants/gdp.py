@@ -20,7 +20,7 @@ from accountants.profile import (
 )
 from mechanisms.base import Step
 from mechanisms.errors import InvalidParameter, UnsupportedEvent
-from mechanisms.gdp import gdp_trade_off, trade_off_error
+from mechanisms.numerics.gdp import gdp_trade_off, trade_off_error
 
 __all__ = ["ROUTE", "GdpAccountant", "GdpProfile", "epsilon_at", "largest_mu"]
 

@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike
 
 from accountants.profile import Bound, check_epsilon
 from mechanisms.errors import InvalidParameter
-from mechanisms.gdp import LOG_DELTA_ERROR, Floats, gdp_log_delta, gdp_log_deltas, log_delta_error, log_delta_slopes
-from mechanisms.logspace import SMALLEST_FLOAT
+from mechanisms.numerics.gdp import LOG_DELTA_ERROR, Floats, gdp_log_delta, gdp_log_deltas, log_delta_error, log_delta_slopes
+from mechanisms.numerics.logspace import SMALLEST_FLOAT
 
 ROUTE = "gdp"
 
@@ -170,7 +170,7 @@ def _mu_by_newton(epsilon: float, log_delta: float) -> tuple[float, float] | Non
         if not (0.0 < slope < math.inf and abs(gap) < 50.0 * slope):
             return None
         nearly = abs(gap) < _NEARLY * min(1.0, -log_delta)
-        # d/d(log mu) of mu phi(x) / delta, with x and y as in ``mechanisms.gdp``.
+        # d/d(log mu) of mu phi(x) / delta, with x and y as in ``mechanisms.numerics.gdp``.
         quotient = epsilon / mu
         second = slope * (1.0 + quotient * quotient - 0.25 * mu * mu - slope)
         mu *= math.exp(_halley(gap - (0.1 * error if nearly else 0.0), slope, second))

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from accountants import deadline
 from accountants.nodes import UNIT, log1p_complex
 from accountants.transforms import Transform, TransformUnavailable
-from mechanisms.logspace import log_add
+from mechanisms.numerics.logspace import log_add
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]

@@ -12,9 +12,9 @@ from pydantic import model_validator
 
 from accountants.events import Event
 from accountants.trade_off import SupportingLines
-from mechanisms import logspace
 from mechanisms.base import Extended, Step, Value
 from mechanisms.errors import InvalidParameter, NumericalFloor
+from mechanisms.numerics import logspace
 
 SMALLEST_LOG_DELTA = -700.0
 """Below it routes that need delta itself can't answer."""

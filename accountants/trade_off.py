@@ -16,9 +16,9 @@ from typing import final
 import scipy
 
 from accountants import deadline
-from mechanisms import logspace
 from mechanisms.errors import NumericalFloor
-from mechanisms.gdp import gdp_log_delta
+from mechanisms.numerics import logspace
+from mechanisms.numerics.gdp import gdp_log_delta
 
 _LARGEST_EPSILON = 709.0
 """Beyond it e^epsilon overflows; a line of such a slope says something of alpha < 1e-308 only."""

@@ -15,7 +15,7 @@ import torch
 from benchmarks.compare import goal, line, ratio
 from mechanisms import Gaussian, Laplace, LocalLaplace, Sensitivity
 from mechanisms.base import Adjacency
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer.autoencoder import AutoencoderShape
 from trainer.descent import Sgd
 from trainer.engine import Alone, FreshRandomness, PrivateLoop, Site, TorchSource, TrainingState, initial_state, update

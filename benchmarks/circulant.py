@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.compare import goal, line, ratio
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer.engine.rules.base import Use
 from trainer.engine.rules.circulant import BlockCirculantGradients, block_circulant
 from trainer.layers.circulant import BlockCirculantLinear

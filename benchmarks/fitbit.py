@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.fitbit_runs import Result, Table, functional, local, noisy_descent, plain, printed
-from mechanisms.source import NoiseSource
+from mechanisms.sampling.source import NoiseSource
 from trainer.data import data_set_facts
 from trainer.data.base import DataSetFacts
 from trainer.data.location import folder_of

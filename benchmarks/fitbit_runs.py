@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer.autoencoder import AutoencoderDescent, AutoencoderShape
 from trainer.descent import Sgd
 from trainer.dp_sgd_laplace.spec import DpSgdLaplace

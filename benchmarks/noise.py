@@ -12,7 +12,8 @@ import torch
 from benchmarks.compare import Ratio, goal, line, ratio
 from benchmarks.networks import CASES
 from benchmarks.training import private_step
-from mechanisms import Adjacency, ComplexGaussian, Gaussian, RandomStream, Sensitivity, kernel
+from mechanisms import Adjacency, ComplexGaussian, Gaussian, RandomStream, Sensitivity
+from mechanisms.sampling import kernel
 from trainer.engine.torch_source import TorchSource
 
 COUNT = 470_000

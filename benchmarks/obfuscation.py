@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.compare import goal, line, ratio
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer.obfuscation.architectures import Architecture, LeNet, ResNet
 from trainer.obfuscation.encoding import angles, others
 from trainer.obfuscation.layers import turned, turned_back

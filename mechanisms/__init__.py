@@ -35,7 +35,7 @@ from mechanisms.local import LocalRelease
 from mechanisms.local_gaussian import LocalGaussian
 from mechanisms.local_laplace import LocalLaplace
 from mechanisms.loss import GaussianLoss, LaplaceLoss, PrivacyLoss, ResponseLoss
-from mechanisms.source import NoiseSource, NumpySource, RandomOrigin, RandomStream
+from mechanisms.sampling.source import NoiseSource, NumpySource, RandomOrigin, RandomStream
 from mechanisms.spectral import Spectral
 from mechanisms.spof_coefficients import SpofCoefficients
 

@@ -23,9 +23,9 @@ from pydantic import (
 )
 
 from mechanisms.errors import InvalidParameter
-from mechanisms.grid import contraction, largest
 from mechanisms.loss import PrivacyLoss
-from mechanisms.source import Array, NoiseSource
+from mechanisms.sampling.grid import contraction, largest
+from mechanisms.sampling.source import Array, NoiseSource
 
 SMALLEST_SCALE = 1e-50
 """Scales and sensitivities lie in [1e-50, 1e50]: their quotients and those' squares then neither overflow nor vanish in float64."""

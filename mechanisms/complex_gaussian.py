@@ -10,9 +10,9 @@ from pydantic import model_validator
 
 from mechanisms.base import AdditiveNoise, Adjacency, Assumption, Correlation, Facts, Positive, Sensitivity, Step, size_of
 from mechanisms.errors import InvalidParameter
-from mechanisms.grid import LARGEST, STEP, contraction, largest
 from mechanisms.loss import GaussianLoss
-from mechanisms.source import Array, NoiseSource
+from mechanisms.sampling.grid import LARGEST, STEP, contraction, largest
+from mechanisms.sampling.source import Array, NoiseSource
 
 
 @final

@@ -15,7 +15,7 @@ from mechanisms.base import Adjacency, Assumption, Facts, Positive, Sensitivity,
 from mechanisms.errors import InvalidParameter
 from mechanisms.local import LocalRelease
 from mechanisms.loss import ResponseLoss
-from mechanisms.source import FAIR, PROBABILITY_BITS, Array, NoiseSource
+from mechanisms.sampling.source import FAIR, PROBABILITY_BITS, Array, NoiseSource
 
 Floats = NDArray[np.float64]
 

@@ -8,7 +8,7 @@ from pydantic import model_validator
 
 from mechanisms.base import AdditiveNoise, Adjacency, Assumption, Facts, Positive, Sensitivity, Step, with_normal_noise
 from mechanisms.loss import GaussianLoss
-from mechanisms.source import Array, NoiseSource
+from mechanisms.sampling.source import Array, NoiseSource
 
 
 @final

@@ -9,7 +9,7 @@ from pydantic import model_validator
 from mechanisms.base import AdditiveNoise, Adjacency, Assumption, Facts, Positive, Sensitivity, Step, with_laplace_noise
 from mechanisms.local import quotient_up
 from mechanisms.loss import LaplaceLoss
-from mechanisms.source import Array, NoiseSource
+from mechanisms.sampling.source import Array, NoiseSource
 
 
 @final

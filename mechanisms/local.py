@@ -13,8 +13,8 @@ from pydantic import Field, Strict, model_validator
 
 from mechanisms.base import LARGEST_SCALE, SMALLEST_SCALE, Adjacency, Mechanism, Sensitivity
 from mechanisms.errors import InvalidParameter
-from mechanisms.grid import STEP, contraction
-from mechanisms.source import Array, NoiseSource
+from mechanisms.sampling.grid import STEP, contraction
+from mechanisms.sampling.source import Array, NoiseSource
 
 Edge = Annotated[float, Strict(), Field(allow_inf_nan=False, ge=-LARGEST_SCALE, le=LARGEST_SCALE)]
 Dimension = Annotated[int, Strict(), Field(ge=1, le=10**6)]

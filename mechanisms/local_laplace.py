@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, Self, final
 from mechanisms.base import Adjacency, Assumption, Facts, Positive, Sensitivity, Step
 from mechanisms.local import LocalRelease, quotient_up
 from mechanisms.loss import LaplaceLoss
-from mechanisms.source import Array, NoiseSource
+from mechanisms.sampling.source import Array, NoiseSource
 
 
 @final

@@ -11,8 +11,8 @@ from pydantic import Field, Strict, model_validator
 from mechanisms.base import Adjacency, Assumption, Facts, Mechanism, Positive, Sensitivity, Step, with_normal_noise
 from mechanisms.errors import InvalidParameter
 from mechanisms.loss import GaussianLoss
-from mechanisms.source import Array, NoiseSource
-from mechanisms.spectrum import LONGEST_AXIS, MOST_AXES, LowPass
+from mechanisms.numerics.spectrum import LONGEST_AXIS, MOST_AXES, LowPass
+from mechanisms.sampling.source import Array, NoiseSource
 
 AxisNumber = Annotated[int, Strict(), Field(ge=1, le=LONGEST_AXIS)]
 AxisNumbers = Annotated[tuple[AxisNumber, ...], Field(min_length=1, max_length=MOST_AXES)]

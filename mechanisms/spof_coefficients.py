@@ -6,11 +6,11 @@ from typing import Annotated, ClassVar, Literal, Self, final
 
 from pydantic import Field, Strict
 
+from mechanisms.analysis.cross_entropy import LARGEST_POINT, Expansion
 from mechanisms.base import SMALLEST_SCALE, Adjacency, Assumption, Facts, Number, Positive, Sensitivity, Step
-from mechanisms.cross_entropy import LARGEST_POINT, Expansion
 from mechanisms.local import LocalRelease, quotient_up
 from mechanisms.loss import LaplaceLoss
-from mechanisms.source import Array, NoiseSource
+from mechanisms.sampling.source import Array, NoiseSource
 
 ExpansionPoint = Annotated[Number, Field(ge=-LARGEST_POINT, le=LARGEST_POINT)]
 

@@ -9,8 +9,8 @@ from pydantic import Field, StringConstraints, model_validator
 
 from mechanisms.base import Count, Value
 from mechanisms.errors import InvalidParameter
+from mechanisms.numerics.spectrum import LowPass
 from mechanisms.spectral import AxisNumbers
-from mechanisms.spectrum import LowPass
 
 LayerName = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=200)]
 """Of a module, as its parameters' names begin."""

@@ -16,7 +16,7 @@ from accountants.notions import randomized_response as rr
 from accountants.notions.answer import Answer, exact, impossible, step
 from accountants.notions.digits import ONE
 from accountants.notions.values import Gdp, Target, ToApproximate, ToRdp, ToTradeOff, ToZcdp, as_decimal
-from mechanisms.gdp import gdp_log_delta, log_delta_error
+from mechanisms.numerics.gdp import gdp_log_delta, log_delta_error
 
 _RELIABLE_MU = 1e14
 """``log_delta_error`` is proved up to here."""

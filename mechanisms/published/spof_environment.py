@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from mechanisms.environmental_noise import log_normal_cdf
+from mechanisms.analysis.environmental_noise import log_normal_cdf
 from mechanisms.published import spof
 
 CLAIMED_PROBABILITY = 0.5

@@ -25,7 +25,7 @@ from accountants.gdp import GdpProfile
 from accountants.profile import Bound, DeltaBound, NonPrivateProfile, PrivacyProfile
 from accountants.trade_off import Line, SupportingLines
 from mechanisms import InvalidParameter, NumericalFloor
-from mechanisms.gdp import gdp_log_delta, log_delta_error
+from mechanisms.numerics.gdp import gdp_log_delta, log_delta_error
 from tests.accountants.events import gaussian, laplace, training
 
 ALPHAS = [1e-300, 1e-30, 1e-12, 1e-7, 1e-4, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 1 - 1e-7, 1 - 1e-12]

@@ -8,7 +8,7 @@ from accountants import FixedSizeSampled, Grouped, NonPrivate, PoissonSampled, R
 from accountants.cross_check import ACCURACY, recomputed_epsilon, recomputed_log_delta
 from accountants.gdp import epsilon_at
 from mechanisms import Adjacency, Gaussian, Sensitivity, TimeLimitReached, UnsupportedEvent
-from mechanisms.gdp import gdp_log_delta
+from mechanisms.numerics.gdp import gdp_log_delta
 from tests.accountants.events import WORK_SET, gaussian, laplace, training
 
 

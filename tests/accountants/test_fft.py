@@ -17,7 +17,7 @@ from accountants.grid import Lattice
 from accountants.hockey_stick import UNIT, calls, puts, reverse
 from accountants.pairs import Family, Mixture, Pair
 from mechanisms.errors import NumericalFloor, UnsupportedEvent
-from mechanisms.gdp import gdp_log_delta
+from mechanisms.numerics.gdp import gdp_log_delta
 from tests.accountants.events import WORK_SET, fixed_size, gaussian, laplace, replace_one_gaussian, training
 from tests.selection import chosen
 

@@ -29,7 +29,7 @@ from accountants.filters.spends import mu_of_pure, pure_epsilon
 from accountants.pairs import Family, Mixture, Pair
 from mechanisms import Adjacency, IncompatibleEvent, InvalidParameter, UnsupportedEvent
 from mechanisms.errors import BudgetExceeded
-from mechanisms.gdp import gdp_log_delta
+from mechanisms.numerics.gdp import gdp_log_delta
 from tests.accountants.events import complex_gaussian, gaussian, laplace, training
 
 ORDERS = (2.0, 8.0, 32.0)

@@ -10,7 +10,7 @@ from accountants.gdp import epsilon_at, largest_mu
 from accountants.gdp_inversion import epsilon_upper_at, log_delta_bounds, log_delta_upper, log_deltas_upper
 from mechanisms import UnsupportedEvent
 from mechanisms.errors import InvalidParameter
-from mechanisms.gdp import gdp_log_delta
+from mechanisms.numerics.gdp import gdp_log_delta
 from tests.accountants.events import complex_gaussian, gaussian, laplace, training
 from tests.golden.oracles import oracle_rows
 

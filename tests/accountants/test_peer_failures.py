@@ -13,7 +13,7 @@ import pytest
 
 from accountants import Composed, FixedSizeSampled, Repeated, profile
 from accountants.gdp import largest_mu
-from mechanisms.gdp import gdp_log_delta
+from mechanisms.numerics.gdp import gdp_log_delta
 from tests.accountants.events import gaussian, laplace, training
 
 BEYOND_PESSIMISTIC_PLD = [

@@ -12,7 +12,7 @@ from app.certificates.issuing.issue import CertificateInput, predicate_of
 from app.certificates.words.caveats import caveats, not_covered_elsewhere
 from app.certificates.words.reading import Reading
 from app.certificates.words.text import advantage, describe, most_true_positives
-from mechanisms.gdp import gdp_log_delta, gdp_trade_off
+from mechanisms.numerics.gdp import gdp_log_delta, gdp_trade_off
 from mechanisms.version import VERSION
 from tests.app.certificates_harness import finished_run
 from trainer.data import data_set_facts

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from mechanisms import Adjacency, Gaussian, Sensitivity
-from mechanisms.spectrum import LowPass
+from mechanisms.numerics.spectrum import LowPass
 from tests.selection import chosen
 from tests.trainer.spectral_cases import ORDERS, random_ratios, spectra_of
 from trainer import RuntimeSpec, ZetaDpSgd, load_train

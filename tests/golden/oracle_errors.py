@@ -24,14 +24,15 @@ from accountants.rdp import epsilon_at_order, leaf_renyi
 from app.calculators.compare.finding import Finding
 from app.calculators.compare.spof import algorithm as spof
 from app.calculators.compare.spof import dp_sgd as spof_dp_sgd
-from mechanisms import ComplexGaussian, Gaussian, Sensitivity, environmental_noise
-from mechanisms.classic_gaussian import largest_classic_epsilon
+from mechanisms import ComplexGaussian, Gaussian, Sensitivity
+from mechanisms.analysis import environmental_noise
+from mechanisms.analysis.classic_gaussian import largest_classic_epsilon
+from mechanisms.analysis.spectral_noise import layers_gdp_mu, layers_l2, real_noise_variance, unnormalised_gdp_mu
 from mechanisms.conventions import per_component_from_total, total_from_per_component
-from mechanisms.gdp import gdp_log_delta, gdp_trade_off
 from mechanisms.noise_shape import optimal_shape
+from mechanisms.numerics.gdp import gdp_log_delta, gdp_trade_off
+from mechanisms.numerics.spectrum import LowPass
 from mechanisms.published import clt, complex_dp_federated, spectral_dp, spof_environment, zeta_dp
-from mechanisms.spectral_noise import layers_gdp_mu, layers_l2, real_noise_variance, unnormalised_gdp_mu
-from mechanisms.spectrum import LowPass
 from tests.golden.oracles import FILE
 
 Inputs = Mapping[str, str]

@@ -13,9 +13,10 @@ import torch
 
 import accountants
 from accountants.events import Release
-from mechanisms import Adjacency, ComplexGaussian, Gaussian, Laplace, NumpySource, RandomStream, Sensitivity, grid_normal
+from mechanisms import Adjacency, ComplexGaussian, Gaussian, Laplace, NumpySource, RandomStream, Sensitivity
 from mechanisms.base import AdditiveNoise
-from mechanisms.grid import BITS, STEP
+from mechanisms.sampling import grid_normal
+from mechanisms.sampling.grid import BITS, STEP
 from trainer.engine import TorchSource
 
 ONE = Sensitivity(l2=1.0, l1=1.0, adjacency=Adjacency.ADD_REMOVE, unit="record")

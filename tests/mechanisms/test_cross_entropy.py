@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from mechanisms.clipped_box import l1_diameter
-from mechanisms.cross_entropy import (
+from mechanisms.analysis.clipped_box import l1_diameter
+from mechanisms.analysis.cross_entropy import (
     Expansion,
     affine_l1,
     coefficient_l1,

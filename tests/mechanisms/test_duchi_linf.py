@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from mechanisms import DuchiLinf, InvalidParameter, NumpySource, RandomOrigin
 from mechanisms.duchi_linf import central_factor, compare_with_laplace, minority_numerator, shown_probability
-from mechanisms.source import FAIR, PROBABILITY_BITS
+from mechanisms.sampling.source import FAIR, PROBABILITY_BITS
 from tests.mechanisms.local import duchi
 from tests.selection import chosen, thinned
 

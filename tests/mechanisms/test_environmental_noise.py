@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from mechanisms import NumpySource, environmental_noise
+from mechanisms import NumpySource
+from mechanisms.analysis import environmental_noise
 from mechanisms.published import spof_environment as published
 from tests.golden.oracles import oracle_rows
 

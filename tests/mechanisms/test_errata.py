@@ -13,7 +13,7 @@ from scipy import stats
 
 from mechanisms import MECHANISMS
 from mechanisms.errata import ERRATA, SEVERITIES, UnknownRow, erratum
-from mechanisms.gdp import gdp_log_delta
+from mechanisms.numerics.gdp import gdp_log_delta
 from trainer import ALGORITHMS
 
 ROOT = Path(__file__).parents[2]

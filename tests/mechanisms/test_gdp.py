@@ -9,8 +9,8 @@ import pytest
 from scipy import special
 
 from mechanisms.errors import InvalidParameter
-from mechanisms.gdp import gdp_log_delta, gdp_log_deltas, gdp_trade_off, log_delta_error, log_delta_slopes, trade_off_error
-from mechanisms.mills import log_difference
+from mechanisms.numerics.gdp import gdp_log_delta, gdp_log_deltas, gdp_trade_off, log_delta_error, log_delta_slopes, trade_off_error
+from mechanisms.numerics.mills import log_difference
 from tests.golden.oracles import oracle_rows
 from tests.selection import chosen
 

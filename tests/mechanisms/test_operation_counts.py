@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mechanisms.operation_counts import OperationCosts, coefficient_perturbation, gradient_perturbation, total
+from mechanisms.analysis.operation_counts import OperationCosts, coefficient_perturbation, gradient_perturbation, total
 from mechanisms.published import spof_operations as published
 
 _PAPER = OperationCosts()

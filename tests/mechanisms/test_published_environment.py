@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from mechanisms import environmental_noise, taylor
+from mechanisms.analysis import environmental_noise, taylor
 from mechanisms.published import spof_environment as published
 from mechanisms.published import spof_taylor
 from tests.golden.oracles import oracle_rows

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mechanisms import InvalidParameter
-from mechanisms.classic_gaussian import (
+from mechanisms.analysis.classic_gaussian import (
     classic_factor,
     classic_noise_renyi,
     equivalent_orders,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from mechanisms.cross_entropy import affine_l1, sigmoid
+from mechanisms.analysis.cross_entropy import affine_l1, sigmoid
 from mechanisms.published import spof
 from tests.golden.oracles import oracle_rows
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from mechanisms import InvalidParameter
-from mechanisms.signal_energy import SignalNorms, norm_inside
-from mechanisms.spectral_noise import (
+from mechanisms.analysis.signal_energy import SignalNorms, norm_inside
+from mechanisms.analysis.spectral_noise import (
     NoiseReading,
     layers_gdp_mu,
     layers_l2,
@@ -20,7 +20,7 @@ from mechanisms.spectral_noise import (
     rfft_norm_undercount,
     unnormalised_gdp_mu,
 )
-from mechanisms.spectrum import LowPass, Rounding, filtering_ratio, kept_for_ratio
+from mechanisms.numerics.spectrum import LowPass, Rounding, filtering_ratio, kept_for_ratio
 from tests.golden.oracles import oracle_rows
 
 SHAPES = [(1,), (2,), (3,), (7,), (8,), (9,), (10,), (1, 5), (2, 2), (4, 4), (5, 6), (6, 5), (7, 3)]

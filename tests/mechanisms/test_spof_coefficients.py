@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from accountants import Grouped, Release, Repeated, profile
 from mechanisms import InvalidParameter, NumpySource, Sensitivity, SpofCoefficients
-from mechanisms.cross_entropy import Expansion, softplus
+from mechanisms.analysis.cross_entropy import Expansion, softplus
 from tests.golden.oracles import oracle_rows
 
 

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from mechanisms import InvalidParameter, NumpySource, RandomStream
-from mechanisms.source import FAIR
+from mechanisms.sampling.source import FAIR
 from tests.mechanisms.local import duchi, local_gaussian, local_laplace
 from tests.selection import chosen
 

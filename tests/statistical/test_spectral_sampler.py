@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 from mechanisms import NumpySource, Sensitivity, Spectral
-from mechanisms.gdp import gdp_log_delta
-from mechanisms.spectral_noise import NoiseReading, reading_gdp_mu
+from mechanisms.analysis.spectral_noise import NoiseReading, reading_gdp_mu
+from mechanisms.numerics.gdp import gdp_log_delta
 from tests.selection import chosen
 
 COUNT = 60_000

@@ -20,8 +20,8 @@ from torch import Tensor
 import accountants
 from accountants.events import Event
 from mechanisms import ComplexGaussian, Gaussian, Laplace, LocalGaussian, LocalLaplace, NoiseSource, RandomStream, SpofCoefficients
-from mechanisms.grid import LARGEST, STEP, contraction
 from mechanisms.local import LocalRelease
+from mechanisms.sampling.grid import LARGEST, STEP, contraction
 from trainer.engine import TorchSource
 
 RUNS = 200

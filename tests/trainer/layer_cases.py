@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer import layers
 from trainer.engine.clipping import CLIP_MARGIN, ClippedGradients
 from trainer.engine.gradients import layers_of

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer.data.base import DataSetFacts
 from trainer.models import build, papers
 from trainer.models.spec import ComplexUnet, ModelSpec

@@ -11,18 +11,8 @@ import torch
 from torch import Tensor, nn
 
 import accountants
-from mechanisms import (
-    Adjacency,
-    ComplexGaussian,
-    Gaussian,
-    Laplace,
-    LocalGaussian,
-    NoiseSource,
-    RandomOrigin,
-    RandomStream,
-    Sensitivity,
-    kernel,
-)
+from mechanisms import Adjacency, ComplexGaussian, Gaussian, Laplace, LocalGaussian, NoiseSource, RandomOrigin, RandomStream, Sensitivity
+from mechanisms.sampling import kernel
 from tests.selection import chosen
 from trainer import ExecutionPlan
 from trainer.engine import (

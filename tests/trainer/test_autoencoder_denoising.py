@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mechanisms import LocalLaplace, Sensitivity
 from mechanisms.base import Adjacency
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer.denoising import AsReleased, Clamped, Shrunk
 from trainer.engine import TorchSource
 from trainer.engine.autoencoders import column_means, denoised

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from mechanisms.source import RandomStream
-from mechanisms.taylor import loss as exact_loss
-from mechanisms.taylor import polynomial
+from mechanisms.analysis.taylor import loss as exact_loss
+from mechanisms.analysis.taylor import polynomial
+from mechanisms.sampling.source import RandomStream
 from trainer.autoencoder import AutoencoderShape, LossName
 from trainer.data import DigitsImages
 from trainer.descent import Adam, Sgd

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from mechanisms.errors import InvalidParameter
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer.engine.clipping import CLIP_MARGIN, LARGEST_MICROBATCH, ClippedGradients
 from trainer.engine.gradients import TapedRoute, WholeNetworkRoute
 from trainer.engine.problem import Problem

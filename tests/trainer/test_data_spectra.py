@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer.data.spectra import centre, fixed_length, spectrogram, spectrum, to_image, to_k_space, unit_power, whitened
 from trainer.data.undersampling import cartesian_mask, smooth_phase
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mechanisms.base import Adjacency
 from mechanisms.errors import InvalidParameter
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer.data import DataSet, DigitsImages, DigitsPhasePairs, facts_of
 from trainer.data.splits import Keys, by_record, dealt, is_chosen, name_keys, record_keys, sides
 from trainer.engine import units_at_nodes

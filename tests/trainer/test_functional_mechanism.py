@@ -13,9 +13,9 @@ from safetensors.torch import load_file
 
 import accountants
 from mechanisms import Gaussian, Laplace
+from mechanisms.analysis.functional_mechanism import coefficient_count, l1_sensitivity, l2_sensitivity
 from mechanisms.errors import InvalidParameter
-from mechanisms.functional_mechanism import coefficient_count, l1_sensitivity, l2_sensitivity
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer import RuntimeSpec, load_train
 from trainer.data import data_set_facts
 from trainer.data.base import DataSetFacts

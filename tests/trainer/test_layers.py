@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, grad, vmap
 
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer.layers import ACTIVATIONS, ComplexLinear, Elementwise, cardioid, crelu, magnitude, magnitude_softmax, real_part
 
 HEADS = {"magnitude": magnitude, "real_part": real_part, "magnitude_softmax": magnitude_softmax}

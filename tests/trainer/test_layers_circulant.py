@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.func import functional_call, grad, vmap  # pyright: ignore[reportPrivateImportUsage]
 
 from mechanisms.errors import InvalidParameter
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer.layers import circulant
 from trainer.layers.block_spectra import LARGEST_MATRIX, BlockSpectra
 from trainer.layers.circulant import BlockCirculantLinear

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mechanisms.errors import InvalidParameter
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer.layers import FromPlanes, ToPlanes, from_planes, glorot, he, join, magnitude, magnitude_softmax, split, to_planes
 
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mechanisms.errors import InvalidParameter
-from mechanisms.source import RandomStream
-from mechanisms.spectrum import LowPass
+from mechanisms.numerics.spectrum import LowPass
+from mechanisms.sampling.source import RandomStream
 from trainer.engine.rules.base import Use
 from trainer.engine.rules.circulant import BlockCirculantGradients, block_circulant
 from trainer.layers.circulant import BlockCirculantLinear

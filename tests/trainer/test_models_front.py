@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer.data import DataSetFacts
 from trainer.models import build
 from trainer.models.front import passed_through, split_front

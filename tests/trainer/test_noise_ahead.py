@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from mechanisms.source import NoiseSource, RandomOrigin, RandomStream
+from mechanisms.sampling.source import NoiseSource, RandomOrigin, RandomStream
 from trainer.engine import FreshRandomness, Randomness, SeededRandomness
 from trainer.engine.prefetch import NoiseAhead
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer.obfuscation.critic import faked, wrong_angles
 from trainer.obfuscation.encoding import FeatureLaw, angles, clipped, generator_of, hidden, others, strangers
 from trainer.obfuscation.methods import AdditionalLayers, Method, Noisy, NoisyRotation, Original, Rotation

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from mechanisms.errors import InvalidParameter
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer.models.spec import Activation, Convolution, Dropout, Flatten, Fourier, Linear
 from trainer.obfuscation.architectures import AlexNet, Architecture, CustomNetwork, LeNet, ResNet, Vgg16
 from trainer.obfuscation.architectures import Delta as DeltaSpec

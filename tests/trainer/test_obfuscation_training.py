@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from mechanisms.errors import InvalidParameter
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer import RuntimeSpec
 from trainer.data import data_set_facts
 from trainer.data.base import DataSet

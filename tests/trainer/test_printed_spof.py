@@ -11,10 +11,10 @@ import torch
 from safetensors.torch import load_file
 
 import accountants
+from mechanisms.analysis.record_recovery import recovered
 from mechanisms.errors import InvalidParameter
 from mechanisms.published import spof as published
-from mechanisms.record_recovery import recovered
-from mechanisms.source import RandomOrigin, RandomStream
+from mechanisms.sampling.source import RandomOrigin, RandomStream
 from tests.selection import thinned
 from trainer import RuntimeSpec, load_train
 from trainer.autoencoder import AutoencoderShape

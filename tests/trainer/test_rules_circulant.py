@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer.engine.rules.base import Use, WritableGradients
 from trainer.engine.rules.circulant import block_circulant
 from trainer.layers.circulant import BlockCirculantLinear

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from mechanisms.errors import InvalidParameter
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer.engine.rules.base import LayerGradients, Rule, UnsupportedLayer, Use
 from trainer.engine.rules.convolution import convolution, transposed_convolution
 from trainer.engine.rules.patch_gradients import PatchGradients, Route, route_of

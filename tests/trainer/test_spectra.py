@@ -11,7 +11,7 @@ from torch import nn
 
 from mechanisms import RandomStream
 from mechanisms.errors import InvalidParameter
-from mechanisms.spectrum import low_pass
+from mechanisms.numerics.spectrum import low_pass
 from trainer.engine.parameters import ParameterLayout
 from trainer.engine.rules.analysis import Analysis, axis_analysis
 from trainer.engine.spectra import Spectra

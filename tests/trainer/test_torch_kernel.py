@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from mechanisms import Adjacency, ComplexGaussian, Gaussian, RandomStream, Sensitivity, grid_normal, kernel
+from mechanisms import Adjacency, ComplexGaussian, Gaussian, RandomStream, Sensitivity
 from mechanisms.errors import InvalidParameter
-from mechanisms.grid import FEW
+from mechanisms.sampling import grid_normal, kernel
+from mechanisms.sampling.grid import FEW
 from trainer.engine import torch_kernel
 from trainer.engine.torch_source import TorchSource
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, Strict
 
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer.data.base import DataRecipe, DataSet
 from trainer.data.mri_slices import SEQUENCES, Scale, k_space_records
 from trainer.data.splits import SplitSeed

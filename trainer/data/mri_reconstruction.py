@@ -12,7 +12,7 @@ from pydantic import Field, Strict, model_validator
 
 from mechanisms.base import OpenProbability
 from mechanisms.errors import InvalidParameter
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer.data.base import DataRecipe, DataSet, SplitRule
 from trainer.data.location import Folder, file_of, files_of, folder_of
 from trainer.data.mri_files import read_fastmri, read_slices

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from mechanisms.source import NoiseSource
+from mechanisms.sampling.source import NoiseSource
 from trainer.dp_sgd_laplace.printed_spec import DpSgdLaplacePrinted
 from trainer.engine.autoencoders.printed import PrintedSlopes, Sensed, algorithm_2_slopes
 from trainer.engine.autoencoders.printed_run import train_printed

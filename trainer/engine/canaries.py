@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.func import functional_call  # pyright: ignore[reportPrivateImportUsage]
 
 from accountants.audit import Scores
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer.engine.clipping import ClippedGradients
 from trainer.engine.parameters import as_real
 from trainer.engine.probe import mode

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call  # pyright: ignore[reportPrivateImportUsage]
 
 from mechanisms.errors import InvalidParameter
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer.engine.loop import TrainingState
 from trainer.engine.metrics import classification_metrics, reconstruction_metrics, row_metrics
 from trainer.engine.parameters import ParameterLayout

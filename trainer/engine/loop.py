@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from mechanisms.errors import InvalidParameter
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer.engine import releasing
 from trainer.engine.canaries import Canaries
 from trainer.engine.distributed import rows

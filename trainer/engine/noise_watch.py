@@ -12,8 +12,9 @@ from typing import final
 import torch
 from torch import Tensor
 
-from mechanisms import ComplexGaussian, Gaussian, Laplace, LocalGaussian, LocalLaplace, kernel
+from mechanisms import ComplexGaussian, Gaussian, Laplace, LocalGaussian, LocalLaplace
 from mechanisms.noise_test import NoiseSums, NumberNoise, Products, are_unrelated, has_claimed_scale
+from mechanisms.sampling import kernel
 from trainer.audit import NoiseFindings, Status
 from trainer.engine.team import Team
 

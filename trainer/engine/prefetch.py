@@ -16,7 +16,7 @@ from typing import Self, final
 import torch
 from torch import Tensor
 
-from mechanisms.source import FAIR, NoiseSource, RandomOrigin, RandomStream
+from mechanisms.sampling.source import FAIR, NoiseSource, RandomOrigin, RandomStream
 from trainer.engine.randomness import Randomness
 
 Make = Callable[[], NoiseSource[Tensor]]

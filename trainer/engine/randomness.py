@@ -7,7 +7,7 @@ from typing import Protocol, final
 import torch
 from torch import Tensor
 
-from mechanisms.source import NoiseSource, RandomOrigin, RandomStream
+from mechanisms.sampling.source import NoiseSource, RandomOrigin, RandomStream
 from trainer.engine.torch_source import TorchSource
 
 

@@ -1,4 +1,4 @@
-r"""The loops of noise on a grid as torch operations, for an accelerator: the same numbers from the same words as ``mechanisms.kernel``'s.
+r"""The loops of noise on a grid as torch operations, for an accelerator: the numbers of ``mechanisms.sampling.kernel``, bit for bit.
 
 Every operation is one of integers, or one of float64 that IEEE 754 rounds; none is fused with another.
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mechanisms import kernel
 from mechanisms.errors import InvalidParameter
-from mechanisms.grid import STEP
+from mechanisms.sampling import kernel
+from mechanisms.sampling.grid import STEP
 from trainer.engine.finite import all_finite
 
 _THRESHOLD_MASK = (1 << kernel.THRESHOLD_BITS) - 1

@@ -11,10 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mechanisms import grid_normal, kernel
-from mechanisms.grid import FEW
-from mechanisms.source import FAIR, RandomOrigin, RandomStream
-from mechanisms.spectrum import dropped_slices
+from mechanisms.numerics.spectrum import dropped_slices
+from mechanisms.sampling import grid_normal, kernel
+from mechanisms.sampling.grid import FEW
+from mechanisms.sampling.source import FAIR, RandomOrigin, RandomStream
 from trainer.engine import torch_kernel
 from trainer.engine.finite import all_finite
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import accountants
 from mechanisms.errors import InvalidParameter
-from mechanisms.source import RandomOrigin, RandomStream
+from mechanisms.sampling.source import RandomOrigin, RandomStream
 from trainer.audit import NoiseFindings, findings_of
 from trainer.data import DataSet, DataSetFacts, data_set_facts
 from trainer.data.splits import Keys, record_keys

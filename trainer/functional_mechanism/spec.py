@@ -13,9 +13,9 @@ from pydantic import Field, Strict
 
 from accountants.calibration import calibrate_scale
 from mechanisms import Gaussian, Laplace
+from mechanisms.analysis.functional_mechanism import MOST_RECORDS, Expansion, coefficient_count, l1_sensitivity, l2_sensitivity
 from mechanisms.base import Adjacency, NonNegative, Positive, PrivacyUnit, Sensitivity
 from mechanisms.errors import InvalidParameter
-from mechanisms.functional_mechanism import MOST_RECORDS, Expansion, coefficient_count, l1_sensitivity, l2_sensitivity
 from mechanisms.local import multiple_up
 from trainer.autoencoder import AutoencoderSpec
 from trainer.data import DataSetFacts, DigitsImages

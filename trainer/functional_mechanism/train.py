@@ -12,7 +12,7 @@ from torch import Tensor
 
 from mechanisms import Laplace
 from mechanisms.errors import InvalidParameter
-from mechanisms.source import NoiseSource
+from mechanisms.sampling.source import NoiseSource
 from trainer.engine import NoiseWatch, TorchSource, TrainingState
 from trainer.engine.autoencoders import AutoencoderRun, Descent, Prepared, run_autoencoder, stream_of
 from trainer.engine.autoencoders.descent import NO_BOUND

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from mechanisms.errors import InvalidParameter
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer.layers.block_spectra import BlockSpectra
 
 SMALL_MATRIX = 2**15

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from mechanisms.errors import InvalidParameter
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer.layers.initialisation import glorot
 
 Sizes: TypeAlias = "int | tuple[int, ...]"

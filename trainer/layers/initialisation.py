@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from mechanisms.errors import InvalidParameter
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 
 Shape = tuple[int, ...]
 

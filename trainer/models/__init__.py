@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer.data.base import DataSetFacts
 from trainer.models.spec import ModelSpec
 

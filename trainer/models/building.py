@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer.data.base import DataSetFacts
 from trainer.models.complex_unet import build_complex_unet
 from trainer.models.sequential import build_sequential

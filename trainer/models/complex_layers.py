@@ -8,7 +8,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer.layers import COMPLEX_ACTIVATIONS, ComplexLinear, magnitude, magnitude_softmax, real_part
 from trainer.layers.circulant import BlockCirculantLinear as BlockCirculantModule
 from trainer.layers.convolution import PlanarConv1d, PlanarConv2d, PlanarConvTranspose2d

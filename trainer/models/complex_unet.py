@@ -7,7 +7,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer.data.base import DataSetFacts
 from trainer.layers.convolution import PlanarConv2d, PlanarConvTranspose2d
 from trainer.layers.planes import FromPlanes, ToPlanes, split

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer.layers import REAL_ACTIVATIONS
 from trainer.models.shapes import Shape, norm_groups
 from trainer.models.spec import (

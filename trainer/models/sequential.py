@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer.data.base import DataSetFacts
 from trainer.layers.filter_bank import GaborModulus
 from trainer.layers.planes import FromPlanes, ToPlanes

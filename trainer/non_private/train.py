@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call  # pyright: ignore[reportPrivateImportUsage]
 
 from mechanisms.errors import InvalidParameter
-from mechanisms.source import RandomOrigin, RandomStream
+from mechanisms.sampling.source import RandomOrigin, RandomStream
 from trainer.data import DataSetFacts, data_set_facts
 from trainer.engine import (
     CHECKPOINT,

@@ -8,7 +8,7 @@ from typing import Any, cast, final
 import torch
 from torch import Generator, Tensor, nn
 
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer.models import real_layers
 from trainer.models.parameters import Shape
 from trainer.models.spec import Convolution, Linear

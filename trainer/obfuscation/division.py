@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.errors import InvalidParameter
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer.data.base import DataSet
 from trainer.obfuscation.methods import NoisyRotation
 from trainer.obfuscation.spec import Obfuscation

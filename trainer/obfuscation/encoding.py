@@ -14,7 +14,7 @@ from typing import final
 import torch
 from torch import Generator, Tensor
 
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer.obfuscation.layers import aligned
 from trainer.obfuscation.methods import Method, Noisy, NoisyRotation
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from mechanisms.errors import InvalidParameter
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer.data import DataSetFacts
 from trainer.obfuscation.critic import CriticNetwork
 from trainer.obfuscation.division import Division, Records, distinct_images, divide

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from mechanisms.base import Value
 from mechanisms.errors import InvalidParameter
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer.engine import NoiseWatch, TorchSource
 from trainer.engine.checkpoint import discard_unfinished, read_tensors, write_tensors
 from trainer.errors import CheckpointRefused

@@ -13,7 +13,7 @@ import torch
 from torch import Generator, Tensor
 
 from mechanisms.errors import InvalidParameter
-from mechanisms.source import RandomOrigin
+from mechanisms.sampling.source import RandomOrigin
 from trainer.attacks import AttackFindings, AttackName, CurvePoint
 from trainer.audit import NoiseFindings
 from trainer.data import DataSetFacts, data_set_facts

@@ -9,7 +9,7 @@ from typing import final
 import torch
 from torch import Generator, Tensor, nn
 
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer.descent import Adam
 from trainer.engine import ParameterLayout, TrainingState, initial_state, update
 from trainer.engine.finite import all_finite

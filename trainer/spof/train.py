@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mechanisms import DuchiLinf
 from mechanisms.errors import InvalidParameter
-from mechanisms.source import RandomOrigin
+from mechanisms.sampling.source import RandomOrigin
 from trainer.engine import NoiseWatch, TorchSource
 from trainer.engine.autoencoders import (
     SLOPES,

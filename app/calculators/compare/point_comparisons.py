@@ -11,7 +11,7 @@ from accountants.gdp import GdpProfile
 from accountants.gdp_inversion import MU_ERROR
 from app.calculators.compare.finding import ROUNDING, PointComparison, compared_at, direction_of
 from mechanisms import Step
-from mechanisms.logspace import exp_up
+from mechanisms.numerics.logspace import exp_up
 
 _SMALL = 1e-290
 

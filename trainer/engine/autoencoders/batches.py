@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 
 ORDER_SEED = 0
 """Public: the order of the rows in an epoch is no secret, and a run that is taken up again finds the same."""

@@ -1,7 +1,7 @@
 r"""What one update of a printed algorithm gives away, shown on a synthetic record that is drawn here: no row of a job's data is touched.
 
 The weights' gradients are h g^T and x v^T (errata S14, S31). Noise is in g and v only, so the directions are the code's and the record's
-own, at every epsilon; ``mechanisms.record_recovery`` gives the record from both and the public weights.
+own, at every epsilon; ``mechanisms.analysis.record_recovery`` gives the record from both and the public weights.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mechanisms.analysis.record_recovery import distance_from_rank_one, dominant_column, recovered
 from mechanisms.base import Count, Number, Positive, Value
-from mechanisms.record_recovery import distance_from_rank_one, dominant_column, recovered
-from mechanisms.source import NoiseSource, RandomStream
+from mechanisms.sampling.source import NoiseSource, RandomStream
 from trainer.autoencoder import AutoencoderShape
 from trainer.engine.autoencoders.network import DECODER, ENCODERS, Autoencoder
 from trainer.engine.autoencoders.printed import PrintedSlopes, printed_gradient, sensed

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer.autoencoder import AutoencoderDescent, AutoencoderShape, LossName
 
 _ALIGNED = 16

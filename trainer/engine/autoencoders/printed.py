@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from mechanisms.source import NoiseSource
+from mechanisms.sampling.source import NoiseSource
 from trainer.engine.autoencoders.network import Autoencoder, Pass
 
 SMALLEST_UNIT = 2.0**-100

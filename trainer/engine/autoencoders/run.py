@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from mechanisms.errors import InvalidParameter
-from mechanisms.source import RandomOrigin, RandomStream
+from mechanisms.sampling.source import RandomOrigin, RandomStream
 from trainer.autoencoder import AutoencoderDescent, AutoencoderSpec
 from trainer.data import DataSetFacts, data_set_facts
 from trainer.engine.autoencoders.descent import NO_BOUND

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mechanisms.spectrum import LowPass
+from mechanisms.numerics.spectrum import LowPass
 from trainer.projection import LayerSpectrum
 
 

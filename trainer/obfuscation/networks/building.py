@@ -7,7 +7,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from mechanisms.source import RandomStream
+from mechanisms.sampling.source import RandomStream
 from trainer.models import real_layers
 from trainer.models.parameters import Shape, module_name
 from trainer.models.shapes import shape_after

@@ -14,12 +14,12 @@ from app.calculators.compare.point_comparisons import Points, consequences, give
 from app.calculators.points import LONGEST_LIST
 from app.calculators.schemas import example
 from mechanisms import Step
+from mechanisms.analysis.realised_lot import LARGEST_DIMENSION, LARGEST_LOT, realised_lot_log_delta
 from mechanisms.base import NonNegative, OpenProbability, Value
 from mechanisms.conventions import FederatedAlgorithmNoise, ZetaAlgorithmNoise
-from mechanisms.gdp import gdp_log_delta
-from mechanisms.logspace import exp_up
+from mechanisms.numerics.gdp import gdp_log_delta
+from mechanisms.numerics.logspace import exp_up
 from mechanisms.published import zeta_dp
-from mechanisms.realised_lot import LARGEST_DIMENSION, LARGEST_LOT, realised_lot_log_delta
 
 MOST_EPSILONS = 3
 """Each costs an integral."""

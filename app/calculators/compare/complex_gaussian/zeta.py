@@ -12,7 +12,7 @@ from app.calculators.compare.finding import Counterexample, Finding, finding
 from app.calculators.compare.point_comparisons import Points, consequences, given, raised, step
 from mechanisms import ComplexGaussian, Step
 from mechanisms.conventions import per_component_from_total
-from mechanisms.gdp import gdp_log_delta
+from mechanisms.numerics.gdp import gdp_log_delta
 from mechanisms.published import zeta_dp
 
 _OTHER_NOISE = " The paper's statement is for circular noise only (equal components, correlation 0), so it doesn't cover this one."

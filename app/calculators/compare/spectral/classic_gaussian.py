@@ -14,9 +14,9 @@ from app.calculators.compare.finding import Counterexample, Finding, finding
 from app.calculators.compare.point_comparisons import given
 from app.calculators.compare.spectral.lines import PAPER, step
 from app.calculators.schemas import example
+from mechanisms.analysis.classic_gaussian import classic_factor, largest_classic_epsilon
 from mechanisms.base import Extended, Number, Positive, Value
-from mechanisms.classic_gaussian import classic_factor, largest_classic_epsilon
-from mechanisms.logspace import exp_up
+from mechanisms.numerics.logspace import exp_up
 from mechanisms.published import spectral_dp
 
 PROOF = "mechanisms/proofs/classic_gaussian.md"

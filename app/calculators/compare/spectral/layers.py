@@ -16,9 +16,9 @@ from app.calculators.compare.spectral.lines import PAPER, step
 from app.calculators.compare.spectral.request import MOST_POINTS
 from app.calculators.schemas import example
 from mechanisms import Step
+from mechanisms.analysis.spectral_noise import layers_gdp_mu, layers_l2
 from mechanisms.base import NonNegative, OpenProbability, Positive, Value
 from mechanisms.published import spectral_dp
-from mechanisms.spectral_noise import layers_gdp_mu, layers_l2
 
 MOST_LAYERS = 1000
 

@@ -12,9 +12,9 @@ from app.calculators.compare.point_comparisons import Points, consequences, give
 from app.calculators.compare.spectral.lines import PAPER, step
 from app.calculators.compare.spectral.request import SpectralComparison
 from mechanisms import NumpySource
+from mechanisms.analysis.spectral_noise import NoiseReading, reading_gdp_mu, real_noise_variance
+from mechanisms.numerics.spectrum import LowPass, filtering_ratio
 from mechanisms.published import spectral_dp
-from mechanisms.spectral_noise import NoiseReading, reading_gdp_mu, real_noise_variance
-from mechanisms.spectrum import LowPass, filtering_ratio
 
 _FORMULAS = {
     NoiseReading.REAL_ON_COMPLEX_BINS: "infinity where a kept bin isn't its own conjugate (an axis with N >= 3 and K >= 2), else 1 / sigma",

@@ -11,10 +11,10 @@ from app.calculators.compare.spectral import noise as spectral_noise
 from app.calculators.compare.spectral import privacy as spectral_privacy
 from app.calculators.compare.spectral import signal as spectral_signal
 from app.calculators.compare.spectral.request import SpectralComparison
+from mechanisms.analysis.signal_energy import SignalNorms
+from mechanisms.analysis.spectral_noise import real_noise_variance
 from mechanisms.base import Extended, Value
-from mechanisms.signal_energy import SignalNorms
-from mechanisms.spectral_noise import real_noise_variance
-from mechanisms.spectrum import LowPass, filtering_ratio
+from mechanisms.numerics.spectrum import LowPass, filtering_ratio
 
 
 @final

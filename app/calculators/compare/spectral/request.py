@@ -7,11 +7,11 @@ from typing import Annotated, Self, final
 from pydantic import Field, Strict, model_validator
 
 from app.calculators.schemas import example
+from mechanisms.analysis.signal_energy import SignalNorms
 from mechanisms.base import NonNegative, Number, OpenProbability, Positive, Value
 from mechanisms.errors import InvalidParameter
-from mechanisms.signal_energy import SignalNorms
+from mechanisms.numerics.spectrum import LONGEST_AXIS, MOST_AXES, LowPass, Rounding, kept_for_ratio
 from mechanisms.spectral import AxisNumbers
-from mechanisms.spectrum import LONGEST_AXIS, MOST_AXES, LowPass, Rounding, kept_for_ratio
 
 LONGEST_SIGNAL = 4096
 MOST_POSITIONS = 8

@@ -11,9 +11,9 @@ from app.calculators.compare.finding import Counterexample, Finding, finding
 from app.calculators.compare.point_comparisons import given
 from app.calculators.compare.spectral.lines import PAPER, step
 from app.calculators.compare.spectral.request import SpectralComparison
+from mechanisms.analysis.signal_energy import SignalNorms, norm_inside
+from mechanisms.numerics.spectrum import LowPass
 from mechanisms.published import spectral_dp
-from mechanisms.signal_energy import SignalNorms, norm_inside
-from mechanisms.spectrum import LowPass
 
 
 def findings(request: SpectralComparison, low_pass: LowPass, norms: SignalNorms | None) -> tuple[Finding, ...]:

@@ -15,8 +15,8 @@ from app.calculators.compare.point_comparisons import given
 from app.calculators.compare.spectral.lines import PAPER, step
 from app.calculators.schemas import example
 from mechanisms import Step
+from mechanisms.analysis.classic_gaussian import classic_factor, classic_noise_renyi, equivalent_orders, largest_equivalent_epsilon
 from mechanisms.base import Count, Extended, Number, OpenProbability, Positive, Value
-from mechanisms.classic_gaussian import classic_factor, classic_noise_renyi, equivalent_orders, largest_equivalent_epsilon
 from mechanisms.published import spectral_dp
 
 PROOF = "mechanisms/proofs/classic_gaussian.md"

@@ -15,8 +15,7 @@ from app.calculators.compare.spof import stabilised as spof_stabilised
 from app.calculators.compare.spof.setting import SpofComparison
 from app.calculators.proofs import path_of
 from mechanisms import Step
-from mechanisms.base import Extended, Value
-from mechanisms.cross_entropy import (
+from mechanisms.analysis.cross_entropy import (
     Expansion,
     coefficient_l1,
     coefficient_l1_with_constant,
@@ -24,6 +23,7 @@ from mechanisms.cross_entropy import (
     sigmoid_slope,
     taylor_l1_with_constant,
 )
+from mechanisms.base import Extended, Value
 from mechanisms.local import multiple_up
 from mechanisms.spof_coefficients import SpofCoefficients
 

@@ -1,6 +1,6 @@
 r"""Recovering a record from one update of Algorithm 1 (S14, S15, S31): whatever the noise, the gradients carry the record itself.
 
-How, ``mechanisms.record_recovery`` says.
+How, ``mechanisms.analysis.record_recovery`` says.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from app.calculators.compare.finding import Counterexample, Finding, finding
 from app.calculators.compare.spof.setting import PAPER
 from mechanisms import NumpySource, Step
-from mechanisms.cross_entropy import sigmoid
+from mechanisms.analysis.cross_entropy import sigmoid
+from mechanisms.analysis.record_recovery import distance_from_rank_one, recovered
 from mechanisms.published import spof as published
-from mechanisms.record_recovery import distance_from_rank_one, recovered
 
 Floats = NDArray[np.float64]
 

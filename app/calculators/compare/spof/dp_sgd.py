@@ -14,9 +14,9 @@ from app.calculators.compare.spof.setting import PAPER, EpsilonParameter, laplac
 from app.calculators.proofs import path_of
 from app.calculators.schemas import example
 from mechanisms import Laplace, Step
+from mechanisms.analysis.clipped_box import l1_diameter
+from mechanisms.analysis.cross_entropy import sigmoid
 from mechanisms.base import Count, Extended, Number, Value
-from mechanisms.clipped_box import l1_diameter
-from mechanisms.cross_entropy import sigmoid
 from mechanisms.local import Dimension, multiple_up, quotient_up
 from mechanisms.published import spof as published
 from mechanisms.spof_coefficients import ExpansionPoint

@@ -16,7 +16,8 @@ from app.calculators.compare.spof import environment_findings as findings
 from app.calculators.compare.spof.environment_findings import Environment
 from app.calculators.proofs import path_of
 from app.calculators.schemas import example
-from mechanisms import Adjacency, Gaussian, Sensitivity, environmental_noise
+from mechanisms import Adjacency, Gaussian, Sensitivity
+from mechanisms.analysis import environmental_noise
 from mechanisms.base import SMALLEST_SCALE, Count, Extended, NonNegative, Number, OpenProbability, Positive, Value
 from mechanisms.errors import InvalidParameter
 from mechanisms.published import spof_environment as published

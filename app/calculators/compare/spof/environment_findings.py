@@ -8,7 +8,7 @@ from typing import final
 
 from app.calculators.compare.finding import Counterexample, Finding, finding
 from mechanisms import Step
-from mechanisms import environmental_noise as proven
+from mechanisms.analysis import environmental_noise as proven
 from mechanisms.published import spof_environment as published
 
 _PROOF = "proofs/environmental_noise.md"

@@ -8,7 +8,7 @@ import math
 from app.calculators.compare.finding import Finding, finding
 from app.calculators.compare.spof.setting import EXPANSION_PROOF, PAPER, SpofComparison, at_point
 from mechanisms import Step
-from mechanisms.cross_entropy import (
+from mechanisms.analysis.cross_entropy import (
     coefficient_l1,
     derivative_bound,
     derivative_l1,

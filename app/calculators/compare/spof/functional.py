@@ -14,8 +14,8 @@ from app.calculators.compare.spof.setting import PAPER, EpsilonParameter, laplac
 from app.calculators.proofs import path_of
 from app.calculators.schemas import example
 from mechanisms import Laplace, Step
+from mechanisms.analysis.cross_entropy import Expansion, coefficient_l1, sigmoid
 from mechanisms.base import Count, Extended, Value
-from mechanisms.cross_entropy import Expansion, coefficient_l1, sigmoid
 from mechanisms.local import Dimension, multiple_up, quotient_up
 from mechanisms.published import spof as published
 from mechanisms.spof_coefficients import ExpansionPoint

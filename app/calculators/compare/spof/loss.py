@@ -7,7 +7,7 @@ import functools
 from app.calculators.compare.finding import Counterexample, Finding, finding
 from app.calculators.compare.spof.setting import EXPANSION_PROOF, NOT_AT_A, PAPER, SpofComparison, at_point, printed_pair
 from mechanisms import Step
-from mechanisms.cross_entropy import (
+from mechanisms.analysis.cross_entropy import (
     Expansion,
     affine_l1,
     coefficient_l1,

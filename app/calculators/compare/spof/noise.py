@@ -7,7 +7,7 @@ import math
 from app.calculators.compare.finding import Counterexample, Finding, finding
 from app.calculators.compare.spof.setting import PAPER, SpofComparison, printed_pair
 from mechanisms import Step
-from mechanisms.cross_entropy import affine_l1, coefficient_l1
+from mechanisms.analysis.cross_entropy import affine_l1, coefficient_l1
 from mechanisms.local import multiple_up, quotient_up
 from mechanisms.published import spof as published
 

@@ -9,8 +9,8 @@ from fastapi import APIRouter
 from app.calculators.compare.finding import Finding, finding
 from app.calculators.schemas import example
 from mechanisms import Step
+from mechanisms.analysis.operation_counts import OperationCosts, Term, coefficient_perturbation, gradient_perturbation, total
 from mechanisms.base import Count, Value
-from mechanisms.operation_counts import OperationCosts, Term, coefficient_perturbation, gradient_perturbation, total
 from mechanisms.published import spof_operations as published
 
 STATES = (

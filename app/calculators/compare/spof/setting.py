@@ -9,8 +9,8 @@ from pydantic import BeforeValidator, Field, Strict, WithJsonSchema
 from app.calculators.compare.finding import Paper
 from app.calculators.schemas import example
 from mechanisms import Adjacency, Laplace, Sensitivity, Step
+from mechanisms.analysis.cross_entropy import LARGEST_POINT, sigmoid, sigmoid_slope
 from mechanisms.base import Count, Number, Value
-from mechanisms.cross_entropy import LARGEST_POINT, sigmoid, sigmoid_slope
 from mechanisms.errors import InvalidParameter
 from mechanisms.local import Dimension, quotient_up
 from mechanisms.published import spof as published

@@ -7,7 +7,7 @@ import math
 from app.calculators.compare.finding import Counterexample, Finding, finding
 from app.calculators.compare.spof.setting import EXPANSION_PROOF, NOT_AT_A, NOT_FOR_NEGATIVE, PAPER, SpofComparison, printed_pair
 from mechanisms import Step
-from mechanisms.cross_entropy import (
+from mechanisms.analysis.cross_entropy import (
     affine_l1,
     coefficient_l1,
     coefficient_l1_with_constant,

@@ -11,9 +11,10 @@ from pydantic import Field, model_validator
 from app.calculators.compare.finding import Counterexample, Finding, finding
 from app.calculators.proofs import path_of
 from app.calculators.schemas import example
-from mechanisms import Step, taylor
+from mechanisms import Step
+from mechanisms.analysis import taylor
+from mechanisms.analysis.cross_entropy import sigmoid_slope
 from mechanisms.base import SMALLEST_SCALE, NonNegative, Number, Positive, Value
-from mechanisms.cross_entropy import sigmoid_slope
 from mechanisms.errors import InvalidParameter
 from mechanisms.published import spof
 from mechanisms.published import spof_taylor as published

@@ -10,7 +10,7 @@ import math
 from enum import StrEnum
 
 from mechanisms.errors import InvalidParameter
-from mechanisms.spectrum import LowPass
+from mechanisms.numerics.spectrum import LowPass
 
 
 class NoiseReading(StrEnum):

@@ -20,7 +20,7 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from mechanisms.errors import InvalidParameter
-from mechanisms.mills import CANCELS_BELOW, SQRT_HALF, log_cancelled_differences, log_difference, log_differences
+from mechanisms.numerics.mills import CANCELS_BELOW, SQRT_HALF, log_cancelled_differences, log_difference, log_differences
 
 Floats: TypeAlias = NDArray[np.float64]
 

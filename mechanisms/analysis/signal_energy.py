@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mechanisms.errors import InvalidParameter
-from mechanisms.spectrum import LowPass, half_spectrum_multiplicity
+from mechanisms.numerics.spectrum import LowPass, half_spectrum_multiplicity
 
 _ROUNDING = 1e-14
 """What the rounding of a transform may leave, relatively, in bins where a signal has nothing."""

@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.errors import InvalidParameter
-from mechanisms.grid import FEW, STEP
+from mechanisms.sampling.grid import FEW, STEP
 
 LOOPS: Final = ("normals", "rest", "released", "watched")
 
 
 def _compiled() -> Any:
     try:
-        found = import_module("mechanisms._kernel")
+        found = import_module("mechanisms.sampling._kernel")
     except ImportError:
         return None
     # One that was compiled from an earlier version lies about until the next installation.

@@ -1,4 +1,4 @@
-/* The inner loops of noise on a grid, for machines whose installation had a C compiler. mechanisms/kernel.py has the same in NumPy,
+/* The inner loops of noise on a grid, for machines whose installation had a C compiler. mechanisms/sampling/kernel.py has the same in NumPy,
    and a test that both give the same bits. No state, no Python objects inside the loops, which run without the interpreter's lock. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
