@@ -86,8 +86,8 @@ OPERATIONS = {
         "POST /v1/ledgers/{ledger_id}/reservations/{reservation_id}/commit",
         "POST /v1/ledgers/{ledger_id}/reservations/{reservation_id}/release",
         "GET /v1/ledgers/{ledger_id}/entries",
-        "POST /v1/ledgers/{ledger_id}/projections",
         "GET /v1/ledgers/{ledger_id}/verification",
+        "POST /v1/ledgers/{ledger_id}/projections",
     ),
     "data": (
         "POST /v1/uploads",
