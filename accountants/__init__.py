@@ -2,9 +2,7 @@ r"""THE REGISTRY of accountants: functions from an event to a privacy profile. T
 
 from __future__ import annotations
 
-from accountants.auto import AutoAccountant
 from accountants.calibration import Target, calibrate, calibrate_scale
-from accountants.contour import ContourAccountant
 from accountants.events import (
     Composed,
     Event,
@@ -20,13 +18,15 @@ from accountants.events import (
     non_private_reason,
     releases,
 )
-from accountants.fft import FftAccountant
-from accountants.gdp import GdpAccountant
-from accountants.lattice import LatticeAccountant
-from accountants.pld import PldAccountant
 from accountants.profile import Accountant, Bound, DeltaBound, PrivacyProfile
-from accountants.rdp import RdpAccountant
-from accountants.single import SingleAccountant
+from accountants.routes.auto import AutoAccountant
+from accountants.routes.closed.closed_form import GdpAccountant
+from accountants.routes.contour.contour import ContourAccountant
+from accountants.routes.fft.fft import FftAccountant
+from accountants.routes.lattice.lattice import LatticeAccountant
+from accountants.routes.pld import PldAccountant
+from accountants.routes.rdp.rdp import RdpAccountant
+from accountants.routes.single.single import SingleAccountant
 from mechanisms.errors import InvalidParameter
 
 ACCOUNTANTS: tuple[Accountant, ...] = (

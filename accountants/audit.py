@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from accountants import deadline
 from accountants.conversions import trade_off
-from accountants.gdp import GdpProfile
 from accountants.profile import PrivacyProfile
+from accountants.routes.closed.closed_form import GdpProfile
 from mechanisms.errors import InvalidParameter
 from mechanisms.numerics import logspace
 

@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 from accountants import deadline
 from accountants.dominating import pair_of
 from accountants.events import Event, Leaf, leaves, non_private_reason
-from accountants.moments import PairMoments
 from accountants.pairs import Family
 from accountants.profile import check_delta, check_epsilon
-from accountants.rdp import RdpProfile, sampling_reason
+from accountants.routes.rdp.moments import PairMoments
+from accountants.routes.rdp.rdp import RdpProfile, sampling_reason
 from mechanisms.errors import UnsupportedEvent
 
 Floats = NDArray[np.float64]

@@ -9,7 +9,7 @@ import dp_accounting
 import numpy as np
 from dp_accounting.pld import privacy_loss_mechanism
 
-from accountants.gdp_inversion import epsilon_at, largest_mu, log_delta_upper, log_deltas_upper
+from accountants.routes.closed.gdp_inversion import epsilon_at, largest_mu, log_delta_upper, log_deltas_upper
 from benchmarks.compare import goal, line, ratio, seconds
 
 ROUNDS = 15

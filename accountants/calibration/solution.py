@@ -10,14 +10,14 @@ from typing import final
 
 from pydantic import ValidationError
 
-from accountants.auto import AutoAccountant
 from accountants.calibration.forecast import Forecast
 from accountants.calibration.parameters import NoiseScale, Parameter
 from accountants.calibration.search import Found, Problem, Search
 from accountants.calibration.targets import Target
 from accountants.events import Event, non_private_reason
-from accountants.gdp import GdpAccountant
 from accountants.profile import Accountant
+from accountants.routes.auto import AutoAccountant
+from accountants.routes.closed.closed_form import GdpAccountant
 from mechanisms.base import Value
 from mechanisms.errors import CalibrationFailed, InvalidParameter, NumericalFloor, UnsupportedEvent
 

@@ -9,8 +9,8 @@ from typing import Self, final
 import scipy
 from pydantic import model_validator
 
-from accountants.gdp import largest_mu
 from accountants.profile import PrivacyProfile
+from accountants.routes.closed.closed_form import largest_mu
 from mechanisms.base import NonNegative, OpenProbability, Positive, Value
 from mechanisms.errors import InvalidParameter, UnsupportedEvent
 

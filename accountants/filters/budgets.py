@@ -16,12 +16,12 @@ import scipy
 from pydantic import Field
 
 from accountants.conversions import loss_quantile
-from accountants.filters.grid import Grid
+from accountants.filters.exact_sums import Grid
 from accountants.filters.renyi import renyi_epsilon
 from accountants.filters.spends import AnySpend, GdpSpend, PureSpend, Spend, ZcdpSpend, gdp_cost, pure_cost, zcdp_cost
-from accountants.gdp import GdpProfile
-from accountants.gdp_inversion import MU_ERROR, largest_mu
 from accountants.profile import check_delta
+from accountants.routes.closed.closed_form import GdpProfile
+from accountants.routes.closed.gdp_inversion import MU_ERROR, largest_mu
 from mechanisms.base import Positive, Value
 from mechanisms.errors import InvalidParameter
 

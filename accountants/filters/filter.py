@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, Strict, model_vali
 
 from accountants.events import neighbourhood
 from accountants.filters.budgets import GdpBudget, PureBudget, ZcdpBudget
-from accountants.filters.grid import RUNGS
+from accountants.filters.exact_sums import RUNGS
 from accountants.filters.renyi_budgets import RdpBudget, RdpTargetBudget
 from accountants.filters.spends import AnySpend, GdpSpend, PureSpend, RdpSpend, Spend, ZcdpSpend
 from mechanisms.base import Adjacency, PrivacyUnit, Value

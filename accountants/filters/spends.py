@@ -14,7 +14,7 @@ from accountants.dominating import pair_of
 from accountants.events import Event, Leaf, leaves, non_private_reason, releases
 from accountants.largest_loss import pure_epsilon
 from accountants.pairs import Family
-from accountants.rdp import RdpAccountant
+from accountants.routes.rdp.rdp import RdpAccountant
 from mechanisms.base import NonNegative, Value
 from mechanisms.errors import InvalidParameter, UnsupportedEvent
 

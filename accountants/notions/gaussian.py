@@ -9,13 +9,13 @@ from fractions import Fraction
 
 import scipy
 
-from accountants.gdp import GdpProfile
-from accountants.gdp_inversion import epsilon_upper_at
 from accountants.notions import digits
 from accountants.notions import randomized_response as rr
 from accountants.notions.answer import Answer, exact, impossible, step
 from accountants.notions.digits import ONE
 from accountants.notions.values import Gdp, Target, ToApproximate, ToRdp, ToTradeOff, ToZcdp, as_decimal
+from accountants.routes.closed.closed_form import GdpProfile
+from accountants.routes.closed.gdp_inversion import epsilon_upper_at
 from mechanisms.numerics.gdp import gdp_log_delta, log_delta_error
 
 _RELIABLE_MU = 1e14

@@ -8,8 +8,8 @@ from fastapi import APIRouter
 from pydantic import Field, model_validator
 
 from accountants import Target
-from accountants.gdp import GdpProfile
-from accountants.gdp_inversion import MU_ERROR
+from accountants.routes.closed.closed_form import GdpProfile
+from accountants.routes.closed.gdp_inversion import MU_ERROR
 from app.calculators.proofs import path_of
 from app.calculators.schemas import example
 from mechanisms import ComplexGaussian, Gaussian, Sensitivity, Step

@@ -73,7 +73,7 @@ def epsilon_at(profile: PrivacyProfile, delta: float | str) -> Bound:
     Text is rarely a float: the upper end is taken at the nearest one below (the nearest logarithm, where floats end), the lower end at the
     one above. Raises as ``PrivacyProfile.epsilon`` does.
 
-    >>> from accountants.gdp import GdpProfile
+    >>> from accountants.routes.closed.closed_form import GdpProfile
     >>> round(epsilon_at(GdpProfile(1.0, ()), "1e-400").upper, 6)
     43.221913
     """

@@ -20,7 +20,7 @@ from accountants.audit import (
     lower_mu_of_independent,
     one_run_p_value,
 )
-from accountants.gdp import GdpProfile
+from accountants.routes.closed.closed_form import GdpProfile
 from mechanisms import InvalidParameter
 from tests.accountants.test_conversions import randomized_response
 

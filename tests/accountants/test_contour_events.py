@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from accountants import Composed, FixedSizeSampled, PoissonSampled, Repeated
-from accountants.contour import ContourAccountant
 from accountants.dominating import pair_of
 from accountants.events import Grouped, leaves
 from accountants.pairs import Family
+from accountants.routes.contour.contour import ContourAccountant
 from mechanisms import UnsupportedEvent
 from mechanisms.errors import InvalidParameter
 from tests.accountants.events import WORK_SET, complex_gaussian, fixed_size, gaussian, laplace, replace_one_gaussian, training

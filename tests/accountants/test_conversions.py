@@ -21,8 +21,8 @@ from accountants.conversions import (
     trade_off,
     true_positive_rate,
 )
-from accountants.gdp import GdpProfile
 from accountants.profile import Bound, DeltaBound, NonPrivateProfile, PrivacyProfile
+from accountants.routes.closed.closed_form import GdpProfile
 from accountants.trade_off import Line, SupportingLines
 from mechanisms import InvalidParameter, NumericalFloor
 from mechanisms.numerics.gdp import gdp_log_delta, log_delta_error

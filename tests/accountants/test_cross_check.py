@@ -6,7 +6,7 @@ import pytest
 
 from accountants import FixedSizeSampled, Grouped, NonPrivate, PoissonSampled, Release, Repeated, deadline, profile
 from accountants.cross_check import ACCURACY, recomputed_epsilon, recomputed_log_delta
-from accountants.gdp import epsilon_at
+from accountants.routes.closed.closed_form import epsilon_at
 from mechanisms import Adjacency, Gaussian, Sensitivity, TimeLimitReached, UnsupportedEvent
 from mechanisms.numerics.gdp import gdp_log_delta
 from tests.accountants.events import WORK_SET, gaussian, laplace, training

@@ -11,11 +11,11 @@ import pytest
 from scipy import fft, optimize
 
 from accountants import Composed, FixedSizeSampled, Grouped, PoissonSampled, Repeated, leaves, profile
-from accountants.convolution import FFT_ERROR, Composition, Window
-from accountants.fft import FftAccountant, epsilon_lower, epsilon_upper, fft_profile, log_delta_bound
-from accountants.grid import Lattice
-from accountants.hockey_stick import UNIT, calls, puts, reverse
 from accountants.pairs import Family, Mixture, Pair
+from accountants.routes.fft.convolution import FFT_ERROR, Composition, Window
+from accountants.routes.fft.fft import FftAccountant, epsilon_lower, epsilon_upper, fft_profile, log_delta_bound
+from accountants.routes.fft.grid import Lattice
+from accountants.routes.single.hockey_stick import UNIT, calls, puts, reverse
 from mechanisms.errors import NumericalFloor, UnsupportedEvent
 from mechanisms.numerics.gdp import gdp_log_delta
 from tests.accountants.events import WORK_SET, fixed_size, gaussian, laplace, replace_one_gaussian, training

@@ -6,8 +6,8 @@ import random
 import pytest
 
 from accountants import Composed, Repeated, profile
-from accountants.gdp import epsilon_at, largest_mu
-from accountants.gdp_inversion import epsilon_upper_at, log_delta_bounds, log_delta_upper, log_deltas_upper
+from accountants.routes.closed.closed_form import epsilon_at, largest_mu
+from accountants.routes.closed.gdp_inversion import epsilon_upper_at, log_delta_bounds, log_delta_upper, log_deltas_upper
 from mechanisms import UnsupportedEvent
 from mechanisms.errors import InvalidParameter
 from mechanisms.numerics.gdp import gdp_log_delta

@@ -6,8 +6,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from accountants.hockey_stick import calls, puts, reverse
 from accountants.pairs import Family, Mixture, Pair
+from accountants.routes.single.hockey_stick import calls, puts, reverse
 
 mpmath.mp.dps = 50
 

@@ -8,9 +8,9 @@ import random
 import mpmath
 import pytest
 
-from accountants import integer_moments
-from accountants.moments import PairMoments
 from accountants.pairs import Family, Mixture, Pair
+from accountants.routes.rdp import integer_moments
+from accountants.routes.rdp.moments import PairMoments
 
 _NULL = Mixture((1.0,), (0.0,))
 

@@ -8,7 +8,7 @@ import mpmath
 import pytest
 
 from accountants import Composed, PoissonSampled, Repeated
-from accountants.lattice import LatticeAccountant, shared_divisor
+from accountants.routes.lattice.lattice import LatticeAccountant, shared_divisor
 from tests.accountants.events import gaussian, laplace
 
 LATTICE = LatticeAccountant()

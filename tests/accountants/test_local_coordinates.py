@@ -27,7 +27,7 @@ from accountants.dominating import pair_of
 from accountants.events import LARGEST_COUNT, scaled
 from accountants.filters import Filter, PureBudget
 from accountants.filters.spends import pure_cost, zcdp_cost
-from accountants.rdp import leaf_steps
+from accountants.routes.rdp.rdp import leaf_steps
 from mechanisms import Adjacency, SpofCoefficients
 from tests.accountants.laplace_truth import product_delta, record, repeated_laplace_delta
 from tests.accountants.two_point_truth import laplace_delta

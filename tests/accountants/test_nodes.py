@@ -8,14 +8,14 @@ import mpmath
 import numpy as np
 import pytest
 
-from accountants import laplace_transforms
-from accountants.nodes import (
+from accountants.pairs import Mixture
+from accountants.routes.contour import laplace_transforms
+from accountants.routes.contour.nodes import (
     ELEMENTARY,
     UNIT,
     expm1_complex,
     log1p_complex,
 )
-from accountants.pairs import Mixture
 
 NULL = Mixture((1.0,), (0.0,))
 ULP = 2.0 * UNIT

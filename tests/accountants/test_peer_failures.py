@@ -12,7 +12,7 @@ import mpmath
 import pytest
 
 from accountants import Composed, FixedSizeSampled, Repeated, profile
-from accountants.gdp import largest_mu
+from accountants.routes.closed.closed_form import largest_mu
 from mechanisms.numerics.gdp import gdp_log_delta
 from tests.accountants.events import gaussian, laplace, training
 

@@ -9,8 +9,8 @@ import mpmath
 import pytest
 
 from accountants import Composed, Repeated, accountant_named, profile
-from accountants.rdp import RdpProfile
-from accountants.repeated_laplace import MOST_RELEASES, RepeatedLaplace, short_from
+from accountants.routes.lattice.repeated_laplace import MOST_RELEASES, RepeatedLaplace, short_from
+from accountants.routes.rdp.rdp import RdpProfile
 from mechanisms import InvalidParameter
 from tests.accountants.events import gaussian, laplace
 from tests.accountants.laplace_truth import product_delta, repeated_laplace_delta

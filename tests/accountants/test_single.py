@@ -7,8 +7,8 @@ import math
 import pytest
 
 from accountants import FixedSizeSampled, Grouped, PoissonSampled, Repeated, accountant_named
-from accountants.fft import FftAccountant
-from accountants.gdp import epsilon_at
+from accountants.routes.closed.closed_form import epsilon_at
+from accountants.routes.fft.fft import FftAccountant
 from mechanisms.errors import NumericalFloor, UnsupportedEvent
 from tests.accountants.events import gaussian, laplace
 

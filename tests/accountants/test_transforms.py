@@ -10,9 +10,10 @@ import mpmath
 import numpy as np
 import pytest
 
-from accountants import laplace_transforms, transforms
-from accountants.laplace_transforms import MixedLaplace, WholeLaplace
-from accountants.nodes import (
+from accountants.pairs import Family, Mixture
+from accountants.routes.contour import laplace_transforms, transforms
+from accountants.routes.contour.laplace_transforms import MixedLaplace, WholeLaplace
+from accountants.routes.contour.nodes import (
     UNIT,
     Nodes,
     log_mixture,
@@ -20,8 +21,7 @@ from accountants.nodes import (
     log_mixture_real,
     sum_on_line,
 )
-from accountants.pairs import Family, Mixture
-from accountants.transforms import MixedGaussian, TransformUnavailable
+from accountants.routes.contour.transforms import MixedGaussian, TransformUnavailable
 from tests.accountants.references import ExactMoment, group, poisson, replaced, reverse
 from tests.selection import thinned
 

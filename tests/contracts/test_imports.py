@@ -86,8 +86,8 @@ CLEAN = {
     "mechanisms.base": (),
     "mechanisms.published": (),
     "mechanisms.published.clt": ("mechanisms.base",),
-    "accountants": ("accountants.gdp",),
-    "accountants.gdp": ("mechanisms.gaussian",),
+    "accountants": ("accountants.routes.closed.closed_form",),
+    "accountants.routes.closed.closed_form": ("mechanisms.gaussian",),
     "app": (),
     "app.certificates": (),
     "app.certificates.issuing.issue": ("accountants",),
@@ -108,9 +108,19 @@ def test_a_clean_graph_passes():
         (
             "mechanisms.base",
             "mechanisms.published",
-            {"mechanisms.base", "mechanisms.gaussian", "accountants", "accountants.gdp", "app.certificates.issuing.issue"},
+            {
+                "mechanisms.base",
+                "mechanisms.gaussian",
+                "accountants",
+                "accountants.routes.closed.closed_form",
+                "app.certificates.issuing.issue",
+            },
         ),
-        ("accountants.gdp", "mechanisms.published.clt", {"accountants", "accountants.gdp", "app.certificates.issuing.issue"}),
+        (
+            "accountants.routes.closed.closed_form",
+            "mechanisms.published.clt",
+            {"accountants", "accountants.routes.closed.closed_form", "app.certificates.issuing.issue"},
+        ),
         # A package's own __init__ runs whenever anything in it is imported.
         ("app.certificates", "mechanisms.published.clt", {"app.certificates", "app.certificates.issuing.issue"}),
     ],

@@ -18,9 +18,9 @@ import numpy as np
 
 from accountants import Composed, Grouped, Leaf, Release, calibrate_scale, profile
 from accountants.dominating import pair_of
-from accountants.gdp_inversion import epsilon_at, largest_mu
-from accountants.hockey_stick import calls, reverse
-from accountants.rdp import epsilon_at_order, leaf_renyi
+from accountants.routes.closed.gdp_inversion import epsilon_at, largest_mu
+from accountants.routes.rdp.rdp import epsilon_at_order, leaf_renyi
+from accountants.routes.single.hockey_stick import calls, reverse
 from app.calculators.compare.finding import Finding
 from app.calculators.compare.spof import algorithm as spof
 from app.calculators.compare.spof import dp_sgd as spof_dp_sgd

@@ -8,7 +8,7 @@ import mpmath
 import pytest
 
 from accountants import PoissonSampled, Release, Repeated, profile
-from accountants.gdp import GdpProfile
+from accountants.routes.closed.closed_form import GdpProfile
 from mechanisms import ComplexGaussian, Sensitivity
 from mechanisms.published.clt import clt_mu_poisson, clt_mu_uniform
 from tests.golden.oracles import oracle_rows

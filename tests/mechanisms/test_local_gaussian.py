@@ -23,7 +23,7 @@ from accountants import (
     profile,
 )
 from accountants.events import scaled
-from accountants.gdp import GdpProfile
+from accountants.routes.closed.closed_form import GdpProfile
 from mechanisms import Gaussian, InvalidParameter, LocalGaussian, NumpySource, Sensitivity, UnsupportedEvent
 from tests.accountants.two_point_truth import gaussian_delta
 from tests.mechanisms.local import local_gaussian, local_laplace

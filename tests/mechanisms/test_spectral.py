@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from accountants import PoissonSampled, Release, Repeated
-from accountants.auto import AutoAccountant
+from accountants.routes.auto import AutoAccountant
 from mechanisms import Gaussian, InvalidParameter, NumpySource, Sensitivity, Spectral
 from mechanisms.published import spectral_dp
 

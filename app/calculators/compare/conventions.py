@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Literal, final
 
 from accountants import Event, FixedSizeSampled, PoissonSampled, Release, Repeated
-from accountants.gdp import GdpProfile
+from accountants.routes.closed.closed_form import GdpProfile
 from mechanisms import ComplexGaussian, Gaussian
 from mechanisms.base import Adjacency, PrivacyUnit, Sensitivity, Value
 from mechanisms.conventions import per_component_from_total

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import final
 
-from accountants.gdp import GdpProfile
-from accountants.gdp_inversion import MU_ERROR
+from accountants.routes.closed.closed_form import GdpProfile
+from accountants.routes.closed.gdp_inversion import MU_ERROR
 from app.calculators.compare.finding import ROUNDING, PointComparison, compared_at, direction_of
 from mechanisms import Step
 from mechanisms.numerics.logspace import exp_up

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from functools import cache
 
-from accountants.gdp_inversion import epsilon_upper_at, largest_mu
+from accountants.routes.closed.gdp_inversion import epsilon_upper_at, largest_mu
 from app.calculators.compare.finding import Counterexample, Finding, finding
 from app.calculators.compare.point_comparisons import Points, consequences, given, raised, step
 from mechanisms import Adjacency, ComplexGaussian, Sensitivity

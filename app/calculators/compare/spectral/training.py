@@ -9,7 +9,7 @@ from typing import Annotated, final
 from fastapi import APIRouter
 from pydantic import Field
 
-from accountants.gdp import GdpProfile
+from accountants.routes.closed.closed_form import GdpProfile
 from app.calculators.compare.finding import Counterexample, Finding, finding
 from app.calculators.compare.point_comparisons import given
 from app.calculators.compare.spectral.lines import PAPER, step

@@ -16,7 +16,7 @@ from accountants.dominating import pair_of, unsupported_reason
 from accountants.events import Event, Leaf, leaves, non_private_reason
 from accountants.pairs import Family
 from accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_delta, check_epsilon
-from accountants.rdp import RdpProfile, leaf_steps
+from accountants.routes.rdp.rdp import RdpProfile, leaf_steps
 from mechanisms.base import Step
 from mechanisms.errors import NumericalFloor, UnsupportedEvent
 

@@ -13,15 +13,15 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import final
 
-from accountants import repeated_laplace
-from accountants.binomial import MOST_RELEASES, binomial_profile
 from accountants.dominating import pair_of, unsupported_reason
 from accountants.events import Event, Leaf, leaves, non_private_reason
-from accountants.fft import FftProfile, unsupported_parts
 from accountants.pairs import Family, Pair
 from accountants.profile import Accountant, NonPrivateProfile, PrivacyProfile
-from accountants.rdp import leaf_steps
-from accountants.repeated_laplace import laplace_profile
+from accountants.routes.fft.fft import FftProfile, unsupported_parts
+from accountants.routes.lattice import repeated_laplace
+from accountants.routes.lattice.binomial import MOST_RELEASES, binomial_profile
+from accountants.routes.lattice.repeated_laplace import laplace_profile
+from accountants.routes.rdp.rdp import leaf_steps
 from mechanisms.errors import UnsupportedEvent
 
 ROUTE = "lattice"

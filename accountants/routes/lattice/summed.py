@@ -7,8 +7,8 @@ from typing import Protocol, final
 
 import scipy
 
-from accountants.arithmetic import within_floats
 from accountants.profile import Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon
+from accountants.routes.arithmetic import within_floats
 from mechanisms.base import Step
 from mechanisms.errors import InvalidParameter
 

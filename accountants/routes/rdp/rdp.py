@@ -10,11 +10,9 @@ from typing import final
 import numpy as np
 import scipy
 
-from accountants import integer_moments
 from accountants.dominating import pair_of, statement, unsupported_reason
 from accountants.events import Event, Leaf, leaves, non_private_reason
 from accountants.largest_loss import pure_epsilon
-from accountants.moments import PairMoments
 from accountants.pairs import SHIFT_ERROR, Family, Pair
 from accountants.profile import (
     Accountant,
@@ -26,6 +24,8 @@ from accountants.profile import (
     check_epsilon,
     check_order,
 )
+from accountants.routes.rdp import integer_moments
+from accountants.routes.rdp.moments import PairMoments
 from mechanisms.base import Step
 from mechanisms.errors import UnsupportedEvent
 from mechanisms.local import LocalRelease

@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountants import deadline
-from accountants.hockey_stick import UNIT
 from accountants.pairs import Pair, narrowed, widened
-from accountants.summed import SummedProfile
+from accountants.routes.lattice.summed import SummedProfile
+from accountants.routes.single.hockey_stick import UNIT
 from mechanisms.base import Step
 
 MOST_RELEASES = 10**10

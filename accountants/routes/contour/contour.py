@@ -8,16 +8,16 @@ from typing import final
 
 import numpy as np
 
-from accountants.arithmetic import within_floats
 from accountants.dominating import pair_of, unsupported_reason
 from accountants.events import Event, Leaf, leaves, non_private_reason
-from accountants.inversion import Contour, Direction, Saddle, chernoff, log_integral, tolerance_for
-from accountants.laplace_transforms import MixedLaplace, WholeLaplace
-from accountants.nodes import UNIT
 from accountants.pairs import Family, Pair, widened
 from accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_delta, check_epsilon
-from accountants.rdp import leaf_steps
-from accountants.transforms import LARGEST_SHIFT, SMALLEST_SHIFT, MixedGaussian, Transform, TransformUnavailable
+from accountants.routes.arithmetic import within_floats
+from accountants.routes.contour.inversion import Contour, Direction, Saddle, chernoff, log_integral, tolerance_for
+from accountants.routes.contour.laplace_transforms import MixedLaplace, WholeLaplace
+from accountants.routes.contour.nodes import UNIT
+from accountants.routes.contour.transforms import LARGEST_SHIFT, SMALLEST_SHIFT, MixedGaussian, Transform, TransformUnavailable
+from accountants.routes.rdp.rdp import leaf_steps
 from mechanisms.base import Step
 from mechanisms.errors import InvalidParameter, UnsupportedEvent
 from mechanisms.numerics import logspace

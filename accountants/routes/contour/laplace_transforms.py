@@ -8,9 +8,9 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from accountants.nodes import ELEMENTARY, LineValues, Nodes, expm1_complex, sum_on_line
 from accountants.pairs import Mixture
-from accountants.transforms import MOST_NODES, Transform, TransformUnavailable
+from accountants.routes.contour.nodes import ELEMENTARY, LineValues, Nodes, expm1_complex, sum_on_line
+from accountants.routes.contour.transforms import MOST_NODES, Transform, TransformUnavailable
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]

@@ -12,11 +12,11 @@ from typing import final
 import numpy as np
 
 from accountants import deadline
-from accountants.convolution import Composition, Window
-from accountants.grid import Floats, GridLaw, Indices, Lattice
-from accountants.hockey_stick import calls, puts
-from accountants.layout import Estimates, Losses, Saddle
 from accountants.pairs import Pair, narrowed, widened
+from accountants.routes.fft.convolution import Composition, Window
+from accountants.routes.fft.grid import Floats, GridLaw, Indices, Lattice
+from accountants.routes.fft.layout import Estimates, Losses, Saddle
+from accountants.routes.single.hockey_stick import calls, puts
 from mechanisms.errors import UnsupportedEvent
 
 WIDTH = 1e-6

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountants import deadline
-from accountants.hockey_stick import TINY, UNIT, Calls, calls, puts
 from accountants.pairs import Pair
+from accountants.routes.single.hockey_stick import TINY, UNIT, Calls, calls, puts
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]

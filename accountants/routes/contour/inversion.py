@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountants import deadline
-from accountants.nodes import UNIT, log1p_complex
-from accountants.transforms import Transform, TransformUnavailable
+from accountants.routes.contour.nodes import UNIT, log1p_complex
+from accountants.routes.contour.transforms import Transform, TransformUnavailable
 from mechanisms.numerics.logspace import log_add
 
 Floats = NDArray[np.float64]

@@ -14,16 +14,16 @@ from typing import final
 import numpy as np
 
 from accountants import deadline
-from accountants.arithmetic import within_floats
-from accountants.convolution import Composition
 from accountants.dominating import pair_of, unsupported_reason
 from accountants.events import Event, Leaf, leaves, non_private_reason
-from accountants.hockey_stick import reverse
-from accountants.layers import WIDTH, Layer, Plan
-from accountants.layout import Estimates
 from accountants.pairs import Family, Mixture, Pair
 from accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_delta, check_epsilon
-from accountants.rdp import leaf_steps
+from accountants.routes.arithmetic import within_floats
+from accountants.routes.fft.convolution import Composition
+from accountants.routes.fft.layers import WIDTH, Layer, Plan
+from accountants.routes.fft.layout import Estimates
+from accountants.routes.rdp.rdp import leaf_steps
+from accountants.routes.single.hockey_stick import reverse
 from mechanisms.base import Step
 from mechanisms.errors import NumericalFloor, UnsupportedEvent
 from mechanisms.numerics.logspace import log_add

@@ -6,7 +6,6 @@ import math
 from typing import final
 
 from accountants.events import Event, leaves, non_private_reason
-from accountants.gdp_inversion import MU_ERROR, ROUTE, epsilon_at, epsilon_upper_at, largest_mu, log_delta_bounds, log_delta_upper
 from accountants.profile import (
     Accountant,
     Bound,
@@ -17,6 +16,15 @@ from accountants.profile import (
     check_delta,
     check_epsilon,
     check_order,
+)
+from accountants.routes.closed.gdp_inversion import (
+    MU_ERROR,
+    ROUTE,
+    epsilon_at,
+    epsilon_upper_at,
+    largest_mu,
+    log_delta_bounds,
+    log_delta_upper,
 )
 from mechanisms.base import Step
 from mechanisms.errors import InvalidParameter, UnsupportedEvent

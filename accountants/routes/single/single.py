@@ -8,13 +8,13 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from accountants.arithmetic import within_floats
 from accountants.dominating import pair_of, unsupported_reason
 from accountants.events import Event, Leaf, leaves, non_private_reason
-from accountants.hockey_stick import calls, reverse
 from accountants.pairs import Family, Pair, narrowed, widened
 from accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_delta, check_epsilon
-from accountants.rdp import leaf_steps
+from accountants.routes.arithmetic import within_floats
+from accountants.routes.rdp.rdp import leaf_steps
+from accountants.routes.single.hockey_stick import calls, reverse
 from mechanisms.base import Step
 from mechanisms.errors import NumericalFloor, UnsupportedEvent
 

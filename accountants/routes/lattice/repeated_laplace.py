@@ -17,10 +17,10 @@ from functools import lru_cache
 from typing import final
 
 from accountants import deadline
-from accountants.hockey_stick import UNIT
 from accountants.pairs import Pair, narrowed, widened
 from accountants.profile import PrivacyProfile
-from accountants.summed import SummedProfile
+from accountants.routes.lattice.summed import SummedProfile
+from accountants.routes.single.hockey_stick import UNIT
 from mechanisms.base import Step
 
 MOST_RELEASES = 1000

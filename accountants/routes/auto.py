@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import TypeVar, final
 
 from accountants import deadline
-from accountants.contour import ContourAccountant
 from accountants.events import Event, non_private_reason
-from accountants.fft import FftAccountant
-from accountants.gdp import GdpAccountant
-from accountants.lattice import LatticeAccountant
 from accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_order
-from accountants.rdp import RdpAccountant
-from accountants.single import SingleAccountant
+from accountants.routes.closed.closed_form import GdpAccountant
+from accountants.routes.contour.contour import ContourAccountant
+from accountants.routes.fft.fft import FftAccountant
+from accountants.routes.lattice.lattice import LatticeAccountant
+from accountants.routes.rdp.rdp import RdpAccountant
+from accountants.routes.single.single import SingleAccountant
 from mechanisms.base import Step
 from mechanisms.errors import NumericalFloor, UnsupportedEvent
 

@@ -11,9 +11,9 @@ from typing import TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
-from accountants.grid import Floats, Stretches
-from accountants.hockey_stick import log_ratio
 from accountants.pairs import Family, Pair
+from accountants.routes.fft.grid import Floats, Stretches
+from accountants.routes.single.hockey_stick import log_ratio
 
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 _PANEL_NODES = 24

@@ -1,0 +1,1 @@
+"""The contour route: numerical inversion of the moment function."""

@@ -1,0 +1,1 @@
+"""Laws with atoms: Laplace noise and randomized response, repeated."""

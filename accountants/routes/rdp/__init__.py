@@ -1,0 +1,1 @@
+"""Renyi accounting."""

@@ -1,0 +1,1 @@
+"""One release: delta as a closed form of tail functions."""
