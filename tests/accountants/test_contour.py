@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
+from accountants.densities.transforms import MixedGaussian, TransformUnavailable
 from accountants.routes.contour import inversion
 from accountants.routes.contour.contour import ContourAccountant
 from accountants.routes.contour.inversion import Contour, Direction
-from accountants.routes.contour.transforms import MixedGaussian, TransformUnavailable
 from tests.accountants.events import training
 from tests.accountants.references import ExactMoment, log_delta, one_sided_log_delta, poisson
 from tests.selection import thinned

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from accountants import Composed, FixedSizeSampled, PoissonSampled, Repeated
+from accountants.densities import LAPLACE
 from accountants.dominating import pair_of
 from accountants.events import Grouped, leaves
-from accountants.pairs import Family
 from accountants.routes.contour.contour import ContourAccountant
 from mechanisms import UnsupportedEvent
 from mechanisms.errors import InvalidParameter
@@ -103,8 +103,8 @@ def test_whole_gaussian_releases_by_their_closed_form(std):
 @pytest.mark.parametrize(
     ("pair", "event"),
     [
-        (whole(0.7, Family.LAPLACE), laplace(1.0 / 0.7)),
-        (poisson(0.3, 2.0, Family.LAPLACE), PoissonSampled(probability=0.3, event=laplace(0.5))),
+        (whole(0.7, LAPLACE), laplace(1.0 / 0.7)),
+        (poisson(0.3, 2.0, LAPLACE), PoissonSampled(probability=0.3, event=laplace(0.5))),
         (poisson(0.2, 0.5), PoissonSampled(probability=0.2, event=gaussian(2.0))),
     ],
     ids=["laplace", "sampled laplace", "sampled gaussian"],

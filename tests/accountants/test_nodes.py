@@ -8,9 +8,9 @@ import mpmath
 import numpy as np
 import pytest
 
-from accountants.pairs import Mixture
-from accountants.routes.contour import laplace_transforms
-from accountants.routes.contour.nodes import (
+from accountants.densities import laplace_transforms
+from accountants.densities.mixtures import Mixture
+from accountants.densities.nodes import (
     ELEMENTARY,
     UNIT,
     expm1_complex,

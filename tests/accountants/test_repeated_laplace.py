@@ -9,7 +9,7 @@ import mpmath
 import pytest
 
 from accountants import Composed, Repeated, accountant_named, profile
-from accountants.routes.lattice.repeated_laplace import MOST_RELEASES, RepeatedLaplace, short_from
+from accountants.densities.repeated_laplace import MOST_RELEASES, RepeatedLaplace, short_from
 from accountants.routes.rdp.rdp import RdpProfile
 from mechanisms import InvalidParameter
 from tests.accountants.events import gaussian, laplace

@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountants import deadline
-from accountants.routes.contour.nodes import UNIT, log1p_complex
-from accountants.routes.contour.transforms import Transform, TransformUnavailable
+from accountants.arithmetic import UNIT
+from accountants.densities.nodes import log1p_complex
+from accountants.densities.transforms import Transform, TransformUnavailable
 from mechanisms.numerics.logspace import log_add
 
 Floats = NDArray[np.float64]

@@ -16,8 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountants import deadline
+from accountants.arithmetic import UNIT
+from accountants.densities import TINY, Calls
 from accountants.pairs import Pair
-from accountants.routes.single.hockey_stick import TINY, UNIT, Calls, calls, puts
+from accountants.routes.single.hockey_stick import calls, puts
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]

@@ -7,8 +7,8 @@ from typing import Protocol, final
 
 import scipy
 
+from accountants.arithmetic import within_floats
 from accountants.profile import Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon
-from accountants.routes.arithmetic import within_floats
 from mechanisms.base import Step
 from mechanisms.errors import InvalidParameter
 
@@ -25,6 +25,15 @@ class Sum(Protocol):
 
     def log_delta(self, epsilon: float) -> tuple[float, float]:
         """(lower, upper) of log delta(epsilon), for finite epsilon >= 0."""
+        ...
+
+    @property
+    def short_from(self) -> float:
+        """The epsilon from which on the sum is short; 0 where it always is."""
+        ...
+
+    def step(self, *, in_part: bool) -> Step:
+        """What it is, for derivations; ``in_part`` where a lattice has answers, too."""
         ...
 
 
