@@ -46,8 +46,8 @@ class Touch:
 
 @final
 @dataclass(frozen=True)
-class Family:
-    """The constraints to choose from. ``rho`` is for zCDP, (``k``, ``value``) for one Renyi order; ``epsilon`` is randomised response's."""
+class RenyiBounds:
+    """The bounds to choose a constraint from. ``rho`` is for zCDP, (``k``, ``value``) for one Renyi order; ``epsilon`` is randomised response's."""
 
     epsilon: float
     rho: float | None = None
@@ -60,12 +60,12 @@ class Family:
 
 
 class Search(ABC):
-    """A question to a family: which order's tangent, at its best place, answers it best."""
+    """A question to Renyi bounds: which order's tangent, at its best place, answers it best."""
 
-    def __init__(self, family: Family, largest: float) -> None:
+    def __init__(self, bounds: RenyiBounds, largest: float) -> None:
         """``largest``: no larger order than 1 + this is looked at."""
-        self.family = family
-        rho = family.rho
+        self.bounds = bounds
+        rho = bounds.rho
         # k = scale (e^t - 1), and t is reflected at 0, where the order is 1 and the constraints end.
         self._scale = 0.0 if rho is None else (0.1 if rho < 1.0 else 0.0) + 0.1 / math.sqrt(rho)
         self._largest = 0.0 if rho is None else math.log1p(largest / self._scale)
@@ -81,14 +81,14 @@ class Search(ABC):
     def run(self) -> Touch:
         """The best order and place."""
         with np.errstate(all="ignore"):
-            if self.family.rho is None:
-                k = np.array([self.family.k])
+            if self.bounds.rho is None:
+                k = np.array([self.bounds.k])
                 place = self.settled(k, None)
                 for _ in range(_LAST_TURNS):
                     place, last = self.settled(k, place), place
                     if abs(float(place[0] - last[0])) < _LAST_SETTLED * float(last[0]):
                         break
-                return self._touch(self.family.k, float(place[0]))
+                return self._touch(self.bounds.k, float(place[0]))
             ts = np.linspace(0.0, self._largest, _ORDERS)
             places = self.settled(self._order(ts), None)
             values = self._values(ts, places)
@@ -140,7 +140,7 @@ class Search(ABC):
     def _touch(self, k: float, place: float) -> Touch:
         """Any numbers in range are sound; these are so where floats have failed."""
         found = 0.0 <= k < math.inf and 0.0 < place < math.inf
-        return Touch(k, place) if found else Touch(k if 0.0 <= k < math.inf else 0.0, self.family.epsilon, found=False)
+        return Touch(k, place) if found else Touch(k if 0.0 <= k < math.inf else 0.0, self.bounds.epsilon, found=False)
 
     def _order(self, t: Floats) -> Floats:
         return self._scale * np.expm1(np.abs(t))
@@ -154,16 +154,16 @@ class Search(ABC):
 class DeltaSearch(Search):
     """For delta at an epsilon: the least intercept among tangents of slope e^epsilon. The place is d."""
 
-    def __init__(self, family: Family, epsilon: float) -> None:
-        super().__init__(family, 0.0 if family.rho is None else 2.0 * epsilon / family.rho + 2.0)
+    def __init__(self, bounds: RenyiBounds, epsilon: float) -> None:
+        super().__init__(bounds, 0.0 if bounds.rho is None else 2.0 * epsilon / bounds.rho + 2.0)
         self._epsilon = epsilon
         self._width = _Widths()
 
     def cost(self, k: Floats, place: Floats) -> Floats:
-        return _log_intercept(k, self.family.value_at(k), self.reach(k, place), place)
+        return _log_intercept(k, self.bounds.value_at(k), self.reach(k, place), place)
 
     def settled(self, k: Floats, place: Floats | None) -> Floats:
-        return _settled(self.family, k, place, self.reach)
+        return _settled(self.bounds, k, place, self.reach)
 
     def reach(self, k: Floats, d: Floats) -> Floats:
         """u of the tangent with this slope and d."""
@@ -174,8 +174,8 @@ class DeltaSearch(Search):
 class EpsilonSearch(Search):
     """For epsilon at a delta: the least slope among tangents of intercept delta. The place is d."""
 
-    def __init__(self, family: Family, log_delta: float) -> None:
-        super().__init__(family, 0.0 if family.rho is None else 4.0 * math.sqrt((1.0 - log_delta) / family.rho) + 4.0)
+    def __init__(self, bounds: RenyiBounds, log_delta: float) -> None:
+        super().__init__(bounds, 0.0 if bounds.rho is None else 4.0 * math.sqrt((1.0 - log_delta) / bounds.rho) + 4.0)
         self._log_delta = log_delta
 
     def cost(self, k: Floats, place: Floats) -> Floats:
@@ -183,10 +183,10 @@ class EpsilonSearch(Search):
         return np.where(u > 0.0, _log_slope(k, u + place, place), math.inf)
 
     def settled(self, k: Floats, place: Floats | None) -> Floats:
-        return _settled(self.family, k, place, self._reach)
+        return _settled(self.bounds, k, place, self._reach)
 
     def _reach(self, k: Floats, d: Floats) -> Floats:
-        log_limit = k * self.family.value_at(k) + np.log(_shrunk(k, self.family.value_at(k)))
+        log_limit = k * self.bounds.value_at(k) + np.log(_shrunk(k, self.bounds.value_at(k)))
         log_c = np.logaddexp(log_limit, np.log(_rest(k, d))) - np.log1p(k) - self._log_delta
         log_kc = np.log(k) + log_c
         small = np.log1p(np.exp(log_kc) - k * _shrunk(k, d)) / k
@@ -197,8 +197,8 @@ class EpsilonSearch(Search):
 class MissSearch(Search):
     """For the largest p at q = alpha. The place is d, and Newton's method for a convex function comes to it from above."""
 
-    def __init__(self, family: Family, alpha: float) -> None:
-        super().__init__(family, 0.0 if family.rho is None else 4.0 * math.sqrt((1.0 - math.log(alpha)) / family.rho) + 4.0)
+    def __init__(self, bounds: RenyiBounds, alpha: float) -> None:
+        super().__init__(bounds, 0.0 if bounds.rho is None else 4.0 * math.sqrt((1.0 - math.log(alpha)) / bounds.rho) + 4.0)
         self._alpha = alpha
 
     def _rates(self, k: Floats, d: Floats) -> tuple[Floats, Floats]:
@@ -206,7 +206,7 @@ class MissSearch(Search):
         alpha = self._alpha
         u = np.log1p((1.0 - alpha) * -np.expm1(-d) / alpha)
         gained, fallen = _shrunk(k, u), np.exp(-k * u) * _shrunk(k, d)
-        limit = _scaled_limit(k, self.family.value_at(k), u)
+        limit = _scaled_limit(k, self.bounds.value_at(k), u)
         whole, share = (1.0 + k) * (gained + fallen), k / (1.0 + k)
         missed = (1.0 - alpha) * np.exp(-d)
         return (alpha + (1.0 - alpha) * -np.expm1(-d)) * share + (fallen + limit) / whole, missed * share + (gained - limit) / whole
@@ -220,16 +220,16 @@ class MissSearch(Search):
         for _ in range(_MOST_TURNS if place is None else _NEWTON_TURNS):
             p, missed = self._rates(k, d)
             better = np.where(missed > 0.5, -np.log1p(-(p - alpha) / (1.0 - alpha)), -np.log(missed / (1.0 - alpha)))
-            d, last = np.where(better > 0.0, np.minimum(better, self.family.epsilon), d), d
+            d, last = np.where(better > 0.0, np.minimum(better, self.bounds.epsilon), d), d
             if place is None and bool(np.all(d > last * (1.0 - _SETTLED))):
                 break
         return d
 
     def _highest(self, k: Floats) -> Floats:
         """d of randomised response, or where (1 - p) is left out of the divergence."""
-        alpha, family = self._alpha, self.family
-        p = np.exp(np.minimum(k * (family.value_at(k) + math.log(alpha)) / (1.0 + k), 0.0))
-        gain = np.clip(p - alpha, _SMALLEST, (1.0 - alpha) * -math.expm1(-family.epsilon))
+        alpha, bounds = self._alpha, self.bounds
+        p = np.exp(np.minimum(k * (bounds.value_at(k) + math.log(alpha)) / (1.0 + k), 0.0))
+        gain = np.clip(p - alpha, _SMALLEST, (1.0 - alpha) * -math.expm1(-bounds.epsilon))
         return -np.log1p(-gain / (1.0 - alpha))
 
 
@@ -237,21 +237,21 @@ class MissSearch(Search):
 class MirroredMissSearch(Search):
     """For the least q at p = 1 - alpha. The place is u, with Newton's method again, from where the other outcome is left out."""
 
-    def __init__(self, family: Family, alpha: float) -> None:
+    def __init__(self, bounds: RenyiBounds, alpha: float) -> None:
         self._alpha, self._p = alpha, 1.0 - alpha
         self._farthest = -math.log(self._p)
-        super().__init__(family, 0.0 if family.rho is None else 4.0 * math.sqrt((1.0 + self._farthest) / family.rho) + 4.0)
+        super().__init__(bounds, 0.0 if bounds.rho is None else 4.0 * math.sqrt((1.0 + self._farthest) / bounds.rho) + 4.0)
 
     def cost(self, k: Floats, place: Floats) -> Floats:
         p, alpha = self._p, self._alpha
         d = np.log1p(p * -np.expm1(-place) / alpha)
-        limit = _scaled_limit(k, self.family.value_at(k), place)
+        limit = _scaled_limit(k, self.bounds.value_at(k), place)
         residue = p * _shrunk(k, place) - alpha * np.exp(-k * place) * _shrunk(k, d) - limit
         share = p + residue / -np.expm1(-(1.0 + k) * (place + d))
         return np.where(share > 0.0, place - np.log(share), math.inf)
 
     def settled(self, k: Floats, place: Floats | None) -> Floats:
-        u = np.minimum(self.family.value_at(k) + self._farthest / np.maximum(k, 1e-300), self._reach()) if place is None else place
+        u = np.minimum(self.bounds.value_at(k) + self._farthest / np.maximum(k, 1e-300), self._reach()) if place is None else place
         for _ in range(_MOST_TURNS if place is None else _NEWTON_TURNS):
             better = self.cost(k, u) - self._farthest
             # From scratch u starts above the root, and only comes down.
@@ -262,16 +262,16 @@ class MirroredMissSearch(Search):
         return u
 
     def _reach(self) -> float:
-        family = self.family
-        reach = math.inf if family.rho is None else family.rho + 2.0 * math.sqrt(family.rho * self._farthest)
+        bounds = self.bounds
+        reach = math.inf if bounds.rho is None else bounds.rho + 2.0 * math.sqrt(bounds.rho * self._farthest)
         # No test gains more than randomised response's advantage.
-        gained = math.tanh(0.5 * family.epsilon) / self._p
+        gained = math.tanh(0.5 * bounds.epsilon) / self._p
         return min(reach, -math.log1p(-gained)) if gained < 1.0 else reach
 
 
-def _settled(family: Family, k: Floats, place: Floats | None, reach: Callable[[Floats, Floats], Floats]) -> Floats:
+def _settled(bounds: RenyiBounds, k: Floats, place: Floats | None, reach: Callable[[Floats, Floats], Floats]) -> Floats:
     """The d at which the tangent touches the set, for each order: p from u and d, d from p and u, and secants towards agreement."""
-    value = family.value_at(k)
+    value = bounds.value_at(k)
 
     def answered(log_d: Floats) -> tuple[Floats, Floats]:
         """By how much log d is answered with another one, and q."""
@@ -282,10 +282,10 @@ def _settled(family: Family, k: Floats, place: Floats | None, reach: Callable[[F
         gap = np.where((1.0 + k) * (u + d) < 1e-5, 0.5 * (1.0 + k) * u * (u + d), gap)
         p = np.clip(_scaled_limit(k, value, u) / gap, _SMALLEST, 1.0 - 1e-12)
         q = p * np.exp(-u)
-        new = np.log(np.clip(-np.log1p(p * np.expm1(-u) / (1.0 - q)), _SMALLEST, family.epsilon)) - log_d
+        new = np.log(np.clip(-np.log1p(p * np.expm1(-u) / (1.0 - q)), _SMALLEST, bounds.epsilon)) - log_d
         return np.where(np.isnan(new), 0.0, new), q
 
-    highest = math.log(family.epsilon)
+    highest = math.log(bounds.epsilon)
     if place is None:
         last = np.full_like(k, _LOG_SMALLEST)
         x = np.minimum(last + answered(last)[0], highest)

@@ -15,7 +15,7 @@ from typing import final
 
 from accountants.notions import randomized_response as rr
 from accountants.notions.digits import ONE, TWO, ZERO, exp
-from accountants.notions.proposals import DeltaSearch, EpsilonSearch, Family, MirroredMissSearch, MissSearch, Touch
+from accountants.notions.proposals import DeltaSearch, EpsilonSearch, MirroredMissSearch, MissSearch, RenyiBounds, Touch
 from accountants.notions.tangents import Constraint, pair
 
 _MARGIN = Decimal("1e-25")
@@ -68,12 +68,12 @@ class Region:
         return rr.epsilon_of_renyi(Decimal(self.order), Decimal(self.value))
 
     @property
-    def _family(self) -> Family:
+    def _bounds(self) -> RenyiBounds:
         epsilon = float(self.epsilon)
         if self.rho is not None:
-            return Family(epsilon, rho=self.rho)
+            return RenyiBounds(epsilon, rho=self.rho)
         assert self.order is not None  # one of the two is given
-        return Family(epsilon, k=self.order - 1.0, value=self.value)
+        return RenyiBounds(epsilon, k=self.order - 1.0, value=self.value)
 
     def _constraint(self, touch: Touch | None) -> Constraint:
         """Of the order touched; at the corner the one that is active there: order 1 of zCDP."""
@@ -117,7 +117,7 @@ class Region:
         """The largest delta at the epsilon ``at`` >= 0."""
         if self._may_be_corner(float(at)) and at <= self._corner_slope * (ONE - _MARGIN):
             return self._corner(rr.delta(self.epsilon, at))
-        touch = self._widened(DeltaSearch(self._family, float(at)).run())
+        touch = self._widened(DeltaSearch(self._bounds, float(at)).run())
         delta, u = self._constraint(touch).delta(at, Decimal(touch.place))
         if float(delta) > 0.9 * self._corner_delta:
             # delta falls, so it is at most what it is where the corner ends: of use where floats see no difference between the two.
@@ -132,7 +132,7 @@ class Region:
         """The largest epsilon at which some mechanism still has more than this delta, in (0, 1)."""
         if float(delta) > 0.5 * self._corner_delta and delta >= rr.delta(self.epsilon, self._corner_slope) * (ONE + _MARGIN):
             return self._corner(rr.epsilon_at(self.epsilon, delta))
-        touch = self._widened(EpsilonSearch(self._family, float(delta.ln())).run())
+        touch = self._widened(EpsilonSearch(self._bounds, float(delta.ln())).run())
         epsilon, u = self._constraint(touch).epsilon(delta, Decimal(touch.place))
         p, q = _touched(delta, epsilon, u, Decimal(touch.place))
         return Extreme(epsilon, touch.k + 1.0, p, q, self._tight(touch, float(epsilon)))
@@ -140,10 +140,10 @@ class Region:
     def false_negative_rate(self, alpha: Decimal) -> Extreme:
         """The least false negative rate at false positive rate ``alpha`` in (0, 1)."""
         if alpha <= ONE - self.corner:
-            touch = MissSearch(self._family, float(alpha)).run()
+            touch = MissSearch(self._bounds, float(alpha)).run()
             beta = self._constraint(touch).miss(alpha, Decimal(touch.place))
         else:
-            touch = MirroredMissSearch(self._family, float(alpha)).run()
+            touch = MirroredMissSearch(self._bounds, float(alpha)).run()
             beta = self._constraint(touch).mirrored_miss(alpha, Decimal(touch.place))
         return Extreme(beta, touch.k + 1.0, ONE - beta, alpha, self._tight(touch, float(self.epsilon)))
 
