@@ -1,4 +1,7 @@
-r"""Where numbers leave the range of floats a route refuses: an infinity or a NaN on the way would make its bounds meaningless."""
+r"""Floats: their rounding unit, and where they end.
+
+Where numbers leave the range of floats a route refuses: an infinity or a NaN on the way would make its bounds meaningless.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,9 @@ import numpy as np
 from pydantic import ValidationError
 
 from mechanisms.errors import PrivacyError, UnsupportedEvent
+
+UNIT = 2.0**-53
+"""Rounding unit of float64; constants in units of it are twice or more what the proofs derive."""
 
 
 @contextmanager

@@ -21,9 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountants import deadline
-from accountants.hockey_stick import UNIT
-from accountants.pairs import Pair, narrowed, widened
-from accountants.summed import SummedProfile
+from accountants.arithmetic import UNIT
 from mechanisms.base import Step
 
 MOST_RELEASES = 10**10
@@ -83,6 +81,21 @@ class RepeatedResponse:
         low, high = base + math.log(total), base + math.log(total + rest)
         slack = _SUM_ERROR + 16.0 * UNIT * len(weights) + 4.0 * UNIT * (abs(anchor) + abs(self._log_shown) + abs(low))
         return min(low - slack, 0.0), min(high + slack, 0.0)
+
+    @property
+    def short_from(self) -> float:
+        """It always is."""
+        return 0.0
+
+    def step(self, *, in_part: bool) -> Step:
+        """The sum, for derivations."""
+        del in_part
+        return Step(
+            symbol="delta(eps)",
+            value="sum of C(T, j) p^j (1 - p)^(T - j) (1 - e^(eps - (2j - T) epsilon_0)) over j with (2j - T) epsilon_0 > eps",
+            formula="p = e^epsilon_0 / (1 + e^epsilon_0); all terms are positive, each rounding is counted",
+            source="Kairouz, Oh and Viswanath 2015, Theorem 3.3; accountants/proofs/lattice.md",
+        )
 
     def _ratios_up(self, top: int) -> Ratios:
         # Beyond a distance of 700 the top is k, and nothing lies above it.
@@ -144,16 +157,3 @@ def _log_factorial(number: int) -> Decimal:
         return Decimal(math.factorial(number)).ln()
     n = Decimal(number)
     return (n + Decimal("0.5")) * n.ln() - n + _LOG_ROOT_2PI + sum(1 / (divisor * n ** (2 * i + 1)) for i, divisor in enumerate(_STIRLING))
-
-
-def binomial_profile(pair: Pair, count: int, steps: tuple[Step, ...], name: str) -> SummedProfile:
-    """The profile of randomized response at one distance, repeated."""
-    above, below = widened(pair), narrowed(pair)
-    total = Step(
-        symbol="delta(eps)",
-        value="sum of C(T, j) p^j (1 - p)^(T - j) (1 - e^(eps - (2j - T) epsilon_0)) over j with (2j - T) epsilon_0 > eps",
-        formula="p = e^epsilon_0 / (1 + e^epsilon_0); all terms are positive, each rounding is counted",
-        source="Kairouz, Oh and Viswanath 2015, Theorem 3.3; accountants/proofs/lattice.md",
-    )
-    upper, lower = (RepeatedResponse(one.distance, count, one.shown) for one in (above, below))
-    return SummedProfile(upper, lower, (*steps, total), name)

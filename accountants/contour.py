@@ -8,16 +8,14 @@ from typing import final
 
 import numpy as np
 
-from accountants.arithmetic import within_floats
+from accountants.arithmetic import UNIT, within_floats
 from accountants.dominating import pair_of, unsupported_reason
 from accountants.events import Event, Leaf, leaves, non_private_reason
 from accountants.inversion import Contour, Direction, Saddle, chernoff, log_integral, tolerance_for
-from accountants.laplace_transforms import MixedLaplace, WholeLaplace
-from accountants.nodes import UNIT
-from accountants.pairs import Family, Pair, widened
+from accountants.pairs import Pair, widened
 from accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_delta, check_epsilon
 from accountants.rdp import leaf_steps
-from accountants.transforms import LARGEST_SHIFT, SMALLEST_SHIFT, MixedGaussian, Transform, TransformUnavailable
+from accountants.transforms import LARGEST_SHIFT, SMALLEST_SHIFT, Transform, TransformUnavailable
 from mechanisms import logspace
 from mechanisms.base import Step
 from mechanisms.errors import InvalidParameter, UnsupportedEvent
@@ -286,14 +284,11 @@ def _direction(pairs: list[tuple[Pair, int]], improbable: float, *, reverse: boo
     squares: list[float] = []
     for pair, count in pairs:
         upper, lower = (pair.lower.mirrored, pair.upper.mirrored) if reverse else (pair.upper, pair.lower)
-        if pair.is_whole and pair.family is Family.LAPLACE:
-            transforms.append(WholeLaplace(upper.shifts[0] - lower.shifts[0], count))
-        elif pair.is_whole:
-            squares.append(0.5 * count * (upper.shifts[0] - lower.shifts[0]) ** 2)
-        elif pair.family is Family.GAUSSIAN:
-            transforms.append(MixedGaussian(upper, lower, count, improbable))
+        mu = pair.family.gdp_mu(upper.shifts[0] - lower.shifts[0]) if pair.is_whole else None
+        if mu is not None:
+            squares.append(0.5 * count * mu**2)
         else:
-            transforms.append(MixedLaplace(upper, lower, count))
+            transforms.append(pair.family.transform(upper, lower, count, improbable))
     return Direction(tuple(transforms), math.fsum(squares))
 
 
@@ -329,9 +324,9 @@ def _reason(parts: Mapping[Leaf, int]) -> str | None:
             return (
                 f"a sampled release moves its noise by {distance:.3g} scales, and this route takes {SMALLEST_SHIFT:g} to {LARGEST_SHIFT:g}"
             )
-        if pair.worst_of_both or pair.family is Family.RESPONSE or pair.shown < 1.0:
+        if pair.worst_of_both or not pair.family.has_transform or pair.shown < 1.0:
             return "a release that is local, or whose direction may change from step to step, has a loss with a kink, which hardly decays"
-    if all(pair_of(leaf).family is Family.LAPLACE for leaf in parts):
+    if all(pair_of(leaf).family.has_atoms for leaf in parts):
         return "Laplace losses have atoms: without Gaussian company their moment function hardly decays"
     if sum(parts.values()) > MOST_RELEASES:
         return f"more than {MOST_RELEASES:.0e} releases: their rounding would be all there is to see"

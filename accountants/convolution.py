@@ -19,8 +19,8 @@ import scipy
 from numpy.typing import NDArray
 
 from accountants import deadline
+from accountants.arithmetic import UNIT
 from accountants.grid import GridLaw
-from accountants.hockey_stick import UNIT
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]

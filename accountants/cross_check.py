@@ -26,7 +26,6 @@ from accountants import deadline
 from accountants.dominating import pair_of
 from accountants.events import Event, Leaf, leaves, non_private_reason
 from accountants.moments import PairMoments
-from accountants.pairs import Family
 from accountants.profile import check_delta, check_epsilon
 from accountants.rdp import RdpProfile, sampling_reason
 from mechanisms.errors import UnsupportedEvent
@@ -126,7 +125,7 @@ def _directions(event: Event, delta: float) -> list[tuple[_Direction, float]]:
     if (reason := sampling_reason(event)) is not None:
         raise UnsupportedEvent("cross_check", reason)
     parts = leaves(event)
-    if any(pair.family is Family.RESPONSE or pair.shown < 1.0 for pair in map(pair_of, parts)):
+    if any(pair.family.is_discrete or pair.shown < 1.0 for pair in map(pair_of, parts)):
         # Its moment function is periodic: it seems to decay, and the sum would be that of a smoothed loss.
         raise UnsupportedEvent("cross_check", "a local release has its losses on a lattice")
     # The saddle point lies near the order that is best for the Renyi bound, and never far above it.

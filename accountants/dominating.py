@@ -20,12 +20,13 @@ import math
 from decimal import Decimal, localcontext
 from functools import lru_cache
 
+from accountants.densities import DENSITIES, Density, density_of
 from accountants.events import Leaf
-from accountants.pairs import Family, Mixture, Pair
+from accountants.mixtures import Mixture
+from accountants.pairs import Pair
 from mechanisms.base import Adjacency, Mechanism
 from mechanisms.errors import UnsupportedEvent
 from mechanisms.local import LocalRelease
-from mechanisms.loss import GaussianLoss, LaplaceLoss, ResponseLoss
 
 LARGEST_SAMPLED_GROUP = 1000
 """A Poisson-sampled group has a mixture of one component more than it has members; beyond this no route is fast."""
@@ -66,9 +67,10 @@ def pair_of(leaf: Leaf) -> Pair:
 @lru_cache(maxsize=2**14)
 def _resolved(leaf: Leaf) -> Pair | str:
     """The pair, or why there is none."""
-    found = _shift(leaf.mechanism)
+    found = density_of(leaf.mechanism.privacy_loss())
     if found is None:
-        return f"{leaf.mechanism.kind} noise is neither Gaussian nor Laplace, and no dominating pair of it is known here"
+        known = " nor ".join(density.name for density in DENSITIES if not density.is_discrete)
+        return f"{leaf.mechanism.kind} noise is neither {known}, and no dominating pair of it is known here"
     family, move = found
     if isinstance(leaf.mechanism, LocalRelease):
         return _local(family, move, leaf)
@@ -81,19 +83,18 @@ def _resolved(leaf: Leaf) -> Pair | str:
     return _fixed_size(family, leaf.probability, move, leaf.mechanism.sensitivity.adjacency)
 
 
-def _local(family: Family, move: float, leaf: Leaf) -> Pair | str:
+def _local(family: Density, move: float, leaf: Leaf) -> Pair | str:
     """Row 7: the record's own pair, shown with the probability that it is in the sample (and that its output tells anything)."""
     if leaf.group > 1:
         # A group of whole or Poisson-sampled local releases is that many releases, and comes as such from ``events.leaves``.
         return "groups of local releases with samples of a fixed size have no dominating pair that is proved here"
-    loss = leaf.mechanism.privacy_loss()
-    shown = loss.shown if isinstance(loss, ResponseLoss) else 1.0
+    shown = leaf.mechanism.privacy_loss().shown
     if leaf.probability < 1.0:
         shown = max(math.nextafter(shown * leaf.probability, math.inf), SMALLEST_WEIGHT)
     return Pair(family, Mixture((1.0,), (move,)), _NULL, shown=min(shown, 1.0))
 
 
-def _poisson(family: Family, leaf: Leaf, move: float) -> Pair | str:
+def _poisson(family: Density, leaf: Leaf, move: float) -> Pair | str:
     q = leaf.probability
     if leaf.mechanism.sensitivity.adjacency is not Adjacency.REPLACE_ONE:
         if leaf.group > LARGEST_SAMPLED_GROUP:
@@ -101,9 +102,8 @@ def _poisson(family: Family, leaf: Leaf, move: float) -> Pair | str:
         return _sampled_group(family, q, leaf.group, move)
     if leaf.group > 1:
         return "groups with Poisson sampling under replace_one have no dominating pair that is proved here"
-    c = _contribution(leaf.mechanism)
+    c, norm = _contribution(leaf.mechanism, family), family.norm
     if c is None:
-        norm = _norm(leaf.mechanism)
         return (
             f"Poisson sampling under replace_one needs sensitivity.{norm}_contribution, a bound on what one unit alone adds to the query: "
             f"{norm} bounds only the difference of two units, and a sample can leave both out"
@@ -111,7 +111,7 @@ def _poisson(family: Family, leaf: Leaf, move: float) -> Pair | str:
     return Pair(family, _two(q, c), Mixture((q, 1.0 - q), (-c, 0.0)))
 
 
-def _fixed_size(family: Family, q: float, move: float, adjacency: Adjacency) -> Pair:
+def _fixed_size(family: Density, q: float, move: float, adjacency: Adjacency) -> Pair:
     if q == 1.0:
         # Everybody is in the sample: one displaces another only where neighbours differ in size.
         return Pair(family, Mixture((1.0,), (2.0 * move if adjacency is Adjacency.ADD_REMOVE else move,)), _NULL)
@@ -119,40 +119,21 @@ def _fixed_size(family: Family, q: float, move: float, adjacency: Adjacency) -> 
     return Pair(family, _two(q, distance), _NULL, worst_of_both=adjacency is not Adjacency.ADD_REMOVE)
 
 
-def _shift(mechanism: Mechanism) -> tuple[Family, float] | None:
-    """The noise density and the distance of the whole release's pair, in units of the noise's scale."""
-    match mechanism.privacy_loss():
-        case GaussianLoss(mu=mu):
-            return Family.GAUSSIAN, mu
-        case LaplaceLoss(epsilon=epsilon):
-            return Family.LAPLACE, epsilon
-        case ResponseLoss(epsilon=epsilon):
-            return Family.RESPONSE, epsilon
-        case _:
-            return None
-
-
-def _norm(mechanism: Mechanism) -> str:
-    """The norm in which this noise needs its bounds."""
-    return "l1" if isinstance(mechanism.privacy_loss(), LaplaceLoss) else "l2"
-
-
-def _contribution(mechanism: Mechanism) -> float | None:
+def _contribution(mechanism: Mechanism, family: Density) -> float | None:
     """The shift of what one unit contributes; None where that isn't bounded in the norm that the noise needs."""
     given = mechanism.sensitivity
-    if (given.l1_contribution if _norm(mechanism) == "l1" else given.l2_contribution) is None:
+    if (given.l1_contribution if family.norm == "l1" else given.l2_contribution) is None:
         return None
     alone = mechanism.alone()
     assert alone is not None
-    found = _shift(alone)
-    return None if found is None else found[1]
+    return family.distance(alone.privacy_loss())
 
 
 def _two(q: float, distance: float) -> Mixture:
     return Mixture((1.0 - q, q), (0.0, distance))
 
 
-def _sampled_group(family: Family, q: float, size: int, move: float) -> Pair:
+def _sampled_group(family: Density, q: float, size: int, move: float) -> Pair:
     """sum_j Bin(size, q)(j) f(x - j move) against f(x); every rounding moves mass up, which dominates."""
     if size == 1:
         return Pair(family, _two(q, move), _NULL)

@@ -27,7 +27,6 @@ from accountants.events import (
     Repeated,
     leaves,
 )
-from accountants.pairs import Family
 from mechanisms import ComplexGaussian, Gaussian, Laplace, Spectral
 from mechanisms.base import Adjacency, PrivacyUnit, Sensitivity
 from mechanisms.errors import InvalidParameter
@@ -195,8 +194,8 @@ def _sampled(event: PoissonSampled | FixedSizeSampled, group: int) -> library.Dp
     if group == 1:
         return library.PoissonSampledDpEvent(leaf.probability, _noise(leaf))
     pair = pair_of(leaf)
-    if pair.family is Family.LAPLACE:
-        raise _no_twin("a group with Poisson-sampled Laplace noise")
+    if pair.family.gdp_mu(pair.distance) is None:
+        raise _no_twin(f"a group with Poisson-sampled {pair.family.name} noise")
     return library.MixtureOfGaussiansDpEvent(1.0, [shift - pair.lower.shifts[0] for shift in pair.upper.shifts], list(pair.upper.weights))
 
 

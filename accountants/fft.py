@@ -16,12 +16,14 @@ import numpy as np
 from accountants import deadline
 from accountants.arithmetic import within_floats
 from accountants.convolution import Composition
+from accountants.densities import GAUSSIAN
 from accountants.dominating import pair_of, unsupported_reason
 from accountants.events import Event, Leaf, leaves, non_private_reason
 from accountants.hockey_stick import reverse
 from accountants.layers import WIDTH, Layer, Plan
 from accountants.layout import Estimates
-from accountants.pairs import Family, Mixture, Pair
+from accountants.mixtures import Mixture
+from accountants.pairs import Pair
 from accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_delta, check_epsilon
 from accountants.rdp import leaf_steps
 from mechanisms.base import Step
@@ -132,13 +134,14 @@ def merged(parts: Mapping[Leaf, int]) -> tuple[tuple[Pair, int], ...]:
     squares: list[float] = []
     for leaf, count in parts.items():
         pair = pair_of(leaf)
-        if pair.is_whole and pair.family is Family.GAUSSIAN:
-            squares.append(count * (pair.upper.shifts[0] - pair.lower.shifts[0]) ** 2)
+        mu = pair.family.gdp_mu(pair.distance) if pair.is_whole else None
+        if mu is not None:
+            squares.append(count * mu**2)
         else:
             counts[pair] = counts.get(pair, 0) + count
     if squares:
-        mu = math.sqrt(math.fsum(squares))
-        counts[Pair(Family.GAUSSIAN, Mixture((1.0,), (mu,)), Mixture((1.0,), (0.0,)))] = 1
+        total = math.sqrt(math.fsum(squares))
+        counts[Pair(GAUSSIAN, Mixture((1.0,), (total,)), Mixture((1.0,), (0.0,)))] = 1
     return tuple(counts.items())
 
 

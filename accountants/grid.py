@@ -16,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountants import deadline
-from accountants.hockey_stick import TINY, UNIT, Calls, calls, puts
+from accountants.arithmetic import UNIT
+from accountants.densities import TINY, Calls
+from accountants.hockey_stick import calls, puts
 from accountants.pairs import Pair
 
 Floats = NDArray[np.float64]

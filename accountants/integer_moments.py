@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from accountants.pairs import Family, Pair
+from accountants.pairs import Pair
 
 LARGEST_ORDER = 256
 """Beyond it the quadrature is as fast, and its allowance of 1e-9 matters to nobody."""
@@ -25,7 +25,7 @@ _NEGLIGIBLE = 60.0
 
 def covers(pair: Pair, order: float) -> bool:
     """Whether ``renyi`` has this pair and order: one sampled Gaussian shift, a whole order from 2 to ``LARGEST_ORDER``."""
-    plain = pair.family is Family.GAUSSIAN and pair.shown == 1.0 and not pair.worst_of_both
+    plain = pair.family.gdp_mu(pair.distance) is not None and pair.shown == 1.0 and not pair.worst_of_both
     sampled = pair.lower.shifts == (0.0,) and len(pair.upper.shifts) == 2 and pair.upper.shifts[0] == 0.0
     return plain and sampled and 2.0 <= order <= LARGEST_ORDER and order == math.floor(order)
 
@@ -40,8 +40,9 @@ def renyi(pair: Pair, order: int) -> float:
     Args:
       order: a >= 2, for which ``covers`` is true.
 
-    >>> from accountants.pairs import Mixture
-    >>> round(renyi(Pair(Family.GAUSSIAN, Mixture((0.99, 0.01), (0.0, 1.0)), Mixture((1.0,), (0.0,))), 2), 12)
+    >>> from accountants.densities import GAUSSIAN
+    >>> from accountants.mixtures import Mixture
+    >>> round(renyi(Pair(GAUSSIAN, Mixture((0.99, 0.01), (0.0, 1.0)), Mixture((1.0,), (0.0,))), 2), 12)
     0.000171813422
     """
     q, s = pair.upper.weights[1], pair.upper.shifts[1]

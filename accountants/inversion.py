@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountants import deadline
-from accountants.nodes import UNIT, log1p_complex
+from accountants.arithmetic import UNIT
+from accountants.nodes import log1p_complex
 from accountants.transforms import Transform, TransformUnavailable
 from mechanisms.logspace import log_add
 

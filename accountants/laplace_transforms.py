@@ -8,8 +8,8 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from accountants.mixtures import Mixture
 from accountants.nodes import ELEMENTARY, LineValues, Nodes, expm1_complex, sum_on_line
-from accountants.pairs import Mixture
 from accountants.transforms import MOST_NODES, Transform, TransformUnavailable
 
 Floats = NDArray[np.float64]

@@ -11,17 +11,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import final
+from typing import NamedTuple, final
 
-from accountants import repeated_laplace
-from accountants.binomial import MOST_RELEASES, binomial_profile
 from accountants.dominating import pair_of, unsupported_reason
 from accountants.events import Event, Leaf, leaves, non_private_reason
 from accountants.fft import FftProfile, unsupported_parts
-from accountants.pairs import Family, Pair
+from accountants.pairs import Pair, narrowed, widened
 from accountants.profile import Accountant, NonPrivateProfile, PrivacyProfile
 from accountants.rdp import leaf_steps
-from accountants.repeated_laplace import laplace_profile
+from accountants.summed import Sum, SummedProfile
+from mechanisms.base import Step
 from mechanisms.errors import UnsupportedEvent
 
 ROUTE = "lattice"
@@ -44,37 +43,46 @@ def shared_divisor(distances: tuple[float, ...]) -> float | None:
     return distances[0] / parts if close and parts <= LARGEST_DIVISOR else None
 
 
-def is_repeated_response(parts: Mapping[Leaf, int]) -> bool:
-    """Whether all that is released is randomized response at one distance: its composed loss is binomial, and needs no grid."""
-    count = sum(parts.values())
-    if count > MOST_RELEASES or any(unsupported_reason(leaf) is not None for leaf in parts):
-        return False
-    pairs = {pair_of(leaf) for leaf in parts}
-    return len(pairs) == 1 and all(pair.family is Family.RESPONSE and (pair.is_whole or count == 1) for pair in pairs)
+@final
+class _Repetition(NamedTuple):
+    """One pair, released some times and nothing else, and the sum that its composed loss is."""
+
+    pair: Pair
+    times: int
+    law: Sum
+
+    @classmethod
+    def of(cls, parts: Mapping[Leaf, int]) -> _Repetition | None:
+        """Of all these leaves; None where they differ, or their family has no sum for so many of them."""
+        if any(unsupported_reason(leaf) is not None for leaf in parts):
+            return None
+        pairs = {pair_of(leaf) for leaf in parts}
+        one, times = pairs.pop(), sum(parts.values())
+        law = None if pairs else _sum_of(one, times)
+        return None if law is None else cls(one, times, law)
+
+    def profile(self, steps: tuple[Step, ...], rest: PrivacyProfile | None) -> SummedProfile:
+        """Between the sums of a larger and a smaller distance; ``rest`` answers where they are long: None where they never are."""
+        upper, lower = (_sum_of(one, self.times) for one in (widened(self.pair), narrowed(self.pair)))
+        assert upper is not None
+        assert lower is not None
+        return SummedProfile(upper, lower, steps, ROUTE, self.law.short_from, rest)
 
 
-def repeated_laplace_of(parts: Mapping[Leaf, int]) -> tuple[Pair, int] | None:
-    """(pair, how often) where all that is released is whole Laplace noise at one distance, not too often for its sum; else None."""
-    count = sum(parts.values())
-    if count > repeated_laplace.MOST_RELEASES or any(unsupported_reason(leaf) is not None for leaf in parts):
-        return None
-    pairs = {pair_of(leaf) for leaf in parts}
-    one = pairs.pop()
-    return (one, count) if not pairs and one.family is Family.LAPLACE and one.is_whole else None
+def _sum_of(pair: Pair, times: int) -> Sum | None:
+    return pair.family.repeated(pair.distance, times, pair.shown) if pair.is_plain else None
 
 
 def unsupported_parts_of_lattice(parts: Mapping[Leaf, int]) -> str | None:
     """Why these leaves have no common lattice here, or None."""
-    if is_repeated_response(parts):
-        return None
-    found = repeated_laplace_of(parts)
-    if found is not None and repeated_laplace.short_from(found[0].distance, found[1]) == 0.0:
+    found = _Repetition.of(parts)
+    if found is not None and found.law.short_from == 0.0:
         return None
     for leaf in parts:
         if (reason := unsupported_reason(leaf)) is not None:
             return reason
         pair = pair_of(leaf)
-        if pair.family is Family.GAUSSIAN or len(pair.upper.weights) > 1 or len(pair.lower.weights) > 1:
+        if not (pair.family.has_atoms and pair.is_plain):
             return "only whole Laplace and local releases have all their atoms on a lattice"
     if shared_divisor(tuple(pair_of(leaf).distance for leaf in parts)) is None:
         return "its losses have no common divisor"
@@ -100,9 +108,8 @@ class LatticeAccountant(Accountant):
         parts = leaves(event)
         if (reason := unsupported_parts_of_lattice(parts)) is not None:
             raise UnsupportedEvent(self.name, reason)
-        if is_repeated_response(parts):
-            return binomial_profile(pair_of(next(iter(parts))), sum(parts.values()), leaf_steps(parts), ROUTE)
-        if (found := repeated_laplace_of(parts)) is not None:
-            rest = None if unsupported_parts(parts) is not None else FftProfile(parts, ROUTE)
-            return laplace_profile(*found, leaf_steps(parts), ROUTE, rest)
-        return FftProfile(parts, ROUTE)
+        found = _Repetition.of(parts)
+        if found is None:
+            return FftProfile(parts, ROUTE)
+        rest = FftProfile(parts, ROUTE) if found.law.short_from > 0.0 else None
+        return found.profile((*leaf_steps(parts), found.law.step(in_part=unsupported_parts(parts) is None)), rest)

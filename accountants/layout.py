@@ -12,13 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountants.grid import Floats, Stretches
-from accountants.hockey_stick import log_ratio
-from accountants.pairs import Family, Pair
+from accountants.pairs import Pair
 
-_LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
-_PANEL_NODES = 24
-_GAUSSIAN_REACH = 38.0
-_LAPLACE_REACH = 60.0
 _NEGLIGIBLE = 1e-11
 """Share of the mass that matters that may fall off the ends of the leaves' laws, all releases together."""
 
@@ -119,17 +114,11 @@ def _index_at(loss: float, start: float, step: float, count: int) -> int:
 @lru_cache(maxsize=256)
 def losses_of(pair: Pair) -> Losses:
     """The losses of a pair, kept."""
-    one = Pair(pair.family, pair.upper, pair.lower)
     if pair.shown < 1.0:
-        return _shown(losses_of(one), pair.shown)
-    if pair.family is Family.RESPONSE:
-        e, likely = pair.distance, -math.log1p(math.exp(-pair.distance))
-        return Losses(np.array([-e, e]), np.array([likely - e, likely]), (-e, e), -e, e)
-    x, weights = _nodes(one)
-    losses = log_ratio(one, x)[0]
-    with np.errstate(divide="ignore"):
-        logs = np.log(weights) + _log_density(one, x)
-    atoms = _atoms(one)
+        return _shown(losses_of(Pair(pair.family, pair.upper, pair.lower)), pair.shown)
+    losses, logs, atoms = pair.family.losses(pair.upper, pair.lower)
+    if pair.family.is_discrete:
+        return Losses(losses, logs, atoms, float(losses[0]), float(losses[-1]))
     if pair.worst_of_both:
         # For losses above 0 the law of (P, Q), below it the mirror image, and the rest at 0: about the law of the larger curve.
         above = losses > 0.0
@@ -148,48 +137,6 @@ def _shown(base: Losses, shown: float) -> Losses:
     place = int(np.searchsorted(base.losses, 0.0))
     logs = np.insert(base.log_weights + math.log(shown), place, math.log1p(-shown))
     return Losses(np.insert(base.losses, place, 0.0), logs, (*base.atoms[:1], 0.0, *base.atoms[1:]), base.low, base.high)
-
-
-def _nodes(pair: Pair) -> tuple[Floats, Floats]:
-    """Gauss-Legendre panels in x that break at every shift."""
-    gaussian = pair.family is Family.GAUSSIAN
-    reach = _GAUSSIAN_REACH if gaussian else _LAPLACE_REACH
-    shifts = sorted({*pair.upper.shifts, *pair.lower.shifts})
-    width = min(1.5, 2.0 / max(1e-9, (shifts[-1] - shifts[0])) + 0.25)
-    edges = [shifts[0] - reach]
-    for stop in (*shifts, shifts[-1] + reach):
-        panels = min(max(1, math.ceil((stop - edges[-1]) / (width if gaussian else 4.0))), 400)
-        edges += list(np.linspace(edges[-1], stop, panels + 1)[1:])
-    points, weights = _rule()
-    ends = np.asarray(edges)
-    half = 0.5 * np.diff(ends)
-    x = (0.5 * (ends[1:] + ends[:-1]))[:, None] + half[:, None] * points
-    return x.ravel(), (half[:, None] * weights).ravel()
-
-
-@lru_cache(maxsize=1)
-def _rule() -> tuple[Floats, Floats]:
-    points, weights = np.polynomial.legendre.leggauss(_PANEL_NODES)
-    return np.asarray(points), np.asarray(weights)
-
-
-def _log_density(pair: Pair, x: Floats) -> Floats:
-    parts: list[Floats] = []
-    for weight, shift in zip(pair.upper.weights, pair.upper.shifts, strict=True):
-        centred = x - shift
-        gaussian = pair.family is Family.GAUSSIAN
-        log_noise = -0.5 * centred**2 - _LOG_SQRT_2PI if gaussian else -np.abs(centred) - math.log(2.0)
-        parts.append(log_noise + math.log(weight))
-    return np.logaddexp.reduce(parts, axis=0)
-
-
-def _atoms(pair: Pair) -> tuple[float, ...]:
-    """Losses of positive probability: Laplace noise has constant log ratios outside of all shifts."""
-    if pair.family is not Family.LAPLACE:
-        return ()
-    ends = np.array([pair.lower.shifts[0] - 1.0, pair.upper.shifts[-1] + 1.0])
-    low, high = log_ratio(pair, ends)[0]
-    return float(low), float(high)
 
 
 def _spread(places: Floats, weights: Floats) -> Floats:

@@ -8,13 +8,11 @@ from typing import NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from accountants.pairs import Mixture
+from accountants.arithmetic import UNIT
+from accountants.mixtures import Mixture
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
-
-UNIT = 2.0**-53
-"""Unit roundoff of float64."""
 
 TINY = 1e-150
 """Stands for a modulus of 0 where its logarithm is asked for."""

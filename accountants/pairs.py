@@ -1,60 +1,19 @@
 r"""Dominating pairs as every route sees them: two mixtures of shifted copies of one noise density.
 
-P = sum_j p_j f(x - a_j) against Q = sum_j q_j f(x - b_j), f the standard normal or the Laplace density e^{-|x|} / 2. Whole and sampled
-releases, groups and both kinds of sampling have such a pair (``dominating.py``, proofs/pairs.md); their log ratio never decreases in x.
-Randomized response is a pair of its own, on two points, and local releases may be *shown* only with some probability.
+P = sum_j p_j f(x - a_j) against Q = sum_j q_j f(x - b_j), f the standard normal or the Laplace density e^{-|x|} / 2 (``densities``). Whole
+and sampled releases, groups and both kinds of sampling have such a pair (``dominating.py``, proofs/pairs.md); their log ratio never
+decreases in x. Randomized response is a pair of its own, on two points, and local releases may be *shown* only with some probability.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import lru_cache
 from typing import final
 
+from accountants.densities import Density
+from accountants.mixtures import Mixture
 from mechanisms.errors import InvalidParameter
-
-
-class Family(StrEnum):
-    """The noise density f, with scale 1; or two points, whose pair at distance e is (e^e, 1) / (1 + e^e) against (1, e^e) / (1 + e^e)."""
-
-    GAUSSIAN = "gaussian"
-    LAPLACE = "laplace"
-    RESPONSE = "response"
-
-
-@final
-@dataclass(frozen=True)
-class Mixture:
-    """sum_j weights[j] f(x - shifts[j]): positive weights that sum to 1, shifts in ascending order, in units of the noise's scale."""
-
-    weights: tuple[float, ...]
-    shifts: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        if not (len(self.weights) == len(self.shifts) > 0 and all(w > 0.0 for w in self.weights)):
-            raise InvalidParameter("mixture", "as many positive weights as shifts, at least one", (self.weights, self.shifts))
-        if not abs(math.fsum(self.weights) - 1.0) <= 1e-12:
-            raise InvalidParameter("mixture", "weights that sum to 1", math.fsum(self.weights))
-        if any(not a < b for a, b in zip(self.shifts, self.shifts[1:], strict=False)):
-            raise InvalidParameter("mixture", "ascending shifts", self.shifts)
-
-    @property
-    def span(self) -> float:
-        """Distance between the outermost shifts."""
-        return self.shifts[-1] - self.shifts[0]
-
-    @property
-    def mirrored(self) -> Mixture:
-        """The law of -x where this is that of x."""
-        return _mirrored(self)
-
-
-@lru_cache(maxsize=4096)
-def _mirrored(mixture: Mixture) -> Mixture:
-    # From 0, or a shift of 0 would become -0.
-    return Mixture(mixture.weights[::-1], tuple(0.0 - shift for shift in mixture.shifts[::-1]))
 
 
 @final
@@ -63,7 +22,7 @@ class Pair:
     r"""(P, Q) with log dP/dQ non-decreasing: every shift of P is at or above every shift of Q.
 
     Attributes:
-      family: the noise density f.
+      family: the noise density f, or two points.
       upper: P.
       lower: Q.
       worst_of_both: the release may choose at every step which of (P, Q) and (Q, P) it shows (replace_one with samples of a fixed
@@ -71,11 +30,12 @@ class Pair:
       shown: probability in (0, 1] that the output is one of P or Q; otherwise it is the same for both neighbours, and says so. Below 1
         for pairs of one component each: the pair meant is ((1 - shown) R + shown P, (1 - shown) R + shown Q), R apart from both.
 
-    >>> Pair(Family.GAUSSIAN, Mixture((0.99, 0.01), (0.0, 1.0)), Mixture((1.0,), (0.0,))).symmetric
+    >>> from accountants.densities import GAUSSIAN
+    >>> Pair(GAUSSIAN, Mixture((0.99, 0.01), (0.0, 1.0)), Mixture((1.0,), (0.0,))).symmetric
     False
     """
 
-    family: Family
+    family: Density
     upper: Mixture
     lower: Mixture
     worst_of_both: bool = False
@@ -84,7 +44,7 @@ class Pair:
     def __post_init__(self) -> None:
         if not 0.0 < self.shown <= 1.0:
             raise InvalidParameter("pair.shown", "in (0, 1]", self.shown)
-        if (self.shown < 1.0 or self.family is Family.RESPONSE) and not (self._is_plain and not self.worst_of_both):
+        if (self.shown < 1.0 or self.family.is_discrete) and not (self.is_plain and not self.worst_of_both):
             raise InvalidParameter(
                 "pair", "of one component each where it is randomized response or shown only sometimes", self.upper.shifts
             )
@@ -104,7 +64,7 @@ class Pair:
     @property
     def is_whole(self) -> bool:
         """One shifted copy against another: a release that isn't sampled."""
-        return self._is_plain and self.shown == 1.0
+        return self.is_plain and self.shown == 1.0
 
     @property
     def distance(self) -> float:
@@ -112,7 +72,8 @@ class Pair:
         return self.upper.shifts[-1] - self.lower.shifts[0]
 
     @property
-    def _is_plain(self) -> bool:
+    def is_plain(self) -> bool:
+        """One component on each side."""
         return len(self.upper.weights) == len(self.lower.weights) == 1
 
 

@@ -14,7 +14,6 @@ from typing import Any, final
 
 from accountants.dominating import pair_of, unsupported_reason
 from accountants.events import Event, Leaf, leaves, non_private_reason
-from accountants.pairs import Family
 from accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_delta, check_epsilon
 from accountants.rdp import RdpProfile, leaf_steps
 from mechanisms.base import Step
@@ -141,8 +140,7 @@ def _leaf_distribution(leaf: Leaf, interval: float, *, pessimistic: bool) -> Any
     pair = pair_of(leaf)
     q = pair.upper.weights[-1]
     # The connect-the-dots form is tighter but exists for the upper end only.
-    make = library.from_gaussian_mechanism if pair.family is Family.GAUSSIAN else library.from_laplace_mechanism
-    return make(
+    return getattr(library, f"from_{pair.family.library_name}_mechanism")(
         1.0 / pair.upper.shifts[-1],
         pessimistic_estimate=pessimistic,
         value_discretization_interval=interval,
@@ -156,7 +154,7 @@ def _pair_reason(leaf: Leaf) -> str | None:
     if (reason := unsupported_reason(leaf)) is not None:
         return reason
     pair = pair_of(leaf)
-    if pair.family is Family.RESPONSE or pair.shown < 1.0:
+    if pair.family.library_name is None or pair.shown < 1.0:
         return "this route has the library discretise Gaussian and Laplace noise only, whole or one sampled unit"
     if pair.lower.shifts == (0.0,) and len(pair.upper.shifts) <= 2 and not pair.worst_of_both:
         return None

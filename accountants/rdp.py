@@ -15,7 +15,7 @@ from accountants.dominating import pair_of, statement, unsupported_reason
 from accountants.events import Event, Leaf, leaves, non_private_reason
 from accountants.largest_loss import pure_epsilon
 from accountants.moments import PairMoments
-from accountants.pairs import SHIFT_ERROR, Family, Pair
+from accountants.pairs import SHIFT_ERROR, Pair
 from accountants.profile import (
     Accountant,
     Bound,
@@ -29,7 +29,6 @@ from accountants.profile import (
 from mechanisms.base import Step
 from mechanisms.errors import UnsupportedEvent
 from mechanisms.local import LocalRelease
-from mechanisms.loss import GaussianLoss, LaplaceLoss, PrivacyLoss, ResponseLoss
 
 ROUTE = "rdp"
 
@@ -148,7 +147,7 @@ _shared_moments = lru_cache(maxsize=64)(PairMoments.of)
 def pair_renyi(pair: Pair, order: float) -> float:
     """Upper bound on the Renyi divergence of this order of a dominating pair, the larger of both directions."""
     distance = pair.distance
-    loss = _loss_of(pair.family, distance)
+    loss = pair.family.loss(distance)
     if pair.shown < 1.0:
         # The moment is (1 - shown) + shown e^{(order - 1) R}.
         return _shown_renyi(loss.renyi(order), order, pair.shown) * (1.0 + 1e-12)
@@ -165,16 +164,6 @@ def pair_renyi(pair: Pair, order: float) -> float:
         return whole
     largest = moments.log_moment(order) if pair.symmetric else max(moments.log_moment(order), moments.log_moment(1.0 - order))
     return min(whole, largest / (order - 1.0) * (1.0 + QUADRATURE_ERROR))
-
-
-def _loss_of(family: Family, distance: float) -> PrivacyLoss:
-    match family:
-        case Family.GAUSSIAN:
-            return GaussianLoss(distance)
-        case Family.LAPLACE:
-            return LaplaceLoss(distance)
-        case Family.RESPONSE:
-            return ResponseLoss(distance)
 
 
 def _shown_renyi(whole: float, order: float, shown: float) -> float:

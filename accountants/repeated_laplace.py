@@ -17,10 +17,7 @@ from functools import lru_cache
 from typing import final
 
 from accountants import deadline
-from accountants.hockey_stick import UNIT
-from accountants.pairs import Pair, narrowed, widened
-from accountants.profile import PrivacyProfile
-from accountants.summed import SummedProfile
+from accountants.arithmetic import UNIT
 from mechanisms.base import Step
 
 MOST_RELEASES = 1000
@@ -60,6 +57,20 @@ class RepeatedLaplace:
         found = math.log(float(value.scaleb(-tens))) + tens * _LOG_TEN
         slack = 8.0 * UNIT * (1.0 + abs(tens) * _LOG_TEN)
         return min(found - slack, 0.0), min(found + slack, 0.0)
+
+    @property
+    def short_from(self) -> float:
+        """The epsilon from which on the sum is short; 0 where it always is."""
+        return short_from(float(self._distance), self._count)
+
+    def step(self, *, in_part: bool) -> Step:
+        """The sum, for derivations; ``in_part`` where a lattice has answers, too."""
+        return Step(
+            symbol="delta(eps)",
+            value="2^-T sum_k C(T, k) e^(-k epsilon_0) sum_j K_j I_j(G - k epsilon_0), G = (T epsilon_0 - eps) / 2",
+            formula="the law of the loss in closed form, near its largest value" if in_part else "the law of the loss in closed form",
+            source="accountants/proofs/lattice.md",
+        )
 
     def _digits(self, gap: Fraction) -> int:
         """So many that less than 1e-25 is lost of a sum that is off by at most 4^T 40 (T + G + 4) units, and at least 0.8 min(G, 1)."""
@@ -106,20 +117,3 @@ def short_from(distance: float, count: int) -> float:
     """The epsilon from which on the sums for these releases are short; 0 where they always are."""
     terms = _MOST_TERMS // (count + 1)
     return 0.0 if 2 * terms > count else max((count - 2 * terms) * distance * (1.0 + 1e-12), 0.0)
-
-
-def laplace_profile(pair: Pair, count: int, steps: tuple[Step, ...], name: str, rest: PrivacyProfile | None) -> SummedProfile:
-    """The profile of a whole Laplace release, repeated.
-
-    Args:
-      rest: who answers where the sums are long; may be None where they never are.
-    """
-    total = Step(
-        symbol="delta(eps)",
-        value="2^-T sum_k C(T, k) e^(-k epsilon_0) sum_j K_j I_j(G - k epsilon_0), G = (T epsilon_0 - eps) / 2",
-        formula="the law of the loss in closed form" if rest is None else "the law of the loss in closed form, near its largest value",
-        source="accountants/proofs/lattice.md",
-    )
-    start = short_from(pair.distance, count)
-    upper, lower = (RepeatedLaplace(one.distance, count) for one in (widened(pair), narrowed(pair)))
-    return SummedProfile(upper, lower, (*steps, total), name, start, rest if start > 0.0 else None)

@@ -1,4 +1,4 @@
-r"""One release: its delta is a closed form of tail functions (``hockey_stick.py``), exact to rounding in both directions of neighbours."""
+r"""One release: its delta is a closed form of tail functions (``densities``), exact to rounding in both directions of neighbours."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from accountants.arithmetic import within_floats
 from accountants.dominating import pair_of, unsupported_reason
 from accountants.events import Event, Leaf, leaves, non_private_reason
 from accountants.hockey_stick import calls, reverse
-from accountants.pairs import Family, Pair, narrowed, widened
+from accountants.largest_loss import pure_epsilon
+from accountants.pairs import Pair, narrowed, widened
 from accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_delta, check_epsilon
 from accountants.rdp import leaf_steps
 from mechanisms.base import Step
@@ -103,8 +104,7 @@ class SingleProfile(PrivacyProfile):
 
 def _largest_loss(pair: Pair) -> float:
     """A bound on the loss; infinite where none is as simple as the distance itself."""
-    plain = len(pair.upper.weights) == len(pair.lower.weights) == 1
-    return pair.distance if plain and pair.family is not Family.GAUSSIAN else math.inf
+    return pure_epsilon(pair) if pair.is_plain else math.inf
 
 
 def _orders(pair: Pair) -> tuple[Pair, ...]:

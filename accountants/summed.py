@@ -27,6 +27,15 @@ class Sum(Protocol):
         """(lower, upper) of log delta(epsilon), for finite epsilon >= 0."""
         ...
 
+    @property
+    def short_from(self) -> float:
+        """The epsilon from which on the sum is short; 0 where it always is."""
+        ...
+
+    def step(self, *, in_part: bool) -> Step:
+        """What it is, for derivations; ``in_part`` where a lattice has answers, too."""
+        ...
+
 
 @final
 class SummedProfile(PrivacyProfile):

@@ -15,8 +15,9 @@ from typing import NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from accountants.nodes import ELEMENTARY, UNIT, LineValues, Nodes, log_mixture, log_mixture_error, log_mixture_real, sum_on_line
-from accountants.pairs import Mixture
+from accountants.arithmetic import UNIT
+from accountants.mixtures import Mixture
+from accountants.nodes import ELEMENTARY, LineValues, Nodes, log_mixture, log_mixture_error, log_mixture_real, sum_on_line
 from mechanisms.errors import UnsupportedEvent
 
 Floats = NDArray[np.float64]

@@ -21,7 +21,13 @@ Floats = NDArray[np.float64]
 
 
 class PrivacyLoss(ABC):
-    """A dominating pair, symmetric in its order for every mechanism here (``reverse`` is therefore not asked for)."""
+    """A dominating pair, symmetric in its order for every mechanism here (``reverse`` is therefore not asked for).
+
+    Attributes:
+      shown: probability in (0, 1] that the output tells the neighbours apart at all.
+    """
+
+    shown: float = 1.0
 
     @abstractmethod
     def log_delta(self, epsilon: float) -> float:

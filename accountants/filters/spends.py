@@ -13,7 +13,6 @@ from pydantic import Field, model_validator
 from accountants.dominating import pair_of
 from accountants.events import Event, Leaf, leaves, non_private_reason, releases
 from accountants.largest_loss import pure_epsilon
-from accountants.pairs import Family
 from accountants.rdp import RdpAccountant
 from mechanisms.base import NonNegative, Value
 from mechanisms.errors import InvalidParameter, UnsupportedEvent
@@ -95,7 +94,7 @@ def zcdp_cost(spend: Spend) -> Fraction:
         case RdpSpend():
             raise UnsupportedEvent(FILTER, "a Renyi bound at some orders isn't one at all orders, which zCDP needs")
         case _:
-            return sum((count * Fraction(_gaussian_or_pure(leaf)[1]) ** 2 / 2 for leaf, count in _parts(spend)), Fraction(0))
+            return sum((count * Fraction(_mu_or_epsilon(leaf)[0]) ** 2 / 2 for leaf, count in _parts(spend)), Fraction(0))
 
 
 def gdp_cost(spend: Spend) -> Fraction:
@@ -110,8 +109,8 @@ def gdp_cost(spend: Spend) -> Fraction:
         case _:
             total = Fraction(0)
             for leaf, count in _parts(spend):
-                family, size = _gaussian_or_pure(leaf)
-                total += count * Fraction(size if family is Family.GAUSSIAN else mu_of_pure(size)) ** 2
+                size, is_pure = _mu_or_epsilon(leaf)
+                total += count * Fraction(mu_of_pure(size) if is_pure else size) ** 2
             return total
 
 
@@ -155,20 +154,24 @@ def mu_of_pure(epsilon: float) -> float:
 
 
 def _pure_epsilon_of(leaf: Leaf) -> float:
-    pair = pair_of(leaf)
-    if pair.family is Family.GAUSSIAN:
+    epsilon = pure_epsilon(pair_of(leaf))
+    if epsilon == math.inf:
         raise UnsupportedEvent(FILTER, f"{leaf.mechanism.kind} noise isn't pure epsilon-DP; use a zcdp, gdp or rdp budget")
-    return pure_epsilon(pair)
+    return epsilon
 
 
-def _gaussian_or_pure(leaf: Leaf) -> tuple[Family, float]:
-    """(Gaussian, mu) of a release on all of the data, or (Laplace, epsilon) of any release that is pure epsilon-DP."""
+def _mu_or_epsilon(leaf: Leaf) -> tuple[float, bool]:
+    """(epsilon, True) of any release that is pure epsilon-DP, or (mu, False) of a Gaussian release on all of the data."""
     pair = pair_of(leaf)
-    if pair.family is not Family.GAUSSIAN:
-        return Family.LAPLACE, pure_epsilon(pair)
-    if not pair.is_whole:
-        raise UnsupportedEvent(FILTER, "a sampled Gaussian release is neither zCDP nor GDP with a useful parameter; use an rdp budget")
-    return Family.GAUSSIAN, pair.upper.shifts[0] - pair.lower.shifts[0]
+    epsilon = pure_epsilon(pair)
+    if epsilon < math.inf:
+        return epsilon, True
+    mu = pair.family.gdp_mu(pair.distance) if pair.is_whole else None
+    if mu is None:
+        raise UnsupportedEvent(
+            FILTER, f"a sampled {pair.family.name} release is neither zCDP nor GDP with a useful parameter; use an rdp budget"
+        )
+    return mu, False
 
 
 def _parts(event: Event) -> Iterator[tuple[Leaf, int]]:

@@ -47,7 +47,7 @@ class Touch:
 @final
 @dataclass(frozen=True)
 class RenyiBounds:
-    """The bounds to choose a constraint from. ``rho`` is for zCDP, (``k``, ``value``) for one Renyi order; ``epsilon`` is randomised response's."""
+    """What to choose a constraint from: ``rho`` for zCDP, (``k``, ``value``) for one Renyi order; ``epsilon`` is randomised response's."""
 
     epsilon: float
     rho: float | None = None

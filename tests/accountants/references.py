@@ -13,7 +13,9 @@ from itertools import pairwise
 import mpmath
 import numpy as np
 
-from accountants.pairs import Family, Mixture, Pair
+from accountants.densities import GAUSSIAN, LAPLACE
+from accountants.mixtures import Mixture
+from accountants.pairs import Pair
 
 Real, Complex = np.longdouble, np.clongdouble
 IMAGINARY = Complex(1j)
@@ -25,22 +27,22 @@ class Unsettled(Exception):
     """The refinement doesn't stand still."""
 
 
-def poisson(probability, shift, family=Family.GAUSSIAN):
+def poisson(probability, shift, family=GAUSSIAN):
     return Pair(family, Mixture((1.0 - probability, probability), (0.0, shift)), Mixture((1.0,), (0.0,)))
 
 
-def whole(shift, family=Family.GAUSSIAN):
+def whole(shift, family=GAUSSIAN):
     return Pair(family, Mixture((1.0,), (shift,)), Mixture((1.0,), (0.0,)))
 
 
 def replaced(probability, shift):
     both = (1.0 - probability, probability)
-    return Pair(Family.GAUSSIAN, Mixture(both, (0.0, shift)), Mixture(both[::-1], (-shift, 0.0)))
+    return Pair(GAUSSIAN, Mixture(both, (0.0, shift)), Mixture(both[::-1], (-shift, 0.0)))
 
 
 def group(probability, shift, size):
     weights = [math.comb(size, j) * probability**j * (1.0 - probability) ** (size - j) for j in range(size + 1)]
-    return Pair(Family.GAUSSIAN, Mixture(tuple(weights), tuple(j * shift for j in range(size + 1))), Mixture((1.0,), (0.0,)))
+    return Pair(GAUSSIAN, Mixture(tuple(weights), tuple(j * shift for j in range(size + 1))), Mixture((1.0,), (0.0,)))
 
 
 def reverse(pair):
@@ -77,7 +79,7 @@ class _Sum:
     """M - 1 of one pair at a given tilt, as a sum over nodes."""
 
     def __init__(self, pair, tilt, highest):
-        if pair.family is Family.LAPLACE:
+        if pair.family is LAPLACE:
             self._log_weight, self._loss = _laplace_nodes(pair, tilt)
         else:
             self._log_weight, self._loss = _gaussian_nodes(pair, tilt, highest)
@@ -140,9 +142,9 @@ def _log_moments(parts, gaussian, s, highest):
 def _sides(composition):
     """(parts, half the sum of mu^2 of whole Gaussian releases)."""
     gaussian = math.fsum(
-        0.5 * n * (p.upper.shifts[0] - p.lower.shifts[0]) ** 2 for p, n in composition if p.is_whole and p.family is Family.GAUSSIAN
+        0.5 * n * (p.upper.shifts[0] - p.lower.shifts[0]) ** 2 for p, n in composition if p.is_whole and p.family is GAUSSIAN
     )
-    return [(p, n) for p, n in composition if not (p.is_whole and p.family is Family.GAUSSIAN)], gaussian
+    return [(p, n) for p, n in composition if not (p.is_whole and p.family is GAUSSIAN)], gaussian
 
 
 def one_sided_log_delta(composition, epsilon, highest=math.inf):
@@ -238,7 +240,7 @@ def convolved_delta(pair, mu, epsilon):
         p, loss = at(x)
         return p * gaussian_delta(mu, epsilon - loss)
 
-    if pair.family is Family.LAPLACE:
+    if pair.family is LAPLACE:
         # Outside all shifts the loss is constant, and the mass there is the density at the end.
         total = mpmath.fsum(integrand(mpmath.mpf(end)) for end in (shifts[0], shifts[-1]))
         return total + mpmath.quad(integrand, _points(shifts[0], shifts[-1], shifts))
@@ -252,7 +254,7 @@ def _points(low, high, shifts):
 
 def _density(mixture, family, x):
     weights = _weights(mixture, mpmath.mpf)
-    if family is Family.LAPLACE:
+    if family is LAPLACE:
         return mpmath.fsum(w * mpmath.exp(-abs(x - mpmath.mpf(a))) / 2 for w, a in zip(weights, mixture.shifts, strict=True))
     return mpmath.fsum(w * mpmath.npdf(x - mpmath.mpf(a)) for w, a in zip(weights, mixture.shifts, strict=True))
 

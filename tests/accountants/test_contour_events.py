@@ -11,9 +11,9 @@ import pytest
 
 from accountants import Composed, FixedSizeSampled, PoissonSampled, Repeated
 from accountants.contour import ContourAccountant
+from accountants.densities import LAPLACE
 from accountants.dominating import pair_of
 from accountants.events import Grouped, leaves
-from accountants.pairs import Family
 from mechanisms import UnsupportedEvent
 from mechanisms.errors import InvalidParameter
 from tests.accountants.events import WORK_SET, complex_gaussian, fixed_size, gaussian, laplace, replace_one_gaussian, training
@@ -103,8 +103,8 @@ def test_whole_gaussian_releases_by_their_closed_form(std):
 @pytest.mark.parametrize(
     ("pair", "event"),
     [
-        (whole(0.7, Family.LAPLACE), laplace(1.0 / 0.7)),
-        (poisson(0.3, 2.0, Family.LAPLACE), PoissonSampled(probability=0.3, event=laplace(0.5))),
+        (whole(0.7, LAPLACE), laplace(1.0 / 0.7)),
+        (poisson(0.3, 2.0, LAPLACE), PoissonSampled(probability=0.3, event=laplace(0.5))),
         (poisson(0.2, 0.5), PoissonSampled(probability=0.2, event=gaussian(2.0))),
     ],
     ids=["laplace", "sampled laplace", "sampled gaussian"],

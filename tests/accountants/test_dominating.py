@@ -10,9 +10,11 @@ import pytest
 from scipy import special
 
 import accountants
+from accountants.densities import GAUSSIAN, LAPLACE
 from accountants.dominating import LARGEST_SAMPLED_GROUP, pair_of, unsupported_reason
 from accountants.events import Leaf
-from accountants.pairs import Family, Mixture, Pair
+from accountants.mixtures import Mixture
+from accountants.pairs import Pair
 from mechanisms import ComplexGaussian, Gaussian, Laplace, Sensitivity, UnsupportedEvent
 from tests.accountants.events import fixed_size
 from tests.selection import thinned
@@ -24,7 +26,7 @@ LEVELS = [1.0, 1.3, 2.0, 5.0]
 QUADRATURE = 1e-4
 """The midpoint rule's error at the kinks of (p - g q)_+ on these grids."""
 
-FAMILIES = [Family.GAUSSIAN, Family.LAPLACE]
+FAMILIES = [GAUSSIAN, LAPLACE]
 NULL = Mixture((1.0,), (0.0,))
 
 
@@ -39,10 +41,10 @@ class _Spherical:
 
 def leaf(family, probability=1.0, scheme="poisson", group=1, adjacency="add_remove", move=1.0, contribution=None):
     """A release of noise of scale 1 whose move has length ``move`` in the noise's own norm."""
-    norm = "l1" if family is Family.LAPLACE else "l2"
+    norm = "l1" if family is LAPLACE else "l2"
     bounds = {norm: move} | ({} if contribution is None else {f"{norm}_contribution": contribution})
     sensitivity = Sensitivity(adjacency=adjacency, unit="record", **bounds)
-    noise = Laplace(scale=1.0, sensitivity=sensitivity) if family is Family.LAPLACE else Gaussian(std=1.0, sensitivity=sensitivity)
+    noise = Laplace(scale=1.0, sensitivity=sensitivity) if family is LAPLACE else Gaussian(std=1.0, sensitivity=sensitivity)
     return Leaf(probability, noise, scheme, group)
 
 
@@ -64,7 +66,7 @@ def fixed_size_law(family, records, size, axes):
 
 
 def noise_density(family, centre, axes):
-    one = (lambda x: np.exp(-0.5 * x**2) / math.sqrt(2 * math.pi)) if family is Family.GAUSSIAN else (lambda x: 0.5 * np.exp(-np.abs(x)))
+    one = (lambda x: np.exp(-0.5 * x**2) / math.sqrt(2 * math.pi)) if family is GAUSSIAN else (lambda x: 0.5 * np.exp(-np.abs(x)))
     factors = [one(axis - c) for axis, c in zip(axes, centre, strict=True)]
     return factors[0] if len(factors) == 1 else np.multiply.outer(*factors)
 
@@ -91,7 +93,7 @@ def _one_sided(pair: Pair, level):
 
 def _tails(family, mixture, t):
     def tail(x):
-        return special.ndtr(-x) if family is Family.GAUSSIAN else np.where(x > 0, 0.5 * np.exp(-np.abs(x)), 1 - 0.5 * np.exp(-np.abs(x)))
+        return special.ndtr(-x) if family is GAUSSIAN else np.where(x > 0, 0.5 * np.exp(-np.abs(x)), 1 - 0.5 * np.exp(-np.abs(x)))
 
     return sum(weight * tail(t - shift) for weight, shift in zip(mixture.weights, mixture.shifts, strict=True))
 
@@ -127,8 +129,8 @@ def _rows(family):
     }
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("row", _rows(Family.GAUSSIAN))
+@pytest.mark.parametrize("family", FAMILIES, ids=repr)
+@pytest.mark.parametrize("row", _rows(GAUSSIAN))
 @pytest.mark.parametrize("level", LEVELS)
 def test_the_pair_is_attained_by_a_data_set(family, row, level):
     found, first, second = _rows(family)[row]
@@ -141,7 +143,7 @@ def test_the_pair_is_attained_by_a_data_set(family, row, level):
 def _records(rng, family, number, longest):
     """Random plane vectors, of the full length and shorter ones, in the family's norm."""
     records = rng.normal(size=(number, 2))
-    length = np.abs(records).sum(axis=1) if family is Family.LAPLACE else np.linalg.norm(records, axis=1)
+    length = np.abs(records).sum(axis=1) if family is LAPLACE else np.linalg.norm(records, axis=1)
     return records / length[:, None] * longest * rng.choice([1.0, 1.0, rng.uniform()], size=(number, 1))
 
 
@@ -152,7 +154,7 @@ def _worst_found(family, found, laws):
     return max(both_orders(first, second, level, axes) - allowed[level] for first, second in laws for level in LEVELS)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", FAMILIES, ids=repr)
 def test_no_user_with_several_records_exceeds_the_group_pair(family):
     rng, axes = np.random.default_rng(1), [PLANE, PLANE]
 
@@ -164,7 +166,7 @@ def test_no_user_with_several_records_exceeds_the_group_pair(family):
     assert _worst_found(family, leaf(family, 0.4, group=3, move=1.5), laws()) <= 1e-3
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", FAMILIES, ids=repr)
 def test_no_replaced_record_exceeds_the_antipodal_pair(family):
     rng, axes = np.random.default_rng(2), [PLANE, PLANE]
 
@@ -177,7 +179,7 @@ def test_no_replaced_record_exceeds_the_antipodal_pair(family):
     assert _worst_found(family, found, laws()) <= 1e-3
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", FAMILIES, ids=repr)
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one", "zero_out"])
 def test_no_data_set_exceeds_the_fixed_size_pair(family, adjacency):
     rng, axes = np.random.default_rng(3), [PLANE, PLANE]
@@ -201,19 +203,19 @@ def test_zeroing_a_record_of_a_fixed_size_sample_is_worse_than_the_whole_move():
     # The case against a shift of m only: the others at -1, the unit at 1 or 0.
     records = np.array([[-1.0], [-1.0], [-1.0], [1.0]])
     first, second = (
-        fixed_size_law(Family.GAUSSIAN, records, 1, [LINE]),
-        fixed_size_law(Family.GAUSSIAN, records * [[1], [1], [1], [0]], 1, [LINE]),
+        fixed_size_law(GAUSSIAN, records, 1, [LINE]),
+        fixed_size_law(GAUSSIAN, records * [[1], [1], [1], [0]], 1, [LINE]),
     )
-    single = Pair(Family.GAUSSIAN, Mixture((0.75, 0.25), (0.0, 1.0)), NULL, worst_of_both=True)
+    single = Pair(GAUSSIAN, Mixture((0.75, 0.25), (0.0, 1.0)), NULL, worst_of_both=True)
     found = both_orders(first, second, 1.3, [LINE])
     assert found > profile(single, 1.3) + 10 * QUADRATURE
-    assert found <= profile(pair_of(leaf(Family.GAUSSIAN, 0.25, "fixed_size", adjacency="zero_out")), 1.3) + QUADRATURE
+    assert found <= profile(pair_of(leaf(GAUSSIAN, 0.25, "fixed_size", adjacency="zero_out")), 1.3) + QUADRATURE
 
 
 def test_the_difference_alone_does_not_bound_a_replaced_record_of_a_poisson_sample():
     # Two records near each other and far from nothing: the pair (0.6, 0.4) at (0, m) is exceeded, hence the contribution is asked for.
-    first, second = (poisson_law(Family.GAUSSIAN, np.array([[10.0 + x]]), 0.4, [LINE]) for x in (0.0, 1.0))
-    naive = Pair(Family.GAUSSIAN, Mixture((0.6, 0.4), (0.0, 1.0)), NULL, worst_of_both=True)
+    first, second = (poisson_law(GAUSSIAN, np.array([[10.0 + x]]), 0.4, [LINE]) for x in (0.0, 1.0))
+    naive = Pair(GAUSSIAN, Mixture((0.6, 0.4), (0.0, 1.0)), NULL, worst_of_both=True)
     assert both_orders(first, second, 2.0, [LINE]) > profile(naive, 2.0) + 10 * QUADRATURE
 
 
@@ -226,7 +228,7 @@ def test_groups_agree_with_dp_accountings_mixture_of_gaussians(probability, size
 
     weights = [math.comb(size, j) * probability**j * (1 - probability) ** (size - j) for j in range(size + 1)]
     peer = library.from_mixture_gaussian_mechanism(std, list(range(size + 1)), weights, value_discretization_interval=1e-3)
-    found = pair_of(leaf(Family.GAUSSIAN, probability, group=size, move=1.0 / std))
+    found = pair_of(leaf(GAUSSIAN, probability, group=size, move=1.0 / std))
     for epsilon in (0.1, 0.5, 1.0):
         assert peer.get_delta_for_epsilon(epsilon) == pytest.approx(profile(found, math.exp(epsilon)), rel=1e-3, abs=1e-7)
 
@@ -241,7 +243,7 @@ def test_replaced_records_agree_with_dp_accountings_replace_one(probability, std
         std, sampling_prob=probability, neighboring_relation=NeighboringRelation.REPLACE_ONE, value_discretization_interval=1e-4
     )
     c = 1.0 / std
-    found = pair_of(leaf(Family.GAUSSIAN, probability, adjacency="replace_one", move=2 * c, contribution=c))
+    found = pair_of(leaf(GAUSSIAN, probability, adjacency="replace_one", move=2 * c, contribution=c))
     assert peer.get_delta_for_epsilon(epsilon) == pytest.approx(profile(found, math.exp(epsilon)), rel=1e-3, abs=1e-7)
 
 
@@ -259,11 +261,11 @@ def test_complex_noise_uses_its_own_length_and_drops_the_parts_bounds_for_contri
 @pytest.mark.parametrize(
     ("found", "text"),
     [
-        (leaf(Family.GAUSSIAN, 0.1, adjacency="replace_one"), "needs sensitivity.l2_contribution, a bound on what one unit alone adds"),
-        (leaf(Family.LAPLACE, 0.1, adjacency="replace_one"), "needs sensitivity.l1_contribution"),
-        (leaf(Family.GAUSSIAN, 0.1, group=2, adjacency="replace_one", contribution=1.0), "groups with Poisson sampling under replace_one"),
-        (leaf(Family.GAUSSIAN, 0.1, "fixed_size", group=2), "groups with samples of a fixed size"),
-        (leaf(Family.GAUSSIAN, 0.1, group=LARGEST_SAMPLED_GROUP + 1), "more than 1000 units"),
+        (leaf(GAUSSIAN, 0.1, adjacency="replace_one"), "needs sensitivity.l2_contribution, a bound on what one unit alone adds"),
+        (leaf(LAPLACE, 0.1, adjacency="replace_one"), "needs sensitivity.l1_contribution"),
+        (leaf(GAUSSIAN, 0.1, group=2, adjacency="replace_one", contribution=1.0), "groups with Poisson sampling under replace_one"),
+        (leaf(GAUSSIAN, 0.1, "fixed_size", group=2), "groups with samples of a fixed size"),
+        (leaf(GAUSSIAN, 0.1, group=LARGEST_SAMPLED_GROUP + 1), "more than 1000 units"),
         (Leaf(0.1, _Spherical()), "spherical noise is neither Gaussian nor Laplace"),
     ],
 )
@@ -274,7 +276,7 @@ def test_what_is_not_proved_is_refused_with_the_reason(found, text):
 
 
 def test_a_tiny_probability_is_kept_exactly():
-    pair = pair_of(leaf(Family.GAUSSIAN, 1e-50))
+    pair = pair_of(leaf(GAUSSIAN, 1e-50))
     assert pair.upper == Mixture((1.0, 1e-50), (0.0, 1.0))
 
 
@@ -284,7 +286,7 @@ def test_a_tiny_probability_is_kept_exactly():
 def test_rounding_moves_a_groups_weights_up_only(probability, size):
     from fractions import Fraction
 
-    pair = pair_of(leaf(Family.GAUSSIAN, probability, group=size))
+    pair = pair_of(leaf(GAUSSIAN, probability, group=size))
     q, lowest = Fraction(probability), round(-pair.lower.shifts[0])
     exact = [math.comb(size, j) * q**j * (1 - q) ** (size - j) for j in range(size + 1)]
     above_exact, above = Fraction(0), Fraction(0)
@@ -297,7 +299,7 @@ def test_rounding_moves_a_groups_weights_up_only(probability, size):
 
 
 def test_a_group_certain_to_be_sampled_whole_is_a_whole_release_of_the_group():
-    assert pair_of(leaf(Family.GAUSSIAN, 1.0, group=7)).upper == Mixture((1.0,), (7.0,))
+    assert pair_of(leaf(GAUSSIAN, 1.0, group=7)).upper == Mixture((1.0,), (7.0,))
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,14 @@ import pytest
 from scipy import fft, optimize
 
 from accountants import Composed, FixedSizeSampled, Grouped, PoissonSampled, Repeated, leaves, profile
+from accountants.arithmetic import UNIT
 from accountants.convolution import FFT_ERROR, Composition, Window
+from accountants.densities import GAUSSIAN, LAPLACE, RESPONSE
 from accountants.fft import FftAccountant, epsilon_lower, epsilon_upper, fft_profile, log_delta_bound
 from accountants.grid import Lattice
-from accountants.hockey_stick import UNIT, calls, puts, reverse
-from accountants.pairs import Family, Mixture, Pair
+from accountants.hockey_stick import calls, puts, reverse
+from accountants.mixtures import Mixture
+from accountants.pairs import Pair
 from mechanisms.errors import NumericalFloor, UnsupportedEvent
 from mechanisms.gdp import gdp_log_delta
 from tests.accountants.events import WORK_SET, fixed_size, gaussian, laplace, replace_one_gaussian, training
@@ -29,7 +32,7 @@ def two(q, distance):
     return Mixture((1.0 - q, q), (0.0, distance))
 
 
-def sampled(q, distance=1.0, family=Family.GAUSSIAN, worst=False):
+def sampled(q, distance=1.0, family=GAUSSIAN, worst=False):
     return Pair(family, two(q, distance), NULL, worst)
 
 
@@ -54,16 +57,16 @@ def true_curve(pair, epsilons):
 
 LATTICES = [
     # pair, first node, step, last index: regular, ending at, and ending beyond the losses; atoms on the lattice and between nodes
-    pytest.param(Pair(Family.GAUSSIAN, Mixture((1.0,), (1.3,)), NULL), -12.0, 0.01, 2600, id="whole"),
+    pytest.param(Pair(GAUSSIAN, Mixture((1.0,), (1.3,)), NULL), -12.0, 0.01, 2600, id="whole"),
     pytest.param(sampled(0.01), math.log1p(-0.01), 0.001, 5000, id="from the smallest loss"),
     pytest.param(sampled(0.01), -0.0123, 0.003, 3000, id="from before it, coarse"),
     pytest.param(reverse(sampled(0.01)), -5.0, 0.001, 5013, id="to beyond the largest loss"),
     pytest.param(sampled(0.1, worst=True), -4.0, 0.01, 800, id="kink at 0"),
-    pytest.param(Pair(Family.GAUSSIAN, two(0.2, 1.0), Mixture((0.2, 0.8), (-1.0, 0.0))), -5.0, 0.01, 1000, id="two against two"),
-    pytest.param(Pair(Family.LAPLACE, Mixture((1.0,), (0.5,)), NULL), -0.5, 0.5 / 64, 130, id="atoms at nodes"),
-    pytest.param(Pair(Family.LAPLACE, Mixture((1.0,), (0.5,)), NULL), -0.51, 0.011, 110, id="atoms between nodes"),
-    pytest.param(sampled(0.1, 0.5, Family.LAPLACE, worst=True), -0.08, 0.001, 160, id="atoms and kink"),
-    pytest.param(Pair(Family.LAPLACE, Mixture((1.0,), (0.01,)), NULL), -0.01 - 2e-13, 0.02 / 95, 97, id="0 in the middle of a cell"),
+    pytest.param(Pair(GAUSSIAN, two(0.2, 1.0), Mixture((0.2, 0.8), (-1.0, 0.0))), -5.0, 0.01, 1000, id="two against two"),
+    pytest.param(Pair(LAPLACE, Mixture((1.0,), (0.5,)), NULL), -0.5, 0.5 / 64, 130, id="atoms at nodes"),
+    pytest.param(Pair(LAPLACE, Mixture((1.0,), (0.5,)), NULL), -0.51, 0.011, 110, id="atoms between nodes"),
+    pytest.param(sampled(0.1, 0.5, LAPLACE, worst=True), -0.08, 0.001, 160, id="atoms and kink"),
+    pytest.param(Pair(LAPLACE, Mixture((1.0,), (0.01,)), NULL), -0.01 - 2e-13, 0.02 / 95, 97, id="0 in the middle of a cell"),
     pytest.param(sampled(0.5, 50.0), -0.8, 0.17, 12000, id="a hole"),
 ]
 
@@ -89,7 +92,7 @@ def test_lattice_laws_enclose_the_curve_at_random():
     random = np.random.default_rng(7)
     for _ in range(40):
         q, distance = 10.0 ** random.uniform(-4.0, -0.1), 10.0 ** random.uniform(-1.0, 0.7)
-        pair = sampled(q, distance, random.choice([Family.GAUSSIAN, Family.LAPLACE]), bool(random.integers(2)))
+        pair = sampled(q, distance, random.choice([GAUSSIAN, LAPLACE]), bool(random.integers(2)))
         pair = reverse(pair) if random.integers(2) else pair
         scale = q * min(distance, 1.0)
         step = scale * 10.0 ** random.uniform(-2.5, 0.0)
@@ -131,7 +134,7 @@ def test_gaussian_releases_kept_apart_compose_to_the_closed_form(mu, count, delt
     """The accountant would merge them into one release; here each is discretised."""
     parts = leaves(Repeated(count=count, event=FixedSizeSampled(sample_size=1, population_size=1, event=gaussian(1.0 / mu))))
     profile = fft_profile(parts)
-    profile._sides = [((Pair(Family.GAUSSIAN, Mixture((1.0,), (mu,)), NULL), count),)]
+    profile._sides = [((Pair(GAUSSIAN, Mixture((1.0,), (mu,)), NULL), count),)]
     bound = profile.epsilon(delta)
     total = mu * math.sqrt(count)
     exact = optimize.brentq(lambda e: gdp_log_delta(total, e) - math.log(delta), 0.0, 300.0, xtol=1e-13)
@@ -237,7 +240,7 @@ def test_rounding_alone_would_exclude_the_truth():
     start = -1.0
     first = math.floor((9.0 - releases * start) / step)
     window = Window(0.05, first, first + 10, 2**15, 2**13, -3.0, 3.0)
-    upper, lower = composed(Pair(Family.GAUSSIAN, Mixture((1.0,), (mu,)), NULL), start, step, count, releases, window)
+    upper, lower = composed(Pair(GAUSSIAN, Mixture((1.0,), (mu,)), NULL), start, step, count, releases, window)
     exact = gdp_log_delta(mu * math.sqrt(releases), upper.loss(first))
     assert lower.log_delta(first) <= exact <= upper.log_delta(first)
     upper._noise = lower._noise = 0.0
@@ -247,7 +250,7 @@ def test_rounding_alone_would_exclude_the_truth():
 
 def test_wrapping_around_alone_would_exclude_the_truth():
     """A period that is shorter than the composed law adds its far side to the sum."""
-    pair, releases, step = Pair(Family.GAUSSIAN, Mixture((1.0,), (0.5,)), NULL), 4, 0.01
+    pair, releases, step = Pair(GAUSSIAN, Mixture((1.0,), (0.5,)), NULL), 4, 0.01
     first = math.floor((4.0 + releases * 6.0) / step)
     window = Window(4.0, first, first + 10, 256, 240, -3.0, 3.0)
     upper, lower = composed(pair, -6.0, step, 1200, releases, window)
@@ -259,7 +262,7 @@ def test_wrapping_around_alone_would_exclude_the_truth():
 
 def test_truncation_alone_would_exclude_the_truth():
     """Losses beyond the last node are infinite in the upper law, and the last node's in the lower law."""
-    pair, releases, step = Pair(Family.GAUSSIAN, Mixture((1.0,), (0.5,)), NULL), 4, 0.01
+    pair, releases, step = Pair(GAUSSIAN, Mixture((1.0,), (0.5,)), NULL), 4, 0.01
     first = math.floor((4.0 + releases * 6.0) / step)
     window = Window(4.0, first, first + 10, 4096, 2000, -3.0, 3.0)
     upper, lower = composed(pair, -6.0, step, 680, releases, window)
@@ -270,7 +273,7 @@ def test_truncation_alone_would_exclude_the_truth():
 
 
 def test_kernel_cut_short_is_made_up_for():
-    pair, releases, step = Pair(Family.GAUSSIAN, Mixture((1.0,), (0.5,)), NULL), 4, 0.01
+    pair, releases, step = Pair(GAUSSIAN, Mixture((1.0,), (0.5,)), NULL), 4, 0.01
     first = math.floor((4.0 + releases * 6.0) / step)
     long, short = (Window(1.0, first, first + 10, 8192, reach, -3.0, 3.0) for reach in (4000, 40))
     upper, _ = composed(pair, -6.0, step, 1200, releases, short)
@@ -330,7 +333,7 @@ def test_a_delta_next_to_one_after_a_trillion_steps_has_a_bracket(event):
 @pytest.mark.parametrize("tilt", [1.0, 100.0, 380.0, 800.0, 3000.0, 1e6])
 def test_a_tilt_whose_kernel_leaves_the_range_of_floats_never_says_that_nothing_is_left(tilt):
     # Two randomized responses of loss 1: delta(t) = p^2 (1 - e^(t - 2)) for 0 <= t <= 2. The kernel's first value is about e^(-tilt / 4).
-    pair, likely = Pair(Family.RESPONSE, Mixture((1.0,), (1.0,)), NULL), 1.0 / (1.0 + math.exp(-1.0))
+    pair, likely = Pair(RESPONSE, Mixture((1.0,), (1.0,)), NULL), 1.0 / (1.0 + math.exp(-1.0))
     upper, lower = composed(pair, -1.0, 0.25, 9, 2, Window(tilt, 8, 17, 32, 12, -1.0, 1.0))
     for index in range(8, 16):
         exact = 2.0 * math.log(likely) + math.log(-math.expm1(0.25 * index - 4.0))

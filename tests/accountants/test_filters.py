@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from accountants import Composed, NonPrivate, Repeated, profile
+from accountants.densities import LAPLACE
 from accountants.filters import (
     DEFAULT_ORDERS,
     AnyBudget,
@@ -26,7 +27,8 @@ from accountants.filters import (
 from accountants.filters.budgets import zcdp_epsilon
 from accountants.filters.renyi import renyi_epsilon, renyi_value
 from accountants.filters.spends import mu_of_pure, pure_epsilon
-from accountants.pairs import Family, Mixture, Pair
+from accountants.mixtures import Mixture
+from accountants.pairs import Pair
 from mechanisms import Adjacency, IncompatibleEvent, InvalidParameter, UnsupportedEvent
 from mechanisms.errors import BudgetExceeded
 from mechanisms.gdp import gdp_log_delta
@@ -252,7 +254,7 @@ def test_the_gaussian_profile_of_a_pure_spend_covers_randomized_response(epsilon
 @pytest.mark.parametrize("epsilon", [1e-6, 0.5, 3.0, 50.0, 900.0])
 def test_a_sampled_laplace_release_costs_its_largest_loss(q, epsilon):
     both = Mixture((1.0 - q, q), (0.0, epsilon))
-    found = pure_epsilon(Pair(Family.LAPLACE, both, Mixture((1.0,), (0.0,))))
+    found = pure_epsilon(Pair(LAPLACE, both, Mixture((1.0,), (0.0,))))
     with mpmath.workdps(50):
         exact = mpmath.log1p(mpmath.mpf(q) * mpmath.expm1(mpmath.mpf(epsilon)))
     assert exact <= found <= exact * (1 + 1e-12) + 2e-15
@@ -260,7 +262,7 @@ def test_a_sampled_laplace_release_costs_its_largest_loss(q, epsilon):
 
 @pytest.mark.parametrize("q", [1e-6, 0.3, 0.999])
 def test_a_sampled_replacement_costs_its_largest_loss(q):
-    pair = Pair(Family.LAPLACE, Mixture((1 - q, q), (0.0, 2.0)), Mixture((q, 1 - q), (-2.0, 0.0)))
+    pair = Pair(LAPLACE, Mixture((1 - q, q), (0.0, 2.0)), Mixture((q, 1 - q), (-2.0, 0.0)))
     exact = math.log1p(q * math.expm1(2.0)) - math.log1p(q * math.expm1(-2.0))
     assert exact <= pure_epsilon(pair) <= exact * (1 + 1e-11) + 3e-15
 

@@ -6,8 +6,10 @@ import mpmath
 import numpy as np
 import pytest
 
+from accountants.densities import GAUSSIAN, LAPLACE
 from accountants.hockey_stick import calls, puts, reverse
-from accountants.pairs import Family, Mixture, Pair
+from accountants.mixtures import Mixture
+from accountants.pairs import Pair
 
 mpmath.mp.dps = 50
 
@@ -22,7 +24,6 @@ def against_null(family, mixture, worst=False):
     return Pair(family, mixture, NULL, worst)
 
 
-GAUSSIAN, LAPLACE = Family.GAUSSIAN, Family.LAPLACE
 PAIRS = {
     "whole gaussian": against_null(GAUSSIAN, Mixture((1.0,), (1.3,))),
     "far gaussian": against_null(GAUSSIAN, Mixture((1.0,), (60.0,))),

@@ -9,14 +9,16 @@ import mpmath
 import pytest
 
 from accountants import integer_moments
+from accountants.densities import GAUSSIAN, LAPLACE
+from accountants.mixtures import Mixture
 from accountants.moments import PairMoments
-from accountants.pairs import Family, Mixture, Pair
+from accountants.pairs import Pair
 
 _NULL = Mixture((1.0,), (0.0,))
 
 
 def _pair(q, s):
-    return Pair(Family.GAUSSIAN, Mixture((1.0 - q, q), (0.0, s)), _NULL)
+    return Pair(GAUSSIAN, Mixture((1.0 - q, q), (0.0, s)), _NULL)
 
 
 def _truth(q, s, order):
@@ -50,10 +52,10 @@ def test_the_quadrature_agrees_in_both_directions():
 @pytest.mark.parametrize(
     "pair",
     [
-        Pair(Family.LAPLACE, Mixture((0.9, 0.1), (0.0, 1.0)), _NULL),
-        Pair(Family.GAUSSIAN, Mixture((0.9, 0.1), (0.0, 1.0)), _NULL, worst_of_both=True),
-        Pair(Family.GAUSSIAN, Mixture((0.9, 0.1), (0.0, 1.0)), Mixture((0.1, 0.9), (-1.0, 0.0))),
-        Pair(Family.GAUSSIAN, Mixture((0.8, 0.1, 0.1), (0.0, 1.0, 2.0)), _NULL),
+        Pair(LAPLACE, Mixture((0.9, 0.1), (0.0, 1.0)), _NULL),
+        Pair(GAUSSIAN, Mixture((0.9, 0.1), (0.0, 1.0)), _NULL, worst_of_both=True),
+        Pair(GAUSSIAN, Mixture((0.9, 0.1), (0.0, 1.0)), Mixture((0.1, 0.9), (-1.0, 0.0))),
+        Pair(GAUSSIAN, Mixture((0.8, 0.1, 0.1), (0.0, 1.0, 2.0)), _NULL),
     ],
 )
 def test_other_pairs_are_left_to_the_quadrature(pair):

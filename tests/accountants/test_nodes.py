@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from accountants import laplace_transforms
+from accountants.mixtures import Mixture
 from accountants.nodes import (
     ELEMENTARY,
     UNIT,
     expm1_complex,
     log1p_complex,
 )
-from accountants.pairs import Mixture
 
 NULL = Mixture((1.0,), (0.0,))
 ULP = 2.0 * UNIT

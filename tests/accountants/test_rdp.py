@@ -7,8 +7,10 @@ import pytest
 from scipy import special
 
 from accountants import Grouped, Leaf, PoissonSampled, Repeated, profile
+from accountants.densities import GAUSSIAN, LAPLACE
 from accountants.dominating import pair_of
-from accountants.pairs import Family, Mixture, Pair
+from accountants.mixtures import Mixture
+from accountants.pairs import Pair
 from accountants.rdp import epsilon_at_order, leaf_renyi, pair_renyi
 from mechanisms import Gaussian, Laplace, UnsupportedEvent
 from tests.accountants.events import WORK_SET, gaussian, laplace, replace_one_gaussian, sensitivity, training
@@ -100,13 +102,13 @@ PAIRS = {
 
 
 def _log_density(family, mixture, x):
-    one = (lambda t: -0.5 * t**2 - 0.5 * math.log(2 * math.pi)) if family is Family.GAUSSIAN else (lambda t: -np.abs(t) - math.log(2))
+    one = (lambda t: -0.5 * t**2 - 0.5 * math.log(2 * math.pi)) if family is GAUSSIAN else (lambda t: -np.abs(t) - math.log(2))
     parts = [math.log(weight) + one(x - shift) for weight, shift in zip(mixture.weights, mixture.shifts, strict=True)]
     return special.logsumexp(parts, axis=0)
 
 
 @pytest.mark.parametrize("order", chosen([1.2, 2.0, 5.0, 12.5], [2.0]))
-@pytest.mark.parametrize("family", [Family.GAUSSIAN, Family.LAPLACE])
+@pytest.mark.parametrize("family", [GAUSSIAN, LAPLACE], ids=repr)
 @pytest.mark.parametrize("name", PAIRS)
 def test_divergences_of_every_kind_of_pair_agree_with_plain_quadrature(name, family, order):
     upper, lower, worst_of_both = PAIRS[name]
@@ -123,14 +125,14 @@ def test_divergences_of_every_kind_of_pair_agree_with_plain_quadrature(name, fam
     assert computed == pytest.approx(math.log(moment) / (order - 1), rel=1e-6)
 
 
-@pytest.mark.parametrize("family", [Family.GAUSSIAN, Family.LAPLACE])
+@pytest.mark.parametrize("family", [GAUSSIAN, LAPLACE], ids=repr)
 @pytest.mark.parametrize("order", [1.5, 3.0])
 def test_the_worse_directions_divergence_is_that_of_its_profile(family, order):
     # 1 + a (a - 1) int_1^inf (g^(a - 2) + g^(-a - 1)) H_g(P || Q) dg, proofs/pairs.md
     pair = Pair(family, Mixture((0.7, 0.3), (0.0, 1.0)), NULL, worst_of_both=True)
     x = np.arange(-12_000, 12_001) * 2e-3
     p, q = np.exp(_log_density(family, pair.upper, x)), np.exp(_log_density(family, pair.lower, x))
-    levels = np.exp(np.arange(0.0, 11.0, 4e-3)) if family is Family.GAUSSIAN else np.exp(np.linspace(0.0, 1.0, 800))
+    levels = np.exp(np.arange(0.0, 11.0, 4e-3)) if family is GAUSSIAN else np.exp(np.linspace(0.0, 1.0, 800))
     profile_of = np.array([np.maximum(p - level * q, 0.0).sum() * 2e-3 for level in levels])
     moment = 1 + order * (order - 1) * np.trapezoid((levels ** (order - 2) + levels ** (-order - 1)) * profile_of, levels)
     assert pair_renyi(pair, order) == pytest.approx(math.log(moment) / (order - 1), rel=1e-4)
@@ -141,13 +143,13 @@ def test_the_worse_directions_divergence_is_that_of_its_profile(family, order):
 def test_no_pair_diverges_more_than_its_outermost_components(name, order):
     upper, lower, worst_of_both = PAIRS[name]
     distance = upper.shifts[-1] - lower.shifts[0]
-    assert pair_renyi(Pair(Family.GAUSSIAN, upper, lower, worst_of_both), order) <= 0.5 * order * distance**2 * (1 + 1e-11)
+    assert pair_renyi(Pair(GAUSSIAN, upper, lower, worst_of_both), order) <= 0.5 * order * distance**2 * (1 + 1e-11)
 
 
 def test_a_tiny_fixed_size_sample_keeps_its_digits():
     # To first order in q^2 the worse direction's divergence is half of a q^2 E[(e^L - 1)^2 ; L > 0] twice, once for each side of 1.
     q = 1e-12
-    pair = Pair(Family.GAUSSIAN, Mixture((1.0 - q, q), (0.0, 1.0)), NULL, worst_of_both=True)
+    pair = Pair(GAUSSIAN, Mixture((1.0 - q, q), (0.0, 1.0)), NULL, worst_of_both=True)
     x = np.arange(5_000, 140_001) * 1e-4
     excess = np.trapezoid(np.expm1(x - 0.5) ** 2 * np.exp(-0.5 * x**2) / math.sqrt(2 * math.pi), x)
     assert pair_renyi(pair, 2.0) == pytest.approx(2.0 * q**2 * excess, rel=1e-6)

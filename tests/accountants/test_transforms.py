@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from accountants import laplace_transforms, transforms
+from accountants.densities import LAPLACE
 from accountants.laplace_transforms import MixedLaplace, WholeLaplace
+from accountants.mixtures import Mixture
 from accountants.nodes import (
     UNIT,
     Nodes,
@@ -20,7 +22,6 @@ from accountants.nodes import (
     log_mixture_real,
     sum_on_line,
 )
-from accountants.pairs import Family, Mixture
 from accountants.transforms import MixedGaussian, TransformUnavailable
 from tests.accountants.references import ExactMoment, group, poisson, replaced, reverse
 from tests.selection import thinned
@@ -250,17 +251,17 @@ def exact_laplace(pair, s):
     return integrand(edges[0]) + integrand(edges[-1]) + mpmath.quad(integrand, [*panels, edges[-1]])
 
 
-LAPLACE = {
-    "remove": poisson(0.2, 1.0, Family.LAPLACE),
-    "add": reverse(poisson(0.05, 2.0, Family.LAPLACE)),
-    "weak": poisson(0.5, 0.01, Family.LAPLACE),
-    "strong": poisson(0.01, 9.0, Family.LAPLACE),
+LAPLACE_PAIRS = {
+    "remove": poisson(0.2, 1.0, LAPLACE),
+    "add": reverse(poisson(0.05, 2.0, LAPLACE)),
+    "weak": poisson(0.5, 0.01, LAPLACE),
+    "strong": poisson(0.01, 9.0, LAPLACE),
 }
 
 
-@pytest.mark.parametrize("name", LAPLACE)
+@pytest.mark.parametrize("name", LAPLACE_PAIRS)
 def test_sampled_laplace_is_within_its_error(name):
-    pair = LAPLACE[name]
+    pair = LAPLACE_PAIRS[name]
     transform = MixedLaplace(pair.upper, pair.lower, 10)
     line = transform.line(1.5, 2.0, 20, 1e-11)
     bound = float(transform.log_moment_upper(np.array([1.5]))[0])
@@ -272,7 +273,7 @@ def test_sampled_laplace_is_within_its_error(name):
 
 
 def test_few_points_on_a_panel_are_seen_and_bounded(monkeypatch):
-    pair = LAPLACE["remove"]
+    pair = LAPLACE_PAIRS["remove"]
     fine = MixedLaplace(pair.upper, pair.lower, 10).line(1.5, 2.0, 8, 1e-11)
     positions, weights = np.polynomial.legendre.leggauss(2)
     for name, value in (("_POINTS", 2), ("_POSITIONS", positions), ("_WEIGHTS", weights)):
@@ -285,7 +286,7 @@ def test_few_points_on_a_panel_are_seen_and_bounded(monkeypatch):
 
 @pytest.mark.parametrize("epsilon", [1e-6, 0.3, 4.0])
 def test_whole_laplace_is_within_its_error(epsilon):
-    pair = poisson(0.5, epsilon, Family.LAPLACE)
+    pair = poisson(0.5, epsilon, LAPLACE)
     transform = WholeLaplace(epsilon, 10)
     line = transform.line(0.8, 3.0, 20, 1e-11)
     bounds = transform.log_decay(0.8, 3.0 * np.arange(20.0))

@@ -13,12 +13,12 @@ from accountants import ACCOUNTANTS, Composed, FixedSizeSampled, Grouped, Poisso
 from accountants.calibration import Target, calibrate, solve
 from accountants.calibration.parameters import ClippingBound, SamplingProbability, Steps
 from accountants.cross_check import recomputed_epsilon
+from accountants.densities import RESPONSE
 from accountants.dominating import pair_of, unsupported_reason
 from accountants.dp_accounting_events import to_dp_accounting
 from accountants.events import Leaf
 from accountants.filters import Filter, PureBudget
 from accountants.filters.spends import pure_cost
-from accountants.pairs import Family
 from mechanisms import Adjacency, InvalidParameter, NumericalFloor, ResponseLoss, UnsupportedEvent
 from tests.accountants.events import laplace
 from tests.accountants.two_point_truth import (
@@ -316,7 +316,7 @@ def test_events_of_local_and_central_releases_of_other_neighbours_do_not_mix():
 
 def test_the_pair_of_an_even_dimension_is_shown_less_often():
     pair = pair_of(Leaf(0.5, response(1.0, dimension=14).mechanism))
-    assert (pair.family, pair.distance) == (Family.RESPONSE, 1.0)
+    assert (pair.family, pair.distance) == (RESPONSE, 1.0)
     exact = (1 - mpmath.mpf(3432) / 2**14) / 2
     assert exact <= pair.shown <= exact * (1 + mpmath.mpf(1e-14))
 

@@ -1,0 +1,134 @@
+r"""What the routes ask of a family of dominating pairs. A family answers in one file; nothing outside of this package tells families apart.
+
+Pairs come as their halves, P above Q: two mixtures of shifted copies. The questions are those of a pair that is always shown, and in this
+order; ``pairs.Pair`` says the rest.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple, TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accountants.mixtures import Mixture
+from accountants.summed import Sum
+from accountants.transforms import Transform, TransformUnavailable
+from mechanisms.loss import PrivacyLoss
+
+Floats: TypeAlias = NDArray[np.float64]
+
+TINY = 1e-300
+"""Added to every error of a call: products that underflow lose at most this."""
+
+
+@final
+@dataclass(frozen=True)
+class Calls:
+    r"""Values at several epsilons, all of one shape.
+
+    Attributes:
+      lower: at most H_{e^eps}(P || Q).
+      upper: at least H_{e^eps}(P || Q).
+      tail: about e^eps Q(L > eps): H(eps') >= lower + tail (1 - e^{eps' - eps}) for every eps' ...
+      doubt: ... but for the rounding of ``tail``, of which this is a bound.
+    """
+
+    lower: Floats
+    upper: Floats
+    tail: Floats
+    doubt: Floats
+
+
+@final
+class LossLaw(NamedTuple):
+    """About the law of L under P: losses in ascending order, logarithms of their weights, and the losses of positive probability."""
+
+    losses: Floats
+    log_weights: Floats
+    atoms: tuple[float, ...]
+
+
+@final
+class RatioNodes(NamedTuple):
+    """Quadrature nodes of Q with R = dP/dQ at each: the first four attributes of ``moments.PairMoments``."""
+
+    log_weight: Floats
+    log_ratio: Floats
+    minus_one: Floats
+    weighted_minus_one: Floats
+
+
+class Density(ABC):
+    """A family of pairs: shifted copies of one noise density of scale 1, or two points that trade their probabilities.
+
+    Attributes:
+      name: of the noise, in sentences.
+      norm: in which a query's sensitivity bounds the distance of its pair.
+      is_discrete: the loss of a whole pair takes finitely many values: its moment function never decays, and no noise has this density.
+      has_atoms: the losses -distance and distance of a whole pair have positive probability.
+      has_transform: the pairs have a moment function whose inversion is proved (``transform``).
+      library_name: of the noise in dp-accounting's ``from_<name>_mechanism``; None where it has no such noise.
+    """
+
+    name: ClassVar[str]
+    norm: ClassVar[Literal["l1", "l2"]]
+    is_discrete: ClassVar[bool]
+    has_atoms: ClassVar[bool]
+    has_transform: ClassVar[bool] = False
+    library_name: ClassVar[str | None] = None
+
+    @abstractmethod
+    def loss(self, distance: float) -> PrivacyLoss:
+        """The privacy loss of the whole pair at this distance."""
+
+    @abstractmethod
+    def distance(self, loss: PrivacyLoss) -> float | None:
+        """The distance of the pair that this loss is of, or None where it is of another family."""
+
+    def gdp_mu(self, distance: float) -> float | None:
+        """mu where the whole pair is N(mu, 1) against N(0, 1), so that such pairs compose into one; else None."""
+        return self.loss(distance).gdp_mu
+
+    @abstractmethod
+    def largest_loss(self, upper: Mixture, lower: Mixture) -> float:
+        """The largest loss in either direction, rounded up; infinity where there is none."""
+
+    @abstractmethod
+    def calls(self, upper: Mixture, lower: Mixture, epsilons: Floats) -> Calls:
+        """H_{e^eps}(P || Q) at each epsilon, with a proved error."""
+
+    @abstractmethod
+    def losses(self, upper: Mixture, lower: Mixture) -> LossLaw:
+        """The law of the loss under P, for estimates."""
+
+    @abstractmethod
+    def ratio_nodes(self, upper: Mixture, lower: Mixture, order: float, *, upper_half: bool) -> RatioNodes | None:
+        """Nodes for moments of dP/dQ at powers from 1 - order to order, or None where they would be too many.
+
+        Args:
+          upper_half: they cover the half-line where P exceeds Q, and no more.
+        """
+
+    def transform(self, upper: Mixture, lower: Mixture, count: int, improbable: float) -> Transform:
+        """The moment function of one release.
+
+        Args:
+          count: how often it is released.
+          improbable: negative logarithm of the probability of outcomes that may be left out.
+        Raises:
+          TransformUnavailable: not for these numbers, or not for this family (``has_transform``).
+        """
+        del upper, lower, count, improbable
+        raise TransformUnavailable(f"no moment function of {self.name} that decays is known here")
+
+    def repeated(self, distance: float, count: int, shown: float) -> Sum | None:
+        """The composed loss of ``count`` pairs at this distance, in exact terms; None where no short sum of them is known here.
+
+        Args:
+          shown: probability that a pair is shown at all.
+        """
+        del distance, count, shown
+        return None

@@ -1,0 +1,66 @@
+r"""What a noise density f on the line tells of itself; ``curve.py`` and ``quadrature.py`` make the answers about mixtures from it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from accountants.densities.base import Floats
+from accountants.mixtures import Mixture
+
+
+class Noise(ABC):
+    r"""A log-concave density f, symmetric around 0, of scale 1. S is its upper tail.
+
+    Attributes:
+      underflow: distance from every shift beyond which nothing is looked for: tails underflow, or nearly.
+      reach: distance from the outermost shifts up to which a quadrature of the loss goes.
+    """
+
+    underflow: ClassVar[float]
+    reach: ClassVar[float]
+
+    @abstractmethod
+    def tail(self, x: Floats, log_factor: Floats) -> tuple[Floats, Floats]:
+        """(e^log_factor S(x), bound on the relative error of S).
+
+        A factor or a tail that leaves the range of floats is joined with the other before the exponential is taken.
+        """
+
+    @abstractmethod
+    def relative(self, x: Floats, shift: float) -> tuple[Floats, Floats]:
+        """(log f(x - shift) - log f(x), bound on its error in units of ``UNIT``)."""
+
+    @abstractmethod
+    def moment_relative(self, x: Floats, shift: float) -> Floats:
+        """The same as quadratures of moments take it: without a bound, and rounded otherwise."""
+
+    @abstractmethod
+    def log_density(self, x: Floats) -> Floats:
+        """log f(x)."""
+
+    def plateaus(self, upper: Mixture, lower: Mixture) -> tuple[float, float] | None:
+        """A point below all shifts and one above, where the log ratio of the mixtures is constant and the loss has atoms; else None."""
+        del upper, lower
+        return None
+
+    def closed_thresholds(self, upper: Mixture, lower: Mixture, epsilons: Floats) -> Floats | None:
+        """Points where the log ratio is about epsilon, where a closed form has them; else None."""
+        del upper, lower, epsilons
+        return None
+
+    @abstractmethod
+    def table_nodes(self, shifts: list[float]) -> Floats:
+        """Ascending points between which the log ratio of mixtures with these shifts, ascending, is nearly straight."""
+
+    @abstractmethod
+    def panel_width(self, span: float) -> float:
+        """How wide a panel of a quadrature of the loss may be, for shifts that lie this far apart."""
+
+    @abstractmethod
+    def moment_nodes(self, upper: Mixture, lower: Mixture, order: float, start: float) -> tuple[Floats, Floats] | None:
+        """(x, log of f dx) for moments at powers from 1 - order to order; None where they would be too many.
+
+        Args:
+          start: the end of the half-line that they cover, or -infinity.
+        """
