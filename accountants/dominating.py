@@ -67,11 +67,12 @@ def pair_of(leaf: Leaf) -> Pair:
 @lru_cache(maxsize=2**14)
 def _resolved(leaf: Leaf) -> Pair | str:
     """The pair, or why there is none."""
-    found = density_of(leaf.mechanism.privacy_loss())
-    if found is None:
-        known = " nor ".join(density.name for density in DENSITIES if not density.is_discrete)
+    loss = leaf.mechanism.privacy_loss()
+    family = density_of(loss)
+    if family is None:
+        known = " nor ".join(density.name for density in DENSITIES.values() if not density.is_discrete)
         return f"{leaf.mechanism.kind} noise is neither {known}, and no dominating pair of it is known here"
-    family, move = found
+    move = loss.distance
     if isinstance(leaf.mechanism, LocalRelease):
         return _local(family, move, leaf)
     if leaf.is_whole:
@@ -126,7 +127,7 @@ def _contribution(mechanism: Mechanism, family: Density) -> float | None:
         return None
     alone = mechanism.alone()
     assert alone is not None
-    return family.distance(alone.privacy_loss())
+    return alone.privacy_loss().distance
 
 
 def _two(q: float, distance: float) -> Mixture:

@@ -304,6 +304,4 @@ def size_of(value: Any) -> int:
 def _least_distance(mechanism: Mechanism) -> float:
     # Asked for at every step of a training.
     alone = mechanism.alone()
-    found = [one.privacy_loss() for one in (mechanism, alone) if one is not None]
-    distances = [loss.pure_epsilon if loss.gdp_mu is None else loss.gdp_mu for loss in found]
-    return min(math.inf if distance is None else distance for distance in distances)
+    return min(one.privacy_loss().distance for one in (mechanism, alone) if one is not None)

@@ -53,6 +53,11 @@ class PrivacyLoss(ABC):
 
     @property
     @abstractmethod
+    def distance(self) -> float:
+        """How far P lies from Q in units of the noise's scale: the parameter of the family of losses that this one is of."""
+
+    @property
+    @abstractmethod
     def gdp_mu(self) -> float | None:
         """mu where the pair is N(0, 1) against N(mu, 1), else None."""
 
@@ -78,6 +83,10 @@ class GaussianLoss(PrivacyLoss):
 
     def renyi(self, order: float) -> float:
         return 0.5 * order * self.mu**2
+
+    @property
+    def distance(self) -> float:
+        return self.mu
 
     @property
     def gdp_mu(self) -> float | None:
@@ -127,6 +136,10 @@ class LaplaceLoss(PrivacyLoss):
         first = math.log(a / (2.0 * a - 1.0)) + (a - 1.0) * e
         second = math.log((a - 1.0) / (2.0 * a - 1.0)) - a * e
         return min(logspace.log_add(first, second) / (a - 1.0), e)
+
+    @property
+    def distance(self) -> float:
+        return self.epsilon
 
     @property
     def gdp_mu(self) -> float | None:
@@ -185,6 +198,10 @@ class ResponseLoss(PrivacyLoss):
         log_x += math.log(self.shown)
         log_moment = math.log1p(math.exp(log_x)) if log_x < 0.0 else log_x + math.log1p(math.exp(-log_x))
         return min(log_moment / (a - 1.0), e)
+
+    @property
+    def distance(self) -> float:
+        return self.epsilon
 
     @property
     def gdp_mu(self) -> float | None:

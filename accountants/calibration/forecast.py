@@ -108,7 +108,7 @@ def _reference(event: Event, parameter: Parameter) -> tuple[_Varies, float, floa
 
 def _part(leaf: Leaf, count: int) -> _Part:
     loss = leaf.mechanism.privacy_loss()
-    size = loss.gdp_mu or loss.pure_epsilon or math.sqrt(loss.renyi(2.0))
+    size = loss.distance
     # A sample of fixed size, one record more or less: two records change places, errata Z12.
     twice = leaf.scheme == "fixed_size" and leaf.mechanism.sensitivity.adjacency is not Adjacency.REPLACE_ONE
     size *= 2.0 if twice else 1.0

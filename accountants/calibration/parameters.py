@@ -237,9 +237,8 @@ def _mechanisms(part: Event) -> list[AnyMechanism]:
 
 
 def _size(mechanism: AnyMechanism) -> float:
-    """mu of a Gaussian mechanism, about the pure epsilon of others: how little noise there is."""
-    loss = mechanism.privacy_loss()
-    return loss.gdp_mu or loss.pure_epsilon or loss.renyi(2.0)
+    """mu of a Gaussian mechanism, epsilon of others: how little noise there is."""
+    return mechanism.privacy_loss().distance
 
 
 def _bounds(sensitivity: Sensitivity) -> dict[str, float]:

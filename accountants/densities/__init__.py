@@ -5,25 +5,26 @@ A mechanism states its privacy loss (``mechanisms.loss``); the density that know
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from accountants.densities.base import TINY, Calls, Density, Floats, LossLaw, RatioNodes
 from accountants.densities.gaussian import GaussianDensity
 from accountants.densities.laplace import LaplaceDensity
 from accountants.densities.location import LocationDensity
 from accountants.densities.response import ResponseDensity
-from mechanisms.loss import PrivacyLoss
+from mechanisms.loss import GaussianLoss, LaplaceLoss, PrivacyLoss, ResponseLoss
 
 GAUSSIAN, LAPLACE, RESPONSE = GaussianDensity(), LaplaceDensity(), ResponseDensity()
-DENSITIES: tuple[Density, ...] = (GAUSSIAN, LAPLACE, RESPONSE)
+DENSITIES: Mapping[type[PrivacyLoss], Density] = {GaussianLoss: GAUSSIAN, LaplaceLoss: LAPLACE, ResponseLoss: RESPONSE}
 
 
-def density_of(loss: PrivacyLoss) -> tuple[Density, float] | None:
-    """(the density whose pairs have this loss, their distance), or None where none is known here.
+def density_of(loss: PrivacyLoss) -> Density | None:
+    """The density whose pairs have such a loss, at the loss's distance; None where none is known here.
 
-    >>> from mechanisms import LaplaceLoss
-    >>> density_of(LaplaceLoss(0.5)) == (LAPLACE, 0.5)
-    True
+    >>> density_of(LaplaceLoss(0.5))
+    LaplaceDensity()
     """
-    return next(((density, distance) for density in DENSITIES if (distance := density.distance(loss)) is not None), None)
+    return DENSITIES.get(type(loss))
 
 
 __all__ = [

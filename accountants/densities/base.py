@@ -84,10 +84,6 @@ class Density(ABC):
     def loss(self, distance: float) -> PrivacyLoss:
         """The privacy loss of the whole pair at this distance."""
 
-    @abstractmethod
-    def distance(self, loss: PrivacyLoss) -> float | None:
-        """The distance of the pair that this loss is of, or None where it is of another family."""
-
     def gdp_mu(self, distance: float) -> float | None:
         """mu where the whole pair is N(mu, 1) against N(0, 1), so that such pairs compose into one; else None."""
         return self.loss(distance).gdp_mu
@@ -122,7 +118,7 @@ class Density(ABC):
           TransformUnavailable: not for these numbers, or not for this family (``has_transform``).
         """
         del upper, lower, count, improbable
-        raise TransformUnavailable(f"no moment function of {self.name} that decays is known here")
+        raise TransformUnavailable(f"no moment function of {self.name} is known here")
 
     def repeated(self, distance: float, count: int, shown: float) -> Sum | None:
         """The composed loss of ``count`` pairs at this distance, in exact terms; None where no short sum of them is known here.

@@ -43,9 +43,6 @@ class GaussianDensity(LocationDensity):
     def loss(self, distance: float) -> PrivacyLoss:
         return GaussianLoss(distance)
 
-    def distance(self, loss: PrivacyLoss) -> float | None:
-        return loss.mu if isinstance(loss, GaussianLoss) else None
-
     def largest_loss(self, upper: Mixture, lower: Mixture) -> float:
         del upper, lower  # one of the two directions has none
         return math.inf

@@ -45,9 +45,6 @@ class LaplaceDensity(LocationDensity):
     def loss(self, distance: float) -> PrivacyLoss:
         return LaplaceLoss(distance)
 
-    def distance(self, loss: PrivacyLoss) -> float | None:
-        return loss.epsilon if isinstance(loss, LaplaceLoss) else None
-
     def largest_loss(self, upper: Mixture, lower: Mixture) -> float:
         """The log ratio at the ends of the line."""
         if len(upper.weights) == len(lower.weights) == 1:

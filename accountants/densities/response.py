@@ -29,9 +29,6 @@ class ResponseDensity(Density):
     def loss(self, distance: float) -> PrivacyLoss:
         return ResponseLoss(distance)
 
-    def distance(self, loss: PrivacyLoss) -> float | None:
-        return loss.epsilon if isinstance(loss, ResponseLoss) else None
-
     def largest_loss(self, upper: Mixture, lower: Mixture) -> float:
         return _distance(upper, lower)
 
