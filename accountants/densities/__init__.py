@@ -1,26 +1,37 @@
-r"""THE REGISTRY of densities: what accountants know of each family of pairs. To add one: a module, and one name in ``DENSITIES``.
+r"""What accountants know of each family of dominating pairs. To add one: a module here with its ``DENSITY``; it is found by itself.
 
-A mechanism states its privacy loss (``mechanisms.loss``); the density that knows this loss stands for it in every route.
+A mechanism states its privacy loss (``mechanisms.loss``); the density of this type of loss stands for it in every route.
 """
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Mapping
+from importlib import import_module
 
+from accountants.densities import gaussian, laplace, response
 from accountants.densities.base import TINY, Calls, Density, Floats, LossLaw, RatioNodes
-from accountants.densities.gaussian import GaussianDensity
-from accountants.densities.laplace import LaplaceDensity
 from accountants.densities.location import LocationDensity
-from accountants.densities.response import ResponseDensity
-from mechanisms.loss import GaussianLoss, LaplaceLoss, PrivacyLoss, ResponseLoss
+from mechanisms.loss import PrivacyLoss
 
-GAUSSIAN, LAPLACE, RESPONSE = GaussianDensity(), LaplaceDensity(), ResponseDensity()
-DENSITIES: Mapping[type[PrivacyLoss], Density] = {GaussianLoss: GAUSSIAN, LaplaceLoss: LAPLACE, ResponseLoss: RESPONSE}
+GAUSSIAN, LAPLACE, RESPONSE = gaussian.DENSITY, laplace.DENSITY, response.DENSITY
+
+
+def _found() -> Mapping[type[PrivacyLoss], Density]:
+    modules = [import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
+    densities = [density for module in modules if isinstance(density := getattr(module, "DENSITY", None), Density)]
+    by_loss = {density.loss_type: density for density in densities}
+    assert len(by_loss) == len(densities)  # no loss is of two densities
+    return by_loss
+
+
+DENSITIES = _found()
 
 
 def density_of(loss: PrivacyLoss) -> Density | None:
     """The density whose pairs have such a loss, at the loss's distance; None where none is known here.
 
+    >>> from mechanisms import LaplaceLoss
     >>> density_of(LaplaceLoss(0.5))
     LaplaceDensity()
     """

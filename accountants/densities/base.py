@@ -65,6 +65,7 @@ class Density(ABC):
     """A family of pairs: shifted copies of one noise density of scale 1, or two points that trade their probabilities.
 
     Attributes:
+      loss_type: the privacy losses that mechanisms state of these pairs.
       name: of the noise, in sentences.
       norm: in which a query's sensitivity bounds the distance of its pair.
       is_discrete: the loss of a whole pair takes finitely many values: its moment function never decays, and no noise has this density.
@@ -73,6 +74,7 @@ class Density(ABC):
       library_name: of the noise in dp-accounting's ``from_<name>_mechanism``; None where it has no such noise.
     """
 
+    loss_type: ClassVar[type[PrivacyLoss]]
     name: ClassVar[str]
     norm: ClassVar[Literal["l1", "l2"]]
     is_discrete: ClassVar[bool]

@@ -32,6 +32,7 @@ _MOMENT_STEP = 1.0 / 8.0
 class GaussianDensity(LocationDensity):
     """f(x) = e^{-x^2 / 2} / sqrt(2 pi). Beyond 38 the tail underflows."""
 
+    loss_type = GaussianLoss
     name = "Gaussian"
     norm = "l2"
     has_atoms = False
@@ -93,6 +94,9 @@ class GaussianDensity(LocationDensity):
 
     def transform(self, upper: Mixture, lower: Mixture, count: int, improbable: float) -> Transform:
         return MixedGaussian(upper, lower, count, improbable)
+
+
+DENSITY = GaussianDensity()
 
 
 def _moment_nodes(upper: Mixture, lower: Mixture, order: float, start: float) -> tuple[Floats, Floats] | None:

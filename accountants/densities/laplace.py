@@ -34,6 +34,7 @@ _LARGEST_EXPONENT = 700.0
 class LaplaceDensity(LocationDensity):
     """f(x) = e^{-|x|} / 2."""
 
+    loss_type = LaplaceLoss
     name = "Laplace"
     norm = "l1"
     has_atoms = True
@@ -92,6 +93,9 @@ class LaplaceDensity(LocationDensity):
 
     def repeated(self, distance: float, count: int, shown: float) -> Sum | None:
         return RepeatedLaplace(distance, count) if shown == 1.0 and count <= MOST_RELEASES else None
+
+
+DENSITY = LaplaceDensity()
 
 
 def _moment_nodes(upper: Mixture, lower: Mixture, order: float, start: float) -> tuple[Floats, Floats] | None:

@@ -21,6 +21,7 @@ from mechanisms.loss import PrivacyLoss, ResponseLoss
 class ResponseDensity(Density):
     """Two points, with losses -d and d."""
 
+    loss_type = ResponseLoss
     name = "randomized response"
     norm = "l2"
     is_discrete = True
@@ -59,6 +60,9 @@ class ResponseDensity(Density):
         # Several that are shown only sometimes would be a sum over how many of them are.
         covered = count <= MOST_RELEASES and (shown == 1.0 or count == 1)
         return RepeatedResponse(distance, count, shown) if covered else None
+
+
+DENSITY = ResponseDensity()
 
 
 def _distance(upper: Mixture, lower: Mixture) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import pickle
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,9 +14,10 @@ import pytest
 from scipy import integrate, special
 
 import accountants
+from accountants import densities
 from accountants.arithmetic import UNIT
 from accountants.contour import ContourAccountant
-from accountants.densities import DENSITIES, GAUSSIAN, LAPLACE, RESPONSE, LocationDensity, quadrature
+from accountants.densities import DENSITIES, GAUSSIAN, LAPLACE, RESPONSE, LocationDensity, density_of, quadrature
 from accountants.dominating import pair_of, unsupported_reason
 from accountants.events import Leaf
 from accountants.fft import FftProfile, unsupported_parts
@@ -25,7 +27,7 @@ from accountants.moments import PairMoments
 from accountants.pairs import widened
 from accountants.rdp import RdpProfile, leaf_renyi
 from accountants.single import SingleProfile
-from mechanisms import Laplace, PrivacyLoss, Sensitivity
+from mechanisms import MECHANISMS, Laplace, PrivacyLoss, Sensitivity
 
 NEIGHBOURS = Sensitivity(l1=1.0, adjacency="add_remove", unit="record")
 
@@ -71,6 +73,7 @@ class LogisticLoss(PrivacyLoss):
 
 @dataclass(frozen=True)
 class LogisticDensity(LocationDensity):
+    loss_type = LogisticLoss
     name = "logistic"
     norm = "l1"
     has_atoms = False
@@ -148,7 +151,7 @@ def sampled_delta(probability, distance, epsilon):
 
 @pytest.fixture
 def logistic(monkeypatch):
-    """A leaf of the new noise, known to the accountants by one name in the registry."""
+    """A leaf of the new noise, whose density the accountants know."""
     monkeypatch.setitem(DENSITIES, LogisticLoss, LogisticDensity())
     return lambda scale, probability=1.0: Leaf(probability, LogisticNoise(scale))
 
@@ -209,6 +212,21 @@ def test_routes_without_an_answer_for_new_noise_refuse_it(logistic):
         patch.setattr("accountants.contour.leaves", lambda _event: parts)
         patch.setattr("accountants.contour.non_private_reason", lambda _event: None)
         assert ContourAccountant().unsupported(object()) == "no moment function of logistic noise is known here"
+
+
+def test_a_module_of_the_package_is_found_by_itself(tmp_path, monkeypatch):
+    text = f"from {__name__} import LogisticDensity\n\nDENSITY = LogisticDensity()\n"
+    (tmp_path / "logistic.py").write_text(text, encoding="utf-8")
+    monkeypatch.setattr(densities, "__path__", [*densities.__path__, str(tmp_path)])
+    found = densities._found()
+    del densities.logistic, sys.modules["accountants.densities.logistic"]
+    assert found == DENSITIES | {LogisticLoss: LogisticDensity()}
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda mechanism: mechanism.__name__)
+def test_every_mechanisms_loss_has_a_density(mechanism):
+    loss = mechanism.example().privacy_loss()
+    assert density_of(loss).loss(loss.distance).distance == loss.distance
 
 
 @pytest.mark.parametrize("density", DENSITIES.values(), ids=repr)
