@@ -216,6 +216,8 @@ def _noise(leaf: Leaf) -> library.DpEvent:
             # Its noise may differ between directions, so that only the distance of the pair says how long C is.
             distance = pair.upper.shifts[-1]
             scale, move, contribution = 1.0, distance / leaf.group, distance
+        case _:
+            raise _no_twin(f"{leaf.mechanism.kind} noise")
     assert move is not None  # checked by each mechanism
     # There C bounds one unit's values, which is half of their difference; a Poisson sample's pair speaks of C itself.
     c = move if not replaced else 0.5 * move if leaf.is_whole or contribution is None else contribution

@@ -19,6 +19,7 @@ from accountants.arithmetic import UNIT
 from accountants.contour import ContourAccountant
 from accountants.densities import DENSITIES, GAUSSIAN, LAPLACE, RESPONSE, LocationDensity, density_of, quadrature
 from accountants.dominating import pair_of, unsupported_reason
+from accountants.dp_accounting_events import _noise
 from accountants.events import Leaf
 from accountants.fft import FftProfile, unsupported_parts
 from accountants.largest_loss import pure_epsilon
@@ -27,7 +28,7 @@ from accountants.moments import PairMoments
 from accountants.pairs import widened
 from accountants.rdp import RdpProfile, leaf_renyi
 from accountants.single import SingleProfile
-from mechanisms import MECHANISMS, Laplace, PrivacyLoss, Sensitivity
+from mechanisms import MECHANISMS, InvalidParameter, Laplace, PrivacyLoss, Sensitivity
 
 NEIGHBOURS = Sensitivity(l1=1.0, adjacency="add_remove", unit="record")
 
@@ -203,6 +204,11 @@ def test_new_noise_has_renyi_divergences_and_a_largest_loss(logistic):
     assert pure_epsilon(pair_of(logistic(0.5))) == 2.0
     assert RdpProfile({logistic(0.5): 3}, ()).epsilon(1e-300).upper == pytest.approx(6.0, rel=1e-12)
     assert PairMoments.of(pair_of(logistic(0.5)), 4.0).log_moment(3.0) == pytest.approx(2.0 * LogisticLoss(2.0).renyi(3.0), rel=1e-8)
+
+
+def test_new_noise_has_no_event_of_dp_accounting(logistic):
+    with pytest.raises(InvalidParameter, match="one that exists here and in dp-accounting.*logistic noise"):
+        _noise(logistic(1.0))
 
 
 def test_routes_without_an_answer_for_new_noise_refuse_it(logistic):
