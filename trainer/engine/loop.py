@@ -29,10 +29,13 @@ from trainer.engine.releasing import Clipped
 from trainer.engine.sampling import poisson_sample
 from trainer.engine.spectra import Spectra
 from trainer.engine.team import Team
-from trainer.plan import ExecutionPlan, FederatedSampling
+from trainer.plan import ExecutionPlan
 
 OptimizerStep = Callable[[dict[str, Tensor], Tensor, Tensor, int], tuple[Tensor, dict[str, Tensor]]]
 """State, parameters, released gradient, step -> new parameters and state."""
+
+NO_BOUND = 1.0
+"""A state's clipping bound where no gradient is clipped."""
 
 Deliver = Callable[[int, int, Tensor], Tensor | None]
 """Step, site and its released vector -> what arrives of it; None where nothing does."""
@@ -107,23 +110,14 @@ class PrivateLoop:
     watch: NoiseWatch | None = None
     canaries: Canaries | None = None
 
-    def run(self, state: TrainingState, after_step: Callable[[TrainingState], None]) -> TrainingState:
-        r"""From ``state`` to the plan's last step; ``after_step`` may raise to stop.
-
-        Raises:
-          InvalidParameter: the plan is for other numbers of units.
-        """
+    def check_sites(self) -> None:
+        """Raises InvalidParameter: the plan is for other numbers of units."""
         sampling = self.plan.sampling
-        nodes = sampling.nodes if isinstance(sampling, FederatedSampling) else 1
-        if nodes != len(self.sites):
-            raise InvalidParameter("plan.sampling.nodes", f"{len(self.sites)}, as there are sites", nodes)
+        if sampling.nodes != len(self.sites):
+            raise InvalidParameter("plan.sampling.nodes", f"{len(self.sites)}, as there are sites", sampling.nodes)
         found = sum(len(site.units) for site in self.sites)
         if not sampling.is_declared and sampling.records != found:
             raise InvalidParameter("plan.sampling.records", f"{found} units, as the data set has", sampling.records)
-        while state.step < self.plan.steps:
-            state = self.step(state)
-            after_step(state)
-        return state
 
     def step(self, state: TrainingState) -> TrainingState:
         """The state after one more release of each site; its parameters may not be finite (``Publisher.after_step`` sees to that)."""

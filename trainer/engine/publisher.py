@@ -13,8 +13,7 @@ from trainer.engine.finite import all_finite
 from trainer.engine.loop import TrainingState
 from trainer.engine.spent import EpsilonSpent
 from trainer.errors import TrainingAborted, TrainingDiverged, TrainingStopped
-from trainer.plan import ExecutionPlan
-from trainer.plans import AnyPlan
+from trainer.plan_base import Plan
 from trainer.report import CheckpointWritten, HeldOut, Metrics, MetricValues, Progress, TrainingEvent
 
 PROGRESS_SECONDS = 0.5
@@ -58,7 +57,7 @@ class Publisher:
     def __init__(
         self,
         *,
-        plan: AnyPlan,
+        plan: Plan,
         checkpoint_seconds: float,
         earlier: Checkpoint,
         save: Callable[[Checkpoint], None],
@@ -67,7 +66,7 @@ class Publisher:
         should_stop: Callable[[], bool],
     ) -> None:
         self._plan = plan
-        self._private = plan.evaluation if isinstance(plan, ExecutionPlan) else None
+        self._private = plan.counts
         self._checkpoint_seconds = checkpoint_seconds
         self._earlier = earlier
         self._save = save
@@ -141,6 +140,10 @@ class Publisher:
             raise TrainingStopped(state.step)
         self._before, self._reached = state, None
 
+    def keep(self, state: TrainingState) -> None:
+        """Saves a state that a step was begun from, and given up, before that is told."""
+        self._write(state)
+
     @contextmanager
     def kept_before_telling(self) -> Generator[None]:
         r"""Around the steps: an error in one of them will be told, so that step goes into a checkpoint first, if it can.
@@ -207,7 +210,7 @@ class Publisher:
 class Follower:
     """What a process beside the publishing one does after a step: nothing but stop where all stop."""
 
-    def __init__(self, plan: AnyPlan, should_stop: Callable[[], bool]) -> None:
+    def __init__(self, plan: Plan, should_stop: Callable[[], bool]) -> None:
         self._plan = plan
         self._should_stop = should_stop
 
@@ -220,6 +223,9 @@ class Follower:
         _check_finite(state)
         if self._should_stop() and state.step < self._plan.steps:
             raise TrainingStopped(state.step)
+
+    def keep(self, state: TrainingState) -> None:
+        """As ``Publisher.keep``: the process that publishes is the one that writes."""
 
     @contextmanager
     def kept_before_telling(self) -> Generator[None]:

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from torch import Tensor
-
-from trainer.data.splits import Keys
-from trainer.engine import Run, run_training, units_at_nodes
+from trainer.engine import NoisyGradients
+from trainer.engine.run import run
+from trainer.engine.units import at_nodes
 from trainer.federated.spec import FederatedZetaDpSgd
 from trainer.plan import ExecutionPlan
 from trainer.report import RunReport, TrainingEvent
@@ -33,20 +32,7 @@ def train(
     whole noise on it. So the joint law of a round's vectors differs as node k's does, rounds compose adaptively, and the server's step
     is a function of what was released. Nothing was assumed of the server or of other nodes: they may see and combine all vectors.
 
-    Args:
-      plan: as calibrated when the job was submitted; training runs from exactly it.
-      report: receives every event as it happens.
-      should_stop: asked after every round.
-    Raises:
-      InvalidParameter: plan and spec disagree, the network can't be trained privately, or the device isn't there.
-      CheckpointRefused: the checkpoint belongs to something else.
-      TrainingDiverged: the parameters stopped being finite.
-      TrainingAborted: from any other error in a step, which counts as executed.
-      TrainingStopped: on ``should_stop``, with the state in the checkpoint.
+    Raises as ``run``.
     """
-    return run_training(Run(spec, plan, runtime, workdir, partial(places_of, spec), report, should_stop))
-
-
-def places_of(spec: FederatedZetaDpSgd, _units: int, keys: Callable[[], Keys]) -> tuple[Tensor, ...]:
-    """The units at each node."""
-    return units_at_nodes(keys(), spec.nodes, spec.distribution_seed)
+    algorithm = NoisyGradients(spec, plan, partial(at_nodes, spec.nodes, spec.distribution_seed))
+    return run(algorithm, runtime, workdir, report=report, should_stop=should_stop)

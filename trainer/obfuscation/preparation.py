@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from mechanisms.errors import InvalidParameter
-from mechanisms.sampling.source import RandomStream
 from trainer.data import DataSetFacts
+from trainer.engine.randomness import stream_of
 from trainer.obfuscation.critic import CriticNetwork
 from trainer.obfuscation.division import Division, Records, distinct_images, divide
 from trainer.obfuscation.methods import Turned
@@ -20,7 +20,7 @@ from trainer.obfuscation.networks import DividedNetwork, build, check_equivarian
 from trainer.obfuscation.spec import Obfuscation
 from trainer.obfuscation.trained import Trained
 from trainer.obfuscation.training import Batch, JointTraining
-from trainer.plans import AnyPlan
+from trainer.plan_base import Plan
 
 
 @final
@@ -60,7 +60,7 @@ class Prepared:
     properties: int
 
     @staticmethod
-    def of(spec: Obfuscation, plan: AnyPlan, facts: DataSetFacts, device: torch.device, tick: Callable[[], None]) -> Prepared:
+    def of(spec: Obfuscation, plan: Plan, facts: DataSetFacts, device: torch.device, tick: Callable[[], None]) -> Prepared:
         r"""Reads the data, builds the networks and checks that they can be trained.
 
         Raises:
@@ -100,11 +100,6 @@ class Prepared:
             rows = rows.clone()
             rows[-1] = (self.kinds != self.kinds[rows[0]]).nonzero()[0, 0]
         return Batch(self.records.images[rows], self.records.labels[rows], self.kinds[rows])
-
-
-def stream_of(spec: Obfuscation, purpose: str) -> RandomStream:
-    """Fresh from the operating system, or from the run's seed."""
-    return RandomStream.from_operating_system() if spec.seed is None else RandomStream.from_seed(spec.seed, purpose)
 
 
 def check_trainable(spec: Obfuscation, division: Division, kinds: np.ndarray, trained: Trained, device: torch.device) -> None:
