@@ -141,6 +141,28 @@ class TrainingSpec(Value, ABC):
         del plan
         return self.plan_for(facts)
 
+    def check_plan(self, plan: AnyPlan, facts: DataSetFacts) -> None:
+        """Raises InvalidParameter: the plan isn't the one that the spec comes to, and its event would be another run's."""
+        if plan != (expected := self.replanned(facts, plan)):
+            raise InvalidParameter("plan", f"the one that the spec comes to, {expected.model_dump_json()}", plan.model_dump_json())
+
+    @property
+    def runs_alone(self) -> str | None:
+        """What the training is, in a refusal's words, where several processes can't share it; None where they can."""
+        return None
+
+    @property
+    def runs_in_float32(self) -> str | None:
+        """What the training is, in a refusal's words, where it has no half precision; None where that depends on the network."""
+        return None
+
+    def check_runtime(self, runtime: RuntimeSpec) -> None:
+        """Raises InvalidParameter: several processes or half precision were asked for, and the training has no use for them."""
+        if runtime.processes != 1 and self.runs_alone is not None:
+            raise InvalidParameter("runtime.processes", f"1 for {self.runs_alone}", runtime.processes)
+        if runtime.precision != "float32" and self.runs_in_float32 is not None:
+            raise InvalidParameter("runtime.precision", f"'float32' for {self.runs_in_float32}", runtime.precision)
+
     @property
     def given_weights(self) -> tuple[str, ...]:
         """SHA-256 of the weights that training starts from instead of drawing its own, each once, sorted."""

@@ -27,8 +27,8 @@ from trainer.engine import (
     Site,
     TorchSource,
     TrainingState,
+    randomness,
     releasing,
-    training,
 )
 from trainer.errors import TrainingStopped
 from trainer.plan import ExecutionPlan, FlatClipping, PoissonSampling, clipped_sensitivity
@@ -96,7 +96,7 @@ def test_attempts_never_draw_the_same_noise(spec_json: dict[str, Any], tmp_path:
 def test_noise_that_is_used_again_is_found(
     broken: Callable[[], Randomness], spec_json: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training, "FreshRandomness", broken)
+    monkeypatch.setattr(randomness, "FreshRandomness", broken)
     assert repeated(fresh(spec_json), tmp_path, monkeypatch) >= STEPS - STOPPED_AFTER
 
 
@@ -125,7 +125,7 @@ def test_a_seed_repeats_its_noise_and_nothing_is_guaranteed_of_it(spec: ZetaDpSg
     """That is what reproducible means. Certificates of such runs guarantee nothing, see tests/app/test_certificates.py."""
     short = ZetaDpSgd.model_validate(spec.model_dump(mode="json") | {"steps": STEPS})
     assert repeated(short, tmp_path, monkeypatch) == STEPS - STOPPED_AFTER
-    assert training.randomness_of(short.seed, 0, Alone()).origin is RandomOrigin.USER_SEED
+    assert randomness.randomness_of(short.seed, 0, Alone()).origin is RandomOrigin.USER_SEED
 
 
 # What the attacker makes of it

@@ -17,7 +17,7 @@ from trainer.engine import HeldOutRecords, load_checkpoint
 from trainer.engine.requests import request_digest
 from trainer.errors import TrainingStopped
 from trainer.models import losses_for
-from trainer.non_private import train as training
+from trainer.non_private.algorithm import Network
 from trainer.non_private.spec import NonPrivateTraining
 from trainer.report import RunReport
 
@@ -52,24 +52,24 @@ def test_it_learns_and_promises_nothing(tmp_path: Path) -> None:
 
 def test_the_gradient_is_the_mean_loss_gradient_of_the_batch() -> None:
     spec = _spec()
-    prepared = training.Prepared.of(spec, RUNTIME, data_set_facts(spec.data), torch.device("cpu"))
+    prepared = Network.of(spec, RUNTIME, data_set_facts(spec.data), torch.device("cpu"))
     network, problem = prepared.problem.network, prepared.problem
     rows = torch.arange(7, 20)
     losses_for(data_set_facts(spec.data))(network(problem.features[rows]), problem.targets[rows]).mean().backward()
     expected = prepared.layout.flatten({name: p.grad for name, p in network.named_parameters() if p.grad is not None})
-    got = training._gradient(prepared, prepared.layout.flatten(dict(network.named_parameters())), rows)
+    got = prepared.gradient(prepared.layout.flatten(dict(network.named_parameters())), rows)
     assert torch.allclose(got, expected, rtol=1e-4, atol=1e-7)
 
 
 def test_every_epoch_uses_every_record_once_in_another_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[torch.Tensor] = []
-    original = training._gradient
+    original = Network.gradient
 
-    def gradient(prepared: training.Prepared, parameters: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    def gradient(prepared: Network, parameters: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         seen.append(rows)
         return original(prepared, parameters, rows)
 
-    monkeypatch.setattr(training, "_gradient", gradient)
+    monkeypatch.setattr(Network, "gradient", gradient)
     _run(_spec(batch_size=100, steps=14), tmp_path)
     first, second = torch.cat(seen[:7]), torch.cat(seen[7:])
     assert len(first.unique()) == 700

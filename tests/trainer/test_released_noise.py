@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from mechanisms import ComplexGaussian, Gaussian, NoiseSource, RandomStream, Sensitivity
 from trainer import ExecutionPlan, FederatedZetaDpSgd, RuntimeSpec, load_train
 from trainer.engine import Alone, ParameterLayout, PrivateLoop, SeededRandomness, Site, TrainingState
+from trainer.engine.randomness import randomness_of
 from trainer.engine.releasing import gradient
-from trainer.engine.training import randomness_of
 from trainer.plan import AdaptiveClipping, Clipping, FederatedSampling, FlatClipping, PerLayerClipping, PoissonSampling
 
 SIZES, LOT, STD = (9, 8, 8), 4, 0.7

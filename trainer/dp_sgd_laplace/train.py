@@ -14,8 +14,8 @@ from trainer.dp_sgd_laplace.spec import DpSgdLaplace
 from trainer.engine import Alone, NoiseWatch, PrivateLoop, Site, update
 from trainer.engine.autoencoders import SLOPES, AutoencoderRun, ClippedRows, Descent, Prepared, layout_of, run_autoencoder
 from trainer.engine.contributions import check_contributions
+from trainer.engine.randomness import randomness_of
 from trainer.engine.torch_source import GENERATOR
-from trainer.engine.training import randomness_of
 from trainer.plan import ExecutionPlan, L1Clipping
 from trainer.plans import AnyPlan
 from trainer.report import RunReport, TrainingEvent

@@ -141,6 +141,10 @@ class Publisher:
             raise TrainingStopped(state.step)
         self._before, self._reached = state, None
 
+    def keep(self, state: TrainingState) -> None:
+        """Saves a state that a step was begun from, and given up, before that is told."""
+        self._write(state)
+
     @contextmanager
     def kept_before_telling(self) -> Generator[None]:
         r"""Around the steps: an error in one of them will be told, so that step goes into a checkpoint first, if it can.
@@ -220,6 +224,9 @@ class Follower:
         _check_finite(state)
         if self._should_stop() and state.step < self._plan.steps:
             raise TrainingStopped(state.step)
+
+    def keep(self, state: TrainingState) -> None:
+        """As ``Publisher.keep``: the process that publishes is the one that writes."""
 
     @contextmanager
     def kept_before_telling(self) -> Generator[None]:

@@ -8,7 +8,10 @@ import torch
 from torch import Tensor
 
 from mechanisms.source import NoiseSource, RandomOrigin, RandomStream
+from trainer.engine.team import Team
 from trainer.engine.torch_source import TorchSource
+from trainer.engine.units import seed_of
+from trainer.spec import TrainingSpec
 
 
 class Randomness(Protocol):
@@ -70,3 +73,20 @@ class SeededRandomness:
 
     def noise_source(self, step: int, device: torch.device, /) -> NoiseSource[Tensor]:
         return TorchSource(self.noise(step), device)
+
+
+def randomness_of(seed: int | None, site: int, team: Team) -> Randomness:
+    """Of one site in one process: no two of them share a stream. ``seed`` is None where the run isn't reproducible."""
+    if seed is None:
+        return FreshRandomness()
+    return SeededRandomness(seed if (site, team.rank) == (0, 0) else seed_of(seed, f"site {site} process {team.rank}"))
+
+
+def stream_of(spec: TrainingSpec, purpose: str) -> RandomStream:
+    """A stream of one purpose: from the seed where the run is reproducible, else fresh from the operating system."""
+    return RandomStream.from_operating_system() if spec.seed is None else RandomStream.from_seed(spec.seed, purpose)
+
+
+def origin_of(spec: TrainingSpec) -> RandomOrigin:
+    """Of the streams of ``stream_of``."""
+    return RandomOrigin.OPERATING_SYSTEM if spec.seed is None else RandomOrigin.USER_SEED

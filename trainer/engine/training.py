@@ -34,11 +34,11 @@ from trainer.engine.precision import compute_in
 from trainer.engine.prefetch import NoiseAhead
 from trainer.engine.problem import Problem
 from trainer.engine.publisher import Evaluation, Follower, Publisher
-from trainer.engine.randomness import FreshRandomness, Randomness, SeededRandomness
+from trainer.engine.randomness import randomness_of
 from trainer.engine.requests import architecture, check_plan, request_digest
 from trainer.engine.team import Team
 from trainer.engine.torch_source import GENERATOR
-from trainer.engine.units import members_of, seed_of
+from trainer.engine.units import members_of
 from trainer.models import build, losses_for
 from trainer.models.front import passed_through, split_front
 from trainer.network_training import NetworkTraining, PrivateAccuracy, PublicHeldOut
@@ -210,13 +210,6 @@ class Prepared:
 def _keys(data: DataSet, users: Keys | None) -> Keys:
     """Of the units, in their order: that of the users' keys, or that of the records where these are the units."""
     return record_keys(data.training_features, data.training_targets) if users is None else np.unique(users)
-
-
-def randomness_of(seed: int | None, site: int, team: Team) -> Randomness:
-    """Of one site in one process: no two of them share a stream. ``seed`` is None where the run isn't reproducible."""
-    if seed is None:
-        return FreshRandomness()
-    return SeededRandomness(seed if (site, team.rank) == (0, 0) else seed_of(seed, f"site {site} process {team.rank}"))
 
 
 def _stream(spec: NetworkTraining, purpose: str) -> RandomStream:

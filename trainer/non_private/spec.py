@@ -68,6 +68,10 @@ class NonPrivateTraining(TrainingSpec):
     def given_weights(self) -> tuple[str, ...]:
         return given_weights_of(self.model)
 
+    @property
+    def runs_alone(self) -> str:
+        return "training without privacy"
+
     def plan_for(self, facts: DataSetFacts) -> UnprotectedPlan:
         check_model(self.model, facts)
         if self.batch_size > facts.training_records:

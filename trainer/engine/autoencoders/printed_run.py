@@ -17,9 +17,9 @@ from trainer.engine.autoencoders.printed import PrintedSlopes, printed_gradient,
 from trainer.engine.autoencoders.run import AutoencoderRun, Descent, Prepared, run_autoencoder, stream_of
 from trainer.engine.checkpoint import write_atomically
 from trainer.engine.loop import TrainingState
+from trainer.engine.randomness import randomness_of
 from trainer.engine.team import Alone
 from trainer.engine.torch_source import GENERATOR, TorchSource
-from trainer.engine.training import randomness_of
 from trainer.plans import AnyPlan, UnprotectedPlan
 from trainer.printed import PrintedTraining
 from trainer.report import RunReport, TrainingEvent

@@ -1,0 +1,307 @@
+r"""THE LIFECYCLE of a run, once for all algorithms: check, prepare, resume, publish, step, write the model, report.
+
+An algorithm says what it prepares, what one step is, and what there is at the end.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, Protocol, final
+
+import torch
+from torch import Tensor
+
+from mechanisms.source import RandomOrigin
+from trainer.attacks import AttackFindings
+from trainer.audit import CanaryFindings, NoiseFindings
+from trainer.data import DataSetFacts, data_set_facts
+from trainer.engine.checkpoint import Checkpoint, discard_unfinished, load_checkpoint, save_checkpoint, write_tensors
+from trainer.engine.distributed import launch
+from trainer.engine.environment import hardware, prepare_torch, versions
+from trainer.engine.loop import TrainingState
+from trainer.engine.publisher import Evaluation, Follower, Publisher
+from trainer.engine.requests import request_digest
+from trainer.engine.team import Team
+from trainer.errors import TrainingStopped
+from trainer.plans import AnyPlan
+from trainer.report import RunReport, Started, TrainingEvent
+from trainer.spec import RuntimeSpec, TrainingSpec
+
+CHECKPOINT = "checkpoint.safetensors"
+MODEL = "artifacts/model.safetensors"
+
+
+@final
+@dataclass(frozen=True)
+class Setting:
+    r"""Where a run takes place, in one of its processes.
+
+    Attributes:
+      digest: of spec, plan and data: what every file of the run is bound to.
+      resumed_from: the step of the checkpoint that the run continues from; None where it begins.
+      report, should_stop: as in ``Train``; all processes of a team hear the same answer.
+    """
+
+    facts: DataSetFacts
+    runtime: RuntimeSpec
+    workdir: Path
+    device: torch.device
+    team: Team
+    digest: str
+    resumed_from: int | None
+    report: Callable[[TrainingEvent], None]
+    should_stop: Callable[[], bool]
+
+
+class Model(NamedTuple):
+    r"""What the model file holds.
+
+    Attributes:
+      tensors: by name.
+      architecture: what a reader needs to build the network again, as JSON.
+    """
+
+    tensors: dict[str, Tensor]
+    architecture: str
+
+
+@final
+@dataclass(frozen=True)
+class Ending:
+    r"""What the report says that only the algorithm knows; see ``RunReport``."""
+
+    origin: RandomOrigin
+    generator: str
+    parameters: int
+    noise_test: NoiseFindings | None = None
+    audit: CanaryFindings | None = None
+    attacks: AttackFindings | None = None
+
+
+class PreparedRun(ABC):
+    """An algorithm with its data and networks in memory."""
+
+    @property
+    @abstractmethod
+    def evaluation(self) -> Evaluation:
+        """How a state does on held-out records."""
+
+    @abstractmethod
+    def initial_state(self) -> TrainingState:
+        """Before the first step, where there is no checkpoint to continue from."""
+
+    def begin(self, start: TrainingState) -> None:
+        r"""Before anything is published: releases what the steps are to see, or finds what an earlier attempt released.
+
+        Args:
+          start: the state that the run begins or continues with; where it continues, the resumption is counted on disk by now.
+        Raises:
+          InvalidParameter: the steps would release more than the plan says.
+        """
+        del start
+
+    def working(self) -> AbstractContextManager[object]:
+        """What lasts as long as the steps do."""
+        return nullcontext()
+
+    @abstractmethod
+    def step(self, state: TrainingState) -> TrainingState:
+        r"""The state after one more step; its parameters may not be finite.
+
+        Raises:
+          TrainingStopped: a stop was asked for in the middle of it; everything is as if it had never begun.
+        """
+
+    @abstractmethod
+    def model(self, state: TrainingState) -> Model:
+        """Of the last state."""
+
+    @abstractmethod
+    def finish(self, state: TrainingState) -> Ending:
+        """What comes after the model is written, in every process of a team: attacks, what is released at last, and the findings."""
+
+
+class Algorithm(Protocol):
+    """What ``run`` is given: a spec, the plan to run it by, and how to prepare it. It is sent to every process of a team."""
+
+    @property
+    def spec(self) -> TrainingSpec: ...
+
+    @property
+    def plan(self) -> AnyPlan: ...
+
+    @property
+    def steps_release(self) -> bool:
+        """Whether a step that an error ends may have released something: then it counts as executed and isn't run again."""
+        ...
+
+    def prepare(self, setting: Setting) -> PreparedRun:
+        r"""Reads the data and builds the networks, and releases nothing.
+
+        Raises:
+          InvalidParameter: they can't be trained as the plan says.
+        """
+        ...
+
+
+@final
+@dataclass(frozen=True)
+class Asked:
+    """What the worker asked for beside the algorithm; ``report`` and ``should_stop`` as in ``Train``."""
+
+    runtime: RuntimeSpec
+    workdir: Path
+    report: Callable[[TrainingEvent], None]
+    should_stop: Callable[[], bool]
+
+    def __reduce__(self) -> tuple[type[Asked], tuple[object, ...]]:
+        # Sent to the other processes of a team: there nobody listens, and the first process decides when to stop.
+        return Asked, (self.runtime, self.workdir, _unheard, _never)
+
+
+def _unheard(_event: TrainingEvent) -> None:
+    return None
+
+
+def _never() -> bool:
+    return False
+
+
+def run(
+    algorithm: Algorithm,
+    runtime: RuntimeSpec,
+    workdir: Path,
+    *,
+    report: Callable[[TrainingEvent], None],
+    should_stop: Callable[[], bool],
+) -> RunReport:
+    r"""Runs the plan to its end, from the checkpoint where there is one, and writes the model.
+
+    Raises:
+      InvalidParameter: plan and spec disagree, the data or the network can't be trained so, the runtime isn't one for the algorithm, or the
+        device isn't there.
+      CheckpointRefused: the checkpoint, or what an earlier attempt released, is damaged or belongs to something else.
+      TrainingDiverged: the parameters stopped being finite.
+      TrainingAborted: from any other error in a step that may have released something, which counts as executed.
+      TrainingStopped: on ``should_stop``, with the state in the checkpoint.
+      TeamFailed: another process of the team ended early.
+    """
+    facts = data_set_facts(algorithm.spec.data)
+    algorithm.spec.check_plan(algorithm.plan, facts)
+    algorithm.spec.check_runtime(runtime)
+    device = prepare_torch(runtime)
+    workdir.mkdir(parents=True, exist_ok=True)
+    asked = Asked(runtime, workdir, report, should_stop)
+    outcome = launch(runtime.processes, device, workdir, _run_in_team, algorithm, facts, asked)
+    assert outcome is not None  # this process is the team's first
+    return outcome
+
+
+def _run_in_team(team: Team, algorithm: Algorithm, facts: DataSetFacts, asked: Asked) -> RunReport | None:
+    """The run as one process of the team has it: the first one's report; None in the others."""
+    setting, earlier = _setting(team, algorithm, facts, asked)
+    prepared = algorithm.prepare(setting)
+    start = _starting_point(setting, prepared, earlier)
+    prepared.begin(start.state)
+    publisher = _publisher(algorithm.plan, setting, prepared, start) if team.rank == 0 else Follower(algorithm.plan, setting.should_stop)
+    setting.report(Started(resumed_from_step=start.state.step))
+    publisher.start(start.state)
+    with prepared.working(), publisher.kept_before_telling() if algorithm.steps_release else nullcontext():
+        state = _trained(algorithm.plan, prepared, start.state, publisher)
+    if isinstance(publisher, Follower):
+        prepared.finish(state)
+        return None
+    # The last step is in the checkpoint by now: an attempt that is killed from here on writes this same model again, not another one.
+    write_tensors(setting.workdir / MODEL, *prepared.model(state))
+    metrics = publisher.final_metrics(state)
+    ending = prepared.finish(state)
+    return RunReport(
+        steps_released=state.step,
+        event=algorithm.plan.event_after(state.step),
+        noise_std=algorithm.plan.noise_std,
+        random_origin=ending.origin,
+        generator=ending.generator,
+        resumptions=start.resumptions,
+        held_out=publisher.held_out,
+        metrics=metrics,
+        test_records=facts.test_records,
+        training_records=facts.training_records,
+        training_units=algorithm.plan.units,
+        checkpoints_released=publisher.checkpoints,
+        parameters=ending.parameters,
+        versions=versions(),
+        hardware=hardware(setting.device),
+        training_seconds=publisher.seconds,
+        noise_test=ending.noise_test,
+        audit=ending.audit,
+        attacks=ending.attacks,
+    )
+
+
+def _setting(team: Team, algorithm: Algorithm, facts: DataSetFacts, asked: Asked) -> tuple[Setting, Checkpoint | None]:
+    """Of this process, and the checkpoint to continue from, where there is one."""
+    device, path = prepare_torch(asked.runtime), asked.workdir / CHECKPOINT
+    digest = request_digest(algorithm.spec, algorithm.plan, facts)
+    if team.rank == 0:
+        discard_unfinished(path)
+    earlier = load_checkpoint(path, digest, device) if path.exists() else None
+    setting = Setting(
+        facts=facts,
+        runtime=asked.runtime,
+        workdir=asked.workdir,
+        device=device,
+        team=team,
+        digest=digest,
+        resumed_from=None if earlier is None else earlier.state.step,
+        report=asked.report,
+        should_stop=_agreed(asked.should_stop, team, device),
+    )
+    return setting, earlier
+
+
+def _agreed(should_stop: Callable[[], bool], team: Team, device: torch.device) -> Callable[[], bool]:
+    """What the first process is asked, all processes hear: they stop after the same step."""
+    if team.size == 1:
+        return should_stop
+    return lambda: bool(team.sum(torch.tensor([1.0 if team.rank == 0 and should_stop() else 0.0], device=device)).item())
+
+
+def _starting_point(setting: Setting, prepared: PreparedRun, earlier: Checkpoint | None) -> Checkpoint:
+    if earlier is None:
+        return Checkpoint(prepared.initial_state(), resumptions=0, written=0, seconds=0.0, evaluated=None)
+    resumed = replace(earlier, resumptions=earlier.resumptions + 1)
+    # At once, so that an attempt which dies before its own first checkpoint is counted too.
+    _ = setting.team.sum(torch.zeros(1, device=setting.device))  # no process may read the file while it is written
+    if setting.team.rank == 0:
+        save_checkpoint(setting.workdir / CHECKPOINT, resumed, setting.digest)
+    return resumed
+
+
+def _publisher(plan: AnyPlan, setting: Setting, prepared: PreparedRun, start: Checkpoint) -> Publisher:
+    return Publisher(
+        plan=plan,
+        checkpoint_seconds=setting.runtime.checkpoint_seconds,
+        earlier=start,
+        save=partial(save_checkpoint, setting.workdir / CHECKPOINT, digest=setting.digest),
+        evaluation=prepared.evaluation,
+        report=setting.report,
+        should_stop=setting.should_stop,
+    )
+
+
+def _trained(plan: AnyPlan, prepared: PreparedRun, state: TrainingState, publisher: Publisher | Follower) -> TrainingState:
+    """From ``state`` to the plan's last step."""
+    while state.step < plan.steps:
+        try:
+            following = prepared.step(state)
+        except TrainingStopped:
+            publisher.keep(state)
+            raise
+        state = following
+        publisher.after_step(state)
+    return state
