@@ -26,7 +26,7 @@ from trainer.engine.autoencoders.statistics import Code
 from trainer.engine.randomness import FreshRandomness
 from trainer.engine.torch_source import TorchSource
 from trainer.functional_mechanism.spec import FunctionalMechanism
-from trainer.functional_mechanism.train import released, weights
+from trainer.functional_mechanism.sums_release import released, weights
 from trainer.plan import ExecutionPlan, L1Clipping, PoissonSampling
 from trainer.plans import RecordReleasePlan, StatisticReleasePlan
 from trainer.printed import PrintedTraining

@@ -108,6 +108,14 @@ class AutoencoderSpec(TrainingSpec, ABC):
     def records_per_unit(self) -> int | None:
         return self.records_per_user
 
+    @property
+    def runs_alone(self) -> str:
+        return "an autoencoder, which is too small to share"
+
+    @property
+    def runs_in_float32(self) -> str:
+        return "an autoencoder"
+
     def shape(self, facts: DataSetFacts) -> AutoencoderShape:
         r"""The network's sizes for this data set.
 

@@ -64,7 +64,7 @@ from trainer.engine.loop import ClippedSums
 from trainer.engine.releasing import Clipped
 from trainer.engine.spectra import Spectra
 from trainer.functional_mechanism.spec import FunctionalMechanism
-from trainer.functional_mechanism.train import released
+from trainer.functional_mechanism.sums_release import released
 from trainer.layers.linear import ComplexLinear
 from trainer.obfuscation.release import clipped as clipped_features
 from trainer.plan import AdaptiveClipping, Clipping, FederatedSampling, FlatClipping, L1Clipping, PoissonSampling, PrivateEvaluation

@@ -218,7 +218,7 @@ def test_the_release_is_divided_by_the_expected_batch_whatever_was_drawn(
         gradients.append(gradient)
         return parameters, state
 
-    monkeypatch.setattr("trainer.dp_sgd_laplace.train.update", still)
+    monkeypatch.setattr("trainer.dp_sgd_laplace.noisy_sums.update", still)
     run(_spec(table), tmp_path)
     assert len(set(samples.sizes)) > 5
     for gradient, released in zip(gradients, watch.released, strict=True):

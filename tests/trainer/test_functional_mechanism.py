@@ -21,7 +21,7 @@ from trainer.data import data_set_facts
 from trainer.data.base import DataSetFacts
 from trainer.engine.autoencoders import statistics
 from trainer.engine.autoencoders.statistics import GRID, Code, fitted
-from trainer.functional_mechanism import train as training
+from trainer.functional_mechanism import sums_release
 from trainer.functional_mechanism.spec import FunctionalMechanism, SumsPrivacy
 from trainer.plans import StatisticReleasePlan
 
@@ -204,7 +204,7 @@ def test_the_model_depends_on_the_rows_through_the_released_vector_alone(tmp_pat
     """With the released vector held fixed, other rows give the same file, byte for byte."""
     spec = spec_of(**SEEDED)
     fixed = torch.from_numpy(RandomStream.from_seed(9, "fixed").normal(spec.plan().numbers)) * 10.0
-    monkeypatch.setattr(training, "released", lambda _plan, _code, _rows, _source, _watch: fixed)
+    monkeypatch.setattr(sums_release, "released", lambda _plan, _code, _rows, _source, _watch: fixed)
     run(spec, tmp_path / "one")
     monkeypatch.setattr("trainer.engine.autoencoders.rows.np.ascontiguousarray", np.zeros_like)
     run(spec, tmp_path / "other")
@@ -217,7 +217,7 @@ def test_without_the_release_no_row_is_read(monkeypatch):
     monkeypatch.setattr(statistics.Code, "sums", lambda *_: pytest.fail("rows are summed outside the release"))
     spec = spec_of()
     plan = spec.plan_with(facts_of(), 2.0)
-    found = training.weights(spec, plan, code(), torch.zeros(plan.numbers, dtype=torch.float64))
+    found = sums_release.weights(spec, plan, code(), torch.zeros(plan.numbers, dtype=torch.float64))
     assert found.shape == (2 * FEATURES * HIDDEN,)
 
 
@@ -227,9 +227,9 @@ def test_released_noise_has_the_plans_scale(noise):
     spec = spec_of(noise=noise, hidden=7)
     plan = spec.plan_with(facts_of(features=14), 1.7)
     table, public = rows(features=14), code(14, 7)
-    source = training.TorchSource(RandomStream.from_seed(6, "noise"), torch.device("cpu"))
+    source = sums_release.TorchSource(RandomStream.from_seed(6, "noise"), torch.device("cpu"))
     truth = public.sums(table)
-    noises = torch.cat([training.released(plan, public, table, source) - truth for _ in range(300)])
+    noises = torch.cat([sums_release.released(plan, public, table, source) - truth for _ in range(300)])
     # E|noise| is b for Laplace noise and sqrt(2 / pi) std for Gaussian: within 5 deviations of the mean of 37800 numbers.
     found = noises.abs().mean().item() / (1.0 if noise == "laplace" else math.sqrt(2 / math.pi))
     spread = (1.0 if noise == "laplace" else math.sqrt(math.pi / 2 - 1)) / math.sqrt(len(noises))
@@ -239,7 +239,7 @@ def test_released_noise_has_the_plans_scale(noise):
 def test_a_killed_run_that_saved_its_step_releases_nothing_again(tmp_path, monkeypatch):
     spec = spec_of(**SEEDED)
     run(spec, tmp_path)
-    monkeypatch.setattr(training, "released", lambda *_: pytest.fail("a second release"))
+    monkeypatch.setattr(sums_release, "released", lambda *_: pytest.fail("a second release"))
     report = run(spec, tmp_path)
     assert report.resumptions == 1
 

@@ -38,7 +38,7 @@ from trainer.engine.autoencoders import RELEASED, Prepared
 from trainer.errors import CheckpointRefused, TrainingStopped
 from trainer.plans import RecordReleasePlan
 from trainer.report import Metrics, Progress, RunReport, Started, TrainingEvent
-from trainer.spof import train as spof_train
+from trainer.spof import row_release
 from trainer.spof.spec import Spof
 
 
@@ -91,7 +91,7 @@ def test_training_sees_nothing_but_the_released_rows(
 ) -> None:
     spec = spof(table, method={"denoising": {"kind": denoising}}, loss=loss)
     run(spec, tmp_path / "whole")
-    original = spof_train.release
+    original = row_release.release
 
     def release_and_spoil(given: Spof, plan: RecordReleasePlan, prepared: Prepared, watch: NoiseWatch | None) -> Tensor:
         released = original(given, plan, prepared, watch)
@@ -99,7 +99,7 @@ def test_training_sees_nothing_but_the_released_rows(
         prepared.rows.features.fill_(torch.nan)
         return released
 
-    monkeypatch.setattr(spof_train, "release", release_and_spoil)
+    monkeypatch.setattr(row_release, "release", release_and_spoil)
     run(spec, tmp_path / "spoilt")
     assert equal(model(tmp_path / "whole"), model(tmp_path / "spoilt"))
 
@@ -109,7 +109,7 @@ def test_other_rows_with_the_same_release_give_the_same_model(
 ) -> None:
     spec = spof(table, evaluation={"kind": "public_held_out"})
     released = torch.from_numpy(np.random.default_rng(3).normal(size=(60, FEATURES)))
-    monkeypatch.setattr(spof_train, "release", lambda *_given: released)
+    monkeypatch.setattr(row_release, "release", lambda *_given: released)
     reports: list[RunReport] = []
     for name in ("first", "second"):
         reports.append(run(spec, tmp_path / name))

@@ -11,21 +11,21 @@ from mechanisms.source import NoiseSource
 from trainer.dp_sgd_laplace.printed_spec import DpSgdLaplacePrinted
 from trainer.engine.autoencoders.printed import PrintedSlopes, Sensed, algorithm_2_slopes
 from trainer.engine.autoencoders.printed_run import train_printed
-from trainer.plans import AnyPlan
+from trainer.plans import UnprotectedPlan
 from trainer.report import RunReport, TrainingEvent
 from trainer.spec import RuntimeSpec
 
 
 def train(
     spec: DpSgdLaplacePrinted,
-    plan: AnyPlan,
+    plan: UnprotectedPlan,
     runtime: RuntimeSpec,
     workdir: Path,
     *,
     report: Callable[[TrainingEvent], None],
     should_stop: Callable[[], bool],
 ) -> RunReport:
-    r"""Runs ``plan`` to its end, from the checkpoint where there is one, and writes the model. Raises as ``run_autoencoder``."""
+    r"""Runs ``plan`` to its end, from the checkpoint where there is one, and writes the model. Raises as ``run``."""
 
     def slopes_at(epsilon: float) -> PrintedSlopes:
         def slopes(seen: Sensed, rows: Tensor, source: NoiseSource[Tensor]) -> Tensor:

@@ -1,76 +1,29 @@
-r"""Training of the functional mechanism: one noisy vector of sums, and the weights that minimise the loss it stands for."""
+r"""Training of a functional mechanism's spec."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import torch
-from torch import Tensor
-
-from mechanisms import Laplace
-from mechanisms.errors import InvalidParameter
-from mechanisms.source import NoiseSource
-from trainer.engine import NoiseWatch, TorchSource, TrainingState
-from trainer.engine.autoencoders import AutoencoderRun, Descent, Prepared, run_autoencoder, stream_of
-from trainer.engine.autoencoders.descent import NO_BOUND
-from trainer.engine.autoencoders.statistics import Code, fitted
-from trainer.engine.torch_source import GENERATOR
+from trainer.engine.autoencoders import AutoencoderAlgorithm
+from trainer.engine.run import run
 from trainer.functional_mechanism.spec import FunctionalMechanism
-from trainer.plans import AnyPlan, StatisticReleasePlan
+from trainer.functional_mechanism.sums_release import minimisation
+from trainer.plans import StatisticReleasePlan
 from trainer.report import RunReport, TrainingEvent
 from trainer.spec import RuntimeSpec
 
 
 def train(
     spec: FunctionalMechanism,
-    plan: AnyPlan,
+    plan: StatisticReleasePlan,
     runtime: RuntimeSpec,
     workdir: Path,
     *,
     report: Callable[[TrainingEvent], None],
     should_stop: Callable[[], bool],
 ) -> RunReport:
-    r"""Runs ``plan``, which is one step, and writes the model. Raises as ``run_autoencoder``.
-
-    An attempt that is killed before its one checkpoint has published nothing: the next releases anew, and that is the only release.
-    """
-    return run_autoencoder(AutoencoderRun(spec, plan, runtime, workdir, report, should_stop), partial(_begin, spec, plan))
-
-
-def _begin(spec: FunctionalMechanism, plan: AnyPlan, prepared: Prepared) -> Descent:
-    if not isinstance(plan, StatisticReleasePlan):
-        raise InvalidParameter("plan", "one release of sums", type(plan).__name__)
-    processor = torch.device("cpu")
-    source = TorchSource(stream_of(spec, "release of the sums"), processor)
-    code = Code.of(prepared.network.shape.features, prepared.network.shape.hidden, spec.spread, stream_of(spec, "public code"))
-
-    watch = NoiseWatch(plan.mechanism)
-
-    def step(_state: TrainingState) -> TrainingState:
-        noisy = released(plan, code, prepared.rows.features, source, watch)
-        parameters = weights(spec, plan, code, noisy).to(prepared.device)
-        return TrainingState(1, parameters, {}, NO_BOUND)
-
-    return Descent(step, source.origin, GENERATOR, watch)
-
-
-def released(plan: StatisticReleasePlan, code: Code, rows: Tensor, source: NoiseSource[Tensor], watch: NoiseWatch | None = None) -> Tensor:
-    """The sums over the rows with the plan's noise, (numbers,) float64: the only thing that is computed from the rows."""
-    sums = code.sums(rows.cpu())
-    assert len(sums) == plan.numbers  # the plan was made for these sizes
-    noisy = plan.mechanism.release(sums, source)
-    if watch is not None:
-        watch.see(sums, noisy)
-    return noisy
-
-
-def weights(spec: FunctionalMechanism, plan: StatisticReleasePlan, code: Code, noisy: Tensor) -> Tensor:
-    """Of the network, (coordinates,) float32, from what was released: post-processing."""
-    scale = plan.mechanism.noise_scale
-    std = math.sqrt(2.0) * scale if isinstance(plan.mechanism, Laplace) else scale
-    features, hidden = code.encoder.shape
-    decoder = code.decoder(fitted(noisy, features, hidden, std, spec.ridge, spec.expansion))
-    return torch.cat((code.encoder.reshape(-1), decoder.reshape(-1))).to(torch.float32)
+    """Runs ``plan``, which is one step, and writes the model. Raises as ``run``."""
+    algorithm = AutoencoderAlgorithm(spec, plan, partial(minimisation, spec, plan))
+    return run(algorithm, runtime, workdir, report=report, should_stop=should_stop)

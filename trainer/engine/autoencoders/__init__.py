@@ -18,7 +18,7 @@ from trainer.engine.autoencoders.network import (
 )
 from trainer.engine.autoencoders.released import RELEASED, released_once
 from trainer.engine.autoencoders.rows import TrainingRows
-from trainer.engine.autoencoders.run import AutoencoderRun, Descent, Prepared, run_autoencoder, stream_of
+from trainer.engine.autoencoders.run import AutoencoderAlgorithm, Descent, Prepared
 from trainer.engine.autoencoders.scores import HeldOutRows
 
 __all__ = [
@@ -27,7 +27,7 @@ __all__ = [
     "RELEASED",
     "SLOPES",
     "Autoencoder",
-    "AutoencoderRun",
+    "AutoencoderAlgorithm",
     "ClippedRows",
     "Descent",
     "HeldOutRows",
@@ -42,7 +42,5 @@ __all__ = [
     "initial_parameters",
     "layout_of",
     "released_once",
-    "run_autoencoder",
-    "stream_of",
     "taylor_slopes",
 ]

@@ -8,19 +8,18 @@ from pathlib import Path
 
 import torch
 
-from mechanisms.errors import InvalidParameter
 from trainer.data import data_set_facts
 from trainer.engine.autoencoders.batches import Batches
 from trainer.engine.autoencoders.demonstration import demonstrated
 from trainer.engine.autoencoders.descent import descended
 from trainer.engine.autoencoders.printed import PrintedSlopes, printed_gradient, sensed
-from trainer.engine.autoencoders.run import AutoencoderRun, Descent, Prepared, run_autoencoder, stream_of
+from trainer.engine.autoencoders.run import AutoencoderAlgorithm, Descent, Prepared
 from trainer.engine.checkpoint import write_atomically
 from trainer.engine.loop import TrainingState
-from trainer.engine.randomness import randomness_of
-from trainer.engine.team import Alone
+from trainer.engine.randomness import randomness_of, stream_of
+from trainer.engine.run import run
 from trainer.engine.torch_source import GENERATOR, TorchSource
-from trainer.plans import AnyPlan, UnprotectedPlan
+from trainer.plans import UnprotectedPlan
 from trainer.printed import PrintedTraining
 from trainer.report import RunReport, TrainingEvent
 from trainer.spec import RuntimeSpec
@@ -30,7 +29,7 @@ DEMONSTRATION = "artifacts/demonstration.json"
 
 def train_printed(
     spec: PrintedTraining,
-    plan: AnyPlan,
+    plan: UnprotectedPlan,
     runtime: RuntimeSpec,
     workdir: Path,
     slopes_at: Callable[[float], PrintedSlopes],
@@ -38,26 +37,24 @@ def train_printed(
     report: Callable[[TrainingEvent], None],
     should_stop: Callable[[], bool],
 ) -> RunReport:
-    """Runs ``plan`` with the algorithm's noisy derivatives at the spec's epsilon. Raises as ``run_autoencoder``."""
+    """Runs ``plan`` with the algorithm's noisy derivatives at the spec's epsilon. Raises as ``run``."""
     if spec.recovery_demonstration:
         _demonstrate(spec, workdir, slopes_at)
-    run = AutoencoderRun(spec, plan, runtime, workdir, report, should_stop)
-    return run_autoencoder(run, partial(_begin, spec, plan, slopes_at(spec.epsilon)))
+    algorithm = AutoencoderAlgorithm(spec, plan, partial(_descent, spec, slopes_at(spec.epsilon)))
+    return run(algorithm, runtime, workdir, report=report, should_stop=should_stop)
 
 
-def _begin(spec: PrintedTraining, plan: AnyPlan, slopes_of: PrintedSlopes, prepared: Prepared) -> Descent:
-    if not isinstance(plan, UnprotectedPlan):
-        raise InvalidParameter("plan", "one that guarantees nothing", type(plan).__name__)
+def _descent(spec: PrintedTraining, slopes_of: PrintedSlopes, prepared: Prepared) -> Descent:
     network, rows = prepared.network, prepared.rows
     batches = Batches((rows.features, network.masks_of(rows.places)), spec.batch_size)
-    randomness = randomness_of(spec.seed, 0, Alone())
+    randomness = randomness_of(spec.seed, 0, prepared.setting.team)
 
     def step(state: TrainingState) -> TrainingState:
         clean, masks = batches.after(state.step)
-        source = randomness.noise_source(state.step + 1, prepared.device)
+        source = randomness.noise_source(state.step + 1, prepared.setting.device)
         seen = sensed(network, state.parameters, clean, masks, spec.environmental_noise_std, source)
         gradient = printed_gradient(network, state.parameters, seen, slopes_of(seen, clean, source))
-        return descended(spec.optimizer, state, gradient, plan.steps)
+        return descended(spec.optimizer, state, gradient, spec.steps)
 
     return Descent(step, randomness.origin, GENERATOR)
 

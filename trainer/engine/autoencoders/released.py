@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from mechanisms.base import Value
-from trainer.engine.autoencoders.run import Prepared
 from trainer.engine.checkpoint import discard_unfinished, read_tensors, write_tensors
+from trainer.engine.run import Setting
 from trainer.errors import CheckpointRefused
 
 RELEASED = "released.safetensors"
@@ -27,7 +27,7 @@ class ReleasedHeader(Value):
     digest: str
 
 
-def released_once(workdir: Path, prepared: Prepared, release: Callable[[], Tensor]) -> Tensor:
+def released_once(setting: Setting, release: Callable[[], Tensor]) -> Tensor:
     r"""What ``release`` gives, or what it gave in an earlier attempt.
 
     The file is whole and durable before this returns. A draw that an attempt lost before that was seen by nobody: its remains are deleted.
@@ -35,24 +35,24 @@ def released_once(workdir: Path, prepared: Prepared, release: Callable[[], Tenso
     Raises:
       CheckpointRefused: the file is damaged, belongs to something else, or is gone where the run continues from a checkpoint.
     """
-    path = workdir / RELEASED
+    path = setting.workdir / RELEASED
     discard_unfinished(path)
     if path.exists():
-        return _load(path, prepared)
-    if prepared.resumed:
+        return _load(path, setting)
+    if setting.resumed_from is not None:
         # A second draw would be a second release; the event counts one.
         raise CheckpointRefused(path.name, "the released values that the checkpoint was trained on are gone")
     values = release()
-    write_tensors(path, {VALUES: values}, ReleasedHeader(digest=prepared.digest).model_dump_json())
+    write_tensors(path, {VALUES: values}, ReleasedHeader(digest=setting.digest).model_dump_json())
     return values
 
 
-def _load(path: Path, prepared: Prepared) -> Tensor:
+def _load(path: Path, setting: Setting) -> Tensor:
     text, tensors = read_tensors(path, NO_RELEASE)
     try:
         header = ReleasedHeader.model_validate_json(text)
     except ValidationError as error:
         raise CheckpointRefused(path.name, NO_RELEASE) from error
-    if header.digest != prepared.digest:
+    if header.digest != setting.digest:
         raise CheckpointRefused(path.name, "it was written for another spec, plan or data set")
-    return tensors[VALUES].to(prepared.device)
+    return tensors[VALUES].to(setting.device)
