@@ -3,6 +3,7 @@ r"""What every private training of a network on a data set asks for, and the pla
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Annotated, Literal, final
 
 from pydantic import Field, Strict
@@ -214,6 +215,23 @@ class NetworkTraining(TrainingSpec, ABC):
         multiplier = self.privacy.noise_multiplier
         return self.plan_with(facts, plan.noise_std if multiplier is None else multiplier * plan.clipping.sensitivity)
 
+    def check_plan(self, plan: AnyPlan, facts: DataSetFacts) -> None:
+        """Raises InvalidParameter, naming the first part of the plan that isn't the one the spec comes to."""
+        # Noise calibrated to an epsilon isn't calibrated again here: whatever it is, the event names it.
+        expected = dict(_fields("plan", self.replanned(facts, plan)))
+        got = dict(_fields("plan", plan))
+        for name in dict.fromkeys((*expected, *got)):
+            if expected.get(name) == got.get(name):
+                continue
+            if name in expected and expected[name] is not None:
+                raise InvalidParameter(name, f"{expected[name]!r}, as the spec says", got.get(name))
+            # A bound that clipping doesn't enforce, say.
+            raise InvalidParameter(name, "absent, as the spec says", got.get(name))
+
+    @property
+    def runs_alone(self) -> str | None:
+        return None if self.audit is None else "a run with canaries"
+
     @property
     def given_weights(self) -> tuple[str, ...]:
         return given_weights_of(self.model)
@@ -278,3 +296,11 @@ def _calibrated(draft: ExecutionPlan, epsilon: float) -> float:
 def _units(row: PrivacyUnit, user: PrivacyUnit | None) -> str:
     of_row = f"{row!r} (what one row of this data set is)"
     return of_row if user is None else f"{of_row} or {user!r} (whose rows they are)"
+
+
+def _fields(path: str, value: object) -> Iterator[tuple[str, object]]:
+    if isinstance(value, Value):
+        for name in type(value).model_fields:
+            yield from _fields(f"{path}.{name}", getattr(value, name))
+    else:
+        yield path, value

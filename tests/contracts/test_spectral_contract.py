@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from mechanisms import Adjacency, Gaussian, Sensitivity
 from mechanisms.spectrum import LowPass
 from tests.selection import chosen
+from tests.trainer.made_up import all_steps
 from tests.trainer.spectral_cases import ORDERS, random_ratios, spectra_of
 from trainer import RuntimeSpec, ZetaDpSgd, load_train
 from trainer.engine import MODEL, ClippedSum, ParameterLayout, PrivateLoop, SeededRandomness, Site, TrainingState
@@ -116,7 +117,7 @@ def _noise_in_weights(network: nn.Module, projection: SpectralProjection) -> lis
 
     sites = (Site(torch.arange(4), SeededRandomness(1)),)
     loop = PrivateLoop(_Nothing(spectra.layout.coordinates), layout, plan, sites, keep, Alone(), spectra=spectra)
-    loop.run(TrainingState(0, torch.zeros(layout.coordinates), {}, 1.0), lambda _state: None)
+    all_steps(loop, TrainingState(0, torch.zeros(layout.coordinates), {}, 1.0))
     return seen
 
 

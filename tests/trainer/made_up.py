@@ -1,4 +1,4 @@
-r"""Facts and records of data sets that nobody has, and the papers' networks for them, small where the network allows."""
+r"""Facts and records of data sets that nobody has, the papers' networks for them, small where the network allows, and whole loops."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from mechanisms.source import RandomStream
 from trainer.data.base import DataSetFacts
+from trainer.engine import PrivateLoop, TrainingState
 from trainer.models import build, papers
 from trainer.models.spec import ComplexUnet, ModelSpec
 
@@ -69,3 +70,10 @@ PAPERS: list[tuple[ModelSpec, DataSetFacts, int]] = [
     ),
 ]
 """Network, data set, and how many real numbers its parameters are."""
+
+
+def all_steps(loop: PrivateLoop, state: TrainingState) -> TrainingState:
+    """From ``state`` to the plan's last step."""
+    while state.step < loop.plan.steps:
+        state = loop.step(state)
+    return state

@@ -24,6 +24,7 @@ from mechanisms import (
     kernel,
 )
 from tests.selection import chosen
+from tests.trainer.made_up import all_steps
 from trainer import ExecutionPlan
 from trainer.engine import (
     Alone,
@@ -188,7 +189,7 @@ def looped(
         return parameters - 0.1 * gradient, state
 
     loop = PrivateLoop(ClippedGradients(problem, clipping, 16), layout, plan, places, descend, Alone(), watch=watch)
-    loop.run(TrainingState(0, torch.zeros(layout.coordinates), {}, clipping.bound), lambda _state: None)
+    all_steps(loop, TrainingState(0, torch.zeros(layout.coordinates), {}, clipping.bound))
     assert watch.numbers == shape[0] * shape[1] * len(sites)
     return watch, plan
 

@@ -21,6 +21,7 @@ from mechanisms import Adjacency, Gaussian, Laplace, RandomStream
 from mechanisms.errors import InvalidParameter
 from tests.selection import chosen, thinned
 from tests.trainer.layer_cases import CASES, MEMBERS, problem_of
+from tests.trainer.made_up import all_steps
 from tests.trainer.spectral_cases import CASES as SPECTRAL_CASES
 from tests.trainer.spectral_cases import ORDERS, spectra_of
 from trainer import ExecutionPlan, RuntimeSpec, ZetaDpSgd, load_train
@@ -38,8 +39,8 @@ from trainer.engine import (
     clipping,
     loop,
     releasing,
-    training,
 )
+from trainer.engine import run as lifecycle
 from trainer.engine.autoencoders import SLOPES, ClippedRows
 from trainer.engine.autoencoders import clipping as rows_clipping
 from trainer.engine.autoencoders.network import Autoencoder
@@ -67,7 +68,7 @@ UNITS, LOT, DELTA = 30, 5, 1e-5
 COUNTS = torch.arange(20) % 3
 REFUSED = "a made-up unit moves the released sum by at most what the noise is for"
 
-FACTORS, ROW_FACTORS, GRADIENTS, START = clipping._factors, rows_clipping._weights, ClippedGradients.gradients, training._starting_point
+FACTORS, ROW_FACTORS, GRADIENTS, START = clipping._factors, rows_clipping._weights, ClippedGradients.gradients, lifecycle._starting_point
 
 
 # Clipping
@@ -115,7 +116,7 @@ def started(factor: float) -> Callable[..., Any]:
 BROKEN: dict[str, tuple[object, str, object]] = {
     "bound 1.5 times too large": (clipping, "_factors", enlarged(1.5)),
     "bound 1 % too large": (clipping, "_factors", enlarged(1.01)),
-    "state's bound 1.5 times too large": (training, "_starting_point", started(1.5)),
+    "state's bound 1.5 times too large": (lifecycle, "_starting_point", started(1.5)),
     "first layer not clipped": (ClippedGradients, "gradients", layer(0, clipped=False)),
     "last layer not clipped": (ClippedGradients, "gradients", layer(-1, clipped=False)),
     "last layer not in the norm": (ClippedGradients, "gradients", layer(-1, counted=False)),
@@ -313,7 +314,7 @@ def sampled(steps: int, seed: int, nodes: int = 1) -> NDArray[np.float64]:
     sites = [Site(units, SeededRandomness(100 * seed + number)) for number, units in enumerate(torch.arange(UNITS).split(each))]
     layout = ParameterLayout(("weight",), ((2,),), (False,))
     whole = PrivateLoop(noted, layout, plan, sites, lambda state, parameters, _gradient, _step: (parameters, state), Alone())
-    whole.run(TrainingState(0, torch.zeros(2), {}, of.bound), lambda _state: None)
+    all_steps(whole, TrainingState(0, torch.zeros(2), {}, of.bound))
     table = np.zeros((steps, UNITS))
     for number, units in enumerate(noted.samples):
         table[number // nodes, units.numpy()] = 1.0

@@ -63,7 +63,7 @@ def _round(deliver: Deliver, clipping: Clipping | None = None) -> tuple[Training
     sites = [Site(units, SeededRandomness(node)) for node, units in enumerate(torch.arange(UNITS).split(UNITS // NODES))]
     loop = PrivateLoop(ClippedGradients(problem, clipping, 16), layout, plan, sites, descend, Alone(), deliver)
     before = TrainingState(0, torch.zeros(layout.coordinates), {}, clipping.bound)
-    after = loop.run(before, lambda _state: None)
+    after = loop.step(before)
     return before, after, moved[0]
 
 
@@ -107,7 +107,7 @@ def test_the_plan_must_be_for_these_nodes() -> None:
     layout = ParameterLayout.of(problem.network)
     loop = PrivateLoop(ClippedGradients(problem, plan.clipping, 4), layout, plan, sites, lambda s, p, g, _: (p - g, s), Alone())
     with pytest.raises(ValueError, match=r"plan\.sampling\.nodes must be 1, as there are sites, got 3"):
-        loop.run(TrainingState(0, torch.zeros(layout.coordinates), {}, 1.0), lambda _state: None)
+        loop.check_sites()
 
 
 PATIENTS, SLICES, BOUND = 12, 2, 0.1

@@ -93,13 +93,10 @@ def _rounds(
     sites = [Site(units, SeededRandomness(node)) for node, units in enumerate(homes(sizes))]
     plan = _plan(clipping, steps, kind, lot, sizes, is_declared)
     loop = PrivateLoop(zeros, layout, plan, sites, lambda state, before, _gradient, _step: (before, state), Alone(), deliver)
-    bounds = [clipping.bound]
-
-    def keep(state: TrainingState) -> None:
-        bounds.append(state.bound)
-        rounds.append(Round(delivered[-len(sizes) :], zeros.sampled[-len(sizes) :], (bounds[-2], bounds[-1])))
-
-    loop.run(TrainingState(0, torch.zeros(layout.coordinates), {}, clipping.bound), keep)
+    state = TrainingState(0, torch.zeros(layout.coordinates), {}, clipping.bound)
+    for _ in range(steps):
+        before, state = state, loop.step(state)
+        rounds.append(Round(delivered[-len(sizes) :], zeros.sampled[-len(sizes) :], (before.bound, state.bound)))
     return rounds
 
 

@@ -18,7 +18,7 @@ from pydantic import Field, Strict, TypeAdapter, ValidationError
 from mechanisms.base import Value
 from trainer.child import FINISHED, REQUEST, RESULT, STOPPED, TrainingRequest
 from trainer.engine.checkpoint import checkpointed_step, write_atomically
-from trainer.engine.training import CHECKPOINT
+from trainer.engine.run import CHECKPOINT
 from trainer.errors import PartFailed
 from trainer.report import Failed, RunReport, Stopped, TrainingEvent
 

@@ -14,11 +14,12 @@ from trainer.engine.parameters import ParameterLayout
 from trainer.engine.problem import Losses, Problem
 from trainer.engine.publisher import Evaluation, Publisher
 from trainer.engine.randomness import FreshRandomness, Randomness, SeededRandomness
+from trainer.engine.run import CHECKPOINT, MODEL
 from trainer.engine.sampling import poisson_sample
 from trainer.engine.spent import EpsilonSpent
 from trainer.engine.team import Alone, Team
 from trainer.engine.torch_source import TorchSource
-from trainer.engine.training import CHECKPOINT, MODEL, Run, run_training, train_network
+from trainer.engine.training import NoisyGradients
 from trainer.engine.units import members_of, units_at_nodes
 
 __all__ = [
@@ -35,12 +36,12 @@ __all__ = [
     "HeldOutRecords",
     "Losses",
     "NoiseWatch",
+    "NoisyGradients",
     "ParameterLayout",
     "PrivateLoop",
     "Problem",
     "Publisher",
     "Randomness",
-    "Run",
     "SeededRandomness",
     "Site",
     "Team",
@@ -55,9 +56,7 @@ __all__ = [
     "poisson_sample",
     "prepare_torch",
     "rows",
-    "run_training",
     "save_checkpoint",
-    "train_network",
     "units_at_nodes",
     "update",
     "versions",

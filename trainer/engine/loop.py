@@ -107,12 +107,8 @@ class PrivateLoop:
     watch: NoiseWatch | None = None
     canaries: Canaries | None = None
 
-    def run(self, state: TrainingState, after_step: Callable[[TrainingState], None]) -> TrainingState:
-        r"""From ``state`` to the plan's last step; ``after_step`` may raise to stop.
-
-        Raises:
-          InvalidParameter: the plan is for other numbers of units.
-        """
+    def check_sites(self) -> None:
+        """Raises InvalidParameter: the plan is for other numbers of units."""
         sampling = self.plan.sampling
         nodes = sampling.nodes if isinstance(sampling, FederatedSampling) else 1
         if nodes != len(self.sites):
@@ -120,10 +116,6 @@ class PrivateLoop:
         found = sum(len(site.units) for site in self.sites)
         if not sampling.is_declared and sampling.records != found:
             raise InvalidParameter("plan.sampling.records", f"{found} units, as the data set has", sampling.records)
-        while state.step < self.plan.steps:
-            state = self.step(state)
-            after_step(state)
-        return state
 
     def step(self, state: TrainingState) -> TrainingState:
         """The state after one more release of each site; its parameters may not be finite (``Publisher.after_step`` sees to that)."""

@@ -3,6 +3,7 @@ r"""Which records belong to which unit of privacy, and which units live where.""
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,16 @@ def members_of(users: NDArray[Any], records_per_user: int) -> Tensor:
     members = np.full((len(counts), min(int(counts.max()), records_per_user)), -1, dtype=np.int64)
     members[users[order][kept], place[kept]] = order[kept]
     return torch.from_numpy(members)
+
+
+def at_one_place(units: int, _keys: Callable[[], Keys]) -> tuple[Tensor, ...]:
+    """All of so many units."""
+    return (torch.arange(units),)
+
+
+def at_nodes(nodes: int, seed: int, _units: int, keys: Callable[[], Keys]) -> tuple[Tensor, ...]:
+    """The units at each node, see ``units_at_nodes``; ``keys`` gives theirs."""
+    return units_at_nodes(keys(), nodes, seed)
 
 
 def units_at_nodes(keys: Keys, nodes: int, seed: int) -> tuple[Tensor, ...]:

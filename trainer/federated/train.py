@@ -6,10 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from torch import Tensor
-
-from trainer.data.splits import Keys
-from trainer.engine import Run, run_training, units_at_nodes
+from trainer.engine import NoisyGradients
+from trainer.engine.run import run
+from trainer.engine.units import at_nodes
 from trainer.federated.spec import FederatedZetaDpSgd
 from trainer.plan import ExecutionPlan
 from trainer.report import RunReport, TrainingEvent
@@ -37,16 +36,7 @@ def train(
       plan: as calibrated when the job was submitted; training runs from exactly it.
       report: receives every event as it happens.
       should_stop: asked after every round.
-    Raises:
-      InvalidParameter: plan and spec disagree, the network can't be trained privately, or the device isn't there.
-      CheckpointRefused: the checkpoint belongs to something else.
-      TrainingDiverged: the parameters stopped being finite.
-      TrainingAborted: from any other error in a step, which counts as executed.
-      TrainingStopped: on ``should_stop``, with the state in the checkpoint.
+    Raises: as ``run``.
     """
-    return run_training(Run(spec, plan, runtime, workdir, partial(places_of, spec), report, should_stop))
-
-
-def places_of(spec: FederatedZetaDpSgd, _units: int, keys: Callable[[], Keys]) -> tuple[Tensor, ...]:
-    """The units at each node."""
-    return units_at_nodes(keys(), spec.nodes, spec.distribution_seed)
+    algorithm = NoisyGradients(spec, plan, partial(at_nodes, spec.nodes, spec.distribution_seed))
+    return run(algorithm, runtime, workdir, report=report, should_stop=should_stop)

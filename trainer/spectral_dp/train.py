@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from trainer.engine import Run, run_training
+from trainer.engine import NoisyGradients
+from trainer.engine.run import run
+from trainer.engine.units import at_one_place
 from trainer.plan import ExecutionPlan
 from trainer.report import RunReport, TrainingEvent
 from trainer.spec import RuntimeSpec
 from trainer.spectral_dp.spec import SpectralDp
-from trainer.zeta_dp_sgd.train import one_place
 
 
 def train(
@@ -28,11 +29,7 @@ def train(
       plan: as calibrated when the job was submitted; training runs from exactly it, its projection included.
       report: receives every event as it happens.
       should_stop: asked after every step.
-    Raises:
-      InvalidParameter: plan and spec disagree, the network can't be trained privately, or the device isn't there.
-      CheckpointRefused: the checkpoint belongs to something else.
-      TrainingDiverged: the parameters stopped being finite.
-      TrainingAborted: from any other error in a step, which counts as executed.
-      TrainingStopped: on ``should_stop``, with the state in the checkpoint.
+    Raises: as ``run``.
     """
-    return run_training(Run(spec, plan, runtime, workdir, one_place, report, should_stop))
+    algorithm = NoisyGradients(spec, plan, at_one_place)
+    return run(algorithm, runtime, workdir, report=report, should_stop=should_stop)
