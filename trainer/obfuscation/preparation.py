@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from mechanisms.errors import InvalidParameter
-from mechanisms.source import RandomStream
 from trainer.data import DataSetFacts
+from trainer.engine.randomness import stream_of
 from trainer.obfuscation.critic import CriticNetwork
 from trainer.obfuscation.division import Division, Records, distinct_images, divide
 from trainer.obfuscation.methods import Turned
@@ -100,11 +100,6 @@ class Prepared:
             rows = rows.clone()
             rows[-1] = (self.kinds != self.kinds[rows[0]]).nonzero()[0, 0]
         return Batch(self.records.images[rows], self.records.labels[rows], self.kinds[rows])
-
-
-def stream_of(spec: Obfuscation, purpose: str) -> RandomStream:
-    """Fresh from the operating system, or from the run's seed."""
-    return RandomStream.from_operating_system() if spec.seed is None else RandomStream.from_seed(spec.seed, purpose)
 
 
 def check_trainable(spec: Obfuscation, division: Division, kinds: np.ndarray, trained: Trained, device: torch.device) -> None:

@@ -123,6 +123,14 @@ class Obfuscation(TrainingSpec):
     def records_per_unit(self) -> int | None:
         return None
 
+    @property
+    def runs_alone(self) -> str:
+        return "complex-feature obfuscation"
+
+    @property
+    def runs_in_float32(self) -> str:
+        return "complex-feature obfuscation"
+
     def plan_for(self, facts: DataSetFacts) -> AnyPlan:
         method = self.method
         self._check_fits(facts)
