@@ -19,7 +19,7 @@ from accountants.events import Composed, NonPrivate, leaves
 from mechanisms.errors import InvalidParameter, PrivacyError
 from trainer import RuntimeSpec, load_train
 from trainer.audit import NoiseFindings, joined
-from trainer.comparison import train as running
+from trainer.comparison import parts_run
 from trainer.comparison.results import ComparisonResult, groups
 from trainer.comparison.spec import Comparison
 from trainer.dp_sgd_laplace.spec import DpSgdLaplace
@@ -117,7 +117,7 @@ def test_plots_name_every_part_and_are_reproducible(finished: Finished) -> None:
     for word in ("bound-1", "plain (no guarantee)", "accuracy", "training time [s]", "peak memory [MiB]"):
         assert word in text
     result = ComparisonResult.model_validate_json((workdir / "artifacts/comparison.json").read_bytes())
-    assert running.plots(result) == svg
+    assert parts_run.plots(result) == svg
 
 
 def test_every_runs_model_is_an_artifact(finished: Finished) -> None:
@@ -277,7 +277,7 @@ def test_plots_say_what_all_runs_cost_together(finished: Finished) -> None:
     result = ComparisonResult.model_validate_json((workdir / "artifacts/comparison.json").read_bytes())
     fresh = {**dict(result), "random_origin": "operating_system"}
     for epsilon, words in ((3.25, b"all runs together: epsilon 3.25 at delta 1e-05 for one record"), (math.inf, b"together: no guarantee")):
-        assert words in running.plots(ComparisonResult.model_validate(fresh | {"epsilon": epsilon}))
+        assert words in parts_run.plots(ComparisonResult.model_validate(fresh | {"epsilon": epsilon}))
 
 
 def test_several_processes_are_refused_before_any_part_runs(tmp_path: Path) -> None:
