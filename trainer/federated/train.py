@@ -32,11 +32,7 @@ def train(
     whole noise on it. So the joint law of a round's vectors differs as node k's does, rounds compose adaptively, and the server's step
     is a function of what was released. Nothing was assumed of the server or of other nodes: they may see and combine all vectors.
 
-    Args:
-      plan: as calibrated when the job was submitted; training runs from exactly it.
-      report: receives every event as it happens.
-      should_stop: asked after every round.
-    Raises: as ``run``.
+    Raises as ``run``.
     """
     algorithm = NoisyGradients(spec, plan, partial(at_nodes, spec.nodes, spec.distribution_seed))
     return run(algorithm, runtime, workdir, report=report, should_stop=should_stop)
