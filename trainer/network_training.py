@@ -29,6 +29,7 @@ from trainer.plan import (
     PrivateEvaluation,
     clipped_sensitivity,
 )
+from trainer.plan_base import Plan
 from trainer.plans import AnyPlan
 from trainer.projection import SpectralProjection
 from trainer.report import HeldOut
@@ -209,13 +210,13 @@ class NetworkTraining(TrainingSpec, ABC):
         draft = self.plan_with(facts, sensitivity)
         return self.plan_with(facts, _calibrated(draft, self.privacy.epsilon) * sensitivity)
 
-    def replanned(self, facts: DataSetFacts, plan: AnyPlan) -> AnyPlan:
+    def replanned(self, facts: DataSetFacts, plan: Plan) -> AnyPlan:
         if not isinstance(plan, ExecutionPlan):
             return self.plan_for(facts)
         multiplier = self.privacy.noise_multiplier
         return self.plan_with(facts, plan.noise_std if multiplier is None else multiplier * plan.clipping.sensitivity)
 
-    def check_plan(self, plan: AnyPlan, facts: DataSetFacts) -> None:
+    def check_plan(self, plan: Plan, facts: DataSetFacts) -> None:
         """Raises InvalidParameter, naming the first part of the plan that isn't the one the spec comes to."""
         # Noise calibrated to an epsilon isn't calibrated again here: whatever it is, the event names it.
         expected = dict(_fields("plan", self.replanned(facts, plan)))
@@ -227,6 +228,10 @@ class NetworkTraining(TrainingSpec, ABC):
                 raise InvalidParameter(name, f"{expected[name]!r}, as the spec says", got.get(name))
             # A bound that clipping doesn't enforce, say.
             raise InvalidParameter(name, "absent, as the spec says", got.get(name))
+
+    @property
+    def canaries(self) -> int | None:
+        return None if self.audit is None else self.audit.canaries
 
     @property
     def runs_alone(self) -> str | None:

@@ -15,6 +15,7 @@ from accountants.events import Composed, Event, PoissonSampled, Release, Repeate
 from mechanisms import AnyMechanism, ComplexGaussian, Gaussian, Laplace
 from mechanisms.base import Adjacency, Count, OpenProbability, Positive, PrivacyUnit, Sensitivity, Value, is_absent
 from mechanisms.errors import InvalidParameter
+from trainer.plan_base import Plan
 from trainer.projection import MOST_LAYERS, LayerName, SpectralProjection
 
 LARGEST_FEDERATION = 10_000
@@ -44,6 +45,11 @@ class PoissonSampling(Value):
             what = "units that are declared" if self.is_declared else "training records"
             raise InvalidParameter("expected_batch_size", f"<= the {self.records} {what}", self.expected_batch_size)
         return self
+
+    @property
+    def nodes(self) -> int:
+        """One place, where all units live."""
+        return 1
 
     @property
     def probability(self) -> float:
@@ -264,7 +270,7 @@ class PrivateEvaluation(Value):
 
 
 @final
-class ExecutionPlan(Value):
+class ExecutionPlan(Plan):
     """What training does, step by step; ``event`` is what it costs.
 
     Attributes:
@@ -308,12 +314,12 @@ class ExecutionPlan(Value):
         return (self.mechanism,) if self.evaluation is None else (self.mechanism, self.evaluation.mechanism)
 
     @property
-    def unit(self) -> PrivacyUnit:
+    def unit(self) -> PrivacyUnit:  # pyright: ignore[reportIncompatibleVariableOverride] (see ``Stated``)
         """What the guarantee protects one of."""
         return self.mechanism.sensitivity.unit
 
     @property
-    def units(self) -> int:
+    def units(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride] (see ``Stated``)
         """Units of privacy in the training data, as many as the probability was worked out from."""
         return self.sampling.records
 
@@ -323,9 +329,20 @@ class ExecutionPlan(Value):
         return self.mechanism.noise_scale
 
     @property
-    def event(self) -> Event:
-        """The event of the whole run."""
-        return self.event_after(self.steps)
+    def counts(self) -> PrivateEvaluation | None:
+        return self.evaluation
+
+    @property
+    def initial_bound(self) -> float:
+        return self.clipping.bound
+
+    @property
+    def sampling_probability(self) -> float:
+        return self.sampling.probability
+
+    @property
+    def declared_units(self) -> int | None:
+        return self.sampling.records if self.sampling.is_declared else None
 
     def event_after(self, steps: int) -> Event:
         r"""The event of the first ``steps`` steps, >= 1, for the worst placed unit.

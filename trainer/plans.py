@@ -1,8 +1,11 @@
 r"""THE UNION of plans: what every kind of training releases, and the event that is accounted for it. Free of torch.
 
 An ``ExecutionPlan`` releases a noisy sum in every step. The plans here release once, nothing private, or are several plans in a row.
-All have ``event``, ``event_after(steps)``, ``delta``, ``steps``, ``unit``, ``units``, ``mechanisms`` and ``noise_std``.
+``Plan`` says what all of them have.
 """
+
+# pyright: reportIncompatibleVariableOverride=false
+# What is a field of one plan is a property of another: see ``Stated``.
 
 from __future__ import annotations
 
@@ -15,12 +18,13 @@ from mechanisms import AnyMechanism, DuchiLinf, Gaussian, Laplace, LocalGaussian
 from mechanisms.base import Adjacency, Count, OpenProbability, Positive, PrivacyUnit, Value
 from mechanisms.errors import InvalidParameter
 from trainer.plan import ExecutionPlan
+from trainer.plan_base import Plan, SingleReleasePlan
 
 PartName = Annotated[str, StringConstraints(strict=True, pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
 
 
 @final
-class RecordReleasePlan(Value):
+class RecordReleasePlan(SingleReleasePlan):
     r"""Every training record is released once, by itself, by a local mechanism; all training is post-processing of that.
 
     Attributes:
@@ -69,14 +73,13 @@ class RecordReleasePlan(Value):
             release if self.unit == self.mechanism.sensitivity.unit else Grouped(size=self.records_per_unit, unit=self.unit, event=release)
         )
 
-    def event_after(self, steps: int) -> Event:
-        """The same after any number of steps: everything was released before the first."""
-        del steps
-        return self.event
+    @property
+    def allows_half_precision(self) -> bool:
+        return False
 
 
 @final
-class StatisticReleasePlan(Value):
+class StatisticReleasePlan(SingleReleasePlan):
     r"""One noisy vector of sums over all records is released once; all training is post-processing of it (the functional mechanism).
 
     Attributes:
@@ -114,14 +117,13 @@ class StatisticReleasePlan(Value):
         """One release."""
         return Release(mechanism=self.mechanism)
 
-    def event_after(self, steps: int) -> Event:
-        """The same after any number of steps: everything was released before the first."""
-        del steps
-        return self.event
+    @property
+    def allows_half_precision(self) -> bool:
+        return False
 
 
 @final
-class FeatureReleasePlan(Value):
+class FeatureReleasePlan(SingleReleasePlan):
     r"""Every held-out record's clipped feature is released so many times, each with fresh Gaussian noise; all else is post-processing.
 
     The network that computes the feature was trained on other, public records. Turning a noisy feature by an angle, adding a public
@@ -180,14 +182,17 @@ class FeatureReleasePlan(Value):
         """Of one record: its queries."""
         return Repeated(count=self.queries, event=Release(mechanism=self.mechanism))
 
-    def event_after(self, steps: int) -> Event:
-        """The whole, after any number of steps: what will be released is counted from the start."""
-        del steps
-        return self.event
+    @property
+    def protects_held_out(self) -> bool:
+        return True
+
+    @property
+    def allows_half_precision(self) -> bool:
+        return False
 
 
 @final
-class UnprotectedPlan(Value):
+class UnprotectedPlan(SingleReleasePlan):
     r"""A training without any guarantee: a baseline, or an algorithm as it was printed where that isn't private.
 
     Attributes:
@@ -219,10 +224,9 @@ class UnprotectedPlan(Value):
         """No private one."""
         return NonPrivate(reason=self.reason)
 
-    def event_after(self, steps: int) -> Event:
-        """The same after any number of steps."""
-        del steps
-        return self.event
+    @property
+    def is_protected(self) -> bool:
+        return False
 
 
 PartPlan = Annotated[
@@ -239,7 +243,7 @@ class ComparedPlan(Value):
 
 
 @final
-class ComparisonPlan(Value):
+class ComparisonPlan(Plan):
     r"""Several trainings on the same data, one after the other: what all of them together cost is what is guaranteed.
 
     Attributes:
@@ -258,11 +262,15 @@ class ComparisonPlan(Value):
             raise InvalidParameter("parts", "of different names", names)
         for what in ("unit", "units", "delta"):
             # A part that guarantees nothing guarantees nothing at any delta.
-            counted = (part for part in self.parts if what != "delta" or not isinstance(part.plan, UnprotectedPlan))
+            counted = (part for part in self.parts if what != "delta" or part.plan.is_protected)
             found = list(dict.fromkeys(getattr(part.plan, what) for part in counted))
             if len(found) > 1:
                 raise InvalidParameter(f"parts.{what}", "the same in all parts", found)
         return self
+
+    @property
+    def compared(self) -> tuple[ComparedPlan, ...]:
+        return self.parts
 
     @property
     def mechanisms(self) -> tuple[AnyMechanism, ...]:
@@ -282,7 +290,7 @@ class ComparisonPlan(Value):
     @property
     def delta(self) -> float:
         """At which epsilon is reported."""
-        deltas = (part.plan.delta for part in self.parts if not isinstance(part.plan, UnprotectedPlan))
+        deltas = (part.plan.delta for part in self.parts if part.plan.is_protected)
         return next(deltas, self.parts[0].plan.delta)
 
     @property
@@ -294,6 +302,11 @@ class ComparisonPlan(Value):
     def noise_std(self) -> float:
         """0: every part has its own."""
         return 0.0
+
+    @property
+    def declared_units(self) -> int | None:
+        found = {part.plan.declared_units for part in self.parts}
+        return found.pop() if len(found) == 1 else None
 
     @property
     def event(self) -> Event:
@@ -317,14 +330,6 @@ def _composed(events: tuple[Event, ...]) -> Event:
         adjacencies = " and ".join(sorted({adjacency.value for adjacency, _ in meanings}))
         return NonPrivate(reason=f"the parts are about different neighbours ({adjacencies}), and their guarantees don't add up")
     return Composed(events=events)
-
-
-def declared_units(plan: AnyPlan) -> int | None:
-    """N where all that the plan does goes by a declared number of units; None where any part of it goes by a counted one."""
-    if isinstance(plan, ComparisonPlan):
-        found = {declared_units(part.plan) for part in plan.parts}
-        return found.pop() if len(found) == 1 else None
-    return plan.sampling.records if isinstance(plan, ExecutionPlan) and plan.sampling.is_declared else None
 
 
 AnyPlan = Annotated[

@@ -10,6 +10,7 @@ from pydantic import Field, Strict, model_validator
 from mechanisms.base import Adjacency, OpenProbability, Positive, PrivacyUnit, Value
 from mechanisms.errors import InvalidParameter
 from trainer.data import DataSetFacts, DataSpec, data_set_facts
+from trainer.plan_base import Plan
 from trainer.plans import AnyPlan
 from trainer.report import HeldOut
 
@@ -136,15 +137,25 @@ class TrainingSpec(Value, ABC):
           CalibrationFailed: no noise in the searched range is proved to meet the target.
         """
 
-    def replanned(self, facts: DataSetFacts, plan: AnyPlan) -> AnyPlan:
+    def replanned(self, facts: DataSetFacts, plan: Plan) -> AnyPlan:
         """The plan that the spec comes to, with the noise of ``plan`` where that was calibrated: it isn't calibrated twice."""
         del plan
         return self.plan_for(facts)
 
-    def check_plan(self, plan: AnyPlan, facts: DataSetFacts) -> None:
+    def check_plan(self, plan: Plan, facts: DataSetFacts) -> None:
         """Raises InvalidParameter: the plan isn't the one that the spec comes to, and its event would be another run's."""
         if plan != (expected := self.replanned(facts, plan)):
             raise InvalidParameter("plan", f"the one that the spec comes to, {expected.model_dump_json()}", plan.model_dump_json())
+
+    @property
+    def canaries(self) -> int | None:
+        """Made-up units that audit the run; None for no audit."""
+        return None
+
+    @property
+    def runs_attacks(self) -> bool:
+        """Whether the run attacks what it sends, and reports what was found."""
+        return False
 
     @property
     def runs_alone(self) -> str | None:

@@ -18,7 +18,7 @@ from mechanisms import PrivacyError, RandomOrigin
 from trainer import ALGORITHMS, AnyPlan, FederatedZetaDpSgd
 from trainer.obfuscation.spec import Obfuscation
 from trainer.plan import ExecutionPlan, FederatedSampling
-from trainer.plans import ComparisonPlan, FeatureReleasePlan, RecordReleasePlan, StatisticReleasePlan, declared_units
+from trainer.plans import FeatureReleasePlan, RecordReleasePlan
 from trainer.report import FRACTIONS
 from trainer.spectral_dp.spec import SpectralDp
 
@@ -77,7 +77,7 @@ def _event_problems(certificate: PrivacyCertificate) -> Iterator[str]:
     plan = certificate.plan
     if certificate.event != plan.event:
         yield "event: isn't that of the plan"
-    for part, planned in zip(certificate.parts, plan.parts if isinstance(plan, ComparisonPlan) else (), strict=True):
+    for part, planned in zip(certificate.parts, plan.compared, strict=True):
         if (part.by_itself.epsilon is None) == (part.by_itself.reason is None):
             yield f"part {part.name}: by_itself has either an epsilon or a reason why there is none"
         reason = non_private_reason(planned.plan.event)
@@ -95,21 +95,19 @@ def _event_problems(certificate: PrivacyCertificate) -> Iterator[str]:
 
 def _data_problems(certificate: PrivacyCertificate) -> Iterator[str]:
     plan, data = certificate.plan, certificate.data
-    declared = declared_units(plan)
-    if (data.training_records is None) == (declared is None):
+    if (data.training_records is None) == (plan.declared_units is None):
         yield "data.training_records: stated exactly where the plan doesn't go by a declared number of units"
-    of_features = isinstance(plan, FeatureReleasePlan)
-    counted = data.test_records if of_features else data.training_records
+    counted = data.test_records if plan.protects_held_out else data.training_records
     if counted is not None and (counted < plan.units if data.records_per_unit is not None else counted != plan.units):
-        name = "test_records" if of_features else "training_records"
+        name = "test_records" if plan.protects_held_out else "training_records"
         yield f"data.{name}: the certificate says {counted}, its plan is for {plan.units} units"
     for name, one in _single_plans(certificate):
         if isinstance(one, RecordReleasePlan):
             yield from _release_problems(name, one, data)
-        if isinstance(one, FeatureReleasePlan) and data.records_per_unit is not None:
+        if one.protects_held_out and data.records_per_unit is not None:
             yield "data.records_per_unit: stated, but features are released of one record each"
-        if isinstance(one, ExecutionPlan) and one.evaluation is not None and one.evaluation.units != data.test_records:
-            yield f"{name}.evaluation.units: {one.evaluation.units}, but {data.test_records} records were held out"
+        if one.counts is not None and one.counts.units != data.test_records:
+            yield f"{name}.evaluation.units: {one.counts.units}, but {data.test_records} records were held out"
 
 
 def _release_problems(name: str, plan: RecordReleasePlan, data: DataFacts) -> Iterator[str]:
@@ -126,10 +124,10 @@ def _run_problems(certificate: PrivacyCertificate) -> Iterator[str]:
     plan, run = certificate.plan, certificate.run
     if run.steps_released != plan.steps:
         yield f"run.steps_released: the certificate says {run.steps_released}, its plan has {plan.steps}"
-    counted = [isinstance(one, ExecutionPlan) and one.evaluation is not None for _, one in _single_plans(certificate)]
+    counted = [one.counts is not None for _, one in _single_plans(certificate)]
     if has_counts(plan) != (run.held_out == "private") or any(counted) != all(counted):
         yield f"run.held_out: the certificate says {run.held_out!r}; it is 'private' exactly where counts are in the plan"
-    if isinstance(plan, FeatureReleasePlan) != (run.held_out == "encoded"):
+    if plan.protects_held_out != (run.held_out == "encoded"):
         yield f"run.held_out: the certificate says {run.held_out!r}; it is 'encoded' exactly where features are in the plan"
     if (run.metrics is None) != (run.held_out in {"none", "encoded"}):
         yield f"run.metrics: stated exactly where something was measured, got held_out {run.held_out!r}"
@@ -149,7 +147,7 @@ def _audit_problems(certificate: PrivacyCertificate) -> Iterator[str]:
         yield "run.canaries: stated, but only noisy sums have canaries"
     if run.attacks is not None and certificate.job.algorithm != Obfuscation.algorithm_name():
         yield f"run.attacks: stated, but {certificate.job.algorithm} sends no features that could be attacked"
-    if certificate.environment.precision != "float32" and isinstance(plan, RecordReleasePlan | StatisticReleasePlan | FeatureReleasePlan):
+    if certificate.environment.precision != "float32" and not plan.allows_half_precision:
         yield f"environment.precision: {certificate.environment.precision}, but such a plan is computed in float32 or better"
     if "keyed" in run.generator:
         yield "run.generator: says where its keys came from, which run.random_origin alone does"
@@ -158,12 +156,11 @@ def _audit_problems(certificate: PrivacyCertificate) -> Iterator[str]:
 def _plans(plan: AnyPlan) -> Iterator[tuple[str, AnyPlan]]:
     """The plan, and those of its parts, each with its name."""
     yield "plan", plan
-    if isinstance(plan, ComparisonPlan):
-        yield from ((f"plan.parts.{part.name}", part.plan) for part in plan.parts)
+    yield from ((f"plan.parts.{part.name}", part.plan) for part in plan.compared)
 
 
 def _single_plans(certificate: PrivacyCertificate) -> Iterator[tuple[str, AnyPlan]]:
-    return ((name, one) for name, one in _plans(certificate.plan) if not isinstance(one, ComparisonPlan))
+    return ((name, one) for name, one in _plans(certificate.plan) if not one.compared)
 
 
 def _is_of(algorithm: str, plan: AnyPlan) -> bool:

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from app.certificates.statement import MODEL_FILE
 from mechanisms.base import Value
 from trainer import AnyPlan
-from trainer.plan import ExecutionPlan
-from trainer.plans import ComparisonPlan
 
 
 def differences(expected: AnyPlan, plan: AnyPlan) -> Iterator[tuple[str, object, object]]:
@@ -20,15 +18,12 @@ def differences(expected: AnyPlan, plan: AnyPlan) -> Iterator[tuple[str, object,
 
 def has_counts(plan: AnyPlan) -> bool:
     """Whether noisy counts of held-out records are in the event, in every part of a comparison."""
-    plans = [part.plan for part in plan.parts] if isinstance(plan, ComparisonPlan) else [plan]
-    return all(isinstance(one, ExecutionPlan) and one.evaluation is not None for one in plans)
+    return all(one.counts is not None for one in [part.plan for part in plan.compared] or [plan])
 
 
 def model_files(plan: AnyPlan) -> tuple[str, ...]:
     """Names of the models that a run of this plan leaves."""
-    if not isinstance(plan, ComparisonPlan):
-        return (MODEL_FILE,)
-    return tuple(f"{part.name}.{MODEL_FILE}" for part in plan.parts)
+    return tuple(f"{part.name}.{MODEL_FILE}" for part in plan.compared) or (MODEL_FILE,)
 
 
 def _fields(path: str, value: object) -> Iterator[tuple[str, object]]:

@@ -15,7 +15,6 @@ from app.certificates.run import CertificateInput
 from app.certificates.statement import DataFacts, Environment, JobFacts, PrivacyCertificate, RunFacts, UploadedFacts
 from app.certificates.wording import library_versions
 from trainer.data import DataSetFacts
-from trainer.plans import declared_units
 
 
 def predicate_of(given: CertificateInput, facts: DataSetFacts) -> PrivacyCertificate:
@@ -39,7 +38,7 @@ def predicate_of(given: CertificateInput, facts: DataSetFacts) -> PrivacyCertifi
             description=facts.description,
             uploaded=_uploaded(given),
             records_per_unit=given.spec.records_per_unit,
-            training_records=report.training_records if declared_units(plan) is None else None,
+            training_records=report.training_records if plan.declared_units is None else None,
             test_records=report.test_records,
         ),
         run=RunFacts(

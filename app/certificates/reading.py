@@ -22,8 +22,6 @@ from mechanisms.errata import Erratum, erratum
 from mechanisms.version import VERSION
 from trainer import ALGORITHMS
 from trainer.models import weights
-from trainer.plan import ExecutionPlan
-from trainer.plans import UnprotectedPlan, declared_units
 from trainer.spec import TrainingSpec
 
 
@@ -62,7 +60,7 @@ class Reading:
             given_weights=run.given_weights,
             in_ledger=found.ledger is not None,
             uploaded=found.data.uploaded is not None,
-            is_declared=declared_units(found.plan) is not None,
+            is_declared=found.plan.declared_units is not None,
         )
 
     @property
@@ -73,7 +71,7 @@ class Reading:
     @property
     def is_protected(self) -> bool:
         """Whether the algorithm protects anything at all."""
-        return not isinstance(self.certificate.plan, UnprotectedPlan)
+        return self.certificate.plan.is_protected
 
     @cached_property
     def adjacency(self) -> Adjacency | None:
@@ -176,7 +174,7 @@ class Reading:
     def measured(self) -> str:
         """What was measured on held-out records."""
         run, plan, setting = self.certificate.run, self.certificate.plan, self.setting
-        private = plan.evaluation if isinstance(plan, ExecutionPlan) else None
+        private = plan.counts
         counts = ""
         if private is not None:
             number = private.releases(run.steps_released, plan.steps)

@@ -14,9 +14,6 @@ from app.certificates.planned import differences, has_counts, model_files
 from mechanisms import RandomOrigin
 from trainer import AnyPlan, AnyTrainingSpec, RuntimeSpec
 from trainer.data import DataSetFacts
-from trainer.network_training import NetworkTraining
-from trainer.obfuscation.spec import Obfuscation
-from trainer.plans import FeatureReleasePlan, declared_units
 from trainer.report import RunReport
 
 
@@ -64,7 +61,7 @@ def check_run(given: CertificateInput, facts: DataSetFacts) -> None:
     plan, report = given.plan, given.report
     origin = RandomOrigin.USER_SEED if given.spec.reproducible else RandomOrigin.OPERATING_SYSTEM
     unit, counted = (facts.user_unit, facts.users) if given.protects_users else (facts.unit, _records(plan, facts))
-    units = counted if (declared := declared_units(plan)) is None else declared
+    units = counted if (declared := plan.declared_units) is None else declared
     pairs: tuple[tuple[str, object, object], ...] = (
         ("the number of released steps", plan.steps, report.steps_released),
         ("the noise per real component", plan.noise_std, report.noise_std),
@@ -77,8 +74,8 @@ def check_run(given: CertificateInput, facts: DataSetFacts) -> None:
         ("what the held-out records are", given.spec.held_out, report.held_out),
         ("private evaluations", given.spec.held_out == "private", has_counts(plan)),
         ("the origin of the randomness", origin.value, report.random_origin.value),
-        ("the number of canaries", _canaries(given.spec), report.audit and report.audit.canaries),
-        ("whether attacks were tried", _attacked(given.spec), report.attacks is not None),
+        ("the number of canaries", given.spec.canaries, report.audit and report.audit.canaries),
+        ("whether attacks were tried", given.spec.runs_attacks, report.attacks is not None),
         *(("the audit", "consistent", f"violated by {what}") for what in _violations(report)),
         *(("a model file", name, name if name in given.artifacts else None) for name in model_files(plan)),
         *differences(given.spec.replanned(facts, plan), plan),
@@ -91,18 +88,9 @@ def check_run(given: CertificateInput, facts: DataSetFacts) -> None:
             raise CertificateRefused(f"the time of {what}", "a time with its zone", time.isoformat())
 
 
-def _canaries(spec: AnyTrainingSpec) -> int | None:
-    asked = spec.audit if isinstance(spec, NetworkTraining) else None
-    return asked and asked.canaries
-
-
 def _records(plan: AnyPlan, facts: DataSetFacts) -> int:
     """That the plan's units are, where a unit is one row."""
-    return facts.test_records if isinstance(plan, FeatureReleasePlan) else facts.training_records
-
-
-def _attacked(spec: AnyTrainingSpec) -> bool:
-    return isinstance(spec, Obfuscation) and spec.attacks is not None
+    return facts.test_records if plan.protects_held_out else facts.training_records
 
 
 def _violations(report: RunReport) -> Iterator[str]:

@@ -23,7 +23,7 @@ from mechanisms import RandomOrigin
 from mechanisms.base import Count, Value, is_absent
 from mechanisms.errors import InvalidParameter
 from trainer import ALGORITHMS, AnyPlan
-from trainer.plans import ComparisonPlan, PartName
+from trainer.plans import PartName
 from trainer.report import HeldOut, MetricName
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
@@ -226,7 +226,7 @@ class PrivacyCertificate(Value):
     @model_validator(mode="after")
     def _check(self) -> Self:
         named = [part.name for part in self.parts]
-        planned = [part.name for part in self.plan.parts] if isinstance(self.plan, ComparisonPlan) else []
+        planned = [part.name for part in self.plan.compared]
         if named != planned:
             raise InvalidParameter("parts", f"those of the plan, {planned}", named)
         return self

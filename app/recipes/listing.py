@@ -13,7 +13,6 @@ from app.recipes.errors import RecipeNotFound
 from app.recipes.schemas import DataAvailability, ProvenEpsilon, RecipeEntry
 from mechanisms import DuchiLinf, Laplace, LocalLaplace
 from mechanisms.errors import InvalidParameter
-from trainer.plan import ExecutionPlan
 from trainer.plans import AnyPlan, ComparisonPlan, UnprotectedPlan
 from trainer.recipes import RECIPES, Recipe, recipe
 
@@ -87,7 +86,7 @@ def _proven(name: str) -> tuple[ProvenEpsilon | None, str | None]:
         delta=plan.delta,
         unit=plan.unit,
         pure_epsilon=_pure(plan.event),
-        sampling_probability=plan.sampling.probability if isinstance(plan, ExecutionPlan) else None,
+        sampling_probability=plan.sampling_probability,
         noise_multiplier=_multiplier(plan),
         steps=plan.steps,
     )

@@ -16,7 +16,6 @@ from mechanisms import ComplexGaussian, Gaussian, InvalidParameter, Sensitivity
 from trainer import ALGORITHMS, AnyTrainingSpec, ExecutionPlan, FederatedZetaDpSgd, TrainingSpec, ZetaDpSgd
 from trainer.data import DataSetFacts
 from trainer.plan import AdaptiveClipping, FederatedSampling, FlatClipping, PerLayerClipping, PoissonSampling, PrivateEvaluation
-from trainer.plans import declared_units
 
 SPEC: TypeAdapter[AnyTrainingSpec] = TypeAdapter(AnyTrainingSpec)
 ADAPTIVE = {"kind": "adaptive", "quantile": 0.5, "learning_rate": 0.2, "count_share": 0.01}
@@ -92,7 +91,7 @@ def test_a_plan_for_a_declared_number_doesnt_tell_how_many_there_are(spec_json: 
     assert declared[0] == declared[1]
     assert (declared[0].units, declared[0].sampling.is_declared) == (90, True)
     assert declared[0].sampling.probability == 10 * getattr(declared[0].sampling, "nodes", 1) / 90
-    assert [declared_units(plan) for plan in (counted[0], declared[0])] == [None, 90]
+    assert [plan.declared_units for plan in (counted[0], declared[0])] == [None, 90]
 
 
 def test_a_lot_beyond_a_declared_number_is_refused(spec_json: dict[str, Any]) -> None:

@@ -14,8 +14,9 @@ from mechanisms.errors import InvalidParameter
 from trainer.data import DataSetFacts, DigitsPhasePairs
 from trainer.descent import Adam
 from trainer.models.spec import ComplexMlp
-from trainer.network_training import NetworkTraining, PublicHeldOut
+from trainer.network_training import PublicHeldOut
 from trainer.parts import AnyPartSpec
+from trainer.plan_base import Plan
 from trainer.plans import AnyPlan, ComparedPlan, ComparisonPlan, PartName, PartPlan
 from trainer.report import HeldOut
 from trainer.spec import PrivacyTarget, TrainingSpec
@@ -110,8 +111,8 @@ class Comparison(TrainingSpec):
                 raise InvalidParameter(f"{where}.data", "the comparison's own data set", part.spec.data.kind)
             if part.spec.reproducible:
                 raise InvalidParameter(f"{where}.reproducible", "false (the comparison's own seed serves all parts)", True)
-            if isinstance(part.spec, NetworkTraining) and part.spec.audit is not None:
-                raise InvalidParameter(f"{where}.audit", "absent (canaries audit one training by itself)", part.spec.audit.kind)
+            if part.spec.canaries is not None:
+                raise InvalidParameter(f"{where}.audit", "absent (canaries audit one training by itself)", "canaries")
             if part.spec.held_out == "encoded":
                 # Its guarantee is for held-out records, and takes the training records, which other parts may protect, for public.
                 raise InvalidParameter(f"{where}.method", "any but noisy_rotation, which protects other records than the other parts", "it")
@@ -163,12 +164,11 @@ class Comparison(TrainingSpec):
             parts.append(ComparedPlan(name=run.name, plan=planned[key]))
         return ComparisonPlan(parts=tuple(parts))
 
-    def replanned(self, facts: DataSetFacts, plan: AnyPlan) -> AnyPlan:
+    def replanned(self, facts: DataSetFacts, plan: Plan) -> AnyPlan:
         runs = list(self.runs())
-        planned = plan.parts if isinstance(plan, ComparisonPlan) else ()
-        if [run.name for run in runs] != [part.name for part in planned]:
+        if [run.name for run in runs] != [part.name for part in plan.compared]:
             return self.plan_for(facts)
-        found = ((run.name, run.spec.replanned(facts, part.plan)) for run, part in zip(runs, planned, strict=True))
+        found = ((run.name, run.spec.replanned(facts, part.plan)) for run, part in zip(runs, plan.compared, strict=True))
         return ComparisonPlan(parts=tuple(ComparedPlan(name=name, plan=cast("PartPlan", one)) for name, one in found))
 
     @property

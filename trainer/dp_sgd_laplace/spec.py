@@ -19,6 +19,7 @@ from trainer.data import DataSetFacts, DigitsImages
 from trainer.descent import Adam
 from trainer.network_training import ClippingBound, PublicHeldOut
 from trainer.plan import ExecutionPlan, FlatClipping, L1Clipping, PoissonSampling, clipped_sensitivity
+from trainer.plan_base import Plan
 from trainer.plans import AnyPlan
 from trainer.spec import CalibratedPrivacy, PositiveInt
 from trainer.units import check_split
@@ -145,7 +146,7 @@ class DpSgdLaplace(AutoencoderTraining):
         factor = calibrate_scale(draft.event, epsilon=privacy.epsilon, delta=privacy.delta)
         return self.plan_with(facts, factor * self.method.clipping_bound)
 
-    def replanned(self, facts: DataSetFacts, plan: AnyPlan) -> AnyPlan:
+    def replanned(self, facts: DataSetFacts, plan: Plan) -> AnyPlan:
         multiplier = self.method.privacy.noise_multiplier
         return self.plan_with(facts, plan.noise_std if multiplier is None else multiplier * self.method.clipping_bound)
 

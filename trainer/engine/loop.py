@@ -29,7 +29,7 @@ from trainer.engine.releasing import Clipped
 from trainer.engine.sampling import poisson_sample
 from trainer.engine.spectra import Spectra
 from trainer.engine.team import Team
-from trainer.plan import ExecutionPlan, FederatedSampling
+from trainer.plan import ExecutionPlan
 
 OptimizerStep = Callable[[dict[str, Tensor], Tensor, Tensor, int], tuple[Tensor, dict[str, Tensor]]]
 """State, parameters, released gradient, step -> new parameters and state."""
@@ -110,9 +110,8 @@ class PrivateLoop:
     def check_sites(self) -> None:
         """Raises InvalidParameter: the plan is for other numbers of units."""
         sampling = self.plan.sampling
-        nodes = sampling.nodes if isinstance(sampling, FederatedSampling) else 1
-        if nodes != len(self.sites):
-            raise InvalidParameter("plan.sampling.nodes", f"{len(self.sites)}, as there are sites", nodes)
+        if sampling.nodes != len(self.sites):
+            raise InvalidParameter("plan.sampling.nodes", f"{len(self.sites)}, as there are sites", sampling.nodes)
         found = sum(len(site.units) for site in self.sites)
         if not sampling.is_declared and sampling.records != found:
             raise InvalidParameter("plan.sampling.records", f"{found} units, as the data set has", sampling.records)

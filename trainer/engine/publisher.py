@@ -13,8 +13,7 @@ from trainer.engine.finite import all_finite
 from trainer.engine.loop import TrainingState
 from trainer.engine.spent import EpsilonSpent
 from trainer.errors import TrainingAborted, TrainingDiverged, TrainingStopped
-from trainer.plan import ExecutionPlan
-from trainer.plans import AnyPlan
+from trainer.plan_base import Plan
 from trainer.report import CheckpointWritten, HeldOut, Metrics, MetricValues, Progress, TrainingEvent
 
 PROGRESS_SECONDS = 0.5
@@ -58,7 +57,7 @@ class Publisher:
     def __init__(
         self,
         *,
-        plan: AnyPlan,
+        plan: Plan,
         checkpoint_seconds: float,
         earlier: Checkpoint,
         save: Callable[[Checkpoint], None],
@@ -67,7 +66,7 @@ class Publisher:
         should_stop: Callable[[], bool],
     ) -> None:
         self._plan = plan
-        self._private = plan.evaluation if isinstance(plan, ExecutionPlan) else None
+        self._private = plan.counts
         self._checkpoint_seconds = checkpoint_seconds
         self._earlier = earlier
         self._save = save
@@ -211,7 +210,7 @@ class Publisher:
 class Follower:
     """What a process beside the publishing one does after a step: nothing but stop where all stop."""
 
-    def __init__(self, plan: AnyPlan, should_stop: Callable[[], bool]) -> None:
+    def __init__(self, plan: Plan, should_stop: Callable[[], bool]) -> None:
         self._plan = plan
         self._should_stop = should_stop
 

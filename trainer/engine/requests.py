@@ -7,11 +7,11 @@ import json
 
 from trainer.data import DataSetFacts
 from trainer.models.spec import ModelSpec
-from trainer.plans import AnyPlan
+from trainer.plan_base import Plan
 from trainer.spec import TrainingSpec
 
 
-def request_digest(spec: TrainingSpec, plan: AnyPlan, facts: DataSetFacts) -> str:
+def request_digest(spec: TrainingSpec, plan: Plan, facts: DataSetFacts) -> str:
     """SHA-256 of all that decides what a run does; no other run may continue from its checkpoint."""
     whole = {"spec": spec.model_dump(mode="json"), "plan": plan.model_dump(mode="json"), "data": facts.sha256}
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()

@@ -28,7 +28,7 @@ from trainer.engine.publisher import Evaluation, Follower, Publisher
 from trainer.engine.requests import request_digest
 from trainer.engine.team import Team
 from trainer.errors import TrainingStopped
-from trainer.plans import AnyPlan
+from trainer.plan_base import Plan
 from trainer.report import RunReport, Started, TrainingEvent
 from trainer.spec import RuntimeSpec, TrainingSpec
 
@@ -133,7 +133,7 @@ class Algorithm(Protocol):
     def spec(self) -> TrainingSpec: ...
 
     @property
-    def plan(self) -> AnyPlan: ...
+    def plan(self) -> Plan: ...
 
     @property
     def steps_release(self) -> bool:
@@ -282,7 +282,7 @@ def _starting_point(setting: Setting, prepared: PreparedRun, earlier: Checkpoint
     return resumed
 
 
-def _publisher(plan: AnyPlan, setting: Setting, prepared: PreparedRun, start: Checkpoint) -> Publisher:
+def _publisher(plan: Plan, setting: Setting, prepared: PreparedRun, start: Checkpoint) -> Publisher:
     return Publisher(
         plan=plan,
         checkpoint_seconds=setting.runtime.checkpoint_seconds,
@@ -294,7 +294,7 @@ def _publisher(plan: AnyPlan, setting: Setting, prepared: PreparedRun, start: Ch
     )
 
 
-def _trained(plan: AnyPlan, prepared: PreparedRun, state: TrainingState, publisher: Publisher | Follower) -> TrainingState:
+def _trained(plan: Plan, prepared: PreparedRun, state: TrainingState, publisher: Publisher | Follower) -> TrainingState:
     """From ``state`` to the plan's last step."""
     while state.step < plan.steps:
         try:

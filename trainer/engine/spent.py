@@ -7,7 +7,7 @@ from typing import final
 import accountants
 from accountants import deadline
 from mechanisms import NumericalFloor, TimeLimitReached, UnsupportedEvent
-from trainer.plans import AnyPlan
+from trainer.plan_base import Plan
 
 TIGHT_ACCOUNTANTS = ("gdp", "single", "contour")
 """Where they answer, as tight as ``auto`` and in about a millisecond."""
@@ -29,7 +29,7 @@ class EpsilonSpent:
     quick tight answer, eight times as many may. The last step's value is the one the certificate will state.
     """
 
-    def __init__(self, plan: AnyPlan) -> None:
+    def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._whole = accountants.profile(plan.event).epsilon_upper(plan.delta)
 

@@ -20,6 +20,7 @@ from mechanisms.local import multiple_up
 from trainer.autoencoder import AutoencoderSpec
 from trainer.data import DataSetFacts, DigitsImages
 from trainer.network_training import PublicHeldOut
+from trainer.plan_base import Plan
 from trainer.plans import AnyPlan, StatisticReleasePlan
 from trainer.spec import CalibratedPrivacy
 from trainer.units import check_split
@@ -100,7 +101,7 @@ class FunctionalMechanism(AutoencoderSpec):
         draft = self.plan_with(facts, 1.0)
         return self.plan_with(facts, calibrate_scale(draft.event, epsilon=self.privacy.epsilon, delta=self.privacy.delta))
 
-    def replanned(self, facts: DataSetFacts, plan: AnyPlan) -> AnyPlan:
+    def replanned(self, facts: DataSetFacts, plan: Plan) -> AnyPlan:
         if self.privacy.noise_multiplier is not None:
             return self.plan_with(facts, self.privacy.noise_multiplier)
         return self._planned(facts, plan.noise_std)

@@ -20,7 +20,7 @@ from trainer.obfuscation.networks import DividedNetwork, build, check_equivarian
 from trainer.obfuscation.spec import Obfuscation
 from trainer.obfuscation.trained import Trained
 from trainer.obfuscation.training import Batch, JointTraining
-from trainer.plans import AnyPlan
+from trainer.plan_base import Plan
 
 
 @final
@@ -60,7 +60,7 @@ class Prepared:
     properties: int
 
     @staticmethod
-    def of(spec: Obfuscation, plan: AnyPlan, facts: DataSetFacts, device: torch.device, tick: Callable[[], None]) -> Prepared:
+    def of(spec: Obfuscation, plan: Plan, facts: DataSetFacts, device: torch.device, tick: Callable[[], None]) -> Prepared:
         r"""Reads the data, builds the networks and checks that they can be trained.
 
         Raises:

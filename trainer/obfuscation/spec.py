@@ -20,6 +20,7 @@ from trainer.obfuscation.architectures import Architecture, Classes, LeNet
 from trainer.obfuscation.methods import Method, NoisyRotation, Rotation
 from trainer.obfuscation.reasons import REASONS
 from trainer.obfuscation.shapes import divided
+from trainer.plan_base import Plan
 from trainer.plans import AnyPlan, FeatureReleasePlan, UnprotectedPlan
 from trainer.report import HeldOut
 from trainer.spec import PositiveInt, TrainingSpec
@@ -124,6 +125,10 @@ class Obfuscation(TrainingSpec):
         return None
 
     @property
+    def runs_attacks(self) -> bool:
+        return self.attacks is not None
+
+    @property
     def runs_alone(self) -> str:
         return "complex-feature obfuscation"
 
@@ -146,7 +151,7 @@ class Obfuscation(TrainingSpec):
         factor = calibrate_scale(draft.event, epsilon=privacy.epsilon, delta=privacy.delta)
         return self._release(method, facts, factor * 2.0 * method.clipping_norm)
 
-    def replanned(self, facts: DataSetFacts, plan: AnyPlan) -> AnyPlan:
+    def replanned(self, facts: DataSetFacts, plan: Plan) -> AnyPlan:
         method = self.method
         if isinstance(method, NoisyRotation) and method.privacy.noise_multiplier is None and isinstance(plan, FeatureReleasePlan):
             self._check_fits(facts)

@@ -20,6 +20,7 @@ from trainer.data import DataSetFacts, DigitsImages
 from trainer.denoising import Denoising, Shrunk
 from trainer.descent import Adam
 from trainer.network_training import PublicHeldOut
+from trainer.plan_base import Plan
 from trainer.plans import AnyPlan, RecordReleasePlan
 from trainer.spec import PositiveInt
 from trainer.units import check_split
@@ -145,7 +146,7 @@ class Spof(AutoencoderTraining):
         factor = calibrate_scale(draft.event, epsilon=privacy.epsilon, delta=privacy.delta)
         return self._plan(facts, draft.mechanism.scaled(factor))
 
-    def replanned(self, facts: DataSetFacts, plan: AnyPlan) -> AnyPlan:
+    def replanned(self, facts: DataSetFacts, plan: Plan) -> AnyPlan:
         if self.method.privacy.scale is not None or not isinstance(plan, RecordReleasePlan):
             return self.plan_for(facts)
         calibrated, example = plan.mechanism, self.method.row_release(self.shape(facts).features, facts.unit, 1.0)

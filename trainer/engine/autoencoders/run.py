@@ -23,8 +23,7 @@ from trainer.engine.optimizers import initial_state
 from trainer.engine.publisher import Evaluation
 from trainer.engine.randomness import stream_of
 from trainer.engine.run import Ending, Model, PreparedRun, Setting
-from trainer.plan import ExecutionPlan
-from trainer.plans import AnyPlan
+from trainer.plan_base import Plan
 from trainer.report import MetricValues
 
 
@@ -69,7 +68,7 @@ class AutoencoderAlgorithm:
     """
 
     spec: AutoencoderSpec
-    plan: AnyPlan
+    plan: Plan
     descent: Callable[[Prepared], Descent]
 
     @property
@@ -105,7 +104,7 @@ class PreparedAutoencoder(PreparedRun):
             # Nothing descends from anywhere: the method's own step says what the weights are.
             return TrainingState(0, torch.zeros(network.shape.coordinates, device=device), {}, NO_BOUND)
         parameters = initial_parameters(spec, network.shape, stream_of(spec, "model initialisation")).to(device)
-        bound = plan.clipping.bound if isinstance(plan, ExecutionPlan) else NO_BOUND
+        bound = NO_BOUND if plan.initial_bound is None else plan.initial_bound
         return TrainingState(0, parameters, initial_state(spec.optimizer, parameters), bound)
 
     def begin(self, start: TrainingState) -> None:
