@@ -7,7 +7,8 @@ exactly these parts, so there is no second sigma anywhere.
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal, Self, final
+from abc import ABC, abstractmethod
+from typing import Annotated, ClassVar, Literal, Self, final
 
 from pydantic import Field, Strict, model_validator
 
@@ -101,8 +102,20 @@ class FederatedSampling(Value):
 Sampling = Annotated[PoissonSampling | FederatedSampling, Field(discriminator="kind")]
 
 
+class ClippingRule(Value, ABC):
+    """How one unit's gradient is bounded."""
+
+    norm: ClassVar[Literal["l1", "l2"]] = "l2"
+    """In which."""
+
+    @property
+    @abstractmethod
+    def sensitivity(self) -> float:
+        """That norm of how far one unit moves the released vector, at most."""
+
+
 @final
-class FlatClipping(Value):
+class FlatClipping(ClippingRule):
     """Each unit's whole gradient, as one vector of real pairs, is scaled down to l2 norm ``bound`` where it is longer."""
 
     kind: Literal["flat"] = "flat"
@@ -115,7 +128,7 @@ class FlatClipping(Value):
 
 
 @final
-class PerLayerClipping(Value):
+class PerLayerClipping(ClippingRule):
     """Each layer's part of a unit's gradient is scaled down to norm bound / sqrt(layers): the whole then has at most norm ``bound``."""
 
     kind: Literal["per_layer"] = "per_layer"
@@ -128,7 +141,7 @@ class PerLayerClipping(Value):
 
 
 @final
-class AdaptiveClipping(Value):
+class AdaptiveClipping(ClippingRule):
     r"""Flat clipping to a bound C_t that follows a quantile of the units' gradient norms, privately (Andrew et al. 2021).
 
     One vector is released in each step, with s = ``count_share`` and b_i = 1 where unit i's norm is at most C_t, else 0:
@@ -172,7 +185,7 @@ class LayerBound(Value):
 
 
 @final
-class LayerBoundsClipping(Value):
+class LayerBoundsClipping(ClippingRule):
     r"""Each layer has a bound C_l of its own: the whole then has at most norm C = sqrt(sum C_l^2), which the noise is for (errata P15).
 
     Attributes:
@@ -208,8 +221,10 @@ class LayerBoundsClipping(Value):
 
 
 @final
-class L1Clipping(Value):
+class L1Clipping(ClippingRule):
     """Each unit's whole gradient is scaled down to l1 norm ``bound`` where it is longer: for Laplace noise."""
+
+    norm = "l1"
 
     kind: Literal["l1"] = "l1"
     bound: Positive
@@ -231,7 +246,7 @@ def clipped_sensitivity(clipping: Clipping, adjacency: Adjacency, unit: PrivacyU
     """
     bound, replaces = clipping.sensitivity, adjacency is Adjacency.REPLACE_ONE
     move, contribution = (2.0 * bound, bound) if replaces else (bound, None)
-    if isinstance(clipping, L1Clipping):
+    if clipping.norm == "l1":
         return Sensitivity(l1=move, l1_contribution=contribution, adjacency=adjacency, unit=unit)
     return Sensitivity(l2=move, l2_contribution=contribution, adjacency=adjacency, unit=unit)
 
@@ -295,7 +310,7 @@ class ExecutionPlan(Plan):
     def _check(self) -> Self:
         stated = self.mechanism.sensitivity
         needed = clipped_sensitivity(self.clipping, stated.adjacency, stated.unit)
-        if isinstance(self.mechanism, Laplace) != isinstance(self.clipping, L1Clipping):
+        if isinstance(self.mechanism, Laplace) != (self.clipping.norm == "l1"):
             raise InvalidParameter("mechanism", "laplace exactly for clipping in l1", self.mechanism.kind)
         what = "the joint vector's" if isinstance(self.clipping, AdaptiveClipping) else "the clipping bound"
         for name in ("l2", "l1", "l2_contribution", "l1_contribution"):

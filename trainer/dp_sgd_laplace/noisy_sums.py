@@ -11,7 +11,7 @@ from trainer.engine.autoencoders import SLOPES, ClippedRows, Descent, Prepared, 
 from trainer.engine.contributions import check_contributions
 from trainer.engine.randomness import randomness_of
 from trainer.engine.torch_source import GENERATOR
-from trainer.plan import ExecutionPlan, L1Clipping
+from trainer.plan import ExecutionPlan
 
 
 def noisy_descent(spec: DpSgdLaplace, plan: ExecutionPlan, prepared: Prepared) -> Descent:
@@ -26,9 +26,8 @@ def private_loop(spec: DpSgdLaplace, plan: ExecutionPlan, prepared: Prepared) ->
     def optimizer(state: dict[str, Tensor], parameters: Tensor, gradient: Tensor, step: int) -> tuple[Tensor, dict[str, Tensor]]:
         return update(spec.optimizer, state, parameters, gradient, step, plan.steps)
 
-    norm = "l1" if isinstance(plan.clipping, L1Clipping) else "l2"
     team = prepared.setting.team
-    clipped = ClippedRows(prepared.network, prepared.rows, SLOPES[spec.loss], norm, plan.sampling.expected_batch_size)
+    clipped = ClippedRows(prepared.network, prepared.rows, SLOPES[spec.loss], plan.clipping.norm, plan.sampling.expected_batch_size)
     prepared.setting.runtime.check_probe(keeps_its_bits=clipped.settle())
     check_contributions(clipped, plan, plan.clipping.bound)
     return PrivateLoop(

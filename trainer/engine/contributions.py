@@ -15,7 +15,7 @@ from torch import Tensor
 from mechanisms.errors import InvalidParameter
 from trainer.engine import releasing
 from trainer.engine.clipping import ClippedSum
-from trainer.plan import AdaptiveClipping, ExecutionPlan, L1Clipping
+from trainer.plan import AdaptiveClipping, ExecutionPlan
 
 UNITS = 4
 
@@ -56,7 +56,7 @@ def check_contributions(clipped: Tried, plan: ExecutionPlan, bound: float) -> No
     found = summed(everybody, bound)
     shortest = min((norm for norm in (found.norms.double() / found.bound).tolist() if norm > 0.0), default=BEYOND)
     share = min(1.0, max(shortest / BEYOND, SMALLEST / bound))
-    given, order = plan.mechanism.sensitivity, 1 if isinstance(plan.clipping, L1Clipping) else 2
+    given, order = plan.mechanism.sensitivity, 1 if plan.clipping.norm == "l1" else 2
     stated = (given.l1_contribution or given.l1) if order == 1 else (given.l2_contribution or given.l2)
     assert stated is not None  # the plan has compared it with its clipping
     # The joint vector of adaptive clipping is in units of the bound, whatever that is.

@@ -34,6 +34,9 @@ from trainer.plan import ExecutionPlan
 OptimizerStep = Callable[[dict[str, Tensor], Tensor, Tensor, int], tuple[Tensor, dict[str, Tensor]]]
 """State, parameters, released gradient, step -> new parameters and state."""
 
+NO_BOUND = 1.0
+"""A state's clipping bound where no gradient is clipped."""
+
 Deliver = Callable[[int, int, Tensor], Tensor | None]
 """Step, site and its released vector -> what arrives of it; None where nothing does."""
 

@@ -11,8 +11,8 @@ from mechanisms import Laplace
 from mechanisms.source import NoiseSource
 from trainer.engine import NoiseWatch, TorchSource, TrainingState
 from trainer.engine.autoencoders import Descent, Prepared
-from trainer.engine.autoencoders.descent import NO_BOUND
 from trainer.engine.autoencoders.statistics import Code, fitted
+from trainer.engine.loop import NO_BOUND
 from trainer.engine.randomness import stream_of
 from trainer.engine.torch_source import GENERATOR
 from trainer.functional_mechanism.spec import FunctionalMechanism

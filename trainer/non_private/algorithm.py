@@ -14,6 +14,7 @@ from torch.func import functional_call  # pyright: ignore[reportPrivateImportUsa
 from trainer.data import DataSetFacts
 from trainer.engine import Evaluation, HeldOutRecords, ParameterLayout, Problem, TrainingState, initial_state, members_of, update
 from trainer.engine.epochs import Epochs
+from trainer.engine.loop import NO_BOUND
 from trainer.engine.parameters import model_tensors
 from trainer.engine.precision import compute_in
 from trainer.engine.randomness import origin_of, stream_of
@@ -26,9 +27,6 @@ from trainer.non_private.spec import NonPrivateTraining
 from trainer.plans import UnprotectedPlan
 from trainer.report import MetricValues
 from trainer.spec import RuntimeSpec
-
-NO_BOUND = 1.0
-"""What a checkpoint says of the clipping bound: nothing is clipped."""
 
 GENERATOR = "batches from AES-256 in counter mode; no noise"
 

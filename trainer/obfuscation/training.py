@@ -13,6 +13,7 @@ from mechanisms.source import RandomStream
 from trainer.descent import Adam
 from trainer.engine import ParameterLayout, TrainingState, initial_state, update
 from trainer.engine.finite import all_finite
+from trainer.engine.loop import NO_BOUND
 from trainer.errors import TrainingDiverged
 from trainer.obfuscation.critic import CriticNetwork, adversarial_loss, critic_loss, faked, wrong_angles
 from trainer.obfuscation.encoding import FeatureLaw, angles, counterpart_as_sent, generator_of, hidden, others
@@ -23,9 +24,6 @@ from trainer.obfuscation.spec import Obfuscation
 
 RAMP = 0.5
 """Share of the steps in which the noise of training grows to what will be sent: a network that begins under much of it learns nothing."""
-
-NO_BOUND = 1.0
-"""What a checkpoint says of the clipping bound of gradients: none is clipped."""
 
 NETWORK, CRITIC, STATISTICS, WEIGHTS = "network.", "critic.", "statistics", "critic.parameters"
 """Names in a checkpoint, beside the network's own parameters."""

@@ -9,11 +9,8 @@ from torch import Tensor
 from trainer.descent import AnyOptimizer
 from trainer.engine.autoencoders.batches import Batches
 from trainer.engine.autoencoders.network import Autoencoder, Slopes
-from trainer.engine.loop import TrainingState
+from trainer.engine.loop import NO_BOUND, TrainingState
 from trainer.engine.optimizers import update
-
-NO_BOUND = 1.0
-"""What a checkpoint says of the clipping bound where nothing is clipped."""
 
 
 def descended(optimizer: AnyOptimizer, state: TrainingState, gradient: Tensor, steps: int) -> TrainingState:

@@ -13,11 +13,10 @@ import torch
 from mechanisms.source import RandomOrigin
 from trainer.autoencoder import AutoencoderDescent, AutoencoderSpec
 from trainer.data import DataSetFacts
-from trainer.engine.autoencoders.descent import NO_BOUND
 from trainer.engine.autoencoders.network import Autoencoder, initial_parameters
 from trainer.engine.autoencoders.rows import TrainingRows
 from trainer.engine.autoencoders.scores import HeldOutRows
-from trainer.engine.loop import TrainingState
+from trainer.engine.loop import NO_BOUND, TrainingState
 from trainer.engine.noise_watch import NoiseWatch
 from trainer.engine.optimizers import initial_state
 from trainer.engine.publisher import Evaluation
