@@ -1,5 +1,7 @@
 r"""THE REGISTRY of training algorithms, free of torch. To add one: a folder with spec.py and train.py, and its spec in the union here.
 
+``train`` hands an ``Algorithm`` to ``trainer.engine.run``, which has the lifecycle of every run: what to prepare, what a step is, what is
+there at the end.
 ``comparison``, which runs several of these, stands beside them in ``trainer``.
 """
 

@@ -11,11 +11,12 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 import accountants
-from accountants.events import Composed, PoissonSampled, Release, Repeated
+from accountants.events import Composed, PoissonSampled, Release, Repeated, non_private_reason
 from mechanisms import ComplexGaussian, Gaussian, InvalidParameter, Sensitivity
 from trainer import ALGORITHMS, AnyTrainingSpec, ExecutionPlan, FederatedZetaDpSgd, TrainingSpec, ZetaDpSgd
 from trainer.data import DataSetFacts
 from trainer.plan import AdaptiveClipping, FederatedSampling, FlatClipping, PerLayerClipping, PoissonSampling, PrivateEvaluation
+from trainer.plan_base import Plan
 
 SPEC: TypeAdapter[AnyTrainingSpec] = TypeAdapter(AnyTrainingSpec)
 ADAPTIVE = {"kind": "adaptive", "quantile": 0.5, "learning_rate": 0.2, "count_share": 0.01}
@@ -226,3 +227,15 @@ def test_nonsense_in_adaptive_clipping_is_refused(spec_json: dict[str, Any], met
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda algorithm: algorithm.__name__)
 def test_every_algorithm_says_who_is_trusted(algorithm: type[TrainingSpec]) -> None:
     assert "trusted" in algorithm.TRUST
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda known: known.algorithm_name())
+def test_every_plan_says_what_plans_say(algorithm: type[TrainingSpec]) -> None:
+    plan = algorithm.example().plan()
+    assert isinstance(plan, Plan)
+    assert plan.event_after(plan.steps) == plan.event
+    assert plan.is_protected == (non_private_reason(plan.event) is None)
+    assert plan.is_protected == bool(plan.mechanisms)
+    assert bool(plan.compared) == (plan.kind == "comparison")
+    assert plan.protects_held_out == (plan.kind == "feature_release")
+    assert (plan.initial_bound is None) == (plan.sampling_probability is None) == (plan.kind != "noisy_sums")
