@@ -151,24 +151,24 @@ class Algorithm(Protocol):
 
 @final
 @dataclass(frozen=True)
-class Asked:
-    """What the worker asked for beside the algorithm; ``report`` and ``should_stop`` as in ``Train``."""
+class RunOptions:
+    """What the worker asks for beside the algorithm; ``report`` and ``should_stop`` as in ``Train``."""
 
     runtime: RuntimeSpec
     workdir: Path
     report: Callable[[TrainingEvent], None]
     should_stop: Callable[[], bool]
 
-    def __reduce__(self) -> tuple[type[Asked], tuple[object, ...]]:
+    def __reduce__(self) -> tuple[type[RunOptions], tuple[object, ...]]:
         # Sent to the other processes of a team: there nobody listens, and the first process decides when to stop.
-        return Asked, (self.runtime, self.workdir, _unheard, _never)
+        return RunOptions, (self.runtime, self.workdir, _no_report, _no_stop)
 
 
-def _unheard(_event: TrainingEvent) -> None:
+def _no_report(_event: TrainingEvent) -> None:
     return None
 
 
-def _never() -> bool:
+def _no_stop() -> bool:
     return False
 
 
@@ -196,15 +196,15 @@ def run(
     algorithm.spec.check_runtime(runtime)
     device = prepare_torch(runtime)
     workdir.mkdir(parents=True, exist_ok=True)
-    asked = Asked(runtime, workdir, report, should_stop)
-    outcome = launch(runtime.processes, device, workdir, _run_in_team, algorithm, facts, asked)
+    options = RunOptions(runtime, workdir, report, should_stop)
+    outcome = launch(runtime.processes, device, workdir, _run_in_team, algorithm, facts, options)
     assert outcome is not None  # this process is the team's first
     return outcome
 
 
-def _run_in_team(team: Team, algorithm: Algorithm, facts: DataSetFacts, asked: Asked) -> RunReport | None:
+def _run_in_team(team: Team, algorithm: Algorithm, facts: DataSetFacts, options: RunOptions) -> RunReport | None:
     """The run as one process of the team has it: the first one's report; None in the others."""
-    setting, earlier = _setting(team, algorithm, facts, asked)
+    setting, earlier = _setting(team, algorithm, facts, options)
     prepared = algorithm.prepare(setting)
     start = _starting_point(setting, prepared, earlier)
     prepared.begin(start.state)
@@ -243,29 +243,29 @@ def _run_in_team(team: Team, algorithm: Algorithm, facts: DataSetFacts, asked: A
     )
 
 
-def _setting(team: Team, algorithm: Algorithm, facts: DataSetFacts, asked: Asked) -> tuple[Setting, Checkpoint | None]:
+def _setting(team: Team, algorithm: Algorithm, facts: DataSetFacts, options: RunOptions) -> tuple[Setting, Checkpoint | None]:
     """Of this process, and the checkpoint to continue from, where there is one."""
-    device, path = prepare_torch(asked.runtime), asked.workdir / CHECKPOINT
+    device, path = prepare_torch(options.runtime), options.workdir / CHECKPOINT
     digest = request_digest(algorithm.spec, algorithm.plan, facts)
     if team.rank == 0:
         discard_unfinished(path)
     earlier = load_checkpoint(path, digest, device) if path.exists() else None
     setting = Setting(
         facts=facts,
-        runtime=asked.runtime,
-        workdir=asked.workdir,
+        runtime=options.runtime,
+        workdir=options.workdir,
         device=device,
         team=team,
         digest=digest,
         resumed_from=None if earlier is None else earlier.state.step,
-        report=asked.report,
-        should_stop=_agreed(asked.should_stop, team, device),
+        report=options.report,
+        should_stop=_agreed(options.should_stop, team, device),
     )
     return setting, earlier
 
 
 def _agreed(should_stop: Callable[[], bool], team: Team, device: torch.device) -> Callable[[], bool]:
-    """What the first process is asked, all processes hear: they stop after the same step."""
+    """All processes hear what the first one does: they stop after the same step."""
     if team.size == 1:
         return should_stop
     return lambda: bool(team.sum(torch.tensor([1.0 if team.rank == 0 and should_stop() else 0.0], device=device)).item())
