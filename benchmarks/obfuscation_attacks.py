@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from mechanisms.base import Adjacency
-from trainer import RuntimeSpec
+from trainer import RuntimeSpec, load_train
 from trainer.attacks import AttackEffort, AttackFigure, AttackFindings
 from trainer.data.digits import Digits
 from trainer.descent import Adam
@@ -19,7 +19,6 @@ from trainer.network_training import NoEvaluation, PublicHeldOut
 from trainer.obfuscation.architectures import LeNet
 from trainer.obfuscation.methods import AdditionalLayers, FeaturePrivacy, Method, NoisyRotation, Rotation
 from trainer.obfuscation.spec import Obfuscation
-from trainer.obfuscation.train import train
 from trainer.report import RunReport
 
 DATA = Digits(split_seed=0, test_fraction=0.332, split_by="position")
@@ -67,7 +66,7 @@ def _job(method: Method) -> RunReport:
         reproducible=True,
     )
     with TemporaryDirectory() as folder:
-        return train(spec, spec.plan(), RuntimeSpec(threads=1), Path(folder), report=lambda _: None, should_stop=lambda: False)
+        return load_train(spec)(spec, spec.plan(), RuntimeSpec(threads=1), Path(folder), report=lambda _: None, should_stop=lambda: False)
 
 
 def _findings(report: RunReport) -> AttackFindings:

@@ -13,11 +13,12 @@ from accountants.events import NonPrivate
 from mechanisms.errors import InvalidParameter
 from trainer import RuntimeSpec, load_train
 from trainer.data import data_set_facts
-from trainer.engine import HeldOutRecords, load_checkpoint
+from trainer.engine import Alone, HeldOutRecords, load_checkpoint
 from trainer.engine.requests import request_digest
+from trainer.engine.run import Setting
 from trainer.errors import TrainingStopped
 from trainer.models import losses_for
-from trainer.non_private.algorithm import Network
+from trainer.non_private.algorithm import NonPrivateDescent, PreparedDescent
 from trainer.non_private.spec import NonPrivateTraining
 from trainer.report import RunReport
 
@@ -41,6 +42,21 @@ def _run(spec: NonPrivateTraining, workdir: Path, stop_after: int | None = None)
     )
 
 
+def _prepared(spec: NonPrivateTraining) -> PreparedDescent:
+    setting = Setting(
+        facts=data_set_facts(spec.data),
+        runtime=RUNTIME,
+        workdir=Path("nothing is written"),
+        device=torch.device("cpu"),
+        team=Alone(),
+        digest="",
+        resumed_from=None,
+        report=lambda _event: None,
+        should_stop=lambda: False,
+    )
+    return NonPrivateDescent(spec, spec.plan_for(setting.facts)).prepare(setting)
+
+
 def test_it_learns_and_promises_nothing(tmp_path: Path) -> None:
     report = _run(_spec(), tmp_path)
     assert report.metrics is not None
@@ -52,24 +68,24 @@ def test_it_learns_and_promises_nothing(tmp_path: Path) -> None:
 
 def test_the_gradient_is_the_mean_loss_gradient_of_the_batch() -> None:
     spec = _spec()
-    prepared = Network.of(spec, RUNTIME, data_set_facts(spec.data), torch.device("cpu"))
-    network, problem = prepared.problem.network, prepared.problem
+    prepared = _prepared(spec)
+    network, loaded = prepared.loaded.network, prepared.loaded
     rows = torch.arange(7, 20)
-    losses_for(data_set_facts(spec.data))(network(problem.features[rows]), problem.targets[rows]).mean().backward()
-    expected = prepared.layout.flatten({name: p.grad for name, p in network.named_parameters() if p.grad is not None})
-    got = prepared.gradient(prepared.layout.flatten(dict(network.named_parameters())), rows)
+    losses_for(data_set_facts(spec.data))(network(loaded.features[rows]), loaded.targets[rows]).mean().backward()
+    expected = loaded.layout.flatten({name: p.grad for name, p in network.named_parameters() if p.grad is not None})
+    got = prepared.gradient(loaded.layout.flatten(dict(network.named_parameters())), rows)
     assert torch.allclose(got, expected, rtol=1e-4, atol=1e-7)
 
 
 def test_every_epoch_uses_every_record_once_in_another_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[torch.Tensor] = []
-    original = Network.gradient
+    original = PreparedDescent.gradient
 
-    def gradient(prepared: Network, parameters: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    def gradient(prepared: PreparedDescent, parameters: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         seen.append(rows)
         return original(prepared, parameters, rows)
 
-    monkeypatch.setattr(Network, "gradient", gradient)
+    monkeypatch.setattr(PreparedDescent, "gradient", gradient)
     _run(_spec(batch_size=100, steps=14), tmp_path)
     first, second = torch.cat(seen[:7]), torch.cat(seen[7:])
     assert len(first.unique()) == 700

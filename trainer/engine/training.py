@@ -10,7 +10,7 @@ from typing import final
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import accountants
 from trainer.audit import findings_of
@@ -19,12 +19,11 @@ from trainer.data.splits import Keys, record_keys
 from trainer.engine.canaries import Canaries, scores_of, with_canaries
 from trainer.engine.clipping import ClippedGradients
 from trainer.engine.contributions import check_contributions
-from trainer.engine.evaluation import HeldOutRecords
+from trainer.engine.loaded_network import LoadedNetwork
 from trainer.engine.loop import PrivateLoop, Site, TrainingState, draws_masks
 from trainer.engine.noise_watch import NoiseWatch
 from trainer.engine.optimizers import initial_state, update
-from trainer.engine.parameters import ParameterLayout, model_tensors
-from trainer.engine.precision import compute_in
+from trainer.engine.parameters import model_tensors
 from trainer.engine.prefetch import NoiseAhead
 from trainer.engine.problem import Problem
 from trainer.engine.publisher import Evaluation
@@ -33,8 +32,7 @@ from trainer.engine.requests import architecture
 from trainer.engine.run import Ending, Model, PreparedRun, Setting
 from trainer.engine.torch_source import GENERATOR
 from trainer.engine.units import members_of
-from trainer.models import build, losses_for
-from trainer.models.front import passed_through, split_front
+from trainer.models import losses_for
 from trainer.network_training import NetworkTraining, PrivateAccuracy, PublicHeldOut
 from trainer.plan import ExecutionPlan
 from trainer.report import MetricValues
@@ -65,20 +63,13 @@ class NoisyGradients:
         """Reads the data, builds the network, and checks that it can be trained privately."""
         spec, plan, facts, device = self.spec, self.plan, setting.facts, setting.device
         data = spec.data.read()
-        # Initial weights are public and have a stream of their own.
-        front, network = split_front(build(spec.model, facts, stream_of(spec, "model initialisation")).to(device))
-        compute_in(setting.runtime, network)
+        loaded = LoadedNetwork.of(spec, spec.model, data, setting)
         members = None
         if spec.protects_users(facts):
             assert data.training_users is not None  # the facts name a user unit
             assert spec.records_per_user is not None  # checked by the spec
             members = members_of(data.training_users, spec.records_per_user).to(device)
-        features, targets, test_features, test_targets = (
-            torch.from_numpy(np.ascontiguousarray(array)).to(device)
-            for array in (data.training_features, data.training_targets, data.test_features, data.test_targets)
-        )
-        features, test_features = passed_through(front, features), passed_through(front, test_features)
-        problem = Problem(network, losses_for(facts), features, targets, members)
+        problem = Problem(loaded.network, losses_for(facts), loaded.features, loaded.targets, members)
         places = self.places(problem.units, partial(_keys, data, None if members is None else data.training_users))
         first = problem.units
         if spec.audit is not None:
@@ -88,11 +79,8 @@ class NoisyGradients:
         )
         setting.runtime.check_probe(keeps_its_bits=clipped.settle())
         canaries = None if spec.audit is None else Canaries(problem, clipped, first, facts.classes)
-        held_out = HeldOutRecords(network, ParameterLayout.of(network), test_features, test_targets)
-        if isinstance(spec.evaluation, PublicHeldOut):
-            held_out.check_measurable()
         sites = tuple(Site(units.to(device), randomness_of(spec.seed, number, setting.team)) for number, units in enumerate(places))
-        return PreparedNetwork(spec, plan, setting, front, problem, clipped, canaries, held_out, sites)
+        return PreparedNetwork(spec, plan, setting, loaded, problem, clipped, canaries, sites)
 
 
 def _keys(data: DataSet, users: Keys | None) -> Keys:
@@ -105,8 +93,7 @@ class PreparedNetwork(PreparedRun):
     r"""The network, what bounds its gradients, and the loop over the sites.
 
     Args:
-      front: the fixed modules that every record has passed through already.
-      clipped: sums over the units of ``problem``, canaries included.
+      problem: over ``loaded``'s records, and canaries where there are any; ``clipped``: sums over its units.
     """
 
     def __init__(
@@ -114,23 +101,21 @@ class PreparedNetwork(PreparedRun):
         spec: NetworkTraining,
         plan: ExecutionPlan,
         setting: Setting,
-        front: nn.Module,
+        loaded: LoadedNetwork,
         problem: Problem,
         clipped: ClippedGradients,
         canaries: Canaries | None,
-        held_out: HeldOutRecords,
         sites: Sequence[Site],
     ) -> None:
-        self._spec, self._plan, self._setting, self._front = spec, plan, setting, front
-        self._problem, self._clipped, self._canaries, self._held_out = problem, clipped, canaries, held_out
-        self._layout = ParameterLayout.of(problem.network)
+        self._spec, self._plan, self._setting, self._loaded = spec, plan, setting, loaded
+        self._clipped, self._canaries = clipped, canaries
         self._origin = sites[0].randomness.origin
         # One site's next noise is drawn beside its step. A federation's would be held for every node at once.
         self._ahead = NoiseAhead(sites[0].randomness, plan.steps) if len(sites) == 1 else None
         self._watch = NoiseWatch(plan.mechanism)
         self._loop = PrivateLoop(
             clipped=clipped,
-            layout=self._layout,
+            layout=loaded.layout,
             plan=plan,
             sites=sites if self._ahead is None else (Site(sites[0].units, self._ahead),),
             optimizer=self._updated,
@@ -148,12 +133,13 @@ class PreparedNetwork(PreparedRun):
         match self._spec.evaluation:
             case PublicHeldOut():
                 classifies = self._setting.facts.task == "classification"
-                return Evaluation("public", partial(self._held_out.metrics, classifies=classifies))
+                return Evaluation("public", partial(self._loaded.held_out.metrics, classifies=classifies))
             case PrivateAccuracy():
                 assert planned is not None  # the run compared plan and spec
 
                 def release(state: TrainingState) -> MetricValues:
-                    return self._held_out.noisy_accuracy(state, planned, stream_of(self._spec, f"evaluation after step {state.step}"))
+                    stream = stream_of(self._spec, f"evaluation after step {state.step}")
+                    return self._loaded.held_out.noisy_accuracy(state, planned, stream)
 
                 return Evaluation("private", release)
             case _:
@@ -161,7 +147,7 @@ class PreparedNetwork(PreparedRun):
 
     def initial_state(self) -> TrainingState:
         team, device = self._setting.team, self._setting.device
-        parameters = self._layout.flatten(dict(self._problem.network.named_parameters())).to(device)
+        parameters = self._loaded.layout.flatten(dict(self._loaded.network.named_parameters())).to(device)
         # Every process draws initial weights; all start from the first one's.
         parameters = team.sum(parameters if team.rank == 0 else torch.zeros_like(parameters))
         canaries = {} if self._canaries is None else self._canaries.begin(stream_of(self._spec, "coins of the canaries"))
@@ -177,7 +163,7 @@ class PreparedNetwork(PreparedRun):
         return self._loop.step(state)
 
     def model(self, state: TrainingState) -> Model:
-        tensors = model_tensors(self._layout, state.parameters, self._front)
+        tensors = model_tensors(self._loaded.layout, state.parameters, self._loaded.front)
         return Model(tensors, architecture(self._spec, self._spec.model, self._setting.facts))
 
     def finish(self, state: TrainingState) -> Ending:
@@ -185,7 +171,7 @@ class PreparedNetwork(PreparedRun):
         noise_test = self._watch.findings(self._setting.team, self._setting.device)
         if self._canaries is not None:
             audit = findings_of(scores_of(state.canaries), accountants.profile(plan.event), plan.delta)
-        return Ending(self._origin, GENERATOR, self._layout.real_parameters, noise_test, audit)
+        return Ending(self._origin, GENERATOR, self._loaded.layout.real_parameters, noise_test, audit)
 
     def _updated(self, state: dict[str, Tensor], parameters: Tensor, gradient: Tensor, step: int) -> tuple[Tensor, dict[str, Tensor]]:
         return update(self._spec.descent, state, parameters, gradient, step, self._plan.steps)

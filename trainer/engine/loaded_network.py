@@ -1,0 +1,57 @@
+r"""A network and the records that it learns from and is measured on, in memory: what every training of a network begins with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from trainer.data import DataSet
+from trainer.engine.evaluation import HeldOutRecords
+from trainer.engine.parameters import ParameterLayout
+from trainer.engine.precision import compute_in
+from trainer.engine.randomness import stream_of
+from trainer.engine.run import Setting
+from trainer.models import build
+from trainer.models.front import passed_through, split_front
+from trainer.models.spec import ModelSpec
+from trainer.spec import TrainingSpec
+
+
+@final
+@dataclass(frozen=True)
+class LoadedNetwork:
+    r"""On the run's device.
+
+    Attributes:
+      front: the fixed modules that the network begins with; all records have passed through them.
+      network: the rest, which is trained.
+      features, targets: of the training records, (records, ...).
+    """
+
+    front: nn.Module
+    network: nn.Module
+    layout: ParameterLayout
+    features: Tensor
+    targets: Tensor
+    held_out: HeldOutRecords
+
+    @staticmethod
+    def of(spec: TrainingSpec, model: ModelSpec, data: DataSet, setting: Setting) -> LoadedNetwork:
+        """Raises InvalidParameter where the network has no half precision, or the held-out records are public and nothing to measure on."""
+        # Initial weights are public and have a stream of their own.
+        stream = stream_of(spec, "model initialisation")
+        front, network = split_front(build(model, setting.facts, stream).to(setting.device))
+        compute_in(setting.runtime, network)
+        features, targets, test_features, test_targets = (
+            torch.from_numpy(np.ascontiguousarray(array)).to(setting.device)
+            for array in (data.training_features, data.training_targets, data.test_features, data.test_targets)
+        )
+        layout = ParameterLayout.of(network)
+        held_out = HeldOutRecords(network, layout, passed_through(front, test_features), test_targets)
+        if spec.held_out == "public":
+            held_out.check_measurable()
+        return LoadedNetwork(front, network, layout, passed_through(front, features), targets, held_out)
