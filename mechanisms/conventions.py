@@ -40,7 +40,7 @@ def total_from_per_component(std: float) -> float:
 
 @final
 class ComponentNoise(Value):
-    """What every statement is converted to: deviations per real component, their correlation, and how they were found."""
+    """The common form of all statements: deviations per real component, their correlation, and how they were found."""
 
     std_real: float
     std_imag: float
@@ -154,7 +154,7 @@ class CovarianceNoise(Value):
 
 @final
 class ZetaAlgorithmNoise(Value):
-    r"""Algorithm 1 of the zeta-DP paper: N_C(0, sigma^2 B^2), so sigma B / sqrt 2 on each real component. Errata Z10."""
+    r"""Algorithm 1 of the zeta-DP paper: N_C(0, sigma^2 B^2), hence sigma B / sqrt 2 on each real component. Errata Z10."""
 
     convention: Literal["zeta_dp_algorithm_1"]
     sigma: Positive
@@ -177,7 +177,7 @@ class ZetaAlgorithmNoise(Value):
 
 @final
 class FederatedAlgorithmNoise(Value):
-    r"""Algorithm 1 of the federated paper: N_C(0, 2 B^2 sigma^2, 0), so sigma B on each real component. Errata C18."""
+    r"""Algorithm 1 of the federated paper: N_C(0, 2 B^2 sigma^2, 0), hence sigma B on each real component. Errata C18."""
 
     convention: Literal["federated_algorithm_1"]
     sigma: Positive
@@ -201,7 +201,7 @@ class FederatedAlgorithmNoise(Value):
 NoiseStatement = Annotated[
     TotalNoise | PerComponentNoise | CovarianceNoise | ZetaAlgorithmNoise | FederatedAlgorithmNoise, Field(discriminator="convention")
 ]
-"""Complex Gaussian noise, stated under a convention that is named."""
+"""Complex Gaussian noise, stated under a named convention."""
 
 
 def complex_gaussian(noise: NoiseStatement, sensitivity: Sensitivity) -> ComplexGaussian:
@@ -246,7 +246,7 @@ def _root_down(variance: float) -> float:
 
 
 def _correlation(field: str, covariance: float, product: Fraction, roots: tuple[float, float]) -> float | None:
-    """covariance / sqrt(product) rounded away from 0, or None where the matrix isn't positive definite.
+    """covariance / sqrt(product) rounded away from 0, or None if the matrix isn't positive definite.
 
     mu grows with |rho| without bound as it nears 1: rounded towards 0, it would come out too small there. Exact fractions decide.
     """

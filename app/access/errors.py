@@ -15,7 +15,7 @@ class AccessError(ServiceError):
 
 
 class KeyNeeded(AccessError):
-    """No valid key was shown. Whether it was none, an unknown, a wrong, an expired or a revoked one isn't said."""
+    """No valid key was sent. The error doesn't say whether the key was missing, unknown, wrong, expired or revoked."""
 
     problem = ProblemType(401, "key-needed", "This needs a key.")
 
@@ -28,9 +28,9 @@ class KeyNeeded(AccessError):
 
 
 class ScopeMissing(AccessError):
-    """The key is valid, and not for this."""
+    """The key is valid but doesn't allow this."""
 
-    problem = ProblemType(403, "scope-missing", "The key isn't for this.")
+    problem = ProblemType(403, "scope-missing", "The key doesn't allow this.")
 
     def __init__(self, scope: str) -> None:
         self.scope = scope
@@ -38,7 +38,7 @@ class ScopeMissing(AccessError):
 
 
 class TooManyRequests(AccessError):
-    """More requests came than the limit allows."""
+    """There were more requests than the limit allows."""
 
     problem = ProblemType(429, "too-many-requests", "Too many requests.")
 
@@ -63,7 +63,7 @@ class KeyNotFound(AccessError):
 
 
 class KeyConflict(AccessError):
-    """The key's state doesn't allow what was asked."""
+    """The key's state doesn't allow the request."""
 
     problem = ProblemType(409, "key-conflict", "The key's state doesn't allow this.")
 

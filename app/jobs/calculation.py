@@ -1,4 +1,4 @@
-r"""Calculations as jobs: those that take longer than a request may wait."""
+r"""Calculations as jobs, for those that take too long for a request."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Calculation(Value):
 
 @final
 class CalculationDocument(Value):
-    """A calculation as sent, and how long it may take."""
+    """A calculation as sent, with its time limit."""
 
     calculation: Calculation
     seconds: Positive
@@ -49,7 +49,7 @@ class CalculationDocument(Value):
 
 @final
 class CalculationResult(Value):
-    """What came of it, under the same name; the others are null."""
+    """The calculation's result, under the same name; the others are null."""
 
     profile: Profile | None = None
     batch: tuple[BatchLine, ...] | None = None

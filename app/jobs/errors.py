@@ -20,7 +20,7 @@ class JobNotFound(JobError):
 
 
 class ArtifactNotFound(JobError):
-    """The job has no artifact of this name; ``available`` are those it has."""
+    """The job has no artifact with this name; ``available`` lists those that it has."""
 
     problem = ProblemType(404, "artifact-not-found", "No such artifact.")
 
@@ -32,7 +32,7 @@ class ArtifactNotFound(JobError):
 
 
 class JobConflict(JobError):
-    """The job's state doesn't allow what was asked."""
+    """The job's state doesn't allow the request."""
 
     problem = ProblemType(409, "job-conflict", "The job's state doesn't allow this.")
 
@@ -46,7 +46,7 @@ class JobConflict(JobError):
 class IdempotencyConflict(JobError):
     """The Idempotency-Key was used before, with another request."""
 
-    problem = ProblemType(409, "idempotency-conflict", "The Idempotency-Key was used with another request.")
+    problem = ProblemType(409, "idempotency-conflict", "The Idempotency-Key was already used with another request.")
 
     def __init__(self, key: str, job_id: str) -> None:
         self.key = key
@@ -55,13 +55,13 @@ class IdempotencyConflict(JobError):
 
 
 class QueueUnavailable(Unavailable):
-    """The queue couldn't be reached. A stored job isn't lost by that: a worker that has nothing to do finds it."""
+    """The queue couldn't be reached. A stored job isn't lost: an idle worker finds it."""
 
     problem = ProblemType(503, "queue-unavailable", "The job queue can't be reached.")
 
 
 class LeaseLost(Exception):
-    """A worker's lease was taken away: it was silent for too long, and others have its jobs."""
+    """A worker lost its lease: it was silent for too long, and other workers have its jobs."""
 
     def __init__(self, token: str) -> None:
         self.token = token
@@ -69,8 +69,8 @@ class LeaseLost(Exception):
 
 
 class ExecutorBusy(Exception):
-    """Another worker of the same name runs."""
+    """Another worker with the same name is running."""
 
     def __init__(self, executor_id: str) -> None:
         self.executor_id = executor_id
-        super().__init__(f"a worker named {executor_id!r} runs already; give this one another name with ZETADP_EXECUTOR_ID")
+        super().__init__(f"a worker named {executor_id!r} is already running; set another name for this one with ZETADP_EXECUTOR_ID")

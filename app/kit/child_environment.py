@@ -8,13 +8,13 @@ from pathlib import Path
 from trainer.data.uploaded import UPLOADED_VARIABLE
 
 DATA_SETS_DIR = "ZETADP_DATA_SETS_DIR"
-"""The one setting of the service that a child sees: where the files of data sets lie. Beside it stands where those of uploads do."""
+"""The one setting of the service that a child sees: the folder of data sets. It also gets the folder of uploaded ones."""
 
 MEMORY_KEPT = {"MALLOC_MMAP_THRESHOLD_": str(256 * 2**20), "MALLOC_TRIM_THRESHOLD_": str(2**30)}
 """For glibc in a child: blocks up to 256 MiB come from the heap, and the heap gives memory back only beyond 1 GiB.
 
-Every step of a training takes and frees the same activations. As it comes, glibc hands each large one back to the system at once, and
-the page faults of taking it again cost as much time as the arithmetic on it (of blocks of 100 MiB, forty times as much as reusing them).
+Every step of a training allocates and frees the same activations. By default glibc returns each large one to the system at once, and
+the page faults of allocating it again cost as much time as the arithmetic on it (for 100 MiB blocks, forty times as much as reusing them).
 """
 
 

@@ -1,4 +1,4 @@
-r"""The service's own description of what it answers to a request it can't serve, in place of the framework's."""
+r"""The service's own description of its answers to requests that it can't serve, in place of the framework's."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from app.kit.problems import FieldError
 from mechanisms.base import Value
 
 _FRAMEWORKS = "HTTPValidationError"
-"""What the framework's schema refers to for every 422; its fields aren't those that ``app.kit.problems`` sends."""
+"""The framework's schema for every 422; its fields aren't those that ``app.kit.problems`` sends."""
 
 
 @final
 class UnservedRequest(Value):
-    r"""A request that is refused (RFC 9457, application/problem+json).
+    r"""A refused request (RFC 9457, application/problem+json).
 
     Attributes:
-      errors: what is wrong with which field, where it is a field's fault.
-      request_id: name of the request, as in the header X-Request-ID and in the service's log.
-      job: where to send the same calculation as a job, where it takes too long for an answer at once.
+      errors: what is wrong with each field, if fields are to blame.
+      request_id: id of the request, as in the header X-Request-ID and in the service's log.
+      job: where to send the same calculation as a job, if it takes too long for an immediate answer.
     """
 
     type: str
@@ -33,16 +33,16 @@ class UnservedRequest(Value):
     job: str | None = None
 
 
-_RETRY_AFTER = {"Retry-After": {"description": "Seconds until the next one is answered.", "schema": {"type": "integer"}}}
+_RETRY_AFTER = {"Retry-After": {"description": "Seconds until the next request is answered.", "schema": {"type": "integer"}}}
 _REFUSALS: dict[str, dict[str, Any]] = {
-    "401": {"description": "It needs a key, and none that is valid was sent."},
-    "403": {"description": "The key hasn't the scope that it needs."},
-    "429": {"description": "Too many requests of this key, or of this address without one.", "headers": _RETRY_AFTER},
+    "401": {"description": "A key is needed, and no valid one was sent."},
+    "403": {"description": "The key doesn't have the required scope."},
+    "429": {"description": "Too many requests with this key, or from this address without a key.", "headers": _RETRY_AFTER},
 }
 
 
 def describe_refusals(app: FastAPI) -> None:
-    """Makes the OpenAPI document say of 422 what is really sent, and of what needs a key how it is refused."""
+    """Makes the OpenAPI document describe the real 422 answers, and how routes that need a key refuse requests."""
     framework = app.openapi
 
     def described() -> dict[str, Any]:

@@ -15,6 +15,6 @@ IdempotencyKey = Annotated[
         min_length=1,
         max_length=255,
         pattern=r"^[\x21-\x7e]+$",
-        description="Sent again with the same body, it gives the job it made the first time instead of a second one.",
+        description="If you send it again with the same body, you get the first job instead of a second one.",
     ),
 ]

@@ -2,7 +2,7 @@ r"""The history of a ledger: one entry for each thing that happened, each with t
 
 What is hashed is the entry's JSON text, as stored, to the byte: SHA-256 of its UTF-8. Every entry holds its ledger, its number and the
 digest of the entry before it (64 zeros before the first), so that no entry can be changed, moved, taken out or put in between without
-changing the digest of the last one. Whoever noted that digest once can tell whether anything before it was touched.
+changing the digest of the last one. Anyone who noted that digest can tell whether anything before it was changed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Charge = tuple[Steps, ...]
 """For each limit of the budget, whole steps of its grid (2^128 to 2^130 of them make the limit), as decimal text."""
 
 Fate = Literal["spent", "refunded"]
-"""What becomes of a reservation that nobody settled in time."""
+"""What happens to a reservation that wasn't settled in time."""
 
 
 @final
@@ -40,13 +40,13 @@ class Reserved(Value):
 
     Attributes:
       reservation: its id.
-      spend: what for.
-      charge: what it takes, of the data set's balance or of each of these users' balances.
+      spend: what it is for.
+      charge: what it takes from the data set's balance or from each of these users' balances.
       users: who is charged; empty where the ledger protects the data set as a whole.
       left_out: users who were named but have too little left; they are not charged and must not be part of the release.
       job: the job it is for.
       expires: when it lapses; null: never.
-      then: what becomes of it then; null where it never lapses.
+      then: what happens to it then; null if it never lapses.
     """
 
     kind: Literal["reserved"] = "reserved"
@@ -62,7 +62,7 @@ class Reserved(Value):
 
 @final
 class Committed(Value):
-    """``released`` of the reservation, or all of it (null), was really released and costs ``charge``; the rest is free again."""
+    """``released``, or all of the reservation if null, was really released and costs ``charge``; the rest is free again."""
 
     kind: Literal["committed"] = "committed"
     reservation: str
@@ -80,8 +80,8 @@ class Released(Value):
 
 @final
 class Lapsed(Value):
-    """Nobody settled the reservation in time. Spent: it may have been released, so it counts in full. Refunded: it was agreed that nothing
-    leaves before it is committed, and from here on it can't be."""
+    """The reservation wasn't settled in time. Spent: it may have been released, so it counts in full. Refunded: it was agreed that nothing
+    leaves before it is committed, and now it can't be committed any more."""
 
     kind: Literal["lapsed"] = "lapsed"
     reservation: str
@@ -107,7 +107,7 @@ class Entry(Value):
       ledger: id of the ledger.
       number: from 1 without gaps.
       time: when, by the clock of the machine that wrote it; the order is that of the numbers.
-      by: the key that asked for it; null where no key was shown, or the service itself acted.
+      by: the requesting key; null if no key was sent or the service itself acted.
       previous: digest of the entry before.
       act: what happened.
     """
@@ -120,7 +120,7 @@ class Entry(Value):
     act: Act
 
     def text(self) -> str:
-        """What is stored and hashed."""
+        """The text that is stored and hashed."""
         return self.model_dump_json()
 
 
@@ -131,7 +131,7 @@ def digest(text: str) -> str:
 
 @final
 class EntryRecord(Value):
-    """An entry as stored (``text``: what is hashed, to the byte), its digest, and what it says."""
+    """An entry as stored (``text``: the exact bytes that are hashed), its digest, and its meaning."""
 
     number: int
     time: datetime

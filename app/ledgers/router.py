@@ -31,16 +31,16 @@ LedgerId = Annotated[str, Path(max_length=64, pattern=r"^[!-~]+$", description="
 ReservationId = Annotated[str, Path(max_length=64, pattern=r"^[!-~]+$", description="Id of the reservation.")]
 UserId = Annotated[str, Path(max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$", description="Name of the user.")]
 Limit = Annotated[int, Query(ge=1, le=200)]
-Cursor = Annotated[str | None, Query(pattern=ID_PATTERN, description="The `next` of the page before.")]
+Cursor = Annotated[str | None, Query(pattern=ID_PATTERN, description="The `next` of the previous page.")]
 
 router = APIRouter(prefix="/ledgers", tags=["ledgers"])
 
 
-@router.post("", status_code=status.HTTP_201_CREATED, summary="Make a ledger")
+@router.post("", status_code=status.HTTP_201_CREATED, summary="Create a ledger")
 def create_ledger(
     definition: LedgerDefinition, caller: Holder, service: Service, response: Response, idempotency_key: IdempotencyKey = None
 ) -> Ledger:
-    """A budget, whose neighbours it speaks of, and what it protects: a data set as a whole, or each user of it."""
+    """States the budget, its neighbours, and what it protects: a data set as a whole, or each of its users."""
     ledger = service.create(caller.tenant, definition, caller.key_id, idempotency_key)
     response.headers["Location"] = f"/v1/ledgers/{ledger.id}"
     return ledger
@@ -62,13 +62,13 @@ def read_ledger(ledger_id: LedgerId, caller: Holder, service: Service) -> Ledger
 
 @router.post("/{ledger_id}/close", summary="Close a ledger")
 def close_ledger(ledger_id: LedgerId, caller: Holder, service: Service, idempotency_key: IdempotencyKey = None) -> Ledger:
-    """It admits nothing any more, for ever; open reservations can still be settled. Closing twice is closing once."""
+    """It never admits anything again; open reservations can still be settled. Closing twice has no further effect."""
     return service.close(caller.tenant, ledger_id, caller.key_id, idempotency_key)
 
 
 @router.get("/{ledger_id}/users/{user}", summary="Read a user's balance")
 def read_user(ledger_id: LedgerId, user: UserId, caller: Holder, service: Service) -> Balance:
-    """Of a ledger that protects each user; one who was never charged has the whole budget."""
+    """For a ledger that protects each user; a user who was never charged has the whole budget."""
     return service.user(caller.tenant, ledger_id, user)
 
 
@@ -81,7 +81,7 @@ def reserve(
     response: Response,
     idempotency_key: IdempotencyKey = None,
 ) -> Reservation:
-    """Set a spend aside before its noise is drawn. 409 with `requested` and `remaining` where it doesn't fit: then nothing is spent."""
+    """Sets a spend aside before its noise is drawn. If it doesn't fit: 409 with `requested` and `remaining`, and nothing is spent."""
     made = service.reserve(caller.tenant, ledger_id, reservation, caller.key_id, idempotency_key)
     response.headers["Location"] = f"/v1/ledgers/{ledger_id}/reservations/{made.id}"
     return made
@@ -95,7 +95,7 @@ def list_reservations(
     service: Service,
     state: ReservationState | None = None,
     limit: Limit = 50,
-    cursor: Annotated[int | None, Query(ge=1, le=2**31 - 1, description="The `next` of the page before.")] = None,
+    cursor: Annotated[int | None, Query(ge=1, le=2**31 - 1, description="The `next` of the previous page.")] = None,
 ) -> ReservationPage:
     """One page; follow `next` for older reservations."""
     return service.reservations(caller.tenant, ledger_id, state, cursor, limit)
@@ -103,7 +103,7 @@ def list_reservations(
 
 @router.get("/{ledger_id}/reservations/{reservation_id}", summary="Read a reservation")
 def read_reservation(ledger_id: LedgerId, reservation_id: ReservationId, caller: Holder, service: Service) -> Reservation:
-    """What it was for and what became of it."""
+    """What it was for, and its outcome."""
     return service.reservation(caller.tenant, ledger_id, reservation_id)
 
 
@@ -117,7 +117,7 @@ def commit(
     service: Service,
     idempotency_key: IdempotencyKey = None,
 ) -> Reservation:
-    """Count all of it, or the part that was really released, as spent for good. Only what was never released becomes free again."""
+    """Counts all of it, or the part that was really released, as spent. Only what was never released becomes free again."""
     return service.commit(caller.tenant, ledger_id, reservation_id, request.released, caller.key_id, idempotency_key)
 
 
@@ -125,7 +125,7 @@ def commit(
 def release(
     *, ledger_id: LedgerId, reservation_id: ReservationId, caller: Holder, service: Service, idempotency_key: IdempotencyKey = None
 ) -> Reservation:
-    """Free all of it: nothing of it was released, and nothing will be."""
+    """Frees all of it: nothing of it was released, and nothing will be."""
     return service.release(caller.tenant, ledger_id, reservation_id, caller.key_id, idempotency_key)
 
 
@@ -135,7 +135,7 @@ def list_entries(
     caller: Holder,
     service: Service,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-    cursor: Annotated[int, Query(ge=0, le=2**31 - 1, description="The `next` of the page before; 0 for the beginning.")] = 0,
+    cursor: Annotated[int, Query(ge=0, le=2**31 - 1, description="The `next` of the previous page; 0 for the beginning.")] = 0,
 ) -> EntryPage:
     """Oldest first. Each entry's digest is the SHA-256 of its `text`, which holds the digest of the entry before."""
     return service.entries(caller.tenant, ledger_id, cursor, limit)
@@ -143,5 +143,5 @@ def list_entries(
 
 @router.get("/{ledger_id}/verification", summary="Verify a ledger")
 def verify_ledger(ledger_id: LedgerId, caller: Holder, service: Service) -> ChainReport:
-    """Check the whole history, and every figure that is kept beside it. `ledger verify` does the same with a downloaded history."""
+    """Checks the whole history and every figure that is stored with it. `ledger verify` does the same with a downloaded history."""
     return service.verify(caller.tenant, ledger_id)

@@ -16,7 +16,7 @@ router = APIRouter(prefix="/ledgers", tags=["ledgers"])
 
 @router.post("/{ledger_id}/projections", summary="How many more fit?")
 def project(ledger_id: LedgerId, request: ProjectionRequest, caller: Holder, service: Service, asked: Request) -> Projection:
-    """Such events, such numbers, trainings like that of a job, or of a spec that isn't sent yet. Exact, and nothing is reserved."""
+    """More of the same events or numbers, or of trainings like a job's or an unsent spec's. Exact, and nothing is reserved."""
     settings, database = asked.app.state.settings, asked.app.state.database
     ledger = service.get(caller.tenant, ledger_id)
     spend = request.spend

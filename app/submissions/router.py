@@ -1,4 +1,4 @@
-r"""The REST interface of jobs. Handlers are plain functions, each one transaction; streams are beside it, in ``streams.py``."""
+r"""The REST interface of jobs. Handlers are plain functions, each one transaction; streams are in ``streams.py``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ calculations = APIRouter(prefix="/calculations", tags=["jobs"])
 
 @calculations.post("", status_code=status.HTTP_202_ACCEPTED, summary="Submit a calculation")
 def submit_calculation(calculation: Calculation, service: Service, response: Response, idempotency_key: IdempotencyKey = None) -> Job:
-    """For calculations beyond the time limit of an answer at once: a job whose `result` is there when it succeeded."""
+    """For calculations that take too long for an immediate answer: a job that holds a `result` once it has succeeded."""
     job = service.submit_calculation(calculation, idempotency_key)
     response.headers["Location"] = job.links.self
     return job
@@ -46,11 +46,11 @@ def submit_job(submission: JobSubmission, service: Service, response: Response, 
 def list_jobs(
     *,
     service: Service,
-    state: Annotated[tuple[JobState, ...], Query(description="Any of these states.")] = (),
+    state: Annotated[tuple[JobState, ...], Query(description="Jobs in any of these states.")] = (),
     algorithm: Annotated[str | None, Query(json_schema_extra={"enum": ALGORITHM_NAMES})] = None,
     label: Annotated[tuple[LabelFilter, ...], Query(description="name=value; all of them must match.")] = (),
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
-    cursor: Annotated[str | None, Query(pattern=ID_PATTERN, description="The `next` of the page before.")] = None,
+    cursor: Annotated[str | None, Query(pattern=ID_PATTERN, description="The `next` of the previous page.")] = None,
 ) -> JobPage:
     """One page; follow `next` for older jobs."""
     if algorithm is not None and algorithm not in ALGORITHM_NAMES:
@@ -61,44 +61,44 @@ def list_jobs(
 
 @router.get("/{job_id}", summary="Read a job")
 def read_job(job_id: JobId, service: Service) -> Job:
-    """State, progress with the epsilon spent so far, and where the rest is."""
+    """State, progress with the epsilon spent so far, and links to the rest."""
     return service.get(job_id)
 
 
 @router.post("/{job_id}/cancel", summary="Cancel a job")
 def cancel_job(job_id: JobId, service: Service) -> Job:
-    """A waiting job is cancelled at once, a running one within seconds. Cancelling twice is cancelling once."""
+    """A waiting job is cancelled at once, a running one within seconds. Cancelling twice has no further effect."""
     return service.act(job_id, Action.CANCEL)
 
 
 @router.post("/{job_id}/pause", summary="Pause a job")
 def pause_job(job_id: JobId, service: Service) -> Job:
-    """A running job stops at a checkpoint within seconds and lets go of its worker; a waiting one doesn't start."""
+    """A running job stops at a checkpoint within seconds and frees its worker; a waiting one doesn't start."""
     return service.act(job_id, Action.PAUSE)
 
 
 @router.post("/{job_id}/resume", summary="Resume a paused job")
 def resume_job(job_id: JobId, service: Service) -> Job:
-    """It waits for a worker again and goes on from its checkpoint."""
+    """It waits for a worker again and continues from its checkpoint."""
     return service.act(job_id, Action.RESUME)
 
 
 @router.post("/{job_id}/retry", summary="Run a failed or cancelled job again")
 def retry_job(job_id: JobId, service: Service) -> Job:
-    """As a new attempt of the same job, from its checkpoint: what it released stays released and counted, and its certificate names the
+    """A new attempt of the same job, from its checkpoint. What it released stays released and counted, and its certificate names the
     restarts."""
     return service.act(job_id, Action.RETRY)
 
 
 @router.patch("/{job_id}/labels", summary="Change a job's labels")
 def change_labels(job_id: JobId, change: LabelsChange, service: Service) -> Job:
-    """The job has these labels from now on, and no others. They are no part of what is trained or certified."""
+    """Replaces all of the job's labels. Labels aren't part of what is trained or certified."""
     return service.label(job_id, change.labels)
 
 
 @router.get("/{job_id}/artifacts", summary="List a job's files")
 def list_artifacts(job_id: JobId, service: Service) -> ArtifactList:
-    """Model, spec, certificate; with sizes and digests."""
+    """Model, spec, certificate and other files, with sizes and digests."""
     return ArtifactList(artifacts=service.artifacts(job_id))
 
 

@@ -20,7 +20,7 @@ class JobRow(Base):
 
     ``attempt`` counts the starts and is the fencing token: only the latest start may write events or end the job. ``holder`` is the token
     of the lease of the worker that has the job in hand, and null in every state but those. ``worker_deaths`` counts the starts whose
-    worker was lost, ``ran_seconds`` the time in hand over all attempts; a retry begins both anew. ``files_deleted``: when its folder was
+    worker was lost, ``ran_seconds`` the time in hand over all attempts; a retry resets both. ``files_deleted``: when its folder was
     given up, checkpoint, log and artifacts; it can't be tried again then. ``events_deleted``: when its log lines and figures were.
     """
 
@@ -78,7 +78,7 @@ class IdempotencyKeyRow(Base):
 
 @final
 class ExecutorRow(Base):
-    """A worker that lives, and its lease: ``token`` is new whenever the lease is taken anew, ``beat`` counts its renewals."""
+    """A live worker and its lease: ``token`` is new whenever the lease is taken again, ``beat`` counts its renewals."""
 
     __tablename__ = "executors"
 
@@ -96,7 +96,7 @@ class ExecutorRow(Base):
 
 @final
 class WebhookRow(Base):
-    """Who is told of a job's changes of state. The secret signs what is sent and is never shown."""
+    """The receiver of a job's changes of state. The secret signs the messages and is never shown."""
 
     __tablename__ = "webhooks"
 
@@ -107,7 +107,7 @@ class WebhookRow(Base):
 
 @final
 class DeliveryRow(Base):
-    """One change of state that is to be told, written in the transaction that made it; deleted when it was told or given up."""
+    """One change of state to deliver, written in the transaction that made it; deleted when it was delivered or given up."""
 
     __tablename__ = "webhook_deliveries"
 

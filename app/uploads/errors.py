@@ -15,7 +15,7 @@ class UploadError(ServiceError):
 
 
 class UploadNotFound(UploadError):
-    """The tenant has no upload of this id."""
+    """The tenant has no upload with this id."""
 
     problem = ProblemType(404, "upload-not-found", "No such upload.")
 
@@ -25,7 +25,7 @@ class UploadNotFound(UploadError):
 
 
 class DataSetNotFound(UploadError):
-    """The tenant has no data set of this id."""
+    """The tenant has no data set with this id."""
 
     problem = ProblemType(404, "data-set-not-found", "No such data set.")
 
@@ -35,7 +35,7 @@ class DataSetNotFound(UploadError):
 
 
 class DataSetInUse(UploadError):
-    """A job that hasn't ended trains on the data set."""
+    """A job that hasn't ended uses the data set."""
 
     problem = ProblemType(409, "data-set-in-use", "A job uses the data set.")
 
@@ -46,9 +46,9 @@ class DataSetInUse(UploadError):
 
 
 class UploadKeyReused(UploadError):
-    """The Idempotency-Key was used before, with another request, or for one that isn't done yet."""
+    """The Idempotency-Key was used before, either with another request or for one that isn't done yet."""
 
-    problem = ProblemType(409, "upload-idempotency-conflict", "The Idempotency-Key was used with another request.")
+    problem = ProblemType(409, "upload-idempotency-conflict", "The Idempotency-Key was already used with another request.")
 
     def __init__(self, key: str, *, is_done: bool) -> None:
         self.key = key
@@ -57,7 +57,7 @@ class UploadKeyReused(UploadError):
 
 
 class UploadTooLarge(UploadError):
-    """A body beyond what one upload may have."""
+    """A body larger than an upload may be."""
 
     problem = ProblemType(413, "upload-too-large", "The upload is too large.")
 
@@ -71,15 +71,15 @@ class UploadTooLarge(UploadError):
 
 
 class QuotaExceeded(UploadError):
-    """More than the tenant has room for."""
+    """More data than the tenant's quota allows."""
 
-    problem = ProblemType(409, "quota-exceeded", "The tenant's room is taken.")
+    problem = ProblemType(409, "quota-exceeded", "The tenant's storage quota is used up.")
 
     def __init__(self, asked: int, used: int, quota: int) -> None:
         self.asked, self.used, self.quota = asked, used, quota
         super().__init__(
-            f"expected at most {max(0, quota - used)} bytes, of which {asked} were asked for: uploads and data sets take {used} of the "
-            f"{quota} bytes that a tenant has; delete some"
+            f"expected at most {max(0, quota - used)} bytes, got {asked}: uploads and data sets already take {used} of the tenant's "
+            f"{quota} bytes; delete some"
         )
 
     @property
@@ -88,17 +88,17 @@ class QuotaExceeded(UploadError):
 
 
 class UploadCutOff(UploadError):
-    """The body ended before its end, or took too long; nothing of it is kept."""
+    """The body was cut off or took too long; nothing of it is kept."""
 
-    problem = ProblemType(400, "upload-cut-off", "The upload didn't come to its end.")
+    problem = ProblemType(400, "upload-cut-off", "The upload was cut off.")
 
     def __init__(self, received: int) -> None:
         self.received = received
-        super().__init__(f"expected the whole body in time, got {received} bytes of it; nothing is kept")
+        super().__init__(f"expected the whole body in time, got only {received} bytes; nothing is kept")
 
 
 class ReadersBusy(UploadError):
-    """Others' files are being read, and this one's turn didn't come."""
+    """Other files are being read, and this one didn't get its turn."""
 
     problem = ProblemType(503, "readers-busy", "Too many files are being read.")
 

@@ -1,4 +1,4 @@
-r"""What the REST interface tells of uploads and data sets."""
+r"""What the REST interface shows of uploads and data sets."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Nonce = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{64}$")
 
 @final
 class Upload(Value):
-    r"""A file that was uploaded.
+    r"""An uploaded file.
 
     Attributes:
       name: a label.
       sha256: of its bytes.
-      arrays: what is in it; never a value.
-      left_out: names of what else is in it and can't be used.
+      arrays: the arrays in it, without values.
+      left_out: names of other contents that can't be used.
     """
 
     id: UploadId
@@ -47,15 +47,15 @@ class UploadPage(Value):
 
 @final
 class DataSet(Value):
-    r"""A data set that was made of uploads. It never changes.
+    r"""A data set made from uploads. It never changes.
 
     Attributes:
-      state: ``deleted`` where its arrays are gone, and only what certificates name of it is left.
-      bytes: of its arrays; 0 of a deleted one.
-      definition: as it was asked for.
-      facts: what plans and certificates need of it. Its digest is for its owner alone: certificates have ``manifest_sha256`` instead.
-      manifest_sha256: of the manifest (``GET /v1/data-sets/{id}/manifest``), which opens what a certificate says of the data.
-      data: what stands in the ``data`` of a training spec.
+      state: ``deleted`` if its arrays are gone and only what certificates name of it is left.
+      bytes: size of its arrays; 0 if deleted.
+      definition: as it was requested.
+      facts: what plans and certificates need to know. The digest is for the owner only: certificates have ``manifest_sha256`` instead.
+      manifest_sha256: of the manifest (``GET /v1/data-sets/{id}/manifest``), which reveals the data that a certificate refers to.
+      data: the value for ``data`` in a training spec.
     """
 
     id: DataSetId
@@ -79,7 +79,7 @@ class DataSetPage(Value):
 
 @final
 class ManifestUpload(Value):
-    """An upload that a data set was made of."""
+    """An upload that a data set was made from."""
 
     id: UploadId
     format: FormatName
@@ -89,12 +89,12 @@ class ManifestUpload(Value):
 
 @final
 class DataSetManifest(Value):
-    r"""What opens a certificate's commitment to a data set: private to its owner, who may show it.
+    r"""Opens a certificate's commitment to a data set: private to its owner, who may show it.
 
     Attributes:
-      definition: as it was asked for, with the maker's description.
+      definition: as requested, with the owner's description.
       arrays_sha256: of all arrays, held-out ones included.
-      nonce: 256 random bits, without which the manifest's digest would tell whether a guess of all the data is right.
+      nonce: 256 random bits, without which the manifest's digest would let anyone check a guess of all the data.
     """
 
     id: DataSetId

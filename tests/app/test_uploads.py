@@ -98,7 +98,7 @@ def test_the_digest_that_a_client_names_is_compared(client: httpx2.Client, of: S
     query = {"format": "npz", "name": "a"} | ({} if how == "header" else {"sha256": (wrong if how == "query" else right).hex()})
     refused = client.post("/v1/uploads", params=query, content=CONTENT, headers={} if how == "query" else headers(wrong))
     assert refused.status_code == 422, refused.text
-    assert f"sha256 must be that of the body that came, {SHA256}" in refused.json()["detail"]
+    assert f"sha256 must be the digest of the received body, {SHA256}" in refused.json()["detail"]
     nothing_is_kept(client, of)
     query |= {} if how == "header" else {"sha256": right.hex()}
     assert client.post("/v1/uploads", params=query, content=CONTENT, headers={} if how == "query" else headers(right)).status_code == 201
@@ -136,7 +136,7 @@ def test_a_tenants_room_is_used_up_and_free_again(client: httpx2.Client, of: Set
     first, _ = uploaded(client, filled), uploaded(client, filled)
     refused = upload(client, filled)
     assert (refused.status_code, refused.json()["type"]) == (409, "quota-exceeded")
-    assert f"uploads and data sets take {2 * len(filled)} of the 250000 bytes" in refused.json()["detail"]
+    assert f"uploads and data sets already take {2 * len(filled)} of the tenant's 250000 bytes" in refused.json()["detail"]
     pieces = client.post("/v1/uploads", params={"format": "npz", "name": "a"}, content=iter([filled]))
     assert pieces.json()["type"] == "quota-exceeded"
     assert client.delete(f"/v1/uploads/{first}").status_code == 204
@@ -295,7 +295,7 @@ def test_a_body_of_unknown_length_ends_with_the_room_that_was_left(local: Upload
     first, second, third = (local.begin(asked(length)) for length in (400, 400, None))
     assert (first.room, second.room, third.room) == (400, 400, 200)
     local.check_size(third, 200)
-    with pytest.raises(QuotaExceeded, match="take 800 of the 1000 bytes"):
+    with pytest.raises(QuotaExceeded, match="take 800 of the tenant's 1000 bytes"):
         local.check_size(third, 201)
 
 

@@ -36,11 +36,11 @@ class SpectralComparison(Value):
       clip: S, the l2 norm that one query (or one record's term) is clipped to.
       noise_multiplier: sigma; the noise is N(0, sigma^2 S^2). Or else std.
       std: sigma S itself.
-      positions: where the variance of the real-noise version is wanted; index of each axis. By default the first two on the diagonal.
-      signal: a real signal, row by row, whose kept part is wanted; prod N numbers, at most 4096.
+      positions: where to give the variance of the real-noise version; index of each axis. By default the first two on the diagonal.
+      signal: a real signal, row by row, whose kept part to give; prod N numbers, at most 4096.
       power_spectrum: instead of a signal, |rfftn|^2 of it under the unitary transform: prod N[:-1] * (N[-1] // 2 + 1) numbers, row by row.
       support: with signal: how many leading entries of each axis the kernel really has (the rest is padding that is cropped away).
-      epsilons, deltas: where the consequences of each mu are wanted.
+      epsilons, deltas: the points at which to give the consequences of each mu.
     """
 
     model_config = example({"shape": [16], "kept": [4], "clip": 1.0, "noise_multiplier": 1.0, "epsilons": [1.0], "deltas": [1e-5]})
@@ -103,7 +103,7 @@ class SpectralComparison(Value):
         return LowPass(self.shape, tuple(kept_for_ratio(length, ratio, self.rounding) for length, ratio in pairs))
 
     def norms_under(self, low_pass: LowPass) -> SignalNorms | None:
-        """Norms of the signal that was sent, if one was; a transform, so to be asked for once."""
+        """Norms of the signal that was sent, if any; this takes a transform, so call it once."""
         if self.signal is not None:
             return SignalNorms.of_signal(low_pass, self.signal)
         return None if self.power_spectrum is None else SignalNorms.of_power(low_pass, self.power_spectrum)

@@ -1,12 +1,12 @@
-// Fields of a form: what was typed as values, and what is wrong with it in words beside its field.
+// Fields of a form: typed text as values, and error messages next to their fields.
 
 import { byId } from "./core.js";
 
 const DECIMAL = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,4})?$/i;
-const NOTHING = "…"; // stands where there was no answer yet
+const NOTHING = "…"; // shown until there is an answer
 const LONGEST = 60; // characters of a number, and of what an address keeps of a field
 
-/** What is wrong with one field, in words that stand beside it. */
+/** What is wrong with one field, in words shown next to it. */
 export class FieldProblem extends Error {
   constructor(input, message) {
     super(message);
@@ -15,21 +15,21 @@ export class FieldProblem extends Error {
 }
 
 export function decimal(input, text = input.value.trim()) {
-  if (text === "") throw new FieldProblem(input, "This needs a number.");
-  if (text.length > LONGEST || !DECIMAL.test(text)) throw new FieldProblem(input, "Write a number, such as 0.5 or 1e-5.");
+  if (text === "") throw new FieldProblem(input, "Enter a number.");
+  if (text.length > LONGEST || !DECIMAL.test(text)) throw new FieldProblem(input, "Enter a number, such as 0.5 or 1e-5.");
   const value = Number(text);
-  if (!Number.isFinite(value)) throw new FieldProblem(input, "That number is too large to compute with.");
+  if (!Number.isFinite(value)) throw new FieldProblem(input, "This number is too large to compute with.");
   return value;
 }
 
 export function whole(input, text = input.value.trim()) {
   const value = decimal(input, text);
-  if (!Number.isInteger(value)) throw new FieldProblem(input, "Write a whole number.");
+  if (!Number.isInteger(value)) throw new FieldProblem(input, "Enter a whole number.");
   return value;
 }
 
 function word(input, text) {
-  if (text === "") throw new FieldProblem(input, "This needs a word.");
+  if (text === "") throw new FieldProblem(input, "Enter a value.");
   if (input.dataset.pattern && !new RegExp(input.dataset.pattern).test(text)) throw new FieldProblem(input, `Allowed: ${input.dataset.allowed}.`);
   return text;
 }
@@ -80,7 +80,7 @@ export function clear(form) {
   byId("problem").textContent = "";
 }
 
-/** Puts a message beside its field. */
+/** Shows a message next to its field. */
 export function blame(input, message) {
   input.setAttribute("aria-invalid", "true");
   byId(`${input.id}-problem`).textContent = message;
@@ -88,8 +88,8 @@ export function blame(input, message) {
 }
 
 /**
- * A refusal of the service: each message beside the field that `inputOf` finds for its path, else beside the one that was typed in `last`
- * (all was well before); what isn't about any value stands below the answer.
+ * A refusal of the service: each message next to the field that `inputOf` finds for its path, else next to the one typed in `last`
+ * (all was well before); what isn't about any value is shown below the answer.
  */
 export function tell(problem, inputOf, last) {
   const rest = [];

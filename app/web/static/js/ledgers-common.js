@@ -1,4 +1,4 @@
-// What the list of budgets and one budget's page say alike.
+// What the list of budgets and one budget's page have in common.
 
 import { bound, el, figure, number } from "./core.js";
 
@@ -33,7 +33,7 @@ function eventWords(event) {
     case "fixed_size_sampled":
       return `${eventWords(event.event)} of a random sample of fixed size`;
     case "composed":
-      return `${event.events?.length ?? "several"} things together`;
+      return `${event.events?.length ?? "several"} events together`;
     default:
       return event.kind.replaceAll("_", " ");
   }
@@ -47,7 +47,7 @@ export function share(quantity, limit, part) {
   return Math.min(1, Math.max(0, quantity === "mu" ? of * of : of));
 }
 
-/** A bar of what is committed and what is reserved; its figures in words stand beside it, so that it says nothing alone. */
+/** A bar of what is committed and what is reserved; its figures are also given in words, so that the bar isn't the only source. */
 export function bar(use) {
   const committed = share(use.quantity, use.limit, use.committed);
   const reserved = Math.min(1 - committed, share(use.quantity, use.limit, use.reserved));

@@ -5,7 +5,7 @@ import { bar, limitWords, state, taken, telling } from "./ledgers-common.js";
 
 const LABELS = { gdp: "Limit: mu", rdp_target: "Limit: epsilon", zcdp: "Limit: rho", pure: "Limit: epsilon" };
 const FIELDS = { gdp: "mu", rdp_target: "epsilon", zcdp: "rho", pure: "epsilon" };
-/** Where the service's word for a field stands on this page. */
+/** The element of this page for each field of the service. */
 const PLACES = { name: "name", unit: "unit", "budget.mu": "limit", "budget.rho": "limit", "budget.epsilon": "limit", "budget.delta": "delta" };
 
 let next = null;
@@ -13,16 +13,16 @@ let next = null;
 function row(ledger) {
   const { definition } = ledger;
   const use = telling(ledger);
-  const shown = use ? [bar(use), ` about ${percent(Math.ceil(taken(use) * 1000) / 1000)}`] : [ledger.users === null ? "nothing" : `of each user; ${ledger.users} charged so far`];
+  const shown = use ? [bar(use), ` about ${percent(Math.ceil(taken(use) * 1000) / 1000)}`] : [ledger.users === null ? "nothing" : `per user; ${ledger.users} charged so far`];
   return el(
     "tr",
     {},
     el("th", { scope: "row" }, el("a", { href: `/ledgers/${ledger.id}` }, definition.name)),
     el("td", { "data-name": "Limit" }, limitWords(definition.budget)),
-    el("td", { "data-name": "Taken" }, ...shown),
+    el("td", { "data-name": "Used" }, ...shown),
     el("td", { "data-name": "Protects" }, `${definition.protects === "each_user" ? "each user, by " : ""}${definition.unit.replaceAll("_", " ")}`),
     el("td", { "data-name": "State" }, state(ledger)),
-    el("td", { "data-name": "Made" }, moment(ledger.created)),
+    el("td", { "data-name": "Created" }, moment(ledger.created)),
   );
 }
 
@@ -54,12 +54,12 @@ function say(id, text) {
   else byId(id).removeAttribute("aria-invalid");
 }
 
-/** The number in a field, or null where it holds none: then that stands beside it. */
+/** The number in a field, or null if it holds none: then a message is shown next to it. */
 function read(id) {
   const text = byId(id).value.trim();
   const value = Number(text);
-  if (text === "") say(id, "This needs a number.");
-  else if (!/^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text) || text.length > 40) say(id, "Write a number, such as 1.5 or 1e-5.");
+  if (text === "") say(id, "Enter a number.");
+  else if (!/^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text) || text.length > 40) say(id, "Enter a number, such as 1.5 or 1e-5.");
   else if (!Number.isFinite(value)) say(id, "This number is too large.");
   else return value;
   return null;
@@ -98,7 +98,7 @@ byId("form").addEventListener("submit", async (event) => {
   byId("send").disabled = true;
   try {
     const made = await api("/v1/ledgers", { method: "POST", body });
-    announce(`${made.definition.name} is made`);
+    announce(`${made.definition.name} was created`);
     location.assign(`/ledgers/${made.id}`);
   } catch (error) {
     if (!(error instanceof Problem)) throw error;

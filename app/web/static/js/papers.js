@@ -3,7 +3,7 @@
 import { Problem, api, bound, byId, el, figure, later, number, refusal } from "./core.js";
 import { erratum, verdict } from "./findings.js";
 
-const NO_DELTA = 1e-12; // asked for in the place of 0: a calculator takes a delta above it
+const NO_DELTA = 1e-12; // used in place of 0: a calculator needs a delta above it
 
 /** The calculator filled in with an event, or null where no calculator holds it. */
 function calculator(event, delta) {
@@ -45,7 +45,7 @@ function rows(report, { experiment, readings }) {
     const shared = [el("th", { scope: "row" }, experiment.task), el("td", { "data-name": "Read as" }, name, ": ", reading.meaning, reading.errata.length ? " (errata " : "", ...reading.errata.flatMap((row, at) => [at ? ", " : "", erratum(row)]), reading.errata.length ? ")" : ""), el("td", { "data-name": "Proven epsilon", class: "mono" }, proven)];
     if (!reading.verdicts.length) return [el("tr", {}, ...shared, el("td", { "data-name": "Printed" }, "none"), el("td", { "data-name": "Verdict" }))];
     return reading.verdicts.map((one) =>
-      el("tr", {}, ...shared.map((part) => part.cloneNode(true)), el("td", { "data-name": "Printed", class: "mono" }, `${figure(one.printed)} (${one.where})`), el("td", { "data-name": "Verdict" }, verdict(one.direction), Number.isFinite(number(one.ratio)) ? ` ${figure(one.ratio, 3)} of what holds` : "")),
+      el("tr", {}, ...shared.map((part) => part.cloneNode(true)), el("td", { "data-name": "Printed", class: "mono" }, `${figure(one.printed)} (${one.where})`), el("td", { "data-name": "Verdict" }, verdict(one.direction), Number.isFinite(number(one.ratio)) ? ` ${figure(one.ratio, 3)} times the proven value` : "")),
     );
   });
 }
@@ -83,7 +83,7 @@ function find() {
 }
 
 async function start() {
-  // Each by itself: a busy service has its time limit for every one of them, and the first stands while the last is computed.
+  // Each separately: a busy service has a time limit for every one of them, and the first is shown while the last is computed.
   const places = [...byId("papers").querySelectorAll("[data-paper]")];
   for (const place of places) {
     try {

@@ -6,7 +6,7 @@ import { NAMES, fill, parsed, say, write } from "./submit-fields.js";
 
 const place = byId("body");
 const PAUSE = 700;
-/** Where the service's word for a field stands on this page; all others are in the JSON. */
+/** The element of this page for each field of the service; all others are in the JSON. */
 const PLACES = { labels: "labels", priority: "priority", timeout_seconds: "timeout", ledger: "ledger", "spec.data": "data-set" };
 
 let found = { algorithms: [], ledgers: [] };
@@ -44,7 +44,7 @@ const load = () =>
     const [recipes, algorithms, ledgers, dataSets] = await Promise.all([api("/v1/recipes"), api("/v1/algorithms"), own("/v1/ledgers?state=open&limit=200", "ledgers"), own("/v1/data-sets?limit=200", "data_sets")]);
     const fitting = ledgers.filter((one) => one.definition.protects === "data_set");
     found = { algorithms, ledgers: fitting };
-    options("recipe", recipes.map((one) => el("option", { value: one.name, disabled: !one.data.available }, `${one.title} (${one.name})${one.data.available ? "" : ": its data aren't here"}`)));
+    options("recipe", recipes.map((one) => el("option", { value: one.name, disabled: !one.data.available }, `${one.title} (${one.name})${one.data.available ? "" : ": its data aren't available"}`)));
     options("algorithm", algorithms.map((one) => el("option", { value: one.name }, one.name)));
     options("ledger", fitting.map((one) => el("option", { value: one.id }, `${one.definition.name}: at most ${limitWords(one.definition.budget)}`)));
     options("data-set", dataSets.filter((one) => one.state === "ready").map((one) => el("option", { value: one.id }, `${one.definition.name}: ${one.facts.training_records.toLocaleString("en")} records to train on`)));
@@ -83,7 +83,7 @@ byId("recipe").addEventListener("change", () =>
     const body = await api(`/v1/recipes/${encodeURIComponent(name)}`);
     if (byId("recipe").value !== name) return;
     byId("algorithm").value = "";
-    put(body, "A recipe of the papers.");
+    put(body, "A recipe from the papers.");
   }),
 );
 
@@ -113,7 +113,7 @@ const now = later(async (job, ledger) => {
     if (signal.aborted) return;
     if (!(error instanceof Problem)) throw error;
     const why = error.fields.length ? error.fields.map((one) => `${one.field}: ${one.message}`).join("; ") : error.message;
-    byId("cost").replaceChildren(el("p", { class: "notice" }, `What it would cost of ${ledger.definition.name} can't be told: ${why}`));
+    byId("cost").replaceChildren(el("p", { class: "notice" }, `Can't tell what it would cost in ${ledger.definition.name}: ${why}`));
   }
 }, PAUSE);
 
@@ -131,19 +131,19 @@ function cost() {
 
 function costWords(ledger, told) {
   const { name } = ledger.definition;
-  if (told.separately === null) return [el("p", { class: "notice good" }, `It would cost nothing of ${name}.`)];
-  if (told.after === null) return [el("p", { class: "notice bad" }, `It doesn't fit into ${name} as things stand: more noise, fewer steps or smaller samples cost less.`)];
+  if (told.separately === null) return [el("p", { class: "notice good" }, `It would cost nothing in ${name}.`)];
+  if (told.after === null) return [el("p", { class: "notice bad" }, `It doesn't fit into ${name} at the moment: more noise, fewer steps or smaller samples cost less.`)];
   const after = telling({ definition: ledger.definition, balance: told.after });
   const before = ledger.balance.limits.find((use) => use.quantity === after?.quantity);
   const more = told.separately - 1;
-  const fits = more === 0 ? "no other like it would fit after it" : more === 1 ? "one more like it would fit after it" : `${more.toLocaleString("en")} more like it would fit after it`;
+  const fits = more === 0 ? "no more like it would fit after it" : more === 1 ? "one more like it would fit after it" : `${more.toLocaleString("en")} more like it would fit after it`;
   const left = before ? `Left in ${after.quantity}: ${bound(before.remaining, { down: true })} now, ${bound(after.remaining, { down: true })} after it. ` : "";
-  return [el("p", { class: "notice good" }, `It fits into ${name}; ${fits}. ${left}Nothing is reserved before you send it.`), ...(after ? [el("div", { class: "half" }, bar(after))] : [])];
+  return [el("p", { class: "notice good" }, `It fits into ${name}; ${fits}. ${left}Nothing is reserved until you send it.`), ...(after ? [el("div", { class: "half" }, bar(after))] : [])];
 }
 
 // Sending it
 
-/** What is wrong beside its field; what is in the spec beside the JSON. Returns what has no place. */
+/** Shows each error next to its field, and errors in the spec next to the JSON. */
 function lay(problem) {
   const inJson = [];
   for (const one of problem.fields) {
@@ -185,7 +185,7 @@ byId("form").addEventListener("submit", async (event) => {
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
     lay(error);
-    // A refused request made nothing, and a changed one needs a name of its own; one that wasn't answered may have made a job.
+    // A refused request made nothing, and a changed one needs its own name; one that wasn't answered may have made a job.
     if (error.status !== 0) byId("form").dataset.once = newName();
   } finally {
     send.disabled = false;
