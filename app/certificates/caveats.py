@@ -33,7 +33,7 @@ def caveats(reading: Reading, guarantee: ApproximateDp) -> Iterator[Caveat]:
     if float(guarantee.delta) * units >= 1.0 and guarantee.pure_epsilon is None:
         yield Caveat(f"Mind delta: it is one over the {units} units or more, and such a delta would allow publishing one of them whole.")
     if reading.assumptions:
-        yield Caveat("It holds only as far as all of this does:", reading.assumptions)
+        yield Caveat("It holds only if all of the following hold:", reading.assumptions)
     found = _beside_epsilon(reading)
     beside = tuple(found[line] for line in reading.not_covered if line in found)
     if beside:

@@ -71,7 +71,7 @@ def _print_profile(answer: Profile) -> None:
     for at_delta in answer.epsilon:
         out.print(f"epsilon({at_delta.delta!r}) <= {at_delta.upper!r}   and >= {at_delta.lower!r}", markup=False)
     if answer.caveats:
-        out.print("\n  - ".join(("it holds only as far as all of this does:", *answer.caveats)), markup=False)
+        out.print("\n  - ".join(("it holds only if all of the following hold:", *answer.caveats)), markup=False)
     for at_order in answer.rdp:
         out.print(f"Renyi divergence of order {at_order.order!r} <= {at_order.value!r}", markup=False)
     for point in answer.trade_off:

@@ -1,4 +1,4 @@
-r"""Pages that ask one endpoint as one types: the comparisons with papers, and the best shape of noise. Their forms come from its schema."""
+r"""Pages that query one endpoint while you type: the comparisons with papers and the best shape of noise. Forms come from its schema."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ router = APIRouter()
 
 @final
 class Asked(Value):
-    """A page: its endpoint, its title, and what is asked."""
+    """A page: its endpoint, its title, and the request it sends."""
 
     path: str
     title: str
@@ -44,37 +44,37 @@ COMPARISONS = {
     "training": Asked(
         path="/v1/compare/training",
         title="A training's printed epsilon, read in four ways",
-        summary="Papers print one noise and one sampling rate; what they are of decides epsilon by factors of two to seventy.",
+        summary="Papers print one noise and one sampling rate. What these refer to changes epsilon by factors of two to seventy.",
         request=TrainingComparison,
     ),
     "classic_gaussian": Asked(
         path="/v1/compare/classic_gaussian",
         title="The classic noise formula",
-        summary="sqrt(2 log(1.25 / delta)) / epsilon beside the noise that is needed.",
+        summary="sqrt(2 log(1.25 / delta)) / epsilon compared with the noise that is needed.",
         request=ClassicGaussianComparison,
     ),
     "spectral": Asked(
         path="/v1/compare/spectral",
-        title="Spectral-DP's statements on one release",
+        title="Spectral-DP's statements about one release",
         summary="What the filter keeps, and what the noise protects under each reading of the paper.",
         request=SpectralComparison,
     ),
     "layers": Asked(
         path="/v1/compare/layers",
         title="Clipping layer by layer",
-        summary="Spectral-DP clips each layer of a gradient by itself: what that makes of sensitivity and noise.",
+        summary="Spectral-DP clips each layer of a gradient separately: what this means for sensitivity and noise.",
         request=LayersComparison,
     ),
     "spectral_training": Asked(
         path="/v1/compare/spectral_training",
-        title="Spectral-DP's epsilon of a whole training",
+        title="Spectral-DP's epsilon for a whole training",
         summary="Corollary 2 as printed, and what follows from the noise that it assumes.",
         request=SpectralTrainingComparison,
     ),
     "spof": Asked(
         path="/v1/compare/spof",
         title="SPOF's Algorithm 1",
-        summary="Every printed figure of the stabilised perturbed loss function beside the proven one.",
+        summary="Every printed figure of the stabilised perturbed loss function next to the proven one.",
         request=SpofComparison,
     ),
     "functional_mechanism": Asked(
@@ -86,25 +86,25 @@ COMPARISONS = {
     "dp_sgd_laplace": Asked(
         path="/v1/compare/dp_sgd_laplace",
         title="SPOF's Algorithm 2: Laplace noise on gradients",
-        summary="Whose noise scale depends on the record that it should hide.",
+        summary="Its noise scale depends on the record that it should hide.",
         request=DpSgdLaplaceComparison,
     ),
     "environmental_noise": Asked(
         path="/v1/compare/environmental_noise",
         title="SPOF under environmental noise",
-        summary="What noise on the sensors does to the factor b, and to privacy.",
+        summary="What noise on the sensors does to the factor b and to privacy.",
         request=EnvironmentalNoiseComparison,
     ),
     "taylor": Asked(
         path="/v1/compare/taylor",
         title="SPOF's Taylor expansion",
-        summary="The printed remainder and coefficients beside the true ones.",
+        summary="The printed remainder and coefficients next to the true ones.",
         request=TaylorComparison,
     ),
     "constant_selection": Asked(
         path="/v1/compare/constant_selection",
         title="Choosing SPOF's constant by accuracy",
-        summary="A sweep over constants is a release for every run of it.",
+        summary="In a sweep over constants, every run is a release.",
         request=ConstantSelectionComparison,
     ),
     "operation_counts": Asked(
@@ -114,28 +114,28 @@ COMPARISONS = {
         request=OperationCountsComparison,
     ),
 }
-"""By the last part of the endpoint's path. One release of complex noise has no page here: its calculator compares it."""
+"""Keyed by the last part of the endpoint's path. One release of complex noise has no page here; its calculator has the comparison."""
 
 NOISE_SHAPE = Asked(
     path="/v1/noise-shapes",
     title="The best shape of complex noise",
-    summary="How to split noise between the real and the imaginary part when one unit moves them differently. Give the total noise, or "
-    "what it has to reach.",
+    summary="How to split noise between the real and the imaginary part when one unit moves them differently. Enter the total noise or "
+    "the guarantee to reach.",
     request=NoiseShapeRequest,
 )
 
 
 @router.get("/comparisons", response_class=HTMLResponse)
 def list_comparisons() -> HTMLResponse:
-    """All of them."""
-    return page("comparisons.html", "Published beside proven", current="/papers", entries=COMPARISONS)
+    """Lists the comparisons."""
+    return page("comparisons.html", "Published versus proven", current="/papers", entries=COMPARISONS)
 
 
 @router.get("/comparisons/{name}", response_class=HTMLResponse)
 def read_comparison(name: str) -> HTMLResponse:
-    """One of them."""
+    """One comparison."""
     if name not in COMPARISONS:
-        return page("missing.html", "Not here", current="/papers", status=404, what="comparison", name=name)
+        return page("missing.html", "Not found", current="/papers", status=404, what="comparison", name=name)
     return _page(COMPARISONS[name], "/papers")
 
 
@@ -159,7 +159,7 @@ def _page(asked: Asked, current: str) -> HTMLResponse:
 
 
 def form_of(asked: Asked) -> tuple[Field, ...]:
-    """Its fields, filled in with the schema's example."""
+    """The page's fields, filled in with the schema's example."""
     schema = _schema(asked.request)
     example: dict[str, Any] = schema["examples"][0]
     told = told_in(schema["description"])

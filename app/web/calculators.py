@@ -1,4 +1,4 @@
-r"""The calculators' pages: forms from the mechanisms' own schemas, with what the papers print beside what is proved."""
+r"""The calculators' pages: forms from the mechanisms' schemas, with what the papers print next to what is proven."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ TITLES = {
     "complex_gaussian": "Complex Gaussian noise",
     "laplace": "Laplace noise",
     "spectral": "Spectral-DP: noise on low frequencies",
-    "local_laplace": "Local Laplace: every record by itself",
-    "local_gaussian": "Local Gaussian: every record by itself",
-    "duchi_linf": "Duchi's signs: every record by itself",
+    "local_laplace": "Local Laplace: each record on its own",
+    "local_gaussian": "Local Gaussian: each record on its own",
+    "duchi_linf": "Duchi's signs: each record on its own",
     "spof_coefficients": "SPOF's loss coefficients",
 }
-"""What a mechanism is called on the pages; its ``kind`` where it has no name here."""
+"""A mechanism's name on the pages; its ``kind`` if it has none here."""
 
 TRAINING = "training"
-"""The page of composed training: noisy sums of random samples, many times."""
+"""The page of composed training: many noisy sums of random samples."""
 
 OF_TRAINING = ("Z10", "Z12", "Z13", "Z14")
-"""Rows of the errata on composed training, beside those of its noise."""
+"""Rows of the errata about composed training, in addition to those about its noise."""
 
 CIRCULAR = {"std": 1.0, "correlation": 0.0, "sensitivity": {"l2": 1.0, "adjacency": "add_remove", "unit": "record"}}
 """First values of composed training: gradients clipped to 1, and the noise that papers train with."""
@@ -43,7 +43,7 @@ CIRCULAR = {"std": 1.0, "correlation": 0.0, "sensitivity": {"l2": 1.0, "adjacenc
 
 @final
 class Sampled(Value):
-    """First values of a composition: probability that one unit is in a sample, and how many releases there are."""
+    """Initial values of a composition: the probability that one unit is in a sample, and the number of releases."""
 
     probability: float
     count: int
@@ -53,7 +53,7 @@ class Sampled(Value):
 
 @final
 class Comparison(Value):
-    """What is asked beside a calculator: an endpoint below /v1/compare, and of what its statements are."""
+    """The comparison shown with a calculator: an endpoint below /v1/compare, and what its statements are about."""
 
     endpoint: str
     about: str
@@ -61,44 +61,44 @@ class Comparison(Value):
 
 _CLASSIC = Comparison(
     endpoint="classic_gaussian",
-    about="Of one release without sampling, at the epsilon and delta above: the classic noise formula, and the noise that is needed.",
+    about="For one release without sampling, at the epsilon and delta above: the classic noise formula and the noise that is needed.",
 )
 _ALGORITHM = Comparison(
     endpoint="spof",
-    about="The SPOF paper's Algorithm 1 where it is given the epsilon above, for records of this dimension (1 where the form has none).",
+    about="The SPOF paper's Algorithm 1 with the epsilon above, for records of this dimension (1 if the form has none).",
 )
 COMPARISONS = {
     "gaussian": _CLASSIC,
     "local_gaussian": _CLASSIC,
-    "complex_gaussian": Comparison(endpoint="complex_gaussian", about="Of one release with this noise, without repetition and sampling."),
-    "spectral": Comparison(endpoint="spectral", about="Of one release with this noise and filter, without repetition and sampling."),
+    "complex_gaussian": Comparison(endpoint="complex_gaussian", about="For one release with this noise, without repetition or sampling."),
+    "spectral": Comparison(endpoint="spectral", about="For one release with this noise and filter, without repetition or sampling."),
     "laplace": _ALGORITHM,
     "local_laplace": _ALGORITHM,
     "duchi_linf": _ALGORITHM,
     "spof_coefficients": _ALGORITHM,
     TRAINING: Comparison(
         endpoint="training",
-        about="What papers account for these numbers. Z10 is of noise whose sigma means the whole complex coordinate, Z12 of samples of "
-        "fixed size, Z13 of this very training.",
+        about="How papers account for these numbers. Z10 concerns noise whose sigma means the whole complex coordinate, Z12 samples of "
+        "fixed size, Z13 exactly this training.",
     ),
 }
-"""By the calculator's name; one that isn't here has its errata rows only."""
+"""Keyed by the calculator's name; a calculator that isn't here shows only its errata rows."""
 
 
 @router.get("/calculators", response_class=HTMLResponse)
 def list_calculators() -> HTMLResponse:
-    """All of them."""
+    """Lists the calculators."""
     entries = [(one.kind, _title(one.kind), one.facts.summary) for one in catalogue.list_mechanisms()]
     return page("calculators.html", "Calculators", current="/calculators", entries=entries)
 
 
 @router.get("/calculators/{kind}", response_class=HTMLResponse)
 def read_calculator(kind: str) -> HTMLResponse:
-    """One mechanism's, or composed training's."""
+    """The calculator of one mechanism or of composed training."""
     if kind == TRAINING:
         return _calculator(TRAINING, "complex_gaussian", Sampled(probability=0.01, count=1000, batch=600, records=60_000))
     if kind not in _entries():
-        return page("missing.html", "Not here", current="/calculators", status=404, what="calculator", name=kind)
+        return page("missing.html", "Not found", current="/calculators", status=404, what="calculator", name=kind)
     return _calculator(kind, kind, Sampled(probability=1.0, count=1, batch=1, records=1))
 
 
@@ -124,7 +124,7 @@ def _calculator(name: str, kind: str, composition: Sampled) -> HTMLResponse:
 
 
 def _is_asked(field: Field) -> bool:
-    """Whether it stands open on the page: it has a value at first or has to be given."""
+    """Whether the page shows the field at once: it has an initial value or is required."""
     return field.required or field.value != ""
 
 

@@ -1,4 +1,4 @@
-r"""The page of certificates: one is checked, looked up, read and printed there; and the page that one begins with."""
+r"""The page of certificates, where one can check, look up, read and print them."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ router = APIRouter()
 
 @router.get("/certificates", response_class=HTMLResponse)
 def read_certificates() -> HTMLResponse:
-    """To check one nobody needs a key; to look one up, its tenant's."""
+    """Checking a certificate needs no key; looking one up needs its tenant's key."""
     return page("certificates.html", "Certificates", current="/certificates", modules=("core.js", "certificates.js"), most=MAXIMUM_BYTES)

@@ -1,4 +1,4 @@
-r"""Pages and their files go out compressed, since networks may be slow. The API's answers, streams above all, mostly don't."""
+r"""Compresses pages and their files, since networks may be slow. Most of the API's answers, streams above all, are not compressed."""
 
 from __future__ import annotations
 

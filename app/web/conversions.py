@@ -1,4 +1,4 @@
-r"""The page of conversions: what one notion of privacy says in terms of all others, while one types."""
+r"""The page of conversions: one notion of privacy in terms of all others, answered while you type."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ router = APIRouter()
 @final
 @dataclass(frozen=True)
 class Notion:
-    """How a notion is called, its numbers as (name, label, first value), and what it says."""
+    """A notion's name, its numbers as (name, label, initial value), and what it says."""
 
     label: str
     numbers: tuple[tuple[str, str, str], ...]
@@ -41,11 +41,11 @@ NOTIONS = {
     "trade_off": Notion(
         "Trade-off: one pair of errors",
         (("alpha", "False positives", "0.05"), ("beta", "False negatives", "0.8")),
-        "A test that names one unit so often when it isn't there misses the same unit at least so often when it is.",
+        "A test that names one unit this often when it is absent misses the same unit at least this often when it is present.",
     ),
     "advantage": Notion("Advantage", (("value", "Advantage", "0.1"),), "An attack's true minus false positive rate is at most this."),
 }
-"""By its kind, as the API calls it."""
+"""Keyed by the kind that the API uses."""
 
 
 @router.get("/conversions", response_class=HTMLResponse)

@@ -1,4 +1,4 @@
-r"""The API's description, as a page to try it on (Swagger UI) and as one to read (ReDoc). Both come from our own files."""
+r"""The API's description, to try out (Swagger UI) and to read (ReDoc). Both are served from our own files."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ Wording = Callable[[str], Words]
 @final
 @dataclass(frozen=True)
 class Choice:
-    """One value of a choice, and how it is called."""
+    """One value of a choice, with its label."""
 
     value: str
     label: str
@@ -30,10 +30,10 @@ class Field:
     Attributes:
       path: in the mechanism's JSON, parts joined by dots.
       kind: number, whole number, list of either, text, yes or no, or one of ``choices``.
-      required: whether it may be left empty.
-      value: that it has at first, as text; empty for none.
+      required: whether it must be filled in.
+      value: the initial value as text; empty for none.
       allowed: its range in words.
-      pattern: that a text has to match; ``allowed`` says it in words.
+      pattern: a pattern that a text must match; ``allowed`` says it in words.
     """
 
     path: str
@@ -49,12 +49,12 @@ class Field:
 
     @property
     def id(self) -> str:
-        """Of its element."""
+        """The id of its element."""
         return "field-" + self.path.replace(".", "-").replace("_", "-")
 
 
 def fields_of(schema: Schema, example: Mapping[str, Any], words: Wording = words_of) -> tuple[Field, ...]:
-    """The fields of a schema with an example's values: its own first, then those of its parts. What no field can hold is left out."""
+    """The fields of a schema with an example's values: its own first, then those of its parts. Skips what no field can hold."""
     own = list(_fields(schema, schema, example, "", words, may_be_absent=False))
     return (*(field for field in own if "." not in field.path), *(field for field in own if "." in field.path))
 
@@ -75,7 +75,7 @@ def _fields(
 
 
 def _resolved(schema: Schema, root: Schema) -> Schema:
-    """Without references, and without the null of what may be absent."""
+    """The schema without references, and without the null of an optional value."""
     while True:
         if "$ref" in schema:
             schema = root["$defs"][schema["$ref"].rsplit("/", 1)[-1]]
@@ -86,7 +86,7 @@ def _resolved(schema: Schema, root: Schema) -> Schema:
 
 
 def _kind(schema: Schema) -> Kind | None:
-    """What kind of field holds such a value; None where none does."""
+    """The kind of field that holds such a value, or None."""
     if "enum" in schema:
         return "choice"
     items: Mapping[str, Any] = schema.get("items", {})
@@ -130,7 +130,7 @@ def _text(kind: Kind, value: object) -> str:
 
 
 def _range(schema: Schema) -> str:
-    """Which numbers are allowed, in words; empty where all are."""
+    """The allowed numbers in words; empty if all are allowed."""
     low = [("more than", schema.get("exclusiveMinimum")), ("at least", schema.get("minimum"))]
     high = [("less than", schema.get("exclusiveMaximum")), ("at most", schema.get("maximum"))]
     found = [f"{words} {limit:g}" for words, limit in (*low, *high) if limit is not None]

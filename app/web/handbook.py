@@ -1,4 +1,4 @@
-r"""The handbook as ``make docs`` builds it, served as it is; where nobody built it, a page that says how."""
+r"""Serves the handbook that ``make docs`` builds; if it isn't built, a page that says how to build it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Handbook(StaticFiles):
         super().__init__(directory=folder or BUILT, html=True, check_dir=False)
 
     async def check_config(self) -> None:
-        """A folder that isn't there is no fault of the configuration."""
+        """A missing folder is not a configuration error."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         assert self.directory is not None
@@ -38,6 +38,6 @@ class Handbook(StaticFiles):
         except HTTPException as refused:
             if refused.status_code != 404:
                 raise
-            return page("missing.html", "Not here", current=f"{PATH}/", status=404, what="page", name=os.path.basename(path))
+            return page("missing.html", "Not found", current=f"{PATH}/", status=404, what="page", name=os.path.basename(path))
         answer.headers.update(HEADERS)
         return answer

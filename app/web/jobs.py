@@ -1,4 +1,4 @@
-r"""The pages of jobs: a list, a form, and one job followed live. They ask the API for everything that is a tenant's."""
+r"""The pages of jobs: a list, a form, and one job followed live. They get all tenant data from the API."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ router = APIRouter()
 
 @router.get("/jobs", response_class=HTMLResponse)
 def list_jobs() -> HTMLResponse:
-    """All of a tenant's, newest first."""
+    """A tenant's jobs, newest first."""
     return page(
         "jobs.html",
         "Jobs",
@@ -30,14 +30,14 @@ def list_jobs() -> HTMLResponse:
 
 @router.get("/jobs/new", response_class=HTMLResponse)
 def new_job() -> HTMLResponse:
-    """A form for one."""
+    """The form for a new job."""
     hours = f"{LONGEST_TIMEOUT / 3600.0:.0f}"
     return page("submit.html", "New job", current="/jobs", modules=("core.js", "submit.js"), priority=HIGHEST_PRIORITY, hours=hours)
 
 
 @router.get("/jobs/{job_id}", response_class=HTMLResponse)
 def read_job(job_id: str) -> HTMLResponse:
-    """One job's. Whether there is such a job only its tenant is told, by the API."""
+    """One job's page. Only the API tells whether the job exists, and only to its tenant."""
     if re.fullmatch(ID_PATTERN, job_id) is None:
-        return page("missing.html", "Not here", current="/jobs", status=404, what="job", name=job_id)
+        return page("missing.html", "Not found", current="/jobs", status=404, what="job", name=job_id)
     return page("job.html", "Job", current="/jobs", modules=("core.js", "job.js"), plots=True, job=job_id)

@@ -17,7 +17,7 @@ router = APIRouter()
 
 @router.get("/ledgers", response_class=HTMLResponse)
 def list_ledgers() -> HTMLResponse:
-    """All of a tenant's, newest first."""
+    """A tenant's budgets, newest first."""
     return page(
         "ledgers.html",
         "Budgets",
@@ -30,7 +30,7 @@ def list_ledgers() -> HTMLResponse:
 
 @router.get("/ledgers/{ledger_id}", response_class=HTMLResponse)
 def read_ledger(ledger_id: str) -> HTMLResponse:
-    """One budget's. Whether there is such a one only its tenant is told, by the API."""
+    """One budget's page. Only the API tells whether the budget exists, and only to its tenant."""
     if re.fullmatch(ID_PATTERN, ledger_id) is None:
-        return page("missing.html", "Not here", current="/ledgers", status=404, what="budget", name=ledger_id)
+        return page("missing.html", "Not found", current="/ledgers", status=404, what="budget", name=ledger_id)
     return page("ledger.html", "Budget", current="/ledgers", modules=("core.js", "ledger.js"), ledger=ledger_id)

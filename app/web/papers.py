@@ -15,19 +15,19 @@ router = APIRouter()
 
 SEVERITIES = {
     "O": ("promises too much", "bad"),
-    "o": ("too much, read one way", "bad"),
-    "W": ("wrong, harmlessly", "warn"),
+    "o": ("too much in one reading", "bad"),
+    "W": ("wrong but harmless", "warn"),
     "L": ("looser than needed", "soft"),
     "N": ("notation", "soft"),
     "U": ("without evidence", "warn"),
     "OK": ("right", "good"),
 }
-"""Each severity in words, and its colour."""
+"""Each severity in words, with its colour."""
 
 
 @router.get("/papers", response_class=HTMLResponse)
 def read_papers() -> HTMLResponse:
-    """Five papers."""
+    """The five papers and the errata."""
     calculators = {row: one.kind for one in reversed(catalogue.list_mechanisms()) for row in one.facts.errata}
     return page(
         "papers.html",
@@ -43,5 +43,5 @@ def read_papers() -> HTMLResponse:
 
 @router.get("/vocabulary", response_class=HTMLResponse)
 def read_vocabulary() -> HTMLResponse:
-    """What words mean here."""
+    """The vocabulary."""
     return page("vocabulary.html", "Vocabulary", current="/vocabulary", vocabulary=VOCABULARY)

@@ -1,4 +1,4 @@
-r"""The proofs as pages: our own Markdown as elements, each name of another proof a link to it."""
+r"""The proofs as pages, rendered from our own Markdown; the name of another proof links to it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ router = APIRouter()
 
 
 def page_of(name: str) -> str:
-    """Where a proof is read, by its file's name.
+    """The path of a proof's page, from its file name.
 
     >>> page_of("laplace.md")
     '/proofs/laplace'
@@ -27,15 +27,15 @@ def page_of(name: str) -> str:
 
 @router.get("/proofs", response_class=HTMLResponse)
 def list_proofs() -> HTMLResponse:
-    """All of them."""
+    """Lists the proofs."""
     return page("proofs.html", "Proofs", current="/papers", entries=proofs.list_proofs())
 
 
 @router.get("/proofs/{name}", response_class=HTMLResponse)
 def read_proof(name: str) -> HTMLResponse:
-    """One of them."""
+    """One proof."""
     if name not in _titles():
-        return page("missing.html", "Not here", current="/papers", status=404, what="proof", name=name)
+        return page("missing.html", "Not found", current="/papers", status=404, what="proof", name=name)
     return page("proof.html", _titles()[name], current="/papers", text=_element(name), source=proofs.path_of(name))
 
 

@@ -1,4 +1,4 @@
-r"""Pages: one layout, every text escaped, and a Content-Security-Policy that allows our own files and nothing else."""
+r"""Renders pages: one layout, all text escaped, and a Content-Security-Policy that allows only our own files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 from mechanisms.version import VERSION
 
 PLOT_STYLE = "'sha256-jSYQUrW7J0b3jPqhZP9C2Xh1PyJKHKXd4s0fpGGKrww='"
-"""Of the one style element that Observable Plot puts into every drawing."""
+"""The hash of the one style element that Observable Plot puts into every drawing."""
 
 CONTENT_SECURITY_POLICY = (
     f"default-src 'none'; script-src 'self'; style-src 'self' {PLOT_STYLE}; img-src 'self' data:; connect-src 'self'; base-uri 'none'; "
@@ -32,7 +32,7 @@ HEADERS = {
 @final
 @dataclass(frozen=True)
 class Entry:
-    """A place in the navigation."""
+    """An entry of the navigation."""
 
     name: str
     path: str

@@ -1,4 +1,4 @@
-r"""The pages. What they show of a tenant they ask the API for, with the key that is kept in the browser's tab: none of it is in these."""
+r"""The pages. They contain no tenant data: the browser gets it from the API with the key kept in its tab."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PARTS = (
     start_router,
     documentation_router,
 )
-"""Every page but the first; a test opens all that these have."""
+"""Every page but the first; a test opens all of them."""
 
 SHOWN = ("0.1", "0.5", "1", "2", "4", "8")
 """Epsilons that the first page explains, at delta 0."""
@@ -52,7 +52,7 @@ for part in PARTS:
 
 @router.get("/", response_class=HTMLResponse)
 def read_root() -> HTMLResponse:
-    """What there is, in a few cards; and what epsilon means, in a few figures."""
+    """The service's parts as cards, and what epsilon means in a few figures."""
     odds = [(epsilon, percent_up(1 - Fraction(missed(float(epsilon)))), percent_up(Fraction(right(float(epsilon))))) for epsilon in SHOWN]
     return page(
         "home.html",
@@ -77,7 +77,9 @@ def missed(epsilon: float) -> float:
 
 
 def right(epsilon: float) -> float:
-    r"""Largest probability of guessing rightly at even odds whether a unit is there, at delta 0: e^epsilon / (1 + e^epsilon), rounded up.
+    r"""The largest probability of guessing correctly at even odds whether a unit is there: e^epsilon / (1 + e^epsilon), rounded up.
+
+    At delta 0.
 
     >>> round(right(1.0), 6)
     0.731059
@@ -86,5 +88,5 @@ def right(epsilon: float) -> float:
 
 
 def explained(epsilon: float) -> tuple[str, str]:
-    """What this epsilon at delta 0 means, in the sentences of calculators and certificates."""
+    """What this epsilon means at delta 0, in the sentences that calculators and certificates use."""
     return naming_sentence(FALSE_POSITIVES, missed(epsilon), _NEIGHBOURS), guessing_sentence(EVEN_ODDS, right(epsilon), _NEIGHBOURS)

@@ -1,4 +1,4 @@
-r"""The page for whoever is new here: from a first figure to a verified certificate. A test runs every line that it shows."""
+r"""The page for new users: from a first figure to a verified certificate. A test runs every line that it shows."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from app.web.rendering import page
 router = APIRouter()
 
 USUAL = "http://127.0.0.1:8000"
-"""Where a service is that was started without settings."""
+"""The address of a service that was started without settings."""
 
 
 @final
 @dataclass(frozen=True)
 class Step:
-    """One thing to do: what for, the lines to type, and what they give."""
+    """One step: its purpose, the lines to type, and what they give."""
 
     name: str
     title: str
@@ -33,9 +33,9 @@ STEPS = (
     Step(
         "serve",
         "Start the service",
-        "With its one worker, from the folder that zetadp is in and with its Python. `make serve` does the same.",
+        "With one worker, from zetadp's folder and with its Python. `make serve` does the same.",
         "python -m app serve --with-worker",
-        "It prints its address and, the first time, an admin key: keep it, it is shown this once. Go on in a second terminal.",
+        "It prints its address and, the first time, an admin key. Keep the key: it is shown only once. Continue in a second terminal.",
     ),
     Step(
         "profile",
@@ -49,40 +49,40 @@ STEPS = (
     ),
     Step(
         "key",
-        "Show your key",
-        "Commands find it in the environment. On these pages it goes behind the button at the top.",
+        "Set your key",
+        "Commands read it from the environment. On these pages, enter it with the button at the top.",
         "export ZETADP_KEY=zdp_...\nexport ZETADP_ADDRESS={address}",
         "",
     ),
     Step(
         "submit",
         "Train privately",
-        "A small network on handwritten digits, for a few steps. The service works out the noise and what it will cost before it starts.",
+        "A small network on handwritten digits, for a few steps. The service works out the noise and the cost before it starts.",
         "python -m app submit --recipe digits --set spec.steps=20 --watch --json > job.json",
-        "Meanwhile the page of [jobs](/jobs) shows it with the epsilon that it has spent. [The form there](/jobs/new) sends one too.",
+        "Meanwhile the [jobs page](/jobs) shows the epsilon spent so far. You can also send a job with [the form there](/jobs/new).",
     ),
     Step(
         "certificate",
-        "Take its certificate",
+        "Get its certificate",
         "With the model, the service's public keys, and the proof that the certificate is in the log.",
         """JOB=$(python -c 'import json; print(json.load(open("job.json"))["id"])')
 python -m app certificate "$JOB" --folder result""",
-        "It prints what was done and what that guarantees, in words.",
+        "It prints in words what was done and what that guarantees.",
     ),
     Step(
         "verify",
         "Verify it offline",
-        "Get the public keys once, over a channel that you trust; from then on nobody has to be asked.",
+        "Get the public keys once, over a channel that you trust; after that you need to ask nobody.",
         """curl -s {address}/.well-known/jwks.json > keys-i-trust.json
 python -m app verify result/certificate.json --keys keys-i-trust.json""",
-        "Signature, digests of the files, every figure recomputed. [The page of certificates](/certificates) needs no command line.",
+        "It checks the signature and all digests and recomputes every figure. [The certificates page](/certificates) needs no shell.",
     ),
 )
 
 
 @router.get("/start", response_class=HTMLResponse)
 def read_start(request: Request) -> HTMLResponse:
-    """Getting started, with the address at which this service was asked."""
+    """Getting started, with the address under which the client reached this service."""
     asked = str(request.base_url).rstrip("/")
     address = asked if re.fullmatch(r"https?://[A-Za-z0-9.:-]+", asked) else USUAL
     steps = [(step, step.lines.replace("{address}", address)) for step in STEPS]

@@ -1,4 +1,4 @@
-r"""What the words of this service mean: its page and the handbook's are made of this table."""
+r"""What the terms of this service mean. Its vocabulary page and the handbook's are made from this table."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ VOCABULARY: tuple[tuple[str, str], ...] = (
     ("unit", "what is protected: `record`, `user`, `patient`, ...; always stated"),
     (
         "user-level",
-        "the unit is somebody with several records: all of a user's (at most `records_per_user`) are summed, and the sum is clipped",
+        "the unit is a user with several records: all of a user's records (at most `records_per_user`) are summed and the sum is clipped",
     ),
     (
         "lot",
-        "the units that one step's sample holds; its expected size is a public constant, the divisor, and its real size never leaves",
+        "the units in one step's sample; its expected size is a public constant, the divisor, and its actual size is never released",
     ),
-    ("ghost norm", "the norm of one unit's gradient from a layer's inputs and output gradients, without ever making that gradient"),
+    ("ghost norm", "the norm of one unit's gradient, computed from a layer's inputs and output gradients without forming that gradient"),
     (
         "node",
-        "in a federation: a place that holds its own units' data, samples, clips and adds its whole noise before anything leaves it",
+        "in a federation, a site that holds its own units' data and samples, clips and adds its whole noise before anything leaves it",
     ),
-    ("held-out records", "what metrics are measured on: declared public, or private and paid for; a certificate says which"),
-    ("recipe", "a spec that is ready to run, with what its paper printed beside what is proved"),
+    ("held-out records", "the records that metrics are measured on: declared public, or private and paid for; a certificate says which"),
+    ("recipe", "a spec that is ready to run, with what its paper printed next to what is proven"),
     (
         "std",
-        "standard deviation **per real component**, always. A complex coordinate's `total_std` is sqrt(2) times that for equal parts",
+        "standard deviation **per real component**, always. A complex coordinate's `total_std` is sqrt(2) times this for equal parts",
     ),
     ("noise multiplier", "std / l2"),
     (
@@ -33,46 +33,46 @@ VOCABULARY: tuple[tuple[str, str], ...] = (
     ),
     (
         "contribution",
-        "`l2_contribution`, `l1_contribution`: how much one unit alone adds to the query; Poisson sampling with replace_one needs it",
+        "`l2_contribution`, `l1_contribution`: how much one unit alone adds to the query; needed for Poisson sampling with replace_one",
     ),
-    ("group", "`grouped`: the guarantee for a unit, a user say, that holds at most `size` of the event's units"),
+    ("group", "`grouped`: the guarantee for a larger unit, such as a user, that holds at most `size` of the event's units"),
     (
         "dominating pair",
         "two distributions P, Q that are at least as easy to tell apart as any neighbours' releases; accountants see only these",
     ),
-    ("accountant", "from an event to its privacy profile, with a lower and an upper end; only the upper is the guarantee"),
-    ("route", "which accountant an answer came by: `auto` picks the cheapest whose bracket is narrow enough, and names it"),
+    ("accountant", "computes an event's privacy profile, with a lower and an upper end; only the upper end is the guarantee"),
+    ("route", "the accountant that computed an answer: `auto` picks the cheapest one whose bracket is narrow enough and names it"),
     (
         "kept coordinates",
-        "of a gradient's spectrum: the real orthonormal coordinates of the frequencies that a filter keeps; only these "
+        "the real orthonormal coordinates of the frequencies that a filter keeps of a gradient's spectrum; only these "
         "get noise and are released",
     ),
-    ("filter", "admits spends chosen one after the other, each in view of what the others released, as long as a budget holds"),
-    ("profile", "delta as a function of epsilon, and what follows: Renyi divergence, mu, the attacker's trade-off"),
+    ("filter", "admits spends one after the other, each chosen in view of what the earlier ones released, as long as a budget holds"),
+    ("profile", "delta as a function of epsilon, and what follows from it: Renyi divergence, mu, the attacker's trade-off"),
     (
         "naming",
-        "what a guarantee bounds, in one wording everywhere: a test that would name this very unit with probability 1 % had the unit been "
-        "left out names the unit with probability at most so much; about one unit that is there or isn't, not a share of everybody",
+        "what a guarantee bounds, worded the same everywhere: a test that would name this very unit with probability 1 % had the unit been "
+        "left out names the unit with at most the stated probability; this is about one unit, not about a share of all units",
     ),
     (
         "local release",
-        "each record released by itself (`local_laplace`, `local_gaussian`, `duchi_linf`, `spof_coefficients`); k "
+        "each record is released on its own (`local_laplace`, `local_gaussian`, `duchi_linf`, `spof_coefficients`); k "
         "records of a unit are k releases",
     ),
-    ("score", "of an autoencoder: 1 - mean squared error, always beside the score of zeros and of the columns' means"),
-    ("finding", "one printed statement beside the proved one; `erratum` names the row that proves the difference"),
-    ("plan", "sampling, clipping, mechanism and steps of a training; its event is what is accounted, and what the loop does"),
+    ("score", "of an autoencoder: 1 - mean squared error, always shown next to the scores of zeros and of the columns' means"),
+    ("finding", "one printed statement next to the proven one; `erratum` names the row that proves the difference"),
+    ("plan", "sampling, clipping, mechanism and steps of a training; its event is what is accounted for and what the training loop does"),
     (
         "turned feature",
-        "of the obfuscation paper: x = e^(i theta) (a + i b), a the input's feature, b another's, theta secret; it "
-        "hides nothing that the attacks here don't read",
+        "in the obfuscation paper, x = e^(i theta) (a + i b), where a is the input's feature, b another input's, and theta is "
+        "secret; the attacks here read all that it hides",
     ),
-    ("canary", "a made-up record that takes part or not by a fair coin; how well releases tell which is a lower bound on epsilon"),
-    ("upload, data set of one's own", "a file as it came; arrays made of files by constants that the maker names, which never change"),
+    ("canary", "a made-up record that a fair coin includes or leaves out; how well the releases show which gives a lower bound on epsilon"),
+    ("upload, uploaded data set", "a file exactly as received; arrays made from files with constants that you state, never changed"),
     ("certificate", "a signed statement of what was done and what it guarantees"),
-    ("log", "of certificates: a Merkle tree that only grows; its **head** is its size and root, signed"),
-    ("inclusion proof", "hashes that lead from a statement to a signed root: it is in the log"),
-    ("consistency proof", "hashes that show one head's log to be the beginning of another's"),
-    ("revoked", "of a signing key: it signs no more; what it signed before stands or not by the reason and the log"),
+    ("log", "the append-only Merkle tree of certificates; its **head** is its size and root, signed"),
+    ("inclusion proof", "hashes that lead from a statement to a signed root and so show that it is in the log"),
+    ("consistency proof", "hashes that show that one head's log is the beginning of another's"),
+    ("revoked", "said of a signing key that signs no more; whether its earlier signatures count depends on the reason and the log"),
 )
 """(word, meaning), with `code` and **emphasis** as in Markdown."""

@@ -9,7 +9,7 @@ from typing import final
 @final
 @dataclass(frozen=True)
 class Words:
-    """What a field is called, what it is measured in, and what it means."""
+    """A field's label, its unit, and what it means."""
 
     label: str
     unit: str
@@ -18,49 +18,51 @@ class Words:
 
 FIELDS: dict[str, Words] = {
     "std": Words(
-        "Standard deviation of the noise", "units of the query", "Of each real component. A complex number has two of them, each with this."
+        "Standard deviation of the noise",
+        "units of the query",
+        "Of each real component. Each of a complex number's two components has this deviation.",
     ),
     "std_real": Words(
         "Deviation of the real parts",
         "units of the query",
-        "Only where it differs from the imaginary parts'; then leave the common one empty.",
+        "Only if it differs from the imaginary parts'; then leave the common one empty.",
     ),
-    "std_imag": Words("Deviation of the imaginary parts", "units of the query", "Only where it differs from the real parts'."),
-    "correlation": Words(
-        "Correlation of real and imaginary noise", "between -1 and 1", "0 for noise without a preferred direction (circular noise)."
-    ),
-    "scale": Words("Scale b of the Laplace noise", "units of the query", "The noise's standard deviation is 1.41 times that."),
+    "std_imag": Words("Deviation of the imaginary parts", "units of the query", "Only if it differs from the real parts'."),
+    "correlation": Words("Correlation of real and imaginary noise", "", "0 for noise without a preferred direction (circular noise)."),
+    "scale": Words("Scale b of the Laplace noise", "units of the query", "The noise's standard deviation is 1.41 times this."),
     "epsilon": Words("Epsilon of one record's release", "", "This mechanism has no noise scale: epsilon itself is its parameter."),
     "shape": Words("Length of the signal along each axis", "numbers", "One or two whole numbers, with a comma between them."),
-    "kept": Words("Frequencies that are kept along each axis", "numbers", "As many as there are axes. Filtering earns no privacy."),
+    "kept": Words("Frequencies kept along each axis", "numbers", "One number for each axis. Filtering adds no privacy."),
     "lower": Words("Lower end of every value", "", "A public bound, chosen without looking at the data."),
     "upper": Words("Upper end of every value", "", "A public bound, chosen without looking at the data."),
     "dimension": Words("Numbers in one record", "numbers", "A whole number."),
-    "expansion_point": Words("Point of the Taylor expansion", "", "The paper's is 0."),
+    "expansion_point": Words("Point of the Taylor expansion", "", "The paper uses 0."),
     "stabilisation": Words("Stabilisation constant c", "", "Public and fixed."),
     "sensitivity.l2": Words(
-        "How far one unit can move the result (l2)", "units of the query", "The largest Euclidean distance: a clipping bound, say."
+        "How far one unit can move the result (l2)", "units of the query", "The largest Euclidean distance, for example a clipping bound."
     ),
     "sensitivity.l1": Words(
-        "How far one unit can move the result (l1)", "units of the query", "The largest sum of absolute changes; what Laplace noise needs."
+        "How far one unit can move the result (l1)", "units of the query", "The largest sum of absolute changes; needed for Laplace noise."
     ),
     "sensitivity.l2_real": Words("The same for the real parts alone (l2)", "units of the query", "Leave it empty if you don't know it."),
     "sensitivity.l2_imag": Words(
         "The same for the imaginary parts alone (l2)", "units of the query", "Leave it empty if you don't know it."
     ),
     "sensitivity.l2_contribution": Words(
-        "What one unit alone adds (l2)", "units of the query", "Needed where units are replaced and samples are drawn; else leave it empty."
+        "What one unit alone adds (l2)", "units of the query", "Needed if units are replaced and samples drawn; otherwise leave it empty."
     ),
     "sensitivity.l1_contribution": Words(
-        "What one unit alone adds (l1)", "units of the query", "Needed where units are replaced and samples are drawn; else leave it empty."
+        "What one unit alone adds (l1)", "units of the query", "Needed if units are replaced and samples drawn; otherwise leave it empty."
     ),
     "sensitivity.adjacency": Words("Which data sets are neighbours", "", "Which change of one unit must stay hidden."),
-    "sensitivity.unit": Words("What is protected", "", "One unit: a record, an image, a patient. Small letters, digits and underscores."),
+    "sensitivity.unit": Words(
+        "What is protected", "", "One unit: a record, an image, a patient. Lowercase letters, digits and underscores."
+    ),
     "total_std": Words("Total deviation of a complex coordinate", "units of the query", ""),
     "noise_multiplier": Words("Noise multiplier", "", ""),
     "steps": Words("Steps", "", ""),
     "delta": Words("Delta", "", ""),
-    "printed_epsilon": Words("Epsilon that was printed", "", ""),
+    "printed_epsilon": Words("Printed epsilon", "", ""),
     "target.epsilon": Words("Epsilon to reach", "", "Together with a delta, instead of the total deviation."),
     "target.delta": Words("Delta to reach", "", "Together with an epsilon."),
     "target.gdp_mu": Words("Mu to reach", "", "Instead of epsilon and delta: Gaussian differential privacy."),
@@ -82,11 +84,11 @@ CHOICES: dict[str, str] = {
 }
 
 PATTERNS: dict[str, str] = {
-    "^[a-z][a-z0-9_]{0,63}$": "small letters, digits and underscores, beginning with a letter, at most 64 in all",
+    "^[a-z][a-z0-9_]{0,63}$": "lowercase letters, digits and underscores, starting with a letter, at most 64 characters",
 }
 """What a text has to match, in words."""
 
 
 def words_of(path: str) -> Words:
-    """Of a field by its path in the mechanism; KeyError where nobody wrote any."""
+    """The words for a field by its path in the mechanism; KeyError if there are none."""
     return FIELDS[path]

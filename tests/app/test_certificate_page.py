@@ -100,7 +100,7 @@ def test_what_can_void_it_stands_between_epsilon_and_what_it_means(envelope: byt
         box = text[text.rindex(document.verdict.headline) :]
         places = [box.index(part) for part in (*assumptions, "the held-out records:", "A test that would name", "Protected:")]
         assert places == sorted(places)
-        assert box[len(document.verdict.headline) : places[0]].strip() == "It holds only as far as all of this does:"
+        assert box[len(document.verdict.headline) : places[0]].strip() == "It holds only if all of the following hold:"
 
 
 def test_a_guarantee_that_hides_little_is_called_weak(envelope: bytes, settings: Settings, keys: PublicKeySet) -> None:

@@ -54,7 +54,7 @@ def test_what_can_void_it_stands_directly_after_epsilon(text: str, predicate: Pr
     start = next(place for place, line in enumerate(lines) if line.startswith("Guarantee:"))
     (held_out,) = (line for line in Reading(predicate).not_covered if line.startswith("the held-out records"))
     expected = [
-        "  It holds only as far as all of this does:",
+        "  It holds only if all of the following hold:",
         *(f"    - {line}" for line in Reading(predicate).assumptions),
         "  Part of this run, and not covered by it:",
         f"    - {held_out}; nothing protects one of them, even of somebody who is also in the training data",

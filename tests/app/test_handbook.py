@@ -102,7 +102,7 @@ def test_where_nobody_built_it_a_page_says_how(tmp_path: Path) -> None:
     for path in ("/handbook/", "/handbook/limits.html"):
         answer = client.get(path)
         assert answer.status_code == 404
-        assert "<code>make docs</code> builds it" in answer.text
+        assert "run <code>make docs</code> on this machine" in answer.text
     (tmp_path / "nothing").mkdir()
     (tmp_path / "nothing" / "index.html").write_text("built meanwhile")
     assert client.get("/handbook/").text == "built meanwhile"

@@ -132,7 +132,7 @@ def test_what_can_void_epsilon_follows_it_and_then_the_services_own_sentences(op
     attacks = [point["sentence"] for point in (*answer["trade_off"], *answer["bayes_success"])]
     assert len(attacks) == 2
     assert page.locator("#sentences > *").all_inner_texts()[:4] == [
-        "It holds only as far as all of this does:",
+        "It holds only if all of the following hold:",
         "\n".join(answer["caveats"]),
         *attacks,
     ]
@@ -148,12 +148,12 @@ def test_the_whole_form_is_in_the_address(opened: Any) -> None:
 
 
 ABSURD = {
-    "letters": ("abc", "Write a number, such as"),
-    "blank": ("   ", "This needs a number"),
+    "letters": ("abc", "Enter a number, such as"),
+    "blank": ("   ", "Enter a number."),
     "too large": ("1e999", "too large"),
     "negative": ("-1", "Must be"),
-    "markup": ("<img src=x onerror=alert(1)>", "Write a number"),
-    "long": ("9" * 10_000, "Write a number"),
+    "markup": ("<img src=x onerror=alert(1)>", "Enter a number"),
+    "long": ("9" * 10_000, "Enter a number"),
 }
 
 

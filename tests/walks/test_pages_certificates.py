@@ -62,7 +62,7 @@ def test_a_certificate_is_valid_without_a_key_and_each_check_stands_in_words(pag
 
 def test_a_genuine_certificate_without_a_guarantee_isnt_shown_as_good_news(page: Any, service: Service, tmp_path: Path) -> None:
     content = issue_certificate(run_of(BASELINE, tmp_path), service.settings)
-    assert choose(page, "certificate.json", content) == "Genuine, and it states that there is no privacy guarantee."
+    assert choose(page, "certificate.json", content) == "Genuine, but it states that there is no privacy guarantee."
     assert page.locator("#report .notice.good").count() == 0
 
 
@@ -74,8 +74,8 @@ def test_the_same_as_a_jws_is_valid(page: Any, client: httpx2.Client, certificat
 def test_one_changed_byte_is_found(page: Any, signed: bytes) -> None:
     place = signed.index(b'"payload"') + 100
     forged = signed[:place] + (b"A" if signed[place : place + 1] != b"A" else b"B") + signed[place + 1 :]
-    assert choose(page, "certificate.json", forged) == "Don't rely on it: it doesn't hold."
-    assert "doesn't hold" in page.inner_text('#report [data-check="signature"]')
+    assert choose(page, "certificate.json", forged) == "Don't rely on it: it isn't valid."
+    assert "failed" in page.inner_text('#report [data-check="signature"]')
 
 
 NO_CERTIFICATES = {
@@ -145,7 +145,7 @@ def test_a_link_to_one_opens_it_once_there_is_a_key(page: Any, key: str, service
     page.locator("#document .verdict").wait_for()
 
 
-NOT_THERE = {"0" * 32: "knows no certificate", "../jobs": "letters and digits", "<b>": "letters and digits"}
+NOT_THERE = {"0" * 32: "no certificate with this id", "../jobs": "letters, digits", "<b>": "letters, digits"}
 
 
 @pytest.mark.parametrize("text", chosen(NOT_THERE, ["0" * 32, "<b>"]))

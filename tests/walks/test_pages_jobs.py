@@ -186,8 +186,8 @@ def test_a_job_is_paused_resumed_cancelled_and_run_again(page: Any, client: http
     page.locator("#what", has_text="until you resume it").wait_for()
     page.click("button:text-is('Resume')")
     shows(page, "running")
-    page.locator("#attempts tr", has_text="the checkpoint of step").wait_for()
-    page.locator("#resumptions", has_text="went on from a checkpoint once").wait_for()
+    page.locator("#attempts tr", has_text="the checkpoint at step").wait_for()
+    page.locator("#resumptions", has_text="resumed from a checkpoint once").wait_for()
     assert "stopped after step" in page.locator("#attempts tr").first.inner_text()
     page.click("button:text-is('Cancel')")
     shows(page, "cancelled")
@@ -204,7 +204,7 @@ def test_labels_are_changed_and_what_cannot_be_one_says_why(page: Any, client: h
     shows(page, "succeeded")
     page.fill("#labels", "ward=8, study=b")
     page.press("#labels", "Enter")
-    page.locator("#labels-kept", has_text="Kept").wait_for()
+    page.locator("#labels-kept", has_text="Saved").wait_for()
     assert client.get(f"/v1/jobs/{job}").json()["labels"] == {"ward": "8", "study": "b"}
     for text, words in (("ward", "name=value"), ("<b>x</b>=1", "letters, digits"), ("n" * 10_000 + "=1", "at most 63")):
         page.fill("#labels", text)
@@ -310,7 +310,7 @@ def test_another_tenants_job_and_one_that_never_was_look_alike(page: Any, client
     for name in (job, "0" * 32):
         page.goto(f"{service.address}/jobs/{name}")
         page.locator("#title", has_text="There is no such job").wait_for()
-        page.locator("#trouble", has_text="knows no job of this name").wait_for()
+        page.locator("#trouble", has_text="no job with this id").wait_for()
         assert page.locator("#actions button").count() == 0
 
 
@@ -341,7 +341,7 @@ def test_a_key_revoked_under_an_open_page_is_said_and_a_good_one_goes_on(
         keys.revoke(tenant, made.key.id)
     finally:
         database.close()
-    page.locator("#line", has_text="The key isn't good any more").wait_for()
+    page.locator("#line", has_text="The key is no longer valid").wait_for()
     assert "of 2000" in page.inner_text("#steps")
     page.goto(f"{service.address}/jobs")
     page.locator("#trouble", has_text="Enter one with the button at the top").wait_for()

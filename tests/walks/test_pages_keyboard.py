@@ -82,7 +82,7 @@ def test_tab_reaches_everything_in_its_order_and_shows_where_it_is(path: str, pa
 def test_the_first_tab_leads_past_the_navigation(page: Any, service: Service) -> None:
     page.goto(f"{service.address}/jobs")
     page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    assert page.evaluate("document.activeElement.textContent") == "Skip to content"
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.closest('main') !== null")
@@ -94,7 +94,7 @@ def test_the_key_dialog_is_used_without_a_mouse(page: Any, service: Service) -> 
     page.keyboard.press("Enter")
     page.keyboard.type("no key")
     page.keyboard.press("Enter")
-    page.locator("#key-problem", has_text="begins with zdp_").wait_for()
+    page.locator("#key-problem", has_text="starts with zdp_").wait_for()
     assert page.evaluate("document.activeElement.id") == "key-input"
     page.keyboard.press("Escape")
     assert page.evaluate("document.activeElement.id") == "key"

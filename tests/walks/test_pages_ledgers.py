@@ -89,7 +89,7 @@ def test_a_spend_that_comes_meanwhile_appears_by_itself(page: Any, client: httpx
 @pytest.mark.parametrize(
     ("amount", "fit"),
     thinned(
-        [pytest.param("0.25", "16 more such spends fit"), pytest.param("1", "One more such spend fits"), pytest.param("2", "No more")],
+        [("0.25", "16 more spends of this kind fit"), ("1", "One more spend of this kind fits"), ("2", "No more")],
         every=2,
     ),
 )
@@ -114,7 +114,7 @@ def test_how_many_more_such_jobs_fit_is_what_the_service_says(page: Any, client:
     page.check("input[value=job]")
     page.fill("#amount", job)
     page.click("#projection button")
-    page.locator("#fits", has_text=f"{exact} more such spends fit").wait_for()
+    page.locator("#fits", has_text=f"{exact} more spends of this kind fit").wait_for()
 
 
 def test_how_many_trainings_by_a_recipe_fit_is_what_the_service_says(page: Any, client: httpx2.Client, service: Service) -> None:
@@ -128,18 +128,18 @@ def test_how_many_trainings_by_a_recipe_fit_is_what_the_service_says(page: Any, 
     page.locator("#spec-field").wait_for()
     page.wait_for_load_state("networkidle")
     page.click("#projection button")
-    page.locator("#fits", has_text=f"{exact['separately']} more such spends fit").wait_for()
+    page.locator("#fits", has_text=f"{exact['separately']} more spends of this kind fit").wait_for()
     assert "One of them would leave" in page.inner_text("#fits")
 
 
 ABSURD_SPENDS = {
-    "letters": ("spend", "amount", "abc", "Write a number"),
-    "blank": ("spend", "amount", "   ", "Write a number"),
+    "letters": ("spend", "amount", "abc", "Enter a number"),
+    "blank": ("spend", "amount", "   ", "Enter a number"),
     "too large": ("spend", "amount", "1e999", "too large"),
     "negative": ("spend", "amount", "-1", "0"),
-    "markup": ("job", "amount", "<img src=x onerror=alert(1)>", "32 letters"),
-    "long": ("spend", "amount", "9" * 10_000, "Write a number"),
-    "no JSON": ("spec", "spec", "<b>x</b>", "isn't the JSON of a job"),
+    "markup": ("job", "amount", "<img src=x onerror=alert(1)>", "32 characters"),
+    "long": ("spend", "amount", "9" * 10_000, "Enter a number"),
+    "no JSON": ("spec", "spec", "<b>x</b>", "isn't a job's JSON"),
     "no such job": ("job", "amount", "0" * 32, "one of your training jobs"),
 }
 
@@ -177,7 +177,7 @@ def test_a_user_has_a_balance_of_their_own(page: Any, client: httpx2.Client, ser
     assert cells(page)[2] == "0.5"
     page.fill("#user", "<b>x</b>")
     page.press("#user", "Enter")
-    page.locator("#user-problem", has_text="Letters, digits").wait_for()
+    page.locator("#user-problem", has_text="letters, digits").wait_for()
 
 
 KINDS = {"gdp": "mu 1", "zcdp": "rho 1", "pure": "epsilon 1", "rdp_target": "epsilon 1 at delta 0.00001"}
@@ -191,14 +191,14 @@ def test_a_budget_is_made_in_every_measure(kind: str, page: Any) -> None:
     page.fill("#limit", "1")
     page.click("#send")
     page.locator("#about", has_text=f"at most {KINDS[kind]};").wait_for()
-    page.locator("#entries tr", has_text="made").wait_for()
+    page.locator("#entries tr", has_text="created").wait_for()
     page.goto(page.url.rsplit("/", 1)[0])
     page.locator("#list tr", has_text=f"made {kind}").wait_for()
 
 
 ABSURD = {
-    "letters": ("limit", "abc", "Write a number"),
-    "blank": ("limit", "   ", "needs a number"),
+    "letters": ("limit", "abc", "Enter a number"),
+    "blank": ("limit", "   ", "Enter a number."),
     "too large": ("limit", "1e999", "too large"),
     "negative": ("limit", "-1", "0"),
     "markup": ("name", "<img src=x onerror=alert(1)>", "match"),

@@ -88,7 +88,7 @@ def test_what_a_job_would_cost_is_what_the_budget_says(page: Any, client: httpx2
 def test_a_cost_that_cannot_be_told_says_why(page: Any, budgets: dict[str, str]) -> None:
     page.fill("#body", json.dumps({"spec": spec(expected_batch_size=10**6)}))
     page.select_option("#ledger", budgets["ample"])
-    page.locator("#cost", has_text=re.compile("can't be told: spec.expected_batch_size")).wait_for()
+    page.locator("#cost", has_text=re.compile(": spec.expected_batch_size")).wait_for()
 
 
 def test_an_uploaded_data_set_is_chosen_by_its_name(page: Any, client: httpx2.Client, service: Service) -> None:
@@ -110,7 +110,7 @@ ABSURD = {
     "negative": ("priority", "-1", "Between 0 and 100"),
     "too large": ("timeout", "1e999", "at most 8760"),
     "nothing": ("timeout", "0", "More than 0"),
-    "long": ("timeout", "9" * 10_000, "Write a number"),
+    "long": ("timeout", "9" * 10_000, "Enter a number"),
 }
 
 

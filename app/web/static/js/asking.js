@@ -1,4 +1,4 @@
-// A page that asks one endpoint as one types: a comparison with a paper, or the best shape of noise.
+// A page that queries one endpoint while you type: a comparison with a paper, or the best shape of noise.
 
 import { announce, bound, byId, el, figure } from "./core.js";
 import { directionOf, ordered, summary, table } from "./findings.js";
@@ -18,13 +18,13 @@ function show(answer) {
   if (answer.published) {
     const findings = ordered(answer.published);
     const over = findings.filter((one) => directionOf(one) === "overclaims").length;
-    byId("headline").textContent = over ? `${over} of ${findings.length} promise too much` : "None promises too much";
+    byId("headline").textContent = over ? `${over} of ${findings.length} promise too much` : "None promise too much";
     byId("sentences").replaceChildren(summary(findings));
-    rest.replaceChildren(table(findings, "Published beside proven"));
+    rest.replaceChildren(table(findings, "Published versus proven"));
   } else {
     byId("headline").textContent = `std_real ${bound(answer.std_real, { digits: 6 })}, std_imag ${bound(answer.std_imag, { digits: 6 })}`;
     byId("sentences").replaceChildren(...shape(answer).map((line) => el("p", {}, line)));
-    rest.replaceChildren(el("h2", {}, "How it is computed"), el("p", {}, el("a", { href: "/proofs/noise_shape" }, "The proof, to read"), "."), steps(answer.derivation));
+    rest.replaceChildren(el("h2", {}, "How it is computed"), el("p", {}, el("a", { href: "/proofs/noise_shape" }, "Read the proof"), "."), steps(answer.derivation));
   }
   announce(byId("headline").textContent);
 }
@@ -32,7 +32,7 @@ function show(answer) {
 function shape(answer) {
   return [
     `mu is at most ${bound(answer.mu_optimal)}; circular noise of the same size has ${bound(answer.mu_circular)}.`,
-    `For the same privacy circular noise has a mean squared error ${figure(1 / answer.squared_error_ratio, 4)} times as large.`,
+    `For the same privacy, circular noise has a mean squared error ${figure(1 / answer.squared_error_ratio, 4)} times as large.`,
   ];
 }
 

@@ -8,8 +8,8 @@ const NEIGHBOURS = { add_remove: "one unit more or less", replace_one: "one unit
 /** The line that stands on top. `answer` is a profile where the guarantee was asked for, else a calibration. */
 export function headline(mode, answer, delta, records) {
   if (mode === "guarantee") return `epsilon at most ${bound(answer.epsilon[0].upper)} at delta ${delta}`;
-  if (mode === "count") return `${answer.value.toLocaleString("en")} releases, and no more`;
-  if (mode === "sample" && answer.parameter.kind === "sample_size") return `samples of ${answer.value.toLocaleString("en")} records, and no more`;
+  if (mode === "count") return `at most ${answer.value.toLocaleString("en")} releases`;
+  if (mode === "sample" && answer.parameter.kind === "sample_size") return `samples of at most ${answer.value.toLocaleString("en")} records`;
   if (mode === "sample") {
     const share = `each unit in a sample with probability at most ${bound(answer.value, { digits: 6, down: true })}`;
     return records === null ? share : `samples of at most ${bound(answer.value * records, { digits: 6, down: true })} expected records: ${share}`;
@@ -23,14 +23,14 @@ export function headline(mode, answer, delta, records) {
 export function remarks(answer, delta) {
   const lines = [`Then epsilon is at most ${bound(answer.guarantee.epsilon.upper)} at delta ${delta}.`];
   if (answer.noise_multiplier) lines.unshift(`Noise multiplier (deviation over sensitivity): ${bound(answer.noise_multiplier, { digits: 6 })}.`);
-  if (answer.at_limit) lines.unshift("That is the largest or least value that is tried: the target is met with room to spare.");
+  if (answer.at_limit) lines.unshift("This is the largest or smallest value tried: the target is met with room to spare.");
   return lines;
 }
 
 /** What can void the guarantee, for directly after it, and what an attacker can do; in the service's own sentences. */
 export function sentences(profile) {
   const attacks = [...profile.trade_off, ...profile.bayes_success].map((point) => point.sentence);
-  const caveats = profile.caveats.length ? ["It holds only as far as all of this does:", el("ul", { class: "caveats" }, ...profile.caveats.map((line) => el("li", {}, line)))] : [];
+  const caveats = profile.caveats.length ? ["It holds only if all of the following hold:", el("ul", { class: "caveats" }, ...profile.caveats.map((line) => el("li", {}, line)))] : [];
   const lines = [...caveats, ...attacks];
   if (profile.gdp_mu !== null) lines.push(`As Gaussian differential privacy: mu at most ${bound(profile.gdp_mu)}.`);
   lines.push(`Neighbours: ${NEIGHBOURS[profile.adjacency] || "none"}. Accountant: ${profile.route}.`);

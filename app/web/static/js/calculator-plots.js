@@ -54,11 +54,11 @@ const PLOTS = {
     const curve = await ask(of, { epsilons: spaced(0, of.end, of.quick ? 33 : 13) });
     return linePlot({
       title: "Delta against epsilon",
-      about: "All of these pairs hold at once; the dot is the one asked for. Between computed points the line keeps to the safe side.",
+      about: "All of these pairs hold at once; the dot marks the requested pair. Between computed points, the line stays on the safe side.",
       x: { label: "epsilon" },
       y: { label: "delta (upper bound)", log: true },
       series: [{ name: "delta", curve: "step-after", points: curve.delta.map((point) => [number(point.epsilon), point.upper]) }],
-      marks: [[of.epsilon, Number(of.delta), "asked for"]],
+      marks: [[of.epsilon, Number(of.delta), "requested"]],
       file: "delta-of-epsilon",
     });
   },
@@ -66,7 +66,7 @@ const PLOTS = {
     const curve = await ask(of, { orders: powers(1.1, 200, 24) });
     return linePlot({
       title: "Renyi divergence",
-      about: "Upper bounds by order. Between computed points the line keeps to the safe side.",
+      about: "Upper bounds by order. Between computed points, the line stays on the safe side.",
       x: { label: "order", log: true },
       y: { label: "Renyi divergence (upper bound)", log: true },
       series: [{ name: "divergence", curve: "step-before", points: curve.rdp.map((point) => [point.order, number(point.value)]) }],
@@ -78,7 +78,7 @@ const PLOTS = {
     const curve = await ask(of, { alphas });
     return linePlot({
       title: "The attacker's errors",
-      about: "For each probability of naming somebody who was left out, the least probability of missing the same one who took part; the dashed line is blind guessing. Between computed points the line keeps to the safe side.",
+      about: "For each probability of naming someone who was left out, the least probability of missing the same person when they took part; the dashed line is blind guessing. Between computed points, the line stays on the safe side.",
       x: { label: "false positives" },
       y: { label: "false negatives (lower bound)" },
       series: [
@@ -130,7 +130,7 @@ function swept(lines, values, of) {
   const points = lines.map((line, place) => [values[place], number(line.profile?.epsilon?.[0]?.upper)]);
   return linePlot({
     title: of.title,
-    about: "Upper bounds at the delta asked for, computed at the dots; the line between them only leads the eye.",
+    about: "Upper bounds at the requested delta, computed at the dots; the line between them only guides the eye.",
     dots: true,
     x: { label: of.x, log: true },
     y: { label: "epsilon (upper bound)", log: true },

@@ -190,7 +190,7 @@ function rest(signal) {
 /** A refusal of the service, beside its field where it has one; what can't be met is told in the words of the question. */
 function explain(problem) {
   if (problem.type.endsWith("unsupported-event") && own.group.value.trim() !== "1") {
-    blame(own.group, "No accountant here bounds what a group of units loses with these samples.");
+    blame(own.group, "No accountant here bounds a group's privacy loss with these samples.");
     return;
   }
   if (!problem.type.endsWith("calibration-failed")) {
@@ -198,9 +198,9 @@ function explain(problem) {
     return;
   }
   const words = {
-    noise: "No noise that is tried keeps to this epsilon and delta.",
-    count: "Not even one release keeps to this epsilon and delta: it needs more noise.",
-    sample: "Not even the smallest samples keep to this epsilon and delta: it needs more noise or fewer steps.",
+    noise: "No noise that was tried meets this epsilon and delta.",
+    count: "Not even one release meets this epsilon and delta: use more noise.",
+    sample: "Not even the smallest samples meet this epsilon and delta: use more noise or fewer steps.",
   };
   blame(own.epsilon, words[mode()] || problem.message);
 }

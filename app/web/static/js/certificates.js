@@ -6,24 +6,24 @@ import { say } from "./submit-fields.js";
 const VERDICTS = {
   valid: ["good", "Valid."],
   revoked: ["bad", "Don't rely on it: its key was revoked."],
-  invalid: ["bad", "Don't rely on it: it doesn't hold."],
+  invalid: ["bad", "Don't rely on it: it isn't valid."],
 };
-const STATUSES = { passed: ["good", "holds"], failed: ["bad", "doesn't hold"], not_checked: ["warn", "not checked"] };
+const STATUSES = { passed: ["good", "passed"], failed: ["bad", "failed"], not_checked: ["warn", "not checked"] };
 /** What each check looks at. */
 const WORDS = {
   envelope: "Is it a certificate?",
   signature: "Is it signed by a key of this service?",
-  statement: "Can what it states be read?",
+  statement: "Is its statement readable?",
   recomputation: "Do its figures follow from what it says was done?",
-  curve: "Does its curve of delta follow too?",
+  curve: "Does its delta curve follow too?",
   other_figures: "Do its other figures follow too?",
   subjects: "Does it name every file of such a run?",
-  plan: "Is what is accounted for what the plan released?",
+  plan: "Is the accounting about what the plan released?",
   accountants: "Do two independent methods agree?",
   parts: "Do its parts fit together?",
-  parts_alone: "Does what it says of each part alone follow?",
+  parts_alone: "Do its statements about each single part follow?",
   log: "Is it in the log?",
-  revocations: "Is the list of revoked keys sound?",
+  revocations: "Is the list of revoked keys valid?",
   revocation: "Does its key still count?",
 };
 const ENDINGS = { pdf: "pdf", dsse: "json", jws: "jws" };
@@ -37,14 +37,14 @@ function wordsOf(name) {
 function show(report, name) {
   let [colour, headline] = VERDICTS[report.verdict];
   if (report.checks[0]?.name === "envelope" && report.checks[0].status === "failed") headline = "This isn't a certificate.";
-  else if (report.guarantee === "none") [colour, headline] = ["warn", "Genuine, and it states that there is no privacy guarantee."];
+  else if (report.guarantee === "none") [colour, headline] = ["warn", "Genuine, but it states that there is no privacy guarantee."];
   byId("report").replaceChildren(
     el(
       "div",
       { class: `notice ${colour}`, "data-verdict": report.verdict },
       el("p", {}, el("strong", { class: "verdict-line" }, headline)),
       el("p", {}, report.meaning),
-      el("p", { class: "soft" }, `Looked at: ${name}, with the keys of this service. To rest on nobody but yourself, check it offline, with the command line.`),
+      el("p", { class: "soft" }, `Checked: ${name}, with this service's keys. To rely on nobody but yourself, check it offline with the command line.`),
     ),
     el(
       "div",
@@ -52,7 +52,7 @@ function show(report, name) {
       el(
         "table",
         { class: "stacked" },
-        el("thead", {}, el("tr", {}, ...["What was checked", "Outcome", "Why"].map((text) => el("th", { scope: "col" }, text)))),
+        el("thead", {}, el("tr", {}, ...["Check", "Outcome", "Why"].map((text) => el("th", { scope: "col" }, text)))),
         el(
           "tbody",
           {},
@@ -131,7 +131,7 @@ async function lookup(id) {
   byId("document").hidden = true;
   byId("report").replaceChildren();
   if (!/^[A-Za-z0-9_-]{1,64}$/.test(id)) {
-    say("id", id === "" ? "Write the id; it stands on the page of its job." : "An id has letters and digits, _ and - alone, at most 64; it stands on the page of its job.");
+    say("id", id === "" ? "Enter the id; the job's page shows it." : "An id has only letters, digits, _ and -, at most 64 characters; the job's page shows it.");
     byId("id").focus();
     return;
   }
@@ -143,7 +143,7 @@ async function lookup(id) {
     byId("forms").hidden = false;
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
-    say("id", error.status === 404 ? "The service knows no certificate of this id that your key may see." : error.message);
+    say("id", error.status === 404 ? "There is no certificate with this id that your key may see." : error.message);
     byId("id").focus();
   }
 }
@@ -166,7 +166,7 @@ function lines(checkpoint) {
 async function head() {
   await asked(async () => {
     const { origin, size, root } = lines((await api("/v1/log")).checkpoint);
-    const pairs = [["Name", origin], ["Certificates in it", size], ["Root", root]];
+    const pairs = [["Name", origin], ["Certificates", size], ["Root", root]];
     byId("head").replaceChildren(...pairs.flatMap(([name, value]) => [el("dt", {}, name), el("dd", { class: "mono" }, value)]));
   });
 }
@@ -200,7 +200,7 @@ byId("inclusion").addEventListener("click", () =>
     const content = await (await request(`/v1/certificates/${shown}/inclusion`)).blob();
     const proof = JSON.parse(await content.text());
     const { size } = lines(proof.checkpoint);
-    byId("proved").textContent = `Entry ${proof.leaf_index + 1} of ${size} in the log; ${proof.path.length} hashes lead from it to the signed root. The file is saved: "verify --inclusion" checks it offline.`;
+    byId("proved").textContent = `Entry ${proof.leaf_index + 1} of ${size} in the log; ${proof.path.length} hashes lead from it to the signed root. The file is saved; check it offline with "verify --inclusion".`;
     download("inclusion.json", content);
   }),
 );

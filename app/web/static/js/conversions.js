@@ -1,4 +1,4 @@
-// What one notion of privacy says in terms of all others, as one types.
+// One notion of privacy in terms of all others, answered while you type.
 
 import { announce, bound, byId, el, figure, number } from "./core.js";
 import { gathered } from "./form.js";
@@ -44,7 +44,7 @@ function show(answer) {
   const epsilon = answer.conversions[1];
   const said = Number.isFinite(number(epsilon.value)) ? `epsilon at most ${value(epsilon)} at delta ${epsilon.to.delta}` : `no finite epsilon at delta ${epsilon.to.delta}`;
   byId("headline").textContent = said;
-  byId("sentences").replaceChildren(el("p", {}, "Everything else that follows stands below."));
+  byId("sentences").replaceChildren(el("p", {}, "Everything else that follows is listed below."));
   const head = ["What follows", "Value", "Status", "Why"];
   const rows = answer.conversions.map((found) =>
     el(

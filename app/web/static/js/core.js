@@ -57,7 +57,7 @@ export async function request(path, { method = "GET", body, type = "application/
     answer = await fetch(path, init);
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Problem(0, { title: "The service doesn't answer.", detail: "The service doesn't answer; it may be starting again. What is shown is from before." });
+    throw new Problem(0, { title: "The service doesn't answer.", detail: "The service doesn't answer; it may be restarting. What you see is from before." });
   }
   if (answer.ok) return answer;
   let document = {};
@@ -160,7 +160,7 @@ export function refusal(problem) {
 }
 
 function keyButton() {
-  byId("key").textContent = key.get() ? "Key: kept" : "Key: none";
+  byId("key").textContent = key.get() ? "Key: set" : "Key: none";
 }
 
 function startKeys() {
@@ -175,7 +175,7 @@ function startKeys() {
     const value = byId("key-input").value.trim();
     if (wanted === "keep" && !/^zdp_[\x21-\x7e]{8,200}$/.test(value)) {
       event.preventDefault();
-      byId("key-problem").textContent = "A key begins with zdp_ and has no blanks.";
+      byId("key-problem").textContent = "A key starts with zdp_ and has no spaces.";
       return;
     }
     if (wanted === "keep") key.keep(value);

@@ -1,4 +1,4 @@
-// Printed statements beside proved ones, as a table: what the print does to a reader who relies on it stands there in words.
+// Printed statements next to proven ones, as a table that says in words what each print does to a reader who relies on it.
 
 import { bound, el, figure, number } from "./core.js";
 
@@ -6,9 +6,9 @@ import { bound, el, figure, number } from "./core.js";
 export const VERDICTS = {
   overclaims: ["promises too much", "bad", "The print promises more privacy than is proven. Don't rely on it."],
   loose: ["looser than needed", "soft", "The print promises less than is proven: safe, and more costly than it has to be."],
-  equal: ["right", "good", "The print is what is proven."],
-  differs: ["differs", "warn", "The print is another number than the proven one, and neither of them promises more."],
-  does_not_apply: ["doesn't apply", "soft", "The print says nothing of these values."],
+  equal: ["right", "good", "The print equals what is proven."],
+  differs: ["differs", "warn", "The print is a different number from the proven one, and neither promises more."],
+  does_not_apply: ["doesn't apply", "soft", "The print says nothing about these values."],
 };
 
 export function verdict(direction) {
@@ -47,7 +47,7 @@ function row(finding) {
     finding.derivation.length
       ? el("ul", {}, ...finding.derivation.map((step) => el("li", {}, `${step.symbol} = ${typeof step.value === "number" ? figure(step.value, 8) : step.value} (${step.formula}; ${step.source})`)))
       : null,
-    finding.counterexample ? el("p", {}, "The smallest case that refutes it: ", finding.counterexample.description) : null,
+    finding.counterexample ? el("p", {}, "Smallest counterexample: ", finding.counterexample.description) : null,
   ];
   return el(
     "tr",
@@ -77,7 +77,7 @@ export function summary(findings) {
     overclaims: ["promises more privacy than is proven", "promise more privacy than is proven"],
     loose: ["promises less than is proven", "promise less than is proven"],
     equal: ["promises exactly what is proven", "promise exactly what is proven"],
-    differs: ["is another number, and promises neither more nor less", "are other numbers, and promise neither more nor less"],
+    differs: ["is a different number and promises neither more nor less", "are different numbers and promise neither more nor less"],
   };
   const counts = Object.entries(said).map(([name, words]) => [findings.filter((one) => directionOf(one) === name).length, words]);
   const parts = counts.filter(([times]) => times).map(([times, [one, many]]) => (times === 1 ? `1 ${one}` : `${times} ${many}`));

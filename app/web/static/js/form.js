@@ -15,21 +15,21 @@ export class FieldProblem extends Error {
 }
 
 export function decimal(input, text = input.value.trim()) {
-  if (text === "") throw new FieldProblem(input, "This needs a number.");
-  if (text.length > LONGEST || !DECIMAL.test(text)) throw new FieldProblem(input, "Write a number, such as 0.5 or 1e-5.");
+  if (text === "") throw new FieldProblem(input, "Enter a number.");
+  if (text.length > LONGEST || !DECIMAL.test(text)) throw new FieldProblem(input, "Enter a number, such as 0.5 or 1e-5.");
   const value = Number(text);
-  if (!Number.isFinite(value)) throw new FieldProblem(input, "That number is too large to compute with.");
+  if (!Number.isFinite(value)) throw new FieldProblem(input, "This number is too large to compute with.");
   return value;
 }
 
 export function whole(input, text = input.value.trim()) {
   const value = decimal(input, text);
-  if (!Number.isInteger(value)) throw new FieldProblem(input, "Write a whole number.");
+  if (!Number.isInteger(value)) throw new FieldProblem(input, "Enter a whole number.");
   return value;
 }
 
 function word(input, text) {
-  if (text === "") throw new FieldProblem(input, "This needs a word.");
+  if (text === "") throw new FieldProblem(input, "Enter a value.");
   if (input.dataset.pattern && !new RegExp(input.dataset.pattern).test(text)) throw new FieldProblem(input, `Allowed: ${input.dataset.allowed}.`);
   return text;
 }

@@ -42,8 +42,8 @@ function draw() {
       "tr",
       {},
       el("th", { scope: "row", class: "number" }, String(number)),
-      el("td", { "data-name": "Began" }, moment(one.began)),
-      el("td", { "data-name": "From" }, one.from ? `the checkpoint of step ${one.from}` : "the beginning"),
+      el("td", { "data-name": "Started" }, moment(one.began)),
+      el("td", { "data-name": "From" }, one.from ? `the checkpoint at step ${one.from}` : "the beginning"),
       el("td", { "data-name": "Last checkpoint" }, one.checkpoint ? `step ${one.checkpoint}` : "none yet"),
       el("td", { "data-name": "End" }, one.end || (attempts.size > number ? "its worker was lost" : "")),
     ),
@@ -51,5 +51,5 @@ function draw() {
   byId("attempts").replaceChildren(...rows);
   byId("attempts-part").hidden = rows.length === 0;
   const again = [...attempts.values()].filter((one) => one.from).length;
-  byId("resumptions").textContent = again ? `It went on from a checkpoint ${again === 1 ? "once" : `${again} times`}: steps after a checkpoint that was lost are done again, and were never released.` : "";
+  byId("resumptions").textContent = again ? `It resumed from a checkpoint ${again === 1 ? "once" : `${again} times`}: lost steps after a checkpoint are done again and were never released.` : "";
 }

@@ -31,8 +31,8 @@ export function editLabels(base, taken) {
       const job = await api(`${base}/labels`, { method: "PATCH", body: { labels: found.value } });
       shown = labelText(job.labels);
       byId("labels").value = shown;
-      byId("labels-kept").textContent = "Kept.";
-      announce("The labels are kept");
+      byId("labels-kept").textContent = "Saved.";
+      announce("Labels saved");
       taken(job);
     } catch (error) {
       if (!(error instanceof Problem)) throw error;

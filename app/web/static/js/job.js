@@ -14,14 +14,14 @@ const MOST_POINTS = 2000;
 const ACTIONS = { queued: ["pause", "cancel"], running: ["pause", "cancel"], pausing: ["resume", "cancel"], paused: ["resume", "cancel"], failed: ["retry"], cancelled: ["retry"] };
 /** What a state means and what can be done about it. */
 const WORDS = {
-  queued: "It waits for a worker. Paused, it doesn't start; cancelled, it never does.",
-  running: "It can be paused at a checkpoint, or cancelled. What it has released stays counted either way.",
-  pausing: "It stops at its next checkpoint and lets go of its worker.",
-  cancelling: "It is being stopped. What it has released stays counted.",
-  paused: "Nothing happens until you resume it; then it goes on from its checkpoint.",
-  succeeded: "It is done: its labels alone can still be changed.",
-  failed: "It can be run again: as a new attempt, from its last checkpoint. A budget is charged anew.",
-  cancelled: "It can be run again: as a new attempt, from its last checkpoint. A budget is charged anew.",
+  queued: "It is waiting for a worker. If you pause it, it waits until you resume it; if you cancel it, it never starts.",
+  running: "You can pause it at a checkpoint or cancel it. Either way, what it has released still counts.",
+  pausing: "It stops at its next checkpoint and frees its worker.",
+  cancelling: "It is being stopped. What it has released still counts.",
+  paused: "Nothing happens until you resume it; then it continues from its checkpoint.",
+  succeeded: "It is done. Only its labels can still be changed.",
+  failed: "You can run it again, as a new attempt from its last checkpoint. Its budget, if any, is charged again.",
+  cancelled: "You can run it again, as a new attempt from its last checkpoint. Its budget, if any, is charged again.",
 };
 
 let lines = new AbortController();
@@ -60,27 +60,27 @@ function draw() {
 function spent() {
   const series = [{ name: "spent", points: thinned(points.epsilon) }];
   if (target()) series.push({ name: "target", points: [[0, target()], [job.progress.steps, target()]] });
-  return linePlot({ title: "Epsilon spent", about: "An upper bound after each step that was told.", x: { label: "step" }, y: { label: "epsilon" }, series, file: `${id}-epsilon` });
+  return linePlot({ title: "Epsilon spent", about: "An upper bound after each reported step.", x: { label: "step" }, y: { label: "epsilon" }, series, file: `${id}-epsilon` });
 }
 
 function whose() {
-  return job?.metrics?.held_out === "private" ? "With noise that the budget paid for." : "On records that were declared public.";
+  return job?.metrics?.held_out === "private" ? "With noise, paid for by the budget." : "On records declared public.";
 }
 
 function last() {
   const pairs = [...points.metrics].flatMap(([name, all]) => [el("dt", {}, name), el("dd", {}, figure(all.at(-1)[1]))]);
-  return el("figure", {}, el("h3", {}, "Figures on held-out records"), el("dl", { class: "words" }, ...pairs), el("figcaption", {}, whose()));
+  return el("figure", {}, el("h3", {}, "Metrics on held-out records"), el("dl", { class: "words" }, ...pairs), el("figcaption", {}, whose()));
 }
 
 function curves() {
   const series = [...points.metrics].slice(0, 4).map(([name, all]) => ({ name, points: thinned(all) }));
-  return linePlot({ title: "Figures on held-out records", about: whose(), x: { label: "step" }, y: { label: "figure" }, series, file: `${id}-figures` });
+  return linePlot({ title: "Metrics on held-out records", about: whose(), x: { label: "step" }, y: { label: "metric" }, series, file: `${id}-figures` });
 }
 
 function head() {
   byId("title").textContent = `${job.algorithm || job.calculation}`;
   byId("state").replaceChildren(tag(job.state));
-  const told = [`made ${moment(job.created)}`, job.started ? `started ${moment(job.started)}` : null, job.finished ? `ended ${moment(job.finished)}` : null, `attempt ${job.attempt}`];
+  const told = [`created ${moment(job.created)}`, job.started ? `started ${moment(job.started)}` : null, job.finished ? `ended ${moment(job.finished)}` : null, `attempt ${job.attempt}`];
   byId("times").textContent = told.filter(Boolean).join("; ");
   byId("failure").replaceChildren(...(job.failure ? [el("p", { class: "notice bad" }, job.failure)] : []));
   done();
@@ -114,7 +114,7 @@ function target() {
 }
 
 function belongings() {
-  const limits = [job.priority ? `Priority ${job.priority}. ` : "", job.timeout_seconds ? `Given up after ${figure(job.timeout_seconds / 3600)} hours of work. ` : ""];
+  const limits = [job.priority ? `Priority ${job.priority}. ` : "", job.timeout_seconds ? `Time limit: ${figure(job.timeout_seconds / 3600)} hours of work. ` : ""];
   byId("belongs").replaceChildren(...limits, ...(job.charge ? ["Charged to ", el("a", { href: `/ledgers/${job.charge.ledger}` }, "its budget"), "."] : []));
 }
 
@@ -125,7 +125,7 @@ function certificate() {
     "Certificate: ",
     ...["html", "pdf", "dsse", "jws"].flatMap((form) => [el("button", { type: "button", class: "quiet", on: { click: () => fetched(form) } }, { html: "read", pdf: "PDF", dsse: "signed file", jws: "JWS" }[form]), " "]),
     el("a", { href: `/certificates#${job.certificate}` }, "check it"),
-    el("span", { class: "soft" }, ". Its id: ", el("span", { class: "mono" }, job.certificate)),
+    el("span", { class: "soft" }, ". Id: ", el("span", { class: "mono" }, job.certificate)),
   );
 }
 
@@ -142,7 +142,7 @@ async function fetched(form) {
 
 function button(action) {
   const act = async () => {
-    if (action === "cancel" && !window.confirm("Cancel this job? What it released stays counted.")) return;
+    if (action === "cancel" && !window.confirm("Cancel this job? What it has released still counts.")) return;
     try {
       job = await api(`${base}/${action}`, { method: "POST" });
       head();
@@ -182,7 +182,7 @@ function take(event) {
     default:
   }
   note(event.type, event.data);
-  byId("events").prepend(el("tr", { "data-kind": event.type }, el("th", { scope: "row", class: "number" }, String(event.data.number)), el("td", { "data-name": "When" }, moment(event.data.time)), el("td", { "data-name": "What" }, event.type), el("td", { "data-name": "Told" }, summary(event.type, told))));
+  byId("events").prepend(el("tr", { "data-kind": event.type }, el("th", { scope: "row", class: "number" }, String(event.data.number)), el("td", { "data-name": "Time" }, moment(event.data.time)), el("td", { "data-name": "Event" }, event.type), el("td", { "data-name": "Details" }, summary(event.type, told))));
   while (byId("events").rows.length > 500) byId("events").lastElementChild.remove();
   draw();
 }
@@ -198,7 +198,7 @@ function summary(type, told) {
     case "stage":
       return told.doing;
     case "checkpoint":
-      return `of step ${told.step}`;
+      return `at step ${told.step}`;
     case "artifacts":
       return told.artifacts.map((one) => one.name).join(", ");
     case "failed":
@@ -213,7 +213,7 @@ function summary(type, told) {
 function line(state, problem) {
   const words = {
     open: "Following live.",
-    waiting: "The service doesn't answer at the moment; it may be starting again. What is shown is from before, and nothing will be missing: trying again.",
+    waiting: "The service doesn't answer at the moment; it may be restarting. What you see is from before. Trying again; nothing will be missing.",
     ended: "This is the whole history.",
   };
   byId("line").textContent = problem && state === "ended" ? problem.message : words[state];
@@ -245,7 +245,7 @@ function gone() {
   for (const name of ["actions", "what", "certificate", "state", "plots", "belongs", "labels-other"]) byId(name).replaceChildren();
   byId("times").textContent = "";
   byId("trouble").replaceChildren(
-    el("p", { class: "notice bad", role: "alert" }, "The service knows no job of this name that your key may see. It may be another tenant's, or of another service. ", el("a", { href: "/jobs" }, "See the jobs there are.")),
+    el("p", { class: "notice bad", role: "alert" }, "There is no job with this id that your key may see. It may belong to another tenant or another service. ", el("a", { href: "/jobs" }, "See your jobs.")),
   );
 }
 

@@ -17,12 +17,12 @@ function row(job) {
     "tr",
     {},
     el("th", { scope: "row" }, el("a", { href: `/jobs/${job.id}` }, job.id.slice(0, 12))),
-    el("td", { "data-name": "What" }, job.algorithm || job.calculation || ""),
+    el("td", { "data-name": "Type" }, job.algorithm || job.calculation || ""),
     el("td", { "data-name": "State" }, tag(job.state)),
     el("td", { "data-name": "Steps" }, done),
     el("td", { "data-name": "Spent" }, cost(job.progress)),
     el("td", { "data-name": "Labels" }, labels),
-    el("td", { "data-name": "Made" }, moment(job.created)),
+    el("td", { "data-name": "Created" }, moment(job.created)),
   );
 }
 
@@ -37,7 +37,7 @@ async function show() {
   }
   const label = byId("label").value.trim();
   const fits = label === "" || (/^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}=/.test(label) && label.length <= 320);
-  say("label", fits ? "" : "Write name=value, such as ward=7. The list is as it was.");
+  say("label", fits ? "" : "Enter name=value, such as ward=7. The list hasn't changed.");
   if (!fits) return;
   const cursor = cursors.at(-1);
   if (cursor !== null) query.set("cursor", cursor);

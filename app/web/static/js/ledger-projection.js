@@ -1,4 +1,4 @@
-// How many more such spends fit into a budget: an amount, the training of a job, or one by a recipe or a job's JSON that isn't sent yet.
+// How many more spends of a kind fit into a budget: an amount, a job's training, or a training from a recipe or a job's JSON not sent yet.
 
 import { Problem, api, bound, byId, el } from "./core.js";
 import { currency, telling } from "./ledgers-common.js";
@@ -9,7 +9,7 @@ const FIELDS = ["amount", "spec", "user"];
 
 function spend(definition, text) {
   const value = Number(text);
-  if (text.length > 40 || !NUMBER.test(text)) return "Write a number, such as 0.1 or 1e-5.";
+  if (text.length > 40 || !NUMBER.test(text)) return "Enter a number, such as 0.1 or 1e-5.";
   if (!Number.isFinite(value)) return "This number is too large.";
   const named = currency(definition.budget.kind);
   const [, name] = named || ["mu", "mu"];
@@ -18,12 +18,12 @@ function spend(definition, text) {
 
 function words(ledger, found) {
   if (found.separately === null) return "They cost nothing: as many as you like.";
-  if (found.separately === 0) return "No more such spend fits, as things stand.";
-  const one = found.separately === 1 ? "One more such spend fits" : `${found.separately} more such spends fit`;
+  if (found.separately === 0) return "No more spends of this kind fit at the moment.";
+  const one = found.separately === 1 ? "One more spend of this kind fits" : `${found.separately} more spends of this kind fit`;
   const together = found.together !== null && found.together !== found.separately ? ` In a single reservation: ${found.together}.` : "";
   const after = telling({ definition: ledger.definition, balance: found.after });
   const left = after ? ` One of them would leave ${bound(after.remaining, { down: true })} of ${bound(after.limit, { down: true })} in ${after.quantity}.` : "";
-  return `${one}, as things stand.${together}${left} Nothing was reserved.`;
+  return `${one} at the moment.${together}${left} Nothing was reserved.`;
 }
 
 function chosen() {
@@ -35,11 +35,11 @@ function asked(ledger) {
   const text = byId("amount").value.trim();
   const body = {};
   if (chosen() === "job") {
-    if (!/^[0-9a-f]{32}$/.test(text)) say("amount", "The id of a job has 32 letters a to f and digits; it stands on the job's page.");
+    if (!/^[0-9a-f]{32}$/.test(text)) say("amount", "A job's id has 32 characters, digits and the letters a to f; the job's page shows it.");
     body.job = text;
   } else if (chosen() === "spec") {
     const job = parsed(byId("spec").value);
-    if (job === null) say("spec", "This isn't the JSON of a job: choose a recipe, or paste one with a \"spec\".");
+    if (job === null) say("spec", "This isn't a job's JSON: choose a recipe, or paste a job with a \"spec\".");
     body.spec = job?.spec;
   } else {
     body.spend = spend(ledger.definition, text);
@@ -47,7 +47,7 @@ function asked(ledger) {
   }
   if (ledger.definition.protects === "each_user") {
     body.user = byId("user").value.trim();
-    if (body.user === "") say("user", "Whose? Name a user.");
+    if (body.user === "") say("user", "Enter a user.");
   }
   const wrong = FIELDS.find((id) => byId(id).getAttribute("aria-invalid") === "true");
   if (wrong) byId(wrong).focus();
@@ -76,7 +76,7 @@ async function recipes() {
   if (byId("recipe").options.length > 1) return;
   try {
     const found = await api("/v1/recipes");
-    byId("recipe").append(...found.map((one) => el("option", { value: one.name, disabled: !one.data.available }, `${one.title} (${one.name})${one.data.available ? "" : ": its data aren't here"}`)));
+    byId("recipe").append(...found.map((one) => el("option", { value: one.name, disabled: !one.data.available }, `${one.title} (${one.name})${one.data.available ? "" : ": its data aren't available"}`)));
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
     say("spec", error.message);
@@ -92,7 +92,7 @@ export function startProjection(base, current) {
   for (const radio of document.querySelectorAll("#projection [name=by]")) {
     radio.addEventListener("change", () => {
       const by = chosen();
-      byId("amount-label").textContent = by === "job" ? "Id of the job" : "Amount";
+      byId("amount-label").textContent = by === "job" ? "Job id" : "Amount";
       byId("amount-field").hidden = by === "spec";
       byId("recipe-field").hidden = by !== "spec";
       byId("spec-field").hidden = by !== "spec";

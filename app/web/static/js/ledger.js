@@ -1,4 +1,4 @@
-// One budget: what is taken of it and what is left, what it is taken by, its history, and what else would fit.
+// One budget: what is used and what is left, its reservations, its history, and what else would fit.
 
 import { Problem, announce, api, bound, byId, el, moment, number, refusal } from "./core.js";
 import { startProjection } from "./ledger-projection.js";
@@ -31,7 +31,7 @@ function gone() {
   ledger = null;
   byId("title").textContent = "There is no such budget";
   byId("trouble").replaceChildren(
-    el("p", { class: "notice bad", role: "alert" }, "The service knows no budget of this name that your key may see. It may be another tenant's, or of another service. ", el("a", { href: "/ledgers" }, "See the budgets there are.")),
+    el("p", { class: "notice bad", role: "alert" }, "There is no budget with this id that your key may see. It may belong to another tenant or another service. ", el("a", { href: "/ledgers" }, "See your budgets.")),
   );
 }
 
@@ -42,7 +42,7 @@ function uses(balance) {
     el(
       "table",
       { class: "stacked" },
-      el("thead", {}, el("tr", {}, ...["Measured in", "Limit", "Spent", "Reserved", "Left", "Taken"].map((name, place) => el("th", { scope: "col", class: place > 0 && place < 5 ? "number" : null }, name)))),
+      el("thead", {}, el("tr", {}, ...["Measured in", "Limit", "Spent", "Reserved", "Left", "Used"].map((name, place) => el("th", { scope: "col", class: place > 0 && place < 5 ? "number" : null }, name)))),
       el("tbody", {}, ...balance.limits.filter((use) => number(use.limit) > 0).map(use)),
     ),
   );
@@ -63,9 +63,9 @@ function use(one) {
 
 function balance(of, whose) {
   const { kind } = ledger.definition.budget;
-  const words = [`${whose}Spent for good: ${of.commitments === 1 ? "one reservation" : `${of.commitments} reservations`}; set aside: ${of.open_reservations}.`];
-  if (kind === "gdp") words.push("What adds up are the squares of mu: 0.6 and 0.8 make 1. The bar shows squares.");
-  if (kind === "rdp_target") words.push("One of these orders has to stay within its limit; the guarantee rests on the best.");
+  const words = [`${whose}Spent: ${of.commitments === 1 ? "one reservation" : `${of.commitments} reservations`}; still reserved: ${of.open_reservations}.`];
+  if (kind === "gdp") words.push("The squares of mu add up: 0.6 and 0.8 make 1. The bar shows squares.");
+  if (kind === "rdp_target") words.push("At least one of these orders has to stay within its limit; the guarantee rests on the best one.");
   byId("balance").replaceChildren(el("p", {}, words.join(" ")), el("ul", { class: "legend" }, el("li", { class: "series-1" }, "spent"), el("li", { class: "series-2" }, "reserved")), uses(of));
 }
 
@@ -74,14 +74,14 @@ function head() {
   byId("title").textContent = definition.name;
   byId("state").replaceChildren(state(ledger));
   const neighbours = { add_remove: "one unit more or less", replace_one: "one unit's data replaced", zero_out: "one unit's data blanked out" }[definition.adjacency];
-  byId("about").textContent = `at most ${limitWords(definition.budget)}; protects one ${definition.unit.replaceAll("_", " ")} (${neighbours}); made ${moment(ledger.created)}`;
+  byId("about").textContent = `at most ${limitWords(definition.budget)}; protects one ${definition.unit.replaceAll("_", " ")} (${neighbours}); created ${moment(ledger.created)}`;
   const named = currency(definition.budget.kind);
   byId("currency").textContent = named ? named[0] : "mu";
   byId("by-recipe").hidden = definition.protects !== "data_set";
   if (ledger.balance) balance(ledger.balance, "");
   else {
     byId("user-form").hidden = false;
-    if (!byId("balance").children.length) byId("balance").replaceChildren(el("p", {}, `Each user has a balance; ${ledger.users} were charged so far.`));
+    if (!byId("balance").children.length) byId("balance").replaceChildren(el("p", {}, `Each user has a balance; ${ledger.users} have been charged so far.`));
   }
   byId("balance").setAttribute("aria-busy", "false");
 }
@@ -94,7 +94,7 @@ function reservation(one) {
     {},
     el("th", { scope: "row", class: "mono" }, one.id.slice(0, 12)),
     el("td", { "data-name": "State" }, el("span", { class: `tag ${colour}` }, one.state)),
-    el("td", { "data-name": "What for" }, spendWords(one.spend), one.released ? `; released: ${spendWords(one.released)}` : ""),
+    el("td", { "data-name": "Spend" }, spendWords(one.spend), one.released ? `; released: ${spendWords(one.released)}` : ""),
     el("td", { "data-name": "Job" }, one.job ? el("a", { href: `/jobs/${one.job}` }, one.job.slice(0, 12)) : "none"),
     el("td", { "data-name": "Lapses" }, one.state === "reserved" ? lapses : "settled"),
   );
@@ -116,13 +116,13 @@ async function reservations(cursor = null) {
 function act(given) {
   switch (given.kind) {
     case "opened":
-      return "made";
+      return "created";
     case "reserved":
       return `reserved ${given.reservation.slice(0, 12)}: ${spendWords(given.spend)}`;
     case "committed":
-      return `${given.reservation.slice(0, 12)} is spent${given.released ? `, of it: ${spendWords(given.released)}` : " in full"}`;
+      return `${given.reservation.slice(0, 12)} is spent${given.released ? `; released: ${spendWords(given.released)}` : " in full"}`;
     case "released":
-      return `${given.reservation.slice(0, 12)} is free again: nothing of it left`;
+      return `${given.reservation.slice(0, 12)} is free again: nothing was released`;
     case "lapsed":
       return `${given.reservation.slice(0, 12)} lapsed: ${given.then}`;
     default:
@@ -135,8 +135,8 @@ function entry(one) {
     "tr",
     {},
     el("th", { scope: "row" }, String(one.number)),
-    el("td", { "data-name": "When" }, moment(one.time)),
-    el("td", { "data-name": "What" }, act(one.act)),
+    el("td", { "data-name": "Time" }, moment(one.time)),
+    el("td", { "data-name": "Entry" }, act(one.act)),
     el("td", { class: "mono digest", "data-name": "Digest" }, one.sha256.slice(0, 12)),
   );
 }
@@ -171,7 +171,7 @@ byId("user-form").addEventListener("submit", async (event) => {
   event.preventDefault();
   const name = byId("user").value.trim();
   say("user", "");
-  if (!/^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$/.test(name)) return say("user", "Letters, digits and . _ : @ - alone, at most 128.");
+  if (!/^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$/.test(name)) return say("user", "Only letters, digits and . _ : @ -, at most 128 characters.");
   await asked(async () => balance(await api(`${base}/users/${encodeURIComponent(name)}`), `Of ${name}: `));
 });
 
@@ -180,14 +180,14 @@ byId("verify").addEventListener("click", () =>
     const report = await api(`${base}/verification`);
     const sound = report.verdict === "sound";
     const words = sound
-      ? `All ${report.entries} entries were read again: each follows from the one before, and the balance is what they add up to.`
-      : `Of ${report.entries} entries not all hold. Don't spend from this budget before somebody has looked.`;
+      ? `All ${report.entries} entries were read again: each follows from the one before, and they add up to the balance.`
+      : `Not all of the ${report.entries} entries are valid. Don't spend from this budget until somebody has looked into it.`;
     byId("verification").replaceChildren(
       el(
         "div",
         { class: `notice ${sound ? "good" : "bad"}` },
         el("p", {}, el("strong", {}, sound ? "The history is sound. " : "The history is broken. "), words),
-        el("p", {}, "Last entry: ", el("span", { class: "mono" }, `${report.head.number} ${report.head.sha256}`), ". Note it down: nothing before it can then be changed without your seeing it."),
+        el("p", {}, "Last entry: ", el("span", { class: "mono" }, `${report.head.number} ${report.head.sha256}`), ". Write it down: then nothing before it can be changed without your noticing."),
         report.problems.length ? el("ul", {}, ...report.problems.map((text) => el("li", {}, text))) : null,
       ),
     );

@@ -1,4 +1,4 @@
-// What the list of budgets and one budget's page say alike.
+// What the list of budgets and one budget's page have in common.
 
 import { bound, el, figure, number } from "./core.js";
 
@@ -33,7 +33,7 @@ function eventWords(event) {
     case "fixed_size_sampled":
       return `${eventWords(event.event)} of a random sample of fixed size`;
     case "composed":
-      return `${event.events?.length ?? "several"} things together`;
+      return `${event.events?.length ?? "several"} events together`;
     default:
       return event.kind.replaceAll("_", " ");
   }

@@ -13,16 +13,16 @@ let next = null;
 function row(ledger) {
   const { definition } = ledger;
   const use = telling(ledger);
-  const shown = use ? [bar(use), ` about ${percent(Math.ceil(taken(use) * 1000) / 1000)}`] : [ledger.users === null ? "nothing" : `of each user; ${ledger.users} charged so far`];
+  const shown = use ? [bar(use), ` about ${percent(Math.ceil(taken(use) * 1000) / 1000)}`] : [ledger.users === null ? "nothing" : `per user; ${ledger.users} charged so far`];
   return el(
     "tr",
     {},
     el("th", { scope: "row" }, el("a", { href: `/ledgers/${ledger.id}` }, definition.name)),
     el("td", { "data-name": "Limit" }, limitWords(definition.budget)),
-    el("td", { "data-name": "Taken" }, ...shown),
+    el("td", { "data-name": "Used" }, ...shown),
     el("td", { "data-name": "Protects" }, `${definition.protects === "each_user" ? "each user, by " : ""}${definition.unit.replaceAll("_", " ")}`),
     el("td", { "data-name": "State" }, state(ledger)),
-    el("td", { "data-name": "Made" }, moment(ledger.created)),
+    el("td", { "data-name": "Created" }, moment(ledger.created)),
   );
 }
 
@@ -58,8 +58,8 @@ function say(id, text) {
 function read(id) {
   const text = byId(id).value.trim();
   const value = Number(text);
-  if (text === "") say(id, "This needs a number.");
-  else if (!/^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text) || text.length > 40) say(id, "Write a number, such as 1.5 or 1e-5.");
+  if (text === "") say(id, "Enter a number.");
+  else if (!/^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text) || text.length > 40) say(id, "Enter a number, such as 1.5 or 1e-5.");
   else if (!Number.isFinite(value)) say(id, "This number is too large.");
   else return value;
   return null;
@@ -98,7 +98,7 @@ byId("form").addEventListener("submit", async (event) => {
   byId("send").disabled = true;
   try {
     const made = await api("/v1/ledgers", { method: "POST", body });
-    announce(`${made.definition.name} is made`);
+    announce(`${made.definition.name} was created`);
     location.assign(`/ledgers/${made.id}`);
   } catch (error) {
     if (!(error instanceof Problem)) throw error;

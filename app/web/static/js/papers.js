@@ -45,7 +45,7 @@ function rows(report, { experiment, readings }) {
     const shared = [el("th", { scope: "row" }, experiment.task), el("td", { "data-name": "Read as" }, name, ": ", reading.meaning, reading.errata.length ? " (errata " : "", ...reading.errata.flatMap((row, at) => [at ? ", " : "", erratum(row)]), reading.errata.length ? ")" : ""), el("td", { "data-name": "Proven epsilon", class: "mono" }, proven)];
     if (!reading.verdicts.length) return [el("tr", {}, ...shared, el("td", { "data-name": "Printed" }, "none"), el("td", { "data-name": "Verdict" }))];
     return reading.verdicts.map((one) =>
-      el("tr", {}, ...shared.map((part) => part.cloneNode(true)), el("td", { "data-name": "Printed", class: "mono" }, `${figure(one.printed)} (${one.where})`), el("td", { "data-name": "Verdict" }, verdict(one.direction), Number.isFinite(number(one.ratio)) ? ` ${figure(one.ratio, 3)} of what holds` : "")),
+      el("tr", {}, ...shared.map((part) => part.cloneNode(true)), el("td", { "data-name": "Printed", class: "mono" }, `${figure(one.printed)} (${one.where})`), el("td", { "data-name": "Verdict" }, verdict(one.direction), Number.isFinite(number(one.ratio)) ? ` ${figure(one.ratio, 3)} times the proven value` : "")),
     );
   });
 }

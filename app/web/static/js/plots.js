@@ -1,4 +1,4 @@
-// Plots as SVG by Observable Plot, each with its figures as a table and as files: nothing is told by a picture alone.
+// Plots as SVG by Observable Plot, each with its figures as a table and as files: no picture is the only source of anything.
 /* global Plot */
 
 import { csv, download, el } from "./core.js";
@@ -17,7 +17,7 @@ export function linePlot(of) {
   const shown = drawn.some((series) => series.points.length);
   const figure = el("figure", {}, el("h3", {}, of.title));
   if (!shown) {
-    figure.append(el("p", { class: "soft" }, "Nothing to draw: no finite figures."));
+    figure.append(el("p", { class: "soft" }, "Nothing to draw: no finite values."));
     return figure;
   }
   const svg = draw(of, drawn);
@@ -35,7 +35,7 @@ export function linePlot(of) {
       el("button", { type: "button", class: "quiet", on: { click: () => download(`${of.file}.csv`, csv(rows), "text/csv") } }, "CSV"),
       el("button", { type: "button", class: "quiet", on: { click: () => download(`${of.file}.svg`, standalone(svg), "image/svg+xml") } }, "SVG"),
     ),
-    el("details", {}, el("summary", {}, "The figures as a table"), table(rows)),
+    el("details", {}, el("summary", {}, "Show as a table"), table(rows)),
   );
   return figure;
 }

@@ -6,14 +6,14 @@ import { directionOf, ordered, summary, table } from "./findings.js";
 /** What each comparison is asked, from the mechanism as typed and the answer's epsilon; a text says why it can't be. */
 const BODIES = {
   complex_gaussian: ({ mechanism, delta }) => ({ mechanism, deltas: [delta] }),
-  classic_gaussian: ({ epsilon, delta }) => (epsilon > 0 && Number.isFinite(epsilon) ? { epsilon, delta } : "The classic formula needs an epsilon above 0 that isn't infinite."),
+  classic_gaussian: ({ epsilon, delta }) => (epsilon > 0 && Number.isFinite(epsilon) ? { epsilon, delta } : "The classic formula needs a finite epsilon above 0."),
   spectral: ({ mechanism, delta }) => ({ shape: mechanism.shape, kept: mechanism.kept, clip: clip(mechanism.sensitivity), std: mechanism.std, deltas: [delta] }),
   spof: ({ mechanism, epsilon, count }) =>
     epsilon > 0 && Number.isFinite(epsilon)
       ? { dimension: mechanism.dimension ?? 1, expansion_point: mechanism.expansion_point ?? 0, stabilisation: mechanism.stabilisation ?? 0, epsilon, releases: count }
-      : "The paper's algorithm needs an epsilon above 0 that isn't infinite.",
+      : "The paper's algorithm needs a finite epsilon above 0.",
   training: ({ mechanism, delta, count, ...samples }) => {
-    if (!mechanism.std || mechanism.correlation) return "The papers' trainings have circular noise (one deviation, correlation 0): give it so to see their formulas.";
+    if (!mechanism.std || mechanism.correlation) return "The papers train with circular noise (one deviation, correlation 0). Enter such noise to see their formulas.";
     const sizes = samples.sampler === "fixed_size" ? { batch_size: samples.batch_size, population_size: samples.population_size } : { sampling_probability: samples.probability };
     return { ...sizes, noise_multiplier: mechanism.std / clip(mechanism.sensitivity), convention: "per_component", sampler: samples.sampler, steps: count, delta, unit: mechanism.sensitivity.unit };
   },
@@ -43,7 +43,7 @@ export async function compare(values, signal) {
     const first = findings.filter((one) => directionOf(one) !== "does_not_apply" && (mine.includes(one.erratum) || endpoint === "training"));
     const rest = findings.filter((one) => !first.includes(one));
     place.replaceChildren(summary(first));
-    if (first.length) place.append(table(first, "Published beside proven"));
+    if (first.length) place.append(table(first, "Published versus proven"));
     if (rest.length) place.append(el("details", {}, el("summary", {}, `${rest.length} more printed statements`), table(rest, "More statements")));
   } catch (error) {
     if (!(error instanceof Problem)) throw error;

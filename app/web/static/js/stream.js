@@ -29,7 +29,7 @@ export async function follow(path, take, signal, told, isOver) {
       let over = false;
       for await (const event of events(answer.body)) {
         if (event.type === "closed") {
-          told("ended", new Problem(401, { detail: "The key isn't good any more. Enter one with the button at the top." }));
+          told("ended", new Problem(401, { detail: "The key is no longer valid. Enter one with the button at the top." }));
           return;
         }
         // After a broken line the service begins behind the last event; a number that came already is never taken twice.

@@ -25,10 +25,10 @@ export function readLabels(text) {
     const place = part.indexOf("=");
     const name = part.slice(0, place).trim();
     const value = part.slice(place + 1).trim();
-    if (place < 0) return refused("Write name=value, with commas between, such as ward=7, study=a.");
-    if (!/^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$/.test(name)) return refused("A name begins with a letter or digit and has letters, digits and _ . - alone, at most 63.");
+    if (place < 0) return refused("Enter name=value pairs separated by commas, such as ward=7, study=a.");
+    if (!/^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$/.test(name)) return refused("A name starts with a letter or digit and has only letters, digits and _ . -, at most 63 characters.");
     if (value.length > 255) return refused("A value has at most 255 characters.");
-    if (Object.hasOwn(labels, name)) return refused(`${name} stands there twice.`);
+    if (Object.hasOwn(labels, name)) return refused(`${name} appears twice.`);
     labels[name] = value;
   }
   return Object.keys(labels).length > MOST_LABELS ? refused(`At most ${MOST_LABELS} labels.`) : { value: labels };
@@ -47,14 +47,14 @@ export function canShow(labels) {
 
 function readPriority(text) {
   if (text === "") return { value: 0 };
-  if (!/^[+-]?\d{1,9}$/.test(text)) return refused("Write a whole number, such as 10.");
+  if (!/^[+-]?\d{1,9}$/.test(text)) return refused("Enter a whole number, such as 10.");
   const most = Number(byId("form").dataset.priority);
   return Number(text) < 0 || Number(text) > most ? refused(`Between 0 and ${most}.`) : { value: Number(text) };
 }
 
 function readTimeout(text) {
   if (text === "") return { value: null };
-  if (text.length > 40 || !NUMBER.test(text)) return refused("Write a number, such as 12 or 0.5.");
+  if (text.length > 40 || !NUMBER.test(text)) return refused("Enter a number, such as 12 or 0.5.");
   const hours = Number(text);
   const most = Number(byId("form").dataset.hours);
   return hours > 0 && hours <= most ? { value: hours * SECONDS } : refused(`More than 0, and at most ${most} hours.`);
@@ -116,7 +116,7 @@ export function fill(job) {
     const field = byId(name);
     if (field === document.activeElement || field.getAttribute("aria-invalid") === "true") continue;
     const text = FIELDS[name].show(job);
-    if (field.tagName === "SELECT" && ![...field.options].some((one) => one.value === text)) field.append(new Option(`${text.slice(0, 40)} (not among yours)`, text.slice(0, 200)));
+    if (field.tagName === "SELECT" && ![...field.options].some((one) => one.value === text)) field.append(new Option(`${text.slice(0, 40)} (not yours)`, text.slice(0, 200)));
     field.value = text.slice(0, 20_000);
   }
   byId("labels").disabled = !canShow(job.labels);

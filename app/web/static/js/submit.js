@@ -44,7 +44,7 @@ const load = () =>
     const [recipes, algorithms, ledgers, dataSets] = await Promise.all([api("/v1/recipes"), api("/v1/algorithms"), own("/v1/ledgers?state=open&limit=200", "ledgers"), own("/v1/data-sets?limit=200", "data_sets")]);
     const fitting = ledgers.filter((one) => one.definition.protects === "data_set");
     found = { algorithms, ledgers: fitting };
-    options("recipe", recipes.map((one) => el("option", { value: one.name, disabled: !one.data.available }, `${one.title} (${one.name})${one.data.available ? "" : ": its data aren't here"}`)));
+    options("recipe", recipes.map((one) => el("option", { value: one.name, disabled: !one.data.available }, `${one.title} (${one.name})${one.data.available ? "" : ": its data aren't available"}`)));
     options("algorithm", algorithms.map((one) => el("option", { value: one.name }, one.name)));
     options("ledger", fitting.map((one) => el("option", { value: one.id }, `${one.definition.name}: at most ${limitWords(one.definition.budget)}`)));
     options("data-set", dataSets.filter((one) => one.state === "ready").map((one) => el("option", { value: one.id }, `${one.definition.name}: ${one.facts.training_records.toLocaleString("en")} records to train on`)));
@@ -83,7 +83,7 @@ byId("recipe").addEventListener("change", () =>
     const body = await api(`/v1/recipes/${encodeURIComponent(name)}`);
     if (byId("recipe").value !== name) return;
     byId("algorithm").value = "";
-    put(body, "A recipe of the papers.");
+    put(body, "A recipe from the papers.");
   }),
 );
 
@@ -113,7 +113,7 @@ const now = later(async (job, ledger) => {
     if (signal.aborted) return;
     if (!(error instanceof Problem)) throw error;
     const why = error.fields.length ? error.fields.map((one) => `${one.field}: ${one.message}`).join("; ") : error.message;
-    byId("cost").replaceChildren(el("p", { class: "notice" }, `What it would cost of ${ledger.definition.name} can't be told: ${why}`));
+    byId("cost").replaceChildren(el("p", { class: "notice" }, `Can't tell what it would cost in ${ledger.definition.name}: ${why}`));
   }
 }, PAUSE);
 
@@ -131,14 +131,14 @@ function cost() {
 
 function costWords(ledger, told) {
   const { name } = ledger.definition;
-  if (told.separately === null) return [el("p", { class: "notice good" }, `It would cost nothing of ${name}.`)];
-  if (told.after === null) return [el("p", { class: "notice bad" }, `It doesn't fit into ${name} as things stand: more noise, fewer steps or smaller samples cost less.`)];
+  if (told.separately === null) return [el("p", { class: "notice good" }, `It would cost nothing in ${name}.`)];
+  if (told.after === null) return [el("p", { class: "notice bad" }, `It doesn't fit into ${name} at the moment: more noise, fewer steps or smaller samples cost less.`)];
   const after = telling({ definition: ledger.definition, balance: told.after });
   const before = ledger.balance.limits.find((use) => use.quantity === after?.quantity);
   const more = told.separately - 1;
-  const fits = more === 0 ? "no other like it would fit after it" : more === 1 ? "one more like it would fit after it" : `${more.toLocaleString("en")} more like it would fit after it`;
+  const fits = more === 0 ? "no more like it would fit after it" : more === 1 ? "one more like it would fit after it" : `${more.toLocaleString("en")} more like it would fit after it`;
   const left = before ? `Left in ${after.quantity}: ${bound(before.remaining, { down: true })} now, ${bound(after.remaining, { down: true })} after it. ` : "";
-  return [el("p", { class: "notice good" }, `It fits into ${name}; ${fits}. ${left}Nothing is reserved before you send it.`), ...(after ? [el("div", { class: "half" }, bar(after))] : [])];
+  return [el("p", { class: "notice good" }, `It fits into ${name}; ${fits}. ${left}Nothing is reserved until you send it.`), ...(after ? [el("div", { class: "half" }, bar(after))] : [])];
 }
 
 // Sending it
