@@ -114,11 +114,11 @@ class FixedSizeSampled(_Composite):
 class Grouped(_Composite):
     """The same event, with the guarantee stated for a larger unit that holds at most ``size`` of the event's units.
 
-    Users who contribute at most 20 records each, say. Which records a sampling takes stays as it was: records join one by one.
+    For example, users who contribute at most 20 records each. Sampling still takes single records: records join one by one.
 
     Attributes:
       size: the bound; 1 to 10^6. It must be enforced on the data, for every unit.
-      unit: the larger unit, by a name of its own.
+      unit: the larger unit, by its own name.
     """
 
     kind: Literal["grouped"] = "grouped"
@@ -164,7 +164,7 @@ class Composed(_Composite):
 
 @final
 class NonPrivate(Value):
-    """Something was done that has no guarantee: the whole event then has none."""
+    """Something without a guarantee was done: then the whole event has none."""
 
     kind: Literal["non_private"] = "non_private"
     reason: str = Field(min_length=1, max_length=1000)

@@ -187,7 +187,7 @@ class Client:
         return self._followed(job_id, "logs", after)
 
     def hardware(self) -> ExecutorList:
-        """The workers that live."""
+        """The live workers."""
         return self._get("/v1/hardware", ExecutorList)
 
     def events(self, job_id: str, after: int = 0) -> Iterator[JobEventRecord]:

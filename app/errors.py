@@ -1,4 +1,4 @@
-r"""The one table from our errors to status codes, and validation errors as problem+json (RFC 9457) that name the field."""
+r"""Maps our errors to HTTP status codes, and turns validation errors into problem+json (RFC 9457) that names the field."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ STATUS_OF: Mapping[type[Exception], tuple[int, str, str]] = {
     InvalidParameter: (422, "invalid-parameter", "A value is outside its range."),
     IncompatibleEvent: (422, "incompatible-event", "Parts of the event disagree."),
     UnsupportedEvent: (422, "unsupported-event", "This accountant can't bound the event."),
-    CalibrationFailed: (422, "calibration-failed", "No noise was found that is proved to meet the target."),
-    NumericalFloor: (422, "numerical-floor", "The request is beyond what this route can answer soundly."),
+    CalibrationFailed: (422, "calibration-failed", "No noise was found that provably meets the target."),
+    NumericalFloor: (422, "numerical-floor", "The request is beyond what this route can answer reliably."),
     # Not 503 or 504: those are sent again by themselves, and the same request would only take as long again.
-    TimeLimitReached: (422, "time-limit-reached", "The calculation takes too long for an answer at once."),
-    BudgetExceeded: (409, "budget-exceeded", "The spend doesn't fit what the budget has left."),
+    TimeLimitReached: (422, "time-limit-reached", "The calculation takes too long for an immediate answer."),
+    BudgetExceeded: (409, "budget-exceeded", "The spend exceeds what is left of the budget."),
     KeyNeeded: (401, "key-needed", "This needs a key."),
-    ScopeMissing: (403, "scope-missing", "The key isn't for this."),
+    ScopeMissing: (403, "scope-missing", "The key doesn't allow this."),
     TooManyRequests: (429, "too-many-requests", "Too many requests."),
     KeyNotFound: (404, "key-not-found", "No such key."),
     KeyConflict: (409, "key-conflict", "The key's state doesn't allow this."),
@@ -77,38 +77,38 @@ STATUS_OF: Mapping[type[Exception], tuple[int, str, str]] = {
     ReservationNotFound: (404, "reservation-not-found", "No such reservation."),
     LedgerNameTaken: (409, "ledger-name-taken", "The name is taken."),
     LedgerClosed: (409, "ledger-closed", "The ledger is closed."),
-    ReservationSettled: (409, "reservation-settled", "What became of the reservation stands."),
-    ReservationHeld: (409, "reservation-held", "The reservation is a job's."),
-    LedgerKeyReused: (409, "ledger-idempotency-conflict", "The Idempotency-Key was used with another request."),
-    CostTakesTooLong: (422, "cost-takes-too-long", "The cost of the event takes too long to find."),
+    ReservationSettled: (409, "reservation-settled", "The reservation is already settled."),
+    ReservationHeld: (409, "reservation-held", "The reservation belongs to a job."),
+    LedgerKeyReused: (409, "ledger-idempotency-conflict", "The Idempotency-Key was already used with another request."),
+    CostTakesTooLong: (422, "cost-takes-too-long", "The cost of the event takes too long to compute."),
     UploadNotFound: (404, "upload-not-found", "No such upload."),
     DataSetNotFound: (404, "data-set-not-found", "No such data set."),
     DataSetInUse: (409, "data-set-in-use", "A job uses the data set."),
-    UploadKeyReused: (409, "upload-idempotency-conflict", "The Idempotency-Key was used with another request."),
+    UploadKeyReused: (409, "upload-idempotency-conflict", "The Idempotency-Key was already used with another request."),
     UploadTooLarge: (413, "upload-too-large", "The upload is too large."),
-    QuotaExceeded: (409, "quota-exceeded", "The tenant's room is taken."),
-    UploadCutOff: (400, "upload-cut-off", "The upload didn't come to its end."),
+    QuotaExceeded: (409, "quota-exceeded", "The tenant's storage quota is used up."),
+    UploadCutOff: (400, "upload-cut-off", "The upload was cut off."),
     ReadersBusy: (503, "readers-busy", "Too many files are being read."),
     JobConflict: (409, "job-conflict", "The job's state doesn't allow this."),
-    IdempotencyConflict: (409, "idempotency-conflict", "The Idempotency-Key was used with another request."),
-    NotReady: (503, "not-ready", "The service can't do its work."),
-    StorageFull: (507, "storage-full", "There is no room on the service's disk."),
+    IdempotencyConflict: (409, "idempotency-conflict", "The Idempotency-Key was already used with another request."),
+    NotReady: (503, "not-ready", "The service isn't ready."),
+    StorageFull: (507, "storage-full", "The service's disk is full."),
     DatabaseUnavailable: (503, "database-unavailable", "The database doesn't answer."),
     QueueUnavailable: (503, "queue-unavailable", "The job queue can't be reached."),
 }
-"""Exception type to (HTTP status, problem type, title); a subclass takes its nearest listed base."""
+"""Maps an exception type to (HTTP status, problem type, title); a subclass uses its nearest listed base."""
 
 CALCULATIONS = "/v1/calculations"
-"""Where a calculation that takes too long for an answer at once is sent as a job."""
+"""Where to send a calculation as a job if it takes too long for an immediate answer."""
 
 _LONGEST_ECHO = 120
 RETRY_SECONDS = 5
-"""When to ask again after the database didn't answer: about as long as a connection to it is waited for."""
+"""When to try again after the database didn't answer: about the time limit for connecting to it."""
 
 
 @final
 class FieldError(Value):
-    """One thing wrong with a request: where, what was expected, and what came (shortened, as ASCII)."""
+    """One thing wrong with a request: the field, what was expected, and what came (shortened, as ASCII)."""
 
     field: str
     message: str
@@ -116,7 +116,7 @@ class FieldError(Value):
 
 
 def field_errors(errors: Iterable[Mapping[str, Any]], body: object) -> list[FieldError]:
-    """Pydantic's errors with paths as the user wrote them: the names of union members that Pydantic inserts are left out."""
+    """Pydantic's errors with paths as the user wrote them, without the names of union members that Pydantic inserts."""
     return [_field_error(error, body) for error in errors]
 
 
@@ -125,7 +125,7 @@ def _field_error(error: Mapping[str, Any], body: object) -> FieldError:
     field = _path(cast("Sequence[str | int]", error["loc"]), body, names_absent_field=kind == "missing")
     cause = context.get("error")
     if isinstance(cause, InvalidParameter):
-        # Our own check of a whole value: it names the part, what was expected of it and what came.
+        # Our own check of a whole value: it names the part, what was expected and what came.
         inner = field if field.rsplit(".", 1)[-1].startswith(cause.field) else f"{field}.{cause.field}"
         return FieldError(field=inner, message=f"must be {cause.expected}", got=_echo(cause.got))
     part, message, got = _told(kind, error, context)
@@ -133,13 +133,13 @@ def _field_error(error: Mapping[str, Any], body: object) -> FieldError:
 
 
 def _told(kind: str, error: Mapping[str, Any], context: Mapping[str, Any]) -> tuple[str, str, str]:
-    """(the part of the field that is meant, what was expected, what came)."""
+    """Returns (the part of the field concerned, what was expected, what came)."""
     told = {
         "missing": lambda: ("", "this field is required", "nothing"),
-        "extra_forbidden": lambda: ("", "there is no field of this name", _echo(error["input"])),
+        "extra_forbidden": lambda: ("", "there is no field with this name", _echo(error["input"])),
         "too_long": lambda: ("", f"must have at most {context['max_length']} entries", f"{context.get('actual_length') or 'more'}"),
         "json_invalid": lambda: ("", f"must be JSON ({context.get('error', 'malformed')})", "malformed text"),
-        "union_tag_not_found": lambda: ("", f"must say which one it is in its field {context['discriminator']}", "none"),
+        "union_tag_not_found": lambda: ("", f"must say which kind it is in its field {context['discriminator']}", "none"),
         "union_tag_invalid": lambda: (
             "." + str(context["discriminator"]).strip("'"),
             f"must be one of {context['expected_tags']}",
@@ -181,30 +181,30 @@ def _echo(value: object) -> str:
 
 
 def summary(errors: Sequence[FieldError]) -> str:
-    """The errors in one sentence each."""
+    """The errors, one sentence each."""
     return "; ".join(f"{error.field}: {error.message}, got {error.got}" for error in errors)
 
 
 def problem_of_unfit(error: ValidationError | RequestValidationError, body: object) -> Problem:
-    """What a body is answered with that doesn't fit its schema: the fields by name."""
+    """The problem for a body that doesn't fit its schema: it names the fields."""
     return _unfit(field_errors(error.errors(), body))
 
 
 def problem_of(error: Exception) -> Problem:
-    """What an error is answered with: our own by the table, any other as our fault."""
+    """The problem for an error: by the table for our own, an internal error for any other."""
     error = _named_for_what_happened(error)
     for base in type(error).__mro__:
         if base in STATUS_OF:
             return _known(error, *STATUS_OF[base])
-    # What went wrong is for the log: an answer must not carry a stack trace or a data value.
+    # Details go to the log only: an answer must not carry a stack trace or a data value.
     get_logger().error("unhandled_error", error_type=type(error).__name__, exc_info=error)
     return Problem(
-        title="Something went wrong on our side.", type_="internal-error", status=500, detail="The service's log has the details."
+        title="Something went wrong in the service.", type_="internal-error", status=500, detail="The service's log has the details."
     )
 
 
 def _named_for_what_happened(error: Exception) -> Exception:
-    """Our own error where another's says that the disk is full or the database away. Its text isn't repeated: it holds statements."""
+    """Our own error for a library's about a full disk or a missing database. The library's text isn't repeated: it holds statements."""
     if isinstance(error, StorageFull):
         return error
     if is_full(error):
@@ -259,7 +259,7 @@ def _validation_problem(_handler: ExceptionHandler, _request: Request, error: Ex
 def _http_problem(handler: ExceptionHandler, request: Request, error: HTTPException) -> Problem:
     if error.status_code == 400 and error.detail == "There was an error parsing the body":
         # FastAPI's words for bytes that aren't UTF-8 and numbers of thousands of digits.
-        return _unfit([FieldError(field="body", message="must be JSON in UTF-8, with numbers of an ordinary length", got="something else")])
+        return _unfit([FieldError(field="body", message="must be JSON in UTF-8, with numbers of ordinary length", got="something else")])
     return http_exception_handler_(handler, request, error)
 
 
@@ -268,7 +268,7 @@ def _known_problem(_handler: ExceptionHandler, _request: Request, error: Excepti
 
 
 def install(app: FastAPI) -> None:
-    """Every error of the app becomes problem+json."""
+    """Makes every error of the app a problem+json answer."""
     handlers: dict[type[Exception], Handler] = dict.fromkeys(STATUS_OF, _known_problem)
     handler = new_exception_handler(
         # The library takes the first match that answers: the catch-all leaves errors with a handler of their own to it.
@@ -284,14 +284,14 @@ def install(app: FastAPI) -> None:
 
 
 def refusal(error: Exception, request: Request) -> Response:
-    """The answer to a request that reaches no route. Its body stays unread, so the connection ends with it."""
+    """The answer to a request that reaches no route. The request's body stays unread, so the connection is closed."""
     problem = problem_of(error)
     response = JSONResponse(problem.marshal(), problem.status, {**(problem.headers or {}), "connection": "close"})
     return _named(problem.marshal(), request, response)[1]
 
 
 def _named(content: dict[str, Any], request: Request, response: Response) -> tuple[dict[str, Any], Response]:
-    """The problem with the name of its request, which the service's log has too."""
+    """The problem with its request's id, which is also in the service's log."""
     request_id: str | None = getattr(request.state, "request_id", None)
     request.state.problem = content.get("type")  # what the metrics count
     headers = dict(response.headers)

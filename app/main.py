@@ -52,18 +52,18 @@ Privacy accounting, noise calibration and private training, with certificates th
 
 * **Calculators** answer "what guarantee does this noise give?" and "how much noise does this guarantee need?" with upper bounds, and
   each answer carries its derivation.
-* **Papers**: each printed formula beside what is proved, with the ratio, a derivation and a counterexample. Findings are never guarantees.
-* **Recipes** are the papers' experiments, ready to run, with the printed figures beside the proved ones.
+* **Papers**: each printed formula and what is proven, with the ratio, a derivation and a counterexample. Findings are never guarantees.
+* **Recipes** are the papers' experiments, ready to run, with the printed figures next to the proven ones.
 * **Jobs** train privately on a worker and return a signed certificate.
-* **Data** of your own are uploaded, made into data sets and trained on; another tenant never sees them.
+* **Data**: upload your own files, make data sets from them and train on them; another tenant never sees them.
 * **Ledgers** keep privacy budgets: reserve before the noise is drawn, commit what was released; a budget is never overspent.
-* Noise is always given **per real component**: `std` of a complex coordinate's real and of its imaginary part, not of the whole.
+* Noise is always given **per real component**: `std` is that of a complex coordinate's real and imaginary part, not of the whole.
 """
 
 
 @final
 class Health(Value):
-    """That the process answers."""
+    """The process answers."""
 
     status: Literal["ok"] = "ok"
     version: str

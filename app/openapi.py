@@ -16,12 +16,12 @@ _FRAMEWORKS = "HTTPValidationError"
 
 @final
 class UnservedRequest(Value):
-    r"""A request that is refused (RFC 9457, application/problem+json).
+    r"""A refused request (RFC 9457, application/problem+json).
 
     Attributes:
-      errors: what is wrong with which field, where it is a field's fault.
-      request_id: name of the request, as in the header X-Request-ID and in the service's log.
-      job: where to send the same calculation as a job, where it takes too long for an answer at once.
+      errors: what is wrong with each field, if fields are to blame.
+      request_id: id of the request, as in the header X-Request-ID and in the service's log.
+      job: where to send the same calculation as a job, if it takes too long for an immediate answer.
     """
 
     type: str
@@ -35,9 +35,9 @@ class UnservedRequest(Value):
 
 _RETRY_AFTER = {"Retry-After": {"description": "Seconds until the next one is answered.", "schema": {"type": "integer"}}}
 _REFUSALS: dict[str, dict[str, Any]] = {
-    "401": {"description": "It needs a key, and none that is valid was sent."},
-    "403": {"description": "The key hasn't the scope that it needs."},
-    "429": {"description": "Too many requests of this key, or of this address without one.", "headers": _RETRY_AFTER},
+    "401": {"description": "A key is needed, and no valid one was sent."},
+    "403": {"description": "The key doesn't have the required scope."},
+    "429": {"description": "Too many requests with this key, or from this address without a key.", "headers": _RETRY_AFTER},
 }
 
 

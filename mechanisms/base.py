@@ -79,14 +79,14 @@ PrivacyUnit = Annotated[str, StringConstraints(strict=True, pattern=r"^[a-z][a-z
 
 @final
 class Sensitivity(Value):
-    r"""How far one unit can move the released vector, under a named adjacency, for a named unit.
+    r"""How far one unit can move the released vector, for a named adjacency and a named unit.
 
     Attributes:
       l2: bound on the l2 norm of the move, over all real coordinates (a complex coordinate is a pair); units of the query.
       l1: bound on its l1 norm; needed by Laplace noise.
       l2_real: bound on the l2 norm of the real part alone, <= l2. Complex queries only.
       l2_imag: bound on the l2 norm of the imaginary part alone, <= l2. Complex queries only.
-      l2_contribution: bound on the l2 norm of what one unit alone adds to the query (a clipping bound, say). Under replace_one l2
+      l2_contribution: bound on the l2 norm of what one unit alone adds to the query (for example a clipping bound). Under replace_one l2
         bounds only the difference of two units; Poisson sampling leaves a unit out, and needs this bound too.
       l1_contribution: the same for the l1 norm.
       adjacency: which data sets are neighbours; no default.
@@ -155,7 +155,7 @@ class Sensitivity(Value):
 
 
 class Assumption(StrEnum):
-    """What a claim takes for granted; every certificate lists them."""
+    """What a claim assumes; every certificate lists its assumptions."""
 
     SENSITIVITY_AS_COMPUTED = "sensitivity_as_computed"
     INDEPENDENT_NOISE = "independent_noise"
@@ -163,7 +163,7 @@ class Assumption(StrEnum):
 
 @final
 class Facts(Value):
-    """What is true of a kind of mechanism as a whole: shown by the service and carried into certificates."""
+    """Facts about a kind of mechanism as a whole, shown by the service and copied into certificates."""
 
     summary: str
     assumptions: tuple[Assumption, ...]
@@ -174,7 +174,7 @@ class Facts(Value):
 
 @final
 class Step(Value):
-    """One line of a derivation: a reader can redo ``value`` by hand from ``formula``."""
+    """One line of a derivation: a reader can recompute ``value`` by hand from ``formula``."""
 
     symbol: str
     value: Extended | str

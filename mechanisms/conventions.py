@@ -154,7 +154,7 @@ class CovarianceNoise(Value):
 
 @final
 class ZetaAlgorithmNoise(Value):
-    r"""Algorithm 1 of the zeta-DP paper: N_C(0, sigma^2 B^2), so sigma B / sqrt 2 on each real component. Errata Z10."""
+    r"""Algorithm 1 of the zeta-DP paper: N_C(0, sigma^2 B^2), hence sigma B / sqrt 2 on each real component. Errata Z10."""
 
     convention: Literal["zeta_dp_algorithm_1"]
     sigma: Positive
@@ -177,7 +177,7 @@ class ZetaAlgorithmNoise(Value):
 
 @final
 class FederatedAlgorithmNoise(Value):
-    r"""Algorithm 1 of the federated paper: N_C(0, 2 B^2 sigma^2, 0), so sigma B on each real component. Errata C18."""
+    r"""Algorithm 1 of the federated paper: N_C(0, 2 B^2 sigma^2, 0), hence sigma B on each real component. Errata C18."""
 
     convention: Literal["federated_algorithm_1"]
     sigma: Positive

@@ -3,22 +3,22 @@ r"""The errors of the privacy layers. They carry data and know nothing of HTTP; 
 PrivacyError
 ├── InvalidParameter      a value outside its range
 ├── UnsupportedEvent      an accountant that has no bound for this event, with the reason
-├── IncompatibleEvent     parts of one event that speak of different neighbours or units
+├── IncompatibleEvent     parts of one event that disagree about neighbours or units
 ├── CalibrationFailed     no scale in the bracket meets the target
 ├── NumericalFloor        a request beyond what the arithmetic can answer
 ├── TimeLimitReached      a calculation that would take longer than its caller allows
-└── BudgetExceeded        a spend that doesn't fit what a budget has left
+└── BudgetExceeded        a spend that exceeds what is left of a budget
 """
 
 from __future__ import annotations
 
 
 class PrivacyError(Exception):
-    """Base of every error that a user of the privacy layers can cause or must know of."""
+    """Base of every error that a user of the privacy layers can cause or must know about."""
 
 
 class InvalidParameter(PrivacyError, ValueError):
-    """A parameter outside its range; a ``ValueError`` too, so that Pydantic reports the field it came from."""
+    """A parameter outside its range; also a ``ValueError``, so that Pydantic reports its field."""
 
     def __init__(self, field: str, expected: str, got: object) -> None:
         self.field = field
@@ -55,7 +55,7 @@ class CalibrationFailed(PrivacyError):
 
 
 class NumericalFloor(PrivacyError):
-    """The request lies beyond what this route can answer soundly."""
+    """The request is beyond what this route can answer reliably."""
 
     def __init__(self, quantity: str, requested: float, floor: float, hint: str) -> None:
         self.quantity = quantity
@@ -66,7 +66,7 @@ class NumericalFloor(PrivacyError):
 
 
 class TimeLimitReached(PrivacyError):
-    """The calculation would take longer than its caller allows. Nothing is wrong with the request: with more time it has an answer."""
+    """The calculation would take longer than its caller allows. The request itself is valid: with more time it has an answer."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -74,10 +74,10 @@ class TimeLimitReached(PrivacyError):
 
 
 class BudgetExceeded(PrivacyError):
-    """A spend that doesn't fit what a budget has left. Nothing was spent, and a smaller one may fit."""
+    """A spend that exceeds what is left of a budget. Nothing was spent, and a smaller spend may fit."""
 
     def __init__(self, quantity: str, requested: float, remaining: float) -> None:
         self.quantity = quantity
         self.requested = requested
         self.remaining = remaining
-        super().__init__(f"the spend needs {quantity} = {requested!r}, and {remaining!r} remains of the budget")
+        super().__init__(f"the spend needs {quantity} = {requested!r}, but only {remaining!r} of the budget remains")

@@ -17,10 +17,10 @@ Cost = Annotated[int, Strict(), Field(ge=0, le=10**6)]
 
 @final
 class OperationCosts(Value):
-    """Macro operations for one operation; the defaults are the paper's, for an AMD K7 processor.
+    """Macro operations per operation; the defaults are the paper's, for an AMD K7 processor.
 
     Attributes:
-      addition, subtraction, multiplication, division, exponential: the paper takes a table look-up for exp, at no cost.
+      addition, subtraction, multiplication, division, exponential: the paper uses a table look-up for exp, at no cost.
       gate: a logic gate; a stored noise value is read with two additions and a 2:1 multiplexer of four gates.
       square_root_steps: Newton-Raphson steps of one square root; each is an addition, a multiplication and a division.
       multiplications_per_square: 2 in the paper; a square is one multiplication, which would be 1.
@@ -48,7 +48,7 @@ class OperationCosts(Value):
 
 @final
 class Term(Value):
-    """One line of a count."""
+    """One line of an operation count."""
 
     what: str
     formula: str

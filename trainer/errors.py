@@ -1,4 +1,4 @@
-r"""What can end a training run before its last step. Free of torch."""
+r"""Errors that end a training run before its last step. Doesn't import torch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class TrainingStopped(Exception):
 
 
 class TrainingDiverged(PrivacyError):
-    """The parameters after ``step`` are no longer finite, and lie in the checkpoint: an output of ``step`` steps, to be charged as such."""
+    """The parameters after ``step`` are no longer finite, and are in the checkpoint: an output of ``step`` steps, to be charged as such."""
 
     def __init__(self, step: int) -> None:
         self.step = step
@@ -22,9 +22,9 @@ class TrainingDiverged(PrivacyError):
 
 
 class TrainingAborted(Exception):
-    r"""An error, this one's cause, ended the run in ``step``, which counts as executed and lies in the checkpoint.
+    r"""Another error (the cause) ended the run in ``step``, which counts as executed and is in the checkpoint.
 
-    Whatever the step released before the error is in it, and isn't released again: who goes on begins with the next step.
+    Whatever the step released before the error is in it and isn't released again: a continued run begins with the next step.
     """
 
     def __init__(self, step: int) -> None:
@@ -42,7 +42,7 @@ class CheckpointRefused(PrivacyError):
 
 
 class PartFailed(PrivacyError):
-    """A training of a comparison couldn't go on; ``reason`` is its own last word, ``executed`` its steps where it knew them."""
+    """A comparison's training couldn't go on; ``reason`` is its own message, ``executed`` its executed steps if known."""
 
     def __init__(self, name: str, reason: str, executed: int | None = None) -> None:
         self.name = name

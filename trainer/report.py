@@ -114,7 +114,7 @@ class Progress(Value):
     r"""``step`` of ``steps`` are done and in a checkpoint; ``seconds`` count over all attempts.
 
     ``epsilon`` at ``delta`` is what a run planned for ``step`` steps would cost at most. It is for watching: a run that is ended because of
-    what it told has chosen its number of steps by its outputs, and is as private as all of its planned steps, or as a filter says.
+    what it reported has chosen its number of steps by its outputs, and is as private as all of its planned steps, or as a filter says.
     """
 
     event: Literal["progress"] = "progress"
@@ -127,9 +127,9 @@ class Progress(Value):
 
 @final
 class Metrics(Value):
-    r"""On held-out records: public ones, or noisy where they are private (``held_out``).
+    r"""Metrics on held-out records: public ones, or noisy ones if the records are private (``held_out``).
 
-    Of a model that is already in a checkpoint, so that no lost step was ever seen.
+    They are of a model that is already in a checkpoint, so that no lost step was ever seen.
     """
 
     event: Literal["metrics"] = "metrics"
@@ -145,7 +145,7 @@ class Metrics(Value):
 
 @final
 class Stage(Value):
-    """Work beside the steps has begun that may take minutes: ``doing`` says which, in a few words without any data value."""
+    """Work other than steps has begun that may take minutes: ``doing`` names it in a few words without any data value."""
 
     event: Literal["stage"] = "stage"
     doing: Annotated[str, Field(min_length=1, max_length=200)]

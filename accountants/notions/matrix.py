@@ -12,11 +12,11 @@ from mechanisms.base import Value
 
 @final
 class PairOfNotions(Value):
-    """What one notion says of another, for levels that are neither zero nor empty.
+    """What one notion says about another, for levels that are neither zero nor empty.
 
     Attributes:
-      status: of the conversion where ``otherwise`` doesn't apply.
-      otherwise: the points or numbers for which the status is another one, and why; null where there are none.
+      status: of the conversion if ``otherwise`` doesn't apply.
+      otherwise: the points or numbers for which the status differs, and why; null if there are none.
     """
 
     given: Kind

@@ -143,7 +143,7 @@ class ToPure(Value):
 
 @final
 class ToApproximate(Value):
-    """Asks for delta at this epsilon, or for epsilon at this delta: exactly one of the two is given."""
+    """Asks for delta at this epsilon, or for epsilon at this delta; give exactly one of the two."""
 
     kind: Literal["approximate"] = "approximate"
     epsilon: Level | None = None
@@ -204,12 +204,12 @@ class Conversion(Value):
 
     Attributes:
       quantity: which number of the target this is: epsilon, delta, rho, value (of an RDP order or an advantage), mu or beta.
-      value: on the safe side (``rounding`` says which); "Infinity" where no finite level follows.
-      log_value: logarithm of ``value`` before it was rounded to a float, where it is a delta or an advantage; rounded up.
-      lower: what some mechanism with the given notion attains, where ``value`` is a bound.
+      value: on the safe side (``rounding`` says which); "Infinity" if no finite level follows.
+      log_value: logarithm of ``value`` before it was rounded to a float, for a delta or an advantage; rounded up.
+      lower: what some mechanism with the given notion attains, if ``value`` is a bound.
       why: why the status is what it is.
-      attained_by: a mechanism with the given notion that has ``value``, or comes arbitrarily near; null where impossible.
-      counterexample: a mechanism with the given notion that violates every level of the target; null where a level follows.
+      attained_by: a mechanism with the given notion that has ``value``, or comes arbitrarily near; null if impossible.
+      counterexample: a mechanism with the given notion that violates every level of the target; null if a level follows.
     """
 
     given: Notion

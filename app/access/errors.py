@@ -1,4 +1,4 @@
-r"""Errors of access. They carry data and know nothing of HTTP. Their texts are the same for every cause, and never hold a key."""
+r"""Errors of access. They carry data and know nothing of HTTP. Their texts are the same for every cause and never contain a key."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ class AccessError(Exception):
 
 
 class KeyNeeded(AccessError):
-    """No valid key was shown. Whether it was none, an unknown, a wrong, an expired or a revoked one isn't said."""
+    """No valid key was sent. The error doesn't say whether the key was missing, unknown, wrong, expired or revoked."""
 
     def __init__(self) -> None:
         super().__init__("expected a valid key in the header Authorization, as Bearer zdp_<id>_<secret>")
 
 
 class ScopeMissing(AccessError):
-    """The key is valid, and not for this."""
+    """The key is valid but doesn't allow this."""
 
     def __init__(self, scope: str) -> None:
         self.scope = scope
@@ -23,7 +23,7 @@ class ScopeMissing(AccessError):
 
 
 class TooManyRequests(AccessError):
-    """More requests came than the limit allows."""
+    """There were more requests than the limit allows."""
 
     def __init__(self, limit: str, retry_after_seconds: int) -> None:
         self.limit = limit
@@ -40,7 +40,7 @@ class KeyNotFound(AccessError):
 
 
 class KeyConflict(AccessError):
-    """The key's state doesn't allow what was asked."""
+    """The key's state doesn't allow the request."""
 
     def __init__(self, key_id: str, state: str, asked: str) -> None:
         self.key_id = key_id

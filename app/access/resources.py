@@ -18,12 +18,12 @@ Scopes = Annotated[tuple[Scope, ...], Field(min_length=1, max_length=len(Scope))
 
 @final
 class KeyRequest(Value):
-    r"""A key to be made, for one's own tenant.
+    r"""A key to create for your own tenant.
 
     Attributes:
-      name: says whose it is or what for; shown in lists.
+      name: says whose key it is or what it is for; shown in lists.
       scopes: what it may be used for.
-      expires: when it ends by itself; never, where it is absent.
+      expires: when it expires; never if absent.
     """
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"name": "station 4", "scopes": ["submit"]}]})
@@ -35,7 +35,7 @@ class KeyRequest(Value):
 
 @final
 class KeyRotation(Value):
-    """``grace_seconds``: for how long the old key stays valid beside the new one, at most 30 days; 0 ends it at once."""
+    """``grace_seconds``: how long the old key stays valid along with the new one, at most 30 days; 0 ends it at once."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"grace_seconds": 86_400}]})
 
@@ -44,7 +44,7 @@ class KeyRotation(Value):
 
 @final
 class Key(Value):
-    """A key without its secret. ``last_used`` is told to the minute."""
+    """A key without its secret. ``last_used`` is accurate to the minute."""
 
     id: str
     tenant: str
@@ -58,7 +58,7 @@ class Key(Value):
 
 @final
 class NewKey(Value):
-    """A key that was just made. ``text`` is what its holder sends; it is shown this once and kept nowhere."""
+    """A key that was just created. ``text`` is what its holder sends; it is shown only this once and stored nowhere."""
 
     key: Key
     text: str
@@ -78,10 +78,10 @@ class AuditEntry(Value):
 
     Attributes:
       number: its place in the log; numbers only grow.
-      tenant, key_id: whose key and which one; null where no valid key was shown.
-      address: where the request came from, or ``local`` for the command line on the service's machine.
-      action: the operation, like ``submit_job``, or the command; the method alone, where the request came to none.
-      target: the path, or what was made.
+      tenant, key_id: the key and its tenant; null if no valid key was sent.
+      address: the request's origin, or ``local`` for the command line on the service's machine.
+      action: the operation, such as ``submit_job``, or the command; only the method if the request reached no operation.
+      target: the path, or what was created.
       status: the HTTP status of the answer; 0 for the command line.
     """
 

@@ -15,16 +15,16 @@ from app.access.text import ID_PATTERN
 
 Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
 Keys = Annotated[KeyService, Depends(key_service)]
-KeyId = Annotated[str, Path(max_length=64, description="Id of the key: what stands between the underscores of its text.")]
+KeyId = Annotated[str, Path(max_length=64, description="Id of the key: the part between the underscores of its text.")]
 Cursor = Annotated[str | None, Query(pattern=ID_PATTERN, description="The `next` of the page before.")]
 Limit = Annotated[int, Query(ge=1, le=200)]
 
 router = APIRouter(tags=["access"])
 
 
-@router.post("/keys", status_code=status.HTTP_201_CREATED, summary="Make a key")
+@router.post("/keys", status_code=status.HTTP_201_CREATED, summary="Create a key")
 def create_key(asked: KeyRequest, admin: Admin, keys: Keys, response: Response) -> NewKey:
-    """The answer holds the key's text, this once. It takes no Idempotency-Key: a second answer couldn't show the text again."""
+    """The answer shows the key's text, only this once. There is no Idempotency-Key: a second answer couldn't show the text again."""
     made = keys.create(admin.tenant, asked.name, asked.scopes, asked.expires)
     response.headers["Location"] = f"/v1/keys/{made.key.id}"
     return made
@@ -32,13 +32,13 @@ def create_key(asked: KeyRequest, admin: Admin, keys: Keys, response: Response) 
 
 @router.get("/keys", summary="List keys, newest first")
 def list_keys(admin: Admin, keys: Keys, limit: Limit = 50, cursor: Cursor = None) -> KeyPage:
-    """Of one's own tenant, with those that were revoked or have expired; never their secrets."""
+    """Your own tenant's keys, including revoked and expired ones; never their secrets."""
     return keys.page(admin.tenant, cursor, limit)
 
 
 @router.post("/keys/{key_id}/rotate", status_code=status.HTTP_201_CREATED, summary="Replace a key")
 def rotate_key(key_id: KeyId, rotation: KeyRotation, admin: Admin, keys: Keys, response: Response) -> NewKey:
-    """A new key with the old one's name, scopes and end. The old one stays valid for the grace, so that its holders can change over."""
+    """A new key with the old one's name, scopes and expiry. The old one stays valid for the grace period, so that holders can switch."""
     made = keys.rotate(admin.tenant, key_id, rotation.grace_seconds)
     response.headers["Location"] = f"/v1/keys/{made.key.id}"
     return made
@@ -46,16 +46,16 @@ def rotate_key(key_id: KeyId, rotation: KeyRotation, admin: Admin, keys: Keys, r
 
 @router.delete("/keys/{key_id}", summary="Revoke a key")
 def revoke_key(key_id: KeyId, admin: Admin, keys: Keys) -> Key:
-    """It ends at once, and streams that were opened with it within seconds. Its name stays, for the audit log."""
+    """It ends at once; streams opened with it end within seconds. Its name stays for the audit log."""
     return keys.revoke(admin.tenant, key_id)
 
 
-@router.get("/audit-log", summary="Who did what, newest first")
+@router.get("/audit-log", summary="Read the audit log, newest first")
 def read_audit_log(
     admin: Admin,
     audit: Annotated[AuditLog, Depends(audit_log)],
     limit: Limit = 50,
     cursor: Annotated[int | None, Query(ge=1, le=2**62, description="The `next` of the page before.")] = None,
 ) -> AuditPage:
-    """Every write and every refused access of one's own tenant. Those without a valid key have no tenant: `default`'s admins see them."""
+    """Every write and every refused access of your own tenant. Those without a valid key have no tenant: `default`'s admins see them."""
     return audit.page(admin.tenant, cursor, limit)

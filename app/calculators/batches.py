@@ -23,7 +23,7 @@ Requests = Annotated[
 
 @final
 class BatchRequest(Value):
-    """Up to 1000 profile requests. Each is checked when its turn comes, so that a bad one spoils its own line and no other."""
+    """Up to 1000 profile requests. Each is checked when its turn comes, so a bad one affects only its own line."""
 
     model_config = example({"requests": [{"event": TRAINING, "deltas": [1e-5]}, {"event": TRAINING, "epsilons": [1.0]}]})
 
@@ -40,7 +40,7 @@ class ProfileLine(Value):
 
 @final
 class ProblemLine(Value):
-    """Why the request at ``index`` has no answer: a problem (RFC 9457) as it would have had alone, its fields named within it."""
+    """Why the request at ``index`` has no answer: the problem (RFC 9457) it would have had alone, with field names relative to it."""
 
     index: int
     problem: dict[str, Any]

@@ -18,7 +18,7 @@ from mechanisms.base import Extended, Value
 
 @final
 class CalibrationRequest(Value):
-    """The event, what of it may change (by default the noise of all its parts, by one common factor), and what it has to reach."""
+    """The event, which part of it may change (by default the noise of all its parts, by one common factor), and the target to reach."""
 
     model_config = example({"event": TRAINING, "target": {"epsilon": 1.0, "delta": 1e-5}})
 
@@ -63,8 +63,8 @@ class Calibration(Value):
     Attributes:
       event: the event with that value.
       value: of the parameter: a factor, a probability or a whole number.
-      scale: the factor on every noise scale of the event as sent; null where another parameter was asked for.
-      misses_at: the nearest less safe value that was tried and isn't proved to meet the target; null where none was.
+      scale: the factor on every noise scale of the event as sent; null if another parameter was calibrated.
+      misses_at: the nearest less safe value that was tried and isn't proven to meet the target; null if there was none.
       at_limit: whether the value is the least safe one there is, so that the target may be met with room to spare.
       noise_multiplier: std / l2 of the event's single Gaussian mechanism; null for several mechanisms, unequal parts or Laplace.
       std: its standard deviation per real component; null likewise.

@@ -16,7 +16,7 @@ def list_errata(
     paper: Annotated[Paper | None, Query(description="Rows of this paper only.")] = None,
     severity: Annotated[tuple[Severity, ...], Query(description="Rows of these severities only; may be given several times.")] = (),
 ) -> list[Erratum]:
-    """Every statement of the five papers that was checked.
+    """Every checked statement of the five papers.
 
     Severity O: overclaims privacy; o: under one reading; W: wrong without harm to privacy; L: loose; N: notation; U: unsupported;
     OK: right.
@@ -26,5 +26,5 @@ def list_errata(
 
 @router.get("/{row}", summary="Read one row of the errata")
 def read_erratum(row: Annotated[str, Path(pattern=r"^[ZCSOP][1-9][0-9]?$", examples=["Z2"])]) -> Erratum:
-    """One row, by the name that findings and certificates give it."""
+    """One row, by the name that findings and certificates use."""
     return erratum(row)

@@ -20,12 +20,12 @@ from mechanisms.noise_shape import NoiseShape, optimal_shape, total_std_for
 
 @final
 class NoiseShapeRequest(Value):
-    r"""What a query's parts move by, and either how much noise there is or what it has to reach.
+    r"""How far a query's parts move, and either the total noise or the target to reach.
 
     Attributes:
       sensitivity: l2, and l2_real and l2_imag where they are smaller.
       total_std: sqrt(v_real + v_imag), the root of a complex coordinate's mean squared error; or
-      target: gdp_mu, (epsilon and delta), rdp, advantage or trade_off, which the noise just meets.
+      target: gdp_mu, (epsilon and delta), rdp, advantage or trade_off; the noise just meets it.
     """
 
     model_config = example(
@@ -46,12 +46,12 @@ class NoiseShapeRequest(Value):
 
 @final
 class OptimalNoise(Value):
-    r"""The optimal noise, and what it saves.
+    r"""The optimal noise and what it saves.
 
     Attributes:
-      mechanism: ready for POST /v1/profiles. Where a part has sensitivity 0 its optimal noise vanishes: then this is the real mechanism for
+      mechanism: ready for POST /v1/profiles. If a part has sensitivity 0 its optimal noise vanishes: then this is the real mechanism for
         the other part alone, and the part that never moves may be released as it is.
-      std_real, std_imag: deviations of the two components; 0 where a part needs no noise.
+      std_real, std_imag: deviations of the two components; 0 if a part needs no noise.
       total_std: sqrt(std_real^2 + std_imag^2).
       mu_optimal: of this noise; no Gaussian noise of the same total_std has a smaller one.
       mu_circular: of circular noise of the same total_std.

@@ -16,11 +16,11 @@ _MOST_TARGETS = 100
 
 @final
 class ConversionsRequest(Value):
-    """A notion that holds, and the notions it is to be expressed in.
+    """A notion that holds, and the notions to express it in.
 
     Attributes:
       given: holds for all neighbours, in both orders.
-      to: which numbers are asked, each at its own point: nothing that changes a guarantee has a default.
+      to: the numbers to compute, each at its own point: nothing that changes a guarantee has a default.
     """
 
     model_config = example(
@@ -56,7 +56,7 @@ router = APIRouter(prefix="/conversions")
 
 @router.post("", summary="Express one notion of privacy in others")
 def create_conversions(request: ConversionsRequest) -> Conversions:
-    """Each target's least level that follows: exact, a bound, or impossible with a mechanism that shows it. Rounded to the safe side."""
+    """The least level that follows of each target: exact, a bound, or impossible, shown by a mechanism. Rounded to the safe side."""
     return Conversions(given=request.given, conversions=tuple(convert(request.given, to) for to in request.to))
 
 

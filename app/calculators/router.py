@@ -50,22 +50,22 @@ def create_profile(request: ProfileRequest, desk: Desk) -> Response:
     "/profiles/batch",
     summary="Compute up to 1000 privacy profiles",
     response_class=NdjsonResponse,
-    responses={200: {"model": BatchLine, "description": "One line of JSON a request, in their order."}},
+    responses={200: {"model": BatchLine, "description": "One line of JSON per request, in order."}},
 )
 def create_profiles(batch: BatchRequest, desk: Desk) -> NdjsonResponse:
-    """Each line is sent when it is computed: a profile, or the problem that this request would have had alone."""
+    """Each line is sent as soon as it is computed: a profile, or the problem that this request would have had on its own."""
     return NdjsonResponse(as_text(answered(batch, desk.profile, desk.batch_seconds)))
 
 
 @router.post("/calibrations", summary="Calibrate an event to a target", response_model=Calibration)
 def create_calibration(request: CalibrationRequest, desk: Desk) -> Response:
-    """The least noise, the largest sample, the most steps or the largest clipping bound that meets a target, always on its safe side."""
+    """The least noise, the largest sample, the most steps or the largest clipping bound that meets a target, always on the safe side."""
     return _json(desk.calibration(request))
 
 
 @router.post("/calibrations/sweep", summary="Calibrate an event to many targets", response_model=Sweep)
 def create_sweep(request: SweepRequest, desk: Desk) -> Response:
-    """One parameter of one event for up to 1000 targets, much faster than one by one."""
+    """Calibrates one parameter of one event to up to 1000 targets, much faster than one by one."""
     return _json(desk.sweep(request))
 
 
@@ -76,7 +76,7 @@ router.include_router(noise_shapes_router)
 
 @router.get("/mechanisms", summary="List mechanisms")
 def list_mechanisms() -> tuple[MechanismEntry, ...]:
-    """Every mechanism: what it is, its JSON schema, an example, sources, and the errata rows that concern it."""
+    """Every mechanism: what it is, its JSON schema, an example, sources, and the errata rows about it."""
     return catalogue.list_mechanisms()
 
 

@@ -32,7 +32,7 @@ def example(request: dict[str, Any]) -> ConfigDict:
 
 @final
 class PosteriorAt(Value):
-    """How far an output may move a belief: from this prior, except with this probability (for each side)."""
+    """How far an output may move a belief, from this prior, except with this probability (for each side)."""
 
     prior: Annotated[Number, Field(ge=1e-300, lt=1.0)]
     failure_probability: OpenProbability
@@ -44,14 +44,14 @@ class ProfileRequest(Value):
 
     Attributes:
       event: what is done to the data.
-      accountant: which route; any gives an upper bound.
-      epsilons: where delta is wanted; >= 0, or "Infinity".
-      deltas: where epsilon is wanted; in (0, 1), as numbers or, for those no float can hold, as text like "1e-400".
-      orders: where the Renyi divergence is wanted; in (1, 1e6].
-      alphas: false positive rates where the attacker's false negative rate is wanted; in [0, 1].
-      advantage: whether the largest true minus false positive rate of any attack is wanted.
-      priors: probabilities that one unit's data are there for which the attacker's largest success is wanted; in (0, 1).
-      posteriors: beliefs whose largest change is wanted.
+      accountant: the route; every route gives an upper bound.
+      epsilons: the epsilons at which to give delta; >= 0, or "Infinity".
+      deltas: the deltas at which to give epsilon; in (0, 1), as numbers or, if no float can hold them, as text such as "1e-400".
+      orders: the orders at which to give the Renyi divergence; in (1, 1e6].
+      alphas: the false positive rates at which to give the attacker's false negative rate; in [0, 1].
+      advantage: whether to give the largest true minus false positive rate of any attack.
+      priors: prior probabilities that one unit's data are there, for which to give the attacker's largest success; in (0, 1).
+      posteriors: beliefs whose largest change to give.
     """
 
     model_config = example({"event": TRAINING, "deltas": [1e-5], "epsilons": [1.0], "orders": [2.0], "alphas": [0.01]})
@@ -69,7 +69,7 @@ class ProfileRequest(Value):
 
 @final
 class DeltaAt(Value):
-    """delta at an epsilon: an interval that holds it. ``log_upper`` stays exact where ``upper`` underflows."""
+    """delta at an epsilon, as an interval that contains it. ``log_upper`` stays exact where ``upper`` underflows."""
 
     epsilon: Extended
     lower: float
@@ -80,7 +80,7 @@ class DeltaAt(Value):
 
 @final
 class EpsilonAt(Value):
-    """epsilon at a delta, which is repeated as it was written: an interval that holds it; ``upper`` is the guarantee."""
+    """epsilon at a delta (repeated as written), as an interval that contains it; ``upper`` is the guarantee."""
 
     delta: float | str
     lower: Extended
@@ -90,7 +90,7 @@ class EpsilonAt(Value):
 
 @final
 class RdpAt(Value):
-    """Upper bound on the Renyi divergence of an order; null where the route has none."""
+    """Upper bound on the Renyi divergence of an order; null if the route has none."""
 
     order: float
     value: Extended | None
@@ -107,7 +107,7 @@ class TradeOffAt(Value):
 
 @final
 class SuccessAt(Value):
-    """Upper bound on the probability of telling rightly whether one unit's data are there, which they are with probability ``prior``."""
+    """Upper bound on the probability of correctly telling whether one unit's data are there, which they are with probability ``prior``."""
 
     prior: float
     success: float
@@ -116,7 +116,7 @@ class SuccessAt(Value):
 
 @final
 class Profile(Value):
-    """An event's privacy profile at the points asked for, and how to redo it by hand; ``caveats``: what all of it depends on."""
+    """An event's privacy profile at the requested points, and how to recompute it by hand; ``caveats``: what all of it depends on."""
 
     adjacency: Adjacency | None
     unit: PrivacyUnit | None

@@ -16,13 +16,13 @@ class CertificateNotFound(CertificateError):
 
 
 class CertificateRefused(CertificateError):
-    """Nothing is signed: what the run reports isn't what the plan accounts for."""
+    """Nothing is signed, since the run's report differs from what the plan accounts for."""
 
     def __init__(self, what: str, planned: object, reported: object) -> None:
         self.what = what
         self.planned = planned
         self.reported = reported
-        super().__init__(f"no certificate is issued: {what} was planned as {planned!r} and the run reports {reported!r}")
+        super().__init__(f"no certificate is issued: {what} was planned as {planned!r}, but the run reports {reported!r}")
 
 
 class SigningKeyUnusable(CertificateError):
@@ -43,16 +43,16 @@ class SigningKeyNotFound(CertificateError):
 
 
 class KeyAlreadyRevoked(CertificateError):
-    """The signing key was revoked before."""
+    """The signing key is already revoked."""
 
     def __init__(self, key_id: str, reason: str) -> None:
         self.key_id = key_id
         self.reason = reason
-        super().__init__(f"the signing key {key_id} is revoked already, as {reason}")
+        super().__init__(f"the signing key {key_id} is already revoked ({reason})")
 
 
 class SigningKeyRevoked(CertificateError):
-    """The key was revoked after it signed a certificate and before that was stored: it has to be signed again."""
+    """The key was revoked after it signed a certificate and before the certificate was stored; sign it again."""
 
     def __init__(self, key_id: str) -> None:
         self.key_id = key_id

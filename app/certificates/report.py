@@ -9,7 +9,7 @@ from mechanisms.base import Value
 
 
 class Status(StrEnum):
-    """How one check ended; ``not_checked`` is neither good nor bad news."""
+    """The outcome of one check; ``not_checked`` is neither good nor bad news."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -18,7 +18,7 @@ class Status(StrEnum):
 
 @final
 class Check(Value):
-    """One thing looked at, how it ended, and why."""
+    """One check, its outcome, and why."""
 
     name: str
     status: Status
@@ -30,10 +30,10 @@ class VerificationReport(Value):
     r"""The outcome of a verification.
 
     Attributes:
-      verdict: ``valid`` if no check failed; ``revoked`` if all that fails is that its key was revoked, and it isn't proved to be older.
-      guarantee: of a ``valid`` one: ``stated``, or ``none`` where it states that there is no privacy guarantee at all. Null for all others:
-        nothing that they state may be relied on.
-      meaning: what that says and what it doesn't; names every check that wasn't made.
+      verdict: ``valid`` if no check failed; ``revoked`` if the only failure is that its key was revoked and it isn't proven to be older.
+      guarantee: of a ``valid`` one: ``stated``, or ``none`` if it states that there is no privacy guarantee at all. Null for all others:
+        don't rely on anything that they state.
+      meaning: what the verdict says and what it doesn't; names every check that wasn't made.
       checks: in the order they were made; a check that rests on a failed one isn't made.
     """
 

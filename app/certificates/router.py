@@ -32,7 +32,7 @@ HTML, PDF = "text/html", "application/pdf"
 
 
 class Form(StrEnum):
-    """How a certificate is sent; each is of the same statement."""
+    """The form in which a certificate is sent; all forms hold the same statement."""
 
     DSSE = "dsse"
     JWS = "jws"
@@ -59,7 +59,7 @@ async def _body(request: Request) -> bytes:
     return bytes(received)
 
 
-def _form(request: Request, form: Annotated[Form | None, Query(description="Before the header Accept, if it is given.")] = None) -> Form:
+def _form(request: Request, form: Annotated[Form | None, Query(description="Takes precedence over the header Accept.")] = None) -> Form:
     """The form that is asked for by name, or the first of the types that the client accepts; DSSE where it accepts anything."""
     if form is not None:
         return form
@@ -80,7 +80,7 @@ def get_schema() -> Response:
 @router.get(
     "/v1/certificates/{certificate_id}",
     response_class=Response,
-    responses={200: {"description": "The certificate in the form asked for.", "content": {MEDIA_TYPE: {}, JOSE: {}, HTML: {}, PDF: {}}}},
+    responses={200: {"description": "The certificate in the requested form.", "content": {MEDIA_TYPE: {}, JOSE: {}, HTML: {}, PDF: {}}}},
 )
 def get_certificate(
     certificate_id: str,
@@ -89,9 +89,9 @@ def get_certificate(
     caller: Annotated[Caller, Depends(requires(Scope.SUBMIT))],
     form: Annotated[Form, Depends(_form)],
 ) -> Response:
-    """One certificate, as a DSSE envelope or a compact JWS around the same in-toto statement, or to read, as a page or a PDF.
+    """One certificate, as a DSSE envelope or a compact JWS around the same in-toto statement, or as a page or PDF to read.
 
-    The form is named by `form`, or else by the header Accept. Save a signed form's bytes as they come; their layout is verified too.
+    Choose the form with `form` or with the header Accept. Save a signed form's bytes unchanged; their layout is verified too.
     """
     with database.reading() as session:
         envelope = stored_envelope(session, certificate_id, caller.tenant)
@@ -118,7 +118,7 @@ def verify_certificate(
 ) -> VerificationReport:
     """Verify a certificate (DSSE or JWS) against this service's keys, revocations and log, and recompute its figures.
 
-    Always 200: the report's `verdict` is the answer. Files aren't looked at here; `python -m app verify` compares their digests offline,
+    Always 200: the report's `verdict` is the answer. Files aren't checked here; `python -m app verify` compares their digests offline,
     with keys that the reader trusts.
     """
     return verify(body, jwks(settings), None, _evidence(body, database, settings))
@@ -138,5 +138,5 @@ def _evidence(body: bytes, database: Database, settings: Settings) -> Evidence |
 
 @router.get("/.well-known/jwks.json")
 def get_keys(settings: Annotated[Settings, Depends(settings_of)]) -> PublicKeySet:
-    """Every public key that certificates of this service were signed with, revoked ones too, the newest first (RFC 7517)."""
+    """Every public key that this service has signed certificates with, including revoked ones, newest first (RFC 7517)."""
     return jwks(settings)

@@ -70,7 +70,7 @@ def label(
 
 
 def hardware(address: Address = DEFAULT_ADDRESS, key: Key = None, as_json: AsJson = False) -> None:
-    """List the workers that live, what they run on, and whether they are busy."""
+    """List the live workers, what they run on, and whether they are busy."""
     with clear_errors(), Client(address, key) as client:
         found = client.hardware()
         if as_json:

@@ -39,7 +39,7 @@ LISTED: dict[str, dict[str, str]] = {
         "retry": "Run a failed or cancelled job again, from its checkpoint; what it released stays spent.",
         "logs": "Follow what may be told of a job's log, to its end: lines that can't quote data.",
         "label": "Give a job these labels, and no others.",
-        "hardware": "List the workers that live, what they run on, and whether they are busy.",
+        "hardware": "List the live workers, what they run on, and whether they are busy.",
     },
     "certify": {
         "certificate": "Save a job's certificate, model and spec to a folder, with the service's public keys, the proof that the "

@@ -49,7 +49,7 @@ class CalculationDocument(Value):
 
 @final
 class CalculationResult(Value):
-    """What came of it, under the same name; the others are null."""
+    """The calculation's result, under the same name; the others are null."""
 
     profile: Profile | None = None
     batch: tuple[BatchLine, ...] | None = None

@@ -16,7 +16,7 @@ class JobNotFound(JobError):
 
 
 class ArtifactNotFound(JobError):
-    """The job has no artifact of this name; ``available`` are those it has."""
+    """The job has no artifact with this name; ``available`` lists those that it has."""
 
     def __init__(self, job_id: str, name: str, available: tuple[str, ...]) -> None:
         self.job_id = job_id
@@ -26,7 +26,7 @@ class ArtifactNotFound(JobError):
 
 
 class JobConflict(JobError):
-    """The job's state doesn't allow what was asked."""
+    """The job's state doesn't allow the request."""
 
     def __init__(self, job_id: str, state: str, asked: str) -> None:
         self.job_id = job_id
@@ -45,11 +45,11 @@ class IdempotencyConflict(JobError):
 
 
 class QueueUnavailable(Exception):
-    """The queue couldn't be reached. A stored job isn't lost by that: a worker that has nothing to do finds it."""
+    """The queue couldn't be reached. A stored job isn't lost: an idle worker finds it."""
 
 
 class LeaseLost(Exception):
-    """A worker's lease was taken away: it was silent for too long, and others have its jobs."""
+    """A worker lost its lease: it was silent for too long, and other workers have its jobs."""
 
     def __init__(self, token: str) -> None:
         self.token = token
@@ -57,8 +57,8 @@ class LeaseLost(Exception):
 
 
 class ExecutorBusy(Exception):
-    """Another worker of the same name runs."""
+    """Another worker with the same name is running."""
 
     def __init__(self, executor_id: str) -> None:
         self.executor_id = executor_id
-        super().__init__(f"a worker named {executor_id!r} runs already; give this one another name with ZETADP_EXECUTOR_ID")
+        super().__init__(f"a worker named {executor_id!r} is already running; set another name for this one with ZETADP_EXECUTOR_ID")

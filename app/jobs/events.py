@@ -14,7 +14,7 @@ from trainer.report import CheckpointWritten, Failed, Finished, Metrics, Progres
 
 @final
 class StateChanged(Value):
-    """The job went to ``state``; ``reason`` says why it failed, was queued again or left off otherwise."""
+    """The job changed to ``state``; ``reason`` says why it failed, was queued again or stopped for another cause."""
 
     event: Literal["state"] = "state"
     state: JobState
@@ -23,7 +23,7 @@ class StateChanged(Value):
 
 @final
 class Artifact(Value):
-    """A file that a finished job left: its name, size and digest."""
+    """A file of a finished job: its name, size and digest."""
 
     name: str
     bytes: int
@@ -32,7 +32,7 @@ class Artifact(Value):
 
 @final
 class ArtifactsStored(Value):
-    """The files of a job that succeeded; nothing is listed before."""
+    """The files of a job that succeeded; none are listed before."""
 
     event: Literal["artifacts"] = "artifacts"
     artifacts: tuple[Artifact, ...]
@@ -40,7 +40,7 @@ class ArtifactsStored(Value):
 
 @final
 class Logged(Value):
-    """A line of the training process's log, as far as it can hold no data value (``app/jobs/log_lines.py``)."""
+    """A line of the training process's log, restricted to what can't hold a data value (``app/jobs/log_lines.py``)."""
 
     event: Literal["log"] = "log"
     line: str
@@ -64,7 +64,7 @@ class JobEventRecord(Value):
 
     Attributes:
       number: position in the history, from 1 without gaps, log lines included; the id of the server-sent event.
-      attempt: which start of the job it belongs to; 0 before the first.
+      attempt: the attempt that it belongs to; 0 before the first.
     """
 
     number: int

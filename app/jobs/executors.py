@@ -1,4 +1,4 @@
-r"""``GET /v1/hardware``: the workers that live, what they run on, and which of one's own jobs they have in hand."""
+r"""``GET /v1/hardware``: the live workers, what they run on, and which of your own jobs they are running."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class ExecutorEntry(Value):
     Attributes:
       device: what its jobs run on: auto (whatever the machine has), cpu, cuda or one accelerator by number.
       hardware: of its machine, in words.
-      is_busy: whether it has a job in hand.
-      job: that job's id, where it is the caller's.
-      alive: whether its lease was renewed in time; one that wasn't is removed by another worker.
+      is_busy: whether it is running a job.
+      job: the id of that job, if it is the caller's.
+      alive: whether it renewed its lease in time; if not, another worker removes it.
       since: when it took its lease.
     """
 
@@ -48,9 +48,9 @@ class ExecutorList(Value):
     workers: tuple[ExecutorEntry, ...]
 
 
-@router.get("/hardware", summary="List the workers that live")
+@router.get("/hardware", summary="List the live workers")
 def list_hardware(request: Request, caller: Annotated[Caller, Depends(requires(Scope.SUBMIT))]) -> ExecutorList:
-    """Their devices and what they run. A job that asks for a device that none of them has waits until one has it."""
+    """Their devices and what they run. A job whose device no worker has waits until one does."""
     database: Database = request.app.state.database
     query = select(ExecutorRow, JobRow.tenant).outerjoin(JobRow, JobRow.id == ExecutorRow.job_id).order_by(ExecutorRow.id)
     with database.reading() as session:

@@ -21,10 +21,10 @@ LONGEST_TIMEOUT = 365 * 86_400.0
 
 @final
 class Webhook(Value):
-    r"""An address that is told of every change of a job's state, with a POST that is signed and repeated until it is taken.
+    r"""An address that gets a signed POST for every change of a job's state, repeated until it is accepted.
 
     Attributes:
-      url: https, to a host on the internet; other hosts where the service's operator allows them.
+      url: https, to a host on the internet; other hosts if the service's operator allows them.
       secret: key of the signature. It is never shown again.
     """
 
@@ -34,7 +34,7 @@ class Webhook(Value):
 
 @final
 class LabelsChange(Value):
-    """A job's labels, all of them: what isn't named is gone."""
+    """All of a job's labels: labels that aren't given are removed."""
 
     labels: Labels
 
@@ -44,11 +44,11 @@ class JobSubmission(Value):
     r"""A training job: what to train and what to guarantee, how to run it, and labels to find it by.
 
     Attributes:
-      priority: jobs of a higher one start first, of the same the oldest.
-      timeout_seconds: the job fails when a worker had it in hand for longer, over all attempts; what it released stays in its checkpoint.
-      webhook: who is told of every change of its state.
-      ledger: the budget that its whole plan is reserved from, in the same moment; it settles what it released when it ends. Tried again
-        it is charged anew. Without one no budget is kept.
+      priority: jobs with a higher priority start first; at the same priority, the oldest.
+      timeout_seconds: the job fails once workers have worked on it longer, over all attempts; what it released stays in its checkpoint.
+      webhook: an address to notify of every change of its state.
+      ledger: the budget from which its whole plan is reserved at once; when the job ends it settles what it released. If retried
+        it is charged again. Without a ledger no budget is kept.
     """
 
     spec: AnyTrainingSpec
@@ -99,19 +99,19 @@ class Job(Value):
     r"""A job: a training, or a calculation (whose ``algorithm``, ``spec`` and ``runtime`` are null).
 
     Attributes:
-      calculation: what kind of calculation it is; null for a training.
+      calculation: the kind of calculation; null for a training.
       priority: jobs of a higher one start first.
-      timeout_seconds: how long it may be in hand over all attempts; null for no limit.
-      ran_seconds: how long it was, as last told by its worker; a retry counts anew.
-      attempt: how often a worker has taken it up; 0 before the first.
-      progress: as last told by training; null before its first step.
-      caveats: what voids that epsilon, or lies beside it unprotected, the gravest first; empty for a calculation.
-      metrics: as last measured on the held-out records, each by name, and whether those are public or noise covers them; null before.
+      timeout_seconds: how long workers may work on it over all attempts; null for no limit.
+      ran_seconds: how long workers have worked on it, as last reported; a retry starts from 0.
+      attempt: how often a worker has started it; 0 before the first time.
+      progress: as last reported by the training; null before its first step.
+      caveats: what voids that epsilon or isn't protected by it, the most serious first; empty for a calculation.
+      metrics: as last measured on the held-out records, by name, and whether those are public or noise covers them; null before.
       failure: why it failed; null otherwise.
-      files_deleted: when its files were deleted after their time, a calculation's result among them; null as long as they are there.
-      certificate: id of its certificate; null until a training succeeded.
-      charge: the budget that it is charged to; null where it was submitted without.
-      result: what the calculation came to; null until it succeeded, and always in lists: they would be long.
+      files_deleted: when its files (including a calculation's result) were deleted after their retention time; null while they exist.
+      certificate: id of its certificate; null until a training has succeeded.
+      charge: the budget that it is charged to; null if it was submitted without one.
+      result: the calculation's result; null until it has succeeded, and always null in lists, which would get long.
     """
 
     id: str
@@ -149,7 +149,7 @@ class JobPage(Value):
 
 @final
 class MeasuresPage(Value):
-    """Progress and metrics, oldest first; ``next`` is the number after which there may be more, null at the end of what there is."""
+    """Progress and metrics, oldest first; ``next`` is the number after which there may be more, null at the end."""
 
     measures: tuple[JobEventRecord, ...]
     next: int | None
@@ -157,6 +157,6 @@ class MeasuresPage(Value):
 
 @final
 class ArtifactList(Value):
-    """The files of a job; empty until it succeeded."""
+    """The files of a job; empty until it has succeeded."""
 
     artifacts: tuple[Artifact, ...]

@@ -26,7 +26,7 @@ IdempotencyKey = Annotated[
         min_length=1,
         max_length=255,
         pattern=r"^[\x21-\x7e]+$",
-        description="Sent again with the same body, it gives the job it made the first time instead of a second one.",
+        description="If you send it again with the same body, you get the first job instead of a second one.",
     ),
 ]
 LabelFilter = Annotated[str, Query(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}=", max_length=320)]
@@ -37,7 +37,7 @@ calculations = APIRouter(prefix="/calculations", tags=["jobs"])
 
 @calculations.post("", status_code=status.HTTP_202_ACCEPTED, summary="Submit a calculation")
 def submit_calculation(calculation: Calculation, service: Service, response: Response, idempotency_key: IdempotencyKey = None) -> Job:
-    """For calculations beyond the time limit of an answer at once: a job whose `result` is there when it succeeded."""
+    """For calculations that take too long for an immediate answer: a job that holds a `result` once it has succeeded."""
     job = service.submit_calculation(calculation, idempotency_key)
     response.headers["Location"] = job.links.self
     return job
@@ -70,44 +70,44 @@ def list_jobs(
 
 @router.get("/{job_id}", summary="Read a job")
 def read_job(job_id: JobId, service: Service) -> Job:
-    """State, progress with the epsilon spent so far, and where the rest is."""
+    """State, progress with the epsilon spent so far, and links to the rest."""
     return service.get(job_id)
 
 
 @router.post("/{job_id}/cancel", summary="Cancel a job")
 def cancel_job(job_id: JobId, service: Service) -> Job:
-    """A waiting job is cancelled at once, a running one within seconds. Cancelling twice is cancelling once."""
+    """A waiting job is cancelled at once, a running one within seconds. Cancelling twice has no further effect."""
     return service.act(job_id, Action.CANCEL)
 
 
 @router.post("/{job_id}/pause", summary="Pause a job")
 def pause_job(job_id: JobId, service: Service) -> Job:
-    """A running job stops at a checkpoint within seconds and lets go of its worker; a waiting one doesn't start."""
+    """A running job stops at a checkpoint within seconds and frees its worker; a waiting one doesn't start."""
     return service.act(job_id, Action.PAUSE)
 
 
 @router.post("/{job_id}/resume", summary="Resume a paused job")
 def resume_job(job_id: JobId, service: Service) -> Job:
-    """It waits for a worker again and goes on from its checkpoint."""
+    """It waits for a worker again and continues from its checkpoint."""
     return service.act(job_id, Action.RESUME)
 
 
 @router.post("/{job_id}/retry", summary="Run a failed or cancelled job again")
 def retry_job(job_id: JobId, service: Service) -> Job:
-    """As a new attempt of the same job, from its checkpoint: what it released stays released and counted, and its certificate names the
+    """A new attempt of the same job, from its checkpoint. What it released stays released and counted, and its certificate names the
     restarts."""
     return service.act(job_id, Action.RETRY)
 
 
 @router.patch("/{job_id}/labels", summary="Change a job's labels")
 def change_labels(job_id: JobId, change: LabelsChange, service: Service) -> Job:
-    """The job has these labels from now on, and no others. They are no part of what is trained or certified."""
+    """Replaces all of the job's labels. Labels aren't part of what is trained or certified."""
     return service.label(job_id, change.labels)
 
 
 @router.get("/{job_id}/artifacts", summary="List a job's files")
 def list_artifacts(job_id: JobId, service: Service) -> ArtifactList:
-    """Model, spec, certificate; with sizes and digests."""
+    """Model, spec, certificate and other files, with sizes and digests."""
     return ArtifactList(artifacts=service.artifacts(job_id))
 
 

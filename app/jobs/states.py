@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class JobState(StrEnum):
-    """Where a job is. The three that end in -ing are held by a worker; it is to stop in the last two of them."""
+    """The state of a job. A worker holds the job in the three states that end in -ing; in the last two it should stop."""
 
     QUEUED = "queued"
     RUNNING = "running"

@@ -20,7 +20,7 @@ from app.jobs.tails import Tails
 
 Service = Annotated[JobService, Depends(job_service)]
 JobId = Annotated[str, Path(max_length=64, description="Id of the job.")]
-LastEventId = Annotated[str | None, Header(description="The last event seen; the stream goes on after it.")]
+LastEventId = Annotated[str | None, Header(description="The last event seen; the stream continues after it.")]
 
 RETRY_SECONDS = 0.5
 """Between two tries while the database doesn't answer."""
@@ -76,7 +76,7 @@ Following = Annotated[Follower, Depends(Follower)]
 async def stream_events(following: Following) -> AsyncIterator[ServerSentEvent]:
     """Every event from the beginning, or after `Last-Event-ID`; ends after the event of the job's final state.
 
-    Where the key is revoked or expires meanwhile, it ends within seconds with an event `closed` that says so.
+    If the key is revoked or expires meanwhile, the stream ends within seconds with an event `closed` that says so.
     """
     async for event in following.events(HISTORY):
         yield event
@@ -84,9 +84,9 @@ async def stream_events(following: Following) -> AsyncIterator[ServerSentEvent]:
 
 @router.get("/{job_id}/logs", response_class=EventSourceResponse, summary="Follow a job's log (server-sent events)")
 async def stream_log(following: Following) -> AsyncIterator[ServerSentEvent]:
-    """Lines of the training process's log, as far as they can't hold a data value: where in the code, which error or warning.
+    """Lines of the training process's log, restricted to those that can't hold a data value: where in the code, which error or warning.
 
-    At most 1000 lines an attempt. From the beginning, or after `Last-Event-ID`; ends with the job.
+    At most 1000 lines per attempt. From the beginning, or after `Last-Event-ID`; ends with the job.
     """
     async for event in following.events(LOG):
         yield event
@@ -101,6 +101,6 @@ async def stream_metrics(following: Following) -> AsyncIterator[ServerSentEvent]
 
 @router.get("/{job_id}/metrics", summary="Read a job's figures so far")
 def read_metrics(job_id: JobId, service: Service, after: Annotated[int, Query(ge=0, le=10**15)] = 0) -> MeasuresPage:
-    """Progress with the epsilon spent so far, and metrics on held-out records, oldest first; go on after `next`."""
+    """Progress with the epsilon spent so far, and metrics on held-out records, oldest first; continue after `next`."""
     records, _ = service.events(job_id, after, MEASURES)
     return MeasuresPage(measures=tuple(records), next=records[-1].number if len(records) == EVENTS_PER_READ else None)

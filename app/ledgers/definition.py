@@ -25,14 +25,14 @@ Spent = Annotated[AnySpend | Event, Field(discriminator="kind")]
 
 @final
 class LedgerDefinition(Value):
-    r"""A budget and what it is the budget of.
+    r"""A budget and what it protects.
 
     Attributes:
       name: unique among the tenant's ledgers.
       budget: what may be spent in all, by fully adaptive composition.
-      adjacency: of every spend. Events are checked; numbers are taken to speak of it.
+      adjacency: of every spend. Events are checked; numbers are assumed to refer to it.
       unit: of every spend, likewise.
-      protects: ``data_set``, one balance for everything that is done to the data set; or ``each_user``, a balance for each user, charged
+      protects: ``data_set``, one balance for everything done to the data set; or ``each_user``, a balance for each user, charged
         with the releases that use this user's records. The list of users that a reservation names counts as public.
     """
 

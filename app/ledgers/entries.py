@@ -40,13 +40,13 @@ class Reserved(Value):
 
     Attributes:
       reservation: its id.
-      spend: what for.
-      charge: what it takes, of the data set's balance or of each of these users' balances.
+      spend: what it is for.
+      charge: what it takes from the data set's balance or from each of these users' balances.
       users: who is charged; empty where the ledger protects the data set as a whole.
       left_out: users who were named but have too little left; they are not charged and must not be part of the release.
       job: the job it is for.
       expires: when it lapses; null: never.
-      then: what becomes of it then; null where it never lapses.
+      then: what happens to it then; null if it never lapses.
     """
 
     kind: Literal["reserved"] = "reserved"
@@ -62,7 +62,7 @@ class Reserved(Value):
 
 @final
 class Committed(Value):
-    """``released`` of the reservation, or all of it (null), was really released and costs ``charge``; the rest is free again."""
+    """``released``, or all of the reservation if null, was really released and costs ``charge``; the rest is free again."""
 
     kind: Literal["committed"] = "committed"
     reservation: str
@@ -80,8 +80,8 @@ class Released(Value):
 
 @final
 class Lapsed(Value):
-    """Nobody settled the reservation in time. Spent: it may have been released, so it counts in full. Refunded: it was agreed that nothing
-    leaves before it is committed, and from here on it can't be."""
+    """The reservation wasn't settled in time. Spent: it may have been released, so it counts in full. Refunded: it was agreed that nothing
+    leaves before it is committed, and now it can't be committed any more."""
 
     kind: Literal["lapsed"] = "lapsed"
     reservation: str
@@ -131,7 +131,7 @@ def digest(text: str) -> str:
 
 @final
 class EntryRecord(Value):
-    """An entry as stored (``text``: what is hashed, to the byte), its digest, and what it says."""
+    """An entry as stored (``text``: the exact bytes that are hashed), its digest, and its meaning."""
 
     number: int
     time: datetime

@@ -31,11 +31,11 @@ class LedgerNameTaken(LedgerError):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        super().__init__(f"there is a ledger named {name!r} already")
+        super().__init__(f"a ledger named {name!r} already exists")
 
 
 class LedgerClosed(LedgerError):
-    """The ledger admits no reservation any more."""
+    """The ledger no longer admits reservations."""
 
     def __init__(self, ledger_id: str) -> None:
         self.ledger_id = ledger_id
@@ -43,7 +43,7 @@ class LedgerClosed(LedgerError):
 
 
 class ReservationSettled(LedgerError):
-    """The reservation was committed, released or has lapsed before; that stands."""
+    """The reservation was already committed or released, or it has lapsed; that is final."""
 
     def __init__(self, reservation_id: str, state: str) -> None:
         self.reservation_id = reservation_id
@@ -52,12 +52,12 @@ class ReservationSettled(LedgerError):
 
 
 class ReservationHeld(LedgerError):
-    """A job made the reservation, and it alone settles it."""
+    """A job made the reservation, and only the job settles it."""
 
     def __init__(self, reservation_id: str, job_id: str) -> None:
         self.reservation_id = reservation_id
         self.job_id = job_id
-        super().__init__(f"reservation {reservation_id!r} is job {job_id!r}'s, which settles it at its end")
+        super().__init__(f"reservation {reservation_id!r} belongs to job {job_id!r}, which settles it when it ends")
 
 
 class LedgerKeyReused(LedgerError):
@@ -69,17 +69,17 @@ class LedgerKeyReused(LedgerError):
 
 
 class CostTakesTooLong(LedgerError):
-    """What the event costs isn't found in the time a request may take."""
+    """The event's cost can't be computed in the time that a request may take."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         super().__init__(
-            f"what this event costs isn't found within {seconds:g} s; compute its Renyi divergences as a job and reserve those numbers"
+            f"computing this event's cost takes more than {seconds:g} s; compute its Renyi divergences as a job and reserve those numbers"
         )
 
 
 class UserBudgetExceeded(BudgetExceeded):
-    """A spend that doesn't fit what one of its users has left."""
+    """A spend that exceeds what one of its users has left."""
 
     def __init__(self, user: str, exceeded: BudgetExceeded) -> None:
         super().__init__(exceeded.quantity, exceeded.requested, exceeded.remaining)

@@ -23,7 +23,7 @@ class ChargedUsers(Value):
 
     Attributes:
       names: of the users; distinct.
-      short_of_budget: what happens where some have too little left: ``refuse`` the reservation, or ``leave_out`` those users, who then
+      short_of_budget: what happens if some have too little left: ``refuse`` the reservation, or ``leave_out`` those users, who then
         must not be part of the release.
     """
 
@@ -40,12 +40,12 @@ class ChargedUsers(Value):
 
 @final
 class Expiry(Value):
-    r"""What becomes of a reservation that isn't settled in time; with a job: in time, and not before the job has ended.
+    r"""What happens to a reservation that isn't settled in time. With a job, it never lapses before the job has ended.
 
     Attributes:
       seconds: from now; 1 to a year.
       then: ``spent``: it counts in full, since something may have been released. ``refunded``: all of it is free again, which is sound only
-        where nothing of the release leaves its maker before the commit was answered; afterwards a commit is refused.
+        if nothing of the release leaves its maker before the commit was answered; afterwards a commit is refused.
     """
 
     seconds: Annotated[Number, Field(ge=1.0, le=LONGEST_RESERVATION_SECONDS)]
@@ -57,10 +57,10 @@ class ReservationRequest(Value):
     r"""Set a spend aside before its noise is drawn.
 
     Attributes:
-      spend: an event, which the ledger's filter accounts, or a number in one of its currencies, which is taken at its word.
-      users: who is charged; exactly where the ledger protects each user.
-      job: the job it is for: it doesn't lapse while that job hasn't ended.
-      expiry: without one it stays until it is settled.
+      spend: an event, which the ledger's filter accounts for, or a number in one of its currencies, which is accepted as given.
+      users: who is charged; given if and only if the ledger protects each user.
+      job: the job it is for; it doesn't lapse before that job has ended.
+      expiry: without it, the reservation stays until it is settled.
     """
 
     model_config = example({"spend": RELEASE, "expiry": {"seconds": 3600.0, "then": "spent"}})
@@ -76,8 +76,8 @@ class CommitRequest(Value):
     r"""What of the reservation was really released.
 
     Attributes:
-      released: a smaller event (of the reserved releases some, and no others) or a smaller number of the same kind; null: all of it.
-        Whatever may have been released has to be in it.
+      released: a smaller event (some of the reserved releases and no others) or a smaller number of the same kind; null: all of it.
+        It must include everything that may have been released.
     """
 
     model_config = example({"released": None})
@@ -87,7 +87,7 @@ class CommitRequest(Value):
 
 @final
 class ProjectionRequest(Value):
-    """How many more such spends fit: as this event or number, as the training of this job, or as a training of this spec would."""
+    """How many more spends fit, each like this event or number, like the training of this job, or like a training of this spec."""
 
     model_config = example({"spend": RELEASE})
 

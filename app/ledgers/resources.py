@@ -15,7 +15,7 @@ from mechanisms.base import Value
 
 @final
 class LimitUse(Value):
-    """One limit of the budget and how much of it is taken, each to the nearest float; the history has the exact sums."""
+    """One limit of the budget and how much of it is used, each to the nearest float; the history has the exact sums."""
 
     quantity: str
     limit: float
@@ -29,10 +29,10 @@ class Balance(Value):
     r"""What a budget has left.
 
     Attributes:
-      limits: for each limit of the budget, in its quantity. Squares of mu are what adds up: 0.6 and 0.8 of mu make 1.
+      limits: for each limit of the budget, in its quantity. The squares of mu add up: a mu of 0.6 and one of 0.8 make 1.
       remaining: the largest spend in the budget's own currency that would be admitted, rounded down.
-      open_reservations: how many are neither settled nor lapsed.
-      commitments: how many spends were committed.
+      open_reservations: the number of reservations that are neither settled nor lapsed.
+      commitments: the number of committed spends.
     """
 
     limits: tuple[LimitUse, ...]
@@ -43,7 +43,7 @@ class Balance(Value):
 
 @final
 class Head(Value):
-    """The last entry of the history. Note it down: nothing before it can then be changed without your seeing it."""
+    """The last entry of the history. Write it down: then nothing before it can be changed without your noticing."""
 
     number: int
     sha256: str
@@ -51,7 +51,7 @@ class Head(Value):
 
 @final
 class Ledger(Value):
-    """A ledger. ``balance`` is null where each user has one, and ``users`` (how many have been charged so far) where they have none."""
+    """A ledger. ``balance`` is null if each user has one; otherwise ``users`` (the number charged so far) is null."""
 
     id: str
     state: LedgerState
@@ -72,17 +72,17 @@ class LedgerPage(Value):
 
 @final
 class Reservation(Value):
-    r"""A spend that was admitted, and what became of it.
+    r"""A spend that was admitted, and its outcome.
 
     Attributes:
       spend: what it is for.
       charge: what it takes: for each limit, whole steps of its grid.
       users: who is charged; empty where the ledger protects the data set as a whole.
       left_out: users with too little left, who must not be part of the release.
-      then: what becomes of it when it lapses; null: it never does.
-      released: where less than all of it was committed: what was.
-      spent: what of the charge is spent for good; null while that is open.
-      entry: number of the entry that made it; settled_entry of that which settled it.
+      then: what happens to it when it lapses; null: it never lapses.
+      released: what was committed, if less than all of it.
+      spent: the part of the charge that is finally spent; null while that is open.
+      entry: number of the entry that made it; ``settled_entry``: of the one that settled it.
     """
 
     id: str
@@ -111,13 +111,13 @@ class ReservationPage(Value):
 
 @final
 class Projection(Value):
-    r"""How much more fits, exactly, as things stand.
+    r"""Exactly how much more fits at the moment.
 
     Attributes:
-      separately: how many such spends, reserved one after the other; null: without end, they cost nothing.
+      separately: the number of such spends, reserved one after the other; null: unlimited, since they cost nothing.
       together: the most repetitions of the event in a single reservation (each reservation's cost is rounded up, so it may be more); null
-        for numbers, and where there is no end up to the largest count of an event.
-      after: the balance as one such reservation would leave it; null where it doesn't fit.
+        for numbers, and if there is no limit up to the largest count of an event.
+      after: the balance after one such reservation; null if it doesn't fit.
     """
 
     separately: int | None

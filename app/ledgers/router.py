@@ -37,11 +37,11 @@ Cursor = Annotated[str | None, Query(pattern=ID_PATTERN, description="The `next`
 router = APIRouter(prefix="/ledgers", tags=["ledgers"])
 
 
-@router.post("", status_code=status.HTTP_201_CREATED, summary="Make a ledger")
+@router.post("", status_code=status.HTTP_201_CREATED, summary="Create a ledger")
 def create_ledger(
     definition: LedgerDefinition, caller: Holder, service: Service, response: Response, idempotency_key: IdempotencyKey = None
 ) -> Ledger:
-    """A budget, whose neighbours it speaks of, and what it protects: a data set as a whole, or each user of it."""
+    """States the budget, its neighbours, and what it protects: a data set as a whole, or each of its users."""
     ledger = service.create(caller.tenant, definition, caller.key_id, idempotency_key)
     response.headers["Location"] = f"/v1/ledgers/{ledger.id}"
     return ledger
@@ -63,13 +63,13 @@ def read_ledger(ledger_id: LedgerId, caller: Holder, service: Service) -> Ledger
 
 @router.post("/{ledger_id}/close", summary="Close a ledger")
 def close_ledger(ledger_id: LedgerId, caller: Holder, service: Service, idempotency_key: IdempotencyKey = None) -> Ledger:
-    """It admits nothing any more, for ever; open reservations can still be settled. Closing twice is closing once."""
+    """It never admits anything again; open reservations can still be settled. Closing twice has no further effect."""
     return service.close(caller.tenant, ledger_id, caller.key_id, idempotency_key)
 
 
 @router.get("/{ledger_id}/users/{user}", summary="Read a user's balance")
 def read_user(ledger_id: LedgerId, user: UserId, caller: Holder, service: Service) -> Balance:
-    """Of a ledger that protects each user; one who was never charged has the whole budget."""
+    """For a ledger that protects each user; a user who was never charged has the whole budget."""
     return service.user(caller.tenant, ledger_id, user)
 
 
@@ -82,7 +82,7 @@ def reserve(
     response: Response,
     idempotency_key: IdempotencyKey = None,
 ) -> Reservation:
-    """Set a spend aside before its noise is drawn. 409 with `requested` and `remaining` where it doesn't fit: then nothing is spent."""
+    """Sets a spend aside before its noise is drawn. If it doesn't fit: 409 with `requested` and `remaining`, and nothing is spent."""
     made = service.reserve(caller.tenant, ledger_id, reservation, caller.key_id, idempotency_key)
     response.headers["Location"] = f"/v1/ledgers/{ledger_id}/reservations/{made.id}"
     return made
@@ -118,7 +118,7 @@ def commit(
     service: Service,
     idempotency_key: IdempotencyKey = None,
 ) -> Reservation:
-    """Count all of it, or the part that was really released, as spent for good. Only what was never released becomes free again."""
+    """Counts all of it, or the part that was really released, as spent. Only what was never released becomes free again."""
     return service.commit(caller.tenant, ledger_id, reservation_id, request.released, caller.key_id, idempotency_key)
 
 
@@ -126,7 +126,7 @@ def commit(
 def release(
     *, ledger_id: LedgerId, reservation_id: ReservationId, caller: Holder, service: Service, idempotency_key: IdempotencyKey = None
 ) -> Reservation:
-    """Free all of it: nothing of it was released, and nothing will be."""
+    """Frees all of it: nothing of it was released, and nothing will be."""
     return service.release(caller.tenant, ledger_id, reservation_id, caller.key_id, idempotency_key)
 
 
@@ -144,12 +144,12 @@ def list_entries(
 
 @router.post("/{ledger_id}/projections", summary="How many more fit?")
 def project(ledger_id: LedgerId, request: ProjectionRequest, caller: Holder, service: Service, asked: Request) -> Projection:
-    """Such events, such numbers, trainings like that of a job, or of a spec that isn't sent yet. Exact, and nothing is reserved."""
+    """More of the same events or numbers, or of trainings like a job's or an unsent spec's. Exact, and nothing is reserved."""
     state = asked.app.state
     return service.project(caller.tenant, ledger_id, request, lambda spec: planned(state.settings, state.database, caller.tenant, spec))
 
 
 @router.get("/{ledger_id}/verification", summary="Verify a ledger")
 def verify_ledger(ledger_id: LedgerId, caller: Holder, service: Service) -> ChainReport:
-    """Check the whole history, and every figure that is kept beside it. `ledger verify` does the same with a downloaded history."""
+    """Checks the whole history and every figure that is stored with it. `ledger verify` does the same with a downloaded history."""
     return service.verify(caller.tenant, ledger_id)

@@ -46,12 +46,12 @@ class ChainReport(Value):
     r"""What was found.
 
     Attributes:
-      verdict: ``sound`` where every check passed.
-      entries: how many were read.
-      head: the last of them; compare it with one that you noted earlier.
-      balance: recomputed from the entries; null where each user has one, or nothing could be read.
-      users: how many have been charged; null where the ledger protects the data set as a whole.
-      problems: the first of what was found wrong, at most 20, each with the number of its entry.
+      verdict: ``sound`` if every check passed.
+      entries: the number of entries read.
+      head: the last entry; compare it with one that you noted earlier.
+      balance: recomputed from the entries; null if each user has one, or if nothing could be read.
+      users: the number of users charged; null if the ledger protects the data set as a whole.
+      problems: the first problems found, at most 20, each with the number of its entry.
     """
 
     verdict: Literal["sound", "broken"]

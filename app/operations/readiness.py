@@ -26,7 +26,7 @@ _log = structlog.get_logger()
 
 @final
 class Check(Value):
-    """One thing that must be so. ``detail`` says what is wrong, in words that are the same for everyone; null where nothing is."""
+    """One condition for readiness. ``detail`` says what is wrong, in words that are the same for everyone; null if nothing is."""
 
     name: Literal["database", "migrations", "disk", "signing_key"]
     ok: bool

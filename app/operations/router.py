@@ -25,9 +25,9 @@ router = APIRouter()
     responses={200: {"description": "Prometheus' text format.", "content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
 def read_metrics(request: Request, caller: Annotated[Caller, Depends(requires(Scope.METRICS))]) -> Response:
-    """Of the whole service, so the key must be one of the operator's tenant, `default`. No label names a tenant, an id or a data value.
+    """Covers the whole service, so the key must be one of the operator's tenant, `default`. No label names a tenant, an id or a data value.
 
-    In Prometheus' configuration: `authorization: {credentials: zdp_...}`. Figures of the database are at most 5 s old.
+    In Prometheus' configuration: `authorization: {credentials: zdp_...}`. Figures from the database are at most 5 s old.
     """
     if caller.tenant != DEFAULT_TENANT:
         raise ScopeMissing(f"{Scope.METRICS} of the tenant {DEFAULT_TENANT}")
@@ -37,14 +37,14 @@ def read_metrics(request: Request, caller: Annotated[Caller, Depends(requires(Sc
 @router.get(
     "/readyz",
     tags=["health"],
-    summary="Can the service do its work?",
+    summary="Is the service ready?",
     responses={
-        503: {"description": "It can't; every check is named.", "content": {"application/problem+json": {"schema": {"type": "object"}}}}
+        503: {"description": "Not ready; every check is listed.", "content": {"application/problem+json": {"schema": {"type": "object"}}}}
     },
 )
 def ready(request: Request) -> Readiness:
-    """The database answers and has this version's tables, there is room on the disk, and the newest key signs; else 503 and what isn't so.
+    """The database answers and has this version's tables, the disk has room, and the newest key signs; else 503 with what failed.
 
-    Needs no key; the answer is at most a second old.
+    Needs no key. The answer is at most one second old.
     """
     return cast("ReadinessChecks", request.app.state.readiness).found()

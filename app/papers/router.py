@@ -47,7 +47,7 @@ def _text_of_all() -> bytes:
 
 @router.get("", summary="List the papers and their experiments, recomputed", response_model=list[PaperReport])
 def list_papers(desk: Desk) -> Response:
-    """Every printed epsilon beside proved brackets, under each convention that the paper's words leave open."""
+    """Every printed epsilon next to proven brackets, under each convention that the paper's words leave open."""
     return Response(desk.within_limit(_text_of_all), media_type="application/json")
 
 

@@ -15,7 +15,7 @@ Method = Literal["gdp", "rdp", "target", "pure"]
 
 @final
 class Printed(Value):
-    """An epsilon that a paper prints, and where."""
+    """An epsilon that a paper prints, and where it does."""
 
     epsilon: float
     method: Method
@@ -24,17 +24,17 @@ class Printed(Value):
 
 @final
 class Experiment(Value):
-    r"""The privacy settings of one experiment as its paper gives them; null where it doesn't say.
+    r"""The privacy settings of one experiment as its paper gives them; null if the paper doesn't say.
 
     Attributes:
       task: what was trained, or released.
       unit: what one record is.
       sample_size, population_size: their quotient is the sampling rate; as given, or as the rate's fraction.
-      noise_multiplier: the paper's sigma, whatever it is of.
+      noise_multiplier: the paper's sigma, whatever it refers to.
       steps: T.
       delta: null for pure differential privacy.
       printed: every epsilon printed for it.
-      note: what else the paper says of it that matters here.
+      note: what else the paper says about it that matters here.
     """
 
     task: str
@@ -50,7 +50,7 @@ class Experiment(Value):
 
 @final
 class Verdict(Value):
-    """A printed epsilon against the proved one: ``ratio`` is printed / proven, ``proven`` the upper end of the bracket."""
+    """A printed epsilon against the proven one: ``ratio`` is printed / proven, ``proven`` the upper end of the bracket."""
 
     printed: float
     method: Method
@@ -65,14 +65,14 @@ class Reading(Value):
     r"""One way to read an experiment, and what then holds.
 
     Attributes:
-      name: A to D for the four conventions of errata Z14; other readings have a word.
-      meaning: what is taken to have been done.
-      errata: the rows that say why.
+      name: A to D for the four conventions of errata Z14; a word for other readings.
+      meaning: what is assumed to have been done.
+      errata: the errata rows that say why.
       noise_multiplier: deviation of one real component over the clipping bound; null where there is none.
-      event: what was accounted; send it to POST /v1/profiles for more.
-      epsilon: an interval that holds the smallest epsilon at the experiment's delta; ``upper`` is what may be claimed.
-      rdp_epsilon: what Renyi accounting gives, an upper bound too; null where it wasn't asked.
-      verdicts: each printed epsilon beside it.
+      event: what was accounted for; send it to POST /v1/profiles for more.
+      epsilon: an interval that contains the smallest epsilon at the experiment's delta; ``upper`` is what may be claimed.
+      rdp_epsilon: what Renyi accounting gives, also an upper bound; null if it wasn't computed.
+      verdicts: each printed epsilon next to it.
     """
 
     name: str
@@ -87,7 +87,7 @@ class Reading(Value):
 
 @final
 class Approximation(Value):
-    """An epsilon from a limit theorem: how the printed values came about. NOT A BOUND: never to be relied on."""
+    """An epsilon from a limit theorem, as the printed values were computed. NOT A BOUND: never rely on it."""
 
     name: Literal["gdp_clt_uniform", "gdp_clt_poisson"]
     is_bound: Literal[False] = False
@@ -111,7 +111,7 @@ class PaperReport(Value):
     r"""One paper and its experiments.
 
     Attributes:
-      holds: what of its privacy claims holds, in short.
+      holds: in brief, which of its privacy claims hold.
     """
 
     paper: Paper

@@ -15,11 +15,11 @@ router = APIRouter(prefix="/recipes", tags=["recipes"])
 
 @router.get("", summary="List recipes: experiments that are ready to run")
 def list_recipes() -> list[RecipeEntry]:
-    """What each paper did and printed, what is proved of its run and of ours, how the two differ, and whether the data set is here."""
+    """What each paper did and printed, what is proven about its run and ours, how the two differ, and whether the data set is available."""
     return entries()
 
 
 @router.get("/{name}", summary="Get a recipe as the body of a job")
 def read_recipe(name: Annotated[str, Path(max_length=64, examples=["digits"])]) -> JobSubmission:
-    """Send it to `POST /v1/jobs` as it stands, or with whatever you change in it."""
+    """Send it to `POST /v1/jobs` unchanged or with your changes."""
     return submission_of(name)

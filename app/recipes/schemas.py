@@ -16,7 +16,7 @@ class ProvenEpsilon(Value):
     r"""What the engine proves of a run: at most ``epsilon`` at ``delta``, for one ``unit``.
 
     Attributes:
-      epsilon: upper end of the bracket; ``epsilon_lower`` is its lower end.
+      epsilon: the upper end of the bracket; ``epsilon_lower`` is its lower end.
       pure_epsilon: the run is (pure_epsilon, 0)-DP as well; null where it is for no finite epsilon, or something is sampled.
       sampling_probability: of one unit in one step; null where nothing is sampled.
       noise_multiplier: std per real component / l2 sensitivity, of Laplace noise scale / l1 sensitivity; null where no noise is added, or
@@ -39,8 +39,8 @@ class DataAvailability(Value):
     r"""Whether the files of the recipe's data set are where this service looks.
 
     Attributes:
-      folder: where it lies below ``ZETADP_DATA_SETS_DIR``; null where a library brings it.
-      missing: what isn't there; null where it is available.
+      folder: its place below ``ZETADP_DATA_SETS_DIR``; null if a library brings it.
+      missing: what is missing; null if the data set is available.
       original: the data set that the paper used.
     """
 
@@ -53,15 +53,15 @@ class DataAvailability(Value):
 
 @final
 class RecipeEntry(Value):
-    r"""One recipe: what the paper did and printed, what is proved, and how this run differs.
+    r"""One recipe: what the paper did and printed, what is proven, and how this run differs.
 
     Attributes:
       declared: sizes of the data set that the recipe is made for.
-      proven: of this recipe's own run, from the plan's event for a data set of those sizes; a job is planned with the sizes there are.
-        Null where it guarantees nothing.
-      no_guarantee: why it guarantees nothing; null where it does.
-      proven_as_printed: of the paper's rate, noise and steps, read as they are sound; null where the paper gives no such numbers.
-      submission: where the ready body for ``POST /v1/jobs`` is.
+      proven: for this recipe's own run, from the plan's event for a data set of those sizes; a job is planned with the actual sizes.
+        Null if the run guarantees nothing.
+      no_guarantee: why it guarantees nothing; null if it does.
+      proven_as_printed: for the paper's rate, noise and steps, in the reading that is sound; null if the paper gives no such numbers.
+      submission: where to get the ready body for ``POST /v1/jobs``.
     """
 
     name: str

@@ -22,11 +22,11 @@ Axis = Annotated[int, Strict(), Field(ge=0, le=15)]
 
 @final
 class ArraySource(Value):
-    r"""An array of an upload, its records along one axis.
+    r"""An array of an upload, with its records along one axis.
 
     Attributes:
-      array: its name there; ``array`` for formats that hold one, ``volume`` of NIfTI, a column's name of CSV.
-      imaginary: another one of the same upload, of the same shape: the imaginary parts; null where the array is complex, or real.
+      array: its name there; ``array`` for formats that hold only one, ``volume`` for NIfTI, a column's name for CSV.
+      imaginary: another array of the same upload and shape with the imaginary parts; null if the array is complex or real.
       records_axis: the axis that counts records.
     """
 
@@ -91,7 +91,7 @@ class Range(Value):
 
 @final
 class UsersFromArray(Value):
-    """Whose record each is, as numbers or words: records of the same are one user's."""
+    """The user of each record, as numbers or words: records with the same value belong to one user."""
 
     kind: Literal["array"] = "array"
     unit: PrivacyUnit
@@ -100,7 +100,7 @@ class UsersFromArray(Value):
 
 @final
 class UsersFromUploads(Value):
-    """Every upload that features come from is one user's, all of its records."""
+    """Each upload that features come from belongs, with all of its records, to one user."""
 
     kind: Literal["upload"] = "upload"
     unit: PrivacyUnit
@@ -117,21 +117,21 @@ class HeldOutArrays(Value):
 
 @final
 class DataSetDefinition(Value):
-    r"""A data set of one's own. Everything here is taken as public, and whoever sends it answers for that.
+    r"""A data set of your own. Everything here is taken as public, and you answer for that.
 
     Attributes:
       name: a label.
-      description: what the data are, in the maker's words. Certificates quote it, as words that nobody checked.
-      task: labels to be told apart, or arrays to be reconstructed.
+      description: what the data are, in your words. Certificates quote it as words that nobody checked.
+      task: classification of labels, or reconstruction of arrays.
       numbers: the features are stored as complex64 or float32.
       unit: what one record is.
       features: arrays with a record on each line of their first axis, one below another.
-      targets: labels 0 .. classes - 1, or arrays of the features' shape; null where a reconstruction's targets are the features.
+      targets: labels 0 .. classes - 1, or arrays of the features' shape; null if a reconstruction's targets are the features.
       classes: of a classification; a public number, not counted in the data.
-      record_shape: of one record, where that isn't the arrays': (features,), (channels, length) or (channels, height, width).
+      record_shape: of one record, if it isn't the arrays': (features,), (channels, length) or (channels, height, width).
       scaling: of features, and of targets of a reconstruction, by public constants.
-      users: whose records they are; null where nobody knows. A guarantee for users needs it.
-      held_out: which records aren't trained on: a share drawn from a public seed (of users, where they are known), or other arrays.
+      users: whose records they are; null if unknown. A guarantee for users needs it.
+      held_out: the records that aren't trained on: a share drawn from a public seed (of users if known), or other arrays.
     Raises:
       ValidationError: parts disagree.
     """

@@ -8,7 +8,7 @@ class UploadError(Exception):
 
 
 class UploadNotFound(UploadError):
-    """The tenant has no upload of this id."""
+    """The tenant has no upload with this id."""
 
     def __init__(self, upload_id: str) -> None:
         self.upload_id = upload_id
@@ -16,7 +16,7 @@ class UploadNotFound(UploadError):
 
 
 class DataSetNotFound(UploadError):
-    """The tenant has no data set of this id."""
+    """The tenant has no data set with this id."""
 
     def __init__(self, data_set_id: str) -> None:
         self.data_set_id = data_set_id
@@ -24,7 +24,7 @@ class DataSetNotFound(UploadError):
 
 
 class DataSetInUse(UploadError):
-    """A job that hasn't ended trains on the data set."""
+    """A job that hasn't ended uses the data set."""
 
     def __init__(self, data_set_id: str, job_id: str) -> None:
         self.data_set_id = data_set_id
@@ -33,7 +33,7 @@ class DataSetInUse(UploadError):
 
 
 class UploadKeyReused(UploadError):
-    """The Idempotency-Key was used before, with another request, or for one that isn't done yet."""
+    """The Idempotency-Key was used before, either with another request or for one that isn't done yet."""
 
     def __init__(self, key: str, *, is_done: bool) -> None:
         self.key = key
@@ -42,7 +42,7 @@ class UploadKeyReused(UploadError):
 
 
 class UploadTooLarge(UploadError):
-    """A body beyond what one upload may have."""
+    """A body larger than an upload may be."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -50,26 +50,26 @@ class UploadTooLarge(UploadError):
 
 
 class QuotaExceeded(UploadError):
-    """More than the tenant has room for."""
+    """More data than the tenant's quota allows."""
 
     def __init__(self, asked: int, used: int, quota: int) -> None:
         self.asked, self.used, self.quota = asked, used, quota
         super().__init__(
-            f"expected at most {max(0, quota - used)} bytes, of which {asked} were asked for: uploads and data sets take {used} of the "
-            f"{quota} bytes that a tenant has; delete some"
+            f"expected at most {max(0, quota - used)} bytes, got {asked}: uploads and data sets already take {used} of the tenant's "
+            f"{quota} bytes; delete some"
         )
 
 
 class UploadCutOff(UploadError):
-    """The body ended before its end, or took too long; nothing of it is kept."""
+    """The body was cut off or took too long; nothing of it is kept."""
 
     def __init__(self, received: int) -> None:
         self.received = received
-        super().__init__(f"expected the whole body in time, got {received} bytes of it; nothing is kept")
+        super().__init__(f"expected the whole body in time, got only {received} bytes; nothing is kept")
 
 
 class ReadersBusy(UploadError):
-    """Others' files are being read, and this one's turn didn't come."""
+    """Other files are being read, and this one didn't get its turn."""
 
     def __init__(self, retry_after_seconds: int) -> None:
         self.retry_after_seconds = retry_after_seconds

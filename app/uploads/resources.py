@@ -18,13 +18,13 @@ Nonce = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{64}$")
 
 @final
 class Upload(Value):
-    r"""A file that was uploaded.
+    r"""An uploaded file.
 
     Attributes:
       name: a label.
       sha256: of its bytes.
-      arrays: what is in it; never a value.
-      left_out: names of what else is in it and can't be used.
+      arrays: the arrays in it, without values.
+      left_out: names of other contents that can't be used.
     """
 
     id: UploadId
@@ -47,15 +47,15 @@ class UploadPage(Value):
 
 @final
 class DataSet(Value):
-    r"""A data set that was made of uploads. It never changes.
+    r"""A data set made from uploads. It never changes.
 
     Attributes:
-      state: ``deleted`` where its arrays are gone, and only what certificates name of it is left.
-      bytes: of its arrays; 0 of a deleted one.
-      definition: as it was asked for.
-      facts: what plans and certificates need of it. Its digest is for its owner alone: certificates have ``manifest_sha256`` instead.
-      manifest_sha256: of the manifest (``GET /v1/data-sets/{id}/manifest``), which opens what a certificate says of the data.
-      data: what stands in the ``data`` of a training spec.
+      state: ``deleted`` if its arrays are gone and only what certificates name of it is left.
+      bytes: size of its arrays; 0 if deleted.
+      definition: as it was requested.
+      facts: what plans and certificates need to know. The digest is for the owner only: certificates have ``manifest_sha256`` instead.
+      manifest_sha256: of the manifest (``GET /v1/data-sets/{id}/manifest``), which reveals the data that a certificate refers to.
+      data: the value for ``data`` in a training spec.
     """
 
     id: DataSetId

@@ -41,14 +41,14 @@ async def upload_file(
     service: Uploads,
     turns: Annotated[Turns, Depends(turns)],
     response: Response,
-    format: Annotated[FormatName, Query(description="What the file is; its content has to be that.")],  # noqa: A002 (the parameter's name)
-    name: Annotated[str, Query(min_length=1, max_length=200, description="A label; nothing is looked up by it.")],
-    sha256: Annotated[str | None, Query(pattern=r"^[0-9a-f]{64}$", description="Of the file: another one's is refused.")] = None,
+    format: Annotated[FormatName, Query(description="The file's format; its content has to match.")],  # noqa: A002 (the parameter's name)
+    name: Annotated[str, Query(min_length=1, max_length=200, description="A label; it isn't used for look-ups.")],
+    sha256: Annotated[str | None, Query(pattern=r"^[0-9a-f]{64}$", description="Digest of the file; the upload must match it.")] = None,
     content_digest_: Annotated[str | None, Header(alias="Content-Digest", max_length=1000, description="Likewise (RFC 9530).")] = None,
     idempotency_key: IdempotencyKey = None,
 ) -> Upload:
-    """The body is the file. It is kept only if all of it came, its digest is the one named, and it is a whole file of its format: then the
-    answer tells the arrays in it, never a value."""
+    """The body is the file. It is kept only if all of it arrived, its digest matches, and it is a complete file of its format: then the
+    answer lists the arrays in it, never a value."""
     if not name.isprintable():
         raise InvalidParameter("name", "of printable characters", name)
     length = request.headers.get("content-length")
@@ -78,11 +78,11 @@ def read_upload(upload_id: UploadId, service: Uploads) -> Upload:
 
 @router.delete("/{upload_id}", status_code=status.HTTP_204_NO_CONTENT, summary="Delete an upload")
 def delete_upload(upload_id: UploadId, service: Uploads) -> None:
-    """Its file is gone. Data sets that were made of it stay."""
+    """Deletes its file. Data sets made from it stay."""
     service.delete(upload_id)
 
 
-@data_sets.post("", status_code=status.HTTP_201_CREATED, summary="Make a data set of uploads")
+@data_sets.post("", status_code=status.HTTP_201_CREATED, summary="Create a data set from uploads")
 async def make_data_set(
     *,
     definition: DataSetDefinition,
@@ -91,7 +91,7 @@ async def make_data_set(
     response: Response,
     idempotency_key: IdempotencyKey = None,
 ) -> DataSet:
-    """Which array is what, and constants that you name: nothing is taken from the data. Its `data` goes into a training spec."""
+    """You say which array is what and state all constants: nothing is taken from the data. Put its `data` into a training spec."""
     made_of_it = await made(service, turns, definition, idempotency_key)
     response.headers["Location"] = f"/v1/data-sets/{made_of_it.id}"
     return made_of_it
@@ -105,17 +105,17 @@ def list_data_sets(service: DataSets, limit: Limit = 50, cursor: Cursor = None) 
 
 @data_sets.get("/{data_set_id}", summary="Read a data set")
 def read_data_set(data_set_id: DataSetId, service: DataSets) -> DataSet:
-    """What it was made of and what is known of it."""
+    """What it was made from and what is known about it."""
     return service.get(data_set_id)
 
 
 @data_sets.get("/{data_set_id}/manifest", summary="Download a data set's manifest")
 def read_manifest(data_set_id: DataSetId, service: DataSets) -> Response:
-    """The bytes whose SHA-256 certificates name. Whoever is shown them sees which data it was; keep them to yourself until then."""
+    """The bytes whose SHA-256 certificates name. They show which data were used: keep them to yourself until you want to show that."""
     return Response(service.manifest(data_set_id), media_type="application/json")
 
 
 @data_sets.delete("/{data_set_id}", status_code=status.HTTP_204_NO_CONTENT, summary="Delete a data set")
 def delete_data_set(data_set_id: DataSetId, service: DataSets) -> None:
-    """Its arrays are gone; 409 while a job that hasn't ended uses it. Where a certificate names it, its manifest stays."""
+    """Deletes its arrays; 409 while a job that hasn't ended uses it. If a certificate names it, its manifest stays."""
     service.delete(data_set_id)

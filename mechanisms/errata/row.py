@@ -33,12 +33,12 @@ class Erratum(Value):
       row: its id; the letter stands for the paper.
       paper: whose statement it is.
       where: its theorem, equation, algorithm, table or section.
-      severity: what the error does to whoever relies on the print; ``SEVERITIES`` says what each means.
-      printed: the statement as the paper has it.
+      severity: what the error means for someone who relies on the print; ``SEVERITIES`` explains each.
+      printed: the paper's statement.
       proven: what is true instead.
-      why: the proof in short.
-      evidence: figures that anyone can compute again, where they say more than the proof.
-      here: what this service does instead, in one line for the reader of a certificate; None where the row concerns no run of it.
+      why: the proof in brief.
+      evidence: figures that anyone can recompute, if they say more than the proof.
+      here: what this service does instead, in one line for the reader of a certificate; None if the row concerns none of its runs.
     """
 
     row: RowName

@@ -101,7 +101,7 @@ def test_every_route_refuses_a_key_without_its_scope(of: Settings, client: httpx
                 assert response.status_code == 403, (method, path)
                 assert refused(response) == {
                     "type": "scope-missing",
-                    "title": "The key isn't for this.",
+                    "title": "The key doesn't allow this.",
                     "status": 403,
                     "detail": f"expected a key with the scope {scope}",
                 }

@@ -233,7 +233,7 @@ def test_revoking_from_the_command_line_reaches_the_running_service(tmp_path: Pa
         assert fresh in run(service, "certificate-keys", "list", "--json").stdout
         rotated = run(service, "certificate-keys", "rotate").stdout
         assert jwks(of).keys[0].kid in rotated
-        assert "is revoked already" in run(service, "certificate-keys", "revoke", key, "--reason", "ceased", code=1).output
+        assert "is already revoked" in run(service, "certificate-keys", "revoke", key, "--reason", "ceased", code=1).output
         for unknown in ("x" * 43, "-a" + "x" * 41, "--" + "x" * 41):
             assert "there is no signing key" in run(service, "certificate-keys", "revoke", unknown, "--reason", "ceased", code=4).output
         deeds = [entry["action"] for entry in client.get("/v1/audit-log").json()["entries"]]

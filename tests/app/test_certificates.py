@@ -215,11 +215,11 @@ def test_code_manifest_covers_every_layer() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"steps_released": STEPS - 1}, f"the number of released steps was planned as {STEPS} and the run reports {STEPS - 1}"),
-        ({"noise_std": 0.5}, "the noise per real component was planned as 1.0 and the run reports 0.5"),
-        ({"training_records": 709}, "the number of training records was planned as 710 and the run reports 709"),
-        ({"test_records": 1}, "the number of held-out records was planned as 181 and the run reports 1"),
-        ({"random_origin": "user_seed"}, "the origin of the randomness was planned as 'operating_system' and the run reports 'user_seed'"),
+        ({"steps_released": STEPS - 1}, f"the number of released steps was planned as {STEPS}, but the run reports {STEPS - 1}"),
+        ({"noise_std": 0.5}, "the noise per real component was planned as 1.0, but the run reports 0.5"),
+        ({"training_records": 709}, "the number of training records was planned as 710, but the run reports 709"),
+        ({"test_records": 1}, "the number of held-out records was planned as 181, but the run reports 1"),
+        ({"random_origin": "user_seed"}, "the origin of the randomness was planned as 'operating_system', but the run reports 'user_seed'"),
     ],
 )
 def test_a_run_that_is_not_the_planned_one_is_refused(
@@ -242,7 +242,7 @@ def test_a_run_without_a_model_is_refused(run: CertificateInput, settings: Setti
 def test_a_unit_that_the_data_does_not_have_is_refused(run: CertificateInput, settings: Settings) -> None:
     plan = type(run.plan).model_validate_json(run.plan.model_dump_json().replace('"unit":"record"', '"unit":"patient"'))
     changed = _changed(dataclasses.replace(run, plan=plan), event=plan.event)
-    with pytest.raises(CertificateRefused, match="the privacy unit was planned as 'record' and the run reports 'patient'"):
+    with pytest.raises(CertificateRefused, match="the privacy unit was planned as 'record', but the run reports 'patient'"):
         issue_certificate(changed, settings)
 
 

@@ -261,7 +261,7 @@ def test_circulant_rows_are_correlations(client):
         ({"support": [3]}, "given with signal only"),
         ({"signal": [1.0] * 16, "support": [17]}, "inside shape [16]"),
         ({"signal": [1e60] * 16}, "<= 1e+50"),
-        ({"sigma": 1.0}, "no field of this name"),
+        ({"sigma": 1.0}, "no field with this name"),
     ],
 )
 def test_requests_that_make_no_sense_are_refused(client, changes, message):

@@ -74,7 +74,7 @@ def test_the_mechanism_of_the_answer_has_the_profile_asked_for(client):
         ("dp_sgd_laplace", {"environment_factor": -1.0}, ">= "),
         ("dp_sgd_laplace", {"dimension": 0}, ">= 1"),
         ("functional_mechanism", {"records": 0}, ">= 1"),
-        ("functional_mechanism", {"sigma": 1.0}, "no field of this name"),
+        ("functional_mechanism", {"sigma": 1.0}, "no field with this name"),
     ],
 )
 def test_bad_input_is_refused_with_its_field(client, family, changes, message):

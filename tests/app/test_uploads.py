@@ -136,7 +136,7 @@ def test_a_tenants_room_is_used_up_and_free_again(client: httpx2.Client, of: Set
     first, _ = uploaded(client, filled), uploaded(client, filled)
     refused = upload(client, filled)
     assert (refused.status_code, refused.json()["type"]) == (409, "quota-exceeded")
-    assert f"uploads and data sets take {2 * len(filled)} of the 250000 bytes" in refused.json()["detail"]
+    assert f"uploads and data sets already take {2 * len(filled)} of the tenant's 250000 bytes" in refused.json()["detail"]
     pieces = client.post("/v1/uploads", params={"format": "npz", "name": "a"}, content=iter([filled]))
     assert pieces.json()["type"] == "quota-exceeded"
     assert client.delete(f"/v1/uploads/{first}").status_code == 204

@@ -21,7 +21,7 @@ Words = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=1
 
 @final
 class PrintedEpsilon(Value):
-    """A guarantee as the paper prints it, right or not: what is proved stands beside it."""
+    """A guarantee as the paper prints it, correct or not; the proven one is given next to it."""
 
     epsilon: Positive
     delta: OpenProbability

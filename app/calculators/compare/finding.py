@@ -22,7 +22,7 @@ ROUNDING = 1e-12
 
 @final
 class Counterexample(Value):
-    """The smallest case that refutes the print: what to take, and what comes out, step by step."""
+    """The smallest case that refutes the print, step by step."""
 
     description: str
     steps: tuple[Step, ...]
@@ -30,7 +30,7 @@ class Counterexample(Value):
 
 @final
 class PointComparison(Value):
-    """The print's consequence at one epsilon or delta, beside the proved value; ``proven`` is an upper bound."""
+    """The print's consequence at one epsilon or delta, next to the proven value; ``proven`` is an upper bound."""
 
     at: float
     printed: Extended
@@ -41,19 +41,19 @@ class PointComparison(Value):
 
 @final
 class Finding(Value):
-    r"""One printed statement beside the proved one. Never a guarantee: those come from profiles and certificates.
+    r"""One printed statement next to the proven one. Never a guarantee: those come from profiles and certificates.
 
     Attributes:
-      quantity: what both values are of, with its unit.
-      paper, where: whose statement it is, and its theorem, equation or algorithm.
-      printed, printed_formula: the statement at the numbers given; null where it doesn't cover them.
-      proven, proven_formula: what holds; "Infinity" where there is no bound at all, null where nothing holds that is a number.
-      ratio: printed / proven; null where either is null or both are zero.
-      direction: what the print does to a reader who relies on it.
+      quantity: the quantity of both values, with its unit.
+      paper, where: the paper, and its theorem, equation or algorithm.
+      printed, printed_formula: the statement at the given numbers; null if it doesn't cover them.
+      proven, proven_formula: what holds; "Infinity" if there is no bound at all, null if what holds isn't a number.
+      ratio: printed / proven; null if either is null or both are zero.
+      direction: what the print means for a reader who relies on it.
       erratum: the row that proves it; ``GET /v1/errata/{row}``.
       derivation: from the request's numbers to ``proven``.
       counterexample: the smallest case that refutes the print, where one exists.
-      delta, epsilon: consequences at the points asked for, where the quantity has them.
+      delta, epsilon: consequences at the requested points, if the quantity has them.
     """
 
     quantity: str

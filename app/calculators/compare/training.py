@@ -35,14 +35,14 @@ _SOURCE = "POST /v1/profiles with this convention's event"
 
 @final
 class TrainingComparison(Value):
-    r"""A training as a paper's table has it: clipped gradients are summed over samples, and noise of sigma times the bound is added.
+    r"""A training as a paper's table describes it: clipped gradients are summed over samples, and noise of sigma times the bound is added.
 
     Attributes:
       sampling_probability: the rate, in (0, 1]; or
       batch_size: the (expected) size of a sample, out of
-      population_size: records in all.
+      population_size: the total number of records.
       noise_multiplier: sigma as printed, in units of the clipping bound.
-      convention: what sigma is of: ``per_component`` (each real component) or ``total`` (E|n|^2 of a complex coordinate is sigma^2).
+      convention: what sigma refers to: ``per_component`` (each real component) or ``total`` (E|n|^2 of a complex coordinate is sigma^2).
       sampler: how samples are drawn: ``poisson`` or ``fixed_size``.
       steps: T.
       delta: in (0, 1).
@@ -102,7 +102,7 @@ class TrainingComparison(Value):
 
 @final
 class Accounted(Value):
-    """One convention, its event, and the bracket of epsilon; ``upper`` is what may be claimed. Without one, why."""
+    """One convention, its event, and the bracket of epsilon; ``upper`` is what may be claimed. If there is no epsilon, why."""
 
     letter: Letter
     meaning: str
@@ -114,12 +114,12 @@ class Accounted(Value):
 
 @final
 class TrainingAnswer(Value):
-    r"""What holds under each convention, and what the print says beside it.
+    r"""What holds under each convention, and what the print says.
 
     Attributes:
       yours: the convention that the request names.
       conventions: all four.
-      gdp_clt_mu: of the central limit theorem for the request's sampler, with the printed sigma. NOT A BOUND.
+      gdp_clt_mu: from the central limit theorem for the request's sampler, with the printed sigma. NOT A BOUND.
       published: the print against each convention, and the steps of its derivation against what holds.
     """
 
@@ -136,7 +136,7 @@ Desk = Annotated[Calculators, Depends(calculators)]
 
 @router.post("/training", summary="Compare a printed epsilon of private training with what holds under four conventions")
 def compare(request: TrainingComparison, desk: Desk) -> TrainingAnswer:
-    """The printed epsilon, and how it is usually arrived at, beside proved brackets: errata Z10, Z12, Z13 and Z14."""
+    """The printed epsilon and its usual derivation, next to proven brackets: errata Z10, Z12, Z13 and Z14."""
     return desk.within_limit(lambda: compared(request))
 
 

@@ -34,7 +34,7 @@ class SignedHead(Value):
 
 @final
 class InclusionProof(Value):
-    r"""That a statement is in the log (RFC 9162, 2.1.3).
+    r"""Proof that a statement is in the log (RFC 9162, 2.1.3).
 
     Attributes:
       checkpoint: the signed head of the log that the proof leads to.
@@ -49,11 +49,11 @@ class InclusionProof(Value):
 
 @final
 class ConsistencyProof(Value):
-    r"""That the log only grew between two heads (RFC 9162, 2.1.4).
+    r"""Proof that the log only grew between two heads (RFC 9162, 2.1.4).
 
     Attributes:
-      first, second: sizes of the two.
-      path: hashes; empty where the first is 0 or the second.
+      first, second: sizes of the two heads.
+      path: hashes; empty if the first size is 0 or equals the second.
       checkpoint: the signed head of the second.
     """
 

@@ -21,7 +21,7 @@ router = APIRouter(tags=["certificates"])
 JSON = "application/json"
 REVOCATIONS_PATH = "/.well-known/zetadp-revocations.jws"
 
-Size = Annotated[int | None, Query(ge=0, le=LARGEST_LOG, description="Of the log, in entries; its present size if absent.")]
+Size = Annotated[int | None, Query(ge=0, le=LARGEST_LOG, description="Size of the log, in entries; its current size if absent.")]
 
 
 def settings_of(request: Request) -> Settings:
@@ -38,7 +38,7 @@ def database_of(request: Request) -> Database:
 def get_log_head(
     database: Annotated[Database, Depends(database_of)], settings: Annotated[Settings, Depends(settings_of)], size: Size = None
 ) -> Response:
-    """The signed head of the log of certificates (RFC 9162): its size and root as a C2SP checkpoint. Keep one, and check later."""
+    """The signed head of the log of certificates (RFC 9162): its size and root as a C2SP checkpoint. Keep one to check later."""
     with database.reading() as session:
         return Response(encode(signed_head(session, settings, size)), media_type=JSON)
 
@@ -50,7 +50,7 @@ def get_consistency(
     settings: Annotated[Settings, Depends(settings_of)],
     second: Size = None,
 ) -> Response:
-    """That the log only grew between two sizes: nothing that was in it was changed or removed."""
+    """Proves that the log only grew between two sizes: nothing in it was changed or removed."""
     with database.reading() as session:
         return Response(encode(consistency_proof(session, settings, first, second)), media_type=JSON)
 
@@ -63,7 +63,7 @@ def get_inclusion(
     caller: Annotated[Caller, Depends(requires(Scope.SUBMIT))],
     size: Size = None,
 ) -> Response:
-    """That a certificate is in the log, under a signed head. Save the bytes as they come; `verify --inclusion` checks them offline."""
+    """Proves that a certificate is in the log, under a signed head. Save the bytes unchanged; `verify --inclusion` checks them offline."""
     with database.reading() as session:
         stored_envelope(session, certificate_id, caller.tenant)  # 404 for another tenant's
         return Response(encode(inclusion_proof(session, settings, certificate_id, size)), media_type=JSON)
@@ -75,5 +75,5 @@ def get_inclusion(
     responses={200: {"description": "A compact JWS of the list.", "content": {MEDIA_TYPE: {"schema": {"type": "string"}}}}},
 )
 def get_revocations(settings: Annotated[Settings, Depends(settings_of)]) -> Response:
-    """The keys that were revoked, when, why, and what the log was then; signed by a key that isn't. `verify --revocations` takes it."""
+    """The revoked keys, with when, why, and the log at that time; signed by a key that isn't revoked. For `verify --revocations`."""
     return Response(signed_revocations(settings), media_type=MEDIA_TYPE)

@@ -33,7 +33,7 @@ Length = Annotated[int, Strict(), Field(ge=0, le=2**40)]
 
 @final
 class ArrayFacts(Value):
-    r"""An array that a file holds; never its values.
+    r"""An array in a file, without its values.
 
     Attributes:
       name: of the array in the file; of a table's column; fixed where a format holds one array without a name.

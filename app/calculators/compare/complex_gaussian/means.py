@@ -28,7 +28,7 @@ class MeansComparison(Value):
     r"""Two outputs of a query, as (real, imaginary) pairs, and the noise on them.
 
     Attributes:
-      first, second: the query's values on two data sets; as many coordinates in both.
+      first, second: the query's values on two data sets, with the same number of coordinates.
       noise: under a convention, which has to be named.
       order: of the Renyi divergence; in (1, 10^6].
     """
@@ -54,7 +54,7 @@ class LipschitzComparison(Value):
     r"""A query, differentiable in one record's value.
 
     Attributes:
-      gradient_bound: the largest length of its gradient by that value.
+      gradient_bound: the largest length of its gradient with respect to that value.
       domain_diameter: the largest distance of two values a record may have, along paths inside the domain.
       noise: on the query, under a convention, which has to be named.
       epsilons: where delta is compared; deltas: where epsilon is.
@@ -85,7 +85,7 @@ class LipschitzComparison(Value):
 
 @final
 class Found(Value):
-    """From the paper's symbol to deviations per real component, and the findings."""
+    """The step from the paper's symbol to deviations per real component, and the findings."""
 
     conversion: tuple[Step, ...]
     published: tuple[Finding, ...]

@@ -35,12 +35,12 @@ class ComplexGaussianComparison(Value):
 
     Attributes:
       mechanism: the noise with deviations per real component; or
-      noise: under a paper's convention, which has to be named, with
+      noise: under a paper's convention, which must be named, with
       sensitivity: of the query.
       epsilons: where delta is compared; deltas: where epsilon is.
-      orders: where the Renyi divergence is compared; 2 where none is given. At most 50.
-      mus: for which the noise that is needed is compared; the mechanism's own where none is given. At most 50.
-      group: how many units of the sensitivity one person holds, at most.
+      orders: where the Renyi divergence is compared; 2 if none is given. At most 50.
+      mus: for which the needed noise is compared; the mechanism's own if none is given. At most 50.
+      group: the largest number of the sensitivity's units that one person holds.
       reading: "replace_one" to read a sensitivity for adding or removing a unit as one for replacing it, which doubles it.
     """
 
@@ -99,13 +99,13 @@ class ComplexGaussianComparison(Value):
 
 @final
 class Comparison(Value):
-    """The mechanism with its proved profile, and each printed statement beside what is proved.
+    """The mechanism with its proven profile, and each printed statement next to what is proven.
 
     Attributes:
-      mechanism: deviations per real component, for the neighbours asked for.
-      conversion: from the paper's symbol to those deviations; empty where they were given.
-      proven: the profile of one release, for the group and neighbours asked for.
-      published: the findings. All but C9 and C10 are of the noise as stated, for one unit.
+      mechanism: deviations per real component, for the requested neighbours.
+      conversion: from the paper's symbol to those deviations; empty if they were given.
+      proven: the profile of one release, for the requested group and neighbours.
+      published: the findings. All but C9 and C10 are about the noise as stated, for one unit.
     """
 
     mechanism: ComplexGaussian
@@ -119,7 +119,7 @@ router = APIRouter()
 
 @router.post("/complex_gaussian", summary="Compare the papers' printed theorems with what is proved")
 def compare(request: ComplexGaussianComparison) -> Comparison:
-    """The printed theorems of both papers beside the proved profile of one release."""
+    """The printed theorems of both papers next to the proven profile of one release."""
     points = Points(request.epsilons, request.deltas, request.orders, request.mus)
     return Comparison(
         mechanism=request.read,

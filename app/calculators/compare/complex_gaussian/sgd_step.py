@@ -31,9 +31,9 @@ class SgdStepComparison(Value):
 
     Attributes:
       noise: of which paper's Algorithm 1, its sigma and its clipping bound B.
-      lot_size: records that came, in the smaller of two neighbouring lots.
+      lot_size: records in the smaller of two neighbouring lots.
       complex_parameters: how many complex numbers are released.
-      epsilons: where delta is compared; 1 where none is given. At most 3.
+      epsilons: where delta is compared; 1 if none is given. At most 3.
       deltas: where epsilon is compared.
       gradient_norms: lengths of full real gradients, for which clipping is compared.
     """
@@ -61,7 +61,7 @@ class SgdStepComparison(Value):
 class SgdStep(Value):
     """What one step is: the noise per real component, its multiple of the clipping bound, and mu without sampling.
 
-    The mu holds for adding or removing a record, and only where the noisy sum is divided by a public constant.
+    The mu holds for adding or removing a record, and only if the noisy sum is divided by a public constant.
     """
 
     std: float

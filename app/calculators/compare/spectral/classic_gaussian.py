@@ -39,15 +39,15 @@ class ClassicGaussianComparison(Value):
 
 @final
 class ClassicGaussianAnswer(Value):
-    r"""What the promise needs and what the print gives.
+    r"""What the promise needs and what the printed noise gives.
 
     Attributes:
       noise_multiplier: the least sigma (std over l2 sensitivity) that keeps the promise, rounded up.
       printed_noise_multiplier: sqrt(2 log(1.25 / delta)) / epsilon.
       log_delta: of the exact delta at the printed noise, an upper bound; finite where delta itself vanishes.
       holds: whether the printed noise keeps the promise.
-      covered_by_the_theorem: whether epsilon < 1, where the printed noise is proved in the textbook.
-      holds_up_to: the largest epsilon for which the printed noise keeps this delta.
+      covered_by_the_theorem: whether epsilon < 1, for which the textbook proves the printed noise.
+      holds_up_to: the largest epsilon for which the printed noise meets this delta.
     """
 
     noise_multiplier: Extended
@@ -64,7 +64,7 @@ router = APIRouter()
 
 @router.post("/classic_gaussian", summary="Compare the classic noise sqrt(2 log(1.25/delta)) / epsilon with what is needed")
 def compare(request: ClassicGaussianComparison) -> ClassicGaussianAnswer:
-    """The printed noise beside the exact one, the exact delta of the printed noise, and the epsilon beyond which it fails."""
+    """The printed noise next to the exact one, the exact delta of the printed noise, and the epsilon beyond which it fails."""
     printed = spectral_dp.theorem_1_noise_multiplier(request.epsilon, request.delta)
     needed = _needed(request.epsilon, request.delta)
     log_delta = _log_delta(request.epsilon, request.delta)

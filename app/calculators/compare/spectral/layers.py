@@ -30,7 +30,7 @@ class LayersComparison(Value):
     Attributes:
       clips: C_l, the l2 norm that each layer of one record's gradient is clipped to.
       noise_multiplier: sigma; the noise has deviation sigma C on every coordinate, C = sqrt(sum C_l^2).
-      epsilons, deltas: where the consequences of each mu are wanted.
+      epsilons, deltas: the points at which to give the consequences of each mu.
     """
 
     model_config = example({"clips": [0.1, 0.5, 2.0], "noise_multiplier": 1.0, "deltas": [1e-5]})
@@ -43,14 +43,14 @@ class LayersComparison(Value):
 
 @final
 class LayersAnswer(Value):
-    r"""What holds for these layers, and the paper's statements beside it.
+    r"""What holds for these layers, and the paper's statements.
 
     Attributes:
       sensitivity: C, of a sum of clipped terms when a record is added or removed.
       noise_std: sigma C, the deviation on every coordinate.
       gdp_mu: with that noise: 1 / sigma.
       gdp_mu_with_noise_per_layer: if layer l had noise sigma C_l instead: sqrt(L) / sigma.
-      noise_std_per_layer: what each layer would need for the same mu if the noise is to follow C_l: sqrt(L) sigma C_l; at most 16 shown.
+      noise_std_per_layer: what each layer would need for the same mu if the noise should follow C_l: sqrt(L) sigma C_l; at most 16 shown.
     """
 
     sensitivity: float
@@ -66,7 +66,7 @@ router = APIRouter()
 
 @router.post("/layers", summary="Compare Spectral-DP's clipping per layer with what is proved")
 def compare(request: LayersComparison) -> LayersAnswer:
-    """The joint sensitivity of layers clipped apart, and what their noise protects."""
+    """The joint sensitivity of layers that are clipped separately, and what their noise protects."""
     clips, sigma = request.clips, request.noise_multiplier
     sensitivity = layers_l2(clips)
     return LayersAnswer(

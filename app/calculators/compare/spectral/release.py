@@ -23,12 +23,12 @@ class FilterFacts(Value):
 
     Attributes:
       shape, kept: N and K of each axis.
-      filtering_ratio: 1 - K / N of each axis.
+      filtering_ratio: 1 - K / N for each axis.
       dimensions: prod N.
-      kept_per_axis, kept_dimensions: min(2 K - 1, N) of each axis, and their product: real dimensions that pass.
+      kept_per_axis, kept_dimensions: min(2 K - 1, N) for each axis, and their product: the real dimensions that pass.
       variance_ratio: kept_dimensions / dimensions.
       literal_mask_bins: prod K, what the mask index < K keeps.
-      literal_mask_variance_ratio: of that mask and the real part, on Hermitian noise.
+      literal_mask_variance_ratio: for that mask and the real part, on Hermitian noise.
       literal_mask_smallest_amplitude: what they leave of the least favoured kept frequency.
     """
 
@@ -60,7 +60,7 @@ class NoiseFacts(Value):
     Attributes:
       std: sigma S.
       gdp_mu: of a sum of terms clipped to S under add_remove: 1 / sigma.
-      gdp_mu_of_a_clipped_query, gdp_mu_under_replacement: 2 / sigma, where the sensitivity is 2 S.
+      gdp_mu_of_a_clipped_query, gdp_mu_under_replacement: 2 / sigma, when the sensitivity is 2 S.
       energy: expected squared norm of the noise after the filter, std^2 kept_dimensions.
       energy_before: std^2 dimensions.
       variance: at each position after the filter.
@@ -84,7 +84,7 @@ class SignalFacts(Value):
     Attributes:
       norm, kept_norm: l2 norms before and after the filter.
       kept_energy_fraction: (kept_norm / norm)^2; null for a signal of zeros.
-      clipped_then_filtered, filtered_then_clipped: norms left by either order.
+      clipped_then_filtered, filtered_then_clipped: norms that each order leaves.
       expected_squared_error: of filter, clip and noise against the signal itself: what the filter loses, what clipping takes, the noise.
     """
 
@@ -98,7 +98,7 @@ class SignalFacts(Value):
 
 @final
 class SpectralAnswer(Value):
-    """What holds for this filter, noise and signal, and each of the paper's statements beside it."""
+    """What holds for this filter, noise and signal, next to each of the paper's statements."""
 
     filter: FilterFacts
     noise: NoiseFacts
@@ -111,7 +111,7 @@ router = APIRouter()
 
 @router.post("/spectral", summary="Compare Spectral-DP's statements on one release with what is proved")
 def compare(request: SpectralComparison) -> SpectralAnswer:
-    """What the filter keeps, what the noise protects under each reading, and the paper's statements beside both."""
+    """What the filter keeps, what the noise protects under each reading, and the paper's statements next to both."""
     low_pass = request.low_pass
     norms = request.norms_under(low_pass)
     return SpectralAnswer(

@@ -36,11 +36,11 @@ class SpectralComparison(Value):
       clip: S, the l2 norm that one query (or one record's term) is clipped to.
       noise_multiplier: sigma; the noise is N(0, sigma^2 S^2). Or else std.
       std: sigma S itself.
-      positions: where the variance of the real-noise version is wanted; index of each axis. By default the first two on the diagonal.
-      signal: a real signal, row by row, whose kept part is wanted; prod N numbers, at most 4096.
+      positions: where to give the variance of the real-noise version; index of each axis. By default the first two on the diagonal.
+      signal: a real signal, row by row, whose kept part to give; prod N numbers, at most 4096.
       power_spectrum: instead of a signal, |rfftn|^2 of it under the unitary transform: prod N[:-1] * (N[-1] // 2 + 1) numbers, row by row.
       support: with signal: how many leading entries of each axis the kernel really has (the rest is padding that is cropped away).
-      epsilons, deltas: where the consequences of each mu are wanted.
+      epsilons, deltas: the points at which to give the consequences of each mu.
     """
 
     model_config = example({"shape": [16], "kept": [4], "clip": 1.0, "noise_multiplier": 1.0, "epsilons": [1.0], "deltas": [1e-5]})

@@ -51,10 +51,10 @@ class Orders(Value):
 
 @final
 class SpectralTrainingAnswer(Value):
-    r"""What the corollary's noise really gives, and its statements beside it.
+    r"""What the corollary's noise really gives, next to the corollary's statements.
 
     Attributes:
-      noise_epsilon: epsilon' = epsilon + log(1 / delta) / (alpha - 1), what Theorem 1 is asked for.
+      noise_epsilon: epsilon' = epsilon + log(1 / delta) / (alpha - 1), which Theorem 1 is applied to.
       noise_multiplier: sigma = sqrt(2 log(1.25 / delta)) / epsilon'.
       gdp_mu: of all iterations: sqrt(T) / sigma, without sampling, as the corollary.
       equivalent_up_to: the largest epsilon' for which the corollary's Renyi bound holds at any order.

@@ -30,7 +30,7 @@ from mechanisms.spof_coefficients import SpofCoefficients
 
 @final
 class LossCoefficients(Value):
-    """The right second-order loss of one feature at z + c: (public_constant - c x) + (public_linear - x) z + quadratic z^2."""
+    """The correct second-order loss of one feature at z + c: (public_constant - c x) + (public_linear - x) z + quadratic z^2."""
 
     public_constant: float
     public_linear: float
@@ -56,11 +56,11 @@ class CoefficientSensitivities(Value):
 
 @final
 class SpofAnswer(Value):
-    """What holds, then what the paper prints of the same numbers.
+    """What holds, then what the paper prints for the same numbers.
 
     Attributes:
-      loss, l1: the right expansion and its sensitivities.
-      mechanism: the sound release for the epsilon asked for, one release a row; ``POST /v1/profiles`` takes it.
+      loss, l1: the correct expansion and its sensitivities.
+      mechanism: the sound release for the requested epsilon, one release per row; ``POST /v1/profiles`` takes it.
       epsilon: its pure epsilon for a row, over any number of epochs.
       user_epsilon: the same for a user with rows_per_user rows.
       algorithm_epsilon: the paper's Algorithm 1 as a whole.
@@ -82,7 +82,7 @@ router = APIRouter()
 
 @router.post("/spof", summary="Compare SPOF's printed sensitivities and epsilons with what is proved")
 def compare(request: SpofComparison) -> SpofAnswer:
-    """The right expansion at any point, its sensitivities, the sound release, and every printed figure beside the proved one.
+    """The correct expansion at any point, its sensitivities, the sound release, and every printed figure next to the proven one.
 
     Epsilons are pure ones. For one at a delta over many releases send a repeated release of ``mechanism`` to ``POST /v1/profiles``.
     """

@@ -19,12 +19,12 @@ _PROOF = "proofs/constant_selection.md"
 
 @final
 class ConstantSelectionComparison(Value):
-    """A sweep over candidate constants c, one private training run each, of which the best by accuracy is kept.
+    """A sweep over candidate constants c, with one private training run each; the one with the best accuracy is kept.
 
     Attributes:
       epsilon: what one run of the sweep costs; a sound one, which SPOF's printed run isn't (errata S7, S14).
       candidates: the constants tried.
-      accuracy_from: which records the accuracies are measured on.
+      accuracy_from: the records that the accuracies are measured on.
     """
 
     model_config = example({"epsilon": 1.0, "candidates": 20, "accuracy_from": "private_records"})
@@ -49,7 +49,7 @@ router = APIRouter()
 
 @router.post("/constant_selection", summary="Compare the printed choice of the stabilisation constant with its true cost")
 def compare(request: ConstantSelectionComparison) -> ConstantSelectionAnswer:
-    """The epsilon of a constant chosen by a sweep: none where private records are looked at directly, the sum of the runs otherwise."""
+    """The epsilon of a constant chosen by a sweep: none if private records are looked at directly, otherwise the sum over the runs."""
     private = request.accuracy_from == "private_records" and request.candidates > 1
     total = math.inf if private else multiple_up(request.candidates, request.epsilon)
     condition = (

@@ -34,8 +34,8 @@ class DpSgdLaplaceComparison(Value):
       dimension: n, features in a record, each in [0, 1].
       expansion_point: a, where the derivative s - x by z is taken, s = sigmoid(a); |a| <= 1e6.
       clipping_bound: C > 0, on the l2 norm of that derivative.
-      epsilon: the one that Algorithm 2 is given.
-      releases: T, how often noise is drawn for the same record.
+      epsilon: the epsilon given to Algorithm 2.
+      releases: T, the number of times that noise is drawn for the same record.
       environment_factor: b_j of (27), taken as a fixed public number > 0. It isn't one: the paper's depends on the record (errata S21).
     """
 
@@ -53,12 +53,12 @@ class DpSgdLaplaceComparison(Value):
 
 @final
 class DpSgdLaplaceAnswer(Value):
-    """What holds of the clipped derivative by z, then what the paper prints.
+    """What holds for the clipped derivative with respect to z, then what the paper prints.
 
     Attributes:
       below, above: the derivative's features lie in [-below, above] = [s - 1, s].
       l1: the exact l1 diameter of the clipped derivative, replacing one record.
-      mechanism: Laplace noise of one fixed scale for the epsilon asked for, on the clipped derivative. Each user releases its own, so
+      mechanism: Laplace noise of one fixed scale for the requested epsilon, on the clipped derivative. Each user releases its own, so
         sampling users amplifies nothing: count whole releases.
       epsilon, total_epsilon: its pure epsilon for one release and for T, both attained.
       algorithm_epsilon: Algorithm 2 as a whole.
@@ -81,7 +81,7 @@ router = APIRouter()
 
 @router.post("/dp_sgd_laplace", summary="Compare the SPOF paper's DP-SGD with Laplace noise with what is proved")
 def compare(request: DpSgdLaplaceComparison) -> DpSgdLaplaceAnswer:
-    """The exact sensitivity of the clipped derivative at any point, and the printed branches beside it.
+    """The exact sensitivity of the clipped derivative at any point, next to the printed branches.
 
     Epsilons are pure ones. For one at a delta over many releases send a repeated release of ``mechanism`` to ``POST /v1/profiles``.
     """

@@ -54,9 +54,9 @@ class EnvironmentalNoiseComparison(Value):
       hidden_units: l, the units of one encoder; b_j is the sum of their factors.
       samples: |D|, over which b_max is taken.
       epsilon: what the paper promises.
-      multiplier: the public b at which sensitivities are compared; the noiseless b_j = l if left out.
-      at: where the law of b is wanted; > 0.
-      probabilities: of which quantiles are wanted.
+      multiplier: the public b at which sensitivities are compared; by default the noiseless b_j = l.
+      at: the points at which to give the distribution of b; > 0.
+      probabilities: of the quantiles to give.
     """
 
     model_config = example(
@@ -103,7 +103,7 @@ class EnvironmentalNoiseComparison(Value):
 
 @final
 class LawAt(Value):
-    """Pr[b <= x] and the density at x, with what (50) to (53) print; no density where b is constant."""
+    """Pr[b <= x] and the density at x, with what (50) to (53) print; no density if b is constant."""
 
     x: float
     cdf: float
@@ -116,7 +116,7 @@ class LawAt(Value):
 
 @final
 class QuantileAt(Value):
-    """The x with Pr[b <= x] = probability; null where it leaves the range of floats, which ``log_value`` doesn't."""
+    """The x with Pr[b <= x] = probability; null if it is outside the range of floats; ``log_value`` isn't."""
 
     probability: float
     value: float | None
@@ -125,11 +125,11 @@ class QuantileAt(Value):
 
 @final
 class Law(Value):
-    """The true law of b = e^D / (1 + h (e^D - 1)), D normal of deviation ``effective_std``.
+    """The true distribution of b = e^D / (1 + h (e^D - 1)), D normal of deviation ``effective_std``.
 
     Attributes:
       upper_end: 1 / h; b lies in (0, 1/h).
-      mean, variance: null where they leave the range of floats, which their logarithms don't.
+      mean, variance: null if they are outside the range of floats; their logarithms aren't.
     """
 
     effective_std: float
@@ -147,7 +147,7 @@ class Law(Value):
 class BelowOne(Value):
     """The probability that a factor of the environment is below 1: an interval (a point where exact), with its logarithms.
 
-    A probability below all floats reads 0; its logarithm is right.
+    A probability below all floats reads 0; its logarithm is correct.
     """
 
     quantity: str
@@ -160,7 +160,7 @@ class BelowOne(Value):
 
 @final
 class ServiceNoise(Value):
-    """What the same noise is worth if the service draws it; ``event`` can be sent to POST /v1/profiles."""
+    """What the same noise guarantees if the service draws it; ``event`` can be sent to POST /v1/profiles."""
 
     condition: str
     gdp_mu: Extended
@@ -169,7 +169,7 @@ class ServiceNoise(Value):
 
 @final
 class EnvironmentalNoiseAnswer(Value):
-    """The true law, what environmental noise buys, and the paper's statements beside the proved ones."""
+    """The true distribution, what environmental noise achieves, and the paper's statements next to the proven ones."""
 
     buys: str
     law: Law
@@ -184,7 +184,7 @@ router = APIRouter()
 
 @router.post("/environmental_noise", summary="Compare what environmental noise does with what is printed")
 def compare(request: EnvironmentalNoiseComparison) -> EnvironmentalNoiseAnswer:
-    """The law of the factor b by which input noise multiplies a hidden unit's output, and the paper's claims about it."""
+    """The distribution of the factor b by which input noise multiplies a hidden unit's output, and the paper's claims about it."""
     environment = Environment(
         h=request.hidden_output,
         noise_std=request.noise_std,

@@ -30,9 +30,9 @@ class FunctionalMechanismComparison(Value):
     Attributes:
       dimension: n, features in a record, each in [0, 1].
       expansion_point: a; |a| <= 1e6. The paper's sensitivity is for a = 0.
-      epsilon: the one that the noise is computed from.
+      epsilon: the epsilon that the noise is computed from.
       records: m.
-      releases: how often noise is drawn on the same sums; the mechanism itself draws once.
+      releases: the number of times that noise is drawn on the same sums; the mechanism itself draws once.
     """
 
     model_config = example({"dimension": 14, "expansion_point": 0.0, "epsilon": 1.0, "records": 1000, "releases": 1})
@@ -46,12 +46,12 @@ class FunctionalMechanismComparison(Value):
 
 @final
 class FunctionalMechanismAnswer(Value):
-    """What holds of the summed coefficients, then what is printed.
+    """What holds for the summed coefficients, then what is printed.
 
     Attributes:
       public_linear, quadratic: m times these are the public parts of the sums: sum of (public_linear - x), and m quadratic.
       l1: l1 sensitivity of the sums, replacing one record; only those of z are private.
-      mechanism: the noise for the epsilon asked for, on the n sums of the coefficients of z.
+      mechanism: the noise for the requested epsilon, on the n sums of the coefficients of z.
       noise_std: its standard deviation on each of them.
       epsilon, total_epsilon: pure epsilon of one release and of all.
     """

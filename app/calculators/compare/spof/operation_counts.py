@@ -29,7 +29,7 @@ class OperationCountsComparison(Value):
     Attributes:
       features: n.
       hidden_units: l, the units of one encoder.
-      costs: of one operation each; the paper's (AMD K7) if left out.
+      costs: of each operation; by default the paper's (AMD K7).
     """
 
     model_config = example({"features": 14, "hidden_units": 7})
@@ -50,7 +50,7 @@ class OperationCount(Value):
 
 @final
 class OperationCountsAnswer(Value):
-    """Both counts, and the saving 1 - SPOF / DP-SGD (null where the latter counts nothing); it is negative for many hidden units."""
+    """Both counts, and the saving 1 - SPOF / DP-SGD (null if the latter is 0); it is negative for many hidden units."""
 
     states: str
     spof: OperationCount

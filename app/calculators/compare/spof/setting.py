@@ -53,9 +53,9 @@ class SpofComparison(Value):
       dimension: n, features in a record, each in [0, 1].
       expansion_point: a; |a| <= 1e6. The paper's noise is for a = 0.
       stabilisation: c, a public constant; |c| <= 1e6. What the paper's c_j = sum_r c h_r(x) does instead is among the findings.
-      epsilon: the one that Algorithm 1 is given.
+      epsilon: the epsilon given to Algorithm 1.
       hidden_units: l, entries of the code h(x) (and of the paper's vector c_j).
-      releases: T, how often Algorithm 1 draws noise for the same row: its passes over the data.
+      releases: T, the number of times that Algorithm 1 draws noise for the same row: its passes over the data.
       rows_per_user: k, rows of the table that belong to one user.
       users: m.
     """

@@ -32,7 +32,7 @@ class TaylorComparison(Value):
       expansion_point: a.
       distance: delta: errors are bounded over |z - a| <= delta.
       target: x, the feature; in [0, 1].
-      logit: z, where the loss is wanted; a + delta if left out.
+      logit: z, where to give the loss; a + delta if left out.
       stabilisation: c, a public constant added to z.
       derivative_bound: the G of Proposition 1, a bound on every derivative from the third on; there is no such number.
     """
@@ -71,7 +71,7 @@ class Derivative(Value):
 class LossAt(Value):
     """The loss at z + c, its true second-order polynomial at a, and the published one (null for c != 0 and a != 0: none is printed).
 
-    Errors are polynomial - loss; losses and errors below all floats read 0.
+    Errors are polynomial - loss; losses and errors below the smallest float read 0.
     """
 
     x: float
@@ -85,7 +85,7 @@ class LossAt(Value):
 
 @final
 class TaylorAnswer(Value):
-    """What is proved of the remainder R(z) = loss - polynomial (it doesn't depend on x), and the paper's statements.
+    """What is proven about the remainder R(z) = loss - polynomial (it doesn't depend on x), and the paper's statements.
 
     Attributes:
       convergence_radius: of the whole series at a; beyond it no order helps.
@@ -111,7 +111,7 @@ router = APIRouter()
 
 @router.post("/taylor", summary="Compare the published Taylor polynomial and its error bound with the true ones")
 def compare(request: TaylorComparison) -> TaylorAnswer:
-    """Error bounds of the loss's second-order polynomial, and the loss itself, as published and as proved."""
+    """Error bounds of the loss's second-order polynomial, and the loss itself, as published and as proven."""
     a, distance = request.expansion_point, request.distance
     radius = taylor.convergence_radius(a)
     largest = taylor.largest_remainder(a, distance)
