@@ -1,4 +1,4 @@
-r"""The command line, ``python -m app``: processes of the service, jobs, certificates, calculators, ledgers, data and keys."""
+r"""The command line, ``python -m app``: the service's processes, jobs, certificates, calculators, ledgers, data and keys."""
 
 from __future__ import annotations
 

@@ -27,11 +27,11 @@ def register(app: typer.Typer) -> None:
 
 
 def backup(
-    file: Annotated[Path, typer.Argument(help="A file that isn't there yet, or - for standard output.", allow_dash=True)],
-    job_files: Annotated[bool, typer.Option("--job-files/--no-job-files", help="With checkpoints, logs and artifacts of jobs.")] = True,
+    file: Annotated[Path, typer.Argument(help="A file that doesn't exist yet, or - for standard output.", allow_dash=True)],
+    job_files: Annotated[bool, typer.Option("--job-files/--no-job-files", help="Include jobs' checkpoints, logs and artifacts.")] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Write a backup: database, keys, manifests, uploads, job folders. The service may run meanwhile. Encrypt it: it holds signing keys."""
+    """Write a backup: database, keys, manifests, uploads, job folders. The service may keep running. Encrypt it: it holds signing keys."""
     settings = read_settings()
     if not settings.data_dir.is_dir():
         fail(f"ZETADP_DATA_DIR must be the service's data folder, got {str(settings.data_dir)!r}, which isn't there", Exit.USAGE)
@@ -51,7 +51,7 @@ def backup(
     if as_json and str(file) != PIPE:
         print_json(done)
         return
-    error.print(f"{done.rows} rows and {done.files} files are in the backup.", markup=False)
+    error.print(f"{done.rows} rows and {done.files} files were backed up.", markup=False)
     for ledger in done.ledgers:
         error.print(_told(ledger), markup=False)
     error.print(
@@ -61,14 +61,14 @@ def backup(
 
 def restore_backup(
     file: Annotated[Path, typer.Argument(help="The backup, or - for standard input.", allow_dash=True)],
-    into: Annotated[Path, typer.Option(help="The new data folder: empty, or not there yet.")],
+    into: Annotated[Path, typer.Option(help="The new data folder: empty or not yet existing.")],
     continue_jobs: Annotated[
         bool,
-        typer.Option("--continue-jobs", help="Queue jobs that hadn't ended instead of pausing them: only if nothing of them is left."),
+        typer.Option("--continue-jobs", help="Queue unfinished jobs instead of pausing them. Only if nothing of them is left."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Bring a backup back, all of it or nothing. With ZETADP_DATABASE_URL into that database, which must be empty; else into the folder.
+    """Restore a backup, all of it or nothing: into the database of ZETADP_DATABASE_URL, which must be empty, or else into the folder.
 
     What happened after the backup is forgotten, spent budget too: read what it prints.
     """
@@ -86,13 +86,13 @@ def restore_backup(
     if as_json:
         print_json(done)
     else:
-        out.print(f"restored into {into}: {done.rows} rows, {done.certificates} certificates whose signatures hold", markup=False)
+        out.print(f"restored into {into}: {done.rows} rows, {done.certificates} certificates with valid signatures", markup=False)
         out.print(f"ledgers, each sound, with its last entry ({len(done.ledgers)}):", markup=False)
         for ledger in done.ledgers:
             out.print(f"  {_told(ledger)}", markup=False)
         state = "queued" if continue_jobs else "paused"
-        out.print(f"jobs that hadn't ended, now {state} ({len(done.unfinished_jobs)}): {', '.join(done.unfinished_jobs)}", markup=False)
-    error.print(f"\nTHIS IS THE SERVICE OF {done.made}. What came after is forgotten:", style="red", markup=False)
+        out.print(f"unfinished jobs, now {state} ({len(done.unfinished_jobs)}): {', '.join(done.unfinished_jobs)}", markup=False)
+    error.print(f"\nTHIS IS THE SERVICE OF {done.made}. Everything later is lost:", style="red", markup=False)
     for warning in WARNINGS:
         error.print(f"* {warning}", style="red", markup=False)
 

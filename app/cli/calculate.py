@@ -34,7 +34,7 @@ def profile(
     delta: Annotated[list[str], typer.Option(help="Print epsilon at this delta, however small (repeatable).")] = [],
     order: Annotated[list[float], typer.Option(help="Print the Renyi divergence of this order (repeatable).")] = [],
     alpha: Annotated[list[float], typer.Option(help="Print the attacker's false negative rate at this false positive rate.")] = [],
-    prior: Annotated[list[float], typer.Option(help="Print the attacker's success where one unit took part with this probability.")] = [],
+    prior: Annotated[list[float], typer.Option(help="Print the attacker's success if one unit took part with this probability.")] = [],
     advantage: Annotated[bool, typer.Option("--advantage", help="Print the attacker's largest advantage.")] = False,
     accountant: Accountant = "auto",
     address: OptionalAddress = None,
@@ -93,13 +93,13 @@ def calibrate(
     advantage: Annotated[float | None, typer.Option(help="Target advantage of the best attacker.")] = None,
     trade_off: Annotated[tuple[float, float] | None, typer.Option(help="Target point of the trade-off curve: ALPHA BETA.")] = None,
     parameter: Annotated[ParameterKind, typer.Option(help="What may change.")] = "noise_scale",
-    at: Annotated[str, typer.Option(help="The part of the event that it means, like /events/0/event; the whole if absent.")] = "",
+    at: Annotated[str, typer.Option(help="The part of the event that may change, such as /events/0/event; all of it if absent.")] = "",
     accountant: Accountant = "auto",
     address: OptionalAddress = None,
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
-    """How much noise does a guarantee need, or how much sampling, how many steps, how large a clipping bound does it allow?
+    """How much noise does a guarantee need? Or how much sampling, how many steps, how large a clipping bound does it allow?
 
     Noise scale and clipping bound are common factors on those of EVENT.
     """

@@ -1,4 +1,4 @@
-r"""``certificate-keys``: the operator's way to signing keys. ``log``: a reader's way to the log of certificates."""
+r"""``certificate-keys``: signing keys, for the operator. ``log``: the log of certificates, for readers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from app.settings import Settings
 key_commands = typer.Typer(
     name="certificate-keys", help="List, rotate and revoke the keys that sign certificates, on the service's machine.", no_args_is_help=True
 )
-log_commands = typer.Typer(name="log", help="The log of certificates: keep a head, and check that it only grew.", no_args_is_help=True)
+log_commands = typer.Typer(name="log", help="The log of certificates: keep a head and check that the log only grew.", no_args_is_help=True)
 
 SigningKeyId = Annotated[str, typer.Argument(help="Id of the key, as `certificate-keys list` shows it.")]
 
@@ -42,7 +42,7 @@ def register(app: typer.Typer) -> None:
 
 @key_commands.command(name="list")
 def list_keys(as_json: AsJson = False) -> None:
-    """Every signing key, the newest first, and which signs."""
+    """List every signing key, newest first, and show which one signs."""
     with _operating() as (settings, _, _):
         keys, listed = jwks(settings).keys, revocations(settings)
     ended = {one.kid: one for one in listed.revocations}
@@ -59,7 +59,7 @@ def list_keys(as_json: AsJson = False) -> None:
 
 @key_commands.command()
 def rotate() -> None:
-    """Add a key that signs from now on, in running processes too. The others stay published: what they signed stays valid."""
+    """Add a key that signs from now on, also in running processes. The others stay published: what they signed stays valid."""
     with _operating() as (settings, _, audit):
         key = rotate_key(settings)
         audit.record(local_deed(DEFAULT_TENANT, "-", "certificate-keys rotate", key.kid))
@@ -71,25 +71,25 @@ def rotate() -> None:
 def revoke(
     key_id: SigningKeyId,
     reason: Annotated[
-        Reason, typer.Option(help="compromised: nothing it signed can be believed. superseded, ceased: what is in the log by now stands.")
+        Reason, typer.Option(help="compromised: don't trust anything it signed. superseded, ceased: what is in the log by now stays valid.")
     ],
 ) -> None:
-    """End a key for good. It stays published, as revoked; a new one is made if it was the last."""
+    """Revoke a key for good. It stays published as revoked; a new one is made if it was the last."""
     with _operating() as (settings, database, audit):
         with database.writing() as session:
             found = revoke_key(session, settings, key_id, reason)
         audit.record(local_deed(DEFAULT_TENANT, "-", "certificate-keys revoke", f"{key_id} {reason}"))
     stands = "nothing that it signed" if reason is Reason.COMPROMISED else f"what is among the log's first {found.log_size} entries"
-    out.print(f"key {key_id} is revoked as {reason}: {stands} stands", markup=False)
+    out.print(f"key {key_id} is revoked as {reason}: {stands} stays valid", markup=False)
 
 
 @log_commands.command()
 def head(
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Where to keep it, for `log check --since`.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Where to save it, for `log check --since`.")] = None,
     address: Address = DEFAULT_ADDRESS,
     as_json: AsJson = False,
 ) -> None:
-    """The log's signed head: its size and root. Keep one, and what it covers can't be changed unnoticed."""
+    """Print the log's signed head: its size and root. Keep one: then nobody can change unnoticed what it covers."""
     with clear_errors(), _clear_refusals(), Client(address) as client:
         signed = read_proof(client.log_head(), SignedHead)
         found, _ = open_checkpoint(signed.checkpoint, client.keys())
@@ -103,12 +103,12 @@ def head(
 
 @log_commands.command()
 def check(
-    since: Annotated[Path, typer.Option(help="A head that `log head -o` kept.")],
-    keys: Annotated[Path | None, typer.Option(help=f"Public keys you trust (JWKS); {KEYS_FILE} beside the head if absent.")] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Where to keep the new head.")] = None,
+    since: Annotated[Path, typer.Option(help="A head that `log head -o` saved.")],
+    keys: Annotated[Path | None, typer.Option(help=f"Public keys you trust (JWKS); {KEYS_FILE} next to the head if absent.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Where to save the new head.")] = None,
     address: Address = DEFAULT_ADDRESS,
 ) -> None:
-    """Ask the service for its log now, and check here that it only grew since the head that you kept."""
+    """Get the service's current log, and check here that it has only grown since the head that you kept."""
     with clear_errors(), _clear_refusals(), Client(address) as client:
         trusted = read_keys(keys or since.parent / KEYS_FILE)
         old, _ = open_checkpoint(read_proof(since.read_bytes(), SignedHead).checkpoint, trusted)

@@ -1,4 +1,4 @@
-r"""``certificate`` and ``verify``: get a certificate with all that proves it, and check one offline."""
+r"""``certificate`` and ``verify``: get a certificate with everything that proves it, and check one offline."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def certificate(
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
-    """Save a job's certificate, model and spec to a folder, with the service's public keys, the proof that the certificate is in its log,
+    """Save a job's certificate, model and spec to a folder, with the service's public keys, the proof that the certificate is in its log
     and the list of revoked keys; print the certificate in words.
     """
     with clear_errors(), Client(address, key) as client:
@@ -67,7 +67,7 @@ def save_artifacts(client: Client, job_id: str, folder: Path) -> None:
 
 
 def save_evidence(client: Client, certificate_id: str, folder: Path) -> None:
-    """The certificate's JWS, its proof of inclusion, of the log as it was if its key is revoked, and the list of revoked keys."""
+    """The certificate's JWS, its proof of inclusion (in the log as it was, if its key is revoked), and the list of revoked keys."""
     listed = client.revocations()
     (folder / REVOCATIONS_FILE).write_bytes(listed)
     signed = client.certificate(certificate_id, "jws")
@@ -90,16 +90,16 @@ def save_evidence(client: Client, certificate_id: str, folder: Path) -> None:
 
 def verify(
     file: Annotated[Path, typer.Argument(help="The certificate: a DSSE envelope or a compact JWS.")],
-    keys: Annotated[Path | None, typer.Option(help=f"Public keys you trust (JWKS); {KEYS_FILE} beside the certificate if absent.")] = None,
+    keys: Annotated[Path | None, typer.Option(help=f"Public keys you trust (JWKS); {KEYS_FILE} next to the certificate if absent.")] = None,
     inclusion: Annotated[
-        Path | None, typer.Option(help=f"Proof that it is in the service's log; {INCLUSION_FILE} beside the certificate if absent.")
+        Path | None, typer.Option(help=f"Proof that it is in the service's log; {INCLUSION_FILE} next to the certificate if absent.")
     ] = None,
     revocations: Annotated[
-        Path | None, typer.Option(help=f"The service's list of revoked keys; {REVOCATIONS_FILE} beside the certificate if absent.")
+        Path | None, typer.Option(help=f"The service's list of revoked keys; {REVOCATIONS_FILE} next to the certificate if absent.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check a certificate offline: signature, log, revoked keys, digests of the files beside it, and its figures, recomputed."""
+    """Check a certificate offline: signature, log, revoked keys, digests of the files next to it, and recomputed figures."""
     with clear_errors():
         envelope = file.read_bytes()
         chosen = keys or file.parent / KEYS_FILE
@@ -120,9 +120,9 @@ def verify(
 def certificate_page(
     file: Annotated[Path, typer.Argument(help="The certificate: a DSSE envelope or a compact JWS.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to write it: a name that ends in .html or .pdf.")],
-    keys: Annotated[Path | None, typer.Option(help=f"Public keys you trust (JWKS); {KEYS_FILE} beside the certificate if there.")] = None,
+    keys: Annotated[Path | None, typer.Option(help=f"Public keys you trust (JWKS); {KEYS_FILE} next to the certificate if any.")] = None,
 ) -> None:
-    """Write a certificate as a page or a PDF to read, offline. Its signature is checked; `verify` also recomputes its figures."""
+    """Write a certificate as a page or PDF, offline. This checks its signature; `verify` also recomputes its figures."""
     from app.certificates.page.pdf import pdf_of  # a tenth of a second to import, and only this command needs it
 
     with clear_errors():
@@ -141,7 +141,7 @@ def certificate_page(
 
 
 def read_keys(path: Path) -> PublicKeySet:
-    """The trusted keys in a JWKS file; one line and an exit where it isn't one."""
+    """The trusted keys in a JWKS file; prints one line and exits if it isn't one."""
     try:
         return PublicKeySet.model_validate_json(path.read_bytes())
     except ValidationError as invalid:
@@ -150,7 +150,7 @@ def read_keys(path: Path) -> PublicKeySet:
 
 
 def _beside(file: Path, given: Path | None, name: str) -> bytes | None:
-    """The file that was given, or one of this name beside the certificate; None where there is none."""
+    """The given file, or one with this name next to the certificate; None if there is none."""
     path = given or file.parent / name
     return path.read_bytes() if given is not None or path.is_file() else None
 

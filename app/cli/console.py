@@ -1,4 +1,4 @@
-r"""What all commands share: options, exit codes, reading JSON files, and errors as one clear line on stderr."""
+r"""What all commands share: options, exit codes, reading JSON files, and errors as one line on stderr."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ ADDRESS_HELP = "Address of the service."
 Address = Annotated[str, typer.Option("--address", envvar="ZETADP_ADDRESS", help=ADDRESS_HELP)]
 OptionalAddress = Annotated[
     str | None,
-    typer.Option("--address", envvar="ZETADP_ADDRESS", help=f"{ADDRESS_HELP} Without it the calculation runs in this process."),
+    typer.Option("--address", envvar="ZETADP_ADDRESS", help=f"{ADDRESS_HELP} Without it, the calculation runs in this process."),
 ]
 Key = Annotated[
     str | None,
-    typer.Option("--key", envvar="ZETADP_KEY", help="Key of the service. Better in the environment: others see a process's arguments."),
+    typer.Option("--key", envvar="ZETADP_KEY", help="Key for the service. Better set in the environment: others can see arguments."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 JsonFile = Annotated[Path, typer.Argument(help="A JSON file, or - for standard input.", allow_dash=True)]
@@ -54,13 +54,13 @@ def clear_errors() -> Generator[None]:
 
 
 def fail(line: str, code: Exit) -> None:
-    """Print one line on stderr and leave with this code."""
+    """Print one line on stderr and exit with this code."""
     error.print(line, style="red", markup=False)
     raise typer.Exit(int(code))
 
 
 def read_json(path: Path, kind: type[_Model]) -> _Model:
-    """A value of this kind from a JSON file, or a clear line naming the field and what was expected."""
+    """A value of this type from a JSON file; otherwise an error line that names the field and what was expected."""
     text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
     try:
         return kind.model_validate_json(text)
@@ -79,5 +79,5 @@ def _parsed(text: str) -> object:
 
 
 def print_json(value: BaseModel, indent: int | None = 2) -> None:
-    """The value as JSON on stdout, indented unless there are many, one a line."""
+    """Print the value as JSON: indented, or one per line if there are many."""
     sys.stdout.write(value.model_dump_json(indent=indent) + "\n")

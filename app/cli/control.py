@@ -1,4 +1,4 @@
-r"""``pause``, ``resume``, ``retry``, ``logs``, ``label`` and ``hardware``: what users do to jobs, and who runs them."""
+r"""``pause``, ``resume``, ``retry``, ``logs``, ``label`` and ``hardware``: controlling jobs, and the workers that run them."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ def register(app: typer.Typer) -> None:
 
 
 def pause(job_id: JobId, address: Address = DEFAULT_ADDRESS, key: Key = None, as_json: AsJson = False) -> None:
-    """Stop a job at a checkpoint, until it is resumed."""
+    """Stop a job at a checkpoint until you resume it."""
     with clear_errors(), Client(address, key) as client:
         print_job(client.pause(job_id), as_json=as_json)
 
 
 def resume(job_id: JobId, address: Address = DEFAULT_ADDRESS, key: Key = None, as_json: AsJson = False) -> None:
-    """Let a paused job go on from its checkpoint."""
+    """Continue a paused job from its checkpoint."""
     with clear_errors(), Client(address, key) as client:
         print_job(client.resume(job_id), as_json=as_json)
 
 
 def retry(job_id: JobId, address: Address = DEFAULT_ADDRESS, key: Key = None, as_json: AsJson = False) -> None:
-    """Run a failed or cancelled job again, from its checkpoint; what it released stays spent."""
+    """Run a failed or cancelled job again from its checkpoint; what it released stays spent."""
     with clear_errors(), Client(address, key) as client:
         print_job(client.retry(job_id), as_json=as_json)
 
 
 def logs(job_id: JobId, address: Address = DEFAULT_ADDRESS, key: Key = None, as_json: AsJson = False) -> None:
-    """Follow what may be told of a job's log, to its end: lines that can't quote data."""
+    """Follow a job's log to its end, restricted to lines that can't quote data."""
     with clear_errors(), Client(address, key) as client:
         for record in client.log(job_id):
             if as_json:
@@ -50,12 +50,14 @@ def logs(job_id: JobId, address: Address = DEFAULT_ADDRESS, key: Key = None, as_
 
 def label(
     job_id: JobId,
-    labels: Annotated[list[str] | None, typer.Argument(metavar="NAME=VALUE", help="All that the job is to have; none removes all.")] = None,
+    labels: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME=VALUE", help="All labels of the job from now on; none removes all.")
+    ] = None,
     address: Address = DEFAULT_ADDRESS,
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
-    """Give a job these labels, and no others."""
+    """Replace a job's labels with these."""
     pairs = [text.partition("=") for text in labels or []]
     for name, sign, _ in pairs:
         if not sign:

@@ -1,4 +1,4 @@
-r"""``data``: files of one's own, and the data sets that are made of them."""
+r"""``data``: your own files and the data sets made from them."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ SUFFIXES: dict[str, FormatName] = {
     ".nii": "nifti",
     ".nii.gz": "nifti",
 }
-"""What a file is taken for without ``--format``; the service looks into it and refuses what isn't that."""
+"""The format assumed without ``--format``; the service checks the file and refuses it if it has another format."""
 
 NAMES = ", ".join(get_args(FormatName))
 DataSetId = Annotated[str, typer.Argument(help="Id of the data set, as `data list` shows it.")]
 
-commands = typer.Typer(name="data", help="Upload files, make data sets of them, list and delete both.", no_args_is_help=True)
+commands = typer.Typer(name="data", help="Upload files, make data sets from them, list and delete both.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
@@ -42,7 +42,7 @@ def register(app: typer.Typer) -> None:
 @commands.command()
 def upload(
     file: Annotated[Path, typer.Argument(help="The file.")],
-    format_: Annotated[str | None, typer.Option("--format", help=f"One of {NAMES}; by its name if absent.")] = None,
+    format_: Annotated[str | None, typer.Option("--format", help=f"One of {NAMES}; guessed from the file's name if absent.")] = None,
     name: Annotated[str | None, typer.Option(help="A label; the file's name if absent.")] = None,
     address: Address = DEFAULT_ADDRESS,
     key: Key = None,
@@ -82,7 +82,7 @@ def list_data(address: Address = DEFAULT_ADDRESS, key: Key = None, as_json: AsJs
 
 @commands.command()
 def make(definition: JsonFile, address: Address = DEFAULT_ADDRESS, key: Key = None, as_json: AsJson = False) -> None:
-    """Make a data set of uploads, as a JSON file defines it; what it prints as data goes into a training spec."""
+    """Make a data set from uploads, as a JSON file defines it. Put the printed data into a training spec."""
     with clear_errors():
         asked = read_json(definition, DataSetDefinition)
         with Client(address, key) as client:
@@ -96,18 +96,18 @@ def make(definition: JsonFile, address: Address = DEFAULT_ADDRESS, key: Key = No
 
 @commands.command()
 def manifest(data_set_id: DataSetId, address: Address = DEFAULT_ADDRESS, key: Key = None) -> None:
-    """Print a data set's manifest, whose SHA-256 certificates name: for whoever is to see which data it was."""
+    """Print a data set's manifest, whose SHA-256 certificates name, for somebody who may see which data were used."""
     with clear_errors(), Client(address, key) as client:
         sys.stdout.write(client.data.manifest(data_set_id).decode())
 
 
 @commands.command()
 def delete(
-    wanted: Annotated[str, typer.Argument(metavar="ID", help="Of a data set or an upload.")],
+    wanted: Annotated[str, typer.Argument(metavar="ID", help="Id of a data set or an upload.")],
     address: Address = DEFAULT_ADDRESS,
     key: Key = None,
 ) -> None:
-    """Delete a data set, or an upload: data sets that were made of an upload stay."""
+    """Delete a data set or an upload. Data sets made from an upload stay."""
     with clear_errors(), Client(address, key) as client:
         what = "data set"
         try:

@@ -1,4 +1,4 @@
-r"""The demonstration: a service and a worker of its own, one private training over HTTP, and its certificate verified offline."""
+r"""The demonstration: starts a service and a worker, trains privately over HTTP, and verifies the certificate offline."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STOP_SECONDS = 15.0
 
 
 def run_demo(folder: Path) -> Exit:
-    """Run it, telling each step; returns the exit code. What was started is stopped in any case."""
+    """Run it and print each step; returns the exit code. All processes are stopped in any case."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="zetadp-demo-") as data_dir:
         with _service(Path(data_dir)) as (address, key), Client(address, key) as client:
@@ -67,7 +67,7 @@ def _tell_result(job: Job, target: Path) -> None:
 
 @contextmanager
 def _service(data_dir: Path) -> Generator[tuple[str, str]]:
-    """A service with one worker on a free loopback port; yields its address and its admin key. All are gone on leaving."""
+    """A service with one worker on a free loopback port; yields its address and admin key. Everything is stopped on exit."""
     key = KeyText.fresh().text
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ZETADP_")}
     environment |= {"ZETADP_DATA_DIR": str(data_dir), "ZETADP_LOG_LEVEL": "warning", "ZETADP_ADMIN_KEY": key}

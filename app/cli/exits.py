@@ -1,4 +1,4 @@
-r"""Exit codes of the command line. A module of its own, since ``--help`` tells them and needs nothing else."""
+r"""Exit codes of the command line. A separate module, since ``--help`` prints them and needs nothing else."""
 
 from __future__ import annotations
 

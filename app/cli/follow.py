@@ -33,7 +33,7 @@ HELD_OUT = {
     "public": "on held-out records that were declared public, outside the guarantee",
     "private": "on held-out records, with noise: the guarantee covers them",
 }
-"""What metrics say about the people they were measured on."""
+"""What metrics reveal about the people they were measured on."""
 
 JobId = Annotated[str, typer.Argument(help="Id of the job.")]
 
@@ -48,19 +48,19 @@ def register(app: typer.Typer) -> None:
 
 def submit(
     submission: OptionalJsonFile = None,
-    recipe: Annotated[str | None, typer.Option(help="Instead of a file: a recipe of the service, as `recipes` lists them.")] = None,
+    recipe: Annotated[str | None, typer.Option(help="A recipe of the service instead of a file; see `recipes`.")] = None,
     changes: Annotated[
-        list[str], typer.Option("--set", metavar="PATH=VALUE", help="Change the recipe, like spec.steps=100 (repeatable).")
+        list[str], typer.Option("--set", metavar="PATH=VALUE", help="Change the recipe, for example spec.steps=100 (repeatable).")
     ] = [],
     address: Address = DEFAULT_ADDRESS,
     follow: Annotated[bool, typer.Option("--watch", help="Follow the job to its end.")] = False,
     idempotency_key: Annotated[
-        str | None, typer.Option("--idempotency-key", help="Sent again, it gives the same job instead of a second one.")
+        str | None, typer.Option("--idempotency-key", help="If sent again, you get the same job instead of a second one.")
     ] = None,
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
-    """Submit a training job: SUBMISSION is a JSON file like the body of POST /v1/jobs; or name a recipe."""
+    """Submit a training job: SUBMISSION is a JSON file like the body of POST /v1/jobs. Or name a recipe."""
     with clear_errors(), Client(address, key) as client:
         if recipe is None and submission is not None and not changes:
             body = read_json(submission, JobSubmission)
@@ -78,7 +78,7 @@ def submit(
 
 
 def status(job_id: JobId, address: Address = DEFAULT_ADDRESS, key: Key = None, as_json: AsJson = False) -> None:
-    """State, progress and epsilon spent of one job."""
+    """Print one job's state, progress and epsilon spent."""
     with clear_errors(), Client(address, key) as client:
         print_job(client.job(job_id), as_json=as_json)
 
@@ -122,7 +122,7 @@ def follow_to_end(client: Client, job_id: str) -> Job:
                 case "started":
                     bar.update(task, description="training")
                     if data.resumed_from_step > 0:
-                        bar.console.print(f"continued from the checkpoint of step {data.resumed_from_step}", markup=False)
+                        bar.console.print(f"continued from the checkpoint at step {data.resumed_from_step}", markup=False)
                 case "stage":
                     bar.update(task, description=data.doing)
                     if not error.is_terminal:
@@ -137,7 +137,7 @@ def follow_to_end(client: Client, job_id: str) -> Job:
 
 
 def cost(epsilon: float, delta: float, digits: int | None) -> str:
-    """What was spent, with so many decimals of epsilon or all of them; or that nothing is guaranteed.
+    """What was spent, with this many decimals of epsilon or all of them; or that nothing is guaranteed.
 
     >>> cost(0.5, 1e-5, 4), cost(math.inf, 1e-5, None)
     ('epsilon 0.5000 at delta 1e-05 spent', 'no guarantee')

@@ -34,12 +34,12 @@ def register(app: typer.Typer) -> None:
 
 def serve(
     host: Annotated[
-        str | None, typer.Option(help="IPv4 address to listen on; ZETADP_HOST if absent. Other than loopback only once there are keys.")
+        str | None, typer.Option(help="IPv4 address to listen on; ZETADP_HOST if absent. Must be loopback until there are keys.")
     ] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port; 0 takes a free one; ZETADP_PORT if absent.")] = None,
     with_worker: Annotated[bool, typer.Option("--with-worker", help="Also run one worker, which ends with the service.")] = False,
 ) -> None:
-    """Run the REST service, and print where its documentation is."""
+    """Run the REST service and print the address of its documentation."""
     with clear_errors():
         settings = read_settings()
         with _listening(host or settings.host, settings.port if port is None else port) as listener:
@@ -105,7 +105,7 @@ def _listening(host: str, port: int) -> socket.socket:
 
 
 def _first_key(settings: Settings, listener: socket.socket) -> str | None:
-    """An admin key for a service that never had a key, while nobody but this machine reaches it; None where there are keys."""
+    """An admin key for a service that never had a key, while only this machine can reach it; None if there are keys."""
     database = Database(settings)
     try:
         database.migrate()
@@ -135,9 +135,9 @@ def _address(listener: socket.socket) -> str:
 
 
 def worker(
-    parent: Annotated[int | None, typer.Option(help="Stop in good order when this process, which started the worker, ends.")] = None,
+    parent: Annotated[int | None, typer.Option(help="Stop cleanly when this process, which started the worker, ends.")] = None,
 ) -> None:
-    """Run one worker: it trains queued jobs, one at a time, each in a process of its own."""
+    """Run one worker. It trains queued jobs, one at a time, each in its own process."""
     from app.worker import main as run_worker
 
     if parent is not None and not die_with_parent(parent, signal.SIGTERM):
@@ -146,7 +146,7 @@ def worker(
 
 
 def demo(
-    folder: Annotated[Path, typer.Option(help="Where to leave model, certificate and keys.")] = Path("demo-output"),
+    folder: Annotated[Path, typer.Option(help="Where to put the model, certificate and keys.")] = Path("demo-output"),
 ) -> None:
     """Train a small complex network on handwritten digits with differential privacy, end to end, and check its certificate."""
     from app.cli.demo import run_demo
@@ -157,7 +157,7 @@ def demo(
 
 
 def read_settings() -> Settings:
-    """The settings of the environment; what is wrong with them is told in one line."""
+    """The settings from the environment; if they are wrong, prints one line that says why."""
     try:
         return Settings()
     except ValidationError as invalid:

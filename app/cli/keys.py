@@ -1,4 +1,4 @@
-r"""``keys``: the operator's own way to keys, directly on the database of this machine. The first admin of a tenant is made here."""
+r"""``keys``: keys for the operator, directly on this machine's database. A tenant's first admin key is made here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from app.database import Database, now
 
 LISTED = 200
 
-Tenant = Annotated[str, typer.Option(help="Whose key: small letters, digits and hyphens.")]
+Tenant = Annotated[str, typer.Option(help="The key's tenant: lowercase letters, digits and hyphens.")]
 KeyId = Annotated[str, typer.Argument(help="Id of the key, as `keys list` shows it.")]
 
 commands = typer.Typer(name="keys", help="Make, list, rotate and revoke keys, directly on this machine's database.", no_args_is_help=True)
@@ -38,13 +38,13 @@ def register(app: typer.Typer) -> None:
 
 @commands.command()
 def create(
-    name: Annotated[str, typer.Option(help="Whose it is or what for.")],
+    name: Annotated[str, typer.Option(help="Whose key it is or what it is for.")],
     scope: Annotated[list[Scope], typer.Option(help="What it may be used for (repeatable).")],
     tenant: Tenant = DEFAULT_TENANT,
-    days: Annotated[float | None, typer.Option(min=0.001, max=36_500, help="Ends by itself after so many days; never if absent.")] = None,
+    days: Annotated[float | None, typer.Option(min=0.001, max=36_500, help="Expires after this many days; never if absent.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a key and print it, this once. A tenant is there with its first key."""
+    """Make a key and print it, only this once. A tenant exists once it has a key."""
     if re.fullmatch(TENANT_PATTERN, tenant) is None:
         fail(f"tenant must be small letters, digits and hyphens, at most 63, got {tenant[:80]!a}", Exit.USAGE)
     if not name or len(name) > 100 or not name.isprintable():
@@ -76,10 +76,10 @@ def list_keys(tenant: Tenant = DEFAULT_TENANT, as_json: AsJson = False) -> None:
 def rotate(
     key_id: KeyId,
     tenant: Tenant = DEFAULT_TENANT,
-    grace_seconds: Annotated[int, typer.Option(min=0, max=LONGEST_GRACE, help="For how long the old one stays valid.")] = 86_400,
+    grace_seconds: Annotated[int, typer.Option(min=0, max=LONGEST_GRACE, help="How long the old key stays valid.")] = 86_400,
     as_json: AsJson = False,
 ) -> None:
-    """Replace a key by a new one with the same name, scopes and end, and print the new one, this once."""
+    """Replace a key by a new one with the same name, scopes and expiry, and print the new one, only this once."""
     with _keys() as (keys, audit):
         made = keys.rotate(tenant, key_id, grace_seconds)
         audit.record(local_deed(tenant, made.key.id, "keys rotate", key_id))
@@ -97,7 +97,7 @@ def revoke(key_id: KeyId, tenant: Tenant = DEFAULT_TENANT) -> None:
 
 @commands.command()
 def generate() -> None:
-    """Print a fresh key that is stored nowhere, for ZETADP_ADMIN_KEY of a service that is yet to start."""
+    """Print a fresh key that is stored nowhere, for the ZETADP_ADMIN_KEY of a service that you start later."""
     sys.stdout.write(KeyText.fresh().text + "\n")
 
 
@@ -122,5 +122,5 @@ def _show(made: NewKey, *, as_json: bool) -> None:
     if as_json:
         print_json(made)
         return
-    out.print(f"key {made.key.id} of tenant {made.key.tenant} ({', '.join(made.key.scopes)}); it is shown this once:", markup=False)
+    out.print(f"key {made.key.id} of tenant {made.key.tenant} ({', '.join(made.key.scopes)}); it is shown only this once:", markup=False)
     sys.stdout.write(made.text + "\n")

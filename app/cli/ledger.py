@@ -1,4 +1,4 @@
-r"""``ledger``: make a budget, reserve, commit, release, look at it, and check its history."""
+r"""``ledger``: make a budget, reserve, commit, release, show it, and check its history."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from app.ledgers.verification import ChainReport, verify_history
 
 LedgerId = Annotated[str, typer.Argument(help="Id of the ledger.")]
 ReservationId = Annotated[str, typer.Argument(help="Id of the reservation.")]
-Once = Annotated[str | None, typer.Option("--idempotency-key", help="Sent again with the same request, it does nothing twice.")]
+Once = Annotated[str | None, typer.Option("--idempotency-key", help="If sent again with the same request, nothing happens twice.")]
 
 _SPENT: TypeAdapter[Spent] = TypeAdapter(Spent)
 
@@ -71,12 +71,12 @@ def list_ledgers(address: Address = DEFAULT_ADDRESS, key: Key = None, as_json: A
 
 def show(
     ledger_id: LedgerId,
-    user: Annotated[str | None, typer.Option(help="The balance of this user, where each has one.")] = None,
+    user: Annotated[str | None, typer.Option(help="Show this user's balance, if each user has one.")] = None,
     address: Address = DEFAULT_ADDRESS,
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
-    """What is committed, reserved and left."""
+    """Print what is committed, reserved and left."""
     with clear_errors(), Client(address, key) as client:
         if user is None:
             _print_ledger(client.ledger(ledger_id), as_json=as_json)
@@ -112,7 +112,7 @@ def commit(
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
-    """Count a reservation as spent for good: all of it, or what was really released."""
+    """Count a reservation as spent: all of it, or what was really released."""
     with clear_errors(), Client(address, key) as client:
         part = None if released is None else _read_spent(released)
         _print_reservation(client.commit(ledger_id, reservation_id, part, once), as_json=as_json)
@@ -126,13 +126,13 @@ def release(
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
-    """Free a reservation of which nothing was released, nor will be."""
+    """Free a reservation of which nothing was or will be released."""
     with clear_errors(), Client(address, key) as client:
         _print_reservation(client.release(ledger_id, reservation_id, once), as_json=as_json)
 
 
 def close(ledger_id: LedgerId, address: Address = DEFAULT_ADDRESS, key: Key = None, as_json: AsJson = False) -> None:
-    """Admit nothing any more, for ever; open reservations can still be settled."""
+    """Close a ledger for ever: it admits nothing more; open reservations can still be settled."""
     with clear_errors(), Client(address, key) as client:
         _print_ledger(client.close_ledger(ledger_id), as_json=as_json)
 
@@ -140,13 +140,13 @@ def close(ledger_id: LedgerId, address: Address = DEFAULT_ADDRESS, key: Key = No
 def project(
     ledger_id: LedgerId,
     spend: OptionalJsonFile = None,
-    job: Annotated[str | None, typer.Option(help="Instead of a file: trainings like this job's.")] = None,
-    user: Annotated[str | None, typer.Option(help="For this user, where each has a balance.")] = None,
+    job: Annotated[str | None, typer.Option(help="Trainings like this job's, instead of a file.")] = None,
+    user: Annotated[str | None, typer.Option(help="For this user, if each user has a balance.")] = None,
     address: Address = DEFAULT_ADDRESS,
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
-    """How many more such spends fit: SPEND is a JSON file with an event or a number."""
+    """Print how many more spends like SPEND fit, a JSON file with an event or a number."""
     with clear_errors(), Client(address, key) as client:
         if (spend is None) == (job is None):
             fail("project: give a file with a spend, or a job with --job", Exit.USAGE)
@@ -155,14 +155,14 @@ def project(
         if as_json:
             print_json(found)
         elif found.separately is None:
-            out.print("no end: it costs nothing", markup=False)
+            out.print("unlimited: it costs nothing", markup=False)
         else:
             together = "" if found.together is None else f"; {found.together} in a single reservation"
             out.print(f"{found.separately} more, one after the other{together}", markup=False)
 
 
 def history(ledger_id: LedgerId, address: Address = DEFAULT_ADDRESS, key: Key = None, as_json: AsJson = False) -> None:
-    """Every entry, oldest first."""
+    """Print every entry, oldest first."""
     with clear_errors(), Client(address, key) as client:
         for entry in client.history(ledger_id):
             if as_json:
@@ -174,13 +174,13 @@ def history(ledger_id: LedgerId, address: Address = DEFAULT_ADDRESS, key: Key = 
 def verify(
     ledger_id: LedgerId,
     head: Annotated[
-        str | None, typer.Option(metavar="NUMBER:SHA256", help="An entry that you noted earlier: the history must still hold it.")
+        str | None, typer.Option(metavar="NUMBER:SHA256", help="An entry that you noted earlier; the history must still contain it.")
     ] = None,
     address: Address = DEFAULT_ADDRESS,
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
-    """Download the history and check it here: every digest, every rule, and the balance computed anew from the entries."""
+    """Download the history and check it here: every digest, every rule, and the balance recomputed from the entries."""
     with clear_errors(), Client(address, key) as client:
         noted = None if head is None else _head(head)
         before = client.ledger(ledger_id)
@@ -202,7 +202,7 @@ def verify(
 
 
 def _differences(report: ChainReport, told: Ledger, before: Ledger) -> list[str]:
-    """What the service tells of the ledger and its entries don't say; nothing is compared where it changed meanwhile."""
+    """Where the service's answer disagrees with the ledger's entries; compares nothing if the ledger changed meanwhile."""
     if before.head != told.head:
         return []
     found: list[str] = []
@@ -221,7 +221,7 @@ def _head(text: str) -> Head:
 
 
 def _read_spent(path: Path) -> Spent:
-    """An event or a number from a JSON file, named as the field it fills."""
+    """An event or a number from a JSON file, with the name of the field that it fills."""
     import sys
 
     text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
@@ -258,7 +258,7 @@ def _print_reservation(found: Reservation, *, as_json: bool) -> None:
     lapses = "" if found.expires is None else f"; at {found.expires:%Y-%m-%d %H:%M:%S} UTC it counts as {found.then}"
     out.print(f"reservation {found.id}  {found.state}{lapses}", markup=False)
     if found.left_out:
-        out.print(f"left out, and not to be part of the release: {', '.join(found.left_out)}", markup=False)
+        out.print(f"left out, must not be part of the release: {', '.join(found.left_out)}", markup=False)
 
 
 def _line(entry: EntryRecord) -> str:

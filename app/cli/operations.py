@@ -1,4 +1,4 @@
-r"""``operations``: what an operator gives to Prometheus and Grafana, and what is deleted after its time."""
+r"""``operations``: files for Prometheus and Grafana, and the deletion of what is past its retention time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.database import Database, now
 from app.jobs.queue import JobQueue
 from app.operations.retention import Retention
 
-commands = typer.Typer(name="operations", help="Dashboard, alerts, and what is deleted after its time.", no_args_is_help=True)
+commands = typer.Typer(name="operations", help="Dashboard, alerts, and deletion after the retention time.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
@@ -39,7 +39,7 @@ def clean(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be deleted.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete what is older than ZETADP_KEEP_... says, directly on this machine. The service does the same once an hour.
+    """Delete what is older than the ZETADP_KEEP_... settings allow, on this machine. The service does the same every hour.
 
     Certificates and entries of ledgers are never deleted.
     """

@@ -1,4 +1,4 @@
-r"""``recipes``, and how ``submit`` makes a job of one: the recipe's body with what the user changes in it."""
+r"""``recipes``, and how ``submit`` turns one into a job: the recipe's body with the user's changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def register(app: typer.Typer) -> None:
 
 
 def recipes(address: Address = DEFAULT_ADDRESS, key: Key = None, as_json: AsJson = False) -> None:
-    """List the experiments that are ready to run: what their papers printed, what is proved, and whether their data sets are here."""
+    """List the experiments that are ready to run: what their papers printed, what is proven, and whether their data are available."""
     with clear_errors(), Client(address, key) as client:
         found = client.recipes()
         if as_json:
@@ -34,7 +34,7 @@ def recipes(address: Address = DEFAULT_ADDRESS, key: Key = None, as_json: AsJson
 
 
 def recipe_submission(client: Client, name: str, changes: Sequence[str]) -> JobSubmission:
-    r"""The body of a job from a recipe of the service.
+    r"""The body of a job from one of the service's recipes.
 
     Args:
       changes: of the form ``path=value``, with a path in the body like ``spec.steps`` or ``spec.model.hidden[0]`` and a value in JSON, or
@@ -54,7 +54,7 @@ def recipe_submission(client: Client, name: str, changes: Sequence[str]) -> JobS
 
 
 def _set(body: dict[str, Any], change: str) -> None:
-    """Put one change into the body.
+    """Apply one change to the body.
 
     Raises:
       InvalidParameter: it isn't of the form, or its path leads through something that has no parts.

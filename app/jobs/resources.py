@@ -47,7 +47,7 @@ class JobSubmission(Value):
       priority: jobs with a higher priority start first; at the same priority, the oldest.
       timeout_seconds: the job fails once workers have worked on it longer, over all attempts; what it released stays in its checkpoint.
       webhook: an address to notify of every change of its state.
-      ledger: the budget from which its whole plan is reserved at once; when the job ends it settles what it released. If retried
+      ledger: the budget that its whole plan is reserved from on submission; when the job ends it settles what it released. If retried
         it is charged again. Without a ledger no budget is kept.
     """
 

@@ -228,7 +228,7 @@ def test_a_key_used_for_a_training_is_a_conflict(api: Service) -> None:
         ({"profile": {"event": release(-1.0)}}, "profile.event.mechanism.std: must be >= 1e-50, got -1.0"),
         ({"batch": [PROFILE, {"event": {}}]}, "batch[1].event"),
         ({"batch": [PROFILE] * 1001}, "batch: must have at most 1000 entries, got 1001"),
-        ({"profiles": []}, "profiles: there is no field of this name"),
+        ({"profiles": []}, "profiles: there is no field with this name"),
     ],
     ids=str,
 )

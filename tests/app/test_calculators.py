@@ -85,7 +85,7 @@ def test_an_unknown_proof_is_refused_with_the_kinds_there_are(client):
 
 
 BAD = {
-    "misspelled field": ({"event": release(sttd=1.0)}, "event.mechanism.sttd: there is no field of this name"),
+    "misspelled field": ({"event": release(sttd=1.0)}, "event.mechanism.sttd: there is no field with this name"),
     "missing field": (
         {"event": {"kind": "release", "mechanism": {"kind": "gaussian", "sensitivity": SENSITIVITY}}},
         "event.mechanism.std: this field is required",

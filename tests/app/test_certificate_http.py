@@ -225,7 +225,7 @@ def test_revoking_from_the_command_line_reaches_the_running_service(tmp_path: Pa
         service = Service(of, client, ("", ""), ("", ""))
         key = jwks(of).keys[0].kid
         told = run(service, "certificate-keys", "revoke", key, "--reason", "superseded").stdout
-        assert told == f"key {key} is revoked as superseded: what is among the log's first 0 entries stands\n"
+        assert told == f"key {key} is revoked as superseded: what is among the log's first 0 entries stays valid\n"
         fresh = jwks(of).keys[0].kid
         listed = run(service, "certificate-keys", "list").stdout.splitlines()
         assert listed[0] == f"{fresh}  signs"

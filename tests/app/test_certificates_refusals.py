@@ -48,7 +48,7 @@ def test_a_report_of_another_run_is_refused(name: str, changes: dict[str, object
     ("name", "other", "message"),
     [
         ("spof", "spof_duchi", "the number of training records was planned as 1434"),
-        ("baseline", "spectral", "the number of released steps was planned as 30 and the run reports 50"),
+        ("baseline", "spectral", "the number of released steps was planned as 30, but the run reports 50"),
     ],
 )
 def test_a_run_of_another_spec_is_refused(name: str, other: str, message: str, ran: Runs, settings: Settings) -> None:
@@ -74,7 +74,7 @@ def test_a_plan_that_filters_otherwise_than_its_spec_is_refused(ran: Runs, setti
 def test_a_plan_that_clips_otherwise_than_its_spec_is_refused(ran: Runs, settings: Settings) -> None:
     run = ran("per_layer")
     plan = ExecutionPlan.model_validate({**dict(run.plan), "clipping": FlatClipping(bound=0.5)})
-    with pytest.raises(CertificateRefused, match=r"plan\.clipping\.kind was planned as 'per_layer' and the run reports 'flat'"):
+    with pytest.raises(CertificateRefused, match=r"plan\.clipping\.kind was planned as 'per_layer', but the run reports 'flat'"):
         issue_certificate(replace(run, plan=plan), settings)
 
 

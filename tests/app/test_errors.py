@@ -24,7 +24,7 @@ def test_problem_types_are_told_apart() -> None:
 def test_a_spend_beyond_its_budget_is_a_conflict_that_says_what_remains() -> None:
     problem = problem_of(BudgetExceeded("epsilon", 2.0, 0.5))
     assert (problem.status, problem.type) == (409, "budget-exceeded")
-    assert problem.detail == "the spend needs epsilon = 2.0, and 0.5 remains of the budget"
+    assert problem.detail == "the spend needs epsilon = 2.0, but only 0.5 of the budget remains"
 
 
 def _errors_of_noise(body: object) -> list[tuple[str, str, str]]:
@@ -35,7 +35,7 @@ def _errors_of_noise(body: object) -> list[tuple[str, str, str]]:
 
 def test_a_value_that_does_not_say_which_kind_it_is_is_told_where_to_say_it() -> None:
     ((_, message, got),) = _errors_of_noise({"sigma": 1.0})
-    assert (message, got) == ("must say which one it is in its field 'convention'", "none")
+    assert (message, got) == ("must say which kind it is in its field 'convention'", "none")
 
 
 def test_an_unknown_kind_is_answered_with_those_there_are() -> None:

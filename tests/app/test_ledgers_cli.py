@@ -93,7 +93,7 @@ def test_what_is_wrong_is_one_line_and_a_code(environment: dict[str, str], argum
 
 def test_a_spend_that_does_not_fit_is_told_with_the_numbers(environment: dict[str, str], ledger: str) -> None:
     result = run(environment, "reserve", ledger, "-", body={"spend": {"kind": "gdp", "mu": 2.0}}, code=1)
-    assert "the spend needs mu = 2.0, and 0.8" in result.stderr
+    assert "the spend needs mu = 2.0, but only 0.8" in result.stderr
 
 
 def test_a_closed_ledger_says_so(environment: dict[str, str]) -> None:

@@ -95,7 +95,7 @@ def test_set_to_null_makes_a_field_null(address: str) -> None:
         ("=3", "--set must be of the form path=value"),
         ("spec.steps.more=3", "'more' lies in something without parts"),
         ("spec.model.hidden[7]=3", "an entry from 0 to 0 of the list"),
-        ("spec.stepz=3", "spec.stepz: there is no field of this name"),
+        ("spec.stepz=3", "spec.stepz: there is no field with this name"),
         ("spec.steps=many", "spec.steps: must be a valid integer"),
         ("spec.expected_batch_size=100000", "spec.expected_batch_size must be <= the 710 training records, got 100000"),
     ],

@@ -295,7 +295,7 @@ def test_a_body_of_unknown_length_ends_with_the_room_that_was_left(local: Upload
     first, second, third = (local.begin(asked(length)) for length in (400, 400, None))
     assert (first.room, second.room, third.room) == (400, 400, 200)
     local.check_size(third, 200)
-    with pytest.raises(QuotaExceeded, match="take 800 of the 1000 bytes"):
+    with pytest.raises(QuotaExceeded, match="take 800 of the tenant's 1000 bytes"):
         local.check_size(third, 201)
 
 

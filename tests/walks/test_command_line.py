@@ -143,7 +143,7 @@ def test_an_unmeetable_target_is_refused(service):
 
 def test_a_misspelled_field_is_refused_by_name_before_it_is_sent(service):
     done = _run("submit", "-", "--address", service, text=json.dumps({"spec": {**SHORT, "stepz": 5}}), code=2)
-    assert "spec.stepz: there is no field of this name" in done.stderr
+    assert "spec.stepz: there is no field with this name" in done.stderr
 
 
 def test_an_unknown_job_has_its_own_exit_code(service):
