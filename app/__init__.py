@@ -1,1 +1,1 @@
-r"""The service: HTTP, database, queue, certificates. It stores events, admits them, runs specs and signs what was proved."""
+r"""The service: HTTP, database, queue, certificates. It stores and admits events, runs specs and signs what is proven."""

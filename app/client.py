@@ -40,7 +40,7 @@ _RECIPES: TypeAdapter[tuple[RecipeEntry, ...]] = TypeAdapter(tuple[RecipeEntry, 
 
 
 class ClientError(Exception):
-    """Base of what a call can fail with."""
+    """Base of the errors that a call can raise."""
 
 
 class ServiceUnreachable(ClientError):
@@ -73,10 +73,10 @@ class Client:
 
     Args:
       address: like ``http://127.0.0.1:8000``.
-      key: ``zdp_<id>_<secret>``; without one only what is open to everybody answers.
+      key: ``zdp_<id>_<secret>``; without one only the open routes answer.
       timeout_seconds: how long one answer may take; calibrations of long trainings take seconds.
     Attributes:
-      data: the calls for files of one's own, and the data sets that are made of them.
+      data: the calls for your own files and the data sets made from them.
     Raises:
       ServiceUnreachable, RequestRefused: from every method.
     """
@@ -120,7 +120,7 @@ class Client:
                 yield BATCH_LINE.validate_json(line)
 
     def calibrate(self, request: CalibrationRequest) -> Calibration:
-        """The least noise that meets a target, or the most of what else may change."""
+        """The least noise that meets a target, or the largest value of another parameter."""
         return self._post("/v1/calibrations", request, Calibration)
 
     def sweep(self, request: SweepRequest) -> Sweep:
@@ -128,7 +128,7 @@ class Client:
         return self._post("/v1/calibrations/sweep", request, Sweep)
 
     def calculate(self, calculation: Calculation, idempotency_key: str | None = None) -> Job:
-        """Submit a calculation that takes longer than an answer at once may; ``job`` has its result when it succeeded."""
+        """Submit a calculation that takes too long for an immediate answer; ``job`` has its result once it has succeeded."""
         return self._post("/v1/calculations", calculation, Job, _key(idempotency_key))
 
     def submit(self, submission: JobSubmission, idempotency_key: str | None = None) -> Job:
@@ -137,7 +137,7 @@ class Client:
         return self._post_text("/v1/jobs", submission.model_dump_json(), Job, _key(idempotency_key))
 
     def recipes(self) -> tuple[RecipeEntry, ...]:
-        """Every recipe, with what is proved of it and whether its data set is at the service."""
+        """Every recipe, with what is proven about it and whether the service has its data set."""
         return _RECIPES.validate_json(self._checked(self._send("GET", "/v1/recipes")).content)
 
     def recipe(self, name: str) -> JobSubmission:
@@ -161,7 +161,7 @@ class Client:
         return self._act(job_id, Action.PAUSE)
 
     def resume(self, job_id: str) -> Job:
-        """Let a paused job go on from its checkpoint."""
+        """Continue a paused job from its checkpoint."""
         return self._act(job_id, Action.RESUME)
 
     def retry(self, job_id: str) -> Job:
@@ -169,13 +169,13 @@ class Client:
         return self._act(job_id, Action.RETRY)
 
     def label(self, job_id: str, labels: dict[str, str]) -> Job:
-        """Give a job these labels and no others."""
+        """Replace a job's labels with these."""
         body = LabelsChange(labels=labels).model_dump_json().encode()
         sent = self._send("PATCH", f"/v1/jobs/{job_id}/labels", body, {"content-type": "application/json"})
         return Job.model_validate_json(self._checked(sent).content)
 
     def measures(self, job_id: str) -> Iterator[JobEventRecord]:
-        """Progress with the epsilon spent, and metrics, as far as the job has come."""
+        """Progress with the epsilon spent, and metrics, so far."""
         after: int | None = 0
         while after is not None:
             page = self._get(f"/v1/jobs/{job_id}/metrics?after={after}", MeasuresPage)
@@ -183,7 +183,7 @@ class Client:
             after = page.next
 
     def log(self, job_id: str, after: int = 0) -> Iterator[JobEventRecord]:
-        """What may be told of the job's log, from event ``after`` on, then live until the job's end; reconnects without loss."""
+        """The part of the job's log that may be shown, from event ``after`` on, then live until the job's end; reconnects without loss."""
         return self._followed(job_id, "logs", after)
 
     def hardware(self) -> ExecutorList:
@@ -219,7 +219,7 @@ class Client:
         return self._get(f"/v1/jobs/{job_id}/artifacts", ArtifactList).artifacts
 
     def download(self, job_id: str, name: str, folder: Path) -> Path:
-        """Save one of the job's files, whole or not at all, and return where."""
+        """Save one of the job's files atomically, and return its path."""
         path = folder / name
         unfinished = folder / f".{name}.new"
         with self._http.stream("GET", f"/v1/jobs/{job_id}/artifacts/{name}") as response:
@@ -233,11 +233,11 @@ class Client:
         return path
 
     def certificate(self, certificate_id: str, form: str = "dsse") -> bytes:
-        """The signed certificate, as an envelope (``dsse``) or a compact JWS (``jws``); or a page of it (``html``, ``pdf``)."""
+        """The signed certificate as an envelope (``dsse``) or a compact JWS (``jws``), or a readable page (``html``, ``pdf``)."""
         return self._checked(self._send("GET", f"/v1/certificates/{certificate_id}?form={form}")).content
 
     def inclusion(self, certificate_id: str, size: int | None = None) -> bytes:
-        """The proof that a certificate is in the log of this size, or of its present one."""
+        """The proof that a certificate is in the log of this size, or of its current size."""
         query = "" if size is None else f"?size={size}"
         return self._checked(self._send("GET", f"/v1/certificates/{certificate_id}/inclusion{query}")).content
 
@@ -246,7 +246,7 @@ class Client:
         return self._checked(self._send("GET", "/v1/log")).content
 
     def consistency(self, first: int) -> bytes:
-        """The proof that the log of size ``first`` is the beginning of the present one."""
+        """The proof that the log of size ``first`` is the beginning of the current one."""
         return self._checked(self._send("GET", f"/v1/log/consistency?first={first}")).content
 
     def revocations(self) -> bytes:
@@ -275,11 +275,11 @@ class Client:
         return self._get(f"/v1/ledgers/{ledger_id}", Ledger)
 
     def user_balance(self, ledger_id: str, user: str) -> Balance:
-        """What a user has left, of a ledger that protects each user."""
+        """What a user has left on a ledger that protects each user."""
         return self._get(f"/v1/ledgers/{ledger_id}/users/{user}", Balance)
 
     def close_ledger(self, ledger_id: str, idempotency_key: str | None = None) -> Ledger:
-        """Admit nothing any more, for ever."""
+        """Close a ledger for ever: it admits nothing more."""
         return self._post_text(f"/v1/ledgers/{ledger_id}/close", "", Ledger, _key(idempotency_key))
 
     def reserve(self, ledger_id: str, request: ReservationRequest, idempotency_key: str | None = None) -> Reservation:
@@ -291,16 +291,16 @@ class Client:
         return self._get(f"/v1/ledgers/{ledger_id}/reservations/{reservation_id}", Reservation)
 
     def commit(self, ledger_id: str, reservation_id: str, released: Spent | None = None, idempotency_key: str | None = None) -> Reservation:
-        """Count all of a reservation, or the part that was really released, as spent for good."""
+        """Count all of a reservation, or the part that was really released, as spent."""
         body = CommitRequest(released=released).model_dump_json()
         return self._post_text(f"/v1/ledgers/{ledger_id}/reservations/{reservation_id}/commit", body, Reservation, _key(idempotency_key))
 
     def release(self, ledger_id: str, reservation_id: str, idempotency_key: str | None = None) -> Reservation:
-        """Free a reservation of which nothing was released, nor will be."""
+        """Free a reservation of which nothing was or will be released."""
         return self._post_text(f"/v1/ledgers/{ledger_id}/reservations/{reservation_id}/release", "", Reservation, _key(idempotency_key))
 
     def project(self, ledger_id: str, request: ProjectionRequest) -> Projection:
-        """How many more such spends, or jobs, fit."""
+        """How many more spends or jobs like this fit."""
         return self._post_text(f"/v1/ledgers/{ledger_id}/projections", request.model_dump_json(), Projection, None)
 
     def history(self, ledger_id: str) -> Iterator[EntryRecord]:

@@ -32,18 +32,18 @@ PATIENCE: dict[str, int | str] = {
     "tcp_user_timeout": 15_000,
     "options": "-c idle_in_transaction_session_timeout=15s",
 }
-"""Of PostgreSQL's client, in seconds and milliseconds: a server that is gone without a word must not hold anybody for hours, and neither
-must a process that was suspended in the middle of a transaction, with its locks."""
+"""Timeouts of PostgreSQL's client, in seconds and milliseconds: a server that silently disappears must not block anybody for hours, and
+neither must a process that was suspended in the middle of a transaction, with its locks."""
 UNAVAILABLE = (OperationalError, InterfaceError, InternalError, PoolExhausted)
-"""What says that the connection is gone or the database doesn't answer. psycopg calls a transaction that was ended an ``InternalError``."""
+"""Errors that mean that the connection is gone or the database doesn't answer. psycopg calls an ended transaction an ``InternalError``."""
 CONNECTIONS = 15
-"""Of one process at most; all of them are kept, since opening one takes as long as several questions."""
+"""The most connections of one process; all are kept open, since opening one takes as long as several queries."""
 WRITING = "zetadp_writing"
 """Execution option of connections whose transactions will write."""
 
 
 class DatabaseUnavailable(Exception):
-    """The database doesn't answer. Where the connection broke at the end of a write, whether it was done is open."""
+    """The database doesn't answer. If the connection broke at the end of a write, the write may or may not have been done."""
 
     def __init__(self, retry_after_seconds: int) -> None:
         self.retry_after_seconds = retry_after_seconds
@@ -66,7 +66,7 @@ class Base(DeclarativeBase):
 
 @final
 class UtcTime(TypeDecorator[datetime]):
-    """A moment. SQLite keeps no time zone, so moments are stored in UTC and always come back aware."""
+    """A time. SQLite stores no time zone, so times are stored in UTC and always come back aware."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -83,7 +83,7 @@ class UtcTime(TypeDecorator[datetime]):
 
 
 def now() -> datetime:
-    """This moment, in UTC."""
+    """The current time, in UTC."""
     return datetime.now(UTC)
 
 
@@ -113,7 +113,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Generator[Session]:
-        """A session for queries only, which may change and lock nothing. On PostgreSQL each query sees its own moment."""
+        """A session for queries only, which may change and lock nothing. On PostgreSQL each query has its own snapshot."""
         with Session(self._read_engine, expire_on_commit=False) as session:
             yield session
 
@@ -125,7 +125,7 @@ class Database:
 
     @contextmanager
     def snapshot(self) -> Generator[Connection]:
-        """A connection that sees the database as it is at its first question, whatever is written meanwhile; for reading alone."""
+        """A read-only connection that sees the database as of its first query, whatever is written meanwhile."""
         engine = self._engine
         if not self.is_sqlite:  # on SQLite every transaction is one
             engine = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
@@ -134,7 +134,7 @@ class Database:
 
     @contextmanager
     def filling(self) -> Generator[Connection]:
-        """One transaction for many statements, with however long a pause between two of them: for a database that nobody uses yet."""
+        """One transaction for many statements, with pauses of any length between them: for a database that nobody uses yet."""
         with self._write_engine.begin() as connection:
             if not self.is_sqlite:
                 connection.execute(sqlalchemy.text("SET LOCAL idle_in_transaction_session_timeout = 0"))
@@ -150,7 +150,7 @@ class Database:
         self._engine.dispose()
 
     def migrate(self) -> None:
-        """Bring the tables to this version. API and worker may both call it at the same moment: one waits for the other."""
+        """Update the tables to this version. API and worker may call it at the same time: one waits for the other."""
         with self._write_engine.begin() as connection:
             if not self.is_sqlite:  # on SQLite the transaction itself holds the only write lock
                 connection.execute(sqlalchemy.text("SELECT pg_advisory_xact_lock(20250101)"))
@@ -158,7 +158,7 @@ class Database:
 
 
 def upgrade(connection: Connection, revision: str) -> None:
-    """Bring the tables to this revision, in the connection's transaction."""
+    """Update the tables to this revision, in the connection's transaction."""
     from alembic import command  # a tenth of a second to import, and only tables that are made or checked need it
 
     config = _migrations()
@@ -167,7 +167,7 @@ def upgrade(connection: Connection, revision: str) -> None:
 
 
 def revisions() -> list[str]:
-    """Every revision of the tables that this code knows, the newest first."""
+    """Every revision of the tables that this code knows, newest first."""
     from alembic.script import ScriptDirectory  # as in ``upgrade``
 
     return [script.revision for script in ScriptDirectory.from_config(_migrations()).walk_revisions()]

@@ -1,4 +1,4 @@
-r"""Guards in front of every request: known host names alone, bounded bodies and bounded nesting, before any parser."""
+r"""Guards in front of every request: only known host names, bounded bodies and bounded nesting, before any parser."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LARGEST_BATCH_BODY = 4 * LARGEST_BODY
 BATCHES = "/v1/profiles/batch"
 
 UPLOADS = "/v1/uploads"
-"""Whose bodies are files: they are bounded where they are received, and no JSON."""
+"""Paths whose bodies are files: those are bounded where they are received, and aren't JSON."""
 
 DEEPEST_JSON = 200
 """Levels of brackets in a body; an event of the deepest accepted nesting (64) has about 130."""
@@ -34,7 +34,7 @@ _NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[{]}")
 
 @final
 class HostGuard:
-    """ASGI middleware that refuses host names of others, with problem+json: names with a dot that the operator hasn't allowed."""
+    """ASGI middleware that refuses foreign host names (names with a dot that the operator hasn't allowed) with problem+json."""
 
     def __init__(self, app: ASGIApp, allowed: Collection[str] = ()) -> None:
         self._app = app
@@ -45,15 +45,15 @@ class HostGuard:
         if scope["type"] == "http":
             host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
             if not is_local_name(host) and host.partition(":")[0].lower().rstrip(".") not in self._allowed:
-                detail = f"host: expected an address, a name without a dot or one of ZETADP_ALLOWED_HOSTS, got {host[:100]!a}"
-                await _refuse(scope, send, 400, "foreign-host", "The service doesn't answer under this name.", detail)
+                detail = f"host: expected an address, a name without a dot, or one of ZETADP_ALLOWED_HOSTS, got {host[:100]!a}"
+                await _refuse(scope, send, 400, "foreign-host", "The service doesn't answer requests for this host name.", detail)
                 return
         await self._app(scope, receive, send)
 
 
 @final
 class BodyGuard:
-    """ASGI middleware that refuses bodies too large or too deep, with problem+json, and passes on the rest."""
+    """ASGI middleware that refuses bodies that are too large or nested too deep, with problem+json."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

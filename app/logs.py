@@ -1,7 +1,7 @@
-r"""Logging: one JSON object a line on stderr, or text on a terminal, with fields; never data values, keys or passwords.
+r"""Logging: one JSON object per line on stderr, or text on a terminal, with fields; never data values, keys or passwords.
 
-What an exception says is left out, since it may quote a value: its type and the places in the code are told. Libraries' own lines come
-out in the same form, warnings and above.
+An exception's message is left out, since it may quote a value; its type and its places in the code are logged. Libraries' own lines of
+level warning and above have the same form.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ Format = Literal["auto", "json", "text"]
 SERVER = ("uvicorn", "uvicorn.error")
 LIBRARIES = ("dbos", "alembic", "sqlalchemy", "asyncio", "concurrent.futures")
 DEEPEST_TRACE = 60
-"""Frames that are told of one exception, the innermost."""
+"""The most frames that are logged of one exception, the innermost ones."""
 
 _PASSWORD = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s/@:\"'\\]*):[^\s/@\"'\\]+@")
 _JSON = structlog.processors.JSONRenderer()
 
 
 def configure_logs(level: Literal["debug", "info", "warning", "error"], form: Format = "auto") -> None:
-    """Set up logging for this process, once or again; also the lines of the libraries come out in the same form."""
+    """Set up logging for this process, including the libraries' lines; may be called again."""
     is_text = form == "text" or (form == "auto" and sys.stderr.isatty())
     render: Processor = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()) if is_text else _JSON
 
     def rendered(logger: object, name: str, event: EventDict) -> str:
-        """The line, without the secret of any key or URL that came into it, whichever way."""
+        """The log line without the secret of any key or URL in it."""
         line = render(logger, name, event)
         return without_passwords(without_secrets(line if isinstance(line, str) else line.decode()))
 
@@ -69,7 +69,7 @@ def without_passwords(text: str) -> str:
 
 
 def without_texts(_logger: Any, _name: str, event: EventDict) -> EventDict:
-    """An event whose exception is told as types and places in the code, as ``exception``."""
+    """The event with its exception reduced to types and places in the code, as ``exception``."""
     given = event.pop("exc_info", None)
     if given is True:
         given = sys.exc_info()
@@ -80,7 +80,7 @@ def without_texts(_logger: Any, _name: str, event: EventDict) -> EventDict:
 
 
 def trace(error: BaseException) -> str:
-    """Types and places of an exception and its causes, the first cause first; no text of any of them."""
+    """Types and places of an exception and its causes, the first cause first, without their messages."""
     chain: list[BaseException] = []
     following: BaseException | None = error
     while following is not None and following not in chain:

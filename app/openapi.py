@@ -1,4 +1,4 @@
-r"""The service's own description of what it answers to a request it can't serve, in place of the framework's."""
+r"""The service's own description of its answers to requests that it can't serve, in place of the framework's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.errors import FieldError
 from mechanisms.base import Value
 
 _FRAMEWORKS = "HTTPValidationError"
-"""What the framework's schema refers to for every 422; its fields aren't those that ``app.errors`` sends."""
+"""The framework's schema for every 422; its fields aren't those that ``app.errors`` sends."""
 
 
 @final
@@ -33,7 +33,7 @@ class UnservedRequest(Value):
     job: str | None = None
 
 
-_RETRY_AFTER = {"Retry-After": {"description": "Seconds until the next one is answered.", "schema": {"type": "integer"}}}
+_RETRY_AFTER = {"Retry-After": {"description": "Seconds until the next request is answered.", "schema": {"type": "integer"}}}
 _REFUSALS: dict[str, dict[str, Any]] = {
     "401": {"description": "A key is needed, and no valid one was sent."},
     "403": {"description": "The key doesn't have the required scope."},
@@ -42,7 +42,7 @@ _REFUSALS: dict[str, dict[str, Any]] = {
 
 
 def describe_refusals(app: FastAPI) -> None:
-    """Makes the OpenAPI document say of 422 what is really sent, and of what needs a key how it is refused."""
+    """Makes the OpenAPI document describe the real 422 answers, and how routes that need a key refuse requests."""
     framework = app.openapi
 
     def described() -> dict[str, Any]:

@@ -30,7 +30,7 @@ def _rate(text: str) -> str:
     try:
         parse(text)
     except ValueError:
-        raise ValueError(f"must be a rate like 20/minute, got {text[:50]!a}") from None
+        raise ValueError(f"must be a rate such as 20/minute, got {text[:50]!a}") from None
     return text
 
 
@@ -39,7 +39,7 @@ def _host_names(text: str) -> str:
     names = [name.strip().lower().rstrip(".") for name in text.split(",") if name.strip()]
     for name in names:
         if not _HOST_NAME.fullmatch(name):
-            raise ValueError(f"must be host names with commas between them, like zetadp.example.org, got {name[:100]!a}")
+            raise ValueError(f"must be host names separated by commas, such as zetadp.example.org, got {name[:100]!a}")
     return ",".join(names)
 
 
@@ -49,56 +49,56 @@ _HOST_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-
 
 @final
 class Settings(BaseSettings):
-    r"""Where the service keeps its things, and how patient it is.
+    r"""Settings of the service and its workers: folders, addresses, limits and times.
 
     Attributes:
-      data_dir: folder of everything on disk that the service writes: database, job folders, keys (``ZETADP_DATA_DIR``).
-      data_sets_dir: folder of the data sets that are read from files; every ``folder`` of a training spec lies in it. Without it only data
-        sets that come with the libraries can be used (``ZETADP_DATA_SETS_DIR``, which readers of data sets and training processes see).
+      data_dir: folder for everything that the service writes to disk: database, job folders, keys (``ZETADP_DATA_DIR``).
+      data_sets_dir: folder of file-based data sets; every ``folder`` of a training spec is in it. Without it only data sets that come with
+        the libraries can be used (``ZETADP_DATA_SETS_DIR``, which readers of data sets and training processes see).
       database_url: SQLAlchemy URL; a SQLite file in ``data_dir`` if absent, else ``postgresql://...`` (``ZETADP_DATABASE_URL``).
-      handbook_dir: folder of the handbook as ``make docs`` builds it, served under ``/handbook``; ``build/docs`` beside the code if
+      handbook_dir: folder of the handbook built by ``make docs``, served under ``/handbook``; ``build/docs`` next to the code if
         absent.
-      database_busy_seconds: how long a statement waits for another's lock before it fails.
-      host: IPv4 address the API listens on; another than loopback only once there are keys.
-      allowed_hosts: names that the service answers under beside addresses and names without a dot, with commas between them.
-      trusted_proxies: addresses of reverse proxies, with commas between them, whose ``X-Forwarded-For`` is believed; nobody's if empty.
-      admin_key: an admin key that the operator made (``python -m app keys generate``): stored, as its digest, at the first start with it.
+      database_busy_seconds: how long a statement waits for a lock before it fails.
+      host: IPv4 address that the API listens on; must be loopback until there are keys.
+      allowed_hosts: names that the service answers under, in addition to addresses and names without a dot; separated by commas.
+      trusted_proxies: addresses of reverse proxies, separated by commas, whose ``X-Forwarded-For`` is trusted; none if empty.
+      admin_key: an admin key that the operator made (``python -m app keys generate``); its digest is stored at the first start with it.
       open_calculators: whether calculators, papers and recipes answer without a key; if not, they need the scope ``calculate``.
       requests_per_key: how many requests one key may send.
       requests_per_address: how many requests without a key one address may send.
-      failures_per_address: how many requests without the valid key they need one address may send.
-      port: port the API listens on; 0 takes a free one.
-      log_level: least severe log line that is written (to stderr).
-      log_format: how log lines are written: one JSON object a line, plain text, or (``auto``) text on a terminal and JSON elsewhere.
-      minimum_free_bytes: below so much room on the disk of ``data_dir`` new jobs are refused, and the service isn't ready.
-      keep_job_files_days: how long the folder of a job that ended is kept, with its model and log; for ever if absent. Its certificate and
-        its entries in ledgers are always kept.
-      keep_job_events_days: how long log lines, progress and metrics of a job that ended are kept; for ever if absent. The last stay.
-      keep_idempotency_days: how long an Idempotency-Key of a job stands for the job it made; for ever if absent.
+      failures_per_address: how many requests without the required valid key one address may send.
+      port: port that the API listens on; 0 picks a free one.
+      log_level: the least severe log lines that are written (to stderr).
+      log_format: how log lines are written: one JSON object per line, plain text, or (``auto``) text on a terminal and JSON elsewhere.
+      minimum_free_bytes: with less free space on the disk of ``data_dir``, new jobs are refused and the service isn't ready.
+      keep_job_files_days: how long the folder of an ended job is kept, with its model and log; for ever if absent. Its certificate and
+        its ledger entries are always kept.
+      keep_job_events_days: how long log lines, progress and metrics of an ended job are kept; for ever if absent. The last ones stay.
+      keep_idempotency_days: how long a job's Idempotency-Key returns the job that it made; for ever if absent.
       keep_webhook_days: how long the address and the secret of a job's webhook are kept after its end; for ever if absent.
       keep_audit_log_days: how long an entry of the audit log is kept, at least 30 days; for ever if absent.
-      keep_call_days: how long the queue keeps calls that were answered.
-      executor_id: name of this worker; two workers that run at the same time need two names.
-      device: what this worker's jobs run on, for one worker a device: ``cpu``, ``cuda``, or ``cuda:1`` for the second accelerator; ``auto``
-        takes whatever the machine has. Jobs that ask for a device only go to a worker that has it.
-      lease_seconds: how long a worker may be silent before its jobs are given to others.
-      maximum_worker_deaths: a job that has taken this many workers down with it ends ``failed`` and isn't tried again.
-      cancel_poll_seconds: how often a worker looks whether its job was cancelled; it bounds how late a cancellation is seen.
-      stop_grace_seconds: how long a training process told to stop may take to write its checkpoint before it is killed.
-      shutdown_seconds: how long a worker that was told to end may take beyond ``stop_grace_seconds``, whatever its queue and its database
-        do; then its process ends as it is, and its jobs go to others once its lease has run out.
-      resubmit_seconds: how often an idle worker looks by itself whether a job waits, should it not be called.
-      webhook_hosts: names and addresses, with commas between them, that webhooks may go to although they are private, also without TLS.
+      keep_call_days: how long the queue keeps answered calls.
+      executor_id: name of this worker; workers that run at the same time need different names.
+      device: what this worker's jobs run on (one worker per device): ``cpu``, ``cuda``, or ``cuda:1`` for the second accelerator; ``auto``
+        takes whatever the machine has. Jobs that ask for a device go only to a worker that has it.
+      lease_seconds: how long a worker may be silent before other workers get its jobs.
+      maximum_worker_deaths: a job ends ``failed``, without a further attempt, after this many workers died while running it.
+      cancel_poll_seconds: how often a worker checks whether its job was cancelled; bounds how late it notices a cancellation.
+      stop_grace_seconds: how long a training process may take to write its checkpoint after it is asked to stop, before it is killed.
+      shutdown_seconds: how long a worker may take to end beyond ``stop_grace_seconds``, whatever its queue and its database do; then its
+        process ends as it is, and its jobs go to other workers once its lease has run out.
+      resubmit_seconds: how often an idle worker looks for waiting jobs by itself, in case the queue doesn't call it.
+      webhook_hosts: private names and addresses, separated by commas, that webhooks may go to, also without TLS.
       event_poll_seconds: how often an event stream looks for new events of its job.
-      calculation_seconds: how long one calculation may take before its request is refused and told to come as a job.
-      batch_seconds: how long a whole batch may take; what it hasn't reached by then is refused likewise.
-      calculation_job_seconds: how long a calculation that came as a job may take.
-      upload_bytes: how large one uploaded file may be.
-      tenant_bytes: how much room the uploads and data sets of one tenant may take together.
+      calculation_seconds: how long one calculation may take before its request is refused; it can then be sent as a job.
+      batch_seconds: how long a whole batch may take; requests that it hasn't reached by then are refused likewise.
+      calculation_job_seconds: how long a calculation sent as a job may take.
+      upload_bytes: the largest size of one uploaded file.
+      tenant_bytes: the total size that one tenant's uploads and data sets may have.
       upload_seconds: how long receiving one file may take.
       reading_seconds: how long reading an uploaded file, or making a data set, may take.
       reading_bytes: how much memory reading a file, or making a data set, may take.
-      profile_cache_bytes: about how much memory the answers given before may fill; 0 keeps none.
+      profile_cache_bytes: about how much memory the cache of earlier answers may use; 0 keeps none.
 
     >>> Settings(data_dir=Path("/data")).sqlalchemy_url
     'sqlite:////data/zetadp.sqlite'
@@ -163,7 +163,7 @@ class Settings(BaseSettings):
     @classmethod
     def _key(cls, key: SecretStr | None) -> SecretStr | None:
         if key is not None and KeyText.read(key.get_secret_value()) is None:
-            raise ValueError("must be a key as `python -m app keys generate` makes it, got something else")
+            raise ValueError("must be a key made by `python -m app keys generate`, got something else")
         return key
 
     @property

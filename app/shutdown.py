@@ -1,9 +1,9 @@
-r"""Ending a worker in time, whatever its queue or its database does.
+r"""Ends a worker in time, whatever its queue or its database does.
 
-A worker that is told to end lets go of its job, gives up its lease and closes its queue. Each of these may meet a server that accepts
+A worker that is asked to end releases its job, gives up its lease and closes its queue. Each of these may meet a server that accepts
 everything and never answers, and Python itself waits without limit, before it ends, for every thread of a ``concurrent.futures`` pool,
-daemon or not: DBOS has such threads, which try again for as long as their database is away. So a process is ended here rather than there.
-Nothing is lost by it: a lease that wasn't given up runs out, and the kernel ends the training process with its worker.
+daemon or not: DBOS has such threads, which try again for as long as their database is away. So the process is ended here instead.
+Nothing is lost: a lease that wasn't given up runs out, and the kernel ends the training process with its worker.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from typing import final
 import structlog
 
 LEAVING_SECONDS = 1.0
-"""How long threads that aren't done may hold up the end of a process whose work is done."""
+"""How long unfinished threads may delay the end of a process whose work is done."""
 TELLING_SECONDS = 1.0
-"""How long the last line of the log may take: whoever reads it may have stopped reading."""
+"""How long the last log line may take: its reader may have stopped reading."""
 _POLL_SECONDS = 0.02
 _log = structlog.get_logger()
 
 
 @final
 class Shutdown:
-    r"""What tells a worker to end, and ends its process where it doesn't within its limit.
+    r"""Asks a worker to end, and ends its process if it doesn't within its limit.
 
     Args:
-      limit_seconds: from when it is told to end.
+      limit_seconds: counted from the request to end.
 
     Attributes:
-      stopping: set once it is told to end.
+      stopping: set once it is asked to end.
     """
 
     def __init__(self, limit_seconds: float) -> None:
@@ -44,11 +44,11 @@ class Shutdown:
         self._watcher.start()
 
     def ask(self) -> None:
-        """Tell it to end. For signal handlers too: ``Event.set`` would wait for ever for a lock that the interrupted code holds."""
+        """Ask it to end. Also for signal handlers: ``Event.set`` would wait for ever for a lock that the interrupted code holds."""
         self._asked.put(None)
 
     def leave(self, code: int) -> None:
-        """The work is done: return if nothing holds up the end of the process, and end it here with this code if something does."""
+        """The work is done: return if nothing delays the end of the process, otherwise end it here with this code."""
         deadline = time.monotonic() + LEAVING_SECONDS
         while left := self._others():
             if time.monotonic() >= deadline:
@@ -62,7 +62,7 @@ class Shutdown:
         _end_process("shutdown_limit_reached", self._others(), 0)
 
     def _others(self) -> list[str]:
-        """Names of the threads beside this one and the watcher, which runs in every worker."""
+        """Names of the threads other than this one and the watcher, which runs in every worker."""
         own = (threading.current_thread(), self._watcher)
         return [thread.name for thread in threading.enumerate() if thread not in own]
 

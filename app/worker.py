@@ -1,4 +1,4 @@
-r"""The worker: takes waiting jobs, one at a time, and does each in a child process. ``python -m app worker`` runs ``main``."""
+r"""The worker: runs waiting jobs, one at a time, each in a child process. ``python -m app worker`` runs ``main``."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from app.settings import Settings
 from app.shutdown import Shutdown
 
 EXIT_BUSY = 75
-"""``EX_TEMPFAIL``: a worker of this name runs already, or the service's database doesn't answer at the start."""
+"""``EX_TEMPFAIL``: a worker with this name is already running, or the service's database doesn't answer at the start."""
 EXIT_BROKEN = 1
-"""Something happened that nobody foresaw; the log says where."""
+"""An unforeseen error; the log says where."""
 _log = structlog.get_logger()
 
 
@@ -47,9 +47,9 @@ def sole_executor(settings: Settings) -> Generator[None]:
 
 
 def main(settings: Settings, command: ChildCommand = training_command) -> int:
-    """Run a worker until SIGTERM or SIGINT; the job in hand is then stopped at a checkpoint and queued again. Returns the exit code.
+    """Run a worker until SIGTERM or SIGINT; then its job is stopped at a checkpoint and queued again. Returns the exit code.
 
-    Where anything would hold it up for longer than ``stop_grace_seconds`` and ``shutdown_seconds`` together, the process ends here.
+    If anything delays it by more than ``stop_grace_seconds`` plus ``shutdown_seconds``, the process ends here.
     """
     configure_logs(settings.log_level, settings.log_format)
     shutdown = Shutdown(settings.stop_grace_seconds + settings.shutdown_seconds)

@@ -1,1 +1,1 @@
-r"""Who may do what: keys with scopes and tenants, limits of rate, and the log of what was done."""
+r"""Access control: keys with scopes and tenants, rate limits, and the audit log."""

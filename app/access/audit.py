@@ -1,4 +1,4 @@
-r"""The audit log: who did what, and who was refused. One thread writes it, so that many requests share a transaction."""
+r"""The audit log: who did what, and who was refused. One thread writes it, so that many requests share one transaction."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from app.database import Database, now
 
 ENTRIES_PER_TRANSACTION = 500
 LAST_USED_SECONDS = 60.0
-"""How exactly it is told when a key was last used; a write for each request would be too much for that."""
+"""Resolution of a key's time of last use; a write for each request would be too much."""
 
 _log = structlog.get_logger()
 
@@ -30,7 +30,7 @@ _log = structlog.get_logger()
 @final
 @dataclass(frozen=True)
 class Deed:
-    """An entry before it has a number; see ``AuditEntry``."""
+    """An audit entry that doesn't have a number yet; see ``AuditEntry``."""
 
     time: datetime
     tenant: str | None
@@ -42,7 +42,7 @@ class Deed:
     request_id: str
 
     def row(self) -> AuditRow:
-        """The row that is stored, cut to the columns' lengths and without any key's secret."""
+        """The row to store, cut to the columns' lengths and without any key's secret."""
         return AuditRow(
             time=self.time,
             tenant=self.tenant,
@@ -56,7 +56,7 @@ class Deed:
 
 
 def local_deed(tenant: str, key_id: str, action: str, target: str) -> Deed:
-    """What the operator did on the service's machine."""
+    """An action of the operator on the service's machine."""
     return Deed(now(), tenant, key_id, "local", action, target, 0, "-")
 
 
@@ -69,7 +69,7 @@ class _Used:
 
 @final
 class AuditLog:
-    """Closed, it has written everything."""
+    """Writes entries in a thread; once closed, it has written everything."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -79,13 +79,13 @@ class AuditLog:
         self._writer.start()
 
     def record(self, deed: Deed) -> Future[None]:
-        """Have it written; the result is there when it is. It never raises: a service without its audit log tells that in its own."""
+        """Queue an entry; the future is done once it is written. It never raises: a failure goes to the service's log."""
         written: Future[None] = Future()
         self._waiting.put((deed, written))
         return written
 
     def used(self, key_id: str) -> None:
-        """Note that a key was used now; about once a minute that is stored."""
+        """Note that a key was used now; this is stored about once a minute."""
         moment = time.monotonic()
         if moment - self._used.get(key_id, -LAST_USED_SECONDS) >= LAST_USED_SECONDS:
             self._used[key_id] = moment
@@ -93,7 +93,7 @@ class AuditLog:
 
     @property
     def waiting(self) -> int:
-        """How many entries aren't written yet."""
+        """The number of entries that aren't written yet."""
         return self._waiting.qsize()
 
     def page(self, tenant: str, before: int | None, limit: int) -> AuditPage:
@@ -109,7 +109,7 @@ class AuditLog:
         return AuditPage(entries=entries, next=rows[limit - 1].number if len(rows) > limit else None)
 
     def close(self) -> None:
-        """Write what waits, and end."""
+        """Write all waiting entries and end."""
         self._waiting.put(None)
         self._writer.join()
 

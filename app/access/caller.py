@@ -1,4 +1,4 @@
-r"""Who sends a request: a key of some tenant, with scopes. ``requires(scope)`` is what a route asks for."""
+r"""The sender of a request: a tenant's key, with scopes. Routes depend on ``requires(scope)``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mechanisms.base import Value
 
 
 class Scope(StrEnum):
-    """What a key may be used for. None contains another: a key has each of its scopes by name."""
+    """What a key may be used for. No scope includes another: a key lists each of its scopes by name."""
 
     CALCULATE = "calculate"
     SUBMIT = "submit"
@@ -28,7 +28,7 @@ class Scope(StrEnum):
 
 @final
 class Caller(Value):
-    """A tenant and what it may do; ``key_id`` is None where no key was shown and none is needed."""
+    """A tenant and what it may do; ``key_id`` is None if no key was sent and none is needed."""
 
     tenant: Tenant
     key_id: str | None
@@ -38,7 +38,7 @@ class Caller(Value):
 @final
 @dataclass(frozen=True)
 class Admission:
-    """What the gate found out about a request before any route: who sends it, and what one who shows no key is told who needs one."""
+    """What the gate found out about a request before any route: its sender, and the error to raise if a key is needed but none was sent."""
 
     caller: Caller | None
     refused: Callable[[], AccessError]
@@ -47,14 +47,14 @@ class Admission:
 BEARER = HTTPBearer(
     bearerFormat="zdp_<id>_<secret>",
     scheme_name="key",
-    description="A key of this service: POST /v1/keys makes one, and so does `python -m app keys create` on the service's machine.",
+    description="A key for this service. Create one with POST /v1/keys, or with `python -m app keys create` on the service's machine.",
     auto_error=False,
 )
 
 
 @cache
 def requires(scope: Scope) -> Callable[..., Awaitable[Caller]]:
-    """The dependency of a route that needs a key with this scope: it gives the caller. One and the same object for each scope."""
+    """The dependency of a route that needs a key with this scope; it returns the caller. Always the same object for a scope."""
 
     # For the OpenAPI document: what is shown the gate has seen already.
     documented: HTTPAuthorizationCredentials | None = Security(BEARER, scopes=[scope])

@@ -1,4 +1,4 @@
-r"""The gate: whose key a request shows, before anything of it is read. What no key is shown for goes on, and routes ask for one."""
+r"""The gate: looks up a request's key before anything else of it is read. Requests without a key pass, and routes ask for one."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from app.database import UNAVAILABLE
 from app.errors import refusal
 
 UNCOUNTED = ("/livez", "/readyz")
-"""What a supervisor asks must be answered however busy an address is, and without a database: a key that comes along isn't looked up."""
+"""A supervisor's requests must be answered however busy an address is, and without a database: their key, if any, isn't looked up."""
 
 LOOKUPS_AT_ONCE = 8
-"""Of their own, so that no calculation keeps anybody waiting at the gate."""
+"""Separate from calculations, so that no calculation delays the gate."""
 
 
 @final
 class Gate:
-    """ASGI middleware. It sets ``admission`` of the request's state; a key that isn't valid is refused wherever it is shown."""
+    """ASGI middleware. It sets ``admission`` of the request's state; an invalid key is always refused."""
 
     def __init__(self, app: ASGIApp, rates: Rates) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-r"""Tying access to an application: keys and audit log are there from start to end."""
+r"""Attaches access control to an application: keys and audit log exist from start to end."""
 
 from __future__ import annotations
 

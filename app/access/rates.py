@@ -1,4 +1,4 @@
-r"""How many requests one key, or one address without a key, may send; and how often an address may fail to show a valid key."""
+r"""Rate limits: requests per key, requests without a key per address, and failures to send a valid key per address."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ONCE_A_MINUTE = parse("1/minute")
 
 @final
 class Rates:
-    """Counts in this process's memory: several processes of the service count for themselves."""
+    """Counts in this process's memory: several processes of the service count separately."""
 
     def __init__(self, settings: Settings) -> None:
         self._limiter = FixedWindowRateLimiter(MemoryStorage())
@@ -37,7 +37,7 @@ class Rates:
             self._hit(self._per_key, "key", caller.key_id)
 
     def failed(self, address: str) -> AccessError:
-        """Count a request without the key it needs, and give what it is told. A valid key from the same address is never held up."""
+        """Count a request without its required key, and return the error to raise. A valid key from the same address is never refused."""
         try:
             self._hit(self._failures, "failures", address)
         except TooManyRequests as often:
@@ -45,7 +45,7 @@ class Rates:
         return KeyNeeded()
 
     def is_first_excess(self, who: str) -> bool:
-        """Whether this is the first request in a minute that is too many: a flood of them must not become one of log entries."""
+        """Whether this is the first request over the limit in a minute: a flood of requests must not become a flood of log entries."""
         return self._limiter.hit(_ONCE_A_MINUTE, "excess", who)
 
     def _hit(self, item: RateLimitItem, kind: str, who: str) -> None:
@@ -55,7 +55,7 @@ class Rates:
 
 
 def address_of(scope: MutableMapping[str, Any]) -> str:
-    """Where a request comes from, as far as it is counted: an IPv6 address by its network of 64 bits, which one host has to itself.
+    """The address by which a request is counted; for IPv6 its 64-bit network, which one host usually has to itself.
 
     >>> address_of({"client": ("2001:db8::5", 443)}), address_of({"client": ("192.0.2.1", 443)}), address_of({"client": None})
     ('2001:db8::/64', '192.0.2.1', 'unknown')

@@ -1,4 +1,4 @@
-r"""A name for every request, in its answer, its problems and the log; and the entry of the audit log where there must be one."""
+r"""Gives every request an id, in its answer, its problems and the log; and writes its audit entry if it needs one."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _log = structlog.get_logger()
 class RequestRecord:
     r"""ASGI middleware, the outermost.
 
-    An id that the client gives (``X-Request-ID``) is kept where it is plain; else a fresh one is made. Every write to a tenant's things and
-    every refusal is in the audit log before its answer goes out. Of answers to too many requests only the first in a minute is.
+    A client's id (``X-Request-ID``) is kept if it is plain; otherwise a fresh one is made. Every write to a tenant's data and every refusal
+    is in the audit log before its answer goes out. Of refusals for too many requests, only the first in a minute is logged.
     """
 
     def __init__(self, app: ASGIApp, rates: Rates) -> None:
@@ -101,5 +101,5 @@ class RequestRecord:
 
 
 def _operation(scope: MutableMapping[str, Any]) -> str:
-    """The name of the operation; the method alone, where the request came to none."""
+    """The name of the operation; only the method if the request reached none."""
     return getattr(scope.get("endpoint"), "__name__", None) or str(scope["method"])

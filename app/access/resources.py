@@ -1,4 +1,4 @@
-r"""Keys and entries of the audit log as the REST interface shows them."""
+r"""Keys and audit entries as the REST interface shows them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class KeyPage(Value):
 
 @final
 class AuditEntry(Value):
-    r"""One thing that was done or refused.
+    r"""One action that was done or refused.
 
     Attributes:
       number: its place in the log; numbers only grow.
@@ -105,11 +105,11 @@ class AuditPage(Value):
 
 
 CLOSED = "closed"
-"""Name of the event that a stream ends with when its key has ended."""
+"""Name of the last event of a stream whose key has ended."""
 
 
 @final
 class Closed(Value):
-    """Why a stream ends before its time."""
+    """Why a stream ends early."""
 
     reason: Literal["the key was revoked or has expired"] = "the key was revoked or has expired"

@@ -1,4 +1,4 @@
-r"""The REST interface of keys and of the audit log. An admin sees to its own tenant; other tenants' keys aren't there."""
+r"""The REST interface of keys and of the audit log. An admin manages its own tenant and can't see other tenants' keys."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.access.text import ID_PATTERN
 Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
 Keys = Annotated[KeyService, Depends(key_service)]
 KeyId = Annotated[str, Path(max_length=64, description="Id of the key: the part between the underscores of its text.")]
-Cursor = Annotated[str | None, Query(pattern=ID_PATTERN, description="The `next` of the page before.")]
+Cursor = Annotated[str | None, Query(pattern=ID_PATTERN, description="The `next` of the previous page.")]
 Limit = Annotated[int, Query(ge=1, le=200)]
 
 router = APIRouter(tags=["access"])
@@ -55,7 +55,7 @@ def read_audit_log(
     admin: Admin,
     audit: Annotated[AuditLog, Depends(audit_log)],
     limit: Limit = 50,
-    cursor: Annotated[int | None, Query(ge=1, le=2**62, description="The `next` of the page before.")] = None,
+    cursor: Annotated[int | None, Query(ge=1, le=2**62, description="The `next` of the previous page.")] = None,
 ) -> AuditPage:
     """Every write and every refused access of your own tenant. Those without a valid key have no tenant: `default`'s admins see them."""
     return audit.page(admin.tenant, cursor, limit)

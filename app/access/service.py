@@ -1,4 +1,4 @@
-r"""What can be done with keys: make, list, rotate, revoke, and tell whose one is. Each is one transaction."""
+r"""Operations on keys: make, list, rotate, revoke, and look up the owner. Each is one transaction."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class KeyService:
         return KeyPage(keys=tuple(_resource(row) for row in rows[:limit]), next=rows[limit - 1].id if len(rows) > limit else None)
 
     def rotate(self, tenant: str, key_id: str, grace_seconds: int) -> NewKey:
-        """A new key with the name, scopes and end of the old one, which ends itself after the grace. Raises KeyNotFound, KeyConflict."""
+        """A new key with the name, scopes and expiry of the old one, which expires after the grace. Raises KeyNotFound, KeyConflict."""
         fresh, moment = KeyText.fresh(), now()
         with self._database.writing() as session:
             old = _found(session.get(KeyRow, key_id, with_for_update=True), tenant, key_id)
@@ -58,14 +58,14 @@ class KeyService:
             return NewKey(key=_resource(row), text=fresh.text)
 
     def revoke(self, tenant: str, key_id: str) -> Key:
-        """End a key at once. Revoking twice is revoking once. Raises KeyNotFound."""
+        """End a key at once. Revoking twice has no further effect. Raises KeyNotFound."""
         with self._database.writing() as session:
             row = _found(session.get(KeyRow, key_id, with_for_update=True), tenant, key_id)
             row.revoked = row.revoked or now()
             return _resource(row)
 
     def caller(self, text: str) -> Caller:
-        """Whose key this is. Raises KeyNeeded if it isn't a valid one, without saying why."""
+        """The owner of this key. Raises KeyNeeded if it isn't valid, without saying why."""
         shown = KeyText.read(text)
         if shown is None:
             raise KeyNeeded
@@ -84,7 +84,7 @@ class KeyService:
         return row is not None and _state(row, now()) is None
 
     def is_empty(self) -> bool:
-        """Whether there was never a key of any tenant: revoked and expired ones stay."""
+        """Whether no tenant ever had a key: revoked and expired ones stay."""
         with self._database.reading() as session:
             return not session.scalar(select(exists().select_from(KeyRow)))
 
@@ -93,9 +93,9 @@ class KeyService:
         return self._stored(KeyText.fresh(), DEFAULT_TENANT, FIRST_KEY, tuple(Scope), None)
 
     def adopt(self, text: str) -> bool:
-        """Take a key that the operator made as an admin key, unless it is known already; tells whether it was new.
+        """Store a key that the operator made as an admin key, unless it is known already; returns whether it was new.
 
-        A known one stays as it is: what was revoked isn't brought back. Raises InvalidParameter where its id is that of another key.
+        A known key stays as it is: a revoked one isn't restored. Raises InvalidParameter if its id belongs to another key.
         """
         given = KeyText.read(text)
         if given is None:

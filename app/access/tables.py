@@ -14,7 +14,7 @@ from app.database import Base, UtcTime
 
 @final
 class KeyRow(Base):
-    """A key, without its secret: only the secret's SHA-256 is kept. A revoked key stays, so that the audit log's names mean something."""
+    """A key without its secret: only the secret's SHA-256 is stored. A revoked key stays, so that the audit log's names keep a meaning."""
 
     __tablename__ = "access_keys"
 
@@ -33,9 +33,9 @@ class KeyRow(Base):
 
 @final
 class AuditRow(Base):
-    """One thing that was done or refused. The database itself refuses to change a row, and to remove one that isn't old (triggers).
+    """One action that was done or refused. Triggers in the database refuse to change a row or to remove one that isn't old.
 
-    ``tenant`` and ``key_id`` are null where no valid key was shown.
+    ``tenant`` and ``key_id`` are null if no valid key was sent.
     """
 
     __tablename__ = "audit_log"

@@ -1,4 +1,4 @@
-r"""Tenants: whose jobs, ledgers, certificates and keys these are. A tenant is a name and nothing else; it exists while something is its."""
+r"""Tenants: the owners of jobs, ledgers, certificates and keys. A tenant is only a name; it exists while it owns something."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from pydantic import Field
 TENANT_PATTERN = r"^[a-z0-9][a-z0-9-]{0,62}$"
 TENANT_LENGTH = 63
 DEFAULT_TENANT = "default"
-"""Whose everything is that was stored before there were tenants, and whose the first admin key is: the operator's."""
+"""The operator's tenant. It owns everything stored before there were tenants, and the first admin key."""
 
 Tenant = Annotated[str, Field(pattern=TENANT_PATTERN)]

@@ -1,4 +1,4 @@
-r"""The text of a key, ``zdp_<id>_<secret>``: made, read, and taken out of whatever would show it."""
+r"""The text of a key, ``zdp_<id>_<secret>``: making it, reading it, and removing it from any output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHOWN = re.compile(r"(zdp_[0-9a-fA-F]{1,64})_[0-9a-fA-F]+")
 @final
 @dataclass(frozen=True)
 class KeyText:
-    """An id, which is no secret, and 256 random bits, which are; written in hexadecimal."""
+    """An id, which isn't secret, and 256 random bits, which are; written in hexadecimal."""
 
     id: str
     secret: str = field(repr=False)
@@ -29,7 +29,7 @@ class KeyText:
 
     @classmethod
     def read(cls, text: str) -> Self | None:
-        """The parts of a key's text, or None where it isn't one.
+        """The parts of a key's text, or None if it isn't one.
 
         >>> KeyText.read("zdp_" + 24 * "0" + "_" + 64 * "1")
         KeyText(id='000000000000000000000000')
@@ -51,7 +51,7 @@ class KeyText:
 
 
 def without_secrets(text: str) -> str:
-    """The text with the secret of every key in it left out.
+    """The text without the secrets of the keys in it.
 
     >>> without_secrets("/v1/keys/zdp_0a_1b/rotate")
     '/v1/keys/zdp_0a_.../rotate'

@@ -1,4 +1,4 @@
-r"""Streams outlive the moment in which their key was checked: a watch tells them when the key ended."""
+r"""Streams last longer than the check of their key: a watch tells them when the key has ended."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ LOOK_SECONDS = 1.0
 
 @final
 class KeyLooks:
-    """Looks at each key once a second at most, however many streams of it ask and however often. Of one event loop."""
+    """Checks each key at most once a second, however many of its streams ask and however often. For one event loop."""
 
     def __init__(self, keys: KeyService) -> None:
         self._keys = keys
         self._looks: dict[str, tuple[float, asyncio.Task[bool]]] = {}
 
     async def is_valid(self, key_id: str) -> bool:
-        """Whether the key was valid at the last look. Raises what a database raises that doesn't answer."""
+        """Whether the key was valid at the last check. Raises the database's error if it doesn't answer."""
         moment = time.monotonic()
         for known, (begun, look) in list(self._looks.items()):
             if moment - begun >= LOOK_SECONDS and look.done():
@@ -44,12 +44,12 @@ class KeyWatch:
         self._key_id = key_id
 
     async def has_ended(self) -> bool:
-        """Whether the key was revoked or has expired, as of the last look."""
+        """Whether the key was revoked or has expired, as of the last check."""
         return not await self._looks.is_valid(self._key_id)
 
 
 async def key_watch(request: Request) -> KeyWatch:
-    """The watch of the key that this request shows; for routes that need one."""
+    """The watch of this request's key; for routes that need one."""
     admission: Admission = request.state.admission
     if admission.caller is None or admission.caller.key_id is None:
         raise admission.refused()

@@ -1,1 +1,1 @@
-r"""The calculators: privacy profiles, calibration, and the papers' claims beside what is proved."""
+r"""The calculators: privacy profiles, calibration, and the papers' claims next to what is proven."""

@@ -51,7 +51,7 @@ BATCH_LINE: TypeAdapter[BatchLine] = TypeAdapter(BatchLine)
 
 
 def answered(batch: BatchRequest, profile: Callable[[ProfileRequest], Profile], seconds: float) -> Iterator[BatchLine]:
-    """One line a request, in order, each computed when it is asked for; after ``seconds`` the rest is refused, a line each."""
+    """One line per request, in order, each computed when needed; after ``seconds`` the rest is refused, one line each."""
     ends = time.monotonic() + seconds
     for index, given in enumerate(batch.requests):
         yield _line(index, given, profile, seconds, ends - time.monotonic())

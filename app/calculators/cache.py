@@ -1,4 +1,4 @@
-r"""Events that were asked about lately, with their answers: small, bounded, and safe between threads."""
+r"""A cache of recent events with their answers: small, bounded and thread-safe."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from app.calculators.schemas import Profile, ProfileRequest
 
 MOST_EVENTS = 256
 _TURN_SECONDS = 0.05
-"""How often a request that waits for another one's answer looks at its own time limit."""
+"""How often a request waiting for another one's answer checks its own time limit."""
 
 _SHARED = (type, ModuleType, FunctionType, BuiltinFunctionType)
-"""What belongs to the program and not to a value that refers to it."""
+"""Types that belong to the program, not to a value that refers to them."""
 
 
 @final
@@ -37,7 +37,7 @@ class _Entry:
 
     @contextmanager
     def held(self) -> Generator[None]:
-        """Profiles compute lazily and aren't made for two threads at once: the second waits, and then finds the answer."""
+        """Profiles compute lazily and aren't thread-safe: a second thread waits, and then finds the answer."""
         while not self._lock.acquire(timeout=_TURN_SECONDS):
             deadline.check()
         try:
@@ -48,10 +48,10 @@ class _Entry:
 
 @final
 class ProfileCache:
-    r"""Answers profiles, and those it remembers at once. What was asked longest ago is forgotten first.
+    r"""Answers profile requests, cached ones at once. It evicts the least recently used first.
 
     Args:
-      most_bytes: about how much it may remember; an event that takes more by itself is never kept.
+      most_bytes: about how much it may cache; an event that alone takes more is never cached.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -61,7 +61,7 @@ class ProfileCache:
         self._lock = threading.Lock()
 
     def profile(self, request: ProfileRequest) -> Profile:
-        """The same as ``compute_profile``. Raises as it does; nothing is kept of an event whose calculation raised."""
+        """The same as ``compute_profile``. Raises as it does; nothing is cached for an event whose calculation raised."""
         key = digest(request)
         entry = self._entry(key)
         size: int | None = None
@@ -79,7 +79,7 @@ class ProfileCache:
 
     @property
     def bytes(self) -> int:
-        """About how much is kept."""
+        """About how many bytes are cached."""
         return self._bytes
 
     def __len__(self) -> int:
@@ -92,7 +92,7 @@ class ProfileCache:
             return entry
 
     def _settle(self, key: bytes, entry: _Entry, size: int | None) -> None:
-        """Note what an entry takes now, None for one that is to go, and make room."""
+        """Note an entry's current size, None for one to remove, and make room."""
         with self._lock:
             if self._entries.get(key) is not entry:  # forgotten in the meantime
                 return

@@ -127,7 +127,7 @@ def compute_calibration(request: CalibrationRequest) -> Calibration:
 
 
 def compute_sweep(request: SweepRequest) -> Sweep:
-    """A calibration for each target; a target that can't be met spoils no other. Raises the accountants' errors."""
+    """A calibration for each target; a target that can't be met doesn't affect the others. Raises the accountants' errors."""
     solutions = solve_many(request.event, request.parameter, request.targets, accountant_named(request.accountant))
     points = (_point(target, solution) for target, solution in zip(request.targets, solutions, strict=True))
     return Sweep(parameter=request.parameter, points=tuple(points))

@@ -1,4 +1,4 @@
-r"""What there is: mechanisms with their proofs, accountants, training algorithms."""
+r"""The catalogue: mechanisms with their proofs, accountants, training algorithms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""What can void a calculator's epsilon: to be shown directly beside it. A certificate has its own, which say more of its run."""
+r"""What can void a calculator's epsilon, shown directly with it. A certificate has its own caveats, which say more about its run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SAMPLED = "samples are drawn as stated, afresh each time, and nobody learns who
 
 
 def caveats_of(event: Event) -> tuple[str, ...]:
-    r"""All of this has to hold, or the guarantee is void; nothing where nothing is guaranteed anyway.
+    r"""The conditions without which the guarantee is void; empty if nothing is guaranteed anyway.
 
     >>> from accountants import Release
     >>> from mechanisms import Gaussian, Sensitivity

@@ -1,7 +1,7 @@
-r"""The calculators as one service offers them: each request with a time limit, and events asked about before answered at once.
+r"""The calculators as a service offers them: each request has a time limit, and cached events are answered at once.
 
-A request whose client has gone is given up: who types in a form asks anew with every key, and the plots of the key before would be computed
-beside the answer.
+A request whose client has gone is given up: typing in a form sends a request with every key, and the plots for the previous key would
+otherwise compete with the answer.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _Answer = TypeVar("_Answer")
 
 @final
 class Calculators:
-    """Raises TimeLimitReached from every method, beside the accountants' errors."""
+    """Every method raises TimeLimitReached in addition to the accountants' errors."""
 
     def __init__(self, settings: Settings, cache: ProfileCache | None = None, is_wanted: Callable[[], bool] | None = None) -> None:
         self._settings, self._is_wanted = settings, is_wanted
         self._cache = ProfileCache(settings.profile_cache_bytes) if cache is None else cache
 
     def asked_by(self, is_wanted: Callable[[], bool]) -> Self:
-        """The same, with the same memory, for one who may go before the answer comes."""
+        """The same calculators, with the same cache, for a client that may leave before the answer comes."""
         return type(self)(self._settings, self._cache, is_wanted)
 
     @property
@@ -56,7 +56,7 @@ class Calculators:
             return compute_sweep(request)
 
     def within_limit(self, compute: Callable[[], _Answer]) -> _Answer:
-        """What ``compute`` answers, if it does in time."""
+        """The answer of ``compute``, if it comes in time."""
         with self._limited():
             return compute()
 
@@ -76,7 +76,7 @@ async def calculators(request: Request) -> AsyncGenerator[Calculators]:
 
 
 async def _notice_end(request: Request, gone: threading.Event) -> None:
-    """Sets ``gone`` when the connection is closed. The body was read before: nothing else can come."""
+    """Sets ``gone`` when the connection is closed. The body was already read: nothing else can come."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
     gone.set()

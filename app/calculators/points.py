@@ -1,4 +1,4 @@
-r"""Where a profile may be asked: epsilons up to infinity, and deltas smaller than any float, written as text."""
+r"""The points of a profile: epsilons up to infinity, and deltas smaller than any float, written as text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mechanisms.errors import InvalidParameter
 LONGEST_LIST = 1000
 
 _SMALLEST_FLOAT = 1e-300
-"""Smaller deltas go by their logarithm: floats lose digits below 2.2e-308."""
+"""Smaller deltas are handled by their logarithm: floats lose digits below 2.2e-308."""
 _EXACT = Context(prec=60, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
 

@@ -1,4 +1,4 @@
-r"""Profiles at the points asked for, free of HTTP: the command line and the REST routes call the same functions."""
+r"""Profiles at the requested points, without HTTP: the command line and the REST routes call the same functions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Answer = TypeVar("_Answer")
 
 @final
 class Answers:
-    """One event's profile and every answer it has given: what is asked twice is computed once."""
+    """One event's profile and all of its answers: each is computed only once."""
 
     def __init__(self, event: Event, accountant: str) -> None:
         self._profile = profile(event, accountant)
@@ -35,7 +35,7 @@ class Answers:
 
     @property
     def count(self) -> int:
-        """How many answers are kept."""
+        """The number of cached answers."""
         kept = (self._delta, self._epsilon, self._rdp, self._trade_off, self._success, self._posterior)
         return sum(map(len, kept)) + (self._advantage is not None)
 
@@ -94,5 +94,5 @@ def trade_off_at(profile: PrivacyProfile, alpha: float, neighbours: Neighbours |
 
 
 def compute_profile(request: ProfileRequest) -> Profile:
-    """The profile of the request's event at the points asked for. Raises the accountants' errors."""
+    """The profile of the request's event at the requested points. Raises the accountants' errors."""
     return Answers(request.event, request.accountant).at(request)

@@ -37,7 +37,7 @@ class ProofText(Value):
 
 
 def path_of(name: str) -> str:
-    """Where a proof is served, by its file's name.
+    """The path of a proof, from its file name.
 
     >>> path_of("laplace.md")
     '/v1/proofs/laplace'

@@ -1,1 +1,1 @@
-"""Signed privacy certificates: issued from finished runs, verified offline, read aloud. Import what you need from its modules."""
+"""Signed privacy certificates: issued from finished runs, verified offline, put into words. Import what you need from its modules."""

@@ -1,4 +1,4 @@
-r"""What a certificate says of attacks on obfuscated features: figures beside what guessing gives, and that none of them is a guarantee."""
+r"""What a certificate says about attacks on obfuscated features: figures next to what guessing gives; none is a guarantee."""
 
 from __future__ import annotations
 
@@ -156,13 +156,13 @@ def attack_facts(found: AttackFindings | None) -> AttackFacts | None:
 
 
 def attacks_in_words(facts: AttackFacts) -> tuple[str, str]:
-    """What these figures are and aren't, and how large the angle is as a key."""
+    """What these figures are and aren't, and how many bits the angle has as a key."""
     what = MEANING.replace("{victims}", str(facts.victims)).replace("{public}", str(facts.public_records))
     return what, KEY.replace("{resolution}", f"{RESOLUTION:g}").replace("{bits}", lower(key_bits(RESOLUTION)))
 
 
 def attack_problems(facts: AttackFacts | None, clipping_norm: float | None) -> Iterator[str]:
-    """What the stated figures refute of each other; ``clipping_norm``: C of features that had noise, None where none had."""
+    """Contradictions between the stated figures; ``clipping_norm``: C of features that had noise, None if none had."""
     if facts is None:
         return
     yield from _figure_problems("run.attacks.figures", facts.figures)
@@ -183,7 +183,7 @@ def attack_problems(facts: AttackFacts | None, clipping_norm: float | None) -> I
 
 
 def attack_lines(facts: AttackFacts) -> Iterator[str]:
-    """Read aloud, a line each."""
+    """The figures in words, one line each."""
     what, key = attacks_in_words(facts)
     yield f"Attacks: {what}."
     yield sentence(key)

@@ -1,4 +1,4 @@
-r"""What a certificate says of the attacks that were tried on its own run: a lower bound, never a proof."""
+r"""What a certificate says about the attacks that were tried on its own run: a lower bound, never a proof."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ NOISE_TESTED = (
     "before or its own first half; the guarantee's figures are those of the releases alone: that this verdict is told as well adds at most "
     "1e-17 (1 + e^epsilon) to delta, also where delta is 0"
 )
-"""What telling the verdict costs is tiny, and no figure counts it: so it is said."""
+"""Reporting the verdict costs very little, and no figure includes it, so the text says so."""
 
 
 @final
 class CanaryFacts(Value):
-    r"""What canaries found; see ``trainer.audit.CanaryFindings``.
+    r"""The canaries' findings; see ``trainer.audit.CanaryFindings``.
 
     Attributes:
       canaries, members: made-up units, and how many of them took part.
@@ -43,7 +43,7 @@ class CanaryFacts(Value):
 
 
 def noise_numbers(report: RunReport) -> int | None:
-    """How many numbers of noise were tested in a run that no part of its audit contradicts; None where none were."""
+    """The number of noise values tested in a run that no part of its audit contradicts; None if none were."""
     tested = report.noise_test
     return None if tested is None or tested.status == "not run" else tested.numbers
 
@@ -64,7 +64,7 @@ def canary_facts(found: CanaryFindings | None) -> CanaryFacts | None:
 
 
 def audit_in_words(noise_numbers: int | None, canaries: CanaryFacts | None) -> str:
-    """The whole in words."""
+    """The audit in words."""
     noise = "" if noise_numbers is None else NOISE_TESTED.format(noise_numbers)
     if canaries is None:
         return NOT_RUN + noise
@@ -77,7 +77,7 @@ def audit_in_words(noise_numbers: int | None, canaries: CanaryFacts | None) -> s
 
 
 def canary_problems(facts: CanaryFacts | None) -> Iterator[str]:
-    """What the stated findings refute of each other."""
+    """Contradictions between the stated findings."""
     if facts is None:
         return
     if facts.members > facts.canaries:

@@ -1,4 +1,4 @@
-r"""One spelling of a JSON document (RFC 8785), so that a digest or a signature over its bytes has one meaning in every language."""
+r"""The canonical form of a JSON document (RFC 8785), so that a digest or a signature over its bytes has one meaning in every language."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import rfc8785
 from mechanisms.base import Value
 
 EXACT_DIGITS = 15
-"""Integers of so many digits are told exactly by every JSON reader, most of which read numbers as float64."""
+"""Every JSON reader reads integers with this many digits exactly; most read numbers as float64."""
 
 
 class DuplicateKey(ValueError):
@@ -27,7 +27,7 @@ def canonical_json(value: Value) -> bytes:
 
 
 def recanonical(text: bytes) -> bytes:
-    """The canonical form of any JSON text, at most as deep as Python's own parser goes.
+    """The canonical form of any JSON text that isn't nested deeper than Python's own parser allows.
 
     Raises:
       ValueError: not JSON, a number beyond float64, or a duplicate key.

@@ -1,4 +1,4 @@
-r"""What can void a certificate's guarantee, or lies beside it unprotected: to be told in one block with epsilon, directly after it."""
+r"""What can void a certificate's guarantee or isn't protected by it: shown in one block directly after epsilon."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ ALSO_TRAINED_ON = "nothing protects one of them, even of somebody who is also in
 @final
 @dataclass(frozen=True)
 class Caveat:
-    """What the lines have in common, which ends in a colon where there are several; and the lines."""
+    """A lead, which ends in a colon if lines follow, and the lines."""
 
     lead: str
     lines: tuple[str, ...] = ()
 
 
 def caveats(reading: Reading, guarantee: ApproximateDp) -> Iterator[Caveat]:
-    """Every one, the gravest first."""
+    """All caveats, the most serious first."""
     units = reading.certificate.plan.units
     if float(guarantee.delta) * units >= 1.0 and guarantee.pure_epsilon is None:
         yield Caveat(f"Mind delta: it is one over the {units} units or more, and such a delta would allow publishing one of them whole.")
@@ -41,14 +41,14 @@ def caveats(reading: Reading, guarantee: ApproximateDp) -> Iterator[Caveat]:
 
 
 def of_run(spec: AnyTrainingSpec) -> tuple[str, ...]:
-    """What stands beside a run's epsilon before there is a certificate, the gravest first."""
+    """The caveats shown with a run's epsilon before there is a certificate, the most serious first."""
     seeded = (SEEDED,) if spec.reproducible else ()
     held_out = (f"{wording.held_out_records('public')}; {ALSO_TRAINED_ON}",) if spec.held_out == "public" else ()
     return (*seeded, *held_out, *map(weights.not_covered, spec.given_weights), RESTS)
 
 
 def not_covered_elsewhere(reading: Reading) -> tuple[str, ...]:
-    """What isn't covered and doesn't stand beside epsilon."""
+    """What isn't covered and isn't shown with epsilon."""
     if isinstance(reading.certificate.guarantee, NoGuarantee):
         return reading.not_covered
     beside = _beside_epsilon(reading)
@@ -56,9 +56,9 @@ def not_covered_elsewhere(reading: Reading) -> tuple[str, ...]:
 
 
 def _beside_epsilon(reading: Reading) -> dict[str, str]:
-    """Of what isn't covered: what this very run read, through which somebody in the training data may be exposed all the same.
+    """Uncovered data that this run read, through which somebody in the training data may be exposed all the same.
 
-    Each with what is told of it beside epsilon.
+    Each with the text that is shown with epsilon.
     """
     held_out = wording.held_out_records("public")
     given = map(weights.not_covered, reading.certificate.run.given_weights)

@@ -1,4 +1,4 @@
-r"""From an event to the figures of its guarantee, each rounded to the safe side. Nothing but accountants' upper and lower ends goes in."""
+r"""From an event to the figures of its guarantee, each rounded to the safe side. They come only from accountants' upper and lower ends."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from app.certificates.guarantee import SEED_SENTENCE, ApproximateDp, DeltaPoint,
 from mechanisms import NumericalFloor, RandomOrigin, UnsupportedEvent
 
 CURVE = (0.0, 0.125, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0)
-"""Where the delta curve is given, in multiples of the certified epsilon."""
+"""Points of the delta curve, in multiples of the certified epsilon."""
 
 RENYI_ORDERS = (1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 
@@ -60,7 +60,7 @@ def is_whole(event: Event) -> bool:
 
 
 def why_no_epsilon_without_sampling(event: Event) -> str:
-    """Why a certificate of this event may state none."""
+    """Why a certificate of this event may state no epsilon without sampling."""
     if is_whole(event):
         return "nothing was sampled: every release used all of the data"
     if without_sampling(event) is None:
@@ -69,7 +69,7 @@ def why_no_epsilon_without_sampling(event: Event) -> str:
 
 
 def without_sampling(event: Event) -> Event | None:
-    """The same releases, each on all of the data; None where samples of a fixed size leave nothing to compare with."""
+    """The same releases, each on all of the data; None if samples of a fixed size leave nothing to compare with."""
     # In a sample of a fixed size one record displaces another, which moves the sum twice as far as in all of the data.
     return None if any(leaf.scheme == "fixed_size" for leaf in leaves(event)) else _on_all_data(event)
 
@@ -89,7 +89,7 @@ def _on_all_data(event: Event) -> Event:
 
 
 def pure_epsilon(event: Event) -> Fraction | None:
-    """Every release's own epsilon added up, where each is pure and on all of the data; None where one isn't."""
+    """The sum of every release's epsilon, if each is pure and on all of the data; None if one isn't."""
     total = Fraction(0)
     for leaf, count in releases(event).items():
         own = leaf.mechanism.privacy_loss().pure_epsilon
@@ -122,7 +122,7 @@ def _approximate_dp(event: Event, delta: float) -> ApproximateDp | None:
 
 
 def _delta_curve(found: PrivacyProfile, epsilon: float, delta: float) -> tuple[DeltaPoint, ...]:
-    """Points of the curve, of those that the accountant can answer; the certified pair is always among them."""
+    """Points of the curve that the accountant can answer; they always include the certified pair."""
     certified = DeltaPoint(epsilon=upper(epsilon), delta=exact(delta))
     points = {float(certified.epsilon): certified}
     for multiple in CURVE:
@@ -138,7 +138,7 @@ def _delta_curve(found: PrivacyProfile, epsilon: float, delta: float) -> tuple[D
 
 
 def falling(points: list[DeltaPoint], certified: DeltaPoint) -> Iterator[DeltaPoint]:
-    """The same curve with deltas that fall: what holds at an epsilon holds at larger ones, and points may come from unlike routes."""
+    """The same curve with falling deltas: what holds at an epsilon holds at larger ones, and points may come from different routes."""
     least = "1"
     for point in points:
         if float(point.epsilon) < float(certified.epsilon) and float(point.delta) < float(certified.delta):
@@ -155,7 +155,7 @@ def _renyi(found: PrivacyProfile) -> tuple[RenyiPoint, ...]:
 
 
 def _without_sampling(event: Event, delta: float) -> str | None:
-    """Epsilon without amplification; None where there is none to state."""
+    """Epsilon without amplification; None if there is none to state."""
     whole = None if is_whole(event) else without_sampling(event)
     if whole is None:
         return None

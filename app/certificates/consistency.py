@@ -26,7 +26,7 @@ LARGEST_FLOAT = fraction("1.7e308")
 
 
 def check_subjects(statement: Statement) -> Check:
-    """The files that such a run leaves: the model of each part, the spec, the commitment to the data, the code."""
+    """Checks that all files of such a run are named: each part's model, the spec, the commitment to the data, the code."""
     named = {subject.name for subject in statement.subject}
     needed = (*model_files(statement.predicate.plan), SPEC_FILE, DATA_MANIFEST, CODE_MANIFEST)
     missing = [f"{name} isn't among the files" for name in needed if name not in named]
@@ -34,7 +34,7 @@ def check_subjects(statement: Statement) -> Check:
 
 
 def check_plan(certificate: PrivacyCertificate) -> Check:
-    """Event, data, run and parts against the plan, which alone says what was released."""
+    """Checks event, data, run and parts against the plan, which alone says what was released."""
     try:
         problems = [*_event_problems(certificate), *_data_problems(certificate), *_run_problems(certificate)]
     except PrivacyError as error:
@@ -43,7 +43,7 @@ def check_plan(certificate: PrivacyCertificate) -> Check:
 
 
 def check_parts(certificate: PrivacyCertificate) -> Check:
-    """Guarantee against randomness and event, and the guarantee's own figures against each other."""
+    """Checks the guarantee against randomness and event, and the guarantee's own figures against each other."""
     guarantee = certificate.guarantee
     problems: list[str] = []
     seeded = certificate.run.random_origin is RandomOrigin.USER_SEED
@@ -167,7 +167,7 @@ def _single_plans(certificate: PrivacyCertificate) -> Iterator[tuple[str, AnyPla
 
 
 def _is_of(algorithm: str, plan: AnyPlan) -> bool:
-    """Whether the algorithm comes to such plans: whom one trusts, what one reads and which errata apply are said by its name."""
+    """Whether the algorithm has such plans: its name decides whom one trusts, what one reads and which errata apply."""
     kinds = next(known.PLANS for known in ALGORITHMS if known.algorithm_name() == algorithm)
     sums = plan if isinstance(plan, ExecutionPlan) else None
     at_nodes, is_filtered = sums and isinstance(sums.sampling, FederatedSampling), sums and sums.projection is not None

@@ -1,6 +1,6 @@
 r"""Digests of what a certificate is about: files, the project's own code, and the training data behind a commitment.
 
-A bare digest of the training data would tell anyone who has a guess of the whole data set whether it is right, and the guarantee is
+A bare digest of the training data would let anyone with a guess of the whole data set check it, and the guarantee is
 against exactly such people. So the data manifest holds the digest together with 256 random bits and stays with the service; only the
 manifest's own digest is published. Whoever is shown the manifest can check that it was this data.
 """
@@ -27,7 +27,7 @@ _Hex256 = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{64}$
 
 @final
 class DataManifest(Value):
-    """What opens the commitment to the training data: private, kept by the service beside its keys."""
+    """Opens the commitment to the training data: private, stored by the service next to its keys."""
 
     description: str
     training_records: Count
@@ -58,7 +58,7 @@ def code_manifest() -> bytes:
 
 
 def write_data_manifest(directory: Path, job_id: str, manifest: DataManifest) -> bytes:
-    """Keep the manifest for this job, unless an earlier attempt did: then that one stays. Returns the bytes kept."""
+    """Store the manifest for this job, unless an earlier attempt did: then that one stays. Returns the stored bytes."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = directory / f"{sha256_of(job_id.encode())[:32]}.json"
     descriptor, draft = tempfile.mkstemp(dir=directory, prefix=".draft-")  # mode 0600

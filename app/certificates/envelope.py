@@ -19,7 +19,7 @@ PAYLOAD_TYPE = "application/vnd.in-toto+json"
 MEDIA_TYPE = "application/vnd.dsse.envelope.v1+json"
 
 MAXIMUM_BYTES = 4 * 1024 * 1024
-"""Largest envelope that is read: a real one has about 10 kB."""
+"""The largest envelope that is read; a real one has about 10 kB."""
 
 _Base64 = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9+/]*={0,2}$")]
 
@@ -42,7 +42,7 @@ class Envelope(Value):
 
     @property
     def content(self) -> bytes:
-        """The signed payload. Raises ValueError where its base64 isn't the one text of these bytes."""
+        """The signed payload. Raises ValueError if its base64 isn't the canonical text of these bytes."""
         try:
             content = base64.b64decode(self.payload, validate=True)
         except binascii.Error as error:

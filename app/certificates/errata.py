@@ -12,14 +12,14 @@ from mechanisms.errata import Erratum, UnknownRow, erratum
 
 
 def meaning(row: Erratum, *, protected: bool) -> str:
-    """What is done here instead of what was printed; of a run that nothing protects, which may do just that, print and truth."""
+    """What is done here instead of what was printed; for an unprotected run, which may do just that, the print and what holds."""
     if protected and row.here is not None:
         return row.here
     return f"Printed ({row.where}): {row.printed}. What holds: {row.proven}."
 
 
 def rows_in_order(rows: Iterable[str]) -> tuple[str, ...]:
-    """Each once, by paper and number. Raises UnknownRow where the errata don't have one: nothing is signed then."""
+    """The rows, each once, by paper and number. Raises UnknownRow if the errata don't have one: then nothing is signed."""
     return tuple(erratum(row).row for row in sorted(set(rows), key=lambda row: (row[0], int(row[1:]))))
 
 

@@ -1,4 +1,4 @@
-r"""What a verifier may be given beside a certificate and keys: a proof that it is in the log, and the list of revoked keys."""
+r"""What a verifier may get in addition to a certificate and keys: a proof that it is in the log, and the list of revoked keys."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.certificates.report import Check, failed, not_checked, passed
 from app.certificates.revocations import Reason, Revocation, RevocationList, RevocationsRefused, read_revocations
 
 REVOKED = "revocation"
-"""Name of the check that fails where a key is revoked."""
+"""Name of the check that fails if a key is revoked."""
 
 
 @final
@@ -31,7 +31,7 @@ class Evidence:
 
 
 def check_evidence(statement: bytes, key_ids: tuple[str, ...], keys: PublicKeySet, evidence: Evidence) -> Iterator[Check]:
-    """Whether the statement is in the log, and whether the keys that signed it, all trusted, still stand."""
+    """Checks whether the statement is in the log, and whether the keys that signed it (all trusted) still count."""
     try:
         revoked = None if evidence.revocations is None else read_revocations(evidence.revocations, keys)
     except RevocationsRefused as error:
@@ -68,14 +68,14 @@ def _check_key(key_id: str, revoked: RevocationList, head: LogHead | None) -> Ch
         return passed(REVOKED, f"the key {key_id} isn't revoked, {as_of}")
     told = f"signed by {key_id}, {_told(found)}"
     if found.reason is Reason.COMPROMISED:
-        return failed(REVOKED, f"{told}: nothing that it signed can be believed, before that or after")
+        return failed(REVOKED, f"{told}: don't trust anything that it signed, before that or after")
     if head is None or not _is_of(found, head):
         return failed(REVOKED, f"{told}; it isn't proved to be from before: that takes a proof of inclusion in the log of {found.log_size}")
     return passed(REVOKED, f"{told}; this certificate is from before: it is in the log as it was then")
 
 
 def _is_of(revocation: Revocation, head: LogHead) -> bool:
-    """Whether this is the log that the revocation states. A compromised key's word is never taken, not even for a root that is."""
+    """Whether this is the log that the revocation states. A compromised key is never trusted, not even for a matching root."""
     same = (head.size, head.root) == (revocation.log_size, revocation.log_root)
     return same and revocation.reason is not Reason.COMPROMISED
 

@@ -1,4 +1,4 @@
-r"""The forms of a signed certificate, told apart by their content: a DSSE envelope, or a compact JWS over the same statement."""
+r"""The forms of a signed certificate, distinguished by content: a DSSE envelope, or a compact JWS over the same statement."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Signature:
 @final
 @dataclass(frozen=True)
 class Opened:
-    r"""A certificate whose form has been read; nothing says yet that a signature holds.
+    r"""A certificate whose form has been read; its signatures aren't checked yet.
 
     Attributes:
       form: what it is, in words.
@@ -67,7 +67,7 @@ def jws_of(envelope: Envelope, settings: Settings) -> bytes:
     r"""The compact JWS over a stored envelope's statement, by the key that signed the envelope, revoked or not: no other vouches for it.
 
     Raises:
-      SigningKeyNotFound: this service doesn't have that key any more.
+      SigningKeyNotFound: this service no longer has that key.
       SigningKeyUnusable: its file can't be read as one.
     """
     key_id = envelope.signatures[0].keyid
@@ -109,7 +109,7 @@ def _open_jws(text: bytes) -> Opened:
 
 
 def told(error: ValidationError) -> str:
-    """Every problem, at most 20: where, and what was expected; never the value itself, which may be anything."""
+    """At most 20 problems, with place and what was expected; never the value itself, which may be anything."""
     problems = error.errors(include_url=False, include_input=False, include_context=False)
     lines: list[str] = []
     for problem in problems[:20]:

@@ -1,4 +1,4 @@
-r"""Issuing: from a finished run to a signed certificate. What the run reports must be what the plan accounts for, or nothing is signed."""
+r"""Issues a signed certificate for a finished run. The run's report must match what the plan accounts for, or nothing is signed."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def issue_certificate(given: CertificateInput, settings: Settings) -> bytes:
     """The signed certificate: a DSSE envelope as JSON bytes, ending in a newline.
 
     Raises:
-      CertificateRefused: the run isn't the one that was planned, there is no model, or there is more to say than a certificate holds.
+      CertificateRefused: the run isn't the planned one, there is no model, or the certificate would be too large.
       SigningKeyUnusable: the newest key file can't sign.
-      InvalidParameter: the data set can't be read any more.
+      InvalidParameter: the data set can no longer be read.
       OSError: an artifact can't be read.
     """
     # Whether its tenant may use an uploaded data set was found out when the job was submitted.

@@ -1,7 +1,7 @@
-r"""Compact JWS (RFC 7515) of two kinds: certificates, and the list of revoked keys. Ed25519 alone (RFC 9864), one header, one spelling.
+r"""Compact JWS (RFC 7515) of two kinds: certificates, and the list of revoked keys. Only Ed25519 (RFC 9864), one header, one spelling.
 
-The header has four fields and no other: nothing in it is ever followed or believed. ``alg`` is compared, not used to choose; ``kid`` only
-picks among the keys that the reader trusts; a key in the header (``jwk``, ``jku``, ``x5c``) and ``crit`` are refused as all others are.
+The header has exactly four fields, and nothing in it is ever followed or trusted. ``alg`` is compared, not used to choose; ``kid`` only
+picks among the keys that the reader trusts; a key in the header (``jwk``, ``jku``, ``x5c``) and ``crit`` are refused like all other fields.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class CompactJws:
 
     @classmethod
     def read(cls, text: bytes, kind: str, content_type: str) -> Self:
-        """Raises JwsUnreadable for anything that isn't laid out as ``sign`` does (a missing final newline is forgiven)."""
+        """Raises JwsUnreadable for anything that isn't laid out as by ``sign`` (a missing final newline is accepted)."""
         if len(text) > MAXIMUM_BYTES:
             raise JwsUnreadable(f"must be at most {MAXIMUM_BYTES} bytes, got {len(text)}")
         parts = _PARTS.fullmatch(text)

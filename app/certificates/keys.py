@@ -2,7 +2,7 @@ r"""Ed25519 signing keys on disk, and the public key set that verifies what they
 
 Keys are numbered files in ``data_dir/keys``; the highest number that isn't revoked signs, and every one stays published, so that old
 certificates can still be checked. A key's id is its RFC 7638 thumbprint: it follows from the key, and nobody can give a key another one's
-name. Nothing of this is kept in memory: what another process rotates or revokes holds from the next signature on.
+name. Nothing of this is cached: another process's rotation or revocation counts from the next signature on.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class PublicKey(Value):
 
 @final
 class PublicKeySet(Value):
-    """The keys that a reader trusts (RFC 7517), at most 1000; the newest first."""
+    """The keys that a reader trusts (RFC 7517), at most 1000, newest first."""
 
     keys: Annotated[tuple[PublicKey, ...], Field(max_length=1000)]
 
@@ -98,7 +98,7 @@ class SigningKey:
 
 
 def signing_key(settings: Settings) -> SigningKey:
-    """The newest key that isn't revoked; the first call of all processes together creates it.
+    """The newest key that isn't revoked; the first call in any process creates it.
 
     Raises:
       SigningKeyUnusable: a file that isn't an Ed25519 key, or that others may read; or every key is revoked.
@@ -111,7 +111,7 @@ def signing_key(settings: Settings) -> SigningKey:
 
 
 def signing_key_of(settings: Settings, key_id: str) -> SigningKey | None:
-    """The key with this id, revoked or not; None if this service hasn't it. Raises SigningKeyUnusable for a file that isn't a key."""
+    """The key with this id, revoked or not; None if this service doesn't have it. Raises SigningKeyUnusable for a file that isn't a key."""
     path = key_file(settings, key_id)
     return None if path is None else _signing_key(path)
 
@@ -122,28 +122,28 @@ def signer(settings: Settings) -> CryptoSigner:
 
 
 def key_files(settings: Settings) -> list[Path]:
-    """Every key file, the oldest first."""
+    """Every key file, oldest first."""
     return _files(settings)
 
 
 def key_file(settings: Settings, key_id: str) -> Path | None:
-    """The file of the key with this id; None if this service hasn't it."""
+    """The file of the key with this id; None if this service doesn't have it."""
     return next((path for path in _files(settings) if _public(_load(path)).kid == key_id), None)
 
 
 def is_revoked(settings: Settings, key_id: str) -> bool:
-    """Whether this is one of the service's keys, and revoked."""
+    """Whether this is one of the service's keys and revoked."""
     path = key_file(settings, key_id)
     return path is not None and revocation_file(path).exists()
 
 
 def revocation_file(path: Path) -> Path:
-    """Where the revocation of the key in this file is kept; that it is there is what revokes the key."""
+    """The path of the revocation of the key in this file; the file's existence revokes the key."""
     return path.with_suffix(".revoked")
 
 
 def jwks(settings: Settings) -> PublicKeySet:
-    """Every public key of this service, the newest first. Raises SigningKeyUnusable as ``signer`` does."""
+    """Every public key of this service, newest first. Raises SigningKeyUnusable as ``signer`` does."""
     return PublicKeySet(keys=tuple(_public(_load(path)) for path in reversed(_files(settings))))
 
 
@@ -165,12 +165,12 @@ def _files(settings: Settings) -> list[Path]:
 
 
 def _create(path: Path) -> None:
-    """Write a new key at ``path``, unless another process was first: then theirs stays and ours is forgotten."""
+    """Write a new key at ``path``, unless another process was first: then its key stays and ours is dropped."""
     write_once(path, Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
 
 
 def write_once(path: Path, content: bytes) -> bool:
-    """Whether this call wrote the file; one that is there stays as it is. For its owner alone, and whole or not at all."""
+    """Write a file atomically, readable only by its owner; an existing file stays. Returns whether this call wrote it."""
     descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=".draft-")  # mode 0600
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -188,7 +188,7 @@ def write_once(path: Path, content: bytes) -> bool:
 
 def _load(path: Path) -> Ed25519PrivateKey:
     if (mode := stat.S_IMODE(path.stat().st_mode)) & 0o077:
-        raise SigningKeyUnusable(str(path), f"others may read it (mode {mode:04o}); it must be 0600")
+        raise SigningKeyUnusable(str(path), f"other users may read it (mode {mode:04o}); it must be 0600")
     try:
         key = load_pem_private_key(path.read_bytes(), password=None)
     except (ValueError, TypeError) as error:

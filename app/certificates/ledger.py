@@ -13,7 +13,7 @@ LedgerId = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{32}
 
 @final
 class LedgerFacts(Value):
-    r"""Where the run's whole plan was reserved before it began; what it released is committed with the certificate.
+    r"""The reservation of the run's whole plan before it began; what it released is committed with the certificate.
 
     Attributes:
       ledger, reservation: ids.
@@ -28,5 +28,5 @@ class LedgerFacts(Value):
 
 
 def ledger_line(facts: LedgerFacts) -> str:
-    """In words, for a reader of the certificate."""
+    """The entry in words, for a reader of the certificate."""
     return f"reserved in ledger {facts.ledger}, entry {facts.entry}, whose digest is {facts.sha256}"

@@ -1,4 +1,4 @@
-r"""The parts of a comparison as its certificate states them, each with what it guarantees by itself."""
+r"""The parts of a comparison as its certificate states them, each with its own guarantee."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def parts_of(given: CertificateInput) -> tuple[PartFacts, ...]:
 
 
 def check_parts_alone(plan: ComparisonPlan, parts: tuple[PartFacts, ...], origin: RandomOrigin) -> Check:
-    """Every part's own figures, against its event's bracket as far as the time goes."""
+    """Checks every part's own figures against its event's bracket, as far as time allows."""
     brackets: dict[tuple[str, str], _Alone] = {}
     problems: list[str] = []
     missed: list[str] = []
@@ -80,7 +80,7 @@ def check_parts_alone(plan: ComparisonPlan, parts: tuple[PartFacts, ...], origin
 @final
 @dataclass(frozen=True)
 class _Alone:
-    r"""What is known of one part: the bracket of its epsilon and the pure one, or why there is neither.
+    r"""What is known about one part: the bracket of its epsilon and the pure one, or why there is neither.
 
     Attributes:
       is_certain: the reason is the part's own, not a want of time or of an accountant.

@@ -1,4 +1,4 @@
-r"""What a spec comes to on its data, beside the plan that a run was made from. The noise isn't calibrated again: the event names it."""
+r"""Compares a spec's plan on its data with the plan that a run was made from. The noise isn't calibrated again: the event names it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trainer.plans import ComparisonPlan
 
 
 def differences(expected: AnyPlan, plan: AnyPlan) -> Iterator[tuple[str, object, object]]:
-    """(field, what the spec comes to, what the plan has) for every field of either."""
+    """(field, value from the spec, value in the plan) for every field of either."""
     first, second = dict(_fields("plan", expected)), dict(_fields("plan", plan))
     for path in dict.fromkeys((*first, *second)):
         yield path, first.get(path), second.get(path)

@@ -1,4 +1,4 @@
-r"""From a finished run to the facts that are signed: nothing is stated that isn't in the plan, the report or the data's facts."""
+r"""From a finished run to the signed facts: every statement comes from the plan, the report or the data's facts."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def predicate_of(given: CertificateInput, facts: DataSetFacts) -> PrivacyCertifi
 
 
 def _rows(given: CertificateInput, facts: DataSetFacts) -> tuple[str, ...]:
-    """Of algorithm and mechanisms, and on what a guarantee for one row of this data set doesn't say. Raises UnknownRow."""
+    """Errata rows of algorithm and mechanisms, and on what a guarantee for one row of this data set doesn't say. Raises UnknownRow."""
     several = facts.user_unit is not None and not given.protects_users
     of_mechanisms = (row for one in given.plan.mechanisms for row in type(one).FACTS.errata)
     return rows_in_order((*given.spec.ERRATA, *of_mechanisms, *given.spec.data.errata(), *(("C10",) if several else ())))

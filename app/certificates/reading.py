@@ -1,4 +1,4 @@
-r"""A certificate in words: everything that it says follows here from the facts that are signed, for every reader by this one class."""
+r"""A certificate in words: this class derives everything that a certificate says from the signed facts."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Reading:
 
     @property
     def other_version(self) -> str | None:
-        """That the run was of another version than these words; None where it wasn't.
+        """A note that the run used another version than these words; None if it didn't.
 
-        Facts that this version doesn't know can't be read at all; those that it knows it words as its own runs have them.
+        Facts that this version doesn't know can't be read at all; those that it knows are worded as for its own runs.
         """
         run = self.certificate.environment.versions.get("zetadp", VERSION)
         return None if run == VERSION else f"The run was of version {run}; the words are of version {VERSION}, about its own runs."
@@ -67,7 +67,7 @@ class Reading:
 
     @property
     def unit(self) -> str:
-        """What the run is about one of, whether or not anything protects it."""
+        """The unit of the run, whether or not anything protects it."""
         return self.certificate.plan.unit
 
     @property
@@ -77,23 +77,23 @@ class Reading:
 
     @cached_property
     def adjacency(self) -> Adjacency | None:
-        """Which data sets are neighbours; None where the event has no private part."""
+        """Which data sets are neighbours; None if the event has no private part."""
         pair = neighbourhood(self.certificate.event)
         return None if pair is None else pair[0]
 
     @property
     def neighbours(self) -> str:
-        """Which data sets are neighbours, in words; empty where the event has no private part."""
+        """Which data sets are neighbours, in words; empty if the event has no private part."""
         return "" if self.adjacency is None else ADJACENCY_MEANING[self.adjacency]
 
     @cached_property
     def releases(self) -> tuple[Drawn, ...]:
-        """Every different release, by the plan, which can always be counted; that the event is the plan's is for verification."""
+        """Every different release, from the plan, which can always be counted; verification checks that the event matches the plan."""
         return releases_of(self.certificate.plan.event)
 
     @property
     def algorithm(self) -> type[TrainingSpec]:
-        """Whose summary, sources and trust these are; the statement accepts none that this version doesn't know."""
+        """The algorithm with its summary, sources and trust; the statement accepts only those that this version knows."""
         return next(known for known in ALGORITHMS if known.algorithm_name() == self.certificate.job.algorithm)
 
     @property
@@ -107,7 +107,7 @@ class Reading:
 
     @property
     def trust(self) -> str:
-        """Who is trusted with what."""
+        """Who is trusted, and with what."""
         own = self.algorithm.TRUST.rstrip(".")
         return f"{own}; {self.kind.custody}" if self.kind.custody else own
 
@@ -121,7 +121,7 @@ class Reading:
 
     @property
     def not_covered(self) -> tuple[str, ...]:
-        """What the guarantee says nothing about, weights that were given from outside among it."""
+        """What the guarantee says nothing about, including weights given from outside."""
         setting = self.setting
         of_data = (wording.UPLOADED_NOT_COVERED,) if setting.uploaded else ()
         sentences = (*self.kind.not_covered(setting), *(weights.not_covered(digest) for digest in setting.given_weights), *of_data)
@@ -134,7 +134,7 @@ class Reading:
 
     @property
     def errata(self) -> tuple[tuple[Erratum, str], ...]:
-        """What the errata say of the papers behind it: each row with what it means for this run."""
+        """What the errata say about the papers behind it: each row with its meaning for this run."""
         rows = (erratum(row) for row in self.certificate.errata)
         return tuple((row, meaning(row, protected=self.is_protected)) for row in rows)
 
@@ -159,7 +159,7 @@ class Reading:
         return tuple(dict.fromkeys(named))
 
     def done(self) -> Iterator[str]:
-        """What was done to which data, a line each; lines that explain the one before are indented."""
+        """What was done to which data, one line each; lines that explain the previous one are indented."""
         data, run = self.certificate.data, self.certificate.run
         yield f"Data: {self._size()}. {data.description}"
         if data.uploaded is not None:

@@ -19,13 +19,13 @@ from app.certificates.report import Check, failed, not_checked, outcome
 from mechanisms import NumericalFloor, PrivacyError, TimeLimitReached, UnsupportedEvent
 
 TOLERANCE = cross_check.ACCURACY
-"""How far below a recomputed figure a certified one may lie, relatively: the accuracy of the independent recomputation."""
+"""How far below a recomputed figure a certified one may be, relatively: the accuracy of the independent recomputation."""
 
 NUMERICAL_FAILURES = (PrivacyError, ArithmeticError, ValueError, RuntimeError)
-"""What numerical code raises on an event it can't handle, SciPy's root finders included: a check that fails, never a crash."""
+"""Exceptions of numerical code, including SciPy's root finders, on an event that it can't handle: the check fails, nothing crashes."""
 
 _OTHERS = ("contour", "fft", "lattice", "single", "pld", "rdp")
-"""Who is asked beside the named accountant, the first that answers; accountants that aren't named here come last."""
+"""Accountants to use in addition to the named one; the first that answers counts, and accountants not listed come last."""
 
 _SECONDS = 1.5
 """For epsilon by an accountant that the certificate doesn't name: one that takes longer leaves it to the next."""
@@ -38,7 +38,7 @@ _CURVE_SECONDS = 1.0
 
 
 def check_figures(event: Event, claim: ApproximateDp) -> list[Check]:
-    """Every figure of the claim that can be recomputed. Where one route fails, the others still say what they find."""
+    """Checks every figure of the claim that can be recomputed. If one route fails, the others still report their findings."""
     brackets, recomputation = _Brackets(event, claim), _Recomputation(event, claim)
     return [
         _guarded("accountants", brackets.check),
@@ -57,10 +57,10 @@ def _guarded(name: str, check: Callable[[], Check]) -> Check:
 
 @final
 class _Brackets:
-    r"""What the named accountant and another one say of the certified epsilon and curve.
+    r"""What the named accountant and another one say about the certified epsilon and curve.
 
     Attributes:
-      proved_by: once checked, the accountant whose bracket gives epsilon again; None where neither does.
+      proved_by: once checked, the accountant whose bracket reproduces epsilon; None if neither does.
       reached: the epsilons of the curve at which one of them was asked for delta.
     """
 
@@ -73,13 +73,13 @@ class _Brackets:
         self.reached: set[str] = set()
 
     def check(self) -> Check:
-        """Failed where an accountant's bracket contradicts a figure."""
+        """Fails if an accountant's bracket contradicts a figure."""
         claim = self._claim
         # "auto" only picks among the others.
         known = {accountant.name: accountant for accountant in ACCOUNTANTS if accountant.name != "auto"}
         named = known.pop(claim.accountant, None)
         if named is None:
-            self._told.append(f"{claim.accountant}: this version has no accountant of that name")
+            self._told.append(f"{claim.accountant}: this version has no accountant with that name")
         else:
             self._ask(named, math.inf)
         for other in sorted(known.values(), key=_preference):
@@ -89,7 +89,7 @@ class _Brackets:
         return outcome("accountants", self._problems, f"{certified}; brackets of epsilon recomputed: {'; '.join(self._told)}")
 
     def _ask(self, accountant: Accountant, seconds: float) -> bool:
-        """Whether it answered."""
+        """Returns whether it answered."""
         name = accountant.name
         if (reason := accountant.unsupported(self._event)) is not None:
             self._told.append(f"{name}: {reason}")
@@ -151,7 +151,7 @@ def _check_other_figures(event: Event, claim: ApproximateDp) -> Check:
 
 
 def _least_without_sampling(event: Event, delta: float) -> float | None:
-    """Lower end of epsilon for the releases on all of the data; None where that isn't stated of such an event."""
+    """Lower end of epsilon for the releases on all of the data; None if that isn't stated for such an event."""
     whole = None if is_whole(event) else without_sampling(event)
     if whole is None:
         return None
@@ -181,7 +181,7 @@ class _Recomputation:
         self.reached: set[str] = set()
 
     def check(self, proved_by: str | None) -> Check:
-        """Where the inversion declines, an accountant's bracket must have proved epsilon again."""
+        """If the inversion declines, an accountant's bracket must have reproduced epsilon."""
         claim = self._claim
         try:
             with deadline.time_limit(_RECOMPUTATION_SECONDS):
@@ -216,7 +216,7 @@ class _Recomputation:
 
 
 def _check_reach(claim: ApproximateDp, reached: set[str]) -> Iterator[Check]:
-    """Nothing, or the points of the curve that no route could compare: the certificate may be right there, and nobody has looked."""
+    """Nothing, or the points of the curve that no route could compare: the certificate may be right there, but nobody has checked."""
     missed = [point.epsilon for point in claim.delta_curve if point.epsilon not in reached]
     if missed:
         yield not_checked("curve", f"no route recomputed delta at epsilon {', '.join(missed)}")

@@ -1,4 +1,4 @@
-r"""The releases that an event consists of, and whom it is about: read off the event, for words and tables."""
+r"""The releases that an event consists of and whom they concern, read from the event for words and tables."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ class Drawn:
 
     @property
     def mechanism(self) -> AnyMechanism:
-        """Whose noise it has."""
+        """The mechanism that adds its noise."""
         return self.leaf.mechanism
 
 
 def releases_of(event: Event) -> tuple[Drawn, ...]:
-    """Every different release of the event and how often it ran. Raises InvalidParameter where ``releases`` of the accountants does."""
+    """Every different release of the event and how often it ran. Raises InvalidParameter if the accountants' ``releases`` does."""
     releases(event)  # refuses what can't be told apart or counted
     found: dict[tuple[SingleRelease, int], Drawn] = {}
     for part, group, count in _parts(event, 1, 1):
@@ -81,7 +81,7 @@ def largest_group(event: Event) -> int:
 
 
 def standard_deviations(mechanism: AnyMechanism) -> tuple[str, ...]:
-    """Of the real, and of the imaginary component where there is one; none for other noise than Gaussian."""
+    """Of the real and, if there is one, the imaginary component; none for noise that isn't Gaussian."""
     match mechanism:
         case ComplexGaussian():
             return tuple(exact(std) for std in mechanism.stds)
@@ -119,7 +119,7 @@ def sensitivity_figures(release: Drawn) -> str:
 
 
 def sampling_in_words(release: Drawn) -> str:
-    """Which records it used."""
+    """The records that it used, in words."""
     if isinstance(release.release, FixedSizeSampled):
         return f"{release.release.sample_size} of {release.release.population_size}, without replacement"
     if release.leaf.is_whole:
@@ -128,7 +128,7 @@ def sampling_in_words(release: Drawn) -> str:
 
 
 def release_phrase(release: Drawn, who: str) -> str:
-    """How often, with which noise, on what; ``who``: the protected unit."""
+    """How often, with which noise and on which data; ``who``: the protected unit."""
     of = release.mechanism.sensitivity.unit
     held = "" if release.leaf.group == 1 else f", where one protected unit holds at most {release.leaf.group} of the unit {of!r}"
     return (
@@ -137,7 +137,7 @@ def release_phrase(release: Drawn, who: str) -> str:
 
 
 def noise_phrase(mechanism: AnyMechanism) -> str:
-    """Kind and amount of the noise; for a local release, of what."""
+    """Kind and amount of the noise; for a local release, also of what."""
     parts = " and ".join(dict.fromkeys(standard_deviations(mechanism)))
     figures = noise_figures(mechanism)
     scale = f"standard deviation {parts} on each real component" if parts else f"scale {figures.get('Laplace scale')}"

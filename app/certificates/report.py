@@ -1,4 +1,4 @@
-r"""What a verification found: one line for each thing looked at, and a verdict that says exactly what it means."""
+r"""The outcome of a verification: one line for each check, and a verdict that says exactly what it means."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class VerificationReport(Value):
 
 
 def passed(name: str, detail: str) -> Check:
-    """A check that holds."""
+    """A check that passed."""
     return Check(name=name, status=Status.PASSED, detail=detail)
 
 
 def failed(name: str, detail: str) -> Check:
-    """A check that doesn't hold."""
+    """A check that failed."""
     return Check(name=name, status=Status.FAILED, detail=detail)
 
 

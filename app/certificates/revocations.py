@@ -1,9 +1,9 @@
-r"""Revoked keys: since when and why, in a list that a key which isn't revoked signs.
+r"""Revoked keys, with time and reason, in a list that is signed by a key that isn't revoked.
 
 Each revocation states the log as it was at that moment, its size and its root, read while nobody could append. A certificate by a key that
-was superseded or given up stands if it is proved to be in exactly that log: whoever gets hold of the key later can sign with it, but can't
-change a root that another key signed. Times aren't evidence, since whoever has a key can write any. A certificate by a compromised key
-never stands: nobody can tell since when others had it.
+was superseded or given up stays valid if it is proven to be in exactly that log: somebody who gets hold of the key later can sign with it,
+but can't change a root that another key signed. Times aren't evidence, since anyone with a key can write any time. A certificate by a
+compromised key is never valid: nobody can tell since when others had the key.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mechanisms.base import Value
 
 
 class Reason(StrEnum):
-    """Why a key is revoked. ``compromised``: somebody else may have it, or may have had it, and nothing it signed can be believed."""
+    """Why a key is revoked. ``compromised``: somebody else may have or may have had it, so don't trust anything it signed."""
 
     SUPERSEDED = "superseded"
     CEASED = "ceased"
@@ -36,7 +36,7 @@ class Reason(StrEnum):
 
 @final
 class Revocation(Value):
-    r"""One key that signs no more.
+    r"""A key that signs no more.
 
     Attributes:
       time: when it was revoked.
@@ -68,7 +68,7 @@ class RevocationList(Value):
 
 @final
 class RevocationsRefused(Exception):
-    """The list can't be read, or isn't signed by a trusted key that it doesn't revoke itself."""
+    """The list can't be read, or isn't signed by a trusted key that it doesn't itself revoke."""
 
 
 def revoke(session: Session, settings: Settings, key_id: str, reason: Reason) -> Revocation:
@@ -76,7 +76,7 @@ def revoke(session: Session, settings: Settings, key_id: str, reason: Reason) ->
 
     Raises:
       SigningKeyNotFound: this service has no such key.
-      KeyAlreadyRevoked: it was revoked before, and that stands. A superseded key may still be called compromised.
+      KeyAlreadyRevoked: it was already revoked. A superseded key may still be declared compromised.
     """
     path = key_file(settings, key_id)
     if path is None:
@@ -104,7 +104,7 @@ def revoke(session: Session, settings: Settings, key_id: str, reason: Reason) ->
 
 
 def revocations(settings: Settings) -> RevocationList:
-    """Every revocation there is, the oldest key's first. Raises SigningKeyUnusable where one can't be read."""
+    """Every revocation, the oldest key's first. Raises SigningKeyUnusable if one can't be read."""
     files = [revocation_file(path) for path in key_files(settings)]
     try:
         kept = tuple(_kept(path.read_bytes()) for path in files if path.exists())
@@ -119,7 +119,7 @@ def signed_revocations(settings: Settings) -> bytes:
 
 
 def read_revocations(text: bytes, keys: PublicKeySet) -> RevocationList:
-    """The list in a JWS. Raises RevocationsRefused for anything but one that was signed by a trusted key that it doesn't revoke."""
+    """The list in a JWS. Raises RevocationsRefused unless it was signed by a trusted key that it doesn't revoke."""
     try:
         opened = CompactJws.read(text, REVOCATIONS_TYPE, REVOCATIONS_CONTENT)
     except JwsUnreadable as error:

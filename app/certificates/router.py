@@ -1,4 +1,4 @@
-r"""Certificates over HTTP: read one in the form that is asked for, verify one, and the keys that signed them."""
+r"""Certificates over HTTP: read one in the requested form, verify one, and get the keys that signed them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _VERIFIED_CONTENT: dict[str, Any] = {
 
 
 async def _body(request: Request) -> bytes:
-    """The body as it came, and no more than the largest envelope and a byte: its layout is part of what is verified."""
+    """The unchanged body, at most one byte more than the largest envelope: its layout is part of what is verified."""
     received = bytearray()
     async for piece in request.stream():
         received += piece
@@ -60,7 +60,7 @@ async def _body(request: Request) -> bytes:
 
 
 def _form(request: Request, form: Annotated[Form | None, Query(description="Takes precedence over the header Accept.")] = None) -> Form:
-    """The form that is asked for by name, or the first of the types that the client accepts; DSSE where it accepts anything."""
+    """The form requested by name, or the first of the types that the client accepts; DSSE if it accepts anything."""
     if form is not None:
         return form
     accepted = (part.partition(";")[0].strip().lower() for part in request.headers.get("accept", "").split(","))
@@ -125,7 +125,7 @@ def verify_certificate(
 
 
 def _evidence(body: bytes, database: Database, settings: Settings) -> Evidence | None:
-    """What the service knows of the statement; None for what isn't a certificate, or is of keys of others: that is refused anyway."""
+    """What the service knows about the statement; None if it isn't a certificate or is by others' keys, which is refused anyway."""
     try:
         opened = open_certificate(body)
     except CertificateUnreadable:

@@ -27,13 +27,13 @@ class CertificateInput:
 
     Attributes:
       job_id: of the job.
-      spec: what was asked for; ``spec.json`` beside the certificate is its canonical JSON.
-      runtime: what it ran with; nothing of it changes the guarantee.
-      plan: what training ran from.
-      report: what training says it did.
+      spec: as requested; ``spec.json`` next to the certificate is its canonical JSON.
+      runtime: the runtime settings, none of which changes the guarantee.
+      plan: the plan that training ran from.
+      report: what training reports.
       artifacts: files to be named in the certificate, by name; the model, or that of every part of a comparison, among them.
       started, finished: aware times.
-      attempts: how often a worker took the job up; >= 1.
+      attempts: how often a worker started the job; >= 1.
       ledger: the entry that reserved the plan; None without a ledger.
     """
 
@@ -58,7 +58,7 @@ def check_run(given: CertificateInput, facts: DataSetFacts) -> None:
     r"""Whether the run, its spec, its plan and its data agree.
 
     Raises:
-      CertificateRefused: naming the first thing in which they don't.
+      CertificateRefused: names the first disagreement.
       PrivacyError: the spec has no plan for these data.
     """
     plan, report = given.plan, given.report

@@ -1,6 +1,6 @@
 r"""The JSON Schema (2020-12) of what is signed: a statement and its predicate, from the very classes that issuer and verifier read it with.
 
-It says what a certificate may look like. What only verification checks (that figures follow from the event, that names differ) isn't in it.
+It describes the form of a certificate, but not what only verification checks (that figures follow from the event, that names differ).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 r"""What is signed: an in-toto Statement (v1) about a model, whose predicate holds the facts of one run and no prose.
 
-Everything else that a certificate says follows from these facts: ``reading`` puts them into words, for whoever reads it with this version.
+Everything else that a certificate says follows from these facts: ``reading`` puts them into words with the reader's version.
 Figures of the guarantee and of what was measured are decimal strings, bounds rounded to the safe side. ``plan`` and ``event`` hold JSON
 numbers, since they are the very values that training ran from and that accountants read; their floats read back exactly.
 """
@@ -61,7 +61,7 @@ class Digest(Value):
 
 @final
 class Subject(Value):
-    """A file that the statement is about: its name beside the certificate and the digest of its bytes."""
+    """A file that the statement is about: its name next to the certificate and the digest of its bytes."""
 
     name: FileName
     digest: Digest
@@ -73,8 +73,8 @@ class JobFacts(Value):
 
     Attributes:
       started, finished: to the second.
-      attempts: how often a worker took the job up; 1 if nothing went wrong.
-      resumptions: how often training went on from a checkpoint.
+      attempts: how often a worker started the job; 1 if nothing went wrong.
+      resumptions: how often training continued from a checkpoint.
     """
 
     id: Identifier
@@ -103,7 +103,7 @@ class UploadedFacts(Value):
 
 @final
 class DataFacts(Value):
-    r"""The data, as far as they are public.
+    r"""The public facts of the data.
 
     Attributes:
       description: source and recipe.
@@ -190,7 +190,7 @@ class PartGuarantee(Value):
 
 @final
 class PartFacts(Value):
-    """What is said of one part of a comparison beside its plan, which has the same name: whose algorithm, its own guarantee and errata."""
+    """Facts of one part of a comparison in addition to its plan, which has the same name: its algorithm, its own guarantee and errata."""
 
     name: PartName
     algorithm: AlgorithmName

@@ -1,4 +1,4 @@
-r"""The certificate read aloud: plain English for someone who isn't a cryptographer, with what an attacker can gain in figures."""
+r"""The certificate as text: plain English for someone who isn't a cryptographer, with an attacker's gain in figures."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _attacks(reading: Reading) -> Iterator[str]:
 def _foundations(reading: Reading) -> Iterator[str]:
     if not reading.is_protected:
         notes = reading.errata
-        yield "What the errata say of it" if notes else "What the errata say of it: nothing"
+        yield "What the errata say about it" if notes else "What the errata say about it: nothing"
         yield from (f"  - {row.row} ({row.severity}): {meaning}" for row, meaning in notes)
         return
     if isinstance(reading.certificate.guarantee, ApproximateDp):
@@ -111,7 +111,7 @@ def _caveats(reading: Reading, guarantee: ApproximateDp) -> Iterator[str]:
 
 
 def caution(reading: Reading, guarantee: NoGuarantee) -> Iterator[str]:
-    """How to treat what was released where nothing is guaranteed."""
+    """How to treat what was released if nothing is guaranteed."""
     if guarantee.if_seed_stays_secret is not None:
         yield "Treat the model as if it could reveal every record of its training data to whoever knows or guesses the seed."
     elif not reading.is_protected:
@@ -141,7 +141,7 @@ def _neighbours(reading: Reading) -> Neighbours | None:
 
 
 def worth_of_sampling(guarantee: ApproximateDp) -> Iterator[str]:
-    """What epsilon would be without it, where it helped."""
+    """What epsilon would be without sampling, if sampling helped."""
     without = guarantee.epsilon_without_sampling
     if without is not None and float(without) > float(guarantee.epsilon):
         yield f"Drawing random samples helped: without it, the same noise would give only epsilon = {without}."

@@ -1,8 +1,8 @@
-r"""Verification, offline: signature, form, log and revocation, files beside the certificate, and the guarantee recomputed from the event.
+r"""Offline verification: signature, form, log and revocation, files next to the certificate, and the guarantee recomputed from the event.
 
 Whatever the bytes are, the answer is a report. Nothing is computed from a certificate until a trusted key's signature over it holds, so a
-stranger can't make a verifier work. After that every mismatch is named, not only the first: a check isn't made only where what it would
-compute from can't be read.
+stranger can't make a verifier work. After that every mismatch is named, not only the first: a check is left out only if what it would
+need can't be read.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def verify(certificate: bytes, keys: PublicKeySet, directory: Path | None, evide
     r"""Everything about a certificate that can be checked without asking anyone.
 
     Args:
-      certificate: its bytes as issued, a DSSE envelope or a compact JWS (a missing final newline is forgiven).
+      certificate: its bytes as issued, a DSSE envelope or a compact JWS (a missing final newline is accepted).
       keys: the public keys that the caller trusts, from a place the caller trusts.
-      directory: where the files that the certificate names may lie; None checks no file.
+      directory: the folder that may contain the files that the certificate names; None checks no file.
       evidence: of the log and of revoked keys; what is absent isn't checked, and the report says so.
     Returns:
       the report; no content of ``certificate`` or ``evidence`` makes this raise.

@@ -1,1 +1,1 @@
-r"""Durable jobs, trainings and long calculations: stored, queued, done by a worker in a child process, followed by events."""
+r"""Durable jobs (trainings and long calculations): stored, queued, run by a worker in a child process, and followed by events."""

@@ -1,8 +1,8 @@
-r"""A worker's side of a job: taking the next one up, telling what happens, ending it. Every write is fenced by the number of the attempt.
+r"""A worker's side of a job: starting the next one, recording what happens, ending it. Every write is fenced by the attempt's number.
 
-Only a job that waits is taken up, and only by a worker whose lease holds: both are checked in the transaction that takes it. A worker that
-is lost loses its jobs with its lease (``app/jobs/leases.py``); from then on every write of its attempts is refused: they can't add events,
-end the job or store a certificate.
+A worker can only start a waiting job, and only while its lease holds: the transaction that starts the job checks both. A lost worker loses
+its jobs with its lease (``app/jobs/leases.py``); from then on every write of its attempts is refused: they can't add events, end the job or
+store a certificate.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Device = Literal["auto", "cpu", "cuda"]
 
 
 class AttemptSuperseded(Exception):
-    """The job was taken from this attempt, was started again elsewhere, or has ended: this attempt may not write any more."""
+    """The job was taken from this attempt, was started elsewhere, or has ended: this attempt may no longer write."""
 
     def __init__(self, job_id: str, attempt: int) -> None:
         self.job_id = job_id
@@ -47,9 +47,9 @@ class Attempt(Value):
     Attributes:
       number: its fencing token.
       started: time of the job's first start.
-      timeout_seconds: how long the job may be in hand over all attempts; None for no limit.
-      ran_seconds: how long it was, before this attempt.
-      charge: the ledger's entry that its plan is reserved in; None without a ledger.
+      timeout_seconds: how long workers may work on the job over all attempts; None for no limit.
+      ran_seconds: how long they have, before this attempt.
+      charge: the ledger entry that reserves its plan; None without a ledger.
     """
 
     job_id: str
@@ -63,17 +63,17 @@ class Attempt(Value):
 
 @final
 class Attempts:
-    """Starts jobs and writes what becomes of them."""
+    """Starts jobs and records their outcome."""
 
     def __init__(self, database: Database, maximum_worker_deaths: int) -> None:
         self._database = database
         self._maximum_worker_deaths = maximum_worker_deaths
 
     def start_next(self, token: str, devices: Sequence[Device]) -> Attempt | None:
-        """Take up the waiting job of the highest priority that asks for one of these devices, the oldest of them; None where there is none.
+        """Start the oldest waiting job with the highest priority that asks for one of these devices; None if there is none.
 
         Raises:
-          LeaseLost: the lease of this token doesn't hold any more.
+          LeaseLost: the lease of this token no longer holds.
         """
         waiting = (
             select(JobRow.id)
@@ -109,10 +109,10 @@ class Attempts:
             )
 
     def wanted(self, attempt: Attempt) -> JobState:
-        """The job's state: running, or what it is to become.
+        """The job's state: running, or the state that it should change to.
 
         Raises:
-          AttemptSuperseded: the job was taken away, or has ended.
+          AttemptSuperseded: the job was taken away or has ended.
         """
         with self._database.reading() as session:
             found = session.execute(select(JobRow.state, JobRow.attempt).where(JobRow.id == attempt.job_id)).one_or_none()
@@ -121,7 +121,7 @@ class Attempts:
         return JobState(found.state)
 
     def told(self, attempt: Attempt) -> int:
-        """How many events of its child this attempt has stored: after a lost connection the only way to know."""
+        """The number of its child's events that this attempt has stored: the only way to know after a lost connection."""
         query = select(func.count()).where(
             JobEventRow.job_id == attempt.job_id,
             JobEventRow.attempt == attempt.number,
@@ -131,13 +131,13 @@ class Attempts:
             return session.scalar(query) or 0
 
     def record(self, attempt: Attempt, events: Sequence[JobEvent], ran_seconds: float) -> None:
-        """Add events to the job's history; ``ran_seconds``: how long it has been in hand, over all attempts."""
+        """Add events to the job's history; ``ran_seconds``: how long workers have worked on it, over all attempts."""
         with self._current(attempt) as (session, job):
             job.ran_seconds = ran_seconds
             append(session, job, events)
 
     def last_checkpoint(self, attempt: Attempt) -> int:
-        """Step of the last checkpoint that the job told of; 0 before the first."""
+        """Step of the last checkpoint that the job reported; 0 before the first."""
         query = (
             select(JobEventRow.data)
             .where(JobEventRow.job_id == attempt.job_id, JobEventRow.kind == "checkpoint")
@@ -149,20 +149,20 @@ class Attempts:
         return 0 if data is None else CheckpointWritten.model_validate(data).step
 
     def fail(self, attempt: Attempt, reason: str) -> None:
-        """End the job as failed; as cancelled if that was asked in the meantime."""
+        """End the job as failed, or as cancelled if that was requested meanwhile."""
         self._end(attempt, Outcome.FAILED, reason)
 
     def stopped(self, attempt: Attempt, reason: str | None = None) -> None:
-        """The child stopped in good order and its checkpoint stays: the job is paused or cancelled if that was asked, else queued again."""
+        """The child stopped cleanly and its checkpoint stays: the job is paused or cancelled if that was requested, else queued again."""
         self._end(attempt, Outcome.STOPPED, reason)
 
     def lost(self, attempt: Attempt, how: str = "its worker was lost") -> None:
-        """The worker couldn't do its own part. Counts like its death."""
+        """The worker itself failed. Counts like its death."""
         with self._current(attempt) as (session, job):
             lose(session, job, self._maximum_worker_deaths, how)
 
     def succeed(self, attempt: Attempt, store: Callable[[Session], Sequence[JobEvent]]) -> None:
-        """End the job as succeeded, in one transaction with whatever ``store`` writes; as cancelled if that was asked in the meantime.
+        """End the job as succeeded, in one transaction with what ``store`` writes; or as cancelled if that was requested meanwhile.
 
         ``store`` runs while the job's row is locked and only for the current attempt; the events it returns come before the last one.
         """
@@ -187,17 +187,17 @@ class Attempts:
 
 
 def end(session: Session, job: JobRow, outcome: Outcome, reason: str | None) -> None:
-    """Move a locked job that a worker holds to where this outcome leads. A reason is told where the job wasn't to end like that."""
+    """Change a locked job that a worker holds to the state that this outcome leads to. The history gets a reason if that wasn't the aim."""
     state = after_outcome(JobState(job.state), outcome)
     asked = {JobState.PAUSING: JobState.PAUSED, JobState.CANCELLING: JobState.CANCELLED}.get(JobState(job.state))
     change_state(session, job, state, None if state is asked else reason)
 
 
 def lose(session: Session, job: JobRow, maximum_worker_deaths: int, how: str = "its worker was lost") -> None:
-    """A locked job's worker is gone: another one takes it up, unless it has taken too many with it."""
+    """A locked job's worker is gone: another worker may start it, unless too many have died with it."""
     job.worker_deaths += 1
     if job.worker_deaths >= maximum_worker_deaths:
-        end(session, job, Outcome.FAILED, f"{how}{_times(job.worker_deaths)}; not tried again")
+        end(session, job, Outcome.FAILED, f"{how}{_times(job.worker_deaths)}; no further attempt")
     else:
         end(session, job, Outcome.STOPPED, how)
 

@@ -1,4 +1,4 @@
-r"""Calculations as jobs: those that take longer than a request may wait."""
+r"""Calculations as jobs, for those that take too long for a request."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Calculation(Value):
 
 @final
 class CalculationDocument(Value):
-    """A calculation as sent, and how long it may take."""
+    """A calculation as sent, with its time limit."""
 
     calculation: Calculation
     seconds: Positive

@@ -1,9 +1,9 @@
-r"""The calculating process: one calculation, in a process that dies with the worker that started it, so that cancelling can end it.
+r"""The calculating process: one calculation in its own process, so that cancelling can end it. It dies with its worker.
 
     python -m app.jobs.calculator WORKDIR --parent PID
 
 Reads ``WORKDIR/request.json``, writes ``WORKDIR/result.json`` and ends with 0, or with 1 and a last event on standard output that says
-why there is no result. It holds nothing that is worth a checkpoint: stopped, it starts anew.
+why there is no result. It has no checkpoints: if stopped, it starts from the beginning.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FINISHED, FAILED, ORPHANED = 0, 1, 4
 
 
 def carried_out(document: CalculationDocument) -> CalculationResult:
-    """The result. Raises the accountants' errors, TimeLimitReached among them; in a batch they are told line by line."""
+    """The result. Raises the accountants' errors, including TimeLimitReached; a batch reports them line by line."""
     asked = document.calculation
     if asked.batch is not None:
         return CalculationResult(batch=tuple(answered(BatchRequest(requests=asked.batch), compute_profile, document.seconds)))
@@ -43,9 +43,9 @@ def carried_out(document: CalculationDocument) -> CalculationResult:
 
 def main(arguments: list[str]) -> int:
     """Carries out one calculation and returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m app.jobs.calculator", description="Carry out one calculation.")
+    parser = argparse.ArgumentParser(prog="python -m app.jobs.calculator", description="Run one calculation.")
     parser.add_argument("workdir", type=Path)
-    parser.add_argument("--parent", type=int, required=True, help="process id that this one must not outlive")
+    parser.add_argument("--parent", type=int, required=True, help="id of the process that this one must not outlive")
     options = parser.parse_args(arguments)
     workdir: Path = options.workdir
     if not die_with_parent(options.parent, signal.SIGKILL):

@@ -1,4 +1,4 @@
-r"""The child of a job: a process of its own, so that a crash of it can't take the worker down, and a death of the worker ends it."""
+r"""A job's child process: its crash can't take the worker down, and the worker's death ends it."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ EXIT_STOPPED = 3
 LOCK_POLL_SECONDS = 0.05
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 LARGEST_LOG = 2**20
-"""Bytes of ``training.log``; what comes after them is dropped."""
+"""Bytes of ``training.log``; anything beyond is dropped."""
 LONGEST_READ = 2**16
 
 DATA_SETS_DIR = "ZETADP_DATA_SETS_DIR"
-"""The one setting of the service that a child sees: where the files of data sets lie. Beside it stands where those of uploads do."""
+"""The one setting of the service that a child sees: the folder of data sets. It also gets the folder of uploaded ones."""
 
 MEMORY_KEPT = {"MALLOC_MMAP_THRESHOLD_": str(256 * 2**20), "MALLOC_TRIM_THRESHOLD_": str(2**30)}
 """For glibc in a child: blocks up to 256 MiB come from the heap, and the heap gives memory back only beyond 1 GiB.
 
-Every step of a training takes and frees the same activations. As it comes, glibc hands each large one back to the system at once, and
-the page faults of taking it again cost as much time as the arithmetic on it (of blocks of 100 MiB, forty times as much as reusing them).
+Every step of a training allocates and frees the same activations. By default glibc returns each large one to the system at once, and
+the page faults of allocating it again cost as much time as the arithmetic on it (for 100 MiB blocks, forty times as much as reusing them).
 """
 
 ChildEvent = TrainingEvent | Logged
@@ -61,7 +61,7 @@ def calculation_command(workdir: Path) -> list[str]:
 
 
 def write_request(workdir: Path, document: JobDocument) -> None:
-    """Write ``request.json`` whole or not at all. The same at every attempt."""
+    """Write ``request.json`` atomically. The content is the same at every attempt."""
     unfinished = workdir / f"{REQUEST}.new"
     unfinished.write_text(document.child_request())
     unfinished.replace(workdir / REQUEST)
@@ -69,10 +69,10 @@ def write_request(workdir: Path, document: JobDocument) -> None:
 
 @contextmanager
 def sole_user(folder: Path, give_up: Callable[[], bool], patience_seconds: float) -> Generator[int | None]:
-    r"""Hold the lock of a job's folder, or None where ``give_up`` said so first. A child inherits the lock: the child of a worker that was
-    killed holds it until it is gone too, so on one machine two children don't share a device.
+    r"""Hold the lock of a job's folder; None if ``give_up`` was true first. A child inherits the lock: the child of a killed worker holds
+    it until it is gone too, so on one machine two children don't share a device.
 
-    It is a courtesy and no fence (``app/jobs/folders.py`` is): a child that hangs with its worker would hold it for ever, so after
+    It is a courtesy, not a fence (``app/jobs/folders.py`` is): a child that hangs with its worker would hold it for ever, so after
     ``patience_seconds`` this goes on without.
     """
     deadline = time.monotonic() + patience_seconds
@@ -98,11 +98,11 @@ class JobChild:
 
     Args:
       command: its command line.
-      log: what it writes to stderr is appended to this file, up to a limit; what may be told of it is among the events.
+      log: its stderr is appended to this file, up to a limit; the lines that may be shown are among the events.
       lock: descriptor of the job's lock, which the child inherits.
-      data_sets_dir: folder of the data sets, told to the child as ``ZETADP_DATA_SETS_DIR``; None where there is none.
-      uploaded_dir: folder of the data sets that were made of uploads, told to it as ``ZETADP_UPLOADED_DIR``.
-      accelerators: the numbers of those that the child may see; None for those that the worker sees.
+      data_sets_dir: folder of the data sets, which the child gets as ``ZETADP_DATA_SETS_DIR``; None if there is none.
+      uploaded_dir: folder of the data sets made from uploads, which it gets as ``ZETADP_UPLOADED_DIR``.
+      accelerators: the numbers of the accelerators that the child may see; None for those that the worker sees.
     """
 
     def __init__(
@@ -150,14 +150,14 @@ class JobChild:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended and all it said was read."""
+        """Whether it has ended and all its output was read."""
         if self._process.poll() is None:
             return False
         self.kill()  # whatever it started and left behind still holds the pipe
         return self._outputs_open == 0
 
     def events(self, timeout_seconds: float) -> list[ChildEvent]:
-        """What it said since the last call; waits for at most ``timeout_seconds`` for the first."""
+        """Its events since the last call; waits at most ``timeout_seconds`` for the first."""
         if self._outputs_open == 0:
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout_seconds)
@@ -174,11 +174,11 @@ class JobChild:
         return events
 
     def stop(self) -> None:
-        """Ask it to write a checkpoint and end."""
+        """Ask it to write a checkpoint and to end."""
         self._process.terminate()
 
     def kill(self) -> None:
-        """End it, and whatever it started, at once."""
+        """End it and its own children at once."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
@@ -188,7 +188,7 @@ class JobChild:
 
 
 def child_environment(environment: Mapping[str, str], data_sets_dir: Path | None, uploaded_dir: Path | None = None) -> dict[str, str]:
-    """The service's environment without its settings, which may hold a password; but with the folders of the data sets.
+    """The service's environment without its settings, which may contain a password, but with the folders of the data sets.
 
     Memory is kept as ``MEMORY_KEPT`` says, unless the operator set either of its variables.
 

@@ -1,4 +1,4 @@
-r"""What follows a finished child: for a training the check that it did what was planned and its certificate; the list of its files."""
+r"""What follows a finished child: for a training, the check that it did what was planned, its certificate, and the list of its files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from trainer.report import RunReport
 
 CERTIFICATE_FILE = "certificate.json"
 SIGNED_AGAIN = 5
-"""How often a certificate is signed whose key is revoked before it is stored."""
+"""How often a certificate is signed again if its key is revoked before it is stored."""
 
 
 @final
@@ -36,17 +36,17 @@ class RunRefused(Exception):
 
 
 def complete_calculation(attempt: Attempt, attempts: Attempts, workdir: Path) -> None:
-    r"""Keep the result and end the job as succeeded, both or neither.
+    r"""Store the result and end the job as succeeded, both or neither.
 
     Raises:
-      RunRefused: there is no result that can be read.
-      AttemptSuperseded: this attempt may not end the job any more.
+      RunRefused: there is no readable result.
+      AttemptSuperseded: this attempt may no longer end the job.
     """
     try:
         result = (workdir / RESULT).read_bytes()
         CalculationResult.model_validate_json(result)
     except (OSError, ValidationError) as error:
-        raise RunRefused(f"the calculation ended without a result that can be read ({type(error).__name__})") from error
+        raise RunRefused(f"the calculation ended without a readable result ({type(error).__name__})") from error
     folder = workdir / ARTIFACTS
     folder.mkdir(exist_ok=True)
 
@@ -62,12 +62,12 @@ def complete_training(attempt: Attempt, document: TrainingDocument, attempts: At
 
     Raises:
       RunRefused: nothing is signed; the text says why.
-      AttemptSuperseded: this attempt may not end the job any more.
+      AttemptSuperseded: this attempt may no longer end the job.
     """
     report = _report(workdir)
     if report.event != document.plan.event:
         raise RunRefused(
-            f"what training released isn't what was planned: {report.steps_released} steps instead of {document.plan.steps}, "
+            f"training released something else than was planned: {report.steps_released} steps instead of {document.plan.steps}, "
             "or another mechanism or sampling; nothing is certified"
         )
     folder = workdir / ARTIFACTS
@@ -90,7 +90,7 @@ def complete_training(attempt: Attempt, document: TrainingDocument, attempts: At
             return attempts.succeed(attempt, store)
         except SigningKeyRevoked:  # between signing and storing; the newest key that is left signs
             envelope = _certificate(attempt, document, report, trained, finished, settings)
-    raise RunRefused(f"the signing key was revoked {SIGNED_AGAIN} times while this was certified; nothing is")
+    raise RunRefused(f"the signing key was revoked {SIGNED_AGAIN} times while this was being certified; no certificate could be signed")
 
 
 def _report(workdir: Path) -> RunReport:
@@ -125,7 +125,7 @@ def _certificate(
 
 
 def _trained_files(folder: Path) -> dict[str, Path]:
-    """What training left, by name: plain files directly in the folder, without those that an attempt before this one added."""
+    """The training's files by name: plain files directly in the folder, without those that an earlier attempt added."""
     ours = {SPEC_FILE, CODE_MANIFEST, CERTIFICATE_FILE}
     found = sorted(folder.iterdir()) if folder.is_dir() else []
     return {path.name: path for path in found if path.is_file() and not path.is_symlink() and path.name[0] != "." and path.name not in ours}

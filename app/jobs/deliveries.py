@@ -1,11 +1,11 @@
-r"""Sending webhooks: each change of a job's state, signed, again and again until the receiver has it.
+r"""Sends webhooks: each change of a job's state, signed and repeated until the receiver has it.
 
-What is to be sent was written in the transaction that changed the state, so nothing is lost with a process. Whoever sends claims a row by
-moving its due time: two processes don't send the same at the same moment. A receiver may still get one twice, where the answer was lost;
-``webhook-id`` is the same then.
+Messages are written in the transaction that changes the state, so none is lost with a process. A sender claims a row by moving its due
+time, so that two processes don't send it at the same moment. A receiver may still get a message twice if its answer was lost; then
+``webhook-id`` is the same.
 
 The signature is that of Standard Webhooks with a plain secret: ``webhook-signature: v1,`` and the base64 HMAC-SHA256 of
-``{webhook-id}.{webhook-timestamp}.{body}``. A receiver refuses old timestamps, so that nobody can send an overheard one again.
+``{webhook-id}.{webhook-timestamp}.{body}``. A receiver should refuse old timestamps, so that nobody can replay an overheard message.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ Tried = Literal["taken", "not_taken", "given_up"]
 LOOK_SECONDS = 0.5
 SEND_SECONDS = 10.0
 CLAIM_SECONDS = 60.0
-"""For whoever claims a row and dies before he has sent it."""
+"""In case a process claims a row and dies before it has sent it."""
 FIRST_RETRY_SECONDS = 5.0
 LONGEST_RETRY_SECONDS = 6 * 3600.0
 MOST_TRIES = 25
-"""Over about four days."""
+"""They take about four days."""
 _log = structlog.get_logger()
 
 
 @final
 class Delivery(Value):
-    """One change of state, ready to be sent."""
+    """One change of state, ready to send."""
 
     job_id: str
     number: int
@@ -60,12 +60,12 @@ class Delivery(Value):
 
     @property
     def message_id(self) -> str:
-        """The same at every try."""
+        """The message's id, the same at every try."""
         return f"{self.job_id}.{self.number}"
 
 
 def retry_seconds(tries: int) -> float:
-    """How long to wait after so many tries.
+    """The wait after this many tries.
 
     >>> [retry_seconds(tries) for tries in (1, 2, 3, 25)]
     [5.0, 10.0, 20.0, 21600.0]
@@ -74,7 +74,7 @@ def retry_seconds(tries: int) -> float:
 
 
 def signature(secret: str, message_id: str, timestamp: int, body: bytes) -> str:
-    """What a receiver computes too and compares."""
+    """The signature, which a receiver computes as well and compares."""
     signed = f"{message_id}.{timestamp}.".encode() + body
     return "v1," + b64encode(hmac.new(secret.encode(), signed, sha256).digest()).decode()
 
@@ -89,7 +89,7 @@ class NotTaken(Exception):
 
 @final
 class Deliveries:
-    """Sends what is due, in a thread of its own, and tells ``tried`` what came of each try. A context manager."""
+    """Sends due messages in its own thread, and passes each try's outcome to ``tried``. A context manager."""
 
     def __init__(self, settings: Settings, database: Database, tried: Callable[[Tried], None] = _nobody) -> None:
         self._database = database
@@ -115,7 +115,7 @@ class Deliveries:
                 _log.warning("database_unavailable", error=type(error).__name__)
 
     def claimed(self) -> Delivery | None:
-        """The next that is due, which nobody else will send meanwhile; None where there is none."""
+        """The next due message, which no other process will send meanwhile; None if there is none."""
         moment = now()
         due = select(DeliveryRow).where(DeliveryRow.due <= moment).order_by(DeliveryRow.due, DeliveryRow.number).limit(1)
         with self._database.reading() as session:  # nearly always there is none, and the write lock is everyone's
@@ -139,7 +139,7 @@ class Deliveries:
             )
 
     def deliver(self, delivery: Delivery) -> None:
-        """Send it, and remember that it was taken, or when to try again."""
+        """Send it, and record that it was accepted, or when to try again."""
         log = _log.bind(job=delivery.job_id, number=delivery.number, tries=delivery.tries)
         own = (DeliveryRow.job_id == delivery.job_id, DeliveryRow.number == delivery.number)
         try:
@@ -184,7 +184,7 @@ def send(destination: Destination, delivery: Delivery) -> None:
 
 @final
 class _Connection(http.client.HTTPConnection):
-    """To the address that was checked, whatever the name leads to by now; the certificate must be the name's."""
+    """Connects to the checked address, whatever the name resolves to by now; the certificate must be valid for the name."""
 
     def __init__(self, destination: Destination) -> None:
         super().__init__(destination.host, destination.port, timeout=SEND_SECONDS)

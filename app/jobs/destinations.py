@@ -1,7 +1,7 @@
-r"""Where webhooks may go. A URL comes from a user, and the service sits inside somebody's network: it must not become a way into it.
+r"""Where webhooks may go. URLs come from users, and the service runs inside somebody's network: it must not become a way into that network.
 
-By default only https to addresses on the internet. Hosts that the operator names may be private and without TLS, and a service that itself
-listens on loopback alone, where everybody who reaches it is on this machine, may also call this machine.
+By default only https to addresses on the internet. Hosts that the operator names may be private and without TLS. A service that itself
+listens only on loopback, where all of its clients are on this machine, may also call this machine.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ FIELD = "webhook.url"
 
 
 class DestinationRefused(Exception):
-    """The host's name leads to an address that webhooks may not go to, or nowhere."""
+    """The host's name resolves to an address that webhooks may not go to, or to none."""
 
 
 @final
 @dataclass(frozen=True)
 class Destination:
-    """A URL, taken apart: ``address`` is where to connect, ``host`` what the certificate and the request name."""
+    """A parsed URL: ``address`` is where to connect, ``host`` the name in the certificate and the request."""
 
     is_https: bool
     host: str
@@ -36,14 +36,14 @@ class Destination:
 
 @final
 class Destinations:
-    """What the operator's settings admit."""
+    """The destinations that the operator's settings admit."""
 
     def __init__(self, settings: Settings) -> None:
         self._named = frozenset(name.strip().lower() for name in settings.webhook_hosts.split(",") if name.strip())
         self._own_machine = _is_loopback(settings.host)
 
     def check(self, url: str) -> None:
-        """Whether the URL may be asked for, as far as can be said without asking for names. Raises InvalidParameter."""
+        """Checks the URL as far as possible without resolving its name. Raises InvalidParameter."""
         parts, host = _parts(url)
         if self._is_exempt(host):
             return
@@ -53,11 +53,11 @@ class Destinations:
             raise InvalidParameter(FIELD, "an address on the internet, or a host in ZETADP_WEBHOOK_HOSTS", host)
 
     def resolved(self, url: str) -> Destination:
-        """Where to send, with the name looked up and the address checked: connect to that address, not to the name again.
+        """The destination, with its name resolved and the address checked: connect to that address, don't resolve the name again.
 
         Raises:
           InvalidParameter: as ``check``; the settings may have changed.
-          DestinationRefused: the name leads to a private address, or to none.
+          DestinationRefused: the name resolves to a private address, or to none.
         """
         self.check(url)
         parts, host = _parts(url)
@@ -100,7 +100,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _is_public(address: str) -> bool:
-    r"""Whether the address is on the internet; IPv4 inside IPv6 is judged as what it is.
+    r"""Whether the address is on the internet; IPv4 inside IPv6 is judged as IPv4.
 
     >>> [_is_public(text) for text in ("93.184.216.34", "10.0.0.1", "::ffff:127.0.0.1", "169.254.169.254", "64:ff9b::7f00:1")]
     [True, False, False, False, False]

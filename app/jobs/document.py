@@ -1,4 +1,4 @@
-r"""What is stored of a job when it is submitted: what was asked, and what follows from it. It never changes afterwards."""
+r"""The stored document of a job: the request and what follows from it. It never changes after submission."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TrainingDocument(Value):
 
 @final
 class TrainingAsked(Value):
-    """The part of a stored training that lists show; reading the plan as well, whose event is checked, takes much longer."""
+    """The part of a stored training that lists show; reading the plan as well, which checks its event, takes much longer."""
 
     spec: AnyTrainingSpec
     runtime: RuntimeSpec

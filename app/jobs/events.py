@@ -1,4 +1,4 @@
-r"""What happens to a job, as its event stream tells it: changes of state, the training child's own events, and what it left behind."""
+r"""A job's events, as its event stream shows them: changes of state, the training child's own events, and its files."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ JobEvent = Annotated[
 ]
 JOB_EVENT: TypeAdapter[JobEvent] = TypeAdapter(JobEvent)
 HISTORY = ("state", "artifacts", "started", "progress", "metrics", "stage", "checkpoint", "finished", "stopped", "failed")
-"""Kinds of what is told of a job to whoever follows it."""
+"""Kinds of events in a job's event stream."""
 LOG = ("log",)
 MEASURES = ("progress", "metrics")
-"""Kinds of what can be plotted: the steps done and the epsilon they cost so far, and figures on held-out records."""
+"""Kinds of events that can be plotted: steps done with the epsilon spent so far, and metrics on held-out records."""
 
 
 @final

@@ -1,8 +1,8 @@
-r"""A folder for each attempt, so that what a superseded attempt still writes never gets among what a later one reads.
+r"""A folder for each attempt, so that a later attempt never reads what a superseded one still writes.
 
 An attempt takes over the folder of the one before by renaming it, in one step of the file system, and puts a plain file in the old place.
-A process that still works there can't write another checkpoint: its path leads nowhere, and no folder can be made in the way. This holds
-between machines that share the data folder too, where a lock of one kernel tells the other nothing.
+A process that still works there can't write another checkpoint: its path leads nowhere, and the plain file prevents a new folder. This also
+holds between machines that share the data folder, where one kernel doesn't see the other's locks.
 
 Why it matters: a step that isn't in the checkpoint that training goes on from is run again with other noise. If the first run of the step
 were kept as well, one release would be counted and two would exist.
@@ -22,15 +22,15 @@ class FolderTaken(Exception):
 
 
 def attempt_folder(job_folder: Path, number: int) -> Path:
-    """Where the attempt of this number works, checkpoint, result and artifacts included."""
+    """The working folder of the attempt with this number, with its checkpoint, result and artifacts."""
     return job_folder / ATTEMPTS / f"{number:06d}"
 
 
 def take_over(job_folder: Path, number: int) -> Path:
-    r"""The folder of a new attempt, with all that the latest one before it had kept; from now on no earlier attempt can write.
+    r"""The folder of a new attempt, with everything that the previous one kept; from now on no earlier attempt can write.
 
     Raises:
-      FolderTaken: a later attempt was here first.
+      FolderTaken: a later attempt already has the folder.
       OSError: the folder can't be made.
     """
     own = attempt_folder(job_folder, number)
@@ -48,7 +48,7 @@ def take_over(job_folder: Path, number: int) -> Path:
 
 
 def _closed(place: Path, own: Path, *, found: bool) -> bool:
-    """Close an earlier attempt's place for good; whether its folder is now ``own``."""
+    """Close an earlier attempt's place for good; returns whether its folder is now ``own``."""
     moved = False
     while True:
         try:

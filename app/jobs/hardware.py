@@ -1,4 +1,4 @@
-r"""What a worker's machine has, without loading torch, and which jobs its setting lets it take."""
+r"""The hardware of a worker's machine, without loading torch, and the jobs that its setting lets it run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def accelerators(proc: Path = Path("/proc"), devices: Path = Path("/dev")) -> li
 
 
 def devices_of(setting: str, found: list[str]) -> tuple[Device, ...]:
-    """What a worker of this setting takes.
+    """The devices whose jobs a worker with this setting runs.
 
     >>> devices_of("auto", []), devices_of("auto", ["NVIDIA H200"]), devices_of("cuda:1", ["NVIDIA H200"])
     (('auto', 'cpu'), ('auto', 'cpu', 'cuda'), ('auto', 'cuda'))
@@ -31,7 +31,7 @@ def devices_of(setting: str, found: list[str]) -> tuple[Device, ...]:
 
 
 def visible(setting: str) -> str | None:
-    """``CUDA_VISIBLE_DEVICES`` of its children; None leaves what the worker has.
+    """``CUDA_VISIBLE_DEVICES`` of its children; None leaves the worker's value.
 
     >>> visible("cuda:1"), visible("cpu"), visible("auto")
     ('1', '', None)
@@ -42,7 +42,7 @@ def visible(setting: str) -> str | None:
 
 
 def described(setting: str, found: list[str]) -> str:
-    """One line for people."""
+    """One line for people to read."""
     threads = f"{os.cpu_count() or 1} CPU threads"
     names = [] if setting == "cpu" else found
     return "; ".join([threads, *names])[:255]

@@ -42,7 +42,7 @@ def last_number(session: Session, job_id: str) -> int:
 
 
 def change_state(session: Session, job: JobRow, state: JobState, reason: str | None = None) -> None:
-    """Move a locked job to ``state``, and tell its history and who asked to be told; one that ends settles with its ledger."""
+    """Change a locked job to ``state``, and record it in the history and for webhooks; a job that ends settles with its ledger."""
     job.state = state
     if state is JobState.RUNNING and job.started is None:
         job.started = now()
@@ -69,7 +69,7 @@ def events_after(session: Session, job_id: str, number: int, kinds: Sequence[str
 
 
 def latest(session: Session, wanted: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], JobEvent]:
-    """The last event of each kind of the jobs it is wanted of, by (job, kind)."""
+    """The last event of each kind for the requested jobs, by (job, kind)."""
     # One step down the index for each job and kind: a grouping would walk through every event of every job.
     last = aliased(JobEventRow)
     queries = [

@@ -1,10 +1,10 @@
-r"""Who lives: a lease for each worker, renewed while it runs, and the jobs of those that renew it no more.
+r"""Leases: each worker renews one while it runs, and loses its jobs when it no longer does.
 
-A lease is judged by its beat, not by a clock. Whoever watches it has seen the same beat for the length of the lease, on his own clock that
-only goes forward; a clock that is set, here, there or in the database, kills nobody. What he saw is forgotten whenever his own looks were
-too far apart: after a minute without a database every worker has the whole length of its lease again.
+A lease is judged by its beat, not by wall-clock time. It has run out when a watcher has seen the same beat for the length of the lease, on
+the watcher's monotonic clock; setting a clock, here, there or in the database, kills no worker. A watcher forgets what it saw whenever its
+own looks were too far apart: after a minute without a database every worker has the whole length of its lease again.
 
-A dead worker's row is deleted and its jobs are put back in one transaction. Two that try find one row: one of them wins.
+A dead worker's row is deleted and its jobs are put back in one transaction. If two workers try, only one of them finds the row.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _log = structlog.get_logger()
 
 @final
 class Executor(Value):
-    """A worker as it registers: its name, where it runs, what jobs it takes and on what hardware."""
+    """A worker as it registers: its name, its machine, the jobs it runs and its hardware."""
 
     id: str
     host: str
@@ -46,7 +46,7 @@ class Executor(Value):
 
 @final
 class Seen(Value):
-    """A row as somebody watched it; ``renewed`` is the database's time, for people."""
+    """A row as a watcher saw it; ``renewed`` is the database's time, for people to read."""
 
     id: str
     token: str
@@ -65,12 +65,12 @@ class Leases:
         self._maximum_worker_deaths = maximum_worker_deaths
 
     def seen(self) -> list[Seen]:
-        """Every lease as it is now."""
+        """Every current lease."""
         with self._database.reading() as session:
             return [_seen(row) for row in session.scalars(select(ExecutorRow))]
 
     def take(self, executor: Executor) -> str:
-        """A new lease: its token. Raises ExecutorBusy where another holds the name."""
+        """Take a lease and return its token. Raises ExecutorBusy if another worker holds the name."""
         token = secrets.token_hex(16)
         try:
             with self._database.writing() as session:
@@ -82,19 +82,19 @@ class Leases:
         return token
 
     def renew(self, token: str) -> bool:
-        """One more beat; False where the lease was taken away."""
+        """Renew the lease; False if it was taken away."""
         with self._database.writing() as session:
             changed = update(ExecutorRow).where(ExecutorRow.token == token)
             changed = changed.values(beat=ExecutorRow.beat + 1, renewed=database_time(session))
             return session.execute(changed.returning(ExecutorRow.id)).first() is not None
 
     def idle(self, token: str) -> None:
-        """This worker has nothing in hand."""
+        """Record that this worker has no job."""
         with self._database.writing() as session:
             session.execute(update(ExecutorRow).where(ExecutorRow.token == token).values(job_id=None))
 
     def bury(self, seen: Seen) -> list[str] | None:
-        """Take a dead worker's lease and put its jobs back; the ids of those that wait again, None where it lives or another was first."""
+        """Take a dead worker's lease and put its jobs back; the ids of those that wait again, None if it lives or another was first."""
         with self._database.writing() as session:
             dead = delete(ExecutorRow).where(ExecutorRow.id == seen.id, ExecutorRow.token == seen.token, ExecutorRow.beat == seen.beat)
             if session.execute(dead.returning(ExecutorRow.id)).first() is None:
@@ -102,7 +102,7 @@ class Leases:
             return self._put_back(session, seen.token)
 
     def give_up(self, token: str) -> None:
-        """End a lease in good order: nothing is left of it."""
+        """End a lease cleanly: nothing of it is left."""
         with self._database.writing() as session:
             session.execute(delete(ExecutorRow).where(ExecutorRow.token == token))
             self._put_back(session, token)
@@ -119,7 +119,7 @@ class Leases:
 
 @final
 class Watch:
-    """One watcher's memory of the beats it saw, on its own clock."""
+    """The beats that one watcher saw, on its own clock."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -127,7 +127,7 @@ class Watch:
         self._looked: float | None = None
 
     def dead(self, seen: Sequence[Seen], own_token: str) -> list[Seen]:
-        """Those whose beat has been the same for the length of their lease."""
+        """The leases whose beat hasn't changed for their length."""
         moment = self._clock()
         if self._looked is not None and seen and moment - self._looked > min(lease.lease_seconds for lease in seen) / 2:
             self._since.clear()  # nobody looked for a while: perhaps nobody could renew either
@@ -142,12 +142,12 @@ class Watch:
 
 @final
 class LeaseKeeper:
-    r"""Holds a worker's lease while it runs: a context manager. Renews it, and watches the others', in a thread of its own.
+    r"""Holds a worker's lease while it runs: a context manager. Renews it and watches the others' in its own thread.
 
     Args:
       put_back: called with the ids of jobs that wait again, after a dead worker's lease was taken. It must return at once: the next
         beat comes after it.
-      displaced: called once where another worker has taken the name, so that this one can never have it again.
+      displaced: called once if another worker has taken the name, so that this one can never have it again.
     """
 
     def __init__(self, leases: Leases, executor: Executor, put_back: Callable[[list[str]], None], displaced: Callable[[], None]) -> None:
@@ -162,7 +162,7 @@ class LeaseKeeper:
 
     @property
     def token(self) -> str:
-        """Of the lease as it is now; a worker whose lease was taken takes a new one."""
+        """The token of the current lease; a worker whose lease was taken takes a new one."""
         return self._token
 
     def __enter__(self) -> Self:
@@ -180,7 +180,7 @@ class LeaseKeeper:
             _log.warning("lease_left", error=type(error).__name__)  # it runs out
 
     def _bury_predecessor(self) -> None:
-        """The row of a worker of this name. On this machine it is dead, for its lock was free; elsewhere it may live and is watched."""
+        """Handles a row with this worker's name. On this machine that worker is dead, since its lock was free; elsewhere it may live."""
         watch = Watch()
         first: Seen | None = None
         while (before := next((lease for lease in self._leases.seen() if lease.id == self._executor.id), None)) is not None:

@@ -1,4 +1,4 @@
-r"""Tying the jobs to an application: what its handlers need is made at start and closed at the end."""
+r"""Attaches the jobs to an application: makes what its handlers need at the start and closes it at the end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from app.settings import Settings
 
 @contextmanager
 def attached(app: FastAPI, settings: Settings) -> Generator[None]:
-    """For the application's lifespan: brings the tables up to date, sets what ``app.state`` has of the jobs, and sends webhooks."""
+    """For the application's lifespan: updates the tables, sets the jobs' part of ``app.state``, and sends webhooks."""
     database = Database(settings)
     queue = JobQueue(settings)
     app.state.settings, app.state.database, app.state.queue = settings, database, queue

@@ -1,7 +1,7 @@
-r"""Hearing the queue's calls while a worker runs its jobs.
+r"""Receives the queue's calls while a worker runs its jobs.
 
-A worker needs no queue: it looks by itself whether a job waits, each ``resubmit_seconds``; a call only wakes it sooner. So it listens in a
-thread of its own, which tries again as long as the queue can't be reached, at the start or for a locked file however long that lasts.
+A worker needs no queue: it looks for waiting jobs itself every ``resubmit_seconds``; a call only wakes it sooner. So it listens in its own
+thread, which keeps trying while the queue can't be reached, at the start or for a locked file, however long that lasts.
 What DBOS does once it is launched outlives an outage by itself: its threads try again.
 """
 
@@ -19,7 +19,7 @@ from app.jobs.serializer import JsonSerializer
 from app.settings import Settings
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 60.0
-"""Between two tries to reach the queue; each pause is twice the one before."""
+"""Pause between two tries to reach the queue; each pause is twice the previous one."""
 CLOSING_SECONDS = 5.0
 """How long a worker that ends waits for the queue's threads."""
 _log = structlog.get_logger()
@@ -47,11 +47,11 @@ class Listener:
         ending.join(CLOSING_SECONDS)
 
     def busy(self) -> None:
-        """From now on calls wait: a busy worker takes one at most, and answers it when it is free."""
+        """From now on calls wait: a busy worker takes at most one and answers it when it is free."""
         self._idle.clear()
 
     def wait(self, seconds: float) -> None:
-        """Be idle until a call comes, for this long at most."""
+        """Wait until a call comes, at most this long."""
         self._idle.set()
         self._called.wait(seconds)
         self._called.clear()
@@ -91,10 +91,10 @@ class Listener:
 
 
 def run_worker(settings: Settings, queue: JobQueue, run_next: Callable[[], bool], stopping: threading.Event) -> None:
-    r"""Run jobs in this thread, one at a time, until ``stopping`` is set and the job in hand is let go.
+    r"""Run jobs in this thread, one at a time, until ``stopping`` is set and the current job is released.
 
     Args:
-      run_next: takes up the job that is next and brings it to an end; False where none waits. It must return soon after ``stopping``.
+      run_next: runs the next job to its end; False if none is waiting. It must return soon after ``stopping``.
     """
 
     def run_all() -> None:

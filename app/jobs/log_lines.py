@@ -1,4 +1,4 @@
-r"""What may be told of a process's log. It is free text of any library, and an error's text may quote a record: so only what can't.
+r"""The part of a process's log that may be shown. A log is free text of any library, and an error's text may quote a record.
 
 Kept are the lines of a trace that name code, and the types of errors and warnings; their texts, and every other line, are left out and
 counted. The log itself stays on the worker's disk, for whoever may read the data anyway.
@@ -26,14 +26,14 @@ _WARNING = re.compile(r'([^":\s\x00-\x1f]{1,250}\.py:\d{1,7}): (\w{1,80}Warning)
 
 @final
 class LogLines:
-    """The lines of one attempt that may be told, in order."""
+    """The lines of one attempt that may be shown, in order."""
 
     def __init__(self) -> None:
         self._left_out = 0
         self._told = 0
 
     def tell(self, line: str) -> list[str]:
-        """What to tell now that this line was written."""
+        """What to show now that this line was written."""
         safe = safe_line(line.rstrip("\r\n"))
         if safe is None:
             self._left_out += 1
@@ -41,7 +41,7 @@ class LogLines:
         return self._within([*self.end(), safe])
 
     def end(self) -> list[str]:
-        """What is still to be told after the last line."""
+        """What is left to show after the last line."""
         count, self._left_out = self._left_out, 0
         return [] if count == 0 else self._within([f"({count} {'line' if count == 1 else 'lines'} left out: free text may quote data)"])
 
@@ -52,7 +52,7 @@ class LogLines:
 
 
 def safe_line(line: str) -> str | None:
-    r"""The part of a line that can't hold a data value; None where there is none.
+    r"""The part of a line that can't hold a data value; None if there is none.
 
     >>> safe_line('  File "/x/train.py", line 3, in step'), safe_line("ValueError: bad record [0.1, 0.2]"), safe_line("loss 0.123")
     ('  File "/x/train.py", line 3, in step', 'ValueError', None)

@@ -1,4 +1,4 @@
-r"""From the spec that somebody sends to its plan: calibrated, and refused in the request's own words."""
+r"""From a submitted spec to its calibrated plan; refusals name the request's own fields."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def planned(settings: Settings, database: Database, tenant: str, spec: AnyTraini
     r"""The plan of a tenant's training, on data sets of that tenant. Nothing is stored.
 
     Raises:
-      InvalidParameter, CalibrationFailed, UnsupportedEvent: it has none; with the path of its field in the request, where it is one of the
-        spec's.
+      InvalidParameter, CalibrationFailed, UnsupportedEvent: there is no plan; with the path of the field in the request, if it is
+        one of the spec's.
     """
     try:
         with found_by(finder_of(settings, database, tenant)):
@@ -33,7 +33,7 @@ def planned(settings: Settings, database: Database, tenant: str, spec: AnyTraini
 
 
 def in_request(refused: InvalidParameter, spec: AnyTrainingSpec) -> InvalidParameter:
-    """A refusal with the path of its field in the request."""
+    """An error with the path of its field in the request."""
     first = refused.field.split(".")[0].split("[")[0]
     if first not in type(spec).model_fields:
         return refused

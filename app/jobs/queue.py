@@ -30,21 +30,21 @@ if TYPE_CHECKING:
 
 APPLICATION = "zetadp"
 APPLICATION_VERSION = "1"
-"""Fixed: DBOS would otherwise hash the source, and a job queued before an upgrade would wait for the old version for ever."""
+"""Fixed, since DBOS would otherwise hash the source, and a job queued before an upgrade would wait for the old version for ever."""
 QUEUE = "train"
 WORKFLOW = "train"
 POLLING_SECONDS = 0.1
 ANSWERED = ("SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED")
 CALLS_AT_ONCE = 500
 CALLS_WAITING = 1000
-"""More than these needn't go out: that many calls keep every worker awake for a while."""
+"""More calls than this needn't go out: they already keep every worker awake for a while."""
 CLOSING_SECONDS = 2.0
-"""How long closing waits for calls that are on their way."""
+"""How long closing waits for calls in flight."""
 _log = structlog.get_logger()
 
 
 def patient(url: str) -> str:
-    """The queue's URL with our patience in it: DBOS has none of its own for a server that is gone without a word.
+    """The queue's URL with our timeouts: DBOS has none of its own for a server that silently disappears.
 
     >>> patient("sqlite:////data/queue.sqlite")
     'sqlite:////data/queue.sqlite'
@@ -75,9 +75,9 @@ class JobQueue:
             pass
 
     def call(self, job_id: str, priority: int) -> None:
-        """Wake an idle worker for a job that waits now; calls for jobs of higher priority go first.
+        """Wake an idle worker for a job that waits now; calls for jobs with a higher priority go first.
 
-        It returns at once, whatever the queue does. A call that can't be made is lost: a worker that has nothing to do finds the job by
+        It returns at once, whatever the queue does. A call that can't be made is lost: an idle worker finds the job by
         itself.
         """
         with self._lock_of_calls:
@@ -90,7 +90,7 @@ class JobQueue:
             self._failed()
 
     def forget(self, before: datetime, *, only_count: bool = False) -> int:
-        """Delete the calls from before this moment that were answered; how many there were. Raises QueueUnavailable."""
+        """Delete the answered calls from before this moment and return their number. Raises QueueUnavailable."""
         found = 0
         with self._connected() as client:
             while True:
@@ -113,7 +113,7 @@ class JobQueue:
                     return found
 
     def close(self) -> None:
-        """Let the calls go out that still can within seconds, and close the connections, if any were made."""
+        """Send the calls that can still go out within seconds, and close the connections, if any were made."""
         if self._caller is not None:
             with suppress(queue.Full):
                 self._calls.put_nowait(None)

@@ -1,4 +1,4 @@
-r"""What the REST interface tells of jobs. Domain types appear as they are; only transport fields are added."""
+r"""What the REST interface shows of jobs. Domain types appear as they are; only transport fields are added."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class JobCharge(Value):
 
 @final
 class JobLinks(Value):
-    """Where the rest is."""
+    """Links to related resources."""
 
     self: str
     events: str

@@ -1,4 +1,4 @@
-r"""The REST interface of jobs. Handlers are plain functions, each one transaction; streams are beside it, in ``streams.py``."""
+r"""The REST interface of jobs. Handlers are plain functions, each one transaction; streams are in ``streams.py``."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ def submit_job(submission: JobSubmission, service: Service, response: Response, 
 def list_jobs(
     *,
     service: Service,
-    state: Annotated[tuple[JobState, ...], Query(description="Any of these states.")] = (),
+    state: Annotated[tuple[JobState, ...], Query(description="Jobs in any of these states.")] = (),
     algorithm: Annotated[str | None, Query(json_schema_extra={"enum": ALGORITHM_NAMES})] = None,
     label: Annotated[tuple[LabelFilter, ...], Query(description="name=value; all of them must match.")] = (),
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
-    cursor: Annotated[str | None, Query(pattern=ID_PATTERN, description="The `next` of the page before.")] = None,
+    cursor: Annotated[str | None, Query(pattern=ID_PATTERN, description="The `next` of the previous page.")] = None,
 ) -> JobPage:
     """One page; follow `next` for older jobs."""
     if algorithm is not None and algorithm not in ALGORITHM_NAMES:

@@ -1,4 +1,4 @@
-r"""Doing one attempt of a job: its folder, its child, what the child tells, and its end."""
+r"""Runs one attempt of a job: its folder, its child, the child's events, and its end."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Runner:
         self._command = command
 
     def run(self, attempt: Attempt) -> None:
-        """Bring the attempt to an end. What the database can't be told at once is told when it answers again."""
+        """Run the attempt to its end. Writes that the database can't take at once are made when it answers again."""
         with structlog.contextvars.bound_contextvars(job=attempt.job_id, attempt=attempt.number):
             _log.info("job_started")
             try:
@@ -100,7 +100,7 @@ class _Run:
         except Exception as error:
             # This worker can't do it; another may, and if none can the job ends.
             _log.exception("worker_failed")
-            how = "its worker has no room on its disk" if is_full(error) else "its worker was lost"
+            how = "its worker's disk is full" if is_full(error) else "its worker was lost"
             self._patiently(lambda: self._attempts.lost(self._attempt, how))
 
     def _do(self) -> None:
@@ -151,7 +151,7 @@ class _Run:
         return stop, reason
 
     def _forgets(self, events: list[ChildEvent]) -> bool:
-        """Whether the child begins before a step that the job has already told to be in a checkpoint."""
+        """Whether the child begins before a step that the job has already reported to be in a checkpoint."""
         started = next((event for event in events if isinstance(event, Started)), None)
         return started is not None and started.resumed_from_step < self._patiently(lambda: self._attempts.last_checkpoint(self._attempt))
 
@@ -182,7 +182,7 @@ class _Run:
             self._fail(f"it ran for longer than its timeout of {attempt.timeout_seconds:g} s")
         elif stop is Stop.LOST_CHECKPOINT:
             self._fail(
-                "the checkpoint that its earlier steps are in isn't in this worker's data folder; run again they would be released twice "
+                "the checkpoint with its earlier steps isn't in this worker's data folder; if run again they would be released twice "
                 "and counted once. Workers of one service share one data folder"
             )
         elif stop is Stop.SHUTDOWN or self._stopping.wait(SHUTDOWN_NOTICE_SECONDS):
@@ -208,7 +208,7 @@ class _Run:
             self._fail(str(refusal))
 
     def _patiently(self, operation: Callable[[], _T]) -> _T:
-        """Do it when the database answers. A worker that is to stop doesn't wait longer than its child would be given."""
+        """Do it when the database answers. A stopping worker doesn't wait longer than its child would be given."""
         deadline = float("inf")
         while True:
             try:

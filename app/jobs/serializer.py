@@ -10,7 +10,7 @@ from dbos import Serializer
 
 @final
 class JsonSerializer(Serializer):
-    """What passes through the queue's tables is JSON. DBOS's default is pickle, which runs whatever it reads."""
+    """Stores JSON in the queue's tables. DBOS's default is pickle, which can run code that it reads."""
 
     def name(self) -> str:
         return "zetadp_json"

@@ -1,4 +1,4 @@
-r"""What can be done with jobs, apart from doing them: submit, read, list, cancel. Each is one transaction."""
+r"""Operations on jobs other than running them: submit, read, list, cancel. Each is one transaction."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from trainer import AnyTrainingSpec
 EVENTS_PER_READ = 500
 ASKED = {Action.CANCEL: "cancelled", Action.PAUSE: "paused", Action.RESUME: "resumed", Action.RETRY: "retried"}
 LONGEST_NUMBER = 15
-"""Digits of an event number; longer texts aren't even read as one."""
+"""The most digits of an event number; longer texts aren't parsed."""
 
 
 @final
@@ -55,7 +55,7 @@ class JobFilter:
 
 @final
 class JobService:
-    """The jobs of one tenant; to it those of another aren't there."""
+    """The jobs of one tenant; it can't see those of another."""
 
     def __init__(self, settings: Settings, database: Database, queue: JobQueue, tenant: str) -> None:
         self._settings = settings
@@ -70,13 +70,13 @@ class JobService:
         return self._tenant
 
     def submit(self, submission: JobSubmission, idempotency_key: str | None) -> Job:
-        r"""Store a training and put it on the queue; with a key that was used before, the job it made then.
+        r"""Store a training and queue it; with a key that was used before, return the job it made then.
 
         Raises:
           InvalidParameter, CalibrationFailed, UnsupportedEvent: the spec has no plan; nothing is stored.
           IdempotencyConflict: the key came with another request before.
           LedgerNotFound, LedgerClosed, BudgetExceeded, IncompatibleEvent: the ledger doesn't admit the plan; nothing is stored.
-          StorageFull: there is no room for what a job leaves.
+          StorageFull: there is no room for a job's files.
         """
 
         def document() -> JobDocument:
@@ -89,7 +89,7 @@ class JobService:
         return self._submit(document, submission, idempotency_key, _digest(submission))
 
     def submit_calculation(self, calculation: Calculation, idempotency_key: str | None) -> Job:
-        """Likewise for a calculation; whether it has a result is found out by the worker. Raises IdempotencyConflict."""
+        """Likewise for a calculation; the worker finds out whether it has a result. Raises IdempotencyConflict."""
         seconds = self._settings.calculation_job_seconds
         document = CalculationDocument(calculation=calculation, seconds=seconds)
         return self._submit(lambda: document, None, idempotency_key, _digest(calculation))
@@ -141,9 +141,9 @@ class JobService:
         return JobPage(jobs=tuple(jobs), next=rows[limit - 1].id if len(rows) > limit else None)
 
     def act(self, job_id: str, action: Action) -> Job:
-        """Cancel, pause, resume or retry the job; twice is once. Raises JobNotFound, or JobConflict where its state doesn't allow it.
+        """Cancel, pause, resume or retry the job; repeating it has no effect. Raises JobNotFound, or JobConflict if its state forbids it.
 
-        A job that is charged to a ledger is charged anew when it is tried again: LedgerClosed and BudgetExceeded then.
+        A job with a ledger is charged again when it is retried, which may raise LedgerClosed and BudgetExceeded.
         """
         with self._database.writing() as session:
             row = self._found(locked(session, job_id), job_id)
@@ -153,7 +153,7 @@ class JobService:
                 raise JobConflict(job_id, before, ASKED[action])
             if action is Action.RETRY and row.files_deleted is not None:
                 # Its checkpoint is gone: what it released before would be released again.
-                raise JobConflict(job_id, f"{before}, its files are deleted", ASKED[action])
+                raise JobConflict(job_id, f"{before}, and its files were deleted", ASKED[action])
             if action is Action.RETRY:
                 self._check_data(session, row)
                 row.worker_deaths, row.ran_seconds, row.events_deleted = 0, 0.0, None
@@ -167,7 +167,7 @@ class JobService:
         return job
 
     def label(self, job_id: str, labels: Mapping[str, str]) -> Job:
-        """Give the job these labels instead of its own. Raises JobNotFound."""
+        """Replace the job's labels with these. Raises JobNotFound."""
         with self._database.writing() as session:
             row = self._found(locked(session, job_id), job_id)
             row.labels = dict(labels)
@@ -175,7 +175,7 @@ class JobService:
             return resources(session, [row])[0]
 
     def checked_event_number(self, job_id: str, text: str) -> int:
-        """The number of an event of this job, from a client's text; 0 stands for the beginning. Raises JobNotFound, InvalidParameter."""
+        """The number of an event of this job, from a client's text; 0 means the beginning. Raises JobNotFound, InvalidParameter."""
         with self._database.reading() as session:
             self._found(session.get(JobRow, job_id), job_id)
             last = last_number(session, job_id)
@@ -212,7 +212,7 @@ class JobService:
         return stored.artifacts if isinstance(stored, ArtifactsStored) and row.files_deleted is None else ()
 
     def _priced(self, ledger_id: str, document: JobDocument) -> Priced:
-        """What a training's plan costs on the ledger, found before anything is locked."""
+        """What a training's plan costs on the ledger, computed before anything is locked."""
         assert isinstance(document, TrainingDocument)  # a calculation names no ledger
         ledgers = LedgerService(self._database, self._settings.calculation_seconds)
         check_for_jobs(ledgers.get(self._tenant, ledger_id).definition)

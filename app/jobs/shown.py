@@ -1,4 +1,4 @@
-r"""Jobs as the REST interface shows them, read from their rows in few queries: a page of fifty is asked for again and again."""
+r"""Jobs as the REST interface shows them, read from their rows in few queries: clients poll pages of fifty."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from app.ledgers.tables import LedgerJobRow
 from trainer.report import Metrics, Progress
 
 ASKED_KEPT = 1000
-"""Of how many jobs what was asked is kept in memory, read and checked."""
+"""The number of jobs whose parsed request is kept in memory."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """The shown part of a job's document: a training, or the kind of a calculation."""
+    """The part of a job's document that is shown: a training, or the kind of a calculation."""
 
     training: TrainingAsked | None
     calculation: CalculationKind | None
@@ -45,7 +45,7 @@ class _AskedOnce:
         self._lock = threading.Lock()
 
     def of(self, session: Session, rows: Sequence[JobRow]) -> dict[str, _Asked]:
-        """For each of these jobs; one query for all that aren't kept and whose rows came without their document."""
+        """The request of each of these jobs; one query for all that aren't cached and whose rows came without their document."""
         with self._lock:
             found = {row.id: self._kept[row.id] for row in rows if row.id in self._kept}
         missing = [row for row in rows if row.id not in found]

@@ -1,4 +1,4 @@
-r"""The states of a job and every way from one to another. All changes of a state go through ``after_action`` and ``after_outcome``."""
+r"""The states of a job and every transition. All changes of state go through ``after_action`` and ``after_outcome``."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class JobState(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """Whether nothing happens to the job any more by itself; what failed or was cancelled may be asked for again."""
+        """Whether nothing more happens to the job by itself; a failed or cancelled job may be retried."""
         return self in FINAL_STATES
 
 
 FINAL_STATES = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED})
 HELD_STATES = frozenset({JobState.RUNNING, JobState.PAUSING, JobState.CANCELLING})
-"""A worker has the job in hand, or died with it."""
+"""A worker holds the job, or died with it."""
 
 
 class Action(StrEnum):
-    """What a user asks of a job; the value is the last part of the path."""
+    """A user's action on a job; the value is the last part of the path."""
 
     CANCEL = "cancel"
     PAUSE = "pause"
@@ -41,7 +41,7 @@ class Action(StrEnum):
 class Outcome(StrEnum):
     r"""How an attempt ends.
 
-    ``finished``: all was done. ``failed``: it can't go on. ``stopped``: it left off before its end, in good order or because its worker
+    ``finished``: everything was done. ``failed``: it can't continue. ``stopped``: it stopped before its end, cleanly or because its worker
     was lost, and what it released is in its checkpoint.
     """
 
@@ -97,7 +97,7 @@ _OUTCOMES: Mapping[Outcome, Mapping[JobState, JobState]] = {
 
 
 def after_action(state: JobState, action: Action) -> JobState | None:
-    """The state that a user's action leads to, the same one where nothing is to do; None where the action doesn't fit the state.
+    """The state that a user's action leads to, unchanged if there is nothing to do; None if the action doesn't fit the state.
 
     >>> after_action(JobState.RUNNING, Action.PAUSE), after_action(JobState.SUCCEEDED, Action.RETRY)
     (<JobState.PAUSING: 'pausing'>, None)

@@ -1,4 +1,4 @@
-r"""What is told of a job while it goes on: its history, its log and its figures, as server-sent events; the figures also at once."""
+r"""A job's history, log and figures as server-sent events while it runs; the figures also as one answer."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Follower:
         self._watch = watch
 
     async def events(self, kinds: Sequence[str]) -> AsyncIterator[ServerSentEvent]:
-        """Events of these kinds, until the job has ended or the key has. An outage of the database only delays them."""
+        """Events of these kinds, until the job or the key has ended. An outage of the database only delays them."""
         while True:
             try:
                 if await self._watch.has_ended():

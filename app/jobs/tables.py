@@ -78,7 +78,7 @@ class IdempotencyKeyRow(Base):
 
 @final
 class ExecutorRow(Base):
-    """A worker that lives, and its lease: ``token`` is new whenever the lease is taken anew, ``beat`` counts its renewals."""
+    """A live worker and its lease: ``token`` is new whenever the lease is taken anew, ``beat`` counts its renewals."""
 
     __tablename__ = "executors"
 
@@ -96,7 +96,7 @@ class ExecutorRow(Base):
 
 @final
 class WebhookRow(Base):
-    """Who is told of a job's changes of state. The secret signs what is sent and is never shown."""
+    """The receiver of a job's changes of state. The secret signs the messages and is never shown."""
 
     __tablename__ = "webhooks"
 
@@ -107,7 +107,7 @@ class WebhookRow(Base):
 
 @final
 class DeliveryRow(Base):
-    """One change of state that is to be told, written in the transaction that made it; deleted when it was told or given up."""
+    """One change of state to deliver, written in the transaction that made it; deleted when it was delivered or given up."""
 
     __tablename__ = "webhook_deliveries"
 

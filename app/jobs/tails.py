@@ -1,4 +1,4 @@
-r"""The newest events of a job, read and written down once for all who follow it: two hundred followers cost little more than one."""
+r"""The newest events of a job, read and serialised once for all followers: two hundred followers cost little more than one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.database import UNAVAILABLE
 from app.jobs.service import JobService
 
 LONGEST_WAIT_SECONDS = 1.0
-"""After so long followers hear that nothing came: they have to look after their keys, and may have left."""
+"""After this time followers learn that nothing came: they have to check their keys, and may have left."""
 _log = structlog.get_logger()
 
 
@@ -32,7 +32,7 @@ class Told:
 
 @final
 class Tails:
-    r"""Waits that are under way or just over, by tenant, job, kinds and position. Of one event loop.
+    r"""Waits that are under way or just over, by tenant, job, kinds and position. For one event loop.
 
     Args:
       poll_seconds: how often one wait looks into the table.
@@ -43,7 +43,7 @@ class Tails:
         self._waits: dict[tuple[str, str, str, int], tuple[float, asyncio.Task[Told]]] = {}
 
     async def next(self, service: JobService, job_id: str, after: int, kinds: Sequence[str]) -> Told:
-        """The next events, as soon as there are some or the history has ended; none after a second. Raises as ``service.events``."""
+        """The next events, as soon as there are any or the history has ended; none after a second. Raises as ``service.events``."""
         self._forget_old()
         key = (service.tenant, job_id, kinds[0], after)
         if key not in self._waits:

@@ -51,7 +51,7 @@ def reserve_on(
     expiry: Expiry | None = None,
     job: str | None = None,
 ) -> Reservation:
-    """Set the price aside on a locked ledger; for a request that was answered before, the reservation it made then. Raises ``REFUSALS``."""
+    """Set the price aside on a locked ledger; for an already answered request, the reservation it made then. Raises ``REFUSALS``."""
     book.serve(asker)
     is_old, reservation_id = book.answered_before()
     if is_old:
@@ -64,7 +64,7 @@ def reserve_on(
 def commit_in(
     session: Session, tenant: str, ledger_id: str, reservation_id: str, asker: Asker, part: tuple[Spent, Price] | None
 ) -> Reservation:
-    r"""Count the reservation, or the part that was really released, as spent for good, and free the rest.
+    r"""Count the reservation, or the part that was really released, as spent, and free the rest.
 
     Raises:
       LedgerNotFound, ReservationNotFound, ReservationSettled, LedgerKeyReused.

@@ -1,6 +1,6 @@
-r"""A ledger inside one transaction: its row is locked, so whatever is decided here is decided on what is true until the commit.
+r"""A ledger inside one transaction: its row is locked, so decisions made here stay correct until the commit.
 
-Every change is one entry. What an event costs is found out before (``pricing``): under the lock there is only addition.
+Every change is one entry. An event's cost is computed before (``pricing``): under the lock there is only addition.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ LAPSES_AT_ONCE = 100
 """Overdue reservations that one transaction settles, so that its time stays bounded."""
 
 LOOK_AGAIN_SECONDS = 60.0
-"""After so long an overdue reservation of a job that hasn't ended is looked at again."""
+"""When to check again an overdue reservation of a job that hasn't ended."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Who asks, and how to tell the same request sent twice: the digest of the request that came with the key."""
+    """The sender of a request, and how to recognise a repeated request: the digest of the request that came with the key."""
 
     key_id: str | None = None
     idempotency_key: str | None = None
@@ -121,15 +121,15 @@ class Book:
 
     @property
     def number(self) -> int:
-        """Of the last entry."""
+        """Number of the last entry."""
         return self._entries
 
     def serve(self, asker: Asker) -> None:
-        """What follows is asked for by this one; several may be served in one transaction."""
+        """The following calls are for this sender; several may be served in one transaction."""
         self._asker = asker
 
     def answered_before(self) -> tuple[bool, str | None]:
-        """Whether this very request was answered before, and the reservation it was about. Raises LedgerKeyReused."""
+        """Whether this same request was already answered, and the reservation it was about. Raises LedgerKeyReused."""
         key = self._asker.idempotency_key
         if key is None:
             return False, None
@@ -147,7 +147,7 @@ class Book:
         """Set the price aside, for the data set or for each of the users.
 
         Raises:
-          LedgerClosed, BudgetExceeded; InvalidParameter: users are named where the ledger has none, or none where it has them.
+          LedgerClosed, BudgetExceeded; InvalidParameter: users are named though the ledger has none, or the reverse.
         """
         if self._state is LedgerState.CLOSED:
             raise LedgerClosed(self._id)
@@ -171,10 +171,10 @@ class Book:
         return act
 
     def commit(self, reservation_id: str, part: tuple[Spent, Price] | None) -> None:
-        r"""Count what was released as spent for good and free the rest.
+        r"""Count what was released as spent and free the rest.
 
         Args:
-          part: what was really released, with its price; None where it was all.
+          part: what was really released, with its price; None if it was all.
         Raises:
           ReservationNotFound, ReservationSettled; InvalidParameter: it isn't part of what was reserved.
         """
@@ -193,14 +193,14 @@ class Book:
         self._settle(reserved, Released(reservation=reservation_id), None, self._asker)
 
     def close(self) -> None:
-        """Admit nothing any more. Closing twice is closing once."""
+        """Admit nothing more. Closing twice has no further effect."""
         if self._state is LedgerState.CLOSED:
             return
         self._append(Closed(), self._asker)
         self._state = LedgerState.CLOSED
 
     def settle_overdue(self) -> None:
-        """Settle the reservations whose time is over, as each of them says; one of a job waits until the job has ended."""
+        """Settle overdue reservations as each of them says; a job's reservation waits until the job has ended."""
         if self._next_lapse is None or self._next_lapse > self._moment:
             return
         for row in self._connection.execute(_OVERDUE, {"ledger": self._id, "moment": self._moment}).all():

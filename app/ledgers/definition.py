@@ -1,4 +1,4 @@
-r"""What a ledger is about, fixed when it is made: its budget, whose neighbours it speaks of, and what it protects."""
+r"""The definition of a ledger, fixed when it is made: its budget, its neighbours, and what it protects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UserName = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9][
 LARGEST_GROUP_OF_USERS = 1000
 
 Spent = Annotated[AnySpend | Event, Field(discriminator="kind")]
-"""An event, which the filter accounts, or a number in one of its currencies, which is taken at its word."""
+"""An event, which the filter accounts for, or a number in one of its currencies, which is accepted as given."""
 
 
 @final
@@ -57,5 +57,5 @@ class LedgerDefinition(Value):
 
 @lru_cache(maxsize=4096)
 def stored_definition(text: str) -> LedgerDefinition:
-    """A definition as it was stored; kept, since the same few are read with every spend, and its budget keeps its grids."""
+    """A definition as stored; cached, since the same few are read with every spend, and its budget caches its grids."""
     return LedgerDefinition.model_validate_json(text)

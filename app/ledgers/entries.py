@@ -2,7 +2,7 @@ r"""The history of a ledger: one entry for each thing that happened, each with t
 
 What is hashed is the entry's JSON text, as stored, to the byte: SHA-256 of its UTF-8. Every entry holds its ledger, its number and the
 digest of the entry before it (64 zeros before the first), so that no entry can be changed, moved, taken out or put in between without
-changing the digest of the last one. Whoever noted that digest once can tell whether anything before it was touched.
+changing the digest of the last one. Anyone who noted that digest can tell whether anything before it was changed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Charge = tuple[Steps, ...]
 """For each limit of the budget, whole steps of its grid (2^128 to 2^130 of them make the limit), as decimal text."""
 
 Fate = Literal["spent", "refunded"]
-"""What becomes of a reservation that nobody settled in time."""
+"""What happens to a reservation that wasn't settled in time."""
 
 
 @final
@@ -107,7 +107,7 @@ class Entry(Value):
       ledger: id of the ledger.
       number: from 1 without gaps.
       time: when, by the clock of the machine that wrote it; the order is that of the numbers.
-      by: the key that asked for it; null where no key was shown, or the service itself acted.
+      by: the requesting key; null if no key was sent or the service itself acted.
       previous: digest of the entry before.
       act: what happened.
     """
@@ -120,7 +120,7 @@ class Entry(Value):
     act: Act
 
     def text(self) -> str:
-        """What is stored and hashed."""
+        """The text that is stored and hashed."""
         return self.model_dump_json()
 
 

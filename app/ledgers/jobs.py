@@ -1,7 +1,7 @@
 r"""Jobs and ledgers: a training's whole plan is reserved when it is submitted, and settled by what it released when it ends.
 
-An end is an output like any other: that a run diverged at step s tells something of the releases of s steps. So what counts is every step
-that was executed, not only what was shown of it. Training puts each step on disk before it tells anything of it, its end included:
+An end is an output like any other: that a run diverged at step s reveals something about the releases of s steps. So every executed step
+counts, not only those that were shown. Training writes each step to disk before it reports anything about it, including its end:
 
 * stopped (paused, cancelled, timed out, its worker shut down) and said so: the steps in its checkpoint, the last one executed among them;
 * failed and said how many steps it executed (it diverged, or an error ended a step, which counts as executed): these steps;
@@ -9,7 +9,7 @@ that was executed, not only what was shown of it. Training puts each step on dis
 
 That a run which ends early costs the steps it executed is a claim about adaptive stopping. Every budget of a ledger carries it: sums of
 epsilon, rho, mu^2 or Renyi divergences at fixed orders, step by step (accountants/proofs/filters.md, section 7). A privacy profile doesn't:
-hence no certificate is issued for fewer steps than planned. A job tried again goes on from its checkpoint and is charged anew.
+hence no certificate is issued for fewer steps than planned. A retried job continues from its checkpoint and is charged again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from mechanisms.errors import InvalidParameter, PrivacyError
 from trainer.report import Failed, Stopped
 
 PART_SECONDS = 2.0
-"""How long the cost of what was released may take to find while the job is locked; beyond it all of the plan counts."""
+"""How long computing the cost of what was released may take while the job is locked; beyond it, all of the plan counts."""
 
 
 def check_for_jobs(definition: LedgerDefinition) -> None:
@@ -82,7 +82,7 @@ def settle_job(session: Session, job: JobRow, *, is_success: bool) -> None:
 
 
 def ledgers_of(session: Session, job_ids: list[str]) -> dict[str, LedgerJobRow]:
-    """What the jobs are charged to, by job."""
+    """The ledger and reservation that each job is charged to, by job."""
     return {row.job_id: row for row in session.scalars(select(LedgerJobRow).where(LedgerJobRow.job_id.in_(job_ids)))}
 
 
@@ -116,7 +116,7 @@ def spend_of_job(session: Session, tenant: str, job_id: str) -> Event:
 
 
 def _released_steps(session: Session, job: JobRow) -> int | None:
-    """Steps that were executed by a job whose last attempt told its own end and didn't finish; None where that isn't known."""
+    """Steps executed by a job whose last attempt reported its own end and didn't finish; None if unknown."""
     stopped, failed = (_last(session, job, kind) for kind in ("stopped", "failed"))
     if isinstance(stopped, Stopped):
         return stopped.step
@@ -132,7 +132,7 @@ def _last(session: Session, job: JobRow, kind: str) -> object:
 
 
 def _part(definition: LedgerDefinition, job: JobRow, steps: int, charge: Charge) -> tuple[Event, Price] | None:
-    """What so many steps released, with its price; None where it is all of the plan, or its price isn't found in time."""
+    """What this many steps released, with its price; None if it is all of the plan or the price isn't computed in time."""
     document = JOB_DOCUMENT.validate_python(job.document)
     assert isinstance(document, TrainingDocument)  # no other job is charged to a ledger
     plan = document.plan

@@ -20,11 +20,11 @@ _SPENT: TypeAdapter[Spent] = TypeAdapter(Spent)
 
 
 def price_of(definition: LedgerDefinition, spend: Spent, seconds: float) -> Price:
-    r"""What ``spend`` takes of each limit; the same one asked for again is remembered.
+    r"""What ``spend`` takes from each limit; repeated requests are cached.
 
     Raises:
       UnsupportedEvent: it has no cost in the budget's currency.
-      IncompatibleEvent: the event speaks of another adjacency or unit.
+      IncompatibleEvent: the event has another adjacency or unit.
       InvalidParameter: it is not an event that an accountant can read, or has other orders than the budget.
       CostTakesTooLong: more than ``seconds``.
     """

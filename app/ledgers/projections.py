@@ -1,4 +1,4 @@
-r"""How many more such spends fit: closed where each is a reservation of its own, by search where one reservation repeats the event."""
+r"""How many more spends fit: in closed form if each is its own reservation, by search if one reservation repeats the event."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LARGEST_REPETITION = 10**12
 
 
 def projected(definition: LedgerDefinition, sums: Sums, spend: Spent, seconds: float) -> Projection:
-    r"""How many more fit from these sums on, and what one of them would leave.
+    r"""How many more fit after these sums, and what one of them would leave.
 
     Raises:
       UnsupportedEvent, IncompatibleEvent, InvalidParameter: the spend has no cost there.

@@ -27,7 +27,7 @@ def found_ledger(session: Session, tenant: str, ledger_id: str) -> LedgerRow:
 
 
 def ledger_of(session: Session, row: LedgerRow) -> Ledger:
-    """The ledger as the interface tells of it."""
+    """The ledger as the interface shows it."""
     definition = stored_definition(row.definition)
     is_whole = definition.protects == "data_set"
     users = None if is_whole else session.scalar(select(func.count()).where(LedgerUserRow.ledger_id == row.id))
@@ -56,12 +56,12 @@ def sums_of(session: Session, row: LedgerRow, user: str | None) -> Sums:
 
 
 def user_balance(session: Session, row: LedgerRow, user: str) -> Balance:
-    """What a user has left; one who was never charged has everything. Raises InvalidParameter where the ledger has no users."""
+    """What a user has left; one who was never charged has everything. Raises InvalidParameter if the ledger has no users."""
     return balance_of(stored_definition(row.definition), sums_of(session, row, user))
 
 
 def reservations_of(session: Session, made: Sequence[LedgerEntryRow]) -> list[Reservation]:
-    """The reservations that these entries made, all of one ledger, as the interface tells of them."""
+    """The reservations that these entries made, all of one ledger, as the interface shows them."""
     ids = [row.reservation_id for row in made]
     wanted = select(LedgerEntryRow.reservation_id, LedgerEntryRow.number, LedgerEntryRow.text)
     query = wanted.where(LedgerEntryRow.reservation_id.in_(ids), LedgerEntryRow.settles == 1)
@@ -71,7 +71,7 @@ def reservations_of(session: Session, made: Sequence[LedgerEntryRow]) -> list[Re
 
 
 def found_reservation(session: Session, ledger_id: str, reservation_id: str) -> Reservation:
-    """A reservation of a ledger that was found. Raises ReservationNotFound."""
+    """A reservation of this ledger. Raises ReservationNotFound."""
     return reservations_of(session, [_made(session, ledger_id, reservation_id)])[0]
 
 

@@ -1,4 +1,4 @@
-r"""What is asked of a ledger."""
+r"""Requests to a ledger."""
 
 from __future__ import annotations
 
@@ -100,5 +100,5 @@ class ProjectionRequest(Value):
     def _check(self) -> Self:
         given = [name for name in ("spend", "job", "spec") if getattr(self, name) is not None]
         if len(given) != 1:
-            raise InvalidParameter("spend", "given where neither job nor spec is, and only there", " and ".join(given) or "none of them")
+            raise InvalidParameter("spend", "given if neither job nor spec is given, and only then", " and ".join(given) or "none of them")
         return self

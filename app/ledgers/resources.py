@@ -1,4 +1,4 @@
-r"""What the REST interface tells of ledgers. Domain types appear as they are; only transport fields are added."""
+r"""What the REST interface shows of ledgers. Domain types appear as they are; only transport fields are added."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def reservation_of(ledger_id: str, made: Reserved, number: int, settled: tuple[S
 
 
 def spent_by(act: Settlement, made: Reserved) -> Charge:
-    """What of a reservation's charge is spent for good."""
+    """The part of a reservation's charge that is finally spent."""
     if isinstance(act, Committed):
         return act.charge
     if isinstance(act, Lapsed) and act.then == "spent":

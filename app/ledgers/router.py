@@ -32,7 +32,7 @@ LedgerId = Annotated[str, Path(max_length=64, pattern=r"^[!-~]+$", description="
 ReservationId = Annotated[str, Path(max_length=64, pattern=r"^[!-~]+$", description="Id of the reservation.")]
 UserId = Annotated[str, Path(max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$", description="Name of the user.")]
 Limit = Annotated[int, Query(ge=1, le=200)]
-Cursor = Annotated[str | None, Query(pattern=ID_PATTERN, description="The `next` of the page before.")]
+Cursor = Annotated[str | None, Query(pattern=ID_PATTERN, description="The `next` of the previous page.")]
 
 router = APIRouter(prefix="/ledgers", tags=["ledgers"])
 
@@ -96,7 +96,7 @@ def list_reservations(
     service: Service,
     state: ReservationState | None = None,
     limit: Limit = 50,
-    cursor: Annotated[int | None, Query(ge=1, le=2**31 - 1, description="The `next` of the page before.")] = None,
+    cursor: Annotated[int | None, Query(ge=1, le=2**31 - 1, description="The `next` of the previous page.")] = None,
 ) -> ReservationPage:
     """One page; follow `next` for older reservations."""
     return service.reservations(caller.tenant, ledger_id, state, cursor, limit)
@@ -104,7 +104,7 @@ def list_reservations(
 
 @router.get("/{ledger_id}/reservations/{reservation_id}", summary="Read a reservation")
 def read_reservation(ledger_id: LedgerId, reservation_id: ReservationId, caller: Holder, service: Service) -> Reservation:
-    """What it was for and what became of it."""
+    """What it was for, and its outcome."""
     return service.reservation(caller.tenant, ledger_id, reservation_id)
 
 
@@ -136,7 +136,7 @@ def list_entries(
     caller: Holder,
     service: Service,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-    cursor: Annotated[int, Query(ge=0, le=2**31 - 1, description="The `next` of the page before; 0 for the beginning.")] = 0,
+    cursor: Annotated[int, Query(ge=0, le=2**31 - 1, description="The `next` of the previous page; 0 for the beginning.")] = 0,
 ) -> EntryPage:
     """Oldest first. Each entry's digest is the SHA-256 of its `text`, which holds the digest of the entry before."""
     return service.entries(caller.tenant, ledger_id, cursor, limit)

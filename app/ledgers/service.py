@@ -1,4 +1,4 @@
-r"""What can be done with ledgers. Each call is one transaction; costs are computed before it, history is read outside of any lock."""
+r"""Operations on ledgers. Each call is one transaction; costs are computed before it, and history is read without a lock."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ from mechanisms.errors import InvalidParameter
 from trainer import AnyPlan, AnyTrainingSpec
 
 DEFINITIONS_KEPT = 4096
-"""A definition never changes and a ledger is never deleted, so what was read once holds."""
+"""A definition never changes and a ledger is never deleted, so cached ones stay correct."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A request that waits for the ledger."""
+    """A request waiting for the ledger."""
 
     request: ReservationRequest
     priced: Priced
@@ -70,7 +70,7 @@ class LedgerService:
         self._reservations = Together(self._reserve_all)
 
     def create(self, tenant: str, definition: LedgerDefinition, by: str | None, key: str | None) -> Ledger:
-        """A new ledger; with a key that was used before, the one it made then. Raises LedgerNameTaken, LedgerKeyReused."""
+        """Make a ledger; with a key that was used before, return the one it made then. Raises LedgerNameTaken, LedgerKeyReused."""
         asker = _asker(by, key, "create", definition)
         try:
             return self._create(tenant, definition, asker)
@@ -101,7 +101,7 @@ class LedgerService:
         return LedgerPage(ledgers=ledgers, next=rows[limit - 1].id if len(rows) > limit else None)
 
     def close(self, tenant: str, ledger_id: str, by: str | None, key: str | None) -> Ledger:
-        """Admit nothing any more; open reservations can still be settled. Raises LedgerNotFound, LedgerKeyReused."""
+        """Admit nothing more; open reservations can still be settled. Raises LedgerNotFound, LedgerKeyReused."""
         asker = _asker(by, key, "close", None)
         with self._database.writing() as session:
             with locked(session, tenant, ledger_id, asker) as book:
@@ -126,7 +126,7 @@ class LedgerService:
     def commit(
         self, tenant: str, ledger_id: str, reservation_id: str, released: Spent | None, by: str | None, key: str | None
     ) -> Reservation:
-        r"""Count what was released as spent for good.
+        r"""Count what was released as spent.
 
         Raises:
           LedgerNotFound, ReservationNotFound, ReservationSettled, LedgerKeyReused; as ``reserve`` for ``released``.
@@ -203,7 +203,7 @@ class LedgerService:
         return projected(definition, sums, spend, self._pricing_seconds)
 
     def verify(self, tenant: str, ledger_id: str) -> ChainReport:
-        """Check the whole history and every figure that is kept beside it. Raises LedgerNotFound."""
+        """Check the whole history and every figure stored with it. Raises LedgerNotFound."""
         with self._database.reading() as session:
             if not self._database.is_sqlite:  # there a transaction sees one moment anyway
                 session.connection(execution_options={"isolation_level": "REPEATABLE READ"})

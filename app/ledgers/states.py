@@ -1,4 +1,4 @@
-r"""Where a ledger and a reservation stand."""
+r"""States of ledgers and reservations."""
 
 from __future__ import annotations
 

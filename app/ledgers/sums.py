@@ -14,7 +14,7 @@ from app.ledgers.entries import Charge
 @final
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """What a balance holds; ``open`` counts the reservations in ``reserved``, ``settled`` those that left something in ``committed``."""
+    """The sums of a balance; ``open`` counts the reservations in ``reserved``, ``settled`` those that left something in ``committed``."""
 
     reserved: Charge
     committed: Charge
@@ -39,7 +39,7 @@ class Sums:
         return json.dumps({"reserved": reserved, "committed": committed, "open": self.open, "settled": self.settled})
 
     def filter(self, definition: LedgerDefinition) -> Filter:
-        """With everything reserved or committed spent: a reservation is a spend made early (proofs/filters.md, section 7)."""
+        """The filter, with everything reserved or committed spent: a reservation is a spend made early (proofs/filters.md, section 7)."""
         return definition.filter(_added(self.reserved, self.committed), self.open + self.settled)
 
     def admitted(self, definition: LedgerDefinition, price: Price) -> Sums:

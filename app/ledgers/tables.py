@@ -1,4 +1,4 @@
-r"""The tables of the ledgers. Entries are only ever added; the rest is what follows from them, kept so that a spend takes constant time."""
+r"""The tables of the ledgers. Entries are only ever added; the rest follows from them and is stored so that a spend takes constant time."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class LedgerUserRow(Base):
 
 @final
 class LedgerEntryRow(Base):
-    """An entry: ``text`` says everything and is what is hashed. The other columns are for finding it, or of the request it answers.
+    """An entry: ``text`` holds everything and is what is hashed. The other columns are for finding it or about its request.
 
     ``settles`` is 0 in the entry that makes a reservation and 1 in the one that settles it, so that there can't be two of either. Where a
     reservation stands follows: it is open as long as only the first is there.

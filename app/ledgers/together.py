@@ -1,7 +1,7 @@
-r"""Reservations that come at the same moment share one transaction: lock, journey to the server and flush are paid once (group commit).
+r"""Reservations that arrive at the same time share one transaction, so that lock, round trip and flush are paid once (group commit).
 
-While one transaction runs, whoever asks meanwhile waits in line; the first of them then answers for all. Each is still decided by
-itself, in the order of arrival, and learns its answer only after the commit that holds it.
+While one transaction runs, new requests wait in line; the first of them then leads the next transaction for all. Each is still decided
+separately, in order of arrival, and gets its answer only after its commit.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from typing import Generic, TypeVar, final
 
 LARGEST = 64
-"""Requests in one transaction, so that nobody waits long for those before."""
+"""The most requests in one transaction, so that nobody waits long for earlier ones."""
 
 _Asked = TypeVar("_Asked")
 _Answer = TypeVar("_Answer")
@@ -21,7 +21,7 @@ _Answer = TypeVar("_Answer")
 
 @final
 class _Waiting(Generic[_Asked, _Answer]):
-    """One who asked; woken with an answer, or without one to lead the line."""
+    """A waiting caller; woken with an answer, or without one to lead the next transaction."""
 
     def __init__(self, asked: _Asked) -> None:
         self.asked = asked
@@ -31,7 +31,7 @@ class _Waiting(Generic[_Asked, _Answer]):
 
 @final
 class Together(Generic[_Asked, _Answer]):
-    r"""Answers calls of many threads in batches, for each key by itself.
+    r"""Answers calls of many threads in batches, separately for each key.
 
     Args:
       answer: takes a key and what was asked, at most ``LARGEST``; returns for each, in order, its answer or the exception it is refused
@@ -45,7 +45,7 @@ class Together(Generic[_Asked, _Answer]):
         self._guard = threading.Lock()
 
     def ask(self, key: tuple[str, str], asked: _Asked) -> _Answer:
-        """The answer, once it stands. Raises what it was refused with, or what went wrong for all."""
+        """The answer, once it is committed. Raises the refusal, or the error that all callers get."""
         mine = _Waiting[_Asked, _Answer](asked)
         with self._guard:
             is_leader = key not in self._lines

@@ -1,6 +1,6 @@
-r"""Checking a ledger: every digest and rule of its history, the balance recomputed from the entries, and the figures kept beside them.
+r"""Checks a ledger: every digest and rule of its history, the balance recomputed from the entries, and the figures stored with them.
 
-The same replay runs at the service, over its tables, and at anyone's who downloads the history.
+The same replay runs in the service, over its tables, and for anyone who downloads the history.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ ENTRIES_AT_ONCE = 1000
 
 @final
 class ChainReport(Value):
-    r"""What was found.
+    r"""The findings.
 
     Attributes:
       verdict: ``sound`` if every check passed.
@@ -70,7 +70,7 @@ class _Broken(Exception):
 @final
 @dataclass(slots=True)
 class Replay:
-    """A ledger built anew from its entries. Breaks are noted and the replay goes on with what the entries say."""
+    """A ledger rebuilt from its entries. Broken rules are noted, and the replay continues with what the entries say."""
 
     ledger_id: str
     definition: LedgerDefinition | None = None
@@ -83,7 +83,7 @@ class Replay:
     problems: list[str] = field(default_factory=list[str])
 
     def read(self, text: str, sha256: str) -> Entry | None:
-        """The next entry; None where it can't be read at all."""
+        """Read the next entry; None if it can't be read at all."""
         expected = self.number + 1
         self.number = expected
         if digest(text) != sha256:
@@ -108,17 +108,17 @@ class Replay:
         return entry
 
     def note(self, problem: str, where: str | None = None) -> None:
-        """Something is wrong, with the entry that was read last or elsewhere."""
+        """Note a problem, with the entry that was read last or elsewhere."""
         if len(self.problems) < MOST_PROBLEMS:
             self.problems.append(f"{where or f'entry {self.number}'}: {problem}")
 
     def sums(self, holder: str) -> Sums:
-        """Of a user, or of the data set (the empty name)."""
+        """The sums of a user, or of the data set (the empty name)."""
         assert self.definition is not None  # asked only after the first entry was read
         return self.balances.get(holder) or Sums.empty(self.definition)
 
     def report(self) -> ChainReport:
-        """What was found."""
+        """The findings."""
         definition = self.definition
         if definition is None:
             self.note("it has no entry that opens it", "ledger")
@@ -147,7 +147,7 @@ class Replay:
                 self.definition = act.definition
             case Closed():
                 if self.state is LedgerState.CLOSED:
-                    raise _Broken("the ledger was closed before")
+                    raise _Broken("the ledger was already closed")
                 self.state = LedgerState.CLOSED
             case Reserved():
                 self._reserve(act)
@@ -161,9 +161,9 @@ class Replay:
         if act.reservation in self.open or act.reservation in self.settled:
             raise _Broken(f"reservation {act.reservation!r} was made before")
         if bool(act.users) != (definition.protects == "each_user") or len(set(act.users)) != len(act.users):
-            raise _Broken("users must be named, each once, where each of them is protected, and nowhere else")
+            raise _Broken("users must be named, each once, if and only if the ledger protects each user")
         if (act.expires is None) != (act.then is None):
-            raise _Broken("a reservation must say what becomes of it exactly where it can lapse")
+            raise _Broken("a reservation must say what happens when it lapses if and only if it can lapse")
         price = Price(steps=act.charge)
         for holder in act.users or ("",):
             self.balances[holder] = self.sums(holder).admitted(definition, price)
@@ -199,7 +199,7 @@ def verify_history(ledger_id: str, entries: Iterable[tuple[str, str]], known_hea
 
     Args:
       entries: text and digest of every entry, in order.
-      known_head: the number and digest of an entry, noted earlier or told elsewhere, that must be among them.
+      known_head: the number and digest of an entry, known from earlier or elsewhere, that must be among them.
     """
     replay = Replay(ledger_id)
     seen: str | None = None
@@ -213,7 +213,7 @@ def verify_history(ledger_id: str, entries: Iterable[tuple[str, str]], known_hea
 
 
 def verify_stored(session: Session, row: LedgerRow) -> ChainReport:
-    """Check a ledger's tables: its history, and everything that is kept beside it."""
+    """Check a ledger's tables: its history and everything stored with it."""
     replay = Replay(row.id)
     for stored in _stored_entries(session, row.id):
         if stored.number != replay.number + 1:
@@ -222,7 +222,7 @@ def verify_stored(session: Session, row: LedgerRow) -> ChainReport:
         if entry is not None:
             by_text = entry_row(entry, stored.text, stored.sha256, Asker(None, stored.idempotency_key, stored.request_sha256))
             if any(getattr(stored, column) != value for column, value in by_text.items()):
-                replay.note("its columns say something else than its text")
+                replay.note("its columns differ from its text")
     _compare_row(replay, row)
     _compare_users(session, replay)
     _compare_lapses(session, replay)
@@ -271,6 +271,6 @@ def _compare_lapses(session: Session, replay: Replay) -> None:
     kept = set(session.scalars(select(LedgerLapseRow.reservation_id).where(LedgerLapseRow.ledger_id == replay.ledger_id)))
     lapsing = {name for name, made in replay.open.items() if made.expires is not None}
     for name in sorted(lapsing - kept):
-        replay.note("it lapses, and nothing is kept of when", f"reservation {name}")
+        replay.note("it lapses, but the time isn't stored", f"reservation {name}")
     for name in sorted(kept - lapsing):
-        replay.note("it isn't open, or never lapses, but is kept as one that does", f"reservation {name}")
+        replay.note("it isn't open or never lapses, but is stored as one that lapses", f"reservation {name}")

@@ -1,1 +1,1 @@
-r"""Running the service: metrics, readiness, room on the disk, backups and how long things are kept."""
+r"""Running the service: metrics, readiness, disk space, backups and retention."""

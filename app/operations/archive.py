@@ -61,7 +61,7 @@ class TableDump(Value):
 
 @final
 class LedgerEnd(Value):
-    """A ledger and the last entry of it that a backup holds: whatever was spent after it is not in there."""
+    """A ledger and its last entry in a backup: the backup doesn't contain later spends."""
 
     ledger: str
     tenant: str
@@ -77,9 +77,9 @@ class Manifest(Value):
 
     Attributes:
       revision: of the tables.
-      made: when it began; nothing that was done later is in it.
-      job_files: whether the folders of jobs are: checkpoints, logs, artifacts.
-      members: SHA-256 of every member but this.
+      made: when it began; it contains nothing later.
+      job_files: whether it contains the jobs' folders: checkpoints, logs, artifacts.
+      members: SHA-256 of every other member.
     """
 
     format: Literal["zetadp-backup-1"] = "zetadp-backup-1"
@@ -110,11 +110,11 @@ class ArchiveWriter:
             self._gzip.close()
 
     def add(self, name: str, content: bytes) -> None:
-        """A member of these bytes."""
+        """Add a member with these bytes."""
         self._add(name, io.BytesIO(content), len(content), 0.0)
 
     def add_file(self, name: str, path: Path) -> bool:
-        """A plain file, as long as it is now; False where it is gone or isn't one."""
+        """Add a plain file at its current length; False if it is gone or isn't one."""
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
@@ -127,7 +127,7 @@ class ArchiveWriter:
         return True
 
     def finish(self, manifest: Manifest) -> None:
-        """The last member."""
+        """Add the last member, the manifest."""
         self.add(MANIFEST, manifest.model_dump_json(indent=1).encode())
 
     def _add(self, name: str, source: IO[bytes], size: int, modified: float) -> None:
@@ -140,7 +140,7 @@ class ArchiveWriter:
 
 @final
 class _Digesting(io.RawIOBase):
-    """What is read through it, digested."""
+    """A reader that computes the digest of what is read through it."""
 
     def __init__(self, source: IO[bytes]) -> None:
         super().__init__()
@@ -158,10 +158,10 @@ class _Digesting(io.RawIOBase):
 
 
 def unpack(source: IO[bytes], folder: Path) -> Manifest:
-    r"""Everything of a backup, into an empty folder, each file readable by its owner alone; the digests are checked.
+    r"""Unpack a backup into an empty folder, each file readable only by its owner, and check the digests.
 
     Raises:
-      BackupUnusable: it isn't a backup, is of another format, is cut off or damaged.
+      BackupUnusable: it isn't a backup, has another format, is cut off or damaged.
     """
     found: dict[str, str] = {}
     manifest: Manifest | None = None
@@ -170,20 +170,20 @@ def unpack(source: IO[bytes], folder: Path) -> Manifest:
             for member in tar:
                 content = tar.extractfile(member) if member.isreg() else None
                 if content is None or manifest is not None or not _is_ours(member.name) or member.name in found:
-                    raise BackupUnusable(f"the backup has a member that no backup has: {member.name[:200]!a}")
+                    raise BackupUnusable(f"the backup has an unexpected member: {member.name[:200]!a}")
                 if member.name == MANIFEST:
                     manifest = Manifest.model_validate_json(content.read())
                 else:
                     found[member.name] = _stored(content, folder / member.name, member.mtime)
     except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
-        raise BackupUnusable(f"the backup can't be read to its end ({type(error).__name__}): it isn't one, or is cut off") from error
+        raise BackupUnusable(f"the backup can't be read to its end ({type(error).__name__}): it is cut off or not a backup") from error
     except ValidationError as error:
-        raise BackupUnusable("the backup's manifest isn't of a format that this version knows") from error
+        raise BackupUnusable("this version doesn't know the format of the backup's manifest") from error
     if manifest is None:
-        raise BackupUnusable("the backup has no manifest: it is cut off, or isn't one")
+        raise BackupUnusable("the backup has no manifest: it is cut off or not a backup")
     if found != manifest.members:
         wrong = sorted(name for name in found.keys() | manifest.members.keys() if found.get(name) != manifest.members.get(name))
-        raise BackupUnusable(f"the backup is damaged: {len(wrong)} of its members aren't what its manifest says, the first is {wrong[0]!a}")
+        raise BackupUnusable(f"the backup is damaged: {len(wrong)} of its members differ from its manifest, the first is {wrong[0]!a}")
     return manifest
 
 

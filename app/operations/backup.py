@@ -1,7 +1,7 @@
-r"""Making a backup while the service runs: the database as it is at one moment, then the files, which nobody changes under a name.
+r"""Makes a backup while the service runs: the database as of one moment, then the files, which are never changed in place.
 
-Files are read after the rows: what a row speaks of was there before the row was. A checkpoint may be newer than its job's row; no step is
-released a second time by that, since training goes on from the checkpoint.
+Files are read after the rows, since a file exists before the row that refers to it. A checkpoint may be newer than its job's row; this
+doesn't release any step a second time, since training continues from the checkpoint.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from mechanisms.base import Value
 from mechanisms.version import VERSION
 
 NOT_KEPT = frozenset({"executors", "housekeeping"})
-"""Tables of what runs now: leases, and when a round is due."""
+"""Tables of the current processes: leases, and when a round is due."""
 DATABASES = ("zetadp.sqlite", "queue.sqlite")
-"""Ours is in the backup as rows. The queue's holds calls that wake idle workers, and those look by themselves."""
+"""Ours is in the backup as rows. The queue's holds only calls that wake idle workers, which also look for jobs themselves."""
 JOBS = "jobs"
 UNFINISHED = (".draft-", ".new-", ".part", ".new", ".lock")
 ROWS_AT_ONCE = 500
@@ -53,7 +53,7 @@ class BackedUp(Value):
 
 
 def back_up(settings: Settings, database: Database, out: IO[bytes], *, job_files: bool) -> BackedUp:
-    """Write a backup. Raises BackupUnusable where the tables aren't of this version, OSError where there is no room."""
+    """Write a backup. Raises BackupUnusable if the tables don't have this version, OSError if there is no room."""
     made = now()
     with ArchiveWriter(out) as archive:
         with database.snapshot() as connection:
@@ -80,7 +80,7 @@ def back_up(settings: Settings, database: Database, out: IO[bytes], *, job_files
 
 
 def _tables() -> list[Table]:
-    """Those that others point to come first."""
+    """The tables in order: those that others refer to come first."""
     return [table for table in Base.metadata.sorted_tables if table.name not in NOT_KEPT]
 
 
@@ -114,7 +114,7 @@ def _ledgers(connection: Connection) -> Iterator[LedgerEnd]:
 
 
 def _files(folder: Path, *, job_files: bool) -> Iterator[str]:
-    """Names of the plain files that are kept, below the data folder."""
+    """Names of the plain files to back up, below the data folder."""
     for place, folders, names in os.walk(folder):
         here = Path(place)
         is_top = here == folder

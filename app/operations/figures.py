@@ -1,4 +1,4 @@
-r"""What stands in the database and on the disk, read when Prometheus asks and kept for some seconds: many who ask cost as much as one."""
+r"""Figures of the database and the disk, read when Prometheus asks and cached for some seconds: many scrapers cost as much as one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from app.settings import Settings
 
 KEPT_SECONDS = 5.0
 NOT_CERTIFIED = ("no certificate is issued%", "%nothing is certified%")
-"""How the reasons of jobs read that ended without a certificate, which they would have got (``app/jobs/completion.py``)."""
+"""Patterns of the failure reasons of jobs that could not be certified (``app/jobs/completion.py``)."""
 _log = structlog.get_logger()
 
 
@@ -44,11 +44,11 @@ class Figures(Collector):
         self._read = -KEPT_SECONDS
 
     def describe(self) -> Iterable[Metric]:
-        """None: their names are told by what is collected, and registering must not ask the database."""
+        """None: the names come from what is collected, and registering must not query the database."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        """As of the last reading, which is at most some seconds old."""
+        """The metrics as of the last reading, which is at most some seconds old."""
         with self._lock:
             if time.monotonic() - self._read >= KEPT_SECONDS:
                 self._kept, self._read = self._fresh(), time.monotonic()
@@ -57,8 +57,8 @@ class Figures(Collector):
     def _fresh(self) -> list[Metric]:
         free, size = disk(self._settings.data_dir)
         found = [
-            _gauge("zetadp_disk_free_bytes", "Room that is left on the disk of the data folder.", free),
-            _gauge("zetadp_disk_bytes", "Size of that disk.", size),
+            _gauge("zetadp_disk_free_bytes", "Free space on the data folder's disk.", free),
+            _gauge("zetadp_disk_bytes", "Size of the data folder's disk.", size),
             _gauge("zetadp_audit_waiting", "Entries of the audit log that aren't written yet.", self._audit.waiting),
         ]
         begun = time.monotonic()
@@ -73,7 +73,7 @@ class Figures(Collector):
         return [
             *found,
             _gauge("zetadp_database_up", "Whether the database answers.", 1),
-            _gauge("zetadp_database_seconds", "Time of the smallest question to the database.", seconds),
+            _gauge("zetadp_database_seconds", "Time of the simplest database query.", seconds),
         ]
 
 
@@ -89,11 +89,11 @@ def _jobs(session: Session) -> list[Metric]:
     waited = 0.0 if oldest is None else max(0.0, (now() - oldest).total_seconds())
     return [
         states,
-        _gauge("zetadp_queue_depth", "Jobs that wait for a worker.", counts.get(JobState.QUEUED, 0)),
-        _gauge("zetadp_queue_oldest_seconds", "Age of the oldest job that waits; 0 where none does.", waited),
-        _gauge("zetadp_jobs_in_hand", "Jobs that a worker has in hand.", sum(counts.get(state, 0) for state in HELD_STATES)),
-        _gauge("zetadp_unfinished_attempts", "Starts of the jobs that haven't ended.", attempts),
-        _gauge("zetadp_unfinished_worker_deaths", "Workers that were lost with the jobs that haven't ended.", deaths),
+        _gauge("zetadp_queue_depth", "Jobs waiting for a worker.", counts.get(JobState.QUEUED, 0)),
+        _gauge("zetadp_queue_oldest_seconds", "Age of the oldest waiting job; 0 if none is waiting.", waited),
+        _gauge("zetadp_jobs_in_hand", "Jobs held by a worker.", sum(counts.get(state, 0) for state in HELD_STATES)),
+        _gauge("zetadp_unfinished_attempts", "Attempts of unfinished jobs.", attempts),
+        _gauge("zetadp_unfinished_worker_deaths", "Workers lost while running still unfinished jobs.", deaths),
     ]
 
 
@@ -123,8 +123,8 @@ def _others(session: Session) -> list[Metric]:
         JobRow.state == JobState.FAILED, JobEventRow.kind == "state", or_(*(reason.like(text) for text in NOT_CERTIFIED))
     )
     return [
-        _gauge("zetadp_webhooks_waiting", "Changes of state that are still to be told.", waiting),
-        _gauge("zetadp_webhooks_failing", "Those of them that were tried already.", failing),
+        _gauge("zetadp_webhooks_waiting", "State changes not yet delivered to webhooks.", waiting),
+        _gauge("zetadp_webhooks_failing", "Undelivered state changes that were tried already.", failing),
         families,
         _gauge("zetadp_reservations_open", "Reservations in ledgers that aren't settled.", made - settled),
         _gauge("zetadp_ledger_entries", "Entries of all ledgers.", _count(session, select(LedgerEntryRow))),

@@ -1,4 +1,4 @@
-r"""Tying operations to an application."""
+r"""Attaches operations to an application."""
 
 from __future__ import annotations
 

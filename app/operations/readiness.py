@@ -20,7 +20,7 @@ from app.settings import Settings
 from mechanisms.base import Value
 
 KEPT_SECONDS = 1.0
-"""Whoever asks more often gets the answer of before: the question is open to everyone."""
+"""More frequent requests get the previous answer: the route is open to everyone."""
 _log = structlog.get_logger()
 
 
@@ -42,7 +42,7 @@ class Readiness(Value):
 
 
 class NotReady(Exception):
-    """Something that the service needs isn't there; ``checks`` are all that were made."""
+    """Something that the service needs is missing; ``checks`` are all checks made."""
 
     def __init__(self, checks: tuple[Check, ...]) -> None:
         self.checks = checks
@@ -51,7 +51,7 @@ class NotReady(Exception):
 
 @final
 class _Wrong(Exception):
-    """What a check found; the text is told to everyone."""
+    """A check's finding; everyone may see the text."""
 
 
 @final
@@ -67,7 +67,7 @@ class ReadinessChecks:
         self._made = -KEPT_SECONDS
 
     def found(self) -> Readiness:
-        """That everything is there. Raises NotReady."""
+        """The readiness. Raises NotReady if anything is missing."""
         with self._lock:
             if time.monotonic() - self._made >= KEPT_SECONDS:
                 self._kept, self._made = self.fresh(), time.monotonic()
@@ -77,7 +77,7 @@ class ReadinessChecks:
         return Readiness(status="ready", checks=checks)
 
     def fresh(self) -> tuple[Check, ...]:
-        """Each check, made now."""
+        """Make each check now."""
         made: tuple[tuple[Literal["database", "migrations", "disk", "signing_key"], Callable[[], None]], ...] = (
             ("database", self._database_answers),
             ("migrations", self._tables_are_ours),
@@ -90,7 +90,7 @@ class ReadinessChecks:
         try:
             self._database.check()
         except SQLAlchemyError as error:
-            raise _Wrong("it doesn't answer") from error
+            raise _Wrong("the database doesn't answer") from error
 
     def _tables_are_ours(self) -> None:
         try:

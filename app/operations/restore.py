@@ -1,7 +1,7 @@
-r"""Restoring a backup into an empty place: all of it, checked, or nothing.
+r"""Restores a backup into an empty place: all of it, checked, or nothing.
 
-A backup is a memory of one moment. What was spent, released, revoked or deleted after it is forgotten, and nothing here can know it: that
-is told, and jobs that hadn't ended wait until somebody who knows lets them go on.
+A backup is a snapshot of one moment. What was spent, released, revoked or deleted after it is lost, and nothing here can know it. The
+restored service says so, and unfinished jobs wait until somebody who knows lets them continue.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from mechanisms.base import Value
 
 ROWS_AT_ONCE = 500
 WARNINGS = (
-    "What was spent after the backup is forgotten: its ledgers show more left than there is. Compare the last entries above with what "
+    "Spends after the backup are lost: its ledgers show more left than there is. Compare the last entries above with what "
     "their readers noted, and reserve and commit by hand what is missing before anybody spends.",
-    "Jobs that hadn't ended may have gone on after the backup and released more; run again, they would release it again, counted once. "
+    "Unfinished jobs may have gone on after the backup and released more; run again, they would release it again but count it once. "
     "They are paused unless you said otherwise: resume only those of which nothing is left from after the backup.",
-    "Keys of access and of signing that were revoked after the backup are valid again: revoke them again.",
-    "Certificates issued after the backup aren't in its log. Whoever kept a later head of the log will see that it was set back.",
+    "Access keys and signing keys that were revoked after the backup are valid again: revoke them again.",
+    "Certificates issued after the backup aren't in its log. Anyone who kept a later head of the log will see that it was set back.",
 )
-"""What whoever restores has to be told."""
+"""What the operator who restores must know."""
 
 
 @final
 class Restored(Value):
-    """What was restored: rows, certificates whose signatures were checked, ledgers whose chains were, and jobs that hadn't ended."""
+    """What was restored: rows, certificates with checked signatures, ledgers with checked chains, and unfinished jobs."""
 
     made: str
     rows: int
@@ -61,10 +61,10 @@ class Restored(Value):
 
 
 def restore(source: IO[bytes], settings: Settings, into: Path, *, jobs_go_on: bool) -> Restored:
-    r"""Bring a backup back as the data folder ``into``, with the database of the settings or, without one, SQLite in the folder.
+    r"""Restore a backup as the data folder ``into``, with the database of the settings or, without one, SQLite in the folder.
 
     Args:
-      jobs_go_on: whether jobs that hadn't ended are queued again, instead of paused.
+      jobs_go_on: whether unfinished jobs are queued again instead of paused.
 
     Raises:
       BackupUnusable: the backup or the target can't be used; nothing was changed.
@@ -78,7 +78,7 @@ def restore(source: IO[bytes], settings: Settings, into: Path, *, jobs_go_on: bo
         manifest = unpack(source, staging / "backup")
         if manifest.revision not in revisions():
             raise BackupUnusable(
-                f"the backup is of zetadp {manifest.version} with tables of version {manifest.revision}, this knows them up to "
+                f"the backup is of zetadp {manifest.version} with tables of version {manifest.revision}, this version knows tables up to "
                 f"{revisions()[0]}: restore it with that version or a newer one"
             )
         data = staging / "data"
@@ -102,7 +102,7 @@ def restore(source: IO[bytes], settings: Settings, into: Path, *, jobs_go_on: bo
 
 @contextmanager
 def _staging(into: Path) -> Generator[Path]:
-    """A folder on the same disk, gone afterwards."""
+    """A temporary folder on the same disk."""
     staging = Path(tempfile.mkdtemp(prefix=f".{into.name}-restoring-", dir=into.parent))  # mode 0700
     try:
         yield staging
@@ -162,7 +162,7 @@ def _batched(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
 
 
 def _settle_sequences(connection: Connection) -> None:
-    """PostgreSQL counts up apart from the rows; the next number comes after the highest there is."""
+    """PostgreSQL's sequences are separate from the rows; set each to continue after the highest number."""
     for table in Base.metadata.sorted_tables:
         for column in table.primary_key.columns:
             sequence = connection.scalar(select(func.pg_get_serial_sequence(table.name, column.name)))
@@ -179,11 +179,11 @@ def _check_ledgers(session: Session, manifest: Manifest) -> None:
             raise BackupUnusable(f"ledger {row.id} isn't sound in the backup: {report.problems[0]}")
     kept = {ledger_id: head for ledger_id, head in session.execute(select(LedgerRow.id, LedgerRow.head))}  # noqa: C416 (rows, not pairs)
     if kept != {ledger.ledger: ledger.head for ledger in manifest.ledgers}:
-        raise BackupUnusable("the backup is damaged: its manifest names other ledgers, or other last entries, than its rows")
+        raise BackupUnusable("the backup is damaged: its manifest names ledgers or last entries that differ from its rows")
 
 
 def _check_certificates(session: Session, keys: PublicKeySet) -> int:
-    """Every signature, against the keys of the backup."""
+    """Check every signature against the backup's keys."""
     count = 0
     for job_id, stored in session.execute(select(CertificateRow.job_id, CertificateRow.envelope)):
         envelope = Envelope.model_validate(stored)
@@ -195,7 +195,7 @@ def _check_certificates(session: Session, keys: PublicKeySet) -> int:
 
 
 def _check_log(session: Session) -> None:
-    """Every leaf against its certificate, and every inner node against its children."""
+    """Check every leaf against its certificate, and every inner node against its children."""
     query = select(LogEntryRow.number, LogEntryRow.leaf, CertificateRow.envelope).join(
         CertificateRow, CertificateRow.id == LogEntryRow.certificate_id
     )
@@ -207,18 +207,18 @@ def _check_log(session: Session) -> None:
     for number, leaf, envelope in session.execute(query.order_by(LogEntryRow.number)):
         right = leaf_hash(Envelope.model_validate(envelope).content)
         if number != size or leaf != right.hex():
-            raise BackupUnusable(f"entry {size} of the log of certificates isn't its certificate's")
+            raise BackupUnusable(f"entry {size} of the log of certificates doesn't match its certificate")
         nodes[0, number] = right
         for parent, left_child, right_child in completed(number):
             if nodes.get(parent) != node_hash(nodes[left_child], nodes[right_child]):
-                raise BackupUnusable(f"node {parent} of the log of certificates isn't that of its children")
+                raise BackupUnusable(f"node {parent} of the log of certificates doesn't match its children")
         size += 1
     if (session.scalar(select(LogRow.size)) or 0) != size:
-        raise BackupUnusable(f"the log of certificates says another size than its {size} entries")
+        raise BackupUnusable(f"the log of certificates states a size other than its {size} entries")
 
 
 def _hold_jobs(session: Session, manifest: Manifest, *, jobs_go_on: bool) -> Iterator[str]:
-    """Jobs that waited or that a worker had in hand: nobody has them any more."""
+    """Hold the jobs that waited or that a worker held: no worker has them any more."""
     reason = f"restored from the backup of {manifest.made.isoformat()}"
     unfinished = select(JobRow.id).where(JobRow.state.in_([JobState.QUEUED, *HELD_STATES])).order_by(JobRow.id)
     for job_id in session.scalars(unfinished).all():

@@ -1,6 +1,6 @@
-r"""What is deleted after its time. Certificates, entries of ledgers, and the jobs they are of are kept for ever.
+r"""Deletion after the retention time. Certificates, ledger entries, and their jobs are kept for ever.
 
-First the database says that something is gone, then it goes: whoever dies between the two leaves a file that the next round finds.
+The database records a deletion before it happens: a process that dies in between leaves a file that the next round finds.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from app.settings import Settings
 from mechanisms.base import Value
 
 AT_ONCE = 200
-"""Jobs, or a few times as many rows, in one transaction: the write lock is everyone's."""
+"""Jobs, or a few times as many rows, in one transaction, since everyone shares the write lock."""
 LOOK_SECONDS = 60.0
 ROUND_SECONDS = 3600.0
 TASK = "retention"
@@ -38,7 +38,7 @@ _log = structlog.get_logger()
 
 @final
 class Removed(Value):
-    """What a round deleted, or would: folders of jobs, jobs whose events were thinned, and rows."""
+    """What a round deleted or would delete: folders of jobs, jobs whose events were thinned, and rows."""
 
     job_files: int = 0
     job_events: int = 0
@@ -58,7 +58,7 @@ class Retention:
         self._queue = queue
 
     def clean(self, moment: datetime, *, is_rehearsal: bool = False) -> Removed:
-        """Delete what is older than the settings keep it, as of this moment; or only count it. Raises QueueUnavailable last of all."""
+        """Delete what is older than the settings allow, as of this moment; or only count it. Raises QueueUnavailable at the very end."""
         settings = self._settings
         kept: Sequence[tuple[str, float | None, Callable[[datetime], int], Callable[[datetime], int]]] = (
             ("job_files", settings.keep_job_files_days, self._job_files, self._counted(self._jobs_with_files)),
@@ -116,7 +116,7 @@ class Retention:
         return self._marked(self._jobs_with_events(before), "events_deleted", thin)
 
     def _marked(self, jobs: Select[Any], column: str, work: Callable[[Session, Sequence[str]], None]) -> int:
-        """Do the work for each of these jobs that is still to be done when its row is locked; how many there were."""
+        """Do the work for each of these jobs that still needs it once its row is locked; returns their number."""
         total = 0
         while True:
             with self._database.writing() as session:
@@ -167,7 +167,7 @@ class Retention:
 
 @final
 class Housekeeper:
-    """Lets a round run once an hour, in a thread of its own. Of several processes one does. A context manager."""
+    """Runs a round once an hour in its own thread, in only one of several processes. A context manager."""
 
     def __init__(self, retention: Retention, database: Database) -> None:
         self._retention = retention
@@ -193,7 +193,7 @@ class Housekeeper:
 
 
 def claimed(database: Database, task: str, moment: datetime, every_seconds: float) -> bool:
-    """Whether the task is due and this process, of all that ask, is the one to do it."""
+    """Whether the task is due and this process is the one to do it."""
     with database.reading() as session:
         row = session.get(HousekeepingRow, task)
         if row is not None and row.due > moment:

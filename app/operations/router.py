@@ -1,4 +1,4 @@
-r"""What runs the service asks over HTTP: its metrics, for Prometheus, and whether it can take requests."""
+r"""The operator's HTTP routes: metrics for Prometheus, and whether the service can take requests."""
 
 from __future__ import annotations
 

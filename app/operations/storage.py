@@ -1,4 +1,4 @@
-r"""Room on the disk: how much there is, and what says that there is none. Whatever is large asks before it writes anything."""
+r"""Disk space: how much is left, and which errors mean that it is full. Large writes check first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FULL_POSTGRESQL = "53100"
 
 
 class StorageFull(Exception):
-    """There is no room for what was asked; nothing of it was stored."""
+    """There is no room for the request; nothing of it was stored."""
 
     def __init__(self, free_bytes: int | None = None, needed_bytes: int | None = None) -> None:
         self.free_bytes = free_bytes
@@ -40,7 +40,7 @@ def disk(folder: Path) -> tuple[int, int]:
 
 
 def check_room(settings: Settings, more_bytes: int = 0) -> None:
-    """Refuse what would leave less than ``minimum_free_bytes``. Raises StorageFull."""
+    """Refuse a write that would leave less than ``minimum_free_bytes``. Raises StorageFull."""
     free, needed = disk(settings.data_dir)[0], settings.minimum_free_bytes + more_bytes
     if free < needed:
         raise StorageFull(free, needed)

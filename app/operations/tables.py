@@ -13,7 +13,7 @@ from app.database import Base, UtcTime
 
 @final
 class AuditDeletionRow(Base):
-    """Entries of the audit log from ``before`` this moment were deleted at ``time``. Such a row stays; without one nothing goes."""
+    """Entries of the audit log from ``before`` this moment were deleted at ``time``. Such a row stays; without one no deletion."""
 
     __tablename__ = "audit_log_deletions"
 

@@ -1,1 +1,1 @@
-r"""The papers' experiments: the privacy figures they print, computed again by the accountants under every convention that may be meant."""
+r"""The papers' experiments: their printed privacy figures, recomputed by the accountants under every convention that may be meant."""

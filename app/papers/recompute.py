@@ -1,4 +1,4 @@
-r"""Readings of an experiment: an event, its bracket of epsilon by the accountants, and what that says of the printed values."""
+r"""Readings of an experiment: an event, the accountants' bracket of its epsilon, and what that says about the printed values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PURE_ROUTE = "pure epsilon: the sum of sensitivity over scale"
 
 
 def epsilon_of(event: Event, delta: float | None) -> Bound:
-    """The bracket of epsilon at ``delta``; at none, pure epsilon."""
+    """The bracket of epsilon at ``delta``; without a delta, pure epsilon."""
     if delta is not None:
         return profile(event).epsilon(delta)
     if non_private_reason(event) is not None:
@@ -35,7 +35,7 @@ def epsilon_of(event: Event, delta: float | None) -> Bound:
 
 
 def direction_of(printed: float, proven: Bound) -> Direction:
-    """What a printed epsilon does to who relies on it, given the bracket of the true one.
+    """What a printed epsilon means for someone who relies on it, given the bracket of the true one.
 
     >>> bracket = Bound(lower=1.0, upper=1.5, route="any")
     >>> direction_of(0.9, bracket), direction_of(1.2, bracket), direction_of(1.5, bracket), direction_of(1.6, bracket)
@@ -110,7 +110,7 @@ def four_readings(experiment: Experiment) -> tuple[Reading, ...]:
 
 
 def limit_approximations(experiment: Experiment) -> tuple[Approximation, ...]:
-    """The central limit theorem's epsilons with the printed multiplier: how the printed values came about. No bounds."""
+    """The central limit theorem's epsilons with the printed multiplier, from which the printed values come. Not bounds."""
     assert experiment.noise_multiplier is not None
     assert experiment.steps is not None
     assert experiment.delta is not None

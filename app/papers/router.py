@@ -1,4 +1,4 @@
-r"""GET /v1/papers: what the papers print of their experiments' privacy, computed again. Computed once a process."""
+r"""GET /v1/papers: what the papers print about their experiments' privacy, recomputed once per process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ router = APIRouter(prefix="/papers", tags=["papers"])
 
 @cache
 def report_on(paper: Paper) -> PaperReport:
-    """One paper's report; the tables never change, so it is computed once a process."""
+    """One paper's report; the tables never change, so it is computed once per process."""
     return REPORTS[paper]()
 
 

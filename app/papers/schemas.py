@@ -1,4 +1,4 @@
-r"""What a paper prints of an experiment (typed in), and what the accountants say of it (computed)."""
+r"""What a paper prints about an experiment (typed in), and what the accountants say about it (computed)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mechanisms.base import Extended, Value
 from mechanisms.errata import Paper
 
 Method = Literal["gdp", "rdp", "target", "pure"]
-"""How the paper says it came to an epsilon. target: noise was chosen to reach it."""
+"""How the paper says it obtained an epsilon. target: noise was chosen to reach it."""
 
 
 @final
@@ -68,7 +68,7 @@ class Reading(Value):
       name: A to D for the four conventions of errata Z14; a word for other readings.
       meaning: what is assumed to have been done.
       errata: the errata rows that say why.
-      noise_multiplier: deviation of one real component over the clipping bound; null where there is none.
+      noise_multiplier: deviation of one real component over the clipping bound; null if there is none.
       event: what was accounted for; send it to POST /v1/profiles for more.
       epsilon: an interval that contains the smallest epsilon at the experiment's delta; ``upper`` is what may be claimed.
       rdp_epsilon: what Renyi accounting gives, also an upper bound; null if it wasn't computed.

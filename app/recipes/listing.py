@@ -1,4 +1,4 @@
-r"""Recipes as this service can run them: with or without their data, and with what is proved of each."""
+r"""Recipes as this service can run them: with or without their data, and with what is proven about each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LABEL = "recipe"
 
 
 def entries() -> list[RecipeEntry]:
-    """Every recipe, whether or not its data set is here."""
+    """Every recipe, whether or not its data set is available."""
     return [entry_of(known) for known in RECIPES]
 
 
@@ -38,7 +38,7 @@ def submission_of(name: str) -> JobSubmission:
 
 
 def entry_of(of: Recipe) -> RecipeEntry:
-    """One recipe. No data set is read: whether its files are there is looked up, and the guarantee is for the declared sizes."""
+    """One recipe. No data set is read: only the existence of its files is checked, and the guarantee is for the declared sizes."""
     missing = _missing(of)
     proven, no_guarantee = _proven(of.name)
     return RecipeEntry(
@@ -64,7 +64,7 @@ def entry_of(of: Recipe) -> RecipeEntry:
 
 
 def _missing(of: Recipe) -> str | None:
-    """What isn't there, in the reader's own words; None where every file is."""
+    """What is missing, in the reader's own words; None if every file exists."""
     try:
         of.spec.data.sources()
     except InvalidParameter as error:
@@ -74,7 +74,7 @@ def _missing(of: Recipe) -> str | None:
 
 @lru_cache(maxsize=64)
 def _proven(name: str) -> tuple[ProvenEpsilon | None, str | None]:
-    """What is proved, or why nothing is."""
+    """What is proven, or why nothing is."""
     found = recipe(name)
     assert found is not None  # it is being listed
     plan = found.declared_plan()
@@ -100,7 +100,7 @@ def _pure(event: Event) -> float | None:
 
 
 def _multiplier(plan: AnyPlan) -> float | None:
-    """Of the noise of the training; counts of held-out records have their own."""
+    """Noise multiplier of the training; counts of held-out records have their own."""
     if isinstance(plan, ComparisonPlan | UnprotectedPlan) or isinstance(plan.mechanism, DuchiLinf):
         return None
     sensitivity = plan.mechanism.sensitivity

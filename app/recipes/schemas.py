@@ -1,4 +1,4 @@
-r"""What the REST interface tells of a recipe, beside the recipe's own words."""
+r"""What the REST interface shows of a recipe, in addition to the recipe's own words."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from trainer.recipes import DeclaredData, PrintedEpsilon, PrintedResult
 
 @final
 class ProvenEpsilon(Value):
-    r"""What the engine proves of a run: at most ``epsilon`` at ``delta``, for one ``unit``.
+    r"""What the engine proves about a run: at most ``epsilon`` at ``delta``, for one ``unit``.
 
     Attributes:
       epsilon: the upper end of the bracket; ``epsilon_lower`` is its lower end.
-      pure_epsilon: the run is (pure_epsilon, 0)-DP as well; null where it is for no finite epsilon, or something is sampled.
-      sampling_probability: of one unit in one step; null where nothing is sampled.
-      noise_multiplier: std per real component / l2 sensitivity, of Laplace noise scale / l1 sensitivity; null where no noise is added, or
-        the parts of a comparison have each their own.
+      pure_epsilon: the run is (pure_epsilon, 0)-DP as well; null if it is for no finite epsilon, or if something is sampled.
+      sampling_probability: of one unit in one step; null if nothing is sampled.
+      noise_multiplier: std per real component / l2 sensitivity, of Laplace noise scale / l1 sensitivity; null if no noise is added, or
+        if each part of a comparison has its own.
       steps: noisy sums released, or steps of training on what was released at once.
     """
 

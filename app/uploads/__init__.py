@@ -1,1 +1,1 @@
-r"""Files that tenants upload, and the data sets that they make of them."""
+r"""Files that tenants upload, and the data sets that they make from them."""

@@ -1,4 +1,4 @@
-r"""Whether a tenant's job may train on a data set. Another tenant's, a deleted one's and an invented id get one answer."""
+r"""Whether a tenant's job may train on a data set. Another tenant's id, a deleted one and an invented one all get the same answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ READY = "ready"
 
 
 def finder_of(settings: Settings, database: Database, tenant: str) -> Finder:
-    """Where a tenant's data sets are; whatever isn't this tenant's is nowhere."""
+    """Finds a tenant's data sets; it finds nothing of other tenants."""
 
     def find(data_set: str) -> Path:
         with database.reading() as session:
@@ -33,14 +33,14 @@ def claim(session: Session, tenant: str, data: DataSpec) -> None:
     """Locks an uploaded data set's row, so that it can't be deleted before this transaction has stored the job that needs it.
 
     Raises:
-      InvalidParameter: the tenant has no such data set (any more).
+      InvalidParameter: the tenant has no such data set, or no longer has it.
     """
     if isinstance(data, Uploaded) and session.scalar(_ready(tenant, data.data_set).with_for_update()) is None:
         raise unknown(data.data_set)
 
 
 def is_there(session: Session, tenant: str, data: DataSpec) -> bool:
-    """Whether training data that were there once still are, locked as by ``claim``."""
+    """Whether earlier training data still exist, locked as by ``claim``."""
     return not isinstance(data, Uploaded) or session.scalar(_ready(tenant, data.data_set).with_for_update()) is not None
 
 

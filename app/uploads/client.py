@@ -19,7 +19,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 class Answer(Protocol):
-    """Sends a request and gives the body of its answer. Raises ServiceUnreachable, RequestRefused."""
+    """Sends a request and returns the body of its answer. Raises ServiceUnreachable, RequestRefused."""
 
     def __call__(
         self, method: str, path: str, content: bytes | Iterable[bytes] | None = None, headers: dict[str, str] | None = None
@@ -28,13 +28,13 @@ class Answer(Protocol):
 
 @final
 class DataCalls:
-    """Files of one's own, and the data sets that are made of them."""
+    """Your own files and the data sets made from them."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
 
     def upload(self, path: Path, format_: FormatName, name: str | None = None, idempotency_key: str | None = None) -> Upload:
-        """Upload a file, by default under its own name. It is read twice: its digest goes ahead, and the service compares it."""
+        """Upload a file, by default under its own name. The file is read twice: its digest is sent first, and the service compares it."""
         with path.open("rb") as file:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         asked = urlencode({"format": format_, "name": name or path.name, "sha256": sha256})
@@ -46,11 +46,11 @@ class DataCalls:
         return self._page("/v1/uploads", cursor, UploadPage)
 
     def delete_upload(self, upload_id: str) -> None:
-        """Delete a file. Data sets that were made of it stay."""
+        """Delete a file. Data sets made from it stay."""
         self._answer("DELETE", f"/v1/uploads/{upload_id}")
 
     def make(self, definition: DataSetDefinition, idempotency_key: str | None = None) -> DataSet:
-        """Make a data set of uploads; its ``data`` goes into a training spec."""
+        """Make a data set from uploads; put its ``data`` into a training spec."""
         headers = {"Content-Type": "application/json", **_key(idempotency_key)}
         return DataSet.model_validate_json(self._answer("POST", "/v1/data-sets", definition.model_dump_json().encode(), headers))
 
@@ -63,11 +63,11 @@ class DataCalls:
         return DataSet.model_validate_json(self._answer("GET", f"/v1/data-sets/{data_set_id}"))
 
     def manifest(self, data_set_id: str) -> bytes:
-        """The bytes whose SHA-256 certificates name: for whoever is to see which data it was."""
+        """The bytes whose SHA-256 certificates name, for somebody who may see which data were used."""
         return self._answer("GET", f"/v1/data-sets/{data_set_id}/manifest")
 
     def delete(self, data_set_id: str) -> None:
-        """Delete a data set's arrays; where a certificate names it, its manifest stays."""
+        """Delete a data set's arrays; if a certificate names it, its manifest stays."""
         self._answer("DELETE", f"/v1/data-sets/{data_set_id}")
 
     def _page(self, path: str, cursor: str | None, kind: type[_Model]) -> _Model:

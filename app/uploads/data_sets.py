@@ -1,4 +1,4 @@
-r"""What can be done with data sets: make one of uploads, read, list and delete it. Once it is made it never changes."""
+r"""Operations on data sets: make one from uploads, read, list and delete. A data set never changes."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from trainer.data.uploaded import DESCRIPTION_FILE, StoredDataSet, Uploaded
 
 MAKING, READY, DELETED = "making", "ready", "deleted"
 OVERHEAD = 2**16
-"""Bytes of a data set beside its numbers."""
+"""Bytes of a data set in addition to its numbers."""
 
 
 @final
 class DataSetService:
-    """The data sets of one tenant; to it those of another aren't there."""
+    """The data sets of one tenant; it can't see those of another."""
 
     def __init__(self, settings: Settings, database: Database, reader: Reader, tenant: str) -> None:
         self._settings = settings
@@ -50,7 +50,7 @@ class DataSetService:
         self._tenant = tenant
 
     def begin(self, definition: DataSetDefinition, key: str | None) -> tuple[str, dict[str, ManifestUpload]] | DataSet:
-        r"""Keep room for a data set: its id, and the uploads it is made of; or, with a key that was used before, what it made then.
+        r"""Reserve space for a data set: its id and the uploads it is made from; or, with a key that was used before, what it made then.
 
         Raises:
           InvalidParameter: an upload or an array isn't there.
@@ -96,7 +96,7 @@ class DataSetService:
         return self._reader.make(definition, files, folder, kept)
 
     def finish(self, data_set_id: str, definition: DataSetDefinition, uploads: dict[str, ManifestUpload], made: MadeArrays) -> DataSet:
-        """Keep the data set. Raises UploadCutOff where making it took longer than its room was kept for, and StorageFull."""
+        """Store the data set. Raises UploadCutOff if making it took longer than its space was reserved for, and StorageFull."""
         folder, moment = self._unfinished(data_set_id), now()
         manifest = DataSetManifest(
             id=data_set_id,
@@ -125,7 +125,7 @@ class DataSetService:
             return _resource(row)
 
     def abandon(self, data_set_id: str) -> None:
-        """Leave nothing of it, neither arrays nor room."""
+        """Remove everything of it, arrays and reserved space."""
         for folder in (self._unfinished(data_set_id), data_set_folder(self._settings, data_set_id)):
             remove_folder(folder)
         with self._database.writing() as session:
@@ -137,7 +137,7 @@ class DataSetService:
             return _resource(self._found(session.get(DataSetRow, data_set_id), data_set_id))
 
     def manifest(self, data_set_id: str) -> bytes:
-        """The very bytes whose SHA-256 certificates name. Raises DataSetNotFound."""
+        """The exact bytes whose SHA-256 certificates name. Raises DataSetNotFound."""
         with self._database.reading() as session:
             row = self._found(session.get(DataSetRow, data_set_id), data_set_id)
             assert row.manifest is not None  # it is made
@@ -153,7 +153,7 @@ class DataSetService:
         return DataSetPage(data_sets=tuple(_resource(row) for row in rows[:limit]), next=rows[limit - 1].id if len(rows) > limit else None)
 
     def delete(self, data_set_id: str) -> None:
-        """Delete the arrays; where a certificate names the data set its manifest stays. Raises DataSetNotFound, DataSetInUse."""
+        """Delete the arrays; if a certificate names the data set, its manifest stays. Raises DataSetNotFound, DataSetInUse."""
         of_it = (JobRow.tenant == self._tenant, JobRow.document[("spec", "data", "data_set")].as_string() == data_set_id)
         with self._database.writing() as session:
             row = self._found(session.get(DataSetRow, data_set_id, with_for_update=True), data_set_id)
@@ -199,7 +199,7 @@ class DataSetService:
 
 
 def _size(definition: DataSetDefinition, contents: dict[str, dict[str, ArrayFacts]]) -> int:
-    """Bytes that the data set will have, at most. Raises InvalidParameter where an array isn't there."""
+    """The most bytes that the data set will have. Raises InvalidParameter if an array doesn't exist."""
     width, total = 8 if definition.numbers == "complex" else 4, OVERHEAD
     for place, source in definition.sources():
         arrays = contents[source.upload]

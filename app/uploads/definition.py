@@ -1,4 +1,4 @@
-r"""What a data set is made of: which arrays of which uploads, and constants that the caller names. Nothing is ever taken from the data."""
+r"""What a data set is made from: arrays of uploads, and constants that the caller states. Nothing is ever taken from the data."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ColumnsSource(Value):
 
     Attributes:
       columns: in this order.
-      outside: what becomes of a value outside its bounds.
+      outside: what happens to a value outside its bounds.
     """
 
     kind: Literal["columns"] = "columns"
@@ -75,7 +75,7 @@ class Affine(Value):
 
 @final
 class Range(Value):
-    """(x - lower) / (upper - lower), in [0, 1]: of real values. ``outside``: what becomes of others."""
+    """(x - lower) / (upper - lower), in [0, 1]: of real values. ``outside``: what happens to values beyond."""
 
     kind: Literal["range"] = "range"
     lower: Number
@@ -108,7 +108,7 @@ class UsersFromUploads(Value):
 
 @final
 class HeldOutArrays(Value):
-    """Other arrays are held out. ``targets`` is null exactly where the training targets are."""
+    """Other arrays are held out. ``targets`` is null if and only if the training targets are."""
 
     kind: Literal["arrays"] = "arrays"
     features: Sources
@@ -181,13 +181,13 @@ class DataSetDefinition(Value):
             if not getattr(self, field).isprintable():
                 raise InvalidParameter(field, PRINTABLE, "others")
         if (self.task == "classification") != (self.classes is not None):
-            raise InvalidParameter("classes", "given exactly for a classification", self.classes)
+            raise InvalidParameter("classes", "given if and only if the task is classification", self.classes)
         if self.task == "classification" and self.targets is None:
             raise InvalidParameter("targets", "given for a classification", None)
         if isinstance(self.held_out, HeldOutArrays) and (self.held_out.targets is None) != (self.targets is None):
-            raise InvalidParameter("held_out.targets", "given exactly where targets are", self.held_out.targets)
+            raise InvalidParameter("held_out.targets", "given if and only if targets are given", self.held_out.targets)
         if self.users is not None and self.users.unit == self.unit:
-            raise InvalidParameter("users.unit", f"another name than that of one record ({self.unit!r})", self.users.unit)
+            raise InvalidParameter("users.unit", f"a name other than that of one record ({self.unit!r})", self.users.unit)
         if self.numbers == "complex":
             self._check_complex()
         return self
@@ -200,7 +200,7 @@ class DataSetDefinition(Value):
                 raise InvalidParameter(place, "arrays, for complex numbers", source.kind)
 
     def sources(self) -> Iterator[tuple[str, ArraySource | ColumnsSource]]:
-        """Everything that is read, with its place in the request."""
+        """All arrays to read, with their place in the request."""
         held_out = self.held_out if isinstance(self.held_out, HeldOutArrays) else None
         users = self.users.sources if isinstance(self.users, UsersFromArray) else ()
         of_test = () if held_out is None else (("held_out.features", held_out.features), ("held_out.targets", held_out.targets or ()))

@@ -1,4 +1,4 @@
-r"""Removing files that no row is for any more: of uploads and data sets that were begun by a process that died, or deleted by one."""
+r"""Removes files that no row refers to: of uploads and data sets that a dead process had begun or deleted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OLDEST_SCRATCH_SECONDS = 86_400.0
 
 
 def give_up_overdue(settings: Settings, database: Database, tenant: str) -> None:
-    """Free what is kept for a tenant's uploads and data sets that never came to their end."""
+    """Free what is reserved for a tenant's uploads and data sets that were never finished."""
     with database.reading() as session:
         overdue = (
             select(row.id).where(row.tenant == tenant, row.state.in_(BEGUN), row.due < now()).limit(1) for row in (UploadRow, DataSetRow)
@@ -30,7 +30,7 @@ def give_up_overdue(settings: Settings, database: Database, tenant: str) -> None
 
 
 def sweep(settings: Settings, database: Database) -> None:
-    """Give up what was begun and is overdue, and remove what nothing is known of."""
+    """Give up what was begun and is overdue, and remove unknown files."""
     # The folders are listed first: a row is there before its file, so what has none by then never will have one.
     files, folders = list(_files(settings.uploads_dir)), list(_folders(settings.made_data_sets_dir))
     moment = now()

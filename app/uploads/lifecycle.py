@@ -1,4 +1,4 @@
-r"""Tying uploads to an application: who reads files, and what a process that died left behind."""
+r"""Attaches uploads to an application: its file readers, and the cleanup after dead processes."""
 
 from __future__ import annotations
 
@@ -41,6 +41,6 @@ def data_set_service(request: Request, caller: Annotated[Caller, Depends(require
 
 
 def turns(request: Request) -> Turns:
-    """Who may read a file next."""
+    """The turns for reading files."""
     found: Turns = request.app.state.turns
     return found

@@ -1,4 +1,4 @@
-r"""From uploaded files to the arrays of a data set. It runs in a process of its own (``app/uploads/parser.py``): the files aren't trusted.
+r"""From uploaded files to the arrays of a data set. It runs in a separate process (``app/uploads/parser.py``): the files aren't trusted.
 
 Everything that depends on the data is a record's own: constants, classes, bounds and the split are named by the caller or drawn from a
 public seed, so that nothing of several records shows in what isn't accounted for.
@@ -33,7 +33,7 @@ from trainer.data.splits import Keys, by_record, name_keys, record_keys, sides
 @final
 @dataclass(frozen=True)
 class Readable:
-    """An upload where it lies."""
+    """An upload and its path."""
 
     path: Path
     format: FormatName
@@ -43,10 +43,10 @@ Uploads = Mapping[str, Readable]
 
 
 def made(definition: DataSetDefinition, uploads: Uploads) -> tuple[DataSet, DataSetFacts]:
-    r"""The data set and what is known of it.
+    r"""The data set and what is known about it.
 
     Raises:
-      InvalidParameter: arrays that aren't there, don't fit each other, or aren't ones to train on. No value is quoted.
+      InvalidParameter: arrays are missing, don't fit each other, or can't be trained on. No value is quoted.
     """
     features = _features(definition, "features", definition.features, uploads)
     targets = features if definition.targets is None else _targets(definition, "targets", definition.targets, uploads, features)
@@ -56,7 +56,7 @@ def made(definition: DataSetDefinition, uploads: Uploads) -> tuple[DataSet, Data
         test = _features(definition, "held_out.features", held_out.features, uploads)
         test_targets = test if held_out.targets is None else _targets(definition, "held_out.targets", held_out.targets, uploads, test)
         if np.array_equal(test, features):
-            raise InvalidParameter("held_out.features", "other records than those trained on", "the same")
+            raise InvalidParameter("held_out.features", "records other than those trained on", "the same")
         data = DataSet(features, targets, test, test_targets, definition.classes, users)
     else:
         seed, share = held_out.split_seed, held_out.fraction
@@ -77,22 +77,22 @@ def _split_rule(definition: DataSetDefinition) -> SplitRule:
 
 
 def described(definition: DataSetDefinition) -> str:
-    """What was done to the data, for a certificate; what they are is in the maker's own words beside it."""
+    """What was done to the data, for a certificate; next to it are the owner's own words about what the data are."""
     scaling = definition.scaling
     if isinstance(scaling, Affine):
-        scaled_by = f"(x - {scaling.offset:g}) / {scaling.scale:g}, constants that the maker named"
+        scaled_by = f"(x - {scaling.offset:g}) / {scaling.scale:g}, constants that the owner stated"
     elif isinstance(scaling, Range):
-        scaled_by = f"moved to [0, 1] by bounds that the maker named ({_beyond(scaling.outside)})"
+        scaled_by = f"moved to [0, 1] by bounds that the owner stated ({_beyond(scaling.outside)})"
     else:
         scaled_by = "as they are in the files"
     columns = [source.outside for _, source in definition.sources() if isinstance(source, ColumnsSource)]
     if columns:
         clipped = "clip" if "clip" in columns else "refuse"
-        scaled_by += f"; each column of a table moved to [0, 1] by bounds that the maker named ({_beyond(clipped)})"
+        scaled_by += f"; each column of a table moved to [0, 1] by bounds that the owner stated ({_beyond(clipped)})"
     if isinstance(definition.held_out, HeldOutArrays):
-        split = "The held-out records are other arrays; whether they are of the same people isn't known."
+        split = "The held-out records are other arrays; it isn't known whether they are of the same people."
     elif definition.users is None:
-        split = "The held-out records are drawn from a public seed; whether they are of the same people isn't known."
+        split = "The held-out records are drawn from a public seed; it isn't known whether they are of the same people."
     else:
         split = f"The held-out records are those of units {definition.users.unit!r} drawn from a public seed, who have no training records."
     return f"A data set that was uploaded to the service, {definition.numbers} values, {scaled_by}. {split}"
@@ -134,7 +134,7 @@ def _numbers(definition: DataSetDefinition, field: str, source: ArraySource | Co
     if values.dtype.kind not in "biufc":
         raise InvalidParameter(field, "an array of numbers", "text")
     if definition.numbers == "real" and values.dtype.kind == "c":
-        raise InvalidParameter(field, "real numbers (numbers: complex for others)", values.dtype.name)
+        raise InvalidParameter(field, "real numbers (for complex ones, set numbers to complex)", values.dtype.name)
     if definition.numbers == "complex" and values.dtype.kind != "c":
         raise InvalidParameter(field, "complex numbers, or the name of the array of their imaginary parts", values.dtype.name)
     scaling = definition.scaling
@@ -201,7 +201,7 @@ def _users(definition: DataSetDefinition, uploads: Uploads, records: int) -> Key
             parts.append(np.full(lengths[-1], source.upload))
         names = np.concatenate(parts)
     if len(names) != records:
-        raise InvalidParameter("users", f"of as many as the {records} records", len(names))
+        raise InvalidParameter("users", f"as many as there are records ({records})", len(names))
     return name_keys(names)
 
 
@@ -248,7 +248,7 @@ def _columns(field: str, source: ColumnsSource, uploads: Uploads) -> NDArray[np.
 
 
 def _flat(field: str, values: NDArray[Any]) -> NDArray[Any]:
-    """One number or word a record; MATLAB has no vectors, only matrices of one row or column."""
+    """One number or word per record; MATLAB has no vectors, only matrices of one row or column."""
     if values.ndim > 1 and max(values.shape) == values.size:
         values = values.reshape(-1)
     if values.ndim != 1:

@@ -1,9 +1,9 @@
-r"""The reading process: looks into one uploaded file, or makes a data set of several. Files aren't trusted, so it is bounded by the kernel.
+r"""The reading process: inspects an uploaded file, or makes a data set from several. Files aren't trusted, so the kernel bounds it.
 
     python -m app.uploads.parser FOLDER --parent PID
 
-Reads ``FOLDER/request.json`` and writes ``FOLDER/result.json``. Ends with 0, with 3 where memory didn't suffice, with 4 where its parent is
-gone, and with 1 or by a signal where a library failed on the file.
+Reads ``FOLDER/request.json`` and writes ``FOLDER/result.json``. Ends with 0, with 3 if memory didn't suffice, with 4 if its parent is
+gone, and with 1 or by a signal if a library failed on the file.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DONE, ORPHANED = 0, 4
 
 @final
 class ReadableFile(Value):
-    """A file and what it was declared to be."""
+    """A file and its declared format."""
 
     path: Path
     format: FormatName
@@ -40,7 +40,7 @@ class ReadableFile(Value):
 
 @final
 class ReadingRequest(Value):
-    r"""What is to be done: ``inspect`` a file, or make a data set of ``uploads`` in ``folder``.
+    r"""A task: ``inspect`` a file, or make a data set of ``uploads`` in ``folder``.
 
     Attributes:
       limits: seconds of processor time, bytes of memory, bytes of one file that is written.
@@ -55,7 +55,7 @@ class ReadingRequest(Value):
 
 @final
 class MadeArrays(Value):
-    """What became of a data set: see ``StoredDataSet``."""
+    """The arrays of a finished data set: see ``StoredDataSet``."""
 
     TOO_LARGE: ClassVar[int] = 3
 
@@ -75,7 +75,7 @@ class Refusal(Value):
 
 @final
 class ReadingResult(Value):
-    """Exactly one of them is told."""
+    """Exactly one field is given."""
 
     contents: Contents | None = None
     made: MadeArrays | None = None
@@ -84,7 +84,7 @@ class ReadingResult(Value):
 
 
 def done(request: ReadingRequest) -> ReadingResult:
-    """What the request comes to. Raises MemoryError, and whatever a library stumbles on."""
+    """The request's result. Raises MemoryError, and any error of a library."""
     try:
         if request.inspect is not None:
             return ReadingResult(contents=declared(request.inspect.path, request.inspect.format).inspect(request.inspect.path))
@@ -104,7 +104,7 @@ def done(request: ReadingRequest) -> ReadingResult:
 
 
 def main(arguments: list[str]) -> int:
-    """Does one request and returns the exit status."""
+    """Handles one request and returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m app.uploads.parser", description="Read uploaded files.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--parent", type=int, required=True, help="process id that this one must not outlive")

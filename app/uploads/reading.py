@@ -1,4 +1,4 @@
-r"""Reading files that aren't trusted: in a process of its own (``parser.py``), bounded in time, memory and what it may write."""
+r"""Reads untrusted files in a separate process (``parser.py``), bounded in time, memory and what it may write."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _log = structlog.get_logger()
 
 @final
 class Reader:
-    """Starts reading processes and waits for them. Closed, none is left."""
+    """Starts reading processes and waits for them. After closing, none is left."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -41,7 +41,7 @@ class Reader:
         self._is_closed = False
 
     def inspect(self, path: Path, format_: FormatName) -> Contents:
-        """What a whole file of the declared format holds. Raises InvalidParameter where it isn't one, or takes too much."""
+        """What a complete file of the declared format contains. Raises InvalidParameter if it isn't one or takes too much."""
         result = self._read(ReadingRequest(limits=self._limits(0), inspect=ReadableFile(path=path, format=format_)))
         assert result.contents is not None  # a result without it was refused
         return result.contents
@@ -58,7 +58,7 @@ class Reader:
         return result.made
 
     def close(self) -> None:
-        """End whatever runs."""
+        """End all running processes."""
         self._is_closed = True
         for process in list(self._running):
             with suppress(ProcessLookupError):
@@ -120,4 +120,4 @@ class Reader:
         if code == MadeArrays.TOO_LARGE:
             return InvalidParameter(FILE, f"read within {self._settings.reading_bytes} bytes of memory", "more")
         _log.error("reading_process_ended", code=code)
-        return InvalidParameter(FILE, "one that can be read", "one that ended the process that read it")
+        return InvalidParameter(FILE, "readable", "a file that crashed the process reading it")

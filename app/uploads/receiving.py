@@ -1,4 +1,4 @@
-r"""Receiving a body of any size: piece by piece onto the disk, never whole in memory, and nothing of it kept unless all of it came."""
+r"""Receives a body of any size: piece by piece onto the disk, never whole in memory, and kept only if all of it arrived."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from app.uploads.service import Begun, UploadAsked, UploadService
 from mechanisms.errors import InvalidParameter
 
 READERS = 2
-"""Files that are read at once; each may take as much memory as one reading process has."""
+"""Files read at the same time; each may take as much memory as one reading process has."""
 PIECE = 2**20
-"""Bytes that are written at once."""
+"""Bytes written at a time."""
 RETRY_SECONDS = 30
 _CONTENT_DIGEST = re.compile(r"(?:^|,)\s*sha-256=:([A-Za-z0-9+/=]*):")
 _T = TypeVar("_T")
@@ -32,14 +32,14 @@ _T = TypeVar("_T")
 
 @final
 class Turns:
-    """Who may read a file next; one for each application."""
+    """Turns for reading files; one object for each application."""
 
     def __init__(self, settings: Settings) -> None:
         self._patience = 2.0 * settings.reading_seconds
         self._limiter: CapacityLimiter | None = None
 
     async def reading(self, read: Callable[[], _T]) -> _T:
-        """Do it in a thread when it is its turn. Raises ReadersBusy where that doesn't come."""
+        """Do it in a thread when its turn comes. Raises ReadersBusy if it doesn't come."""
         if self._limiter is None:  # made inside of the loop that it is for
             self._limiter = CapacityLimiter(READERS)
         token = object()
@@ -121,7 +121,7 @@ async def _digested(request: Request, service: UploadService) -> str:
 
 
 async def _pieces(request: Request, seconds: float) -> AsyncIterator[bytes]:
-    """Of the body. Raises UploadCutOff where it ends before its end, or after too long."""
+    """Of the body. Raises UploadCutOff if it ends early or takes too long."""
     size, deadline, stream = 0, anyio.current_time() + seconds, request.stream()
     while True:
         try:
@@ -136,7 +136,7 @@ async def _pieces(request: Request, seconds: float) -> AsyncIterator[bytes]:
 
 
 def content_digest(header: str | None) -> tuple[str, ...]:
-    """The SHA-256 in a Content-Digest header (RFC 9530), in hexadecimal; other algorithms are passed over. Raises InvalidParameter.
+    """The SHA-256 in a Content-Digest header (RFC 9530), in hexadecimal; other algorithms are ignored. Raises InvalidParameter.
 
     >>> content_digest("sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:")
     ('e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855',)

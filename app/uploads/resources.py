@@ -1,4 +1,4 @@
-r"""What the REST interface tells of uploads and data sets."""
+r"""What the REST interface shows of uploads and data sets."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class DataSetPage(Value):
 
 @final
 class ManifestUpload(Value):
-    """An upload that a data set was made of."""
+    """An upload that a data set was made from."""
 
     id: UploadId
     format: FormatName
@@ -89,12 +89,12 @@ class ManifestUpload(Value):
 
 @final
 class DataSetManifest(Value):
-    r"""What opens a certificate's commitment to a data set: private to its owner, who may show it.
+    r"""Opens a certificate's commitment to a data set: private to its owner, who may show it.
 
     Attributes:
-      definition: as it was asked for, with the maker's description.
+      definition: as requested, with the owner's description.
       arrays_sha256: of all arrays, held-out ones included.
-      nonce: 256 random bits, without which the manifest's digest would tell whether a guess of all the data is right.
+      nonce: 256 random bits, without which the manifest's digest would let anyone check a guess of all the data.
     """
 
     id: DataSetId

@@ -1,4 +1,4 @@
-r"""The REST interface of uploads and data sets. Only what takes long is asynchronous: everybody else shares the threads."""
+r"""The REST interface of uploads and data sets. Only slow operations are asynchronous, since all others share the threads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DataSets = Annotated[DataSetService, Depends(data_set_service)]
 UploadId = Annotated[str, Path(max_length=64, description="Id of the upload.")]
 DataSetId = Annotated[str, Path(max_length=64, description="Id of the data set.")]
 Limit = Annotated[int, Query(ge=1, le=200)]
-Cursor = Annotated[str | None, Query(pattern=ID_PATTERN, description="The `next` of the page before.")]
+Cursor = Annotated[str | None, Query(pattern=ID_PATTERN, description="The `next` of the previous page.")]
 BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,

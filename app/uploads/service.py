@@ -1,4 +1,4 @@
-r"""What can be done with uploads. A file is received in four parts: room is kept, the body written, the file read, and all of it told."""
+r"""Operations on uploads. A file is received in four steps: reserve space, write the body, read the file, and answer."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ RECEIVING, STORED = "receiving", "stored"
 @final
 @dataclass(frozen=True)
 class UploadAsked:
-    r"""What a request says of the file that it brings.
+    r"""What a request says about its file.
 
     Attributes:
-      length: in bytes; None where the body comes in pieces of unknown number.
-      digests: what the client says its SHA-256 is, however often it says so.
+      length: in bytes; None if the body comes in an unknown number of pieces.
+      digests: every SHA-256 that the client states.
     """
 
     name: str
@@ -45,7 +45,7 @@ class UploadAsked:
 @final
 @dataclass(frozen=True)
 class Begun:
-    """An upload that is being received: ``room`` bytes are kept for it."""
+    """An upload that is being received: ``room`` bytes are reserved for it."""
 
     id: str
     asked: UploadAsked
@@ -56,7 +56,7 @@ class Begun:
 
 @final
 class UploadService:
-    """The uploads of one tenant; to it those of another aren't there."""
+    """The uploads of one tenant; it can't see those of another."""
 
     def __init__(self, settings: Settings, database: Database, reader: Reader, tenant: str) -> None:
         self._settings = settings
@@ -66,11 +66,11 @@ class UploadService:
 
     @property
     def settings(self) -> Settings:
-        """Of the service."""
+        """The service's settings."""
         return self._settings
 
     def begin(self, asked: UploadAsked) -> Begun | Upload:
-        r"""Keep room for a file; or, with a key that was used before, the upload that it made then.
+        r"""Reserve space for a file; or, with a key that was used before, return the upload that it made then.
 
         Raises:
           UploadTooLarge, QuotaExceeded, StorageFull: there is no room; nothing is kept.
@@ -108,25 +108,25 @@ class UploadService:
         return Begun(row.id, asked, room, settings.tenant_bytes - free, landing)
 
     def check_size(self, begun: Begun, size: int) -> None:
-        """Whether so many bytes fit. Raises UploadTooLarge, QuotaExceeded."""
+        """Check that this many bytes fit. Raises UploadTooLarge, QuotaExceeded."""
         if size > begun.room:
             if begun.room == self._settings.upload_bytes:
                 raise UploadTooLarge(begun.room)
             raise QuotaExceeded(size, begun.used, self._settings.tenant_bytes)
 
     def read(self, begun: Begun) -> Contents:
-        r"""What is in the file that was received.
+        r"""The contents of the received file.
 
         Raises:
-          InvalidParameter: it isn't what it was said to be.
-          StorageFull: it didn't reach the disk.
+          InvalidParameter: it isn't what the client declared.
+          StorageFull: it couldn't be written to the disk.
         """
         begun.landing.settle()
         check_digests(begun.asked, begun.landing.sha256)
         return self._reader.inspect(begun.landing.part, begun.asked.format)
 
     def finish(self, begun: Begun, contents: Contents) -> Upload:
-        """Keep the file. Raises UploadCutOff where that took longer than its room was kept for."""
+        """Store the file. Raises UploadCutOff if that took longer than its space was reserved for."""
         begun.landing.land()
         with self._database.writing() as session:
             row = session.get(UploadRow, begun.id, with_for_update=True)
@@ -138,12 +138,12 @@ class UploadService:
             return _resource(row)
 
     def abandon(self, begun: Begun) -> None:
-        """Leave nothing of it, neither file nor room."""
+        """Remove everything of it, file and reserved space."""
         begun.landing.abandon()
         self._forget(begun.id)
 
     def again(self, before: Upload, asked: UploadAsked, sha256: str) -> Upload:
-        """The upload that an Idempotency-Key made, for a request that came again with this body. Raises UploadKeyReused."""
+        """The upload that an Idempotency-Key made, for a repeated request with this body. Raises UploadKeyReused."""
         check_digests(asked, sha256)
         if (before.name, before.format, before.sha256) != (asked.name, asked.format, sha256):
             assert asked.key is not None  # that is how it was found
@@ -165,7 +165,7 @@ class UploadService:
         return UploadPage(uploads=tuple(_resource(row) for row in rows[:limit]), next=rows[limit - 1].id if len(rows) > limit else None)
 
     def delete(self, upload_id: str) -> None:
-        """Delete the file. Data sets that were made of it stay: they have arrays of their own. Raises UploadNotFound."""
+        """Delete the file. Data sets made from it stay: they have their own arrays. Raises UploadNotFound."""
         with self._database.writing() as session:
             row = self._found(session.get(UploadRow, upload_id, with_for_update=True), upload_id)
             session.delete(row)
@@ -193,10 +193,10 @@ class UploadService:
 
 
 def check_digests(asked: UploadAsked, sha256: str) -> None:
-    """Raises InvalidParameter where the client named another digest."""
+    """Raises InvalidParameter if the client stated another digest."""
     for digest in asked.digests:
         if digest != sha256:
-            raise InvalidParameter("sha256", f"that of the body that came, {sha256}", digest)
+            raise InvalidParameter("sha256", f"the digest of the received body, {sha256}", digest)
 
 
 def _resource(row: UploadRow) -> Upload:

@@ -1,4 +1,4 @@
-r"""Where uploads and data sets lie, and how a file gets there: whole or not at all. Names come from ids, never from a client."""
+r"""Storage of uploads and data sets; files are written atomically. Names come from ids, never from a client."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from app.operations.storage import StorageFull, is_full
 from app.settings import Settings
 
 PART, NEW = ".part", ".new-"
-"""Of a file, and of a folder, that isn't whole yet."""
+"""Suffixes of a file and of a folder that isn't complete yet."""
 
 
 def private_folder(folder: Path) -> Path:
-    """The folder, made where it isn't there: for this service's own account alone."""
+    """Makes the folder if it doesn't exist, for this service's own account only."""
     for place in (folder.parent, folder):
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
     return folder
 
 
 def upload_path(settings: Settings, tenant: str, upload_id: str) -> Path:
-    """Of an upload. A tenant's name is of small letters, digits and hyphens."""
+    """Path of an upload. A tenant's name has only lowercase letters, digits and hyphens."""
     return settings.uploads_dir / tenant / upload_id
 
 
 def data_set_folder(settings: Settings, data_set_id: str) -> Path:
-    """Of a data set; the trainer knows no tenants, so these folders are beside each other."""
+    """Folder of a data set; the trainer knows no tenants, so these folders are in one place."""
     return settings.made_data_sets_dir / data_set_id
 
 
 @contextmanager
 def room() -> Generator[None]:
-    """Raises StorageFull where the disk has none."""
+    """Raises StorageFull if the disk has no room."""
     try:
         yield
     except OSError as error:
@@ -47,7 +47,7 @@ def room() -> Generator[None]:
 
 @final
 class Landing:
-    r"""A file on its way to ``path``: beside it until ``land``, and gone after ``abandon``."""
+    r"""A file to be stored at ``path``: next to it until ``land``, and gone after ``abandon``."""
 
     def __init__(self, path: Path) -> None:
         private_folder(path.parent)
@@ -69,22 +69,22 @@ class Landing:
 
     @property
     def sha256(self) -> str:
-        """Of what was written so far."""
+        """SHA-256 of what was written so far."""
         return self._digest.hexdigest()
 
     def settle(self) -> None:
-        """Have it on the disk, at the place where it can be read and isn't there yet for anybody else. Raises StorageFull."""
+        """Flush it to the disk, at a path where it can be read but isn't visible to others yet. Raises StorageFull."""
         with room():
             os.fsync(self._file.fileno())
             self._file.close()
 
     def land(self) -> None:
-        """Put it in its place, for good."""
+        """Move it to its final path."""
         self.part.replace(self._path)
         sync_folder(self._path.parent)
 
     def abandon(self) -> None:
-        """Leave nothing."""
+        """Remove it."""
         with suppress(OSError):
             self._file.close()
         self.part.unlink(missing_ok=True)
@@ -92,7 +92,7 @@ class Landing:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """A new file of this content, on the disk."""
+    """Write a new file with this content and flush it to the disk."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(content)
         file.flush()
@@ -100,7 +100,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the folder's names on the disk."""
+    """Flush the folder's entries to the disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -109,7 +109,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def remove_folder(folder: Path) -> None:
-    """The folder and all in it, if it is there; under another name first, so that nobody finds half of it."""
+    """Remove the folder with its contents, if it exists; it is renamed first, so that nobody finds half of it."""
     gone = folder.with_name(f".gone-{folder.name}")
     with suppress(FileNotFoundError):
         folder.rename(gone)

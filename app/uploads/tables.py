@@ -1,4 +1,4 @@
-r"""The tables of uploads and data sets. What of a tenant's room is taken is the sum of ``bytes`` over both, begun ones included."""
+r"""The tables of uploads and data sets. A tenant's used quota is the sum of ``bytes`` over both, including unfinished ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.database import Base, UtcTime
 
 @final
 class UploadRow(Base):
-    """An upload. While it is ``receiving``, until ``due`` at most, ``bytes`` is the room that is kept for it; then its size."""
+    """An upload. While it is ``receiving``, until ``due`` at most, ``bytes`` is the space reserved for it; then its size."""
 
     __tablename__ = "uploads"
 
@@ -35,10 +35,10 @@ class UploadRow(Base):
 
 @final
 class DataSetRow(Base):
-    """A data set. While it is ``making``, until ``due`` at most, ``bytes`` is the room that is kept for it; then its size.
+    """A data set. While it is ``making``, until ``due`` at most, ``bytes`` is the space reserved for it; then its size.
 
-    ``definition`` is what was asked for, ``stored`` what came of it, ``manifest`` the text whose digest certificates have. A
-    ``deleted`` one is kept for the sake of certificates that name it, without its arrays.
+    ``definition`` is the request, ``stored`` its result, ``manifest`` the text whose digest certificates have. A ``deleted``
+    row is kept for certificates that name it, without its arrays.
     """
 
     __tablename__ = "data_sets"

@@ -84,7 +84,7 @@ def test_a_network_of_ipv6_counts_as_one_address() -> None:
 
 @pytest.mark.parametrize("rate", ["many", "", "0.5/minute", "5/fortnight"])
 def test_a_rate_that_is_none_is_refused(rate: str) -> None:
-    with pytest.raises(ValidationError, match="must be a rate like 20/minute"):
+    with pytest.raises(ValidationError, match="must be a rate such as 20/minute"):
         Settings(requests_per_key=rate)
 
 
@@ -137,7 +137,7 @@ def test_names_of_others_are_refused_and_allowed_ones_answered(tmp_path: Path) -
 
 @pytest.mark.parametrize("names", ["*", "a b", "http://a.b", "a..b", "-a.b"])
 def test_allowed_names_must_be_names(names: str) -> None:
-    with pytest.raises(ValidationError, match="must be host names with commas between them"):
+    with pytest.raises(ValidationError, match="must be host names separated by commas"):
         Settings(allowed_hosts=names)
 
 

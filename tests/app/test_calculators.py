@@ -162,7 +162,7 @@ def test_an_unknown_path_is_a_problem_too(client):
 @pytest.mark.parametrize("host", ["attacker.example", "attacker.example:8000", "127.0.0.1.attacker.example", "", "[attacker.example]"])
 def test_a_foreign_host_name_is_refused(client, host):
     refused = problem(client.get("/v1/mechanisms", headers={"host": host}), 400)
-    assert "expected an address, a name without a dot or one of" in refused["detail"]
+    assert "expected an address, a name without a dot, or one of" in refused["detail"]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8000", "localhost", "[::1]:8000", "zetadp"])

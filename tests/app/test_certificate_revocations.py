@@ -189,7 +189,7 @@ def test_nothing_that_a_compromised_key_signed_stands_whatever_the_log_says(hous
     house.revoke(signing_key(house.settings), Reason.COMPROMISED)
     report = house.verified(envelope, house.proof(certificate_id, 1))
     assert report.verdict == "revoked"
-    assert "nothing that it signed can be believed, before that or after" in details(report, "revocation")
+    assert "don't trust anything that it signed, before that or after" in details(report, "revocation")
 
 
 def test_the_service_finds_the_proof_for_what_is_from_before_by_itself(house: House) -> None:

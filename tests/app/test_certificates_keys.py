@@ -95,7 +95,7 @@ def test_after_rotation_the_old_key_stays_published_behind_the_new(settings: Set
 
 def test_a_key_that_others_may_read_is_refused(settings: Settings) -> None:
     _key_file(settings).chmod(0o644)
-    with pytest.raises(SigningKeyUnusable, match=r"others may read it \(mode 0644\); it must be 0600"):
+    with pytest.raises(SigningKeyUnusable, match=r"other users may read it \(mode 0644\); it must be 0600"):
         signer(settings)
 
 

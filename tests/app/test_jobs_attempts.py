@@ -176,7 +176,7 @@ def test_job_whose_worker_is_lost_three_times_fails_with_the_reason(
         put_back.append(lose_worker(leases, token))
     job = service.get(job_id)
     assert put_back == [[job_id], [job_id], []]
-    assert (job.state, job.attempt, job.failure) == ("failed", 3, "its worker was lost 3 times; not tried again")
+    assert (job.state, job.attempt, job.failure) == ("failed", 3, "its worker was lost 3 times; no further attempt")
 
 
 def test_orderly_stop_is_no_death(service: JobService, attempts: Attempts, token: str, job_id: str) -> None:

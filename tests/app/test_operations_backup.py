@@ -201,9 +201,12 @@ DAMAGED: dict[str, tuple[Callable[[bytes], bytes], str]] = {
         lambda backup: repacked(backup, lambda name, content: None if name.endswith(".pem") else (name, content)),
         "is damaged: 1 of its members",
     ),
-    "a way out": (lambda backup: repacked(backup, lambda name, content: (name.replace("files/", "files/../"), content)), "no backup has"),
+    "a way out": (
+        lambda backup: repacked(backup, lambda name, content: (name.replace("files/", "files/../"), content)),
+        "an unexpected member",
+    ),
     "an unknown table version": (lambda backup: repacked(backup, with_manifest(revision="9999")), "tables of version 9999"),
-    "an unknown format": (lambda backup: repacked(backup, with_manifest(format="zetadp-backup-2")), "isn't of a format"),
+    "an unknown format": (lambda backup: repacked(backup, with_manifest(format="zetadp-backup-2")), "doesn't know the format"),
     "not a backup": (lambda _backup: b"something else", "can't be read to its end"),
     "another archive": (lambda _backup: gzip.compress(b"something else" * 1000), "can't be read to its end"),
 }
@@ -262,7 +265,7 @@ def test_commands_make_one_private_file_and_say_what_is_forgotten(tmp_path: Path
     done = CliRunner().invoke(app, ["restore", str(file), "--into", str(tmp_path / "there")])
     assert done.exit_code == 0, done.output
     assert "default/scans" in done.output
-    assert "What was spent after the backup is forgotten" in done.output
+    assert "Spends after the backup are lost" in done.output
     refused = CliRunner().invoke(app, ["restore", str(file), "--into", str(tmp_path / "there")])
     assert (refused.exit_code, "expected an empty folder" in refused.output) == (1, True)
     piped = CliRunner().invoke(app, ["backup", "-", "--no-job-files"])

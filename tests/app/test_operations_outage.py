@@ -128,4 +128,4 @@ def test_worker_without_room_says_so_and_gives_up_after_three_times(tmp_path: Pa
                 states.append(session.get_one(JobRow, job_id).state)
         database.close()
         assert states == ["queued", "queued", "failed"]
-        assert client.get(f"/v1/jobs/{job_id}").json()["failure"] == "its worker has no room on its disk 3 times; not tried again"
+        assert client.get(f"/v1/jobs/{job_id}").json()["failure"] == "its worker's disk is full 3 times; no further attempt"

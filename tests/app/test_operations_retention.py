@@ -95,7 +95,7 @@ def test_round_deletes_what_is_old_and_keeps_what_proves_something(of: Settings,
         assert client.get(f"/v1/jobs/{done}/artifacts/model.safetensors").status_code == 404
         refused = client.post(f"/v1/jobs/{failed}/retry")
         assert (refused.status_code, refused.json()["type"]) == (409, "job-conflict")
-        assert "its files are deleted" in refused.json()["detail"]
+        assert "its files were deleted" in refused.json()["detail"]
         kinds = [event.kind for event in stream(client, done)]
         assert kinds.count("progress") == 1
         assert "checkpoint" in kinds

@@ -98,7 +98,7 @@ def test_the_digest_that_a_client_names_is_compared(client: httpx2.Client, of: S
     query = {"format": "npz", "name": "a"} | ({} if how == "header" else {"sha256": (wrong if how == "query" else right).hex()})
     refused = client.post("/v1/uploads", params=query, content=CONTENT, headers={} if how == "query" else headers(wrong))
     assert refused.status_code == 422, refused.text
-    assert f"sha256 must be that of the body that came, {SHA256}" in refused.json()["detail"]
+    assert f"sha256 must be the digest of the received body, {SHA256}" in refused.json()["detail"]
     nothing_is_kept(client, of)
     query |= {} if how == "header" else {"sha256": right.hex()}
     assert client.post("/v1/uploads", params=query, content=CONTENT, headers={} if how == "query" else headers(right)).status_code == 201

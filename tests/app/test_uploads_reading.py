@@ -112,5 +112,5 @@ def test_a_process_that_a_file_brings_down_is_a_refusal(reader: Reader, tmp_path
     monkeypatch.setattr(reading, "CALM", {"PYTHONPATH": "/nowhere", "PYTHONHOME": "/nowhere"})
     path = tmp_path / "upload"
     path.write_bytes(npz())
-    with pytest.raises(InvalidParameter, match="one that ended the process that read it"):
+    with pytest.raises(InvalidParameter, match="a file that crashed the process reading it"):
         reader.inspect(path, "npz")

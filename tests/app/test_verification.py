@@ -92,7 +92,7 @@ def test_files_beside_the_certificate_are_compared(report: VerificationReport) -
 
 def test_a_missing_file_is_said_not_to_be_checked(report: VerificationReport) -> None:
     assert (
-        details(report, "file data-manifest.json", Status.NOT_CHECKED) == "not found beside the certificate, so its digest wasn't compared"
+        details(report, "file data-manifest.json", Status.NOT_CHECKED) == "not found next to the certificate, so its digest wasn't compared"
     )
     assert "Not checked: file data-manifest.json" in report.meaning
 
@@ -159,7 +159,7 @@ def test_a_changed_code_manifest_is_caught(subjects: dict[str, Subject], tmp_pat
 
 def test_code_that_is_not_this_copys_is_said_to_be_unchecked() -> None:
     other = Subject(name="code-manifest.sha256", digest=Digest(sha256="0" * 64))
-    assert check_file(other, None).detail.endswith("the run's code isn't that of this copy of zetadp")
+    assert check_file(other, None).detail.endswith("the run's code differs from this copy of zetadp")
 
 
 def test_code_that_is_this_copys_passes_without_a_file() -> None:
@@ -209,7 +209,7 @@ def test_a_smaller_epsilon_is_caught_by_the_bracket_of_another_accountant(smalle
 def test_a_figure_of_an_accountant_that_is_not_known_here_is_recomputed_by_others(forge: Callable[[Change], VerificationReport]) -> None:
     report = forge(lambda predicate: predicate["guarantee"].update(route="abacus(beads=10)"))
     told = details(report, "accountants", Status.PASSED)
-    assert "abacus: this version has no accountant of that name; contour [" in told
+    assert "abacus: this version has no accountant with that name; contour [" in told
 
 
 def test_a_point_of_the_curve_made_smaller_is_caught(forge: Callable[[Change], VerificationReport]) -> None:

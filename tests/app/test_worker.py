@@ -184,7 +184,7 @@ def test_stored_job_that_never_reached_the_queue_is_trained(service: Service, mo
 def test_second_worker_of_the_same_name_is_refused(service: Service) -> None:
     with working(service.settings) as second:
         assert second.wait() == EXIT_BUSY
-    assert "a worker named 'local' runs already" in (service.settings.data_dir / "worker.log").read_text()
+    assert "a worker named 'local' is already running" in (service.settings.data_dir / "worker.log").read_text()
 
 
 def test_worker_whose_lease_was_taken_kills_its_child_and_writes_no_more(service: Service) -> None:
@@ -234,7 +234,7 @@ def test_job_that_loses_three_workers_fails(api: Service) -> None:
             kill(worker)
     with working(api.settings):
         assert ended(api, job_id) == "failed"
-    assert job(api, job_id)["failure"] == "its worker was lost 3 times; not tried again"
+    assert job(api, job_id)["failure"] == "its worker was lost 3 times; no further attempt"
     reasons = [event.data["reason"] for event in _history(api, job_id) if event.data.get("state") == "queued"]
     assert reasons == [None, "its worker was lost", "its worker was lost"]
 
@@ -246,7 +246,7 @@ def test_job_that_breaks_the_worker_itself_every_time_fails(api: Service) -> Non
     folder.write_text("no folder can be made here")
     with working(api.settings):
         assert ended(api, job_id) == "failed"
-    assert job(api, job_id)["failure"] == "its worker was lost 3 times; not tried again"
+    assert job(api, job_id)["failure"] == "its worker was lost 3 times; no further attempt"
 
 
 def test_worker_that_is_told_to_stop_leaves_the_job_for_one_of_another_name(api: Service) -> None:

@@ -1,4 +1,4 @@
-r"""THE KINDS of training a certificate can tell of: one module each, with what it says, and what that rests on."""
+r"""The kinds of training that a certificate can describe: one module each, with its sentences and what they rest on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trainer.plans import ComparisonPlan
 
 
 def kind_of(plan: AnyPlan, parts: tuple[PartFacts, ...]) -> Kind:
-    """The kind of training that goes by this plan; ``parts``: what is said of a comparison's parts, else empty."""
+    """The kind of training of this plan; ``parts``: the facts of a comparison's parts, else empty."""
     return Comparison(plan, parts) if isinstance(plan, ComparisonPlan) else single_kind(plan)
 
 

@@ -1,4 +1,4 @@
-r"""What every kind of training offers the reader of its certificate: what was done, what of it is covered, and what that rests on."""
+r"""What every kind of training tells the reader of its certificate: what was done, what of it is covered, and what that rests on."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from trainer.report import HeldOut
 @final
 @dataclass(frozen=True)
 class Setting:
-    r"""What the sentences depend on, whatever the kind of training.
+    r"""What the sentences depend on for every kind of training.
 
     Attributes:
-      mechanisms: that anything is claimed of.
+      mechanisms: those that anything is claimed about.
       unit: of privacy.
-      records_per_unit: None where a unit is one row.
+      records_per_unit: None if a unit is one row.
       guaranteed: whether anything is certified.
       given_weights: SHA-256 of weights that training started from.
       in_ledger: whether a budget was charged.
@@ -41,7 +41,7 @@ class Setting:
     is_declared: bool = False
 
     def named(self, words: str) -> str:
-        """The words with the unit's name in them."""
+        """The words with the unit's name filled in."""
         return words.replace("{unit}", self.unit)
 
 
@@ -53,7 +53,7 @@ class History:
     Attributes:
       released: steps.
       test_records: held out.
-      restarts, checkpoints: what is read aloud of them; empty for a part of a comparison.
+      restarts, checkpoints: the words about them; empty for a part of a comparison.
     """
 
     released: int
@@ -67,15 +67,15 @@ class Kind(ABC):
 
     training_metrics: ClassVar[str] = wording.TRAINING_METRICS
     custody: ClassVar[str] = ""
-    """What the service was trusted with in this run, where the algorithm's own words leave that open."""
+    """What the service was trusted with in this run, if the algorithm's own words leave that open."""
     protected: ClassVar[str] = "training data"
     """Whose rows a guarantee is about."""
     proofs: ClassVar[tuple[str, ...]] = ()
-    """Files in the code's ``proofs`` folders that the kind rests on, beside those of its mechanisms."""
+    """Files in the code's ``proofs`` folders that the kind rests on, in addition to those of its mechanisms."""
 
     @abstractmethod
     def released(self, setting: Setting) -> str:
-        """What left the run, and what of it is covered."""
+        """What left the run, and which part of it is covered."""
 
     @abstractmethod
     def checkpoint(self) -> str:
@@ -83,7 +83,7 @@ class Kind(ABC):
 
     @abstractmethod
     def run_assumptions(self, setting: Setting) -> tuple[str, ...]:
-        """What the kind takes for granted, beside what its mechanisms do."""
+        """What the kind assumes, in addition to its mechanisms' assumptions."""
 
     @abstractmethod
     def arithmetic(self) -> tuple[ArithmeticName, ...]:
@@ -91,7 +91,7 @@ class Kind(ABC):
 
     @abstractmethod
     def lines(self, setting: Setting, history: History) -> Iterator[str]:
-        """What was done, read aloud, without indentation."""
+        """What was done, in words, without indentation."""
 
     def not_covered(self, setting: Setting) -> tuple[str, ...]:
         """What the guarantee says nothing about."""
@@ -104,7 +104,7 @@ class Kind(ABC):
         return setting.named(wording.TEST_METRICS[setting.held_out])
 
     def other_rows(self, setting: Setting) -> str:
-        """What becomes of somebody with several rows where a unit is one of them."""
+        """What holds for somebody with several rows if a unit is one row."""
         del setting
         return "a person with several rows is protected less"
 

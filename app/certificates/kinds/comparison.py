@@ -1,4 +1,4 @@
-r"""Several trainings on one data set, all of them released: what all together cost is what is guaranteed."""
+r"""Several trainings on one data set, all of them released: the guarantee is for all of them together."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ SELECTION = (
 @final
 @dataclass(frozen=True)
 class Comparison(Kind):
-    """All parts together; ``facts``: what is said of each beside its plan, in the plan's order."""
+    """All parts together; ``facts``: the facts of each in addition to its plan, in the plan's order."""
 
     plan: ComparisonPlan
     facts: tuple[PartFacts, ...]

@@ -1,4 +1,4 @@
-r"""Training by noisy sums of clipped gradients: what every step releases is accounted, and the model follows from it."""
+r"""Training by noisy sums of clipped gradients: every step's release is accounted for, and the model follows from the releases."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class GradientSums(Kind):
         )
 
     def _noise(self, history: History) -> Iterator[str]:
-        """Every different release, with whose it is and in what units where that isn't plain from the figures."""
+        """Every different release, with its owner and units if the figures don't show them."""
         plan = self.plan
         found = releases_of(plan.event_after(history.released))
         counts = 0 if plan.evaluation is None else plan.evaluation.releases(history.released, plan.steps)

@@ -1,4 +1,4 @@
-r"""Training on records that were released one by one, with noise of their own: everything after that release is post-processing of it."""
+r"""Training on records that were released one by one, each with its own noise: everything after that release is post-processing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CHECKPOINT = "a checkpoint holds the released records or what follows from them,
 @final
 @dataclass(frozen=True)
 class LocalReleases(Kind):
-    """Records released once, each by itself."""
+    """Records released once, each on its own."""
 
     plan: RecordReleasePlan
 

@@ -26,7 +26,7 @@ NO_PRIVACY = (
 
 
 def projection_lines(projection: SpectralProjection) -> Iterator[str]:
-    """Read aloud: one line for the whole, one for each layer."""
+    """In words: one line for the whole, one for each layer."""
     yield f"Released of each gradient: {MEANING[projection.order]}; {NO_PRIVACY}."
     for layer in projection.layers:
         padded = "" if layer.transform == layer.shape else f", filled up to {_axes(layer.transform)}"

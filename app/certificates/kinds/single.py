@@ -13,7 +13,7 @@ from trainer.plans import FeatureReleasePlan, PartPlan, RecordReleasePlan, Stati
 
 
 def single_kind(plan: PartPlan) -> Kind:
-    """The kind of training that goes by this plan."""
+    """The kind of training of this plan."""
     match plan:
         case ExecutionPlan():
             return GradientSums(plan)

@@ -1,8 +1,8 @@
 r"""Signed heads of the log, as checkpoints in a signed note (C2SP tlog-checkpoint and signed-note), which witnesses of logs read.
 
-The text is the log's name, its size and its root, a line each; an empty line; and one signature line with the name and, in base64, four
+The text is the log's name, its size and its root, one line each; an empty line; and one signature line with the name and, in base64, four
 bytes that hint at the key and the 64 of an Ed25519 signature over the text. The log's name is ``zetadp-log/`` and the thumbprint of the
-service's first key: unique without a setting, and the same for good. The keys are those of the certificates: what they sign there begins
+service's first key: unique without a setting, and it never changes. The keys are those of the certificates: what they sign there begins
 with ``DSSEv1`` or ``eyJ``, so that no text is ever both.
 """
 
@@ -45,7 +45,7 @@ class LogHead(Value):
 
     @property
     def text(self) -> str:
-        """What is signed."""
+        """The signed text."""
         return f"{self.origin}\n{self.size}\n{base64.b64encode(bytes.fromhex(self.root)).decode()}\n"
 
 

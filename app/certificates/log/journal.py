@@ -21,7 +21,7 @@ _AT_ONCE = 200
 
 
 def append(session: Session, certificate_id: str, statement: bytes, time: datetime) -> int:
-    """Add a statement to the log, in the transaction that stores its certificate; returns its number. One at a time over all processes."""
+    """Add a statement to the log, in the transaction that stores its certificate; returns its number. Processes take turns."""
     row = lock(session)
     number, leaf = row.size, leaf_hash(statement)
     session.add(LogEntryRow(number=number, certificate_id=certificate_id, leaf=leaf.hex(), time=time))
@@ -36,7 +36,7 @@ def append(session: Session, certificate_id: str, statement: bytes, time: dateti
 
 
 def lock(session: Session) -> LogRow:
-    """The log's row, locked until the transaction ends: nobody appends meanwhile."""
+    """Lock the log's row until the transaction ends: nobody can append meanwhile."""
     return session.scalars(select(LogRow).where(LogRow.id == LOG_ID).with_for_update()).one()
 
 
@@ -46,27 +46,27 @@ def size_of(session: Session) -> int:
 
 
 def root_of(session: Session, size: int) -> bytes:
-    """The root over the first ``size`` entries, which are there."""
+    """The root over the first ``size`` entries, which must exist."""
     return _folded(session, [(0, size)])[0]
 
 
 def inclusion_path(session: Session, number: int, size: int) -> list[bytes]:
-    """The hashes that prove entry ``number`` to be among the first ``size``."""
+    """The hashes that prove that entry ``number`` is among the first ``size``."""
     return _folded(session, inclusion_spans(number, size))
 
 
 def consistency_path(session: Session, first: int, second: int) -> list[bytes]:
-    """The hashes that prove the log of size ``first`` to be the beginning of that of size ``second``."""
+    """The hashes that prove that the log of size ``first`` is the beginning of the one of size ``second``."""
     return _folded(session, consistency_spans(first, second))
 
 
 def number_of(session: Session, certificate_id: str) -> int | None:
-    """The entry of a certificate; None where it isn't in the log."""
+    """The entry of a certificate; None if it isn't in the log."""
     return session.scalar(select(LogEntryRow.number).where(LogEntryRow.certificate_id == certificate_id))
 
 
 def number_of_statement(session: Session, statement: bytes) -> int | None:
-    """The first entry of a statement; None where it isn't in the log."""
+    """The first entry of a statement; None if it isn't in the log."""
     query = select(LogEntryRow.number).where(LogEntryRow.leaf == leaf_hash(statement).hex()).order_by(LogEntryRow.number).limit(1)
     return session.scalar(query)
 

@@ -1,4 +1,4 @@
-r"""Proofs about the log as files, and their verification, offline: with a trusted key, and nobody to ask."""
+r"""Proofs about the log as files, and their offline verification with a trusted key."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class ConsistencyProof(Value):
 
 @final
 class ProofRefused(Exception):
-    """A proof, or the head that it rests on, doesn't hold; the text says why."""
+    """A proof or the head that it rests on is invalid; the text says why."""
 
 
 def encode(proof: SignedHead | InclusionProof | ConsistencyProof) -> bytes:
@@ -74,7 +74,7 @@ def encode(proof: SignedHead | InclusionProof | ConsistencyProof) -> bytes:
 
 
 def read_proof(content: bytes, kind: type[_Proof]) -> _Proof:
-    """A proof as issued (a missing final newline is forgiven). Raises ProofRefused for anything else."""
+    """A proof as issued (a missing final newline is accepted). Raises ProofRefused for anything else."""
     if len(content) > LARGEST_PROOF:
         raise ProofRefused(f"must be at most {LARGEST_PROOF} bytes, got {len(content)}")
     try:
@@ -88,7 +88,7 @@ def read_proof(content: bytes, kind: type[_Proof]) -> _Proof:
 
 
 def check_inclusion(statement: bytes, proof: InclusionProof, keys: PublicKeySet) -> tuple[LogHead, PublicKey]:
-    r"""The head under which the statement is proved to be in the log, and the key that signed it.
+    r"""The head under which the statement is proven to be in the log, and the key that signed it.
 
     Raises:
       ProofRefused: the head isn't signed by one of these keys, or its root isn't the one that the proof leads to.
@@ -105,7 +105,7 @@ def check_inclusion(statement: bytes, proof: InclusionProof, keys: PublicKeySet)
 
 
 def check_consistency(old: LogHead, proof: ConsistencyProof, keys: PublicKeySet) -> tuple[LogHead, PublicKey]:
-    r"""The later head, of which the old one is proved to be the beginning, and the key that signed it.
+    r"""The later head, which is proven to extend the old one, and the key that signed it.
 
     Raises:
       ProofRefused: it is another log, its head isn't signed by one of these keys, or it isn't the old one's continuation.
@@ -116,10 +116,10 @@ def check_consistency(old: LogHead, proof: ConsistencyProof, keys: PublicKeySet)
     if (proof.first, proof.second) != (old.size, new.size):
         raise ProofRefused(f"is about sizes {proof.first} and {proof.second}; asked was {old.size}, signed is {new.size}")
     if new.size < old.size:
-        raise ProofRefused(f"the log has {new.size} entries, and had {old.size}: entries were removed")
+        raise ProofRefused(f"the log has {new.size} entries, but had {old.size}: entries were removed")
     path = [bytes.fromhex(part) for part in proof.path]
     if not is_consistent(old.size, bytes.fromhex(old.root), new.size, bytes.fromhex(new.root), path):
-        raise ProofRefused(f"the log of {new.size} entries isn't the one of {old.size} with more at its end: its history was changed")
+        raise ProofRefused(f"the log of {new.size} entries doesn't extend the one of {old.size}: its history was changed")
     return new, key
 
 

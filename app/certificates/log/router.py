@@ -1,4 +1,4 @@
-r"""The log over HTTP. Heads and proofs of consistency are for everybody: they hold hashes alone, and a log is for those who check it."""
+r"""The log over HTTP. Heads and consistency proofs are for everybody: they contain only hashes, and a log is there to be checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""What the log answers: signed heads, and proofs, of its present size or of one that it had."""
+r"""The log's answers: signed heads and proofs, for its current size or an earlier one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.settings import Settings
 
 
 def signed_head(session: Session, settings: Settings, size: int | None = None) -> SignedHead:
-    """The head of the log's present or a past size, signed now. Raises LogSizeUnknown for a size it never had."""
+    """The head of the log's current or a past size, signed now. Raises LogSizeUnknown for a size it never had."""
     present = journal.size_of(session)
     if size is not None and size > present:
         raise LogSizeUnknown("size", f"at most {present}, the number of entries", size)
@@ -23,7 +23,7 @@ def signed_head(session: Session, settings: Settings, size: int | None = None) -
 
 
 def inclusion_proof(session: Session, settings: Settings, certificate_id: str, size: int | None = None) -> InclusionProof:
-    r"""That a certificate is in the log. The caller has found the certificate to be its tenant's.
+    r"""Proof that a certificate is in the log. The caller has checked that the certificate is its tenant's.
 
     Raises:
       CertificateNotFound: it isn't in the log.
@@ -36,7 +36,7 @@ def inclusion_proof(session: Session, settings: Settings, certificate_id: str, s
 
 
 def consistency_proof(session: Session, settings: Settings, first: int, second: int | None = None) -> ConsistencyProof:
-    """That the log of size ``first`` is the beginning of that of size ``second``. Raises LogSizeUnknown for sizes it never had."""
+    """Proof that the log of size ``first`` is the beginning of that of size ``second``. Raises LogSizeUnknown for sizes it never had."""
     present = journal.size_of(session)
     chosen = present if second is None else second
     if chosen > present:
@@ -50,7 +50,7 @@ def consistency_proof(session: Session, settings: Settings, first: int, second: 
 
 
 def own_evidence(session: Session, settings: Settings, statement: bytes, key_ids: tuple[str, ...]) -> Evidence:
-    """What this service itself knows of a statement: where its key is revoked, the proof is that it was logged before."""
+    """What this service itself knows about a statement: if its key is revoked, the proof shows that it was logged before."""
     listed = revocations(settings)
     number = journal.number_of_statement(session, statement)
     if number is None:

@@ -2,9 +2,9 @@ r"""The Merkle tree of RFC 9162, section 2.1 (that of RFC 6962): which nodes a r
 
 SHA-256; a leaf's hash is that of 0x00 and its data, an inner node's that of 0x01 and its two children. A complete subtree never changes
 once it is there, so it is stored as a node (level, position). Each hash of a root or a proof is folded from at most log2(n) + 1 of them.
-Nothing here knows where nodes are kept.
+Nothing here knows where nodes are stored.
 
-Why not a library: pymerkle, the one that is kept, stores leaves through a connection of its own, so that a certificate and its leaf
+Why not a library: pymerkle, the maintained one, stores leaves through its own connection, so that a certificate and its leaf
 couldn't be stored in one transaction, and its licence is the GPL.
 """
 
@@ -23,12 +23,12 @@ EMPTY_ROOT = hashlib.sha256(b"").digest()
 
 
 def leaf_hash(data: bytes) -> bytes:
-    """Of a leaf's data."""
+    """Hash of a leaf's data."""
     return hashlib.sha256(b"\x00" + data).digest()
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
-    """Of an inner node."""
+    """Hash of an inner node."""
     return hashlib.sha256(b"\x01" + left + right).digest()
 
 
@@ -75,7 +75,7 @@ def _inclusion(index: int, span: Span) -> list[Span]:
 
 
 def consistency_spans(first: int, second: int) -> list[Span]:
-    """The spans that prove the tree of ``first`` leaves to be the beginning of that of ``second`` (RFC 9162, 2.1.4.1)."""
+    """The spans that prove that the tree of ``first`` leaves is the beginning of that of ``second`` (RFC 9162, 2.1.4.1)."""
     return _consistency(first, (0, second), whole=True) if 0 < first < second else []
 
 
@@ -101,7 +101,7 @@ def fold(span: Span, hash_of: Callable[[Node], bytes]) -> bytes:
 
 
 def root_from_inclusion(leaf: bytes, index: int, size: int, path: Sequence[bytes]) -> bytes | None:
-    """The root that an inclusion proof leads to (RFC 9162, 2.1.3.2); None where its length isn't that of such a proof."""
+    """The root that an inclusion proof leads to (RFC 9162, 2.1.3.2); None if its length isn't that of such a proof."""
     if not 0 <= index < size:
         return None
     position, last, found = index, size - 1, leaf
@@ -119,7 +119,7 @@ def root_from_inclusion(leaf: bytes, index: int, size: int, path: Sequence[bytes
 
 
 def is_consistent(first: int, first_root: bytes, second: int, second_root: bytes, path: Sequence[bytes]) -> bool:
-    """Whether the proof shows the first tree to be the beginning of the second (RFC 9162, 2.1.4.2). The empty tree begins every tree."""
+    """Whether the proof shows that the first tree is the beginning of the second (RFC 9162, 2.1.4.2). The empty tree begins every tree."""
     if first in (0, second):
         return not path and first_root == (EMPTY_ROOT if first == 0 else second_root)
     if not 0 < first < second or not path:

@@ -1,4 +1,4 @@
-r"""What a certificate's document says: the guarantee first, in words for somebody who isn't a cryptographer, then all else."""
+r"""The content of a certificate's document: the guarantee first, in words for somebody who isn't a cryptographer, then everything else."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from app.certificates.text import advantage, caution, nothing_promised, strength
 from mechanisms import AnyMechanism
 
 WEAK_FROM = 0.9
-"""From this rate of right guesses on, where chance is one half, the page calls a guarantee weak."""
+"""From this rate of correct guesses on (chance is one half), the page calls a guarantee weak."""
 
 MOST_ROWS = 50
 """Different releases that the page shows; the file has all."""
 
 NOTE = (
-    "This page is for reading and proves nothing: anybody can make one that looks the same. What counts is the signed certificate file. "
+    "This page is for reading and proves nothing: anybody can make one that looks the same. Only the signed certificate file counts. "
     "Check it with `python -m app verify`, with keys that you got over a channel you trust."
 )
 
@@ -42,7 +42,7 @@ _SEVERITY = {
 
 
 def document_of(statement: Statement, checks: Sequence[Check]) -> Document:
-    r"""The document. ``checks``: of form, signature, log and revoked keys; where one failed, nothing else is the headline."""
+    r"""The document. ``checks``: of form, signature, log and revoked keys; if one failed, that is the headline."""
     reading, job = Reading(statement.predicate), statement.predicate.job
     finished = job.finished.astimezone(UTC)
     return Document(
@@ -80,7 +80,7 @@ def _verdict(reading: Reading, checks: Sequence[Check]) -> Verdict:
     lines += [f"Protected: each {unit} of the {reading.kind.protected}; {reading.unit_meaning}.", _trust(reading)]
     headline = f"{'Weak privacy guarantee' if is_weak else 'Privacy guarantee'}: epsilon {guarantee.epsilon} at delta {guarantee.delta}"
     if any(check.name == "signature" and check.status is Status.NOT_CHECKED for check in checks):
-        unsigned = Caveat("Nobody checked who signed this: no keys were given. What follows is only what the file says.")
+        unsigned = Caveat("No keys were given, so nobody checked who signed this. What follows is only what the file says.")
         return Verdict(Tone.WEAK, f"Not verified. {headline}", (unsigned, *beside), tuple(lines))
     return Verdict(Tone.WEAK if is_weak else Tone.STATED, headline, beside, tuple(lines))
 
@@ -187,7 +187,7 @@ def _foundations(reading: Reading) -> Iterator[Section]:
 def _errata(reading: Reading) -> Iterator[Section]:
     if found := reading.errata:
         rows = tuple((row.row, _SEVERITY[row.severity], meaning) for row, meaning in found)
-        yield Section("What the errata say of the papers behind it", (Table(("row", "kind", "meaning"), rows),))
+        yield Section("What the errata say about the papers behind it", (Table(("row", "kind", "meaning"), rows),))
 
 
 def _origin(reading: Reading) -> Section:

@@ -1,4 +1,4 @@
-r"""The parts that a readable certificate is made of, before it is a page or a PDF. Texts are plain: whoever writes them escapes them."""
+r"""The parts of a readable certificate, independent of page or PDF. Texts are plain; each renderer escapes them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.certificates.caveats import Caveat
 
 
 def visible(text: str) -> str:
-    r"""The text without what can't be seen: control characters, and those that turn the direction of what follows.
+    r"""The text without invisible characters: control characters, and those that change the text direction.
 
     >>> visible("no\u202eguarantee\nat all")
     'no guarantee at all'
@@ -29,7 +29,7 @@ class Tone(StrEnum):
 @final
 @dataclass(frozen=True)
 class Verdict:
-    """What a reader must not miss: a headline, what can void it, and what it means, in plain words; in this order."""
+    """What a reader must not miss, in this order: a headline, what can void it, and what it means in plain words."""
 
     tone: Tone
     headline: str

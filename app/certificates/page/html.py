@@ -1,4 +1,4 @@
-r"""The document as one HTML page: no script, no file of others, styles and plot within. Every text is escaped by the template engine."""
+r"""The document as one HTML page: no scripts, no external files, styles and plot inline. The template engine escapes every text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def html_of(document: Document) -> str:
 
 
 def content_security_policy() -> str:
-    """Allows the page's own styles, by their digest, and nothing else at all."""
+    """Allows the page's own styles, by their digest, and nothing else."""
     digest = base64.b64encode(hashlib.sha256(_style().encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
 

@@ -1,6 +1,6 @@
 r"""The document as a PDF: text as text, the plot as vectors, the same bytes for the same document. Fonts are the built-in ones.
 
-They know Latin characters alone: any other is written as Python escapes it, visibly.
+They contain only Latin characters; any other is shown as Python escapes it.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _block(block: Block) -> list[Flowable]:
         case Table():
             return [_table(block)]
         case CurvePlot():
-            caption = Paragraph("delta as a function of epsilon; the ring is the certified pair.", _NOTE)
+            caption = Paragraph("delta as a function of epsilon; the ring marks the certified pair.", _NOTE)
             return [KeepTogether([_plot(block), caption])]
 
 
@@ -188,5 +188,5 @@ def _text(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """What the fonts have."""
+    """The text with only characters that the fonts have."""
     return visible(text).encode("cp1252", "backslashreplace").decode("cp1252")

@@ -1,4 +1,4 @@
-r"""Where everything is in the plot of delta(epsilon), for whichever medium draws it.
+r"""The geometry of the plot of delta(epsilon), for any medium that draws it.
 
 Drawn as steps: between two stated points only the left one's delta is stated, since delta falls. A straight line between them would show
 figures that nobody certified.

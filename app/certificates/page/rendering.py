@@ -1,4 +1,4 @@
-r"""From a signed certificate to a document, with what is known of its signature, the log and revoked keys."""
+r"""From a signed certificate to a document, with what is known about its signature, the log and revoked keys."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def rendered(certificate: bytes, keys: PublicKeySet | None, evidence: Evidence) 
 
     Args:
       certificate: a DSSE envelope or a compact JWS.
-      keys: that its signature is checked with; without them the document says that it wasn't.
+      keys: used to check its signature; without them the document says that it wasn't checked.
       evidence: of the log and of revoked keys.
     Raises:
       CertificateUnreadable: it can't be read.

@@ -1,1 +1,1 @@
-r"""One module a paper: its experiments, each read in every way that the paper leaves open."""
+r"""One module per paper: its experiments, each in every reading that the paper leaves open."""

@@ -1,4 +1,4 @@
-r"""Federated learning: the least noise that reaches each printed epsilon under one reading, and what that noise is worth under others."""
+r"""Federated learning: the least noise that reaches each printed epsilon under one reading, and its epsilon under others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ IMAGES_OF_A_PATIENT = tables.IMAGES // tables.RECORDS
 
 
 def report() -> PaperReport:
-    """The paper's table, computed again."""
+    """The paper's table, recomputed."""
     return PaperReport(
         paper="complex_dp_federated",
         title="Complex-valued federated learning with differential privacy and MRI applications",

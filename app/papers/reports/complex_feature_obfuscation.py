@@ -1,4 +1,4 @@
-r"""Obfuscation of features: no guarantee, in the words that the accountants have for it."""
+r"""Obfuscation of features: no guarantee, as the accountants express it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _RELEASE = NonPrivate(
 
 
 def report() -> PaperReport:
-    """The paper's claim, accounted."""
+    """The paper's claim, as accounted for."""
     return PaperReport(
         paper="complex_feature_obfuscation",
         title="Attributes obfuscation with complex-valued features",

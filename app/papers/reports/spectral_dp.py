@@ -1,4 +1,4 @@
-r"""Spectral-DP: at which epoch the printed epsilons arise, and what the same noise is worth under what the paper's words can mean."""
+r"""Spectral-DP: at which epoch the printed epsilons arise, and the epsilon of the same noise under each possible meaning of the paper."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _AS_PRINTED = NonPrivate(reason="real noise on complex Fourier coefficients leav
 
 
 def report() -> PaperReport:
-    """The paper's privacy settings, computed again."""
+    """The paper's privacy settings, recomputed."""
     return PaperReport(
         paper="spectral_dp",
         title="Spectral-DP: Differentially private deep learning through spectral perturbation and filtering",

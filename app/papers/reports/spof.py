@@ -1,4 +1,4 @@
-r"""SPOF: what Algorithm 1's noise is worth for the coefficients alone, and for everything it releases."""
+r"""SPOF: what Algorithm 1's noise guarantees for the coefficients alone, and for everything it releases."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _AS_PRINTED = NonPrivate(
 
 
 def report() -> PaperReport:
-    """The range of epsilon of the paper's figure, computed again."""
+    """The range of epsilon of the paper's figure, recomputed."""
     return PaperReport(
         paper="spof",
         title="Stabilization of perturbed loss function: Differential privacy without gradient noise",

@@ -9,7 +9,7 @@ from app.papers.tables import zeta_dp as tables
 
 
 def report() -> PaperReport:
-    """The paper's tables, computed again."""
+    """The paper's tables, recomputed."""
     return PaperReport(
         paper="zeta_dp",
         title="zeta-DP: Complex-valued differential privacy and its applications to neural network training",

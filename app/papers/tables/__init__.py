@@ -1,1 +1,1 @@
-r"""What the papers print, typed in with the table it stands in. Nothing here is computed, and nothing computed is typed in here."""
+r"""What the papers print, typed in with its table. Nothing here is computed, and no computed value is typed in here."""
