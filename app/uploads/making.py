@@ -80,19 +80,19 @@ def described(definition: DataSetDefinition) -> str:
     """What was done to the data, for a certificate; next to it are the owner's own words about what the data are."""
     scaling = definition.scaling
     if isinstance(scaling, Affine):
-        scaled_by = f"(x - {scaling.offset:g}) / {scaling.scale:g}, constants that the owner stated"
+        scaled_by = f"(x - {scaling.offset:g}) / {scaling.scale:g}, constants that the maker named"
     elif isinstance(scaling, Range):
-        scaled_by = f"moved to [0, 1] by bounds that the owner stated ({_beyond(scaling.outside)})"
+        scaled_by = f"moved to [0, 1] by bounds that the maker named ({_beyond(scaling.outside)})"
     else:
         scaled_by = "as they are in the files"
     columns = [source.outside for _, source in definition.sources() if isinstance(source, ColumnsSource)]
     if columns:
         clipped = "clip" if "clip" in columns else "refuse"
-        scaled_by += f"; each column of a table moved to [0, 1] by bounds that the owner stated ({_beyond(clipped)})"
+        scaled_by += f"; each column of a table moved to [0, 1] by bounds that the maker named ({_beyond(clipped)})"
     if isinstance(definition.held_out, HeldOutArrays):
-        split = "The held-out records are other arrays; it isn't known whether they are of the same people."
+        split = "The held-out records are other arrays; whether they are of the same people isn't known."
     elif definition.users is None:
-        split = "The held-out records are drawn from a public seed; it isn't known whether they are of the same people."
+        split = "The held-out records are drawn from a public seed; whether they are of the same people isn't known."
     else:
         split = f"The held-out records are those of units {definition.users.unit!r} drawn from a public seed, who have no training records."
     return f"A data set that was uploaded to the service, {definition.numbers} values, {scaled_by}. {split}"

@@ -1,4 +1,4 @@
-r"""THE REGISTRY of data sets, free of torch. To add one: a module with a ``DataRecipe``, and its name in the union here."""
+r"""The registry of data sets, without torch. To add one, write a module with a ``DataRecipe`` and put its name into the union here."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ _SPECS: TypeAdapter[DataSpec] = TypeAdapter(DataSpec)
 
 
 def data_set_facts(spec: DataSpec) -> DataSetFacts:
-    """Reads the data set, unless that was done and no file of it changed since, and states what a plan and a certificate need of it.
+    """Reads the data set, unless it was already read and no file has changed, and returns the facts that a plan and a certificate need.
 
-    Of a data set that was made here once and never changes, what was found then.
+    For a data set that was made here and never changes, the facts found then.
 
     Raises:
-      InvalidParameter: the data can't be read, aren't ones to train on, or changed while they were read.
+      InvalidParameter: the data can't be read, can't be trained on, or changed while they were read.
 
     >>> data_set_facts(DigitsPhasePairs(split_seed=0, test_fraction=0.2)).training_records
     710

@@ -1,4 +1,4 @@
-r"""Archives read without trust: sizes are bounded before anything is unpacked, names can't leave the archive, nothing is unpickled."""
+r"""Reads untrusted archives: sizes are bounded before anything is unpacked, names can't leave the archive, nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HIGHEST_RATIO = 1100
 """Deflate can't shrink more than 1032 times: a larger ratio is a forged size."""
 
 BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImplementedError, RuntimeError)
-"""What zipfile and NumPy raise for files that aren't what they should be; RuntimeError is an encrypted member."""
+"""Errors of zipfile and NumPy for malformed files; RuntimeError means an encrypted member."""
 
 
 def npz_arrays(path: Path, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
@@ -96,7 +96,7 @@ def _check_members(archive: zipfile.ZipFile, path: Path, largest: int) -> None:
 
 
 def check_mat_size(path: Path, largest: int) -> None:
-    """Unpacks the compressed variables of a MATLAB file (version 5) piece by piece, keeping none, to see that they aren't a bomb.
+    """Unpacks the compressed variables of a MATLAB file (version 5) piece by piece, keeping none, to check that it isn't a zip bomb.
 
     Raises:
       InvalidParameter: they are more than ``largest`` bytes, or one is cut off.

@@ -1,4 +1,4 @@
-r"""What every data set is: arrays in memory, and the public facts that a spec, a plan and a certificate need. Free of torch."""
+r"""The parts of every data set: arrays in memory, and the public facts that a spec, a plan and a certificate need. Without torch."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from mechanisms.errors import InvalidParameter
 from trainer.data.splits import Keys, SplitBy, SplitSeed, by_record
 
 SplitRule = Literal["given", "users", "content", "position"]
-"""What decides a record's side: something that it came with; its user's name; its own bytes; its place."""
+"""What decides a record's side: the original split; its user's name; its own bytes; its place."""
 
 
 @final
 class DataSetFacts(Value):
-    """What is known of a data set before training, and treated as public.
+    """Facts known about a data set before training, and treated as public.
 
     Attributes:
       training_records: rows trained on; the privacy guarantee is about these.
       test_records: rows held out; the guarantee doesn't cover them.
       shape: of one record, channels first where there are channels: (features,), (channels, length) or (channels, height, width).
       is_complex: features are complex64; otherwise float32.
-      task: labels in 0 .. classes - 1 to be told apart, or an array of the features' shape and type to be reconstructed: a complex image
+      task: classification of labels in 0 .. classes - 1, or reconstruction of an array of the features' shape and type: a complex image
         from a degraded one, or a row of real numbers in [0, 1].
       classes: of a classification; None for a reconstruction.
       unit: what one row is.
-      user_unit: whom several rows may belong to, where the data say so; a guarantee may name ``unit`` or this, nothing else.
-      users: different ones in the training rows.
-      largest_user: training rows of the user who has most.
+      user_unit: who may own several rows, if the data say so; a guarantee may name only ``unit`` or this.
+      users: the number of users in the training rows.
+      largest_user: the training rows of the user with the most rows.
       split: what decided which records are held out.
       sha256: of the exact training arrays, users included (``array_digest``), 64 hexadecimal digits.
       description: where the data came from and what was done to it.
@@ -58,13 +58,13 @@ class DataSetFacts(Value):
 
 @final
 class NamedDataSet(Value):
-    r"""What a certificate calls a data set that somebody made, so that it can be told from others.
+    r"""How a certificate names a data set that somebody made, to distinguish it from others.
 
     Attributes:
       id: of the data set.
-      manifest_sha256: of its manifest, which its maker can show. The manifest holds the digests of the data beside 256 random bits: a bare
-        digest would tell whoever has a guess of all the data whether it is right.
-      words: what its maker says it is; nobody checked that.
+      manifest_sha256: of its manifest, which its owner can show. The manifest holds the digests of the data and 256 random bits: a bare
+        digest would let anyone with a guess of all the data check it.
+      words: what its owner says it is; nobody checked that.
     """
 
     id: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
@@ -75,7 +75,7 @@ class NamedDataSet(Value):
 @final
 @dataclass(frozen=True)
 class DataSet:
-    r"""Records in memory, the public split made.
+    r"""Records in memory, split by the public rule.
 
     Attributes:
       training_features: complex64 or float32, (records, *shape).
@@ -83,7 +83,7 @@ class DataSet:
       test_features: as the training features, other records.
       test_targets: as the training targets.
       classes: labels lie in 0 .. classes - 1; None for reconstruction.
-      training_users: int64 (records,), the key of whose record each is (``splits.name_keys``); None where nobody knows.
+      training_users: int64 (records,), the key of whose record each is (``splits.name_keys``); None if unknown.
     """
 
     training_features: NDArray[Any]
@@ -95,10 +95,10 @@ class DataSet:
 
 
 class DataRecipe(Value, ABC):
-    """How to get a data set: its source, what is done to it, and its public train/test split.
+    """How to get a data set: its source, its preprocessing, and its public train/test split.
 
     Preprocessing uses public constants or one record alone, never a statistic of several records (errata C12): that would be a
-    release no guarantee counts.
+    release that no guarantee counts.
     """
 
     UNIT: ClassVar[str]
@@ -110,11 +110,11 @@ class DataRecipe(Value, ABC):
         """The arrays as they come out of the source; ``read`` checks them."""
 
     def sources(self) -> tuple[Path, ...]:
-        """Every file that ``arrays`` reads; none for data that come from a seed or a library."""
+        """Every file that ``arrays`` reads; none for data from a seed or a library."""
         return ()
 
     def errata(self) -> tuple[str, ...]:
-        """Rows of the errata that a guarantee for one record of it runs into."""
+        """Errata rows that concern a guarantee for one record of it."""
         return ()
 
     def describe(self) -> str:
@@ -122,15 +122,15 @@ class DataRecipe(Value, ABC):
         return self.DESCRIPTION
 
     def known_facts(self) -> DataSetFacts | None:
-        """What was found out when the data set was made; None where its files have to be read for that."""
+        """Facts found when the data set was made; None if its files have to be read for them."""
         return None
 
     def split_rule(self) -> SplitRule:
-        """What decides which records are held out."""
+        """The rule that decides which records are held out."""
         return "given"
 
     def named(self) -> NamedDataSet | None:
-        """What a certificate calls it, where somebody made it; None for a data set that the recipe itself says all about."""
+        """The name that a certificate gives it if somebody made it; None if the recipe itself says everything about it."""
         return None
 
     @final
@@ -138,7 +138,7 @@ class DataRecipe(Value, ABC):
         """The arrays; the same spec and files give the same arrays, to the bit.
 
         Raises:
-          InvalidParameter: a file is missing or not what its format says, or the arrays aren't ones to train on.
+          InvalidParameter: a file is missing or malformed, or the arrays can't be trained on.
         """
         data = self.arrays()
         check(data)
@@ -146,11 +146,11 @@ class DataRecipe(Value, ABC):
 
 
 class SplitRecipe(DataRecipe, ABC):
-    r"""A data set whose held-out records are chosen by a public seed, each by itself.
+    r"""A data set whose held-out records are chosen by a public seed, each independently.
 
     Attributes:
       split_seed: public; which side a record is on follows from it and from the record alone.
-      test_fraction: of the records, expected to be held out; in (0, 1).
+      test_fraction: expected fraction of the records that are held out; in (0, 1).
       split_by: whether a record's side follows from its bytes, so that one more moves nobody else, or from its place, so that another
         in its place is on the same side. A guarantee under add_remove needs the first, one under replace_one the second.
     """
@@ -163,12 +163,12 @@ class SplitRecipe(DataRecipe, ABC):
         return self.split_by
 
     def sides(self, keys: Keys) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Numbers of the records to train on and of those held out, by the records' keys."""
+        """Indices of the training records and of the held-out ones, by the records' keys."""
         return by_record(self.split_by, keys, self.split_seed, self.test_fraction)
 
 
 def check(data: DataSet) -> None:
-    """Raises InvalidParameter, naming the first thing that would spoil a training run or its guarantee."""
+    """Raises InvalidParameter that names the first thing that would break a training run or its guarantee."""
     sides = (("training", data.training_features, data.training_targets), ("test", data.test_features, data.test_targets))
     for side, features, targets in sides:
         _check_features(side, features)
@@ -225,12 +225,12 @@ def _check_users(users: NDArray[Any], records: int) -> None:
 
 
 def facts_of(recipe: DataRecipe, data: DataSet) -> DataSetFacts:
-    """What a plan and a certificate need of arrays that ``recipe`` read."""
+    """The facts that a plan and a certificate need about arrays that ``recipe`` read."""
     return facts_with(data, recipe.UNIT, recipe.USER_UNIT, recipe.split_rule(), recipe.describe())
 
 
 def facts_with(data: DataSet, unit: PrivacyUnit, user_unit: PrivacyUnit | None, split: SplitRule, description: str) -> DataSetFacts:
-    """Likewise of arrays from anywhere, with these names and words for them."""
+    """Likewise for arrays from anywhere, with these names and words for them."""
     users = data.training_users
     rows = None if users is None else np.unique(users, return_counts=True)[1]
     digested = (data.training_features, data.training_targets) if users is None else (data.training_features, data.training_targets, users)

@@ -1,6 +1,6 @@
-r"""Columns of numbers from a table, each moved to [0, 1] by bounds that whoever asks for them names: never by what the table holds.
+r"""Columns of numbers from a table, each moved to [0, 1] by bounds that the caller states, never by the table's own values.
 
-A column divided by its own maximum tells that maximum, to everybody and with no guarantee (errata S9).
+A column divided by its own maximum reveals that maximum to everybody, without any guarantee (errata S9).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SMALLEST_WIDTH = 1e-30
 
 ColumnName = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=200)]
 Outside = Literal["refuse", "clip"]
-"""What becomes of a value outside its column's bounds: the whole table is refused, or the value is moved to the nearer bound."""
+"""What happens to a value outside its column's bounds: the whole table is refused, or the value is moved to the nearer bound."""
 
 
 @final
@@ -35,7 +35,7 @@ class Column(Value):
 
     Attributes:
       name: of the column in a CSV file's first line; its number, from 0, in a NumPy file. A column may be taken several times.
-      lower, upper: public bounds, from what the column means (1440 minutes in a day, say); in units of the column.
+      lower, upper: public bounds that follow from the column's meaning (such as 1440 minutes in a day); in units of the column.
     Raises:
       ValidationError: a bound is missing, or they bound nothing.
     """
@@ -89,7 +89,7 @@ def csv_cells(path: Path, names: Sequence[str]) -> dict[str, list[str]]:
     r"""The named columns of a CSV file whose first line names them, as text.
 
     Raises:
-      InvalidParameter: the file is too large or no such table, a name is missing or there twice, or there is no row. No cell is quoted.
+      InvalidParameter: the file is too large or no such table, a name is missing or appears twice, or there is no row. No cell is quoted.
     """
     text = _bytes(path).decode("utf-8-sig", errors="replace")
     lines = [line for line in csv.reader(io.StringIO(text)) if line]
@@ -103,7 +103,7 @@ def csv_cells(path: Path, names: Sequence[str]) -> dict[str, list[str]]:
 
 
 def as_numbers(path: Path, name: str, cells: Sequence[str]) -> NDArray[np.float64]:
-    """A column's cells as numbers. Raises InvalidParameter, without quoting it, where one is none."""
+    """A column's cells as numbers. Raises InvalidParameter, without quoting the cell, if one isn't a number."""
     try:
         return np.array([float(cell) for cell in cells])
     except ValueError:

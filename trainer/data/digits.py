@@ -1,4 +1,4 @@
-r"""scikit-learn's digits as real images to be told apart: a small public data set that is there without any file."""
+r"""scikit-learn's digits as real images to classify: a small public data set that needs no file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""scikit-learn's digits as rows of real numbers to be reconstructed: a small public data set that is there without any file."""
+r"""scikit-learn's digits as rows of real numbers to reconstruct: a small public data set that needs no file."""
 
 from __future__ import annotations
 

@@ -41,8 +41,8 @@ class EcgMitBih(SplitRecipe):
     Attributes:
       folder: with the beats' archive, or with records (``.hea``, ``.dat``, ``.atr``) in it or below it.
       source: "beats" is the archive (x, y, record); "records" is every N and L beat of the WFDB records that has a lead MLII.
-      centring: "record_mean" takes each window's own mean off; "none" leaves millivolts.
-      split: "beats" draws over beats, so that a patient's beats are on both sides and accuracy says nothing of new patients; "patients"
+      centring: "record_mean" subtracts each window's own mean; "none" leaves millivolts.
+      split: "beats" draws over beats, so that a patient's beats are on both sides and accuracy says nothing about new patients; "patients"
         keeps patients apart (201 and 202 are one).
       (others): as in ``SplitRecipe``, of beats or of patients.
     """

@@ -1,4 +1,4 @@
-r"""Fitbit Fitness Tracker Data: a person's day as fourteen numbers in [0, 1], to be reconstructed."""
+r"""Fitbit Fitness Tracker Data: a person's day as fourteen numbers in [0, 1], to reconstruct."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""Where files of data sets lie: a folder under one root that whoever runs the service names, and nothing outside it."""
+r"""Location of data set files: folders under one root that the operator names, and nothing outside it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STAYS_INSIDE = "inside the data sets' root, symbolic links followed"
 
 
 class Stamp(NamedTuple):
-    """What changes when a file does."""
+    """A file's stamp, which changes when the file does."""
 
     path: str
     size: int
@@ -30,7 +30,7 @@ class Stamp(NamedTuple):
 
 
 def root() -> Path:
-    """The folder that all data sets' folders lie in, without symbolic links.
+    """The folder of all data sets' folders, without symbolic links.
 
     Raises:
       InvalidParameter: the environment variable isn't set, or names no folder.

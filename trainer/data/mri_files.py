@@ -1,4 +1,4 @@
-r"""MRI files of others, read without trust: slices in a NumPy archive, NIfTI volumes, fastMRI's HDF5."""
+r"""Untrusted MRI files: slices in a NumPy archive, NIfTI volumes, fastMRI's HDF5."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def read_fastmri(path: Path, slices: int | None) -> tuple[NDArray[Any], str]:
 
     Args:
       path: of the HDF5 file.
-      slices: how many at most, from the middle of the volume; None for all.
+      slices: the most slices to take, from the middle of the volume; None for all.
     Raises:
       InvalidParameter: it isn't one, is cut off or too large.
     """

@@ -1,4 +1,4 @@
-r"""SYNTHETIC brain MRI: random heads of ellipses, for federated experiments at the paper's size where no real data are."""
+r"""Synthetic brain MRI: random heads of ellipses, for federated experiments at the paper's size without real data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""Spectra of signals and images, and what scales a record by itself. Transforms are unitary (``norm="ortho"``)."""
+r"""Spectra of signals and images, and scalings of a record by its own numbers. Transforms are unitary (``norm="ortho"``)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-r"""Public train/test splits that one unit more or less leaves as they are for everybody else.
+r"""Public train/test splits that don't change for anybody else when one unit is added or removed.
 
-Which side a unit is on is a function of a public seed and of the unit alone: of its user's name, of its own bytes, or, where neighbours
+The side of a unit is a function of a public seed and of the unit alone: of its user's name, of its own bytes, or, if neighbours
 replace a unit and nobody comes or goes, of its place. A draw among all units, or within groups of them, would move others with each of
 them: under add_remove the training data of neighbours would then differ in hundreds of records. The sizes of the sides aren't fixed.
 """
@@ -45,7 +45,7 @@ def name_keys(names: NDArray[Any]) -> Keys:
 
 
 def record_keys(*arrays: NDArray[Any]) -> Keys:
-    """For each record the key of its numbers in all of the arrays, (records,): of its features and its target, say.
+    """For each record the key of its numbers in all of the arrays, (records,): for example of its features and its target.
 
     Two that have the same are at the same place, and separate units all the same. A transform's last bits aren't the same on every machine:
     what was measured has keys that are.

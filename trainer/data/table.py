@@ -1,4 +1,4 @@
-r"""A table of one's own, as CSV or NumPy file: real features in [0, 1], to be reconstructed."""
+r"""Your own table, as a CSV or NumPy file: real features in [0, 1], to reconstruct."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class HeldOutFile(Value):
 
 @final
 class HeldOutFraction(Value):
-    r"""A share of the rows, drawn from a public seed, is held out; of the users, all their rows, where there is a user column.
+    r"""A share of the rows, drawn from a public seed, is held out; with a user column, a share of the users with all their rows.
 
     Attributes: as in ``SplitRecipe``; ``split_by`` is for rows, not for users.
     """
@@ -50,9 +50,9 @@ class Table(DataRecipe):
       folder: with the files.
       file: the training rows: CSV with a first line of names, or a NumPy array (rows, columns).
       columns: the features, in this order, with their public bounds.
-      outside: what becomes of values outside the bounds.
-      user_column: whose rows they are: any text in a CSV file, a column of numbers in a NumPy file; None where nobody knows.
-      held_out: which rows aren't trained on.
+      outside: what happens to values outside the bounds.
+      user_column: the user of each row: any text in a CSV file, a column of numbers in a NumPy file; None if unknown.
+      held_out: the rows that aren't trained on.
     Raises:
       ValidationError: the held-out rows would be the training rows.
     """

@@ -1,7 +1,7 @@
-r"""A data set that somebody uploaded: arrays that were made once, from files of theirs, and never change.
+r"""An uploaded data set: arrays that were made once from somebody's files and never change.
 
-What it was made of and who may use it isn't known here. A folder holds the arrays and a description of them; whoever asks for a plan says
-where the folder of an id is (``found_by``), and a training process is told the folder of all of them in its environment.
+This module doesn't know what it was made from or who may use it. A folder holds the arrays and a description of them; the caller of a plan
+says where the folder of an id is (``found_by``), and a training process gets the folder of all of them in its environment.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ TEST_FEATURES, TEST_TARGETS = "test_features.npy", "test_targets.npy"
 DataSetId = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{32}$")]
 Sha256 = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{64}$")]
 Finder = Callable[[str], Path]
-"""From an id to its folder. Raises InvalidParameter (``unknown``) where there is none for whoever asks."""
+"""From an id to its folder. Raises InvalidParameter (``unknown``) if the caller has none with this id."""
 
 _finder: ContextVar[Finder | None] = ContextVar("finder", default=None)
 
 
 @final
 class StoredDataSet(Value):
-    r"""What lies beside the arrays of a data set.
+    r"""The description stored next to a data set's arrays.
 
     Attributes:
-      named: what a certificate calls it.
-      facts: what a plan needs of it.
+      named: its name in certificates.
+      facts: the facts that a plan needs.
       arrays_sha256: of all arrays, held-out ones included (``array_digest``).
       rebuilds_itself: the targets are the features, and aren't stored twice.
     """
@@ -54,7 +54,7 @@ class StoredDataSet(Value):
 
 @final
 class Uploaded(DataRecipe):
-    r"""A data set of one's own, made of uploaded files (``POST /v1/data-sets``).
+    r"""Your own data set, made from uploaded files (``POST /v1/data-sets``).
 
     Attributes:
       data_set: its id.
@@ -81,7 +81,7 @@ class Uploaded(DataRecipe):
         return tuple(folder / name for name in (DESCRIPTION_FILE, *_files(self.stored())))
 
     def stored(self) -> StoredDataSet:
-        """What is known of it. Raises InvalidParameter where there is no such data set for whoever asks."""
+        """What is known about it. Raises InvalidParameter if the caller has no such data set."""
         try:
             return StoredDataSet.model_validate_json((_folder(self.data_set) / DESCRIPTION_FILE).read_bytes())
         except (OSError, ValidationError):
@@ -103,13 +103,13 @@ class Uploaded(DataRecipe):
 
 
 def unknown(data_set: str) -> InvalidParameter:
-    """The one answer for an id that isn't there and for one that is somebody else's."""
+    """The error for an id that doesn't exist, the same as for somebody else's id."""
     return InvalidParameter("data.data_set", "the id of one of your data sets", data_set)
 
 
 @contextmanager
 def found_by(finder: Finder) -> Generator[None]:
-    """Whatever is asked for inside, in this thread, is where ``finder`` says, and nowhere else."""
+    """Inside this context, in this thread, ``finder`` locates all uploaded data sets."""
     before = _finder.set(finder)
     try:
         yield
@@ -118,7 +118,7 @@ def found_by(finder: Finder) -> Generator[None]:
 
 
 def found_in(folder: Path) -> Finder:
-    """A finder of all data sets below a folder, for who has checked before that the id may be used."""
+    """A finder of all data sets below a folder, for callers that have checked that the id may be used."""
 
     def find(data_set: str) -> Path:
         place = folder / data_set
@@ -130,7 +130,7 @@ def found_in(folder: Path) -> Finder:
 
 
 def store(folder: Path, data: DataSet) -> tuple[str, bool]:
-    """Writes the arrays of a data set into an empty folder, and says what ``StoredDataSet`` has of them: digest, and whether it rebuilds
+    """Writes the arrays of a data set into an empty folder, and returns their part of ``StoredDataSet``: digest, and whether it rebuilds
     itself."""
     itself = data.training_targets is data.training_features
     given = {
@@ -152,7 +152,7 @@ def store(folder: Path, data: DataSet) -> tuple[str, bool]:
 
 
 def _files(stored: StoredDataSet) -> tuple[str, ...]:
-    """In the order in which they are digested."""
+    """The files, in the order in which they are digested."""
     targets = () if stored.rebuilds_itself else (TRAINING_TARGETS, TEST_TARGETS)
     users = () if stored.facts.users is None else (TRAINING_USERS,)
     return (TRAINING_FEATURES, TEST_FEATURES, *targets, *users)

@@ -20,7 +20,7 @@ LOUDEST = 32768.0
 
 
 def wav_sources(folder: str) -> tuple[Path, ...]:
-    """The ZIP archives of the folder, or where it has none every WAV file in it and below it."""
+    """The ZIP archives of the folder, or if it has none, every WAV file in it and below it."""
     return files_of(folder, "*.zip") if any(folder_of(folder).glob("*.zip")) else files_of(folder, "**/*.wav")
 
 

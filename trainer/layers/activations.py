@@ -1,7 +1,7 @@
 r"""Activations without parameters, elementwise on complex tensors of any shape and on planes, and those of real networks.
 
-A separable one applies a real function to the real and the imaginary part: on planes, and on a real network's numbers, it IS that
-function. The others tell the formats apart by the dtype. Every gradient is finite, from z = 0 to 1e30.
+A separable one applies a real function to the real and the imaginary part: on planes and on a real network's numbers, it is that
+function. The others distinguish the formats by the dtype. Every gradient is finite, from z = 0 to 1e30.
 """
 
 from __future__ import annotations

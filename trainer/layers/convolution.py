@@ -61,7 +61,7 @@ def _sizes(name: str, value: Sizes, dimensions: int, least: int) -> tuple[int, .
 
 
 class PlanarConvolution(nn.Module):
-    """What the three share: a complex64 weight and bias, and the geometry of the convolution."""
+    """The common part of all three: a complex64 weight and bias, and the geometry of the convolution."""
 
     def __init__(
         self, shape: tuple[int, ...], outputs: int, stream: RandomStream, *, stride: Sizes, dilation: Sizes, groups: int, bias: bool
@@ -89,7 +89,7 @@ def _padding(padding: Padding, stride: Sizes, dimensions: int) -> tuple[int, ...
 
 
 class ForwardConvolution(PlanarConvolution):
-    """What one and two axes share: how they are built, and zero padding. Which of the two it is, a subclass says."""
+    """The common part for one and two axes: construction and zero padding. Subclasses choose the number of axes."""
 
     DIMENSIONS: ClassVar[int]
 

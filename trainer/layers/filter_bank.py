@@ -1,4 +1,4 @@
-r"""A fixed, public filter bank in front of a network: local orientation and frequency, with nothing to learn and so nothing to pay for."""
+r"""A fixed, public filter bank in front of a network: local orientation and frequency, with nothing to learn and so no privacy cost."""
 
 from __future__ import annotations
 

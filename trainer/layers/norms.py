@@ -50,7 +50,7 @@ def whiten_planes(planes: Tensor, weight: Tensor | None, bias: Tensor | None, gr
 
 
 class ComplexNorm(nn.Module):
-    r"""What the three norms share: ``weight`` (C,), at first (1 + i) / sqrt 2 (of magnitude 1), and ``bias`` (C,), at first 0.
+    r"""The common part of the three norms: ``weight`` (C,), initially (1 + i) / sqrt 2 (of magnitude 1), and ``bias`` (C,), initially 0.
 
     Both are complex64 and may come with a leading axis of records, (N, C).
     """

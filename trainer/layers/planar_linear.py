@@ -1,4 +1,4 @@
-r"""The complex linear layer on planes: what stands behind convolutions, without turning their output into complex tensors first."""
+r"""The complex linear layer on planes: it follows convolutions without first turning their output into complex tensors."""
 
 from __future__ import annotations
 

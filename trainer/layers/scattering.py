@@ -39,7 +39,7 @@ class Scattering(nn.Module):
       width: of the images; > 2^scales.
       scales: J >= 1.
       orientations: L >= 1; the wavelets are made for 8.
-      depth: 1 or 2, the most moduli that are taken one after the other.
+      depth: 1 or 2, the most moduli taken in sequence.
       groups: each record's C P channels are shifted and scaled in so many groups of neighbours to mean 0 and variance 1, by that
         record's own numbers; None for no such thing.
     Raises:

@@ -1,4 +1,4 @@
-r"""Activations with a trainable bias, one or one a feature, and the table of all activations by name.
+r"""Activations with a trainable bias, one for all features or one per feature, and the table of all activations by name.
 
 Features are the last axis of native complex tensors and the channels of planes. A bias is (1,) or (features,); the same modules accept
 it with a leading axis of records, (N, 1) or (N, features), one row for each record: its gradient is then each record's own
@@ -32,10 +32,10 @@ def align(parameter: Tensor, z: Tensor) -> Tensor:
 
 @final
 class TrainableCardioid(nn.Module):
-    r"""(1 + cos(arg z + bias)) z / 2 with a trainable bias, at first 0: the plain cardioid.
+    r"""(1 + cos(arg z + bias)) z / 2 with a trainable bias, initially 0: the plain cardioid.
 
     Args:
-      features: how many biases, one a feature; 1 for a single bias of all.
+      features: the number of biases, one per feature; 1 for a single common bias.
     Sources: Virtue, Yu and Lustig 2017; zeta-DP paper, Table 4.
     """
 
@@ -51,10 +51,10 @@ class TrainableCardioid(nn.Module):
 
 @final
 class TrainableModRelu(nn.Module):
-    r"""max(|z| + bias, 0) z / |z| with a trainable bias, at first 0: the identity.
+    r"""max(|z| + bias, 0) z / |z| with a trainable bias, initially 0: the identity.
 
     Args:
-      features: how many biases, one a feature; 1 for a single bias of all.
+      features: the number of biases, one per feature; 1 for a single common bias.
     Source: Arjovsky, Shah and Bengio 2016, eq. (8).
     """
 

@@ -1,6 +1,6 @@
 r"""Networks, each built by a short function from the value that describes it.
 
-Torch is loaded with the first network built: the API imports the specs beside this file, and never builds one.
+Torch is loaded when the first network is built: the API imports only the specs next to this file and never builds one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["build", "losses_for"]
 def build(spec: ModelSpec, facts: DataSetFacts, stream: RandomStream) -> nn.Module:
     """The network with fresh weights from ``stream``, which is public. No layer mixes records.
 
-    It takes features (n, *shape) as the data set has them, and gives real class scores (n, classes), or complex images (n, *shape).
+    It takes features (n, *shape) as in the data set, and returns real class scores (n, classes) or complex images (n, *shape).
 
     Raises:
       InvalidParameter: the network doesn't fit the data set; ``shapes.check_model`` says so without torch.

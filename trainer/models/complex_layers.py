@@ -1,4 +1,4 @@
-r"""Layers with complex weights, from their specs: linear ones on native complex tensors, all with spatial axes on planes."""
+r"""Layers with complex weights, from their specs: linear ones work on native complex tensors, all with spatial axes on planes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class UnitaryFourier(nn.Module):
 
 
 def complex_linear(layer: Linear, inputs: int, stream: RandomStream) -> nn.Module:
-    """``ComplexLinear``, without its bias where the spec has none."""
+    """``ComplexLinear``, without a bias if the spec has none."""
     module = ComplexLinear(inputs, layer.outputs, stream)
     if not layer.bias:
         module.register_parameter("bias", None)
@@ -95,7 +95,7 @@ def complex_convolution(layer: Convolution | TransposedConvolution, shape: Shape
 
 
 def complex_activation(layer: Activation, features: int) -> nn.Module:
-    """On either format, which it tells from its input's type; a trainable one has one bias, or one for each of ``features``."""
+    """On either format, detected from the input's type; a trainable one has one bias, or one for each of ``features``."""
     return COMPLEX_ACTIVATIONS[layer.name](features)
 
 

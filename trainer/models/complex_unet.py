@@ -54,7 +54,7 @@ class ComplexUnetNetwork(nn.Module):
 
 
 def build_complex_unet(spec: ComplexUnet, facts: DataSetFacts, stream: RandomStream) -> ComplexUnetNetwork:
-    """The network with fresh weights from ``stream``. Raises InvalidParameter where it doesn't fit the data set."""
+    """The network with fresh weights from ``stream``. Raises InvalidParameter if it doesn't fit the data set."""
     check_model(spec, facts)
     return ComplexUnetNetwork(spec, facts.shape[0], stream)
 
@@ -66,7 +66,7 @@ def _side_by_side(first: Tensor, second: Tensor) -> Tensor:
 
 
 def _block(spec: ComplexUnet, before: int, width: int, stream: RandomStream) -> nn.Sequential:
-    """Two 3 x 3 convolutions, each with norm, activation and dropout; the norm takes off what a bias would add (as in fastMRI)."""
+    """Two 3 x 3 convolutions, each with norm, activation and dropout; the norm removes what a bias would add (as in fastMRI)."""
     layers: list[nn.Module] = []
     for inputs in (before, width):
         layers += [PlanarConv2d(inputs, width, 3, stream, padding=1, bias=False), *_normalised(spec, width)]

@@ -1,4 +1,4 @@
-r"""What stands before everything that learns: computed once for all records instead of in every step."""
+r"""The fixed front of a network, before everything that learns: computed once for all records instead of in every step."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def split_front(network: nn.Module) -> tuple[nn.Sequential, nn.Module]:
 
 
 def _is_fixed(module: nn.Module) -> bool:
-    """A layer with parameters is fixed where they are frozen: public constants, as a filter bank's."""
+    """A layer with parameters is fixed if they are frozen: public constants, like a filter bank's."""
     parameters = list(module.parameters())
     return not any(parameter.requires_grad for parameter in parameters) if parameters else type(module) in FIXED
 
 
 def passed_through(front: nn.Sequential, features: Tensor) -> Tensor:
-    """(records, ...) -> (records, ...), some records at a time; ``features`` itself where nothing is done."""
+    """(records, ...) -> (records, ...), some records at a time; ``features`` itself if there is nothing to do."""
     if not len(front) or not len(features):
         return features
     with torch.no_grad():

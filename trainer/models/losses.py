@@ -1,4 +1,4 @@
-r"""Each record's own loss, neither summed nor averaged over records: what clipping needs, and what keeps records apart."""
+r"""Each record's own loss, neither summed nor averaged over records, as clipping needs it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-r"""The papers' networks as values. Where a paper leaves something open, the docstring says what was chosen. Free of torch.
+r"""The papers' networks as values. If a paper leaves something open, the docstring says what was chosen. Without torch.
 
-The class scores come out of a head that most of the papers don't name: the magnitude, which they do name for the ECG, unless another is
-asked for.
+Most of the papers don't name the head that gives the class scores: it is the magnitude, which they name for the ECG, unless another is
+requested.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-r"""The Spectral-DP paper's networks as values (its section 4.1 and appendix A.5). Free of torch.
+r"""The Spectral-DP paper's networks as values (its section 4.1 and appendix A.5). Without torch.
 
 Fully connected layers are made of circulant blocks where the paper filters them: of 8 or 16, and of 10 in the last one. It names an
 activation for Model-2 alone, tanh; the others take tanh too unless another is asked for, since it keeps outputs and gradients short.

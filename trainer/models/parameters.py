@@ -1,4 +1,4 @@
-r"""Names and shapes of a network's parameters, from its spec: what a file of weights must hold. Free of torch."""
+r"""Names and shapes of a network's parameters, from its spec: what a file of weights must contain. Without torch."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 r"""Layers with real weights: torch's own modules, so that every rule for them applies, with weights from the public stream.
 
-torch's modules draw their weights from a global generator; these are made without, and filled.
+torch's modules draw their weights from a global generator; these are created without weights and then filled.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-r"""Initial weights by the size of what comes out, on public random records: no data set has a say in them."""
+r"""Initial weights scaled by the size of the outputs on public random records: they don't depend on any data set."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-r"""THE REGISTRY of the formats that files may be uploaded in. To add one: a module with a ``Format``, and its place here.
+r"""The registry of formats for uploaded files. To add one, write a module with a ``Format`` and list it here.
 
-A format is recognised by a file's content, never by its name, and has to be the one that was declared.
+A format is recognised by a file's content, never by its name, and must be the declared one.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ FORMATS: dict[FormatName, Format] = {
     "nifti": Nifti(),
 }
 START = 1024
-"""Bytes that a format is recognised by."""
+"""Number of bytes by which a format is recognised."""
 ZIP = b"PK\x03\x04"
 
 
 def recognised(path: Path) -> FormatName | None:
-    """The format of a file by its content; None for one that is in none of them."""
+    """The format of a file by its content; None if it has none of these."""
     with path.open("rb") as file:
         start = file.read(START)
     if start.startswith(ZIP):

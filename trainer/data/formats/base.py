@@ -1,4 +1,4 @@
-r"""What every format of an uploaded file offers: the arrays in it, told without their values, and the arrays themselves."""
+r"""The interface of every upload format: facts about a file's arrays, without values, and the arrays themselves."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from mechanisms.base import Value
 from mechanisms.errors import InvalidParameter
 
 FILE = "file"
-"""The field that a refusal of a file's content names."""
+"""The field named when a file's content is refused."""
 MOST_UNPACKED = 4 * 2**30
-"""Bytes of everything in a file, unpacked."""
+"""The most bytes of a file's contents, unpacked."""
 MOST_ARRAYS = 4096
 MOST_AXES = 16
 PIECE = 2**20
@@ -36,9 +36,9 @@ class ArrayFacts(Value):
     r"""An array in a file, without its values.
 
     Attributes:
-      name: of the array in the file; of a table's column; fixed where a format holds one array without a name.
+      name: of the array in the file, or of a table's column; fixed if a format holds one array without a name.
       shape: its axes' lengths.
-      dtype: NumPy's name of its numbers, like ``float32`` or ``complex64``; ``text`` for words.
+      dtype: NumPy's name for its type, such as ``float32`` or ``complex64``; ``text`` for words.
     """
 
     name: ArrayName
@@ -48,11 +48,11 @@ class ArrayFacts(Value):
 
 @final
 class Contents(Value):
-    r"""What a whole file holds.
+    r"""The contents of a complete file.
 
     Attributes:
-      arrays: those that a data set can be made of.
-      left_out: names of what else is in it (structs, cells, text, references) and isn't read.
+      arrays: those that a data set can be made from.
+      left_out: names of other contents (structs, cells, text, references), which aren't read.
     """
 
     arrays: Annotated[tuple[ArrayFacts, ...], Field(min_length=1, max_length=MOST_ARRAYS)]
@@ -60,28 +60,28 @@ class Contents(Value):
 
 
 class Format(ABC):
-    """A kind of file. Both methods read without trust and raise InvalidParameter for what isn't a whole file of this kind."""
+    """A kind of file. Both methods treat the file as untrusted and raise InvalidParameter if it isn't a complete file of this kind."""
 
     NAME: ClassVar[str]
     IS: ClassVar[str]
-    """What such a file is, in an error's words."""
+    """The name of such a file in error messages."""
 
     @abstractmethod
     def inspect(self, path: Path) -> Contents:
-        """What is in the file, all of which was read once: a file that is cut off is refused."""
+        """The contents of the file, which is read completely: a file that is cut off is refused."""
 
     @abstractmethod
     def arrays(self, path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
-        """The named arrays. Raises InvalidParameter, too, where one isn't there."""
+        """The named arrays. Also raises InvalidParameter if one is missing."""
 
     @final
     def broken(self, why: object) -> InvalidParameter:
-        """The refusal of a file that isn't what it should be; ``why`` quotes no data."""
+        """The error for a malformed file; ``why`` quotes no data."""
         return InvalidParameter(FILE, self.IS, why)
 
     @final
     def missing(self, names: Sequence[str], present: Sequence[str]) -> InvalidParameter:
-        """The refusal of a name that isn't in the file."""
+        """The error for a name that isn't in the file."""
         absent = [name for name in names if name not in present]
         return InvalidParameter("array", f"one of {', '.join(present[:20])}", ", ".join(absent))
 

@@ -1,4 +1,4 @@
-r"""HDF5 files, read without following anything out of them, and MATLAB's files of version 7.3, which are HDF5."""
+r"""HDF5 files, read without following links out of them, and MATLAB's files of version 7.3, which are HDF5."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 FILTERS = {1: "gzip", 2: "shuffle", 3: "fletcher32", 32000: "lzf"}
-"""What may pack a data set, by HDF5's numbers; none of them is loaded from a plugin."""
+"""Allowed filters of a data set, by HDF5's numbers; none of them is loaded from a plugin."""
 DEEPEST = 16
 READ_AT_ONCE = 2**24
 """Bytes."""
 
 
 class _Hdf5File(Format):
-    """What HDF5 and MATLAB 7.3 share; ``_in_order`` is where they differ."""
+    """The common part of HDF5 and MATLAB 7.3; they differ in ``_in_order``."""
 
     def inspect(self, path: Path) -> Contents:
         with self._opened(path) as (found, left_out):

@@ -17,7 +17,7 @@ from trainer.data.formats.hdf5 import SIGNATURE, Matlab73
 
 CLASSES = ("double", "single", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "logical")
 HDF5_PLACE = 512
-"""Where HDF5's signature stands in a file of version 7.3."""
+"""The position of HDF5's signature in a file of version 7.3."""
 HEADER = 128
 
 

@@ -1,4 +1,4 @@
-r"""NIfTI volumes (1 and 2, one file, gzipped or not). The header is read here: a library would go by the file's name."""
+r"""NIfTI volumes (1 and 2, one file, gzipped or not). The header is read here, since a library would go by the file's name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""ZIP archives and gzipped files, read without trust: what they claim is checked before anything is unpacked, and again while it is."""
+r"""Untrusted ZIP archives and gzipped files: their stated sizes are checked before anything is unpacked, and again during unpacking."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trainer.data.formats.base import FILE, HIGHEST_RATIO, MOST_UNPACKED, PIECE,
 
 GZIP = b"\x1f\x8b"
 BROKEN = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, ValueError, LookupError, NotImplementedError, RuntimeError)
-"""What zipfile, gzip and NumPy raise for files that aren't what they should be; RuntimeError is an encrypted member, LookupError one
+"""Errors of zipfile, gzip and NumPy for malformed files; RuntimeError means an encrypted member, LookupError one
 without a name."""
 ENCRYPTED = 0x1
 
@@ -71,7 +71,7 @@ def _check(members: Sequence[zipfile.ZipInfo], file_size: int) -> None:
 
 @contextmanager
 def unpacked(path: Path, format_: Format) -> Generator[IO[bytes]]:
-    """The content of a file, gzipped or not. Raises InvalidParameter where reading it fails."""
+    """The content of a file, gzipped or not. Raises InvalidParameter if reading it fails."""
     try:
         with path.open("rb") as plain:
             is_packed = plain.read(len(GZIP)) == GZIP
@@ -84,7 +84,7 @@ def unpacked(path: Path, format_: Format) -> Generator[IO[bytes]]:
 
 
 def pass_over(stream: IO[bytes], most: int, format_: Format) -> int:
-    """Reads the rest of a stream piece by piece, keeping none; how many bytes it was. Raises InvalidParameter beyond ``most``."""
+    """Reads the rest of a stream piece by piece, keeping none, and returns its bytes. Raises InvalidParameter beyond ``most``."""
     seen = 0
     while piece := stream.read(PIECE):
         seen += len(piece)
@@ -94,7 +94,7 @@ def pass_over(stream: IO[bytes], most: int, format_: Format) -> int:
 
 
 def read_array(stream: IO[bytes], size: int, dtype: np.dtype[Any], format_: Format) -> NDArray[Any]:
-    """An array of ``size`` bytes, flat, read piece by piece. Raises InvalidParameter where the stream ends before."""
+    """An array of ``size`` bytes, flat, read piece by piece. Raises InvalidParameter if the stream ends early."""
     flat = np.empty(size // dtype.itemsize if dtype.itemsize else 0, dtype)
     room, filled = flat.view(np.uint8), 0
     while filled < size:

@@ -1,4 +1,4 @@
-r"""Recordings of one length as WAV files in a ZIP archive; the folders that they lie in are their classes, and whose they are."""
+r"""Recordings of one length as WAV files in a ZIP archive; their folders name their classes and users."""
 
 from __future__ import annotations
 
