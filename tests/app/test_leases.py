@@ -186,7 +186,7 @@ def test_name_of_a_living_worker_on_another_machine_is_refused(database: Databas
 
     with (
         LeaseKeeper(leases, executor(host="there"), print, displaced),
-        pytest.raises(ExecutorBusy, match="a worker named 'a' runs already"),
+        pytest.raises(ExecutorBusy, match="a worker named 'a' is already running"),
         LeaseKeeper(leases, executor(host="here"), print, displaced),
     ):
         pass

@@ -133,7 +133,7 @@ def test_each_user_has_a_balance_of_its_own(client: TestClient) -> None:
     here = f"/v1/ledgers/{ledger['id']}"
     reserve(client, ledger, 0.75, users={"names": ["ann", "ben"], "short_of_budget": "refuse"})
     refusal = reserve(client, ledger, 0.5, status=409, users={"names": ["cid", "ben"], "short_of_budget": "refuse"})
-    assert refusal["detail"].startswith("user 'ben': the spend needs epsilon = 0.5, and 0.25 remains")
+    assert refusal["detail"].startswith("user 'ben': the spend needs epsilon = 0.5, but only 0.25 of the budget remains")
     assert client.get(f"{here}/users/cid").json()["remaining"]["epsilon"] == 1.0
     left = reserve(client, ledger, 0.5, users={"names": ["cid", "ben"], "short_of_budget": "leave_out"})
     assert (left["users"], left["left_out"]) == (["cid"], ["ben"])
