@@ -1,4 +1,4 @@
-r"""THE REGISTRY of accountants: functions from an event to a privacy profile. To add one: a module, and one name in ``ACCOUNTANTS``."""
+r"""The registry of accountants: functions from an event to a privacy profile. To add one: a module, and one name in ``ACCOUNTANTS``."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ACCOUNTANTS: tuple[Accountant, ...] = (
 
 
 def accountant_named(name: str) -> Accountant:
-    """The accountant of that name. Raises InvalidParameter with the names there are."""
+    """The accountant with this name. Raises InvalidParameter that lists the existing names."""
     for accountant in ACCOUNTANTS:
         if accountant.name == name:
             return accountant
@@ -53,7 +53,7 @@ def profile(event: Event, accountant: str = "auto") -> PrivacyProfile:
     """The event's privacy profile by the named accountant.
 
     Raises:
-      InvalidParameter: no accountant of that name.
+      InvalidParameter: no accountant has this name.
       UnsupportedEvent: it can't bound this event.
 
     >>> from mechanisms import ComplexGaussian, Sensitivity

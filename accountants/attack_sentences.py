@@ -1,7 +1,7 @@
-r"""What a guarantee lets an attacker do, in words: the only place that puts them. Calculators, certificates and pages show these sentences.
+r"""What a guarantee lets an attacker do, in words. Only this module words it; calculators, certificates and pages show these sentences.
 
 Every sentence is about one unit whose data are there or aren't, with all other data fixed: that is what differential privacy bounds. It
-says nothing of the share of a population that some attack finds, so no sentence here does.
+says nothing about the share of a population that some attack finds, so no sentence here does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FALSE_POSITIVES = 0.01
 EVEN_ODDS = 0.5
 
 CERTAIN = Fraction(1, 10**9)
-"""A bound that is as close to 1 as this is told as none at all."""
+"""A bound this close to 1 is reported as no bound at all."""
 
 _DIGITS, _DIGITS_OF_REST = 3, 2
 
@@ -74,11 +74,11 @@ def naming_sentence(false_positives: float, false_negatives: float, neighbours: 
 
 
 def guessing_sentence(prior: float, success: float, neighbours: Neighbours | None) -> str:
-    r"""How often somebody who knows all other data guesses rightly whether one unit's data are there.
+    r"""How often somebody who knows all other data guesses correctly whether one unit's data are there.
 
     Args:
       prior: the probability beforehand that the unit's data are there, in (0, 1).
-      success: an upper bound on the probability of guessing rightly, as of ``conversions.bayes_success``; in [0, 1], 1 without a guarantee.
+      success: an upper bound on the probability of a correct guess, as of ``conversions.bayes_success``; in [0, 1], 1 without a guarantee.
       neighbours: as for ``naming_sentence``.
     Raises:
       InvalidParameter: a probability is out of range.
@@ -133,7 +133,7 @@ def _printed(probability: float) -> str:
 
 
 def _plain(value: Decimal) -> str:
-    """Without trailing zeros; with an exponent only where there would be many leading ones."""
+    """Without trailing zeros; with an exponent only if there would be many leading ones."""
     normal = value.normalize()
     return f"{normal:f}" if normal.adjusted() >= -6 else f"{normal:e}"
 

@@ -1,13 +1,13 @@
-r"""Lower bounds on privacy from one run with canaries, and whether they contradict a claim. A lower bound, never a proof of privacy.
+r"""Lower bounds on epsilon from one run with canaries, and whether they contradict a claim. A lower bound, never a proof of privacy.
 
-Half of m canaries, chosen by fair coins, take part in a run; whoever sees the outputs gives each canary a score, higher for "it took
+Half of m canaries, chosen by fair coins, take part in a run; an observer of the outputs gives each canary a score, higher for "it took
 part". Two tests of a claimed trade-off function read the scores:
 
-* ``one_run_p_value`` asks how often so many guesses could be right. It assumes nothing but the claim and the coins.
+** ``one_run_p_value`` computes how often this many guesses could be right. It assumes nothing but the claim and the coins.
 * ``quantile_test`` compares rates of false positives and false negatives with the claim as if scores were independent of each other,
-  which holds in good measure for canaries in orthogonal directions; it sees more.
+  which largely holds for canaries in orthogonal directions; it detects more.
 
-Sources: Mahloujifar, Melis and Chaudhuri 2025, arXiv:2410.22235, Theorem 3.2; proofs/audit.md has the argument that is used here.
+Sources: Mahloujifar, Melis and Chaudhuri 2025, arXiv:2410.22235, Theorem 3.2; proofs/audit.md has the argument used here.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ Rate = Callable[[float], float]
 @final
 @dataclass(frozen=True)
 class Scores:
-    r"""What one run says of its canaries.
+    r"""The scores of one run's canaries.
 
     Attributes:
       members: (m,), bool; which took part, by fair and independent coins.
-      values: (m,), float; higher for "it took part". Not finite is refused.
+      values: (m,), float; higher for "it took part". Must be finite.
     """
 
     members: NDArray[np.bool_]
@@ -65,7 +65,7 @@ class Scores:
             raise InvalidParameter("scores", "finite", int((~np.isfinite(self.values)).sum()))
 
     def right_guesses(self, guesses: int) -> int:
-        """How many of the surest guesses are right: the upper half is guessed to have taken part, the lower half not to."""
+        """The number of correct guesses among the surest: the upper half is guessed to have taken part, the lower half not to."""
         order = np.argsort(self.values, kind="stable")
         lowest, highest = order[: guesses // 2], order[len(order) - (guesses - guesses // 2) :]
         return int((~self.members[lowest]).sum() + self.members[highest].sum())
@@ -179,7 +179,7 @@ def is_possible(canaries: int, guesses: int, right: int, rate: Rate, probability
 @final
 @dataclass(frozen=True)
 class Contradiction:
-    """Probability, at most, of such scores under the claim, by each test; the second takes scores for independent."""
+    """Upper bound on the probability of such scores under the claim, by each test; the second assumes that scores are independent."""
 
     one_run: float
     quantiles: float
@@ -196,7 +196,7 @@ def contradiction(scores: Scores, claim: PrivacyProfile) -> Contradiction:
 def lower_mu(scores: Scores, error: float) -> float:
     r"""A mu that the run has at least, except with probability ``error``, if its trade-off is a Gaussian pair's; by ``one_run_p_value``.
 
-    0 where the scores say nothing.
+    0 if the scores say nothing.
     """
     counted = [(guesses, scores.right_guesses(guesses)) for guesses in _guesses(scores)]
     share = error / len(counted)

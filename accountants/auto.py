@@ -1,4 +1,4 @@
-r"""The default route: the closed form where it applies, otherwise the cheapest route whose proved bracket is narrow enough."""
+r"""The default route: the closed form if it applies, otherwise the cheapest route whose proven bracket is narrow enough."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _Refusal = TypeVar("_Refusal", bound=UnsupportedEvent | NumericalFloor)
 class RoutedProfile(PrivacyProfile):
     """Routes for one event, cheapest first: each question goes to the next route until a bracket is narrow enough.
 
-    Where none is, the answer is the smallest upper end and the largest lower end of all that answered.
+    If none is, the answer is the smallest upper end and the largest lower end of all routes that answered.
 
     Raises:
       UnsupportedEvent: none of the routes supports the event.
@@ -110,7 +110,7 @@ class RoutedProfile(PrivacyProfile):
         raise UnsupportedEvent(ROUTE, refusal.reason if refusal is not None else "no route was given")
 
     def _profile(self, accountant: Accountant) -> PrivacyProfile | UnsupportedEvent:
-        """The route's profile, made at its first question, or why it has none."""
+        """The route's profile, made at the first question, or why there is none."""
         if accountant.name not in self._known:
             try:
                 self._known[accountant.name] = accountant.profile(self._event)
@@ -138,7 +138,7 @@ def _is_narrow_delta(bound: DeltaBound) -> bool:
 
 @final
 class AutoAccountant(Accountant):
-    """Picks: gdp where the event has a closed form, else the first route whose bracket is narrow enough at each question."""
+    """Picks gdp if the event has a closed form, otherwise for each question the first route whose bracket is narrow enough."""
 
     name = ROUTE
     summary = (

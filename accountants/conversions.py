@@ -1,4 +1,4 @@
-r"""What a privacy profile says of attacks: bounds that no attacker exceeds, from delta(epsilon) alone. Proofs: proofs/conversions.md.
+r"""What a privacy profile says about attacks: bounds that no attacker exceeds, from delta(epsilon) alone. Proofs: proofs/conversions.md.
 
 An attacker sees the output and decides between two neighbours, "with my record" (member) and "without". A profile gives one delta for
 both directions of neighbours, so every bound here holds for either role of the two. All results are upper bounds, rounded up.

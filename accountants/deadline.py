@@ -1,7 +1,7 @@
-r"""How long a calculation may take, and whether anybody waits for it. Whoever asks sets the limit; the loops of the engine look at it.
+r"""Time limits of calculations, and whether anybody waits for them. The caller sets the limit; the loops of the engine check it.
 
-The limit is a context variable: it holds for the thread (or task) that set it and for nothing else, and code that knows nothing of
-limits passes it on by doing nothing. Without one a calculation takes as long as it takes.
+The limit is a context variable: it holds only for the thread (or task) that set it, and code that knows nothing about limits
+passes it on by doing nothing. Without a limit, a calculation takes as long as it takes.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def time_limit(seconds: float, is_wanted: Callable[[], bool] | None = None) -> G
 
 
 def check() -> None:
-    """To be called by every loop that can take longer than some milliseconds, once a turn; costs about 0.1 us.
+    """Every loop that can take longer than some milliseconds must call this once per iteration; it costs about 0.1 us.
 
-    What a calculation keeps for later must be whole or absent when this raises: it is asked again with more time.
+    What a calculation caches must be complete or absent when this raises: it may be called again with more time.
 
     Raises:
       TimeLimitReached: the time limit that the caller set is over, or nobody waits for the answer any more.

@@ -1,8 +1,8 @@
 r"""What was done to the data, as a tree: mechanisms released, samplings, repetitions and compositions. Pure data.
 
-An event says everything an accountant needs, and its meaning never changes. Accountants see it only through ``leaves``: a flat list of
-(sampled release, how often), so none of them walks the tree or counts by itself. What a leaf's dominating pair is, ``dominating`` says.
-Who tells people what was released asks for ``releases``: there a local release of many coordinates is still one.
+An event says everything that an accountant needs, and its meaning never changes. Accountants see it only through ``leaves``: a flat list of
+(sampled release, how often), so none of them walks the tree or counts by itself. ``dominating`` gives a leaf's dominating pair.
+To tell people what was released, use ``releases``: there a local release of many coordinates is still one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mechanisms.errors import IncompatibleEvent, InvalidParameter
 from mechanisms.local import LocalRelease
 
 MAXIMUM_DEPTH = 64
-"""Deepest nesting accepted: real events need 4, and a bound keeps every walk over the tree finite and cheap."""
+"""The deepest accepted nesting: real events need 4, and a bound keeps every walk over the tree finite and cheap."""
 
 SMALLEST_PROBABILITY = 1e-50
 """Products of nested sampling probabilities are rounded up to this."""
@@ -58,13 +58,13 @@ class _Composite(Value):
 
     @cached_property
     def released(self) -> Mapping[Leaf, int]:
-        """``releases`` of this event; kept, since an event never changes."""
+        """``releases`` of this event; cached, since an event never changes."""
         assert isinstance(self, PoissonSampled | FixedSizeSampled | Grouped | Repeated | Composed)  # all of its subclasses
         return _counted(self)
 
     @cached_property
     def flat(self) -> Mapping[Leaf, int]:
-        """``leaves`` of this event; kept likewise."""
+        """``leaves`` of this event; cached likewise."""
         return _by_coordinate(self.released)
 
 
@@ -106,7 +106,7 @@ class FixedSizeSampled(_Composite):
 
     @property
     def probability(self) -> float:
-        """sample_size / population_size, rounded up: how probably one record is in the sample."""
+        """sample_size / population_size, rounded up: the probability that one record is in the sample."""
         return _rounded_up(Fraction(self.sample_size, self.population_size))
 
 
@@ -181,13 +181,13 @@ Scheme = Literal["poisson", "fixed_size"]
 @final
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A mechanism released once on a sample; a plain record of what ``leaves`` found, never stored or sent.
+    """A mechanism released once on a sample; a plain record of the findings of ``leaves``, never stored or sent.
 
     Attributes:
       probability: of one record being in the sample, in (0, 1].
       mechanism: what was released.
       scheme: how the sample was drawn; Poisson sampling with probability 1 is all of the data, a sample of fixed size isn't.
-      group: how many units of the mechanism one unit of the guarantee holds at most.
+      group: the largest number of the mechanism's units that one unit of the guarantee holds.
     """
 
     probability: float
@@ -218,7 +218,7 @@ def children(event: Event) -> tuple[Event, ...]:
 
 
 def neighbourhood(event: Event) -> tuple[Adjacency, PrivacyUnit] | None:
-    """Adjacency and unit that the whole event speaks of (parts always agree); None where only ``non_private`` parts exist."""
+    """Adjacency and unit of the whole event (parts always agree); None if only ``non_private`` parts exist."""
     if isinstance(event, Release):
         return event.mechanism.sensitivity.adjacency, event.mechanism.sensitivity.unit
     inner = next((pair for part in children(event) if (pair := neighbourhood(part)) is not None), None)
@@ -233,10 +233,10 @@ def non_private_reason(event: Event) -> str | None:
 
 
 def leaves(event: Event) -> Mapping[Leaf, int]:
-    """``releases`` with what composes exactly taken apart: all of what accountants see.
+    """``releases`` with exactly composing parts taken apart: all that accountants see.
 
     A local release of n coordinates with independent noise, of all records, is n releases of one coordinate (proofs/pairs.md, row 7), and
-    comes as such unless that would be more than 10^15 of them: then it stays whole, which is looser.
+    is listed as such unless that would be more than 10^15 of them: then it stays whole, which is looser.
 
     Raises:
       InvalidParameter: as ``releases``.
@@ -285,7 +285,7 @@ def _walk(event: Event, group: int, count: int) -> Iterator[tuple[Leaf, int]]:
 
 
 def _by_record(leaf: Leaf, count: int) -> Iterator[tuple[Leaf, int]]:
-    """Local mechanisms release every record by itself: the k records of one unit are k releases, unless a fixed size ties them together."""
+    """Local mechanisms release each record on its own: the k records of a unit are k releases, unless a fixed size ties them together."""
     tied = leaf.scheme == "fixed_size" and leaf.probability < 1.0
     if isinstance(leaf.mechanism, LocalRelease) and not tied:
         yield Leaf(leaf.probability, leaf.mechanism, leaf.scheme), count * leaf.group
@@ -294,7 +294,7 @@ def _by_record(leaf: Leaf, count: int) -> Iterator[tuple[Leaf, int]]:
 
 
 def _by_coordinate(found: Mapping[Leaf, int]) -> dict[Leaf, int]:
-    """Whole local releases as releases of their single coordinates, where the mechanism is no more than those."""
+    """Whole local releases as releases of their single coordinates, if the mechanism consists of those."""
     parts: dict[Leaf, int] = {}
     for leaf, count in found.items():
         part, number = _coordinates(leaf)

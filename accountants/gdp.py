@@ -1,4 +1,4 @@
-r"""The closed form: compositions of Gaussian mechanisms without sampling are mu-GDP exactly, mu^2 = sum of mu_i^2."""
+r"""The closed form: compositions of Gaussian mechanisms without sampling are exactly mu-GDP with mu^2 = sum of mu_i^2."""
 
 from __future__ import annotations
 

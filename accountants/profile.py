@@ -1,4 +1,4 @@
-r"""What an accountant answers: a privacy profile, every number of it with a lower and an upper end."""
+r"""An accountant's answer: a privacy profile, in which every number has a lower and an upper end."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from mechanisms.base import Extended, Step, Value
 from mechanisms.errors import InvalidParameter, NumericalFloor
 
 SMALLEST_LOG_DELTA = -700.0
-"""Below it routes that need delta itself can't answer."""
+"""Below this, routes that need delta itself can't answer."""
 
 
 @final
 class Bound(Value):
     """An interval that holds the value of the event's dominating pairs; only ``upper`` is ever published as the guarantee.
 
-    Where no two neighbours attain those pairs (proofs/pairs.md), ``lower`` may lie above the event's own value. ``route``: what it is from.
+    Where no two neighbours attain those pairs (proofs/pairs.md), ``lower`` may lie above the event's own value. ``route``: its origin.
     """
 
     lower: Extended
@@ -72,8 +72,8 @@ class PrivacyProfile(ABC):
 
         Raises:
           InvalidParameter: epsilon is out of range.
-          NumericalFloor: this route can't answer soundly beyond some point.
-          UnsupportedEvent: it turned out at this question that it can't prove a bracket; another route may.
+          NumericalFloor: this route can't answer reliably beyond some point.
+          UnsupportedEvent: this route can't prove a bracket for this question; another route may.
         """
 
     @abstractmethod
@@ -84,7 +84,7 @@ class PrivacyProfile(ABC):
         """``epsilon`` at a delta given by its logarithm, < 0: the way to ask for 1e-400.
 
         Raises:
-          NumericalFloor: no float is so small, and this route needs one.
+          NumericalFloor: no float is this small, and this route needs one.
         """
         if not -math.inf < log_delta < 0.0:
             raise InvalidParameter("log_delta", "finite and < 0", log_delta)
@@ -93,7 +93,7 @@ class PrivacyProfile(ABC):
         return self.epsilon(math.exp(log_delta))
 
     def epsilon_upper(self, delta: float) -> float:
-        """``epsilon(delta).upper``, without the work of the lower end where that costs as much again."""
+        """``epsilon(delta).upper``, without computing the lower end if that costs as much again."""
         return self.epsilon(delta).upper
 
     def log_delta_upper(self, epsilon: float) -> float:
@@ -107,7 +107,7 @@ class PrivacyProfile(ABC):
     @property
     @abstractmethod
     def route(self) -> str:
-        """Which accountant this is."""
+        """The accountant's name."""
 
     @property
     def gdp_mu(self) -> float | None:
@@ -115,7 +115,7 @@ class PrivacyProfile(ABC):
         return None
 
     def rdp(self, order: float) -> float | None:
-        """Upper bound on the Renyi divergence of this order > 1, or None where this route has none."""
+        """Upper bound on the Renyi divergence of this order > 1, or None if this route has none."""
         check_order(order)
         return None
 
@@ -130,7 +130,7 @@ class PrivacyProfile(ABC):
 
     @cached_property
     def supporting_lines(self) -> SupportingLines:
-        """What this profile's deltas say of every test between neighbours. Used while the profile is at hand, and not after."""
+        """What this profile's deltas say about every test between neighbours. Use it only while the profile exists."""
         profile = weakref.proxy(self)
 
         def log_delta(epsilon: float) -> float:

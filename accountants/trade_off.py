@@ -1,4 +1,4 @@
-r"""The trade-off curve's supporting lines: what delta as a function of epsilon says of every test between two neighbours.
+r"""The trade-off curve's supporting lines: what delta as a function of epsilon says about every test between two neighbours.
 
 Each (epsilon, delta) holds for all tests at once, so any epsilon gives a sound line; a good one is searched for each alpha, which only
 costs tightness where it is missed. Proof: proofs/conversions.md, sections 1 and 2.
@@ -86,7 +86,7 @@ class SupportingLines:
     """Finds the best line for an alpha. The answer depends on alpha and the profile only, not on what was asked before."""
 
     def __init__(self, log_delta: Callable[[float], float]) -> None:
-        """``log_delta``: upper end of log delta(epsilon) for epsilon >= 0; may raise NumericalFloor where it has none."""
+        """``log_delta``: upper end of log delta(epsilon) for epsilon >= 0; may raise NumericalFloor if it has none."""
         self._log_delta = log_delta
 
     def best(self, alpha: float) -> Line:

@@ -1,4 +1,4 @@
-r"""THE REGISTRY of mechanisms: noise and its own privacy loss. To add one: a module, a proof, and one name in ``AnyMechanism``."""
+r"""The registry of mechanisms: noise and its own privacy loss. To add one: a module, a proof, and one name in ``AnyMechanism``."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from mechanisms.loss import PrivacyLoss
 from mechanisms.source import Array, NoiseSource
 
 SMALLEST_SCALE = 1e-50
-"""Scales and sensitivities lie in [1e-50, 1e50]: their quotients and those' squares then neither overflow nor vanish in float64."""
+"""Scales and sensitivities are in [1e-50, 1e50]: their quotients and the squares of these then neither overflow nor vanish in float64."""
 LARGEST_SCALE = 1e50
 
 Number = Annotated[float, Strict(), Field(allow_inf_nan=False)]
@@ -55,7 +55,7 @@ Extended = Annotated[
 
 
 def is_absent(value: object) -> bool:
-    """Whether a field says nothing and is left out of JSON: None, or an empty tuple."""
+    """Whether a field is empty (None or an empty tuple) and left out of JSON."""
     return value is None or value == ()
 
 
@@ -136,20 +136,20 @@ class Sensitivity(Value):
 
     @property
     def stated_l2(self) -> float:
-        """l2, which Gaussian noise needs. Raises InvalidParameter where it isn't given."""
+        """l2, which Gaussian noise needs. Raises InvalidParameter if it isn't given."""
         if self.l2 is None:
             raise InvalidParameter("sensitivity.l2", "given for Gaussian noise", None)
         return self.l2
 
     @property
     def stated_l1(self) -> float:
-        """l1, which Laplace noise needs. Raises InvalidParameter where it isn't given."""
+        """l1, which Laplace noise needs. Raises InvalidParameter if it isn't given."""
         if self.l1 is None:
             raise InvalidParameter("sensitivity.l1", "given for Laplace noise", None)
         return self.l1
 
     def refuse_parts(self) -> None:
-        """What a mechanism for real values asks. Raises InvalidParameter where the real or imaginary part has a bound of its own."""
+        """A check for mechanisms on real values. Raises InvalidParameter if the real or imaginary part has its own bound."""
         if self.l2_real is not None or self.l2_imag is not None:
             raise InvalidParameter("sensitivity.l2_real and l2_imag", "absent for a real mechanism", "a bound on a part")
 
@@ -196,13 +196,13 @@ class Mechanism(Value, ABC):
 
     @classmethod
     def kind_name(cls) -> str:
-        """The value of ``kind`` that tells this class from the others in JSON."""
+        """The value of ``kind`` that identifies this class in JSON."""
         return str(cls.model_fields["kind"].default)
 
     @classmethod
     @abstractmethod
     def example(cls) -> Self:
-        """A typical value: shown by the service, and what the contract tests run on."""
+        """A typical value: the service shows it, and the contract tests run on it."""
 
     @property
     @abstractmethod
@@ -215,10 +215,10 @@ class Mechanism(Value, ABC):
 
     @abstractmethod
     def release(self, value: Array, source: NoiseSource[Array]) -> Array:
-        """The privatised value. Raises InvalidParameter where the value's kind or shape doesn't fit or isn't finite."""
+        """The privatised value. Raises InvalidParameter if the value's kind or shape doesn't fit or it isn't finite."""
 
     def check_value(self, value: Array, source: NoiseSource[Array]) -> None:
-        """What a release asks of its value first. What goes to ``NoiseSource.released`` as it is needs ``check_kind`` alone.
+        """Checks a value before a release. A value that goes to ``NoiseSource.released`` unchanged needs only ``check_kind``.
 
         Raises:
           InvalidParameter: as ``check_kind``, or the value isn't finite everywhere.
@@ -228,7 +228,7 @@ class Mechanism(Value, ABC):
             raise InvalidParameter("value", "finite in every coordinate", "a value with NaN or infinity")
 
     def check_kind(self, value: Array, source: NoiseSource[Array]) -> None:
-        """Raises InvalidParameter: real where it must be complex or the reverse, masked, or of more digits than float64."""
+        """Raises InvalidParameter: the value is real instead of complex or the reverse, masked, or has more digits than float64."""
         if source.is_complex(value) != self.is_complex:
             expected = "complex" if self.is_complex else "real"
             got = "complex" if source.is_complex(value) else "real"
@@ -237,9 +237,9 @@ class Mechanism(Value, ABC):
             raise InvalidParameter("value", "numbers of at most float64, none of them masked", f"{type(value).__name__} of {value.dtype}")
 
     def alone(self) -> Self | None:
-        """The same noise for what one unit alone adds to the query; None where no bound on that is stated of its own.
+        """The same noise for what one unit alone adds to the query; None if no separate bound on that is stated.
 
-        Bounds on the real and imaginary part are of differences only, and fall away.
+        Bounds on the real and imaginary part concern only differences and are dropped.
         """
         given = self.sensitivity
         if given.l1_contribution is None and given.l2_contribution is None:
@@ -249,7 +249,7 @@ class Mechanism(Value, ABC):
         return type(self).model_validate(fields | {"sensitivity": Sensitivity(adjacency=given.adjacency, unit=given.unit, **bounds)})
 
     def least_distance(self) -> float:
-        """The least of the distances between neighbours' values that the accounting goes by, in units of the noise's scale."""
+        """The smallest distance between neighbours' values that the accounting uses, in units of the noise's scale."""
         return _least_distance(self)  # pyright: ignore[reportArgumentType] (Pydantic gives frozen models their hash at run time)
 
     @abstractmethod
@@ -258,12 +258,12 @@ class Mechanism(Value, ABC):
 
     @abstractmethod
     def scaled(self, factor: float) -> Self:
-        """The same mechanism with every noise scale multiplied by ``factor`` > 0; the sensitivity stays."""
+        """The same mechanism with every noise scale multiplied by ``factor`` > 0 and the same sensitivity."""
 
     @property
     @abstractmethod
     def noise_scale(self) -> float:
-        """What a calibration reports: std per real component (for unequal parts the larger), Laplace's b; 1 / epsilon without any."""
+        """The scale that a calibration reports: std per real component (the larger one), Laplace's b; 1 / epsilon without noise."""
 
     @abstractmethod
     def derivation(self) -> tuple[Step, ...]:
@@ -275,7 +275,7 @@ class AdditiveNoise(Mechanism):
 
     @abstractmethod
     def noise(self, shape: tuple[int, ...], source: NoiseSource[Array]) -> Array:
-        """Noise of this shape; complex where the mechanism is."""
+        """Noise of this shape; complex if the mechanism is."""
 
     def example_value(self) -> NDArray[Any]:
         return np.full((2, 3), 0.25 + 0.5j) if self.is_complex else np.full((2, 3), 0.25)

@@ -1,7 +1,7 @@
-r"""How far the classic calibration of Gaussian noise, sigma = c / epsilon with c = sqrt(2 log(1.25 / delta)), keeps its promise.
+r"""The range in which the classic calibration of Gaussian noise, sigma = c / epsilon with c = sqrt(2 log(1.25 / delta)), keeps its promise.
 
-Along that calibration mu = epsilon / c, and the exact delta rises with epsilon from 0 to 1: so there is one epsilon up to which the promise
-of delta holds. Proof: proofs/classic_gaussian.md. The calibration itself is only ever quoted, never used.
+Along that calibration mu = epsilon / c, and the exact delta rises with epsilon from 0 to 1: so there is one epsilon up to which the
+promised delta holds. Proof: proofs/classic_gaussian.md. The calibration itself is only quoted, never used.
 """
 
 from __future__ import annotations

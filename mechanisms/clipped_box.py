@@ -1,4 +1,4 @@
-r"""The l1 diameter of a box cut by an l2 ball: what a clipped gradient of the binary cross-entropy can move when a record is replaced.
+r"""The l1 diameter of a box cut by an l2 ball: how far a clipped gradient of the binary cross-entropy can move when a record is replaced.
 
 The gradient with respect to z at z = a is g = s - x in the box [-(1 - s), s]^n, s = sigmoid(a), and clipping to C keeps exactly the part
 of the box inside the ball of radius C. Proof: proofs/clipped_box.md.

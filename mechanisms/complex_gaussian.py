@@ -27,7 +27,7 @@ class ComplexGaussian(AdditiveNoise):
 
     Attributes:
       std: standard deviation of each real component, in units of the query. Not sqrt(E|n|^2), which is ``total_std``.
-      std_real, std_imag: the two components' deviations instead, where they differ; both or neither.
+      std_real, std_imag: the two components' deviations instead, if they differ; both or neither.
       correlation: of Re n and Im n; in (-1, 1).
       sensitivity: with l2, optionally l2_real and l2_imag.
     Raises:
@@ -91,7 +91,7 @@ class ComplexGaussian(AdditiveNoise):
 
     @property
     def total_std(self) -> float:
-        """sqrt(E|n|^2) of one complex coordinate: sqrt(2) std where both components agree."""
+        """sqrt(E|n|^2) of one complex coordinate: sqrt(2) std if both components agree."""
         return math.hypot(*self.stds)
 
     @property

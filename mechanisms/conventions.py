@@ -40,7 +40,7 @@ def total_from_per_component(std: float) -> float:
 
 @final
 class ComponentNoise(Value):
-    """What every statement is converted to: deviations per real component, their correlation, and how they were found."""
+    """The common form of all statements: deviations per real component, their correlation, and how they were found."""
 
     std_real: float
     std_imag: float
@@ -201,7 +201,7 @@ class FederatedAlgorithmNoise(Value):
 NoiseStatement = Annotated[
     TotalNoise | PerComponentNoise | CovarianceNoise | ZetaAlgorithmNoise | FederatedAlgorithmNoise, Field(discriminator="convention")
 ]
-"""Complex Gaussian noise, stated under a convention that is named."""
+"""Complex Gaussian noise, stated under a named convention."""
 
 
 def complex_gaussian(noise: NoiseStatement, sensitivity: Sensitivity) -> ComplexGaussian:
@@ -246,7 +246,7 @@ def _root_down(variance: float) -> float:
 
 
 def _correlation(field: str, covariance: float, product: Fraction, roots: tuple[float, float]) -> float | None:
-    """covariance / sqrt(product) rounded away from 0, or None where the matrix isn't positive definite.
+    """covariance / sqrt(product) rounded away from 0, or None if the matrix isn't positive definite.
 
     mu grows with |rho| without bound as it nears 1: rounded towards 0, it would come out too small there. Exact fractions decide.
     """

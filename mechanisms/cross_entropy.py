@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import final
 
 LARGEST_POINT = 1e6
-"""Expansion points and stabilisation constants beyond it would leave a float64 coefficient fewer than nine digits of the record."""
+"""With expansion points and stabilisation constants beyond it, a float64 coefficient would keep fewer than nine digits of the record."""
 
 
 def sigmoid(a: float) -> float:

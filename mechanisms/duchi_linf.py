@@ -1,4 +1,4 @@
-r"""The l-infinity mechanism of Duchi, Jordan and Wainwright: a local release of a whole record through signs, for one epsilon."""
+r"""The l-infinity mechanism of Duchi, Jordan and Wainwright: a local release of a whole record through signs, at one epsilon."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _WIDE = 3.0
 _STEP = 0.45
 """Step of the trapezoidal rule over D. The integrands are analytic within |Im D| < pi, so its error is e^{-2 pi^2 / step} = e^-43."""
 _TAIL = 45.0
-"""Where slopes that fall like e^{-|D|} are cut off."""
+"""Cut-off for slopes that fall like e^{-|D|}."""
 _DEVIATIONS = 9.0
 
 

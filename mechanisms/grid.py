@@ -1,4 +1,4 @@
-r"""How a real vector gets onto the noise's grid without costing privacy. Proof: proofs/grid_noise.md.
+r"""Rounds a real vector to the noise's grid at no privacy cost. Proof: proofs/grid_noise.md.
 
 Noise of scale 1 is drawn in whole steps of 2^-32. A value in units of its noise's scale is rounded to such steps first, so that the sum is
 one of integers. Rounding moves two neighbours' values apart by at most ``rounding`` a coordinate. So that their distance stays
@@ -19,13 +19,13 @@ STEP: Final = 2.0**-BITS
 """Of the grid, in units of the noise's scale."""
 
 FEW: Final = 16
-"""Up to so many numbers, counts say, are worked out as fractions: nothing is rounded but onto the grid, and nothing is too large."""
+"""Up to this many numbers (such as counts) are computed as fractions: nothing is rounded but onto the grid, and nothing is too large."""
 
 LARGEST: Final = 2.0**18
-"""Of a coordinate of more, in units of the noise's scale: beyond it a value is held there, which moves no two values apart."""
+"""Largest coordinate if there are more, in the noise's scale: a larger value is clamped to it, which moves no values apart."""
 
 LARGEST_SHARE: Final = 2.0**-4
-"""More than this isn't drawn together: noise so large beside its sensitivity, on so many coordinates, isn't sound here."""
+"""The largest share of contraction: noise so large for its sensitivity, on so many coordinates, that it needs more isn't sound."""
 
 
 def largest(coordinates: int) -> float:
@@ -34,7 +34,7 @@ def largest(coordinates: int) -> float:
 
 
 def rounding(coordinates: int) -> float:
-    r"""What getting on the grid moves two neighbours apart, a coordinate: one step, and twice the rounding of the product before it.
+    r"""How far rounding to the grid moves two neighbours apart per coordinate: one step, and twice the rounding of the product before it.
 
     >>> rounding(16) / STEP, rounding(17) / STEP
     (1.0, 1.25)
@@ -48,7 +48,7 @@ def contraction(distance: float, coordinates: int, norm: Literal["l1", "l2"], ea
     Args:
       distance: the least distance of two neighbours' values that the mechanism accounts for, in units of the noise's scale.
       coordinates: real numbers that one neighbour may move.
-      each: what rounding moves them apart in one coordinate; ``rounding(coordinates)`` where None.
+      each: how far rounding moves them apart in one coordinate; ``rounding(coordinates)`` if None.
     Raises:
       InvalidParameter: eta above 2^-4.
 

@@ -1,7 +1,7 @@
 r"""Laplace noise on a grid, drawn exactly: floor(2^32 L) of a Laplace variable L of scale 1. Proof: proofs/grid_noise.md.
 
 Its magnitude is geometric, and the binary digits of a geometric variable are independent: digit i of v is 1 with probability
-1 / (1 + e^(2^(i - 32))). Each is decided by comparing random bits with that number, as many as it takes. Nothing is cut off: what lies
+1 / (1 + e^(2^(i - 32))). Each is decided by comparing as many random bits with that number as it takes. Nothing is cut off: what lies
 above the last digit is geometric again.
 """
 
@@ -68,7 +68,7 @@ def draw(count: int, fill: Fill) -> NDArray[np.float64]:
 
 
 def _beyond(word: int, fill: Fill) -> int:
-    """How often another 2^6 scales are passed."""
+    """How often another 2^6 scales are exceeded."""
     passed, bits = 0, 32
     while bits_below(word, bits, _probability(DIGITS), fill):
         passed += 1

@@ -1,4 +1,4 @@
-r"""The inner loops of noise on a grid: in C where the installation could compile it, else in NumPy, with the same bits."""
+r"""The inner loops of noise on a grid: in C if the installation could compile it, otherwise in NumPy, with the same bits."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def _compiled() -> Any:
 
 
 COMPILED: Any = _compiled()
-"""The C module; None where there was no compiler."""
+"""The C module; None if there was no compiler."""
 
 KINDS: Final = ("float32", "float64")
-"""Types of numbers that the C loop takes."""
+"""Number types that the C loop accepts."""
 
 OFFSET_BITS: Final = 24
 THRESHOLD_BITS: Final = 27
@@ -78,14 +78,14 @@ def normals(words: NDArray[np.uint64], columns: Columns, numbers: NDArray[np.flo
 
 
 def rest(words: NDArray[np.uint64], ends: NDArray[np.int64], rectangles: NDArray[np.int64], shift: int) -> Proposals:
-    r"""Cells of |Z| proposed for the rest, and what is to become of each, as far as float64 can tell.
+    r"""Cells of |Z| proposed for the rest, and the verdict on each, as far as float64 can decide.
 
     Args:
       words: (4, n); the first says under which envelope, the second where in it, the third whether it is accepted.
       ends, rectangles: of ``grid_normal.Table``.
       shift: of the first word, to a place below the last end.
     Returns:
-      ``UNDECIDED`` is what is too near to call, and what lies in the tail, where the cell is that of the first octave.
+      ``UNDECIDED`` marks what is too close to decide and what lies in the tail, where the cell is that of the first octave.
     """
     if COMPILED is None:
         return _rest(words, ends, rectangles, shift)

@@ -1,7 +1,7 @@
-r"""The key stream of AES-256 in counter mode, by the fastest way that OpenSSL has to it.
+r"""The key stream of AES-256 in counter mode, by OpenSSL's fastest code for it.
 
-GCM encrypts with the same stream, from its third block on, and its code is the one that uses wide registers, where a processor has them:
-half of the time that CTR's takes. Its checksum is thrown away.
+GCM encrypts with the same stream from its third block on, and its code uses wide registers if the processor has them: it takes half of
+the time that CTR takes. Its checksum is discarded.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ SEGMENT: Final = BLOCK << 32
 """Bytes from one nonce of GCM, 96 of the counter's 128 bits."""
 
 SKIPPED: Final = 2 * BLOCK
-"""Bytes of a segment that GCM keeps for itself: they come from CTR."""
+"""Bytes of a segment that GCM uses itself: they come from CTR."""
 
 _ZEROS: Final = memoryview(bytes(1 << 18))
-"""What is encrypted to get the key stream itself."""
+"""Zeros, which encrypt to the key stream itself."""
 
 
 @final
@@ -36,7 +36,7 @@ class KeyStream:
         self._begin(0)
 
     def next(self, count: int) -> bytes:
-        """So many bytes."""
+        """The next bytes, this many."""
         found = bytearray(count)
         self.fill(memoryview(found))
         return bytes(found)

@@ -1,4 +1,4 @@
-r"""Mechanisms that release every record by itself, so that each record's owner could run them: the local model."""
+r"""Mechanisms that release every record on its own, so that each record's owner could run them: the local model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Dimension = Annotated[int, Strict(), Field(ge=1, le=10**6)]
 
 
 class LocalRelease(Mechanism):
-    r"""Releases each record of a box [lower, upper]^dimension by itself, with randomness of its own.
+    r"""Releases each record of a box [lower, upper]^dimension on its own, with its own randomness.
 
     The last axis of a value is one record's coordinates; every index before it is a record. The neighbours are two values of one record
     (replace_one): with a record more or less, the number of outputs would tell them apart. A unit of k records is k releases, and a

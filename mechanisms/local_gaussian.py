@@ -1,4 +1,4 @@
-r"""Gaussian noise on each record by itself: the local release of a vector in a box whose price grows with the root of its length."""
+r"""Gaussian noise on each record on its own: the local release of a vector in a box whose cost grows with the root of its length."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class LocalGaussian(LocalRelease):
 
     @classmethod
     def for_box(cls, lower: float, upper: float, dimension: int, std: float, unit: str) -> Self:
-        """With the least l2 that the box allows."""
+        """The mechanism with the smallest l2 that the box allows."""
         sensitivity = Sensitivity(l2=cls.least_l2(lower, upper, dimension), adjacency=Adjacency.REPLACE_ONE, unit=unit)
         return cls(lower=lower, upper=upper, dimension=dimension, std=std, sensitivity=sensitivity)
 

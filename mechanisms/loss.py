@@ -1,4 +1,4 @@
-r"""Privacy loss: a dominating pair (P, Q) of one release, seen through what accountants ask of it.
+r"""Privacy loss: a dominating pair (P, Q) of one release, with the functions that accountants need.
 
 For neighbours with output laws P and Q let L(x) = log dP/dQ(x). A mechanism is described by one pair that dominates all others in the
 hockey-stick divergence H_{e^eps}(P || Q) at every eps, in both orders; such pairs compose (Zhu, Dong and Wang 2022, Theorem 10).
@@ -43,17 +43,17 @@ class PrivacyLoss(ABC):
 
     @abstractmethod
     def node_count(self, order: float) -> float:
-        """How many nodes ``reference_nodes`` would make; to be asked first, since a tiny noise scale makes it astronomical."""
+        """The number of nodes that ``reference_nodes`` would make. Check it first, since a tiny noise scale makes it astronomical."""
 
     @property
     @abstractmethod
     def gdp_mu(self) -> float | None:
-        """mu where the pair is N(0, 1) against N(mu, 1), else None."""
+        """mu if the pair is N(0, 1) against N(mu, 1), else None."""
 
     @property
     @abstractmethod
     def pure_epsilon(self) -> float | None:
-        """The largest loss where it is finite, else None."""
+        """The largest loss if it is finite, else None."""
 
 
 @final
@@ -151,7 +151,7 @@ class LaplaceLoss(PrivacyLoss):
 @final
 @dataclass(frozen=True)
 class ResponseLoss(PrivacyLoss):
-    r"""Randomized response, shown with some probability: L is epsilon, -epsilon or, where nothing is shown, 0.
+    r"""Randomized response, shown with some probability: L is epsilon, -epsilon or, if nothing is shown, 0.
 
     Under P, L = epsilon has probability shown e^epsilon / (1 + e^epsilon) and L = -epsilon has shown / (1 + e^epsilon); Q is the mirror
     image. With shown = 1 it dominates every (epsilon, 0)-DP mechanism (Kairouz, Oh and Viswanath 2015, Theorem 3.4).

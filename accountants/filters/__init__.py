@@ -1,4 +1,4 @@
-r"""Budgets and filters for fully adaptive spending: the analyst chooses each step, and its cost, with all earlier outputs in view.
+r"""Budgets and filters for fully adaptive spending: the analyst chooses each step and its cost in view of all earlier outputs.
 
 Profiles (delta as a function of epsilon) may not be summed up under such choices; Renyi divergences at fixed orders, rho and mu^2 may.
 """

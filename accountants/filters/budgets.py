@@ -1,4 +1,4 @@
-r"""What may be spent in all, and what that guarantees. A budget has one or more limits; sums of costs are held against them.
+r"""What may be spent in all, and what that guarantees. A budget has one or more limits, which sums of costs are compared with.
 
 proofs/filters.md proves for each kind that whatever the analyst chooses, knowing all earlier outputs, the whole is as private as stated.
 """
@@ -43,17 +43,17 @@ class Budget(Value, ABC):
 
     @cached_property
     def grids(self) -> tuple[Grid, ...]:
-        """On which each sum is kept."""
+        """The grid of each sum."""
         return tuple(Grid.of(limit) for limit in self.limits)
 
     @property
     @abstractmethod
     def quantities(self) -> tuple[str, ...]:
-        """What each limit is called where a spend is refused."""
+        """The name of each limit when a spend is refused."""
 
     @abstractmethod
     def cost(self, spend: Spend) -> tuple[Fraction, ...]:
-        """What the spend adds to each sum. Raises UnsupportedEvent where it has no cost in this currency."""
+        """What the spend adds to each sum. Raises UnsupportedEvent if it has no cost in this currency."""
 
     def is_kept(self, within: Sequence[bool]) -> bool:
         """Whether the rule holds, given for each limit whether its sum is within it: all of them, unless a budget says otherwise."""
@@ -75,7 +75,7 @@ class Budget(Value, ABC):
     def loss_at(self, parts: tuple[Fraction | None, ...], log_failure: float) -> float:
         """An epsilon that the loss of a run within these parts of the limits exceeds with at most this probability (its log).
 
-        None stands for a limit that was exceeded, where the budget's rule allows that.
+        None means a limit that was exceeded, if the budget's rule allows that.
         """
 
 

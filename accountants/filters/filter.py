@@ -1,4 +1,4 @@
-r"""A privacy filter: admits or refuses each step of an analysis whose steps are chosen with all earlier outputs in view.
+r"""A privacy filter: admits or refuses each step of an analysis whose steps are chosen in view of all earlier outputs.
 
 Sums are kept as whole numbers on a binary grid 2^128 times finer than each limit, every cost rounded up to it: exact addition, so a
 million tiny spends are never counted short, in constant time a spend.
@@ -33,7 +33,7 @@ Steps = Annotated[int, BeforeValidator(_from_text), Strict(), Field(ge=0), Plain
 
 @final
 class Price(Value):
-    """A spend's cost in steps of a budget's grids, rounded up. Of an event it takes up to seconds to compute; to admit it, an addition."""
+    """A spend's cost in steps of a budget's grids, rounded up. For an event it takes up to seconds to compute; to admit it, one addition."""
 
     steps: tuple[Steps, ...]
 
@@ -44,7 +44,7 @@ class Filter(Value):
 
     Attributes:
       budget: what may be spent in all.
-      adjacency: of every spend; events are checked, numbers are taken to speak of it.
+      adjacency: of every spend; events are checked, numbers are assumed to refer to it.
       unit: of every spend, likewise.
       spent: the sums so far, in steps of each limit's grid.
       count: how many spends are in the sums.
@@ -76,16 +76,16 @@ class Filter(Value):
 
     @classmethod
     def opened(cls, budget: AnyBudget, adjacency: Adjacency, unit: PrivacyUnit) -> Self:
-        """Nothing spent yet."""
+        """The filter before anything is spent."""
         return cls(budget=budget, adjacency=adjacency, unit=unit, spent=(0,) * len(budget.limits), count=0)
 
     def price(self, spend: Spend) -> Price:
-        """What ``spend`` would take for this spend, whatever was spent before. Raises as it does, except for BudgetExceeded."""
+        """What ``spend`` would charge for this spend, whatever was spent before. Raises as it does, except for BudgetExceeded."""
         self._check_neighbourhood(spend)
         return Price(steps=tuple(grid.steps(cost) for grid, cost in zip(self.budget.grids, self.budget.cost(spend), strict=True)))
 
     def repetitions(self, price: Price) -> int | None:
-        """How many spends of this price are admitted one after the other from here on, exactly; None where it costs nothing."""
+        """Exactly how many spends of this price are admitted one after the other from here on; None if it costs nothing."""
         fits: list[float] = []
         for grid, spent, step in zip(self.budget.grids, self.spent, price.steps, strict=True):
             rest = grid.limit - spent
@@ -99,12 +99,12 @@ class Filter(Value):
         return self._keeps(self._added(self._steps(spend)))
 
     def spend(self, spend: Spend | Price) -> Self:
-        """The state after the step; to be stored before the step is taken.
+        """The state after the step; store it before taking the step.
 
         Raises:
           BudgetExceeded: it doesn't fit. Nothing is spent, and a smaller one may still fit.
           UnsupportedEvent: it has no cost in the budget's currency.
-          IncompatibleEvent: the event speaks of another adjacency or unit.
+          IncompatibleEvent: the event has another adjacency or unit.
         """
         steps = self._steps(spend)
         total = self._added(steps)
@@ -113,7 +113,7 @@ class Filter(Value):
         return self._with(total, self.count + 1)
 
     def refund(self, spend: Spend | Price) -> Self:
-        """The state without a step that was admitted but never taken: nothing of it was released. Restores the sums exactly.
+        """The state without an admitted step that was never taken, so that nothing of it was released. Restores the sums exactly.
 
         Raises:
           InvalidParameter: less than that was spent.
@@ -130,14 +130,14 @@ class Filter(Value):
         return self.budget.as_spend(tuple(grid.amount(grid.limit - spent) for grid, spent in zip(grids, self.spent, strict=True)))
 
     def epsilon_at(self, delta: float) -> float:
-        """What the filter guarantees in the end, whatever is spent: every analysis within the budget is (epsilon, delta)-DP."""
+        """What the filter finally guarantees, whatever is spent: every analysis within the budget is (epsilon, delta)-DP."""
         return self.budget.epsilon_at(delta)
 
     def epsilon_spent(self, failure_probability: float) -> float:
         r"""An odometer: with probability 1 - failure_probability the privacy loss is below its reading, at all times at once.
 
         The sums so far are rounded up to a ladder of fixed budgets, each of which answers for its share of the failure probability. That is
-        the price for reading it whenever one likes, also because of what was seen; the plain conversion of the sums so far has no proof.
+        the price for reading it at any time, even because of what was seen; the plain conversion of the sums so far has no proof.
 
         Args:
           failure_probability: in (0, 1).
@@ -175,7 +175,7 @@ class Filter(Value):
                 raise IncompatibleEvent(what, str(ours), str(other))
 
     def _exceeded(self, steps: tuple[int, ...]) -> BudgetExceeded:
-        """Said of the limit that comes closest to holding the spend, among those that don't."""
+        """The error for the limit that comes closest to admitting the spend, among those that don't."""
         budget = self.budget
         rests = [grid.limit - spent for grid, spent in zip(budget.grids, self.spent, strict=True)]
         # A limit that was exceeded before (or is none) holds nothing, and a spend may cost nothing there; one that held until now fails.

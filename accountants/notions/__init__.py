@@ -1,4 +1,4 @@
-r"""Notions of privacy, and what each says in terms of every other: exactly, as a bound, or not at all. Proofs: proofs/notions.md."""
+r"""Notions of privacy, and each in terms of every other: exactly, as a bound, or not at all. Proofs: proofs/notions.md."""
 
 from __future__ import annotations
 

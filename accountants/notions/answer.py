@@ -1,4 +1,4 @@
-r"""What each module of this package finds for one target, before the words of ``matrix.py`` are put to it."""
+r"""The finding of each module of this package for one target, before ``matrix.py`` adds the words."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def identical(to: Target) -> Answer:
 
 
 def quantity_of(to: Target) -> str:
-    """The name of the number that is asked for."""
+    """The name of the requested number."""
     if isinstance(to, ToApproximate):
         return "delta" if to.epsilon is not None else "epsilon"
     names = {"pure": "epsilon", "zcdp": "rho", "rdp": "value", "gdp": "mu", "trade_off": "beta", "advantage": "value"}
@@ -70,5 +70,5 @@ def quantity_of(to: Target) -> str:
 
 
 def order_of(to: ToRdp) -> Decimal:
-    """The order asked for, exactly."""
+    """The requested order, exactly."""
     return Decimal(to.order)

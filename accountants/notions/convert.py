@@ -1,4 +1,4 @@
-r"""``convert``: what a notion says in terms of another, on the safe side, with why and by which mechanism."""
+r"""``convert``: one notion in terms of another, on the safe side, with the reason and a mechanism that shows it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def convert(given: Notion, to: Target) -> Conversion:
 
     Args:
       given: holds for all neighbours, in both orders.
-      to: which number is asked, and at which point.
+      to: the number to compute, and at which point.
 
     >>> from accountants.notions.values import Pure, ToZcdp
     >>> found = convert(Pure(epsilon=1.0), ToZcdp())

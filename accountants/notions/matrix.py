@@ -1,4 +1,4 @@
-r"""All 49 ordered pairs of notions: status, formula, source and why. The words of every answer come from here."""
+r"""All 49 ordered pairs of notions: status, formula, source and reason. The words of every answer come from here."""
 
 from __future__ import annotations
 

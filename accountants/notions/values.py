@@ -1,4 +1,4 @@
-r"""The notions of privacy as values, and what may be asked of each.
+r"""The notions of privacy as values, and the requests for each.
 
 Every notion is a statement about all pairs of neighbours **in both orders**: neighbours are a symmetric relation, so a bound on one
 order of a pair is a bound on the other as well.

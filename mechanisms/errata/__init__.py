@@ -1,6 +1,6 @@
-r"""What the five papers print, and what is true: one row a statement, named by everything here that corrects it.
+r"""What the five papers print, and what is true: one row per statement, named by everything here that corrects it.
 
-A row is the reason for a difference, never a source of numbers: those are computed, by ``mechanisms.published`` for the print and by the
+A row explains a difference and is never a source of numbers: those are computed, by ``mechanisms.published`` for the print and by the
 mechanisms and accountants for what holds.
 """
 
@@ -28,7 +28,7 @@ class UnknownRow(LookupError):
 
 
 def erratum(row: str) -> Erratum:
-    """The row of this name.
+    """The row with this name.
 
     Raises:
       UnknownRow: there is none.

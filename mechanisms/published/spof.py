@@ -1,7 +1,7 @@
 r"""Formulas of the SPOF paper as printed (errata S1 to S18 and S25 to S31), for comparison only.
 
-Habib, Chou and Kim, Stabilization of Perturbed Loss Function: Differential Privacy without Gradient Noise. Environmental noise is apart,
-in ``spof_environment.py``.
+Habib, Chou and Kim, Stabilization of Perturbed Loss Function: Differential Privacy without Gradient Noise. Environmental noise is in
+``spof_environment.py``.
 """
 
 from __future__ import annotations
