@@ -173,7 +173,7 @@ class Settings(BaseSettings):
 
     @property
     def queue_url(self) -> str:
-        """Where the queue keeps its tables: its own file beside ours, or its own schema in the same PostgreSQL database."""
+        """Where the queue keeps its tables: its own file next to ours, or its own schema in the same PostgreSQL database."""
         if self.database_url is not None and self.database_url.startswith("postgresql"):
             return self.database_url
         return self._sqlite("queue.sqlite")

@@ -33,7 +33,7 @@ Steps = Annotated[int, BeforeValidator(_from_text), Strict(), Field(ge=0), Plain
 
 @final
 class Price(Value):
-    """A spend's cost in steps of a budget's grids, rounded up. For an event, computing it takes up to seconds, admitting it one addition."""
+    """A spend's cost in steps of a budget's grids, rounded up. For an event, computing it may take seconds; admitting is one addition."""
 
     steps: tuple[Steps, ...]
 

@@ -26,7 +26,7 @@ TRAINING = {"kind": "repeated", "count": 1000, "event": {"kind": "poisson_sample
 
 
 def example(request: dict[str, Any]) -> ConfigDict:
-    """Shown by the documentation page, which sends it as it stands."""
+    """Shown by the documentation page, which sends it unchanged."""
     return ConfigDict(json_schema_extra={"examples": [request]})
 
 

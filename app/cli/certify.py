@@ -27,7 +27,7 @@ JWS_FILE = "certificate.jws"
 INCLUSION_FILE = "inclusion.json"
 REVOCATIONS_FILE = "revocations.jws"
 
-_UNTRUSTED = "whoever could replace the certificate could replace them too; get the service's keys over a channel you trust"
+_UNTRUSTED = "anyone who could replace the certificate could replace them too; get the service's keys over a channel you trust"
 
 
 def register(app: typer.Typer) -> None:

@@ -1,7 +1,7 @@
 r"""The part of a process's log that may be shown. A log is free text of any library, and an error's text may quote a record.
 
 Kept are the lines of a trace that name code, and the types of errors and warnings; their texts, and every other line, are left out and
-counted. The log itself stays on the worker's disk, for whoever may read the data anyway.
+counted. The log itself stays on the worker's disk, for those who may read the data anyway.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-r"""The queue of jobs, on DBOS: whoever calls. With ``listening.py``, whoever is called, it is all that knows of DBOS.
+r"""The queue of jobs, on DBOS: the calling side. Only this module and ``listening.py``, the called side, know about DBOS.
 
-What waits, in what order, and who has what in hand stands in our own tables and is decided there, in one transaction. A workflow here only
+Which jobs wait, in what order, and which worker holds what is in our own tables and decided there, in one transaction. A workflow here only
 calls: it wakes one idle worker, which then takes the job that is next. A call that is lost costs a moment, since an idle worker also looks
 by itself; a call that comes twice, too late or to a worker without the right device finds nothing, and nothing is done twice.
 

@@ -20,7 +20,7 @@ class JobRow(Base):
 
     ``attempt`` counts the starts and is the fencing token: only the latest start may write events or end the job. ``holder`` is the token
     of the lease of the worker that has the job in hand, and null in every state but those. ``worker_deaths`` counts the starts whose
-    worker was lost, ``ran_seconds`` the time in hand over all attempts; a retry begins both anew. ``files_deleted``: when its folder was
+    worker was lost, ``ran_seconds`` the time in hand over all attempts; a retry resets both. ``files_deleted``: when its folder was
     given up, checkpoint, log and artifacts; it can't be tried again then. ``events_deleted``: when its log lines and figures were.
     """
 
@@ -78,7 +78,7 @@ class IdempotencyKeyRow(Base):
 
 @final
 class ExecutorRow(Base):
-    """A live worker and its lease: ``token`` is new whenever the lease is taken anew, ``beat`` counts its renewals."""
+    """A live worker and its lease: ``token`` is new whenever the lease is taken again, ``beat`` counts its renewals."""
 
     __tablename__ = "executors"
 

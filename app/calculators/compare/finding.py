@@ -1,4 +1,4 @@
-r"""A finding: one printed statement of a paper beside what is proved of the same quantity, and how to see the difference by hand."""
+r"""A finding: one printed statement of a paper next to what is proven about the same quantity, and how to see the difference by hand."""
 
 from __future__ import annotations
 

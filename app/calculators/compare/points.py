@@ -1,4 +1,4 @@
-r"""What two values of mu, printed and proved, mean at the points asked for; how proved numbers are rounded; lines of a derivation."""
+r"""What two values of mu, printed and proven, mean at the requested points; how proven numbers are rounded; lines of a derivation."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@
       const answer = await fetch("/openapi.json", { redirect: "error" });
       window.Redoc.init(readable(await answer.json()), options, place);
     } catch {
-      place.textContent = "The description can't be read at the moment; the service may be starting again. Load this page anew.";
+      place.textContent = "The description can't be read at the moment; the service may be restarting. Reload this page.";
     }
   }
   start();

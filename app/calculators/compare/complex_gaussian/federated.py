@@ -15,7 +15,7 @@ _OTHER_NOISE = " The paper's statement is for components of equal deviation, so 
 
 
 def findings(mechanism: ComplexGaussian, points: Points) -> tuple[Finding, ...]:
-    """The paper's statements at this mechanism and these points, each beside what is proved."""
+    """The paper's statements at this mechanism and these points, each next to what is proven."""
     return _theorem_1(mechanism, points), _tightness(mechanism), _correlation(mechanism), _shape(mechanism)
 
 

@@ -71,7 +71,7 @@ class ComplexGaussianComparison(Value):
         if (self.mechanism is None) == (self.noise is None):
             raise InvalidParameter("mechanism", "given, or noise and sensitivity without it", "neither" if self.noise is None else "both")
         if (self.noise is None) != (self.sensitivity is None):
-            raise InvalidParameter("sensitivity", "given together with noise, and not beside mechanism", "only one of the two")
+            raise InvalidParameter("sensitivity", "given together with noise, and not with mechanism", "only one of the two")
         if self.reading is not None:
             replacing(self.stated.sensitivity)
         elif self.noise is not None:
@@ -93,7 +93,7 @@ class ComplexGaussianComparison(Value):
 
     @cached_property
     def read(self) -> ComplexGaussian:
-        """The mechanism, for the neighbours that are asked for."""
+        """The mechanism, for the requested neighbours."""
         return self.stated if self.reading is None else with_sensitivity(self.stated, replacing(self.stated.sensitivity))
 
 

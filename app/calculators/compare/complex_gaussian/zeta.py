@@ -19,7 +19,7 @@ _OTHER_NOISE = " The paper's statement is for circular noise only (equal compone
 
 
 def findings(mechanism: ComplexGaussian, points: Points) -> tuple[Finding, ...]:
-    """The paper's statements at this mechanism and these points, each beside what is proved."""
+    """The paper's statements at this mechanism and these points, each next to what is proven."""
     orders = points.orders or (2.0,)
     mus = points.mus or (mechanism.privacy_loss().mu,)
     return (

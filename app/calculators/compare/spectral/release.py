@@ -1,4 +1,4 @@
-r"""Spectral-DP's statements on one filtered release, beside what is proved."""
+r"""Spectral-DP's statements on one filtered release, next to what is proven."""
 
 from __future__ import annotations
 

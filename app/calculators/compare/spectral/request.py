@@ -103,7 +103,7 @@ class SpectralComparison(Value):
         return LowPass(self.shape, tuple(kept_for_ratio(length, ratio, self.rounding) for length, ratio in pairs))
 
     def norms_under(self, low_pass: LowPass) -> SignalNorms | None:
-        """Norms of the signal that was sent, if one was; a transform, so to be asked for once."""
+        """Norms of the signal that was sent, if any; this takes a transform, so call it once."""
         if self.signal is not None:
             return SignalNorms.of_signal(low_pass, self.signal)
         return None if self.power_spectrum is None else SignalNorms.of_power(low_pass, self.power_spectrum)

@@ -1,4 +1,4 @@
-r"""SPOF, the stabilised perturbed loss function: every printed figure beside the proved one, and the sound release."""
+r"""SPOF, the stabilised perturbed loss function: every printed figure next to the proven one, and the sound release."""
 
 from __future__ import annotations
 

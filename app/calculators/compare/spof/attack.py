@@ -108,7 +108,7 @@ def findings(epsilon: float, c: float) -> tuple[Finding, Finding]:
         proven_formula="infinite: h_j = sigmoid(W_j^T x_j) is a function of the record without noise",
         stronger="smaller",
         erratum="S15",
-        note="A deterministic function of the record protects nothing against whoever receives it.",
+        note="A deterministic function of the record protects nothing against its receiver.",
         counterexample=Counterexample(
             description="The same synthetic record and one with its first feature 0.01 larger: the codes differ, each with certainty.",
             steps=(

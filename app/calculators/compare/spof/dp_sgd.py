@@ -1,4 +1,4 @@
-r"""The SPOF paper's DP-SGD with Laplace noise (Algorithm 2) beside what is proved: S27 to S31."""
+r"""The SPOF paper's DP-SGD with Laplace noise (Algorithm 2) next to what is proven: S27 to S31."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""The SPOF paper's statements on environmental noise, each beside what is proved of the same quantity."""
+r"""The SPOF paper's statements on environmental noise, each next to what is proven about the same quantity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""The functional mechanism for the cross-entropy, as the SPOF paper uses it, beside what is proved: S5 and S17 in the central model."""
+r"""The functional mechanism for the cross-entropy, as the SPOF paper uses it, next to what is proven: S5 and S17 in the central model."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def _epsilon(request: FunctionalMechanismComparison, l1: float) -> tuple[Finding
             proven_formula=formula,
             stronger="smaller",
             erratum="S16" if request.releases > 1 else "S5",
-            note="One draw on the sums is right. Noise drawn anew at each pass composes." if covered else _NOT_AT_A,
+            note="One draw on the sums is right. Noise that is drawn again at each pass composes." if covered else _NOT_AT_A,
             derivation=(
                 Step(symbol="b", value=scale, formula="3n / (2 epsilon)", source="(23)"),
                 Step(symbol="l1", value=move, formula="of these sums", source=_PROOF),
@@ -228,7 +228,7 @@ def _whole(request: FunctionalMechanismComparison) -> Finding:
         proven_formula="infinite: z = W-hat^T sigmoid(W^T x) uses the raw record, as in SPOF",
         stronger="smaller",
         erratum="S14",
-        note="It is private where the polynomial's variables are weights alone. Here each record has a z of its own, so the "
+        note="It is private where the polynomial's variables are weights alone. Here each record has its own z, so the "
         "summed coefficients aren't even those of the summed loss; used record by record, as printed, the updates carry the record.",
         counterexample=spof_attack.counterexample(seen, request.epsilon),
     )

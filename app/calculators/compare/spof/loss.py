@@ -1,4 +1,4 @@
-r"""The SPOF paper's expansion and its sensitivities beside the right ones: S1 to S3, S5 and S6."""
+r"""The SPOF paper's expansion and its sensitivities next to the correct ones: S1 to S3, S5 and S6."""
 
 from __future__ import annotations
 

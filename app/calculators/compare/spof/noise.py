@@ -1,4 +1,4 @@
-r"""What Algorithm 1's noise buys beside what it promises: S7 to S9, S13, S16 to S18."""
+r"""What Algorithm 1's noise achieves and what it promises: S7 to S9, S13, S16 to S18."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def _private_maximum(request: SpofComparison) -> Finding:
         proven_formula="3 n m / 2, the least upper bound: one user's record sets everybody's scale",
         stronger="smaller",
         erratum="S9",
-        note="Dividing by the private column maximum is a release of its own. Divide by public bounds instead.",
+        note="Dividing by the private column maximum is itself a release. Divide by public bounds instead.",
         derivation=(
             Step(symbol="m", value=float(m), formula="given", source="users"),
             Step(symbol="Delta", value=everyone, formula="m n (1 + 1/2)", source="each normalised feature moves by up to 1"),

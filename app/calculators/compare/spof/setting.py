@@ -1,4 +1,4 @@
-r"""What a comparison with the SPOF paper is asked for: its dimension, expansion point, constant, epsilon and releases."""
+r"""The request of a comparison with the SPOF paper: its dimension, expansion point, constant, epsilon and releases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""The SPOF paper's stabilised coefficients and Proposition 3 beside the right ones: S10 to S12."""
+r"""The SPOF paper's stabilised coefficients and Proposition 3 next to the correct ones: S10 to S12."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ import { inner } from "./calculator-plots.js";
 
 const NEIGHBOURS = { add_remove: "one unit more or less", replace_one: "one unit replaced by another", zero_out: "one unit blanked out" };
 
-/** The line that stands on top. `answer` is a profile where the guarantee was asked for, else a calibration. */
+/** The line on top. `answer` is a profile if the guarantee was requested, else a calibration. */
 export function headline(mode, answer, delta, records) {
   if (mode === "guarantee") return `epsilon at most ${bound(answer.epsilon[0].upper)} at delta ${delta}`;
   if (mode === "count") return `at most ${answer.value.toLocaleString("en")} releases`;
@@ -19,7 +19,7 @@ export function headline(mode, answer, delta, records) {
   return names.map((name) => `${name} ${bound(mechanism[name], { digits: 6, down: name === "epsilon" })}`).join(", ");
 }
 
-/** What belongs to a calibrated answer beside its headline. */
+/** The lines below the headline of a calibrated answer. */
 export function remarks(answer, delta) {
   const lines = [`Then epsilon is at most ${bound(answer.guarantee.epsilon.upper)} at delta ${delta}.`];
   if (answer.noise_multiplier) lines.unshift(`Noise multiplier (deviation over sensitivity): ${bound(answer.noise_multiplier, { digits: 6 })}.`);

@@ -1,11 +1,11 @@
-// A calculator's plots: each is asked for by itself and after the answer, which never waits for them.
+// A calculator's plots: each is requested separately and after the answer, which never waits for them.
 
 import { Problem, api, number, refusal, request } from "./core.js";
 import { linePlot } from "./plots.js";
 
 const spaced = (from, to, count) => Array.from({ length: count }, (_, place) => from + ((to - from) * place) / (count - 1));
 const powers = (from, to, count) => spaced(Math.log(from), Math.log(to), count).map(Math.exp);
-const SCALES = ["std", "scale", "epsilon"]; // what a mechanism's noise is told by
+const SCALES = ["std", "scale", "epsilon"]; // the fields that give a mechanism's noise
 
 /** The release that an event is made of. */
 export function inner(event) {
@@ -31,13 +31,13 @@ export async function draw(place, wanted, { event, profile, delta, signal }) {
     try {
       made = await plot(of);
     } catch (error) {
-      // The answer stands without this picture.
+      // The answer is shown without this picture.
       if (!(error instanceof Problem)) throw error;
       made = refusal(error);
     }
     if (signal.aborted) return;
     if (made === null) continue;
-    // The earlier picture stands until its successor is there.
+    // The earlier picture stays until its successor is there.
     if (drawn < place.children.length) place.children[drawn].replaceWith(made);
     else place.append(made);
     drawn += 1;

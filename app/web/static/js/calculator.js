@@ -187,7 +187,7 @@ function rest(signal) {
   });
 }
 
-/** A refusal of the service, beside its field where it has one; what can't be met is told in the words of the question. */
+/** A refusal of the service, shown next to its field if it has one; an unreachable target is explained in the form's own words. */
 function explain(problem) {
   if (problem.type.endsWith("unsupported-event") && own.group.value.trim() !== "1") {
     blame(own.group, "No accountant here bounds a group's privacy loss with these samples.");
@@ -241,7 +241,7 @@ function arrange() {
 offer(() => shown);
 
 const soonest = later(update, PAUSE);
-/** From the key on, what is shown is of before. */
+/** From the keystroke on, the shown answer is outdated. */
 function soon() {
   byId("answer").setAttribute("aria-busy", "true");
   byId("plots").setAttribute("aria-busy", "true");

@@ -95,7 +95,7 @@ async function take(file) {
   }
 }
 
-/** The service's page of a certificate, in a tree of its own with its own styles. No script in it would run: the policy allows none. */
+/** The service's page of a certificate, in its own tree with its own styles. No script in it would run: the policy allows none. */
 async function read(id) {
   const answer = await request(`/v1/certificates/${encodeURIComponent(id)}?form=html`);
   const text = await answer.text();
@@ -108,7 +108,7 @@ async function read(id) {
   root.adoptedStyleSheets = [sheet];
   root.replaceChildren(document.importNode(made.querySelector("main"), true));
   for (const heading of root.querySelectorAll("h1")) {
-    // The page has a heading of its own.
+    // The page has its own heading.
     const lower = document.createElement("h2");
     lower.className = "title";
     lower.append(...heading.childNodes);

@@ -1,12 +1,12 @@
-// Fields of a form: what was typed as values, and what is wrong with it in words beside its field.
+// Fields of a form: typed text as values, and error messages next to their fields.
 
 import { byId } from "./core.js";
 
 const DECIMAL = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,4})?$/i;
-const NOTHING = "…"; // stands where there was no answer yet
+const NOTHING = "…"; // shown until there is an answer
 const LONGEST = 60; // characters of a number, and of what an address keeps of a field
 
-/** What is wrong with one field, in words that stand beside it. */
+/** What is wrong with one field, in words shown next to it. */
 export class FieldProblem extends Error {
   constructor(input, message) {
     super(message);
@@ -80,7 +80,7 @@ export function clear(form) {
   byId("problem").textContent = "";
 }
 
-/** Puts a message beside its field. */
+/** Shows a message next to its field. */
 export function blame(input, message) {
   input.setAttribute("aria-invalid", "true");
   byId(`${input.id}-problem`).textContent = message;
@@ -88,8 +88,8 @@ export function blame(input, message) {
 }
 
 /**
- * A refusal of the service: each message beside the field that `inputOf` finds for its path, else beside the one that was typed in `last`
- * (all was well before); what isn't about any value stands below the answer.
+ * A refusal of the service: each message next to the field that `inputOf` finds for its path, else next to the one typed in `last`
+ * (all was well before); what isn't about any value is shown below the answer.
  */
 export function tell(problem, inputOf, last) {
   const rest = [];

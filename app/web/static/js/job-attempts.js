@@ -4,7 +4,7 @@ import { byId, el, moment } from "./core.js";
 
 const attempts = new Map();
 
-/** Forgets all: the history is told from its beginning. */
+/** Forgets everything: the history is read from its beginning. */
 export function forget() {
   attempts.clear();
   draw();

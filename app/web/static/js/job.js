@@ -85,7 +85,7 @@ function head() {
   byId("failure").replaceChildren(...(job.failure ? [el("p", { class: "notice bad" }, job.failure)] : []));
   done();
   showLabels(job.labels);
-  // Made anew only when they change: a button mustn't lose the keyboard, or a click, to an event that comes meanwhile.
+  // Redrawn only when they change: a button mustn't lose the focus, or a click, to an event that comes meanwhile.
   const wanted = `${job.state} ${job.certificate}`;
   if (wanted === offered) return;
   offered = wanted;

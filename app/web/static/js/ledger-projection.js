@@ -30,7 +30,7 @@ function chosen() {
   return new FormData(byId("projection")).get("by");
 }
 
-/** What is asked, or null where a field holds nothing that can be: then that stands beside it. */
+/** The request, or null if a field's value can't be used: then a message is shown next to it. */
 function asked(ledger) {
   const text = byId("amount").value.trim();
   const body = {};

@@ -150,7 +150,7 @@ async function entries(cursor = 0) {
   byId("more-entries").hidden = page.next === null;
 }
 
-/** Everything anew where an entry came, and nothing where none did. */
+/** Redraws everything if there is a new entry, and nothing otherwise. */
 async function look() {
   clearTimeout(timer);
   const goOn = await asked(async () => {

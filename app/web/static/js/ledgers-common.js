@@ -47,7 +47,7 @@ export function share(quantity, limit, part) {
   return Math.min(1, Math.max(0, quantity === "mu" ? of * of : of));
 }
 
-/** A bar of what is committed and what is reserved; its figures in words stand beside it, so that it says nothing alone. */
+/** A bar of what is committed and what is reserved; its figures are also given in words, so that the bar isn't the only source. */
 export function bar(use) {
   const committed = share(use.quantity, use.limit, use.committed);
   const reserved = Math.min(1 - committed, share(use.quantity, use.limit, use.reserved));

@@ -5,7 +5,7 @@ import { bar, limitWords, state, taken, telling } from "./ledgers-common.js";
 
 const LABELS = { gdp: "Limit: mu", rdp_target: "Limit: epsilon", zcdp: "Limit: rho", pure: "Limit: epsilon" };
 const FIELDS = { gdp: "mu", rdp_target: "epsilon", zcdp: "rho", pure: "epsilon" };
-/** Where the service's word for a field stands on this page. */
+/** The element of this page for each field of the service. */
 const PLACES = { name: "name", unit: "unit", "budget.mu": "limit", "budget.rho": "limit", "budget.epsilon": "limit", "budget.delta": "delta" };
 
 let next = null;
@@ -54,7 +54,7 @@ function say(id, text) {
   else byId(id).removeAttribute("aria-invalid");
 }
 
-/** The number in a field, or null where it holds none: then that stands beside it. */
+/** The number in a field, or null if it holds none: then a message is shown next to it. */
 function read(id) {
   const text = byId(id).value.trim();
   const value = Number(text);

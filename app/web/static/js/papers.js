@@ -3,7 +3,7 @@
 import { Problem, api, bound, byId, el, figure, later, number, refusal } from "./core.js";
 import { erratum, verdict } from "./findings.js";
 
-const NO_DELTA = 1e-12; // asked for in the place of 0: a calculator takes a delta above it
+const NO_DELTA = 1e-12; // used in place of 0: a calculator needs a delta above it
 
 /** The calculator filled in with an event, or null where no calculator holds it. */
 function calculator(event, delta) {
@@ -83,7 +83,7 @@ function find() {
 }
 
 async function start() {
-  // Each by itself: a busy service has its time limit for every one of them, and the first stands while the last is computed.
+  // Each separately: a busy service has a time limit for every one of them, and the first is shown while the last is computed.
   const places = [...byId("papers").querySelectorAll("[data-paper]")];
   for (const place of places) {
     try {

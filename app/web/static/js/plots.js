@@ -84,7 +84,7 @@ function table(rows) {
   );
 }
 
-/** The drawing as a file of its own: colours resolved, since it has no sheet beside it. */
+/** The drawing as a separate file: colours resolved, since it has no style sheet. */
 function standalone(svg) {
   const copied = svg.cloneNode(true);
   const style = getComputedStyle(document.documentElement);

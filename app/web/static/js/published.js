@@ -1,4 +1,4 @@
-// The papers' formulas at the values of a calculator, each beside the proved answer. They are asked for after the answer, which never waits.
+// The papers' formulas at a calculator's values, each next to the proven answer. They are requested after the answer, which never waits.
 
 import { Problem, api, byId, el, number, refusal } from "./core.js";
 import { directionOf, ordered, summary, table } from "./findings.js";
@@ -53,7 +53,7 @@ export async function compare(values, signal) {
   }
 }
 
-/** The comparison's epsilon: the one asked for, else the answer's. */
+/** The comparison's epsilon: the requested one, else the answer's. */
 export function epsilonOf(mode, asked, profile) {
   return mode === "guarantee" ? number(profile.epsilon[0].upper) : asked;
 }

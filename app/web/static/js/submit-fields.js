@@ -1,4 +1,4 @@
-// Between the job's JSON and the fields beside it. The JSON is what is sent: a field writes into it, and shows what stands there.
+// Between the job's JSON and the form's fields. The JSON is what is sent: a field writes into it and shows its value.
 
 import { byId, figure } from "./core.js";
 
@@ -6,7 +6,7 @@ const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
 const SECONDS = 3600;
 const MOST_LABELS = 32;
 
-/** Puts words beside a field, or takes them away. */
+/** Shows words next to a field, or removes them. */
 export function say(id, text) {
   byId(`${id}-problem`).textContent = text;
   if (text) byId(id).setAttribute("aria-invalid", "true");
@@ -101,7 +101,7 @@ export function parsed(text) {
   }
 }
 
-/** What stands in a field into the job; whether it could be read. */
+/** Writes a field's value into the job; returns whether it could be read. */
 export function write(name, job) {
   const found = FIELDS[name].read(byId(name).value.trim());
   say(name, found.words || "");

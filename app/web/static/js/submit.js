@@ -6,7 +6,7 @@ import { NAMES, fill, parsed, say, write } from "./submit-fields.js";
 
 const place = byId("body");
 const PAUSE = 700;
-/** Where the service's word for a field stands on this page; all others are in the JSON. */
+/** The element of this page for each field of the service; all others are in the JSON. */
 const PLACES = { labels: "labels", priority: "priority", timeout_seconds: "timeout", ledger: "ledger", "spec.data": "data-set" };
 
 let found = { algorithms: [], ledgers: [] };
@@ -143,7 +143,7 @@ function costWords(ledger, told) {
 
 // Sending it
 
-/** What is wrong beside its field; what is in the spec beside the JSON. Returns what has no place. */
+/** Shows each error next to its field, and errors in the spec next to the JSON. */
 function lay(problem) {
   const inJson = [];
   for (const one of problem.fields) {
@@ -185,7 +185,7 @@ byId("form").addEventListener("submit", async (event) => {
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
     lay(error);
-    // A refused request made nothing, and a changed one needs a name of its own; one that wasn't answered may have made a job.
+    // A refused request made nothing, and a changed one needs its own name; one that wasn't answered may have made a job.
     if (error.status !== 0) byId("form").dataset.once = newName();
   } finally {
     send.disabled = false;
