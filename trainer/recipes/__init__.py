@@ -1,4 +1,4 @@
-r"""THE REGISTRY of recipes, free of torch: experiments that are ready to run, each a spec with what its paper printed beside it."""
+r"""The registry of recipes, without torch: experiments that are ready to run, each a spec together with what its paper printed."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ RECIPES: tuple[Recipe, ...] = (
 
 
 def recipe(name: str) -> Recipe | None:
-    """The recipe of this name, or None.
+    """The recipe with this name, or None.
 
     >>> recipe("digits").spec.steps
     400

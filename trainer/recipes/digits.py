@@ -1,4 +1,4 @@
-r"""The demonstration: small, on data that a library brings, and no paper's."""
+r"""The demonstration: small, on data that a library brings, not from a paper."""
 
 from __future__ import annotations
 

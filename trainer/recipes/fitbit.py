@@ -34,13 +34,13 @@ _DECLARED = DeclaredData(
 )
 _PARAMETERS = (
     "14 features, 7 hidden units, m = 2 encoders, c = 2.5, clipping norm 4, 36480 training rows made of 456 by drawing and 2 % noise, 100 "
-    "runs; learning rate and epochs aren't told"
+    "runs; learning rate and epochs aren't stated"
 )
 _ORIGINAL = "Fitbit Fitness Tracker Data (Furberg et al. 2016, Kaggle arashnic/fitbit), daily activity of both months"
 _DIFFERENCES = (
     "columns are moved to [0, 1] by public bounds instead of the data's own maxima (S9); the paper's scaling is in the benchmark only",
     "457 real days (one of them not in the paper's 456) instead of 36480 made of them",
-    "scores are of the days of the following month, beside those of zeros and column means",
+    "scores are for the days of the following month, next to those of zeros and column means",
     "one unit is a day; 35 people are too few to hide one, and nothing is claimed per person",
     "hyper-parameters were chosen on this public data set, which no guarantee counts",
 )
@@ -127,7 +127,7 @@ FITBIT_SPOF_PRINTED = _recipe(
         evaluation=PublicHeldOut(),
     ),
     (_SPOF,),
-    ("as printed; the learning rate is as small as it must be for most runs not to diverge",),
+    ("as printed; the learning rate is small enough that most runs don't diverge",),
     ("S7", "S8", "S9", "S13", "S14", "S15", "S16", "S33"),
 )
 

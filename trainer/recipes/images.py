@@ -58,7 +58,7 @@ PHASE_MNIST = Recipe(
         "the head, which the paper leaves open, is the magnitude",
     ),
     errata=("Z10", "Z12", "Z13", "Z14", "Z15", "Z19"),
-    original_data=f"{_MNIST_DATA}; the paper's own pairing was to be published and isn't known here, so pairs are drawn anew",
+    original_data=f"{_MNIST_DATA}; the paper's own pairing was to be published and isn't known here, so pairs are drawn again",
 )
 
 MNIST_REAL = Recipe(

@@ -60,7 +60,7 @@ MRI_RECONSTRUCTION = Recipe(
         "Poisson samples instead of samples of a fixed size (Z12, Z14)",
     ),
     errata=("Z12", "Z13", "Z14", "Z20", "Z24"),
-    original_data="fastMRI single-coil knee (Zbontar et al. 2018), after registration at its own site; spec.data.source=fastmri reads it",
+    original_data="fastMRI single-coil knee (Zbontar et al. 2018), after registration at its site; spec.data.source=fastmri reads it",
 )
 
 _SEQUENCE_PARAMETERS = (
@@ -72,7 +72,7 @@ _OPTIMIZER = NAdam(learning_rate=0.0002, schedule=Steps(after=(300,), gamma=0.1)
 _EPSILONS = (1.0, 3.0, 5.0, 8.0, 10.0)
 _SEQUENCE_ERRATA = ("C10", "C11", "C12", "C13", "C14", "C15", "C16", "C17", "C18")
 _ORIGINAL = "Medical Segmentation Decathlon, Task01_BrainTumour (Antonelli et al. 2022): 484 training and 266 test patients"
-_WHITENED = "input is whitened slice by slice: statistics of the whole data set would be a release that nobody pays for (C12)"
+_WHITENED = "input is whitened slice by slice: statistics of the whole data set would be an unaccounted release (C12)"
 _EPSILON = "epsilon 3 of the paper's; spec.privacy.epsilon takes the others"
 
 
@@ -204,7 +204,7 @@ _PHANTOMS_DECLARED = DeclaredData(
     largest_user=8,
 )
 _PHANTOMS_DIFFERENCES = (
-    "SYNTHETIC heads instead of patients: the guarantee has the paper's form, its accuracy says nothing of real images",
+    "SYNTHETIC heads instead of patients: the guarantee has the paper's form, its accuracy says nothing about real images",
     "2 slices of each sequence instead of 20, for a processor; spec.data.slices=20 with spec.records_per_user=80 is the paper's",
     _PATIENTS,
 )

@@ -1,4 +1,4 @@
-r"""The complex-feature obfuscation paper on CIFAR-10, on digits, and in its sound form; what it printed stands beside each."""
+r"""The complex-feature obfuscation paper on CIFAR-10, on digits, and in its sound form, each with what the paper printed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trainer.obfuscation.methods import AdditionalLayers, Critic, FeaturePrivacy
 from trainer.obfuscation.spec import Obfuscation
 from trainer.recipes.recipe import DeclaredData, PrintedResult, Recipe
 
-_PAPER = "the paper tells structures, c and k - 1 angles, and no rate, batch, epochs, k or weight of the critic"
+_PAPER = "the paper states structures, c and k - 1 angles, but no rate, batch, epochs, k or weight of the critic"
 _NO_GUARANTEE = (
     "nothing is guaranteed, whatever the attacks find: k-anonymity in the paper is a critic's loss, and isn't k-anonymity (O1, O5, O6)"
 )
@@ -21,7 +21,7 @@ _PART_OF_CIFAR = (
     "4000 training images of the 50000 and 1000 of the 10000 test images: no error here compares with one of the whole data set"
 )
 _FROZEN = "norm statistics are frozen after training: those of a batch would make one user's feature depend on another's (O13)"
-_SCORES = "angle errors are told modulo a turn and a quarter turn, and the attacker looks at both quadratures (O9)"
+_SCORES = "angle errors are given modulo a turn and a quarter turn, and the attacker uses both quadratures (O9)"
 _ERRORS = (
     "reconstruction errors are mean squared errors of values in [0, 1]; the paper's are of an unsquared norm that it doesn't normalise in "
     "words, so that only their order compares"
@@ -41,7 +41,7 @@ _STEPS = {"lenet": 600, "resnet": 1500}
 
 _LENET = LeNet(width=18)
 _LENET_WIDTH = (
-    "LeNet with 18 channels in its first convolution, and the rest in proportion: the paper doesn't tell its own. With the 6 of 1998 "
+    "LeNet with 18 channels in its first convolution, and the rest in proportion: the paper doesn't state its own. With the 6 of 1998 "
     "turned features stayed 4 points behind additional layers here, in a single trial of 1000 steps each"
 )
 
@@ -198,7 +198,7 @@ _RATES = {"rotation": 0.005}
 
 OBFUSCATION_CIFAR10_BASELINES = Recipe(
     name="obfuscation_cifar10_baselines",
-    title="CIFAR-10, LeNet: turned features beside the paper's three baselines",
+    title="CIFAR-10, LeNet: turned features and the paper's three baselines",
     paper="complex_feature_obfuscation",
     reference="section 5, Table 2",
     spec=Comparison(

@@ -1,4 +1,4 @@
-r"""What a recipe is: a spec that is ready to be sent, and beside it what the paper did, what it printed and where this differs."""
+r"""A recipe: a spec that is ready to send, together with what the paper did, what it printed and how this differs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PrintedEpsilon(Value):
 
 @final
 class PrintedResult(Value):
-    """What the paper prints of one model: fractions for rates, decibels for ``psnr``."""
+    """What the paper prints about one model: fractions for rates, decibels for ``psnr``."""
 
     of: Words
     figures: Annotated[dict[MetricName, float], Field(min_length=1)]
@@ -40,7 +40,7 @@ class PrintedResult(Value):
 
 @final
 class PrintedRun(Value):
-    r"""The paper's own sampling, noise and steps, read as they are sound: Poisson samples, noise per real component, add or remove.
+    r"""The paper's own sampling, noise and steps, in the reading that is sound: Poisson samples, noise per real component, add or remove.
 
     Attributes:
       sampling_probability: of one unit in one step.
@@ -71,7 +71,7 @@ class DeclaredData(Value):
       shape: of one record.
       classes: None for a reconstruction.
       unit, user_unit: what one row is, and whose rows they are.
-      users, largest_user: different ones in the training rows, and the rows of the one who has most; None without users.
+      users, largest_user: the number of users in the training rows, and the most rows of one user; None without users.
     """
 
     training_records: Count
@@ -97,17 +97,17 @@ class Recipe(Value):
     r"""One experiment, ready to run.
 
     Attributes:
-      name: what it is asked for by.
-      paper: whose experiment it is; None for ours.
+      name: its name in requests.
+      paper: the paper of the experiment; None for ours.
       reference: section, table and appendix of the paper.
       spec: the body of a job; complete, every choice in it.
       hyper_parameters: the paper's, in words.
-      printed_results, printed_epsilons: what the paper states; empty where it has no such experiment.
-      printed_run: the paper's run as an event, where its numbers allow one: the data set needn't be here for it.
+      printed_results, printed_epsilons: what the paper states; empty if it has no such experiment.
+      printed_run: the paper's run as an event, if its numbers allow one; it doesn't need the data set.
       declared: sizes of the data set that ``spec`` names.
-      differences: what is done otherwise here, and why.
-      errata: rows of the errata that the paper's statement needs.
-      original_data: the data set that the paper used, and under what name it can be had.
+      differences: what is done differently here, and why.
+      errata: the errata rows about the paper's statement.
+      original_data: the data set that the paper used, and the name under which it is available.
     """
 
     name: RecipeName

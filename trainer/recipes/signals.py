@@ -101,7 +101,7 @@ ECG_MITBIH_BEATS = _ecg_mitbih(
     623,
     _beats(9889, 2511, 37, 1134),
     (
-        "beats are split at random, so that the same patients are on both sides: its metrics say nothing of new patients",
+        "beats are split at random, so that the same patients are on both sides: its metrics say nothing about new patients",
         "one unit is a beat, and a patient has many: 37 patients are too few to hide one, and nothing is claimed per patient",
     ),
 )

@@ -26,7 +26,9 @@ SOUND = (
     "the epsilon is proved for Poisson samples under add-or-remove (P8, P11, P12, P13); a filter earns none of it (P20)",
 )
 _ERRATA = ("P1", "P2", "P4", "P6", "P8", "P9", "P10", "P11", "P12", "P13", "P18", "P19", "P20")
-_TUNED = "learning rates come from short trials on this public data set, which no guarantee counts; no full run has shown them to be good"
+_TUNED = (
+    "learning rates come from short trials on this public data set, which no guarantee counts; no full run has shown that they are good"
+)
 _VARIANTS = "the tables' other ratios (0, 0.25, 0.5, 0.75, 0.875) go into spec.layers.filter_ratio, other budgets into spec.privacy.epsilon"
 
 

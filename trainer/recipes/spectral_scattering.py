@@ -30,7 +30,7 @@ _NO_SPECTRUM = "dense layers have no spectrum, so that Spectral-DP of them is DP
 
 
 class _Descent(NamedTuple):
-    """Ours; the paper's came from a grid search that it doesn't tell."""
+    """Ours; the paper's came from a grid search that it doesn't describe."""
 
     bounds: tuple[float, ...]
     learning_rate: float
@@ -71,7 +71,7 @@ def _recipe(
             evaluation=PublicHeldOut(),
         ),
         hyper_parameters="the scattering transform of depth two with eight orientations, then networks like those of Tramer and Boneh "
-        "2021; the best of a grid search over hyper-parameters, which isn't told",
+        "2021; the best of a grid search over hyper-parameters, which isn't described",
         printed_results=printed,
         printed_epsilons=(target,),
         declared=SPECTRAL_LENET_5.declared,
@@ -113,7 +113,7 @@ SPECTRAL_SCATTER_LENET_5 = _recipe(
     _Descent(bounds=(0.15, 0.1, 0.05), learning_rate=8.0, steps=300),
     _TABLE_1,
     (_printed("LeNet-5, Spectral-DP", 0.9803, "Table 1"), *_SCATTER_LINEAR),
-    ("a network of ours: scattering stands in the place of LeNet-5's convolutions, and its connected layers are dense", _NO_SPECTRUM),
+    ("a network of ours: scattering replaces LeNet-5's convolutions, and its connected layers are dense", _NO_SPECTRUM),
 )
 
 SPECTRAL_SCATTER_LINEAR = _recipe(
