@@ -25,9 +25,10 @@ _NEGLIGIBLE = 60.0
 
 def covers(pair: Pair, order: float) -> bool:
     """Whether ``renyi`` has this pair and order: one sampled Gaussian shift, a whole order from 2 to ``LARGEST_ORDER``."""
-    plain = pair.family.gdp_mu(pair.distance) is not None and pair.shown == 1.0 and not pair.worst_of_both
+    if not (2.0 <= order <= LARGEST_ORDER and order == math.floor(order)) or pair.shown < 1.0 or pair.worst_of_both:
+        return False
     sampled = pair.lower.shifts == (0.0,) and len(pair.upper.shifts) == 2 and pair.upper.shifts[0] == 0.0
-    return plain and sampled and 2.0 <= order <= LARGEST_ORDER and order == math.floor(order)
+    return sampled and pair.family.gdp_mu(pair.distance) is not None
 
 
 @lru_cache(maxsize=4096)

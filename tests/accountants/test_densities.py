@@ -207,7 +207,7 @@ def test_new_noise_has_renyi_divergences_and_a_largest_loss(logistic):
 
 
 def test_new_noise_has_no_event_of_dp_accounting(logistic):
-    with pytest.raises(InvalidParameter, match="one that exists here and in dp-accounting.*logistic noise"):
+    with pytest.raises(InvalidParameter, match=r"one that exists here and in dp-accounting.*logistic noise"):
         _noise(logistic(1.0))
 
 
