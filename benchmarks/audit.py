@@ -21,8 +21,9 @@ from torch import Tensor
 import accountants
 from mechanisms import ComplexGaussian, Gaussian, Laplace, NoiseSource
 from trainer import RuntimeSpec, ZetaDpSgd, load_train
-from trainer.engine import clipping, releasing
-from trainer.report import RunReport
+from trainer.engine.gradients import clipping
+from trainer.engine.noise import releasing
+from trainer.specs.report import RunReport
 
 _release, _factors = releasing.release, clipping._factors
 Noise = ComplexGaussian | Gaussian | Laplace

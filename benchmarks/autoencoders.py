@@ -16,11 +16,11 @@ from benchmarks.compare import goal, line, ratio
 from mechanisms import Gaussian, Laplace, LocalLaplace, Sensitivity
 from mechanisms.base import Adjacency
 from mechanisms.sampling.source import RandomStream
-from trainer.autoencoder import AutoencoderShape
-from trainer.descent import Sgd
 from trainer.engine import Alone, FreshRandomness, PrivateLoop, Site, TorchSource, TrainingState, initial_state, update
 from trainer.engine.autoencoders import SLOPES, Autoencoder, ClippedRows, RowDescent, TrainingRows, layout_of
-from trainer.plan import Clipping, ExecutionPlan, FlatClipping, L1Clipping, PoissonSampling, clipped_sensitivity
+from trainer.specs.autoencoder import AutoencoderShape
+from trainer.specs.descent import Sgd
+from trainer.specs.execution_plan import Clipping, ExecutionPlan, FlatClipping, L1Clipping, PoissonSampling, clipped_sensitivity
 
 ROUNDS = 15
 TARGET = 0.5

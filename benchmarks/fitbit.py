@@ -28,17 +28,17 @@ from mechanisms.sampling.source import NoiseSource
 from trainer.data import data_set_facts
 from trainer.data.base import DataSetFacts
 from trainer.data.location import folder_of
-from trainer.descent import Sgd
-from trainer.dp_sgd_laplace.printed_spec import DpSgdLaplacePrinted
-from trainer.dp_sgd_laplace.spec import DpSgdLaplace
 from trainer.engine.autoencoders.printed import Sensed, algorithm_1_slopes, algorithm_2_slopes
-from trainer.functional_mechanism.spec import FunctionalMechanism
-from trainer.plan import ExecutionPlan
-from trainer.plans import RecordReleasePlan, StatisticReleasePlan
 from trainer.recipes import fitbit
-from trainer.spec import TrainingSpec
-from trainer.spof.printed_spec import SpofPrinted
-from trainer.spof.spec import Spof
+from trainer.specs.algorithms.dp_sgd_laplace import DpSgdLaplace
+from trainer.specs.algorithms.dp_sgd_laplace_printed import DpSgdLaplacePrinted
+from trainer.specs.algorithms.functional_mechanism import FunctionalMechanism
+from trainer.specs.algorithms.spof import Spof
+from trainer.specs.algorithms.spof_printed import SpofPrinted
+from trainer.specs.base import TrainingSpec
+from trainer.specs.descent import Sgd
+from trainer.specs.execution_plan import ExecutionPlan
+from trainer.specs.plans import RecordReleasePlan, StatisticReleasePlan
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 PARTS = {"paper": (2, 0.0), "sensors": (2, 5.0), "encoders": (4, 0.0), "both": (4, 5.0)}

@@ -29,7 +29,7 @@ from app.kit.database import Database
 from app.kit.logs import configure_logs
 from app.kit.settings import Settings
 from tests.app.jobs_harness import AUTHORIZED, environment, postgresql_server, settings, spec
-from trainer.report import Progress
+from trainer.specs.report import Progress
 
 JOBS, LISTINGS = 1000, 200
 WATCHERS, EVENTS, EVENT_SECONDS = 200, 60, 0.5

@@ -14,7 +14,7 @@ from mechanisms import RandomStream
 from trainer.data import DataSetFacts
 from trainer.engine import Losses
 from trainer.models import build
-from trainer.models.spec import (
+from trainer.specs.models.model_spec import (
     Activation,
     AdaptiveAveragePool,
     AveragePool,

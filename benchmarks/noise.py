@@ -14,7 +14,7 @@ from benchmarks.networks import CASES
 from benchmarks.training import private_step
 from mechanisms import Adjacency, ComplexGaussian, Gaussian, RandomStream, Sensitivity
 from mechanisms.sampling import kernel
-from trainer.engine.torch_source import TorchSource
+from trainer.engine.noise.torch_source import TorchSource
 
 COUNT = 470_000
 """Real parameters of a complex network 784-256-128-10, in rounded numbers."""

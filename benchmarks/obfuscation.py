@@ -15,11 +15,11 @@ from torch import Tensor, nn
 
 from benchmarks.compare import goal, line, ratio
 from mechanisms.sampling.source import RandomStream
-from trainer.obfuscation.architectures import Architecture, LeNet, ResNet
-from trainer.obfuscation.encoding import angles, others
-from trainer.obfuscation.layers import turned, turned_back
-from trainer.obfuscation.methods import AdditionalLayers, Method, Rotation
-from trainer.obfuscation.networks import DividedNetwork, build, divided
+from trainer.algorithms.obfuscation.encoding import angles, others
+from trainer.algorithms.obfuscation.layers import turned, turned_back
+from trainer.algorithms.obfuscation.networks import DividedNetwork, build, divided
+from trainer.specs.obfuscation.architectures import Architecture, LeNet, ResNet
+from trainer.specs.obfuscation.methods import AdditionalLayers, Method, Rotation
 
 ROUNDS = 9
 TARGET = 1.3

@@ -12,14 +12,14 @@ from tempfile import TemporaryDirectory
 
 from mechanisms.base import Adjacency
 from trainer import RuntimeSpec, load_train
-from trainer.attacks import AttackEffort, AttackFigure, AttackFindings
 from trainer.data.digits import Digits
-from trainer.descent import Adam
-from trainer.network_training import NoEvaluation, PublicHeldOut
-from trainer.obfuscation.architectures import LeNet
-from trainer.obfuscation.methods import AdditionalLayers, FeaturePrivacy, Method, NoisyRotation, Rotation
-from trainer.obfuscation.spec import Obfuscation
-from trainer.report import RunReport
+from trainer.specs.algorithms.obfuscation import Obfuscation
+from trainer.specs.attack_findings import AttackEffort, AttackFigure, AttackFindings
+from trainer.specs.descent import Adam
+from trainer.specs.network_training import NoEvaluation, PublicHeldOut
+from trainer.specs.obfuscation.architectures import LeNet
+from trainer.specs.obfuscation.methods import AdditionalLayers, FeaturePrivacy, Method, NoisyRotation, Rotation
+from trainer.specs.report import RunReport
 
 DATA = Digits(split_seed=0, test_fraction=0.332, split_by="position")
 EFFORT = AttackEffort(steps=1000, inversion_steps=600, property_steps=300, learning_rate=3e-3)

@@ -26,8 +26,8 @@ from trainer.data import data_set_facts
 from trainer.engine.metrics import classification_metrics, reconstruction_metrics
 from trainer.models import build, losses_for
 from trainer.models.front import passed_through, split_front
-from trainer.network_training import NetworkTraining
 from trainer.recipes import RECIPES, Recipe
+from trainer.specs.network_training import NetworkTraining
 
 PLAIN_BATCH = 64
 

@@ -19,20 +19,20 @@ from benchmarks.networks import cross_entropy
 from mechanisms import Adjacency, Gaussian, RandomStream, Sensitivity
 from trainer import engine
 from trainer.data import DataSetFacts
-from trainer.descent import Sgd
 from trainer.engine import ClippedGradients, FreshRandomness, ParameterLayout, PrivateLoop, Problem, Site, TrainingState
-from trainer.engine.gradients import layers_of
-from trainer.engine.rules import RULES, Use
-from trainer.engine.spectra import Spectra
-from trainer.engine.team import Alone
+from trainer.engine.gradients.per_unit import layers_of
+from trainer.engine.gradients.spectra import Spectra
+from trainer.engine.team.interface import Alone
 from trainer.layers import BlockCirculantLinear
+from trainer.layers.rules import RULES, Use
 from trainer.models import build
-from trainer.models.papers_spectral import lenet_5, model_1, model_2
-from trainer.models.spec import Sequential
-from trainer.plan import Clipping, ExecutionPlan, PerLayerClipping, PoissonSampling
-from trainer.projection import LayerSpectrum, SpectralProjection
-from trainer.spec import PrivacyTarget
-from trainer.spectral_dp.spec import SameForAll, SpectralDp, kept_frequencies
+from trainer.specs.algorithms.spectral_dp import SameForAll, SpectralDp, kept_frequencies
+from trainer.specs.base import PrivacyTarget
+from trainer.specs.descent import Sgd
+from trainer.specs.execution_plan import Clipping, ExecutionPlan, PerLayerClipping, PoissonSampling
+from trainer.specs.models.model_spec import Sequential
+from trainer.specs.models.papers_spectral import lenet_5, model_1, model_2
+from trainer.specs.projection import LayerSpectrum, SpectralProjection
 
 ROUNDS = 15
 TARGET = 1.15

@@ -22,12 +22,13 @@ from mechanisms import RandomStream
 from trainer import engine
 from trainer.data import data_set_facts
 from trainer.engine import ClippedGradients, FreshRandomness, HeldOutRecords, PrivateLoop, Problem, Site, TrainingState
-from trainer.engine.team import Alone
-from trainer.models import build, losses_for, papers_spectral
+from trainer.engine.team.interface import Alone
+from trainer.models import build, losses_for
 from trainer.models.front import passed_through, split_front
 from trainer.recipes.spectral import RATIOS, SPECTRAL_MODEL_1, SPECTRAL_MODEL_1_BLOCK_16
 from trainer.recipes.spectral_scattering import SPECTRAL_SCATTER_CIRCULANT
-from trainer.spectral_dp.spec import LayerByLayer, LayerSetting, SameForAll, SpectralDp
+from trainer.specs.algorithms.spectral_dp import LayerByLayer, LayerSetting, SameForAll, SpectralDp
+from trainer.specs.models import papers_spectral
 
 EPSILONS = (2.0, 1.0, 0.5)
 BLOCKS = (8, 16)

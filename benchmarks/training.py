@@ -22,11 +22,11 @@ from benchmarks.networks import CASES, Case
 from benchmarks.training_peers import opacus_step, per_sample_step
 from mechanisms import ComplexGaussian, Gaussian, Sensitivity
 from trainer import engine
-from trainer.descent import Sgd
 from trainer.engine import ClippedGradients, FreshRandomness, NoiseWatch, PrivateLoop, Problem, Site, TrainingState
-from trainer.engine.prefetch import NoiseAhead
-from trainer.engine.team import Alone
-from trainer.plan import ExecutionPlan, FlatClipping, PoissonSampling
+from trainer.engine.noise.prefetch import NoiseAhead
+from trainer.engine.team.interface import Alone
+from trainer.specs.descent import Sgd
+from trainer.specs.execution_plan import ExecutionPlan, FlatClipping, PoissonSampling
 
 ROUNDS = 15
 MEMORY_TARGET, FLAT_TARGET, WALL_TARGET = 1.25, 1.15, 1.25

@@ -1,4 +1,4 @@
-r"""Training specs and how they are run, free of torch. Algorithms are registered in ``trainer.parts``."""
+r"""Training specs and how they are run, free of torch. Algorithms are registered in ``trainer.specs.registry``."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Annotated, Protocol, cast
 
 from pydantic import Field
 
-from trainer.comparison.spec import Comparison
-from trainer.federated.spec import FederatedZetaDpSgd
-from trainer.parts import PARTS, AnyPartSpec
-from trainer.plan import ExecutionPlan
-from trainer.plans import AnyPlan
-from trainer.report import RunReport, TrainingEvent
-from trainer.spec import RuntimeSpec, TrainingSpec
-from trainer.zeta_dp_sgd.spec import ZetaDpSgd
+from trainer.specs.algorithms.comparison import Comparison
+from trainer.specs.algorithms.federated import FederatedZetaDpSgd
+from trainer.specs.algorithms.zeta_dp_sgd import ZetaDpSgd
+from trainer.specs.base import RuntimeSpec, TrainingSpec
+from trainer.specs.execution_plan import ExecutionPlan
+from trainer.specs.plans import AnyPlan
+from trainer.specs.registry import PARTS, AnyPartSpec
+from trainer.specs.report import RunReport, TrainingEvent
 
 AnyTrainingSpec = Annotated[AnyPartSpec | Comparison, Field(discriminator="algorithm")]
 ALGORITHMS: tuple[type[TrainingSpec], ...] = (*PARTS, Comparison)
@@ -38,8 +38,9 @@ class Train(Protocol):
 
 
 def load_train(spec: TrainingSpec) -> Train:
-    """The training function of the spec's algorithm: ``train`` of the module beside its ``spec``. Loads torch."""
-    return cast("Train", import_module(type(spec).__module__.removesuffix("spec") + "train").train)
+    """The training function of the spec's algorithm: its folder in ``trainer.algorithms`` has the name of its spec's file. Loads torch."""
+    name = type(spec).__module__.rpartition(".")[2]
+    return cast("Train", import_module(f"trainer.algorithms.{name}.train").train)
 
 
 __all__ = [

@@ -16,32 +16,16 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import final
 
 from pydantic import ValidationError
 
-from mechanisms.base import Value
 from mechanisms.errors import PrivacyError
-from trainer import AnyTrainingSpec, load_train
+from trainer import load_train
 from trainer.engine.checkpoint import write_atomically
 from trainer.errors import PartFailed, TrainingAborted, TrainingDiverged, TrainingStopped
 from trainer.parent import die_with_parent, end_with_folder
-from trainer.plans import AnyPlan
-from trainer.report import Failed, Finished, Stopped, TrainingEvent
-from trainer.spec import RuntimeSpec
-
-REQUEST = "request.json"
-RESULT = "result.json"
-FINISHED, FAILED, STOPPED, ORPHANED = 0, 1, 3, 4
-
-
-@final
-class TrainingRequest(Value):
-    """What the worker asks for; the plan was calibrated when the job was submitted."""
-
-    spec: AnyTrainingSpec
-    runtime: RuntimeSpec
-    plan: AnyPlan
+from trainer.request import FINISHED, ORPHANED, REQUEST, RESULT, STOPPED, TrainingRequest
+from trainer.specs.report import Failed, Finished, Stopped, TrainingEvent
 
 
 def main(arguments: list[str]) -> int:

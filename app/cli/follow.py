@@ -27,7 +27,7 @@ from app.cli.recipes import recipe_submission
 from app.client import Client
 from app.jobs.resources import Job, JobSubmission
 from app.tables.job_states import JobState
-from trainer.report import Metrics
+from trainer.specs.report import Metrics
 
 HELD_OUT = {
     "public": "on held-out records that were declared public, outside the guarantee",

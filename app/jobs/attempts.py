@@ -25,7 +25,7 @@ from app.kit.database import Database
 from app.tables.job_states import HELD_STATES, JobState, Outcome, after_outcome
 from app.tables.jobs import ExecutorRow, JobEventRow, JobRow
 from mechanisms.base import Value
-from trainer.report import CheckpointWritten
+from trainer.specs.report import CheckpointWritten
 
 Device = Literal["auto", "cpu", "cuda"]
 """What a job asks for; ``auto`` runs anywhere."""

@@ -32,7 +32,7 @@ from app.ledgers.queries import found_ledger, found_reserved
 from app.tables.jobs import JobEventRow, JobRow
 from app.tables.ledgers import LedgerEntryRow, LedgerJobRow
 from mechanisms.errors import InvalidParameter, PrivacyError
-from trainer.report import Failed, Stopped
+from trainer.specs.report import Failed, Stopped
 
 PART_SECONDS = 2.0
 """How long computing the cost of what was released may take while the job is locked; beyond it, all of the plan counts."""

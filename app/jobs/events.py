@@ -9,7 +9,7 @@ from pydantic import Field, TypeAdapter
 
 from app.tables.job_states import JobState
 from mechanisms.base import Value
-from trainer.report import CheckpointWritten, Failed, Finished, Metrics, Progress, Stage, Started, Stopped
+from trainer.specs.report import CheckpointWritten, Failed, Finished, Metrics, Progress, Stage, Started, Stopped
 
 
 @final

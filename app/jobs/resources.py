@@ -13,7 +13,7 @@ from app.jobs.events import Artifact, JobEventRecord
 from app.tables.job_states import JobState
 from mechanisms.base import Extended, Value
 from trainer import AnyTrainingSpec, RuntimeSpec
-from trainer.report import Metrics
+from trainer.specs.report import Metrics
 
 HIGHEST_PRIORITY = 100
 LONGEST_TIMEOUT = 365 * 86_400.0

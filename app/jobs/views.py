@@ -21,7 +21,7 @@ from app.tables.certificates import CertificateRow
 from app.tables.job_states import JobState
 from app.tables.jobs import JobRow
 from app.tables.ledgers import LedgerJobRow
-from trainer.report import Metrics, Progress
+from trainer.specs.report import Metrics, Progress
 
 ASKED_KEPT = 1000
 """The number of jobs whose parsed request is kept in memory."""

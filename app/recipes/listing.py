@@ -13,8 +13,8 @@ from app.recipes.errors import RecipeNotFound
 from app.recipes.schemas import DataAvailability, ProvenEpsilon, RecipeEntry
 from mechanisms import DuchiLinf, Laplace, LocalLaplace
 from mechanisms.errors import InvalidParameter
-from trainer.plans import AnyPlan, ComparisonPlan, UnprotectedPlan
 from trainer.recipes import RECIPES, Recipe, recipe
+from trainer.specs.plans import AnyPlan, ComparisonPlan, UnprotectedPlan
 
 LABEL = "recipe"
 """The label that a job made from a recipe has, so that ``GET /v1/jobs?label=recipe=NAME`` finds it."""

@@ -21,7 +21,7 @@ from app.calculators.profiles import compute_profile
 from app.jobs.calculation import CalculationDocument, CalculationResult
 from mechanisms.errors import PrivacyError
 from trainer.parent import die_with_parent
-from trainer.report import Failed, Finished, TrainingEvent
+from trainer.specs.report import Failed, Finished, TrainingEvent
 
 REQUEST, RESULT = "request.json", "result.json"
 FINISHED, FAILED, ORPHANED = 0, 1, 4

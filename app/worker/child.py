@@ -23,7 +23,7 @@ from app.jobs.document import JobDocument
 from app.jobs.events import Logged
 from app.kit.child_environment import child_environment
 from app.worker.log_lines import LogLines
-from trainer.report import TrainingEvent
+from trainer.specs.report import TrainingEvent
 
 REQUEST, LOG, LOCK = "request.json", "training.log", "lock"
 EXIT_STOPPED = 3

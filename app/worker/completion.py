@@ -23,7 +23,7 @@ from app.jobs.folders import ARTIFACTS, RESULT
 from app.kit.database import now
 from app.kit.settings import Settings
 from mechanisms.errors import PrivacyError
-from trainer.report import RunReport
+from trainer.specs.report import RunReport
 
 CERTIFICATE_FILE = "certificate.json"
 SIGNED_AGAIN = 5

@@ -32,7 +32,7 @@ from app.worker.child import (
 )
 from app.worker.completion import RunRefused, complete_calculation, complete_training
 from app.worker.hardware import visible
-from trainer.report import Failed, Started
+from trainer.specs.report import Failed, Started
 
 SHUTDOWN_NOTICE_SECONDS = 2.0
 """A service manager sends SIGTERM to child and worker at once; the worker may see its own a little later."""

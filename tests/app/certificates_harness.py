@@ -20,11 +20,11 @@ from app.certificates.signing.keys import signer
 from app.kit.settings import Settings
 from mechanisms import RandomOrigin
 from trainer import AnyTrainingSpec, RuntimeSpec
-from trainer.attacks import AttackFigure, AttackFindings, AttackName, CurvePoint, Measure
 from trainer.data import data_set_facts
-from trainer.obfuscation.methods import NoisyRotation
-from trainer.obfuscation.spec import Obfuscation
-from trainer.report import MetricName, RunReport
+from trainer.specs.algorithms.obfuscation import Obfuscation
+from trainer.specs.attack_findings import AttackFigure, AttackFindings, AttackName, CurvePoint, Measure
+from trainer.specs.obfuscation.methods import NoisyRotation
+from trainer.specs.report import MetricName, RunReport
 
 STEPS = 40
 MODEL = b"not really a model"

@@ -37,7 +37,7 @@ from mechanisms.errata import UnknownRow, erratum
 from tests.app.certificates_harness import MODEL, STEPS, finished_run, statement_of
 from trainer import ALGORITHMS
 from trainer.data import data_set_facts
-from trainer.report import RunReport
+from trainer.specs.report import RunReport
 
 PACKAGE = Path(__file__).parents[2] / "app" / "certificates"
 

@@ -15,7 +15,7 @@ from app.certificates.verification.verify import read, verify
 from app.certificates.words.text import describe
 from app.kit.settings import Settings
 from tests.app.certificates_harness import CANARIES, details, finished_run, lied
-from trainer.report import RunReport
+from trainer.specs.report import RunReport
 
 NOISE = {"status": "consistent", "numbers": 100_000}
 FOUND = {

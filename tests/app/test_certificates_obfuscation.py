@@ -14,7 +14,7 @@ from app.certificates.page.blocks import Table
 from app.certificates.page.content import document_of
 from app.certificates.verification.verify import read_statement
 from app.certificates.words.reading import Reading
-from trainer.attacks import AttackName, Measure
+from trainer.specs.attack_findings import AttackName, Measure
 
 pytestmark = pytest.mark.usefixtures("table_of_kinds")
 

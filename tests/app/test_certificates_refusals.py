@@ -13,9 +13,9 @@ from app.certificates.errors import CertificateRefused
 from app.certificates.issuing.issue import CertificateInput, issue_certificate
 from app.kit.settings import Settings
 from tests.app.certificate_kinds import run_named
-from trainer.plan import ExecutionPlan, FlatClipping
-from trainer.plans import FeatureReleasePlan
-from trainer.report import RunReport
+from trainer.specs.execution_plan import ExecutionPlan, FlatClipping
+from trainer.specs.plans import FeatureReleasePlan
+from trainer.specs.report import RunReport
 
 pytestmark = pytest.mark.usefixtures("table_of_kinds")
 

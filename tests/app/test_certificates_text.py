@@ -16,7 +16,7 @@ from mechanisms.numerics.gdp import gdp_log_delta, gdp_trade_off
 from mechanisms.version import VERSION
 from tests.app.certificates_harness import finished_run
 from trainer.data import data_set_facts
-from trainer.models import weights
+from trainer.specs.models import weights
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from app.tables.job_states import Action, JobState
 from app.tables.jobs import JobRow
 from app.worker.hardware import devices_of
 from tests.app.jobs_harness import spec
-from trainer.report import Progress
+from trainer.specs.report import Progress
 
 MAXIMUM_DEATHS = 3
 ANY = ("auto", "cpu")

@@ -24,7 +24,7 @@ from app.submissions.service import JobService
 from app.submissions.tails import Tails
 from tests.app.jobs_harness import WAIT_SECONDS, postgresql_server, serving, settings, spec, submit, wait_until
 from tests.app.proxy import proxied
-from trainer.report import Progress
+from trainer.specs.report import Progress
 
 FOLLOWERS = 50
 OUTAGE_SECONDS = 3.0

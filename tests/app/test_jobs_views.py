@@ -18,7 +18,7 @@ from app.kit.settings import Settings
 from app.submissions.service import JobFilter, JobService
 from app.tables.job_states import Action, JobState
 from tests.app.jobs_harness import postgresql_server, spec
-from trainer.report import Metrics, Progress
+from trainer.specs.report import Metrics, Progress
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -32,7 +32,7 @@ from tests.app.ledgers_harness import KINDS, TENANT, databases, definition
 from trainer import RuntimeSpec, load_train
 from trainer.child import failure_reason
 from trainer.errors import TrainingDiverged
-from trainer.report import CheckpointWritten, Failed, Finished, Progress, Started, Stopped, TrainingEvent
+from trainer.specs.report import CheckpointWritten, Failed, Finished, Progress, Started, Stopped, TrainingEvent
 
 STEPS = 20
 BUDGET = RdpBudget(orders=(8.0,), values=(0.01,))

@@ -17,11 +17,11 @@ from mechanisms.errata import ERRATA
 from mechanisms.errors import InvalidParameter
 from tests.data_sets import LEFT_OUT, data_sets
 from tests.selection import chosen
-from trainer.comparison.spec import Comparison
 from trainer.data import MriPhantoms, data_set_facts
-from trainer.plan import ExecutionPlan
 from trainer.recipes import RECIPES, Recipe, recipe
-from trainer.report import FRACTIONS
+from trainer.specs.algorithms.comparison import Comparison
+from trainer.specs.execution_plan import ExecutionPlan
+from trainer.specs.report import FRACTIONS
 
 NAMES = [known.name for known in RECIPES]
 WANTED = {

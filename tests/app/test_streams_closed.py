@@ -23,7 +23,7 @@ from app.kit.settings import Settings
 from app.main import create_app
 from app.submissions.service import JobService
 from tests.app.jobs_harness import ADMIN_KEY, WAIT_SECONDS, running, settings, spec, wait_until
-from trainer.report import Progress
+from trainer.specs.report import Progress
 
 STEPS = 20
 

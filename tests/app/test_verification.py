@@ -22,7 +22,7 @@ from app.certificates.verification.files import check_file
 from app.certificates.verification.verify import verify
 from app.kit.settings import Settings
 from tests.app.certificates_harness import details, finished_run, forged, statement_of
-from trainer.report import RunReport
+from trainer.specs.report import RunReport
 
 Change = Callable[[dict[str, Any]], None]
 

@@ -23,13 +23,13 @@ from tests.trainer.made_up import all_steps
 from tests.trainer.spectral_cases import ORDERS, random_ratios, spectra_of
 from trainer import RuntimeSpec, ZetaDpSgd, load_train
 from trainer.engine import MODEL, ClippedSum, ParameterLayout, PrivateLoop, SeededRandomness, Site, TrainingState
-from trainer.engine.clipping import CLIP_MARGIN
-from trainer.engine.spectra import Spectra
-from trainer.engine.team import Alone
-from trainer.network_training import NetworkTraining
-from trainer.plan import ExecutionPlan, FlatClipping, PoissonSampling
-from trainer.projection import LayerSpectrum, SpectralProjection
-from trainer.spectral_dp.spec import SpectralDp
+from trainer.engine.gradients.clipping import CLIP_MARGIN
+from trainer.engine.gradients.spectra import Spectra
+from trainer.engine.team.interface import Alone
+from trainer.specs.algorithms.spectral_dp import SpectralDp
+from trainer.specs.execution_plan import ExecutionPlan, FlatClipping, PoissonSampling
+from trainer.specs.network_training import NetworkTraining
+from trainer.specs.projection import LayerSpectrum, SpectralProjection
 
 LAYERS: list[dict[str, Any]] = [
     {"kind": "unflatten", "channels": 2, "height": 8, "width": 8},

@@ -137,7 +137,7 @@ def test_the_printed_perturbation_releases_the_odd_part_exactly_and_this_one_doe
 def test_a_torch_source_releases_the_same():
     torch = pytest.importorskip("torch")
     from mechanisms.sampling.source import RandomStream
-    from trainer.engine.torch_source import TorchSource
+    from trainer.engine.noise.torch_source import TorchSource
 
     for shape, kept in (((8,), (3,)), ((9,), (5,)), ((6, 10), (2, 4)), ((7, 8), (7, 4))):
         mechanism = _spectral(shape, kept)
@@ -161,7 +161,7 @@ def test_a_narrow_value_is_projected_in_double_precision():
 def test_a_torch_source_filters_in_double_precision():
     torch = pytest.importorskip("torch")
     from mechanisms.sampling.source import RandomStream
-    from trainer.engine.torch_source import TorchSource
+    from trainer.engine.noise.torch_source import TorchSource
 
     source = TorchSource(RandomStream.from_seed(7, "noise"), torch.device("cpu"))
     released = _spectral().release(torch.zeros(2, 8, dtype=torch.float32), source)

@@ -15,8 +15,8 @@ from torch import Tensor
 from mechanisms import Mechanism, NoiseSource
 from trainer import RuntimeSpec, TrainingSpec, load_train
 from trainer.data import ROOT_VARIABLE
-from trainer.report import CheckpointWritten, RunReport, TrainingEvent
-from trainer.spof.spec import Spof
+from trainer.specs.algorithms.spof import Spof
+from trainer.specs.report import CheckpointWritten, RunReport, TrainingEvent
 
 USERS, ROWS_OF_USER, FEATURES = 12, 5, 3
 ROWS = USERS * ROWS_OF_USER

@@ -17,12 +17,12 @@ from torch.func import functional_call
 
 from mechanisms.sampling.source import RandomStream
 from trainer import layers
-from trainer.engine.clipping import CLIP_MARGIN, ClippedGradients
-from trainer.engine.gradients import layers_of
-from trainer.engine.parameters import as_real
-from trainer.engine.problem import Problem
+from trainer.engine.gradients.clipping import CLIP_MARGIN, ClippedGradients
+from trainer.engine.gradients.per_unit import layers_of
+from trainer.engine.gradients.problem import Problem
+from trainer.layers.flat_parameters import as_real
 from trainer.layers.planar_linear import PlanarLinear
-from trainer.plan import FlatClipping, PerLayerClipping
+from trainer.specs.execution_plan import FlatClipping, PerLayerClipping
 
 RECORDS = 14
 MICROBATCH = 6

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from mechanisms.sampling.source import RandomStream
 from trainer.data.base import DataSetFacts
 from trainer.engine import PrivateLoop, TrainingState
-from trainer.models import build, papers
-from trainer.models.spec import ComplexUnet, ModelSpec
+from trainer.models import build
+from trainer.specs.models import papers
+from trainer.specs.models.model_spec import ComplexUnet, ModelSpec
 
 
 def facts_of(shape: tuple[int, ...], classes: int | None = 10, *, is_complex: bool = True) -> DataSetFacts:

@@ -10,10 +10,10 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from trainer.attacks import AttackEffort
+from trainer.algorithms.obfuscation.attacks.attacker import Attacker
+from trainer.algorithms.obfuscation.target import Encoded, Ground, Scheme
 from trainer.data.digits import Digits
-from trainer.obfuscation.attacks.attacker import Attacker
-from trainer.obfuscation.target import Encoded, Ground, Scheme
+from trainer.specs.attack_findings import AttackEffort
 
 TURN = 2.0 * math.pi
 

@@ -16,13 +16,13 @@ from torch import Tensor, nn
 
 from mechanisms import RandomStream
 from tests.trainer.layer_cases import MEMBERS, MICROBATCH, Bend, LayerCase, Twice, problem_of, squared_errors, unit_gradients
-from trainer.engine.clipping import CLIP_MARGIN, ClippedGradients
-from trainer.engine.gradients import layers_of
-from trainer.engine.problem import Problem
+from trainer.engine.gradients.clipping import CLIP_MARGIN, ClippedGradients
+from trainer.engine.gradients.per_unit import layers_of
+from trainer.engine.gradients.problem import Problem
 from trainer.layers import BlockCirculantLinear
-from trainer.plan import LayerBound, LayerBoundsClipping
-from trainer.projection import LayerSpectrum, SpectralProjection
-from trainer.spectral_dp.spec import kept_frequencies
+from trainer.specs.algorithms.spectral_dp import kept_frequencies
+from trainer.specs.execution_plan import LayerBound, LayerBoundsClipping
+from trainer.specs.projection import LayerSpectrum, SpectralProjection
 
 ORDERS = ("project_then_clip", "clip_then_filter")
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.ConvTranspose2d)

@@ -27,12 +27,11 @@ from trainer.engine import (
     Site,
     TorchSource,
     TrainingState,
-    randomness,
-    releasing,
 )
+from trainer.engine.noise import randomness, releasing
 from trainer.errors import TrainingStopped
-from trainer.plan import ExecutionPlan, FlatClipping, PoissonSampling, clipped_sensitivity
-from trainer.report import CheckpointWritten, TrainingEvent
+from trainer.specs.execution_plan import ExecutionPlan, FlatClipping, PoissonSampling, clipped_sensitivity
+from trainer.specs.report import CheckpointWritten, TrainingEvent
 
 EVERY_STEP = RuntimeSpec(device="cpu", threads=1, checkpoint_seconds=0.0)
 STOPPED_AFTER, STEPS = 3, 6

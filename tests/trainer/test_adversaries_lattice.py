@@ -43,7 +43,8 @@ from tests.trainer.lattice_attack import (
 )
 from tests.trainer.spectral_cases import circulant, spectra_of
 from trainer import ExecutionPlan
-from trainer.autoencoder import AutoencoderShape
+from trainer.algorithms.functional_mechanism.sums_release import released
+from trainer.algorithms.obfuscation.release import clipped as clipped_features
 from trainer.engine import (
     Alone,
     ClippedGradients,
@@ -54,22 +55,29 @@ from trainer.engine import (
     SeededRandomness,
     Site,
     TrainingState,
-    releasing,
 )
 from trainer.engine.autoencoders import SLOPES, ClippedRows, layout_of
 from trainer.engine.autoencoders.network import Autoencoder
 from trainer.engine.autoencoders.rows import TrainingRows
 from trainer.engine.autoencoders.statistics import Code
+from trainer.engine.gradients.spectra import Spectra
 from trainer.engine.loop import ClippedSums
-from trainer.engine.releasing import Clipped
-from trainer.engine.spectra import Spectra
-from trainer.functional_mechanism.spec import FunctionalMechanism
-from trainer.functional_mechanism.sums_release import released
+from trainer.engine.noise import releasing
+from trainer.engine.noise.releasing import Clipped
 from trainer.layers.linear import ComplexLinear
-from trainer.obfuscation.release import clipped as clipped_features
-from trainer.plan import AdaptiveClipping, Clipping, FederatedSampling, FlatClipping, L1Clipping, PoissonSampling, PrivateEvaluation
-from trainer.plans import StatisticReleasePlan
-from trainer.projection import SpectralProjection
+from trainer.specs.algorithms.functional_mechanism import FunctionalMechanism
+from trainer.specs.autoencoder import AutoencoderShape
+from trainer.specs.execution_plan import (
+    AdaptiveClipping,
+    Clipping,
+    FederatedSampling,
+    FlatClipping,
+    L1Clipping,
+    PoissonSampling,
+    PrivateEvaluation,
+)
+from trainer.specs.plans import StatisticReleasePlan
+from trainer.specs.projection import SpectralProjection
 
 UNITS = 16
 BOUND = 1.0

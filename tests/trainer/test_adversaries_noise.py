@@ -27,11 +27,10 @@ from trainer.engine import (
     Site,
     TorchSource,
     TrainingState,
-    noise_watch,
-    releasing,
 )
-from trainer.engine.randomness import Randomness
-from trainer.plan import FederatedSampling, FlatClipping, PoissonSampling
+from trainer.engine.noise import noise_watch, releasing
+from trainer.engine.noise.randomness import Randomness
+from trainer.specs.execution_plan import FederatedSampling, FlatClipping, PoissonSampling
 
 Noise = ComplexGaussian | Gaussian | Laplace
 Adversary = Callable[[Tensor, Sequence[Tensor]], Tensor]

@@ -25,7 +25,6 @@ from tests.trainer.made_up import all_steps
 from tests.trainer.spectral_cases import CASES as SPECTRAL_CASES
 from tests.trainer.spectral_cases import ORDERS, spectra_of
 from trainer import ExecutionPlan, RuntimeSpec, ZetaDpSgd, load_train
-from trainer.autoencoder import AutoencoderShape
 from trainer.engine import (
     Alone,
     ClippedGradients,
@@ -36,19 +35,20 @@ from trainer.engine import (
     SeededRandomness,
     Site,
     TrainingState,
-    clipping,
     loop,
-    releasing,
 )
 from trainer.engine import run as lifecycle
 from trainer.engine.autoencoders import SLOPES, ClippedRows
 from trainer.engine.autoencoders import clipping as rows_clipping
 from trainer.engine.autoencoders.network import Autoencoder
 from trainer.engine.autoencoders.rows import TrainingRows
-from trainer.engine.contributions import check_contributions
-from trainer.engine.gradients import Microbatch
-from trainer.engine.rules import LayerGradients
-from trainer.plan import (
+from trainer.engine.gradients import clipping
+from trainer.engine.gradients.contributions import check_contributions
+from trainer.engine.gradients.per_unit import Microbatch
+from trainer.engine.noise import releasing
+from trainer.layers.rules import LayerGradients
+from trainer.specs.autoencoder import AutoencoderShape
+from trainer.specs.execution_plan import (
     AdaptiveClipping,
     Clipping,
     FederatedSampling,
@@ -58,7 +58,7 @@ from trainer.plan import (
     PoissonSampling,
     clipped_sensitivity,
 )
-from trainer.projection import SpectralProjection
+from trainer.specs.projection import SpectralProjection
 
 STEPS = (40, 100)
 MULTIPLIERS = {40: 1.5, 100: 2.25}

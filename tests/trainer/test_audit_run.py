@@ -17,13 +17,15 @@ from mechanisms import ComplexGaussian, Gaussian, Laplace, NoiseSource
 from mechanisms.errors import InvalidParameter
 from tests.selection import chosen
 from trainer import FederatedZetaDpSgd, RuntimeSpec, ZetaDpSgd, load_train
-from trainer.dp_sgd_laplace.spec import DpSgdLaplace
-from trainer.engine import clipping, releasing, training
+from trainer.engine import network_run as training
+from trainer.engine.gradients import clipping
+from trainer.engine.noise import releasing
 from trainer.errors import TrainingStopped
-from trainer.functional_mechanism.spec import FunctionalMechanism
-from trainer.report import CheckpointWritten, RunReport, TrainingEvent
-from trainer.spectral_dp.spec import SpectralDp
-from trainer.spof.spec import Spof
+from trainer.specs.algorithms.dp_sgd_laplace import DpSgdLaplace
+from trainer.specs.algorithms.functional_mechanism import FunctionalMechanism
+from trainer.specs.algorithms.spectral_dp import SpectralDp
+from trainer.specs.algorithms.spof import Spof
+from trainer.specs.report import CheckpointWritten, RunReport, TrainingEvent
 
 Algorithm = type[ZetaDpSgd] | type[FederatedZetaDpSgd] | type[SpectralDp]
 Audited = ZetaDpSgd | FederatedZetaDpSgd | SpectralDp

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainer.autoencoder import AutoencoderShape
 from trainer.engine.autoencoders import DECODER, ENCODERS, SLOPES, Autoencoder, ClippedRows, TrainingRows, layout_of
-from trainer.engine.clipping import CLIP_MARGIN
+from trainer.engine.gradients.clipping import CLIP_MARGIN
+from trainer.specs.autoencoder import AutoencoderShape
 
 SHAPE = AutoencoderShape(encoders=3, features=5, hidden=2)
 ROWS = 12

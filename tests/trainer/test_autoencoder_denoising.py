@@ -10,9 +10,9 @@ from torch import Tensor
 from mechanisms import LocalLaplace, Sensitivity
 from mechanisms.base import Adjacency
 from mechanisms.sampling.source import RandomStream
-from trainer.denoising import AsReleased, Clamped, Shrunk
 from trainer.engine import TorchSource
 from trainer.engine.autoencoders import column_means, denoised
+from trainer.specs.denoising import AsReleased, Clamped, Shrunk
 
 N, ROWS = 14, 457
 MEANS = torch.linspace(0.05, 0.7, N, dtype=torch.float64)

@@ -10,14 +10,14 @@ from torch import Tensor
 from mechanisms.analysis.taylor import loss as exact_loss
 from mechanisms.analysis.taylor import polynomial
 from mechanisms.sampling.source import RandomStream
-from trainer.autoencoder import AutoencoderShape, LossName
 from trainer.data import DigitsImages
-from trainer.descent import Adam, Sgd
 from trainer.engine import TrainingState, initial_state
 from trainer.engine.autoencoders import SLOPES, Autoencoder, HeldOutRows, RowDescent, initial_parameters
 from trainer.engine.metrics import row_metrics
 from trainer.errors import TrainingDiverged
-from trainer.spof.spec import Spof
+from trainer.specs.algorithms.spof import Spof
+from trainer.specs.autoencoder import AutoencoderShape, LossName
+from trainer.specs.descent import Adam, Sgd
 
 SHAPE = AutoencoderShape(encoders=3, features=5, hidden=2)
 ROWS = 7

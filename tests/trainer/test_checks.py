@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from mechanisms.errors import InvalidParameter
-from trainer.engine.checks import check_problem
-from trainer.engine.probe import made_up_parameters, some_rows, uneven
-from trainer.engine.problem import Losses, Problem
+from trainer.engine.gradients.checks import check_problem
+from trainer.engine.gradients.probe import made_up_parameters, some_rows, uneven
+from trainer.engine.gradients.problem import Losses, Problem
 
 RECORDS, FEATURES = 20, 4
 

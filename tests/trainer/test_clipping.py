@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from trainer.engine.clipping import CLIP_MARGIN, ClippedGradients, ClippedSum
-from trainer.engine.gradients import TapedRoute
-from trainer.engine.parameters import ParameterLayout
-from trainer.engine.problem import Problem
-from trainer.engine.rules.base import gram_squared_norms
-from trainer.plan import AdaptiveClipping, FlatClipping, PerLayerClipping
+from trainer.engine.gradients.clipping import CLIP_MARGIN, ClippedGradients, ClippedSum
+from trainer.engine.gradients.per_unit import TapedRoute
+from trainer.engine.gradients.problem import Problem
+from trainer.layers.flat_parameters import ParameterLayout
+from trainer.layers.rules.base import gram_squared_norms
+from trainer.specs.execution_plan import AdaptiveClipping, FlatClipping, PerLayerClipping
 
 RECORDS, FEATURES = 23, 6
 

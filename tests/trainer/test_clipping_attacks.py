@@ -11,13 +11,13 @@ from torch import Tensor, nn
 
 from mechanisms.errors import InvalidParameter
 from mechanisms.sampling.source import RandomStream
-from trainer.engine.clipping import CLIP_MARGIN, LARGEST_MICROBATCH, ClippedGradients
-from trainer.engine.gradients import TapedRoute, WholeNetworkRoute
-from trainer.engine.problem import Problem
-from trainer.engine.rules import patch_gradients
-from trainer.engine.rules.base import COMBINED, COMPLEX, REAL, added_at_once, adds_little
+from trainer.engine.gradients.clipping import CLIP_MARGIN, LARGEST_MICROBATCH, ClippedGradients
+from trainer.engine.gradients.per_unit import TapedRoute, WholeNetworkRoute
+from trainer.engine.gradients.problem import Problem
 from trainer.layers import BlockCirculantLinear
-from trainer.plan import FlatClipping
+from trainer.layers.rules import patch_gradients
+from trainer.layers.rules.base import COMBINED, COMPLEX, REAL, added_at_once, adds_little
+from trainer.specs.execution_plan import FlatClipping
 
 FEATURES, POSITIONS = 4, 64
 

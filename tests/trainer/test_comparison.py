@@ -18,15 +18,15 @@ import accountants
 from accountants.events import Composed, NonPrivate, leaves
 from mechanisms.errors import InvalidParameter, PrivacyError
 from trainer import RuntimeSpec, load_train
-from trainer.audit import NoiseFindings, joined
-from trainer.comparison import parts_run
-from trainer.comparison.results import ComparisonResult, groups
-from trainer.comparison.spec import Comparison
-from trainer.dp_sgd_laplace.spec import DpSgdLaplace
+from trainer.algorithms.comparison import parts_run
+from trainer.algorithms.comparison.results import ComparisonResult, groups
 from trainer.errors import PartFailed, TrainingStopped
-from trainer.non_private.spec import NonPrivateTraining
-from trainer.report import Metrics, Progress, RunReport, TrainingEvent
-from trainer.spof.spec import Spof
+from trainer.specs.algorithms.comparison import Comparison
+from trainer.specs.algorithms.dp_sgd_laplace import DpSgdLaplace
+from trainer.specs.algorithms.non_private import NonPrivateTraining
+from trainer.specs.algorithms.spof import Spof
+from trainer.specs.report import Metrics, Progress, RunReport, TrainingEvent
+from trainer.specs.run_findings import NoiseFindings, joined
 
 RUNTIME = RuntimeSpec(device="cpu", threads=1)
 

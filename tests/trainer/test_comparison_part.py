@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from trainer import RuntimeSpec
-from trainer.child import RESULT, TrainingRequest
-from trainer.comparison.part import MEASURED, Measured, outcome, run_part
-from trainer.comparison.spec import Comparison
+from trainer.algorithms.comparison.part import MEASURED, Measured, outcome, run_part
 from trainer.engine import CHECKPOINT, Checkpoint, TrainingState, save_checkpoint
 from trainer.errors import PartFailed
-from trainer.report import Finished, RunReport, TrainingEvent
+from trainer.request import RESULT, TrainingRequest
+from trainer.specs.algorithms.comparison import Comparison
+from trainer.specs.report import Finished, RunReport, TrainingEvent
 
 FINISHED = Finished().model_dump_json()
 

@@ -18,9 +18,9 @@ from trainer.data import DataSet, DigitsImages, DigitsPhasePairs, facts_of
 from trainer.data.splits import Keys, by_record, dealt, is_chosen, name_keys, record_keys, sides
 from trainer.engine import units_at_nodes
 from trainer.engine.autoencoders.rows import TrainingRows
-from trainer.obfuscation.division import shuffled
-from trainer.spof.spec import Spof
-from trainer.units import check_split
+from trainer.specs.algorithms.spof import Spof
+from trainer.specs.obfuscation.division import shuffled
+from trainer.specs.units import check_split
 
 SEED, FRACTION = 3, 0.2
 Split = Callable[[Keys], NDArray[Any]]

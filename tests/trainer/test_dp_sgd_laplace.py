@@ -19,13 +19,13 @@ from mechanisms import Gaussian, Laplace, Mechanism, RandomStream
 from mechanisms.errors import InvalidParameter
 from tests.trainer.autoencoder_jobs import DIGITS, FEATURES, ROWS, USERS, Killed, Watch, equal, kill_at, model, run, table_under
 from trainer import ExecutionPlan
-from trainer.dp_sgd_laplace.spec import DpSgdLaplace
 from trainer.engine import loop
 from trainer.engine.autoencoders import ClippedRows
-from trainer.engine.clipping import CLIP_MARGIN
+from trainer.engine.gradients.clipping import CLIP_MARGIN
 from trainer.errors import TrainingStopped
-from trainer.plan import FlatClipping, L1Clipping
-from trainer.report import Started, TrainingEvent
+from trainer.specs.algorithms.dp_sgd_laplace import DpSgdLaplace
+from trainer.specs.execution_plan import FlatClipping, L1Clipping
+from trainer.specs.report import Started, TrainingEvent
 
 KINDS: dict[str, type[Mechanism]] = {"laplace": Laplace, "gaussian": Gaussian}
 STEPS = 25
@@ -218,7 +218,7 @@ def test_the_release_is_divided_by_the_expected_batch_whatever_was_drawn(
         gradients.append(gradient)
         return parameters, state
 
-    monkeypatch.setattr("trainer.dp_sgd_laplace.noisy_sums.update", still)
+    monkeypatch.setattr("trainer.algorithms.dp_sgd_laplace.noisy_sums.update", still)
     run(_spec(table), tmp_path)
     assert len(set(samples.sizes)) > 5
     for gradient, released in zip(gradients, watch.released, strict=True):

@@ -16,7 +16,7 @@ from trainer.engine import publisher
 from trainer.engine.checkpoint import checkpointed_step
 from trainer.engine.loop import PrivateLoop, TrainingState
 from trainer.errors import PartFailed, TrainingAborted, TrainingDiverged
-from trainer.report import CheckpointWritten, Failed, Metrics, Progress, Started, TrainingEvent
+from trainer.specs.report import CheckpointWritten, Failed, Metrics, Progress, Started, TrainingEvent
 
 SELDOM = RuntimeSpec(device="cpu", threads=1, checkpoint_seconds=3600.0)
 """No checkpoint by the clock: as many as the run itself sees a reason for."""

@@ -10,7 +10,7 @@ from mechanisms import InvalidParameter, RandomStream
 from trainer.engine.environment import autocast, hardware, prepare_torch
 from trainer.layers import ComplexLinear, PlanarConv2d, PlanarLinear, from_planes
 from trainer.layers.convolution import PlanarConv1d
-from trainer.spec import RuntimeSpec
+from trainer.specs.base import RuntimeSpec
 
 STREAM = RandomStream.from_seed(1, "environment test")
 HALF = RuntimeSpec(precision="bfloat16")

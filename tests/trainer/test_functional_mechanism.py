@@ -17,13 +17,13 @@ from mechanisms.analysis.functional_mechanism import coefficient_count, l1_sensi
 from mechanisms.errors import InvalidParameter
 from mechanisms.sampling.source import RandomStream
 from trainer import RuntimeSpec, load_train
+from trainer.algorithms.functional_mechanism import sums_release
 from trainer.data import data_set_facts
 from trainer.data.base import DataSetFacts
 from trainer.engine.autoencoders import statistics
 from trainer.engine.autoencoders.statistics import GRID, Code, fitted
-from trainer.functional_mechanism import sums_release
-from trainer.functional_mechanism.spec import FunctionalMechanism, SumsPrivacy
-from trainer.plans import StatisticReleasePlan
+from trainer.specs.algorithms.functional_mechanism import FunctionalMechanism, SumsPrivacy
+from trainer.specs.plans import StatisticReleasePlan
 
 FEATURES, HIDDEN, ROWS = 5, 3, 400
 

@@ -11,9 +11,9 @@ from torch import Tensor
 from mechanisms.errors import InvalidParameter
 from mechanisms.numerics.spectrum import LowPass
 from mechanisms.sampling.source import RandomStream
-from trainer.engine.rules.base import Use
-from trainer.engine.rules.circulant import BlockCirculantGradients, block_circulant
 from trainer.layers.circulant import BlockCirculantLinear
+from trainer.layers.rules.base import Use
+from trainer.layers.rules.circulant import BlockCirculantGradients, block_circulant
 
 RELATIVE_ERROR = 1e-5
 """Between two orders of summation in float32, with a transform on one side: some hundred roundings of 6e-8."""

@@ -15,13 +15,13 @@ from torch import Tensor, nn
 from mechanisms.errors import InvalidParameter
 from trainer import ALGORITHMS, RuntimeSpec, load_train
 from trainer.engine.autoencoders import ClippedRows
-from trainer.engine.clipping import ClippedGradients
-from trainer.engine.gradients import Microbatch
-from trainer.engine.microbatches import MOST_SIZES, Padding, Sizes, gather, keeps_its_bits
-from trainer.engine.problem import Problem
-from trainer.engine.rules import LayerGradients
-from trainer.plan import FlatClipping
-from trainer.report import Started, TrainingEvent
+from trainer.engine.gradients.clipping import ClippedGradients
+from trainer.engine.gradients.microbatches import MOST_SIZES, Padding, Sizes, gather, keeps_its_bits
+from trainer.engine.gradients.per_unit import Microbatch
+from trainer.engine.gradients.problem import Problem
+from trainer.layers.rules import LayerGradients
+from trainer.specs.execution_plan import FlatClipping
+from trainer.specs.report import Started, TrainingEvent
 
 
 def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:

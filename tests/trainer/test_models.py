@@ -13,10 +13,11 @@ from mechanisms.errors import InvalidParameter
 from tests.trainer.made_up import PAPERS, built, facts_of, records, targets
 from trainer.data.base import DataSetFacts
 from trainer.layers import FromPlanes, ToPlanes
-from trainer.models import losses_for, papers
+from trainer.models import losses_for
 from trainer.models.complex_unet import ComplexUnetNetwork
 from trainer.models.sequential import ZeroImaginary
-from trainer.models.spec import (
+from trainer.specs.models import papers
+from trainer.specs.models.model_spec import (
     Activation,
     AdaptiveAveragePool,
     AdaptiveMaxPool,

@@ -8,12 +8,12 @@ from torch import nn
 
 from tests.trainer.made_up import PAPERS, built, records, targets
 from trainer.data.base import DataSetFacts
-from trainer.engine.clipping import CLIP_MARGIN, ClippedGradients
-from trainer.engine.parameters import ParameterLayout
-from trainer.engine.problem import Losses, Problem
+from trainer.engine.gradients.clipping import CLIP_MARGIN, ClippedGradients
+from trainer.engine.gradients.problem import Losses, Problem
+from trainer.layers.flat_parameters import ParameterLayout
 from trainer.models import losses_for
-from trainer.models.spec import ModelSpec
-from trainer.plan import FlatClipping
+from trainer.specs.execution_plan import FlatClipping
+from trainer.specs.models.model_spec import ModelSpec
 
 BOUND = 0.1
 """Below every record's norm here, so that all of them are clipped."""

@@ -10,7 +10,18 @@ from mechanisms.sampling.source import RandomStream
 from trainer.data import DataSetFacts
 from trainer.models import build
 from trainer.models.front import passed_through, split_front
-from trainer.models.spec import Activation, AveragePool, Convolution, Dropout, FilterBank, Flatten, Fourier, LayerSpec, Linear, Sequential
+from trainer.specs.models.model_spec import (
+    Activation,
+    AveragePool,
+    Convolution,
+    Dropout,
+    FilterBank,
+    Flatten,
+    Fourier,
+    LayerSpec,
+    Linear,
+    Sequential,
+)
 
 FACTS = DataSetFacts(
     training_records=5,

@@ -8,9 +8,9 @@ from pydantic import TypeAdapter
 
 from tests.trainer.made_up import built, facts_of, records
 from trainer.data.base import DataSetFacts
-from trainer.models import papers_spectral
-from trainer.models.shapes import check_model
-from trainer.models.spec import Activation, BlockCirculantLinear, Linear, ModelSpec, Sequential
+from trainer.specs.models import papers_spectral
+from trainer.specs.models.model_spec import Activation, BlockCirculantLinear, Linear, ModelSpec, Sequential
+from trainer.specs.models.shapes import check_model
 
 FLAT, IMAGE, COLOUR = ((784,), (1, 28, 28), (3, 32, 32))
 ANY_MODEL: TypeAdapter[ModelSpec] = TypeAdapter(ModelSpec)

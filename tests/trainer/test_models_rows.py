@@ -13,8 +13,8 @@ from tests.trainer.autoencoder_jobs import run, table_under
 from tests.trainer.made_up import built, facts_of
 from trainer import ZetaDpSgd
 from trainer.models import losses_for
-from trainer.models.shapes import check_model
-from trainer.models.spec import Activation, Linear, Sequential
+from trainer.specs.models.model_spec import Activation, Linear, Sequential
+from trainer.specs.models.shapes import check_model
 
 FACTS = facts_of((3,), None, is_complex=False)
 

@@ -12,9 +12,8 @@ from pydantic import TypeAdapter, ValidationError
 from mechanisms.errors import InvalidParameter
 from tests.trainer.made_up import facts_of
 from trainer.data.base import DataSetFacts
-from trainer.models import papers
-from trainer.models.shapes import check_model, input_shape, sequential_shapes, unet_weights
-from trainer.models.spec import (
+from trainer.specs.models import papers
+from trainer.specs.models.model_spec import (
     Activation,
     AdaptiveAveragePool,
     AveragePool,
@@ -35,6 +34,7 @@ from trainer.models.spec import (
     TransposedConvolution,
     Unflatten,
 )
+from trainer.specs.models.shapes import check_model, input_shape, sequential_shapes, unet_weights
 
 ANY_MODEL: TypeAdapter[ModelSpec] = TypeAdapter(ModelSpec)
 Numbers = Literal["complex", "real", "real_pairs"]
@@ -73,7 +73,7 @@ def test_a_perceptron_of_earlier_specs_keeps_its_json() -> None:
 
 
 def test_checking_a_network_loads_no_torch() -> None:
-    code = "import sys, trainer.models.papers, trainer.models.shapes; sys.exit('torch' in sys.modules)"
+    code = "import sys, trainer.specs.models.papers, trainer.specs.models.shapes; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from mechanisms.errors import InvalidParameter
 from tests.trainer.made_up import built, facts_of
-from trainer.models.spec import (
+from trainer.specs.models.model_spec import (
     Activation,
     BlockCirculantLinear,
     ComplexActivation,
@@ -27,7 +27,7 @@ from trainer.models.spec import (
     Sequential,
     TransposedConvolution,
 )
-from trainer.models.weighted import WeightedLayer, weighted_layers
+from trainer.specs.models.weighted import WeightedLayer, weighted_layers
 
 LAYERS: tuple[LayerSpec, ...] = (
     Convolution(outputs=6, kernel=3),
@@ -87,5 +87,5 @@ def test_a_network_that_does_not_fit_is_refused() -> None:
 
 
 def test_it_loads_no_torch() -> None:
-    code = "import sys, trainer.models.weighted; sys.exit('torch' in sys.modules)"
+    code = "import sys, trainer.specs.models.weighted; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

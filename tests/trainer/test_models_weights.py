@@ -21,12 +21,10 @@ from mechanisms.errors import InvalidParameter
 from tests.trainer.made_up import built, facts_of, records
 from trainer import RuntimeSpec, ZetaDpSgd, load_train
 from trainer.data import ROOT_VARIABLE
-from trainer.engine.parameters import as_real
-from trainer.models import weights
+from trainer.layers.flat_parameters import as_real
 from trainer.models.front import passed_through, split_front
-from trainer.models.parameters import Numbers
-from trainer.models.shapes import check_model, sequential_shapes
-from trainer.models.spec import (
+from trainer.specs.models import weights
+from trainer.specs.models.model_spec import (
     Activation,
     BlockCirculantLinear,
     ComplexActivation,
@@ -42,8 +40,10 @@ from trainer.models.spec import (
     Sequential,
     TransposedConvolution,
 )
-from trainer.models.weighted import weighted_layers
-from trainer.models.weights import GivenWeights
+from trainer.specs.models.parameter_counts import Numbers
+from trainer.specs.models.shapes import check_model, sequential_shapes
+from trainer.specs.models.weighted import weighted_layers
+from trainer.specs.models.weights import GivenWeights
 
 LAYERS: tuple[LayerSpec, ...] = (
     Convolution(outputs=6, kernel=3, groups=2),
@@ -294,7 +294,7 @@ def test_a_certificate_can_say_that_their_own_training_is_not_covered() -> None:
 def test_reading_them_loads_no_torch(root: Path) -> None:
     start = given(root, {"0_linear.bias": torch.ones(2)}, 0, 1)
     code = (
-        "import sys; from trainer.models.weights import GivenWeights; from trainer.models.shapes import check_model; "
+        "import sys; from trainer.specs.models.weights import GivenWeights; from trainer.specs.models.shapes import check_model; "
         "GivenWeights.model_validate_json(sys.argv[1]).read({'0_linear.bias': (2,)}); sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code, start.model_dump_json()], check=False).returncode == 0

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from mechanisms.sampling.source import NoiseSource, RandomOrigin, RandomStream
 from trainer.engine import FreshRandomness, Randomness, SeededRandomness
-from trainer.engine.prefetch import NoiseAhead
+from trainer.engine.noise.prefetch import NoiseAhead
 
 CPU = torch.device("cpu")
 LAST = 6

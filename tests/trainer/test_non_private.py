@@ -12,15 +12,15 @@ from pydantic import ValidationError
 from accountants.events import NonPrivate
 from mechanisms.errors import InvalidParameter
 from trainer import RuntimeSpec, load_train
+from trainer.algorithms.non_private.algorithm import NonPrivateDescent, PreparedDescent
 from trainer.data import data_set_facts
 from trainer.engine import Alone, HeldOutRecords, load_checkpoint
 from trainer.engine.requests import request_digest
 from trainer.engine.run import Setting
 from trainer.errors import TrainingStopped
 from trainer.models import losses_for
-from trainer.non_private.algorithm import NonPrivateDescent, PreparedDescent
-from trainer.non_private.spec import NonPrivateTraining
-from trainer.report import RunReport
+from trainer.specs.algorithms.non_private import NonPrivateTraining
+from trainer.specs.report import RunReport
 
 RUNTIME = RuntimeSpec(device="cpu", threads=1)
 

@@ -9,8 +9,8 @@ import pytest
 
 from mechanisms.errors import InvalidParameter
 from trainer.data.base import DataSet
-from trainer.obfuscation.division import distinct_images, divide
-from trainer.obfuscation.spec import Obfuscation
+from trainer.specs.algorithms.obfuscation import Obfuscation
+from trainer.specs.obfuscation.division import distinct_images, divide
 
 SOUND = {
     "kind": "noisy_rotation",

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from mechanisms.sampling.source import RandomStream
-from trainer.obfuscation.critic import faked, wrong_angles
-from trainer.obfuscation.encoding import FeatureLaw, angles, clipped, generator_of, hidden, others, strangers
-from trainer.obfuscation.methods import AdditionalLayers, Method, Noisy, NoisyRotation, Original, Rotation
-from trainer.obfuscation.networks import build, divided
-from trainer.obfuscation.spec import Obfuscation
-from trainer.obfuscation.trained import Trained
+from trainer.algorithms.obfuscation.critic import faked, wrong_angles
+from trainer.algorithms.obfuscation.encoding import FeatureLaw, angles, clipped, generator_of, hidden, others, strangers
+from trainer.algorithms.obfuscation.networks import build, divided
+from trainer.algorithms.obfuscation.trained import Trained
+from trainer.specs.algorithms.obfuscation import Obfuscation
+from trainer.specs.obfuscation.methods import AdditionalLayers, Method, Noisy, NoisyRotation, Original, Rotation
 
 CPU = torch.device("cpu")
 

@@ -10,9 +10,19 @@ import torch
 from torch import Tensor, nn
 
 from mechanisms.errors import InvalidParameter
-from trainer.obfuscation.layers import Delta, JointDropout, MagnitudeNorm, MaxPool, delta, from_parts, to_parts, turned, turned_back
-from trainer.obfuscation.networks.building import SkipConnection
-from trainer.obfuscation.networks.checks import turning_error
+from trainer.algorithms.obfuscation.layers import (
+    Delta,
+    JointDropout,
+    MagnitudeNorm,
+    MaxPool,
+    delta,
+    from_parts,
+    to_parts,
+    turned,
+    turned_back,
+)
+from trainer.algorithms.obfuscation.networks.building import SkipConnection
+from trainer.algorithms.obfuscation.networks.checks import turning_error
 
 TOLERANCE = 1e-5
 SHAPE = (4, 8, 8)

@@ -10,14 +10,8 @@ from torch import nn
 
 from mechanisms.errors import InvalidParameter
 from mechanisms.sampling.source import RandomStream
-from trainer.models.spec import Activation, Convolution, Dropout, Flatten, Fourier, Linear
-from trainer.obfuscation.architectures import AlexNet, Architecture, CustomNetwork, LeNet, ResNet, Vgg16
-from trainer.obfuscation.architectures import Delta as DeltaSpec
-from trainer.obfuscation.architectures import MagnitudeNorm as NormSpec
-from trainer.obfuscation.architectures import Skip as SkipSpec
-from trainer.obfuscation.layers import Delta, MagnitudeNorm
-from trainer.obfuscation.methods import AdditionalLayers, Method, Noisy, Original, Rotation
-from trainer.obfuscation.networks import (
+from trainer.algorithms.obfuscation.layers import Delta, MagnitudeNorm
+from trainer.algorithms.obfuscation.networks import (
     DividedNetwork,
     build,
     check_equivariant,
@@ -27,7 +21,13 @@ from trainer.obfuscation.networks import (
     statistics,
     turning_error,
 )
-from trainer.obfuscation.networks.checks import made_up_features
+from trainer.algorithms.obfuscation.networks.checks import made_up_features
+from trainer.specs.models.model_spec import Activation, Convolution, Dropout, Flatten, Fourier, Linear
+from trainer.specs.obfuscation.architectures import AlexNet, Architecture, CustomNetwork, LeNet, ResNet, Vgg16
+from trainer.specs.obfuscation.architectures import Delta as DeltaSpec
+from trainer.specs.obfuscation.architectures import MagnitudeNorm as NormSpec
+from trainer.specs.obfuscation.architectures import Skip as SkipSpec
+from trainer.specs.obfuscation.methods import AdditionalLayers, Method, Noisy, Original, Rotation
 
 IMAGE = (3, 32, 32)
 

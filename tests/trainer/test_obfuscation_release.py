@@ -15,9 +15,9 @@ from torch import Tensor
 from mechanisms import Gaussian, RandomStream, Sensitivity
 from mechanisms.base import Adjacency
 from mechanisms.errors import InvalidParameter
+from trainer.algorithms.obfuscation.release import ENCODINGS, check_size, clipped, release_encodings
 from trainer.errors import CheckpointRefused, TrainingStopped
-from trainer.obfuscation.release import ENCODINGS, check_size, clipped, release_encodings
-from trainer.plans import FeatureReleasePlan
+from trainer.specs.plans import FeatureReleasePlan
 
 RECORDS, QUERIES, SIDE = 90, 3, 8
 BOUND, STD = 2.0, 1.5

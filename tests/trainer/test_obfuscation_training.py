@@ -15,20 +15,20 @@ from torch import nn
 from mechanisms.errors import InvalidParameter
 from mechanisms.sampling.source import RandomStream
 from trainer import RuntimeSpec
+from trainer.algorithms.obfuscation.critic import CriticNetwork, adversarial_loss, critic_loss, faked
+from trainer.algorithms.obfuscation.preparation import Prepared
+from trainer.algorithms.obfuscation.train import train
+from trainer.algorithms.obfuscation.training import FlatWeights
 from trainer.data import data_set_facts
 from trainer.data.base import DataSet
 from trainer.data.digits import Digits
-from trainer.descent import Adam
 from trainer.engine import load_checkpoint
 from trainer.engine.requests import request_digest
 from trainer.errors import TrainingDiverged, TrainingStopped
-from trainer.obfuscation.critic import CriticNetwork, adversarial_loss, critic_loss, faked
-from trainer.obfuscation.methods import Critic, WeightClipping
-from trainer.obfuscation.preparation import Prepared
-from trainer.obfuscation.spec import Obfuscation
-from trainer.obfuscation.train import train
-from trainer.obfuscation.training import FlatWeights
-from trainer.report import Metrics, Progress, RunReport, Stage, TrainingEvent
+from trainer.specs.algorithms.obfuscation import Obfuscation
+from trainer.specs.descent import Adam
+from trainer.specs.obfuscation.methods import Critic, WeightClipping
+from trainer.specs.report import Metrics, Progress, RunReport, Stage, TrainingEvent
 
 RUNTIME = RuntimeSpec(device="cpu", threads=1)
 SOUND = {
@@ -164,7 +164,7 @@ def test_the_sound_form_tells_nothing_but_its_noisy_features(tmp_path: Path, mon
     def answers(*_arguments: object) -> None:
         raise AssertionError("nobody measures on protected records")
 
-    monkeypatch.setattr("trainer.obfuscation.trained.Trained.answers", answers)
+    monkeypatch.setattr("trainer.algorithms.obfuscation.trained.Trained.answers", answers)
     spec = _spec(method=SOUND, evaluation={"kind": "none"}, steps=3)
     report = _run(spec, tmp_path)
     assert (report.held_out, report.metrics) == ("encoded", None)

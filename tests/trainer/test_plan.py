@@ -15,8 +15,15 @@ from accountants.events import Composed, PoissonSampled, Release, Repeated, non_
 from mechanisms import ComplexGaussian, Gaussian, InvalidParameter, Sensitivity
 from trainer import ALGORITHMS, AnyTrainingSpec, ExecutionPlan, FederatedZetaDpSgd, TrainingSpec, ZetaDpSgd
 from trainer.data import DataSetFacts
-from trainer.plan import AdaptiveClipping, FederatedSampling, FlatClipping, PerLayerClipping, PoissonSampling, PrivateEvaluation
-from trainer.plan_base import Plan
+from trainer.specs.execution_plan import (
+    AdaptiveClipping,
+    FederatedSampling,
+    FlatClipping,
+    PerLayerClipping,
+    PoissonSampling,
+    PrivateEvaluation,
+)
+from trainer.specs.plan_base import Plan
 
 SPEC: TypeAdapter[AnyTrainingSpec] = TypeAdapter(AnyTrainingSpec)
 ADAPTIVE = {"kind": "adaptive", "quantile": 0.5, "learning_rate": 0.2, "count_share": 0.01}

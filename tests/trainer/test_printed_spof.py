@@ -17,17 +17,17 @@ from mechanisms.published import spof as published
 from mechanisms.sampling.source import RandomOrigin, RandomStream
 from tests.selection import thinned
 from trainer import RuntimeSpec, load_train
-from trainer.autoencoder import AutoencoderShape
 from trainer.data.digits_images import DigitsImages
-from trainer.dp_sgd_laplace.printed_spec import DpSgdLaplacePrinted
 from trainer.engine.autoencoders import Autoencoder
 from trainer.engine.autoencoders.demonstration import EPSILONS, Demonstration
 from trainer.engine.autoencoders.printed import algorithm_1_slopes, algorithm_2_slopes, printed_gradient, sensed
-from trainer.engine.torch_source import TorchSource
+from trainer.engine.noise.torch_source import TorchSource
 from trainer.errors import TrainingDiverged, TrainingStopped
-from trainer.functional_mechanism.spec import FunctionalMechanism
-from trainer.plans import ComparedPlan, ComparisonPlan, UnprotectedPlan
-from trainer.spof.printed_spec import SpofPrinted
+from trainer.specs.algorithms.dp_sgd_laplace_printed import DpSgdLaplacePrinted
+from trainer.specs.algorithms.functional_mechanism import FunctionalMechanism
+from trainer.specs.algorithms.spof_printed import SpofPrinted
+from trainer.specs.autoencoder import AutoencoderShape
+from trainer.specs.plans import ComparedPlan, ComparisonPlan, UnprotectedPlan
 
 ENCODERS, FEATURES, HIDDEN, ROWS = 2, 5, 3, 6
 SHAPE = AutoencoderShape(encoders=ENCODERS, features=FEATURES, hidden=HIDDEN)

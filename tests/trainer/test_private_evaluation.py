@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from mechanisms import Gaussian, NoiseSource, RandomStream, Sensitivity
 from trainer.engine import HeldOutRecords, ParameterLayout, TrainingState
 from trainer.errors import TrainingDiverged
-from trainer.plan import PrivateEvaluation
+from trainer.specs.execution_plan import PrivateEvaluation
 
 CLASSES, RECORDS, STD = 4, 600, 7.0
 

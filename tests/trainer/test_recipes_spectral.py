@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 import accountants
-from trainer.descent import Cosine, Sgd
-from trainer.models.spec import BlockCirculantLinear, Scattering, Sequential
 from trainer.recipes.recipe import Recipe
 from trainer.recipes.spectral import (
     RATIOS,
@@ -17,7 +15,9 @@ from trainer.recipes.spectral import (
     SPECTRAL_MODEL_3,
 )
 from trainer.recipes.spectral_scattering import SPECTRAL_SCATTER_CIRCULANT, SPECTRAL_SCATTER_LENET_5, SPECTRAL_SCATTER_LINEAR
-from trainer.spectral_dp.spec import LayerByLayer, SameForAll, SpectralDp
+from trainer.specs.algorithms.spectral_dp import LayerByLayer, SameForAll, SpectralDp
+from trainer.specs.descent import Cosine, Sgd
+from trainer.specs.models.model_spec import BlockCirculantLinear, Scattering, Sequential
 
 FROM_SCRATCH = (SPECTRAL_MODEL_1, SPECTRAL_MODEL_1_BLOCK_16, SPECTRAL_LENET_5, SPECTRAL_MODEL_2, SPECTRAL_MODEL_3)
 SCATTERED = (SPECTRAL_SCATTER_CIRCULANT, SPECTRAL_SCATTER_LENET_5, SPECTRAL_SCATTER_LINEAR)

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from mechanisms.errors import InvalidParameter
-from trainer.engine.clipping import ClippedGradients
-from trainer.engine.problem import Losses, Problem
-from trainer.plan import FlatClipping
+from trainer.engine.gradients.clipping import ClippedGradients
+from trainer.engine.gradients.problem import Losses, Problem
+from trainer.specs.execution_plan import FlatClipping
 
 C = torch.complex64
 

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from mechanisms.sampling.source import RandomStream
-from trainer.engine.rules.base import Use, WritableGradients
-from trainer.engine.rules.circulant import block_circulant
 from trainer.layers.circulant import BlockCirculantLinear
+from trainer.layers.rules.base import Use, WritableGradients
+from trainer.layers.rules.circulant import block_circulant
 
 RELATIVE_ERROR = 1e-5
 """Between two orders of summation in float32, with a Fourier transform on one side: some hundred roundings of 6e-8."""

@@ -18,11 +18,11 @@ from trainer.engine.checkpoint import checkpointed_step
 from trainer.engine.requests import request_digest
 from trainer.engine.run import Ending, Model, PreparedRun, Setting, run
 from trainer.errors import CheckpointRefused, TrainingAborted, TrainingStopped
-from trainer.network_training import NetworkTraining
-from trainer.non_private.spec import NonPrivateTraining
-from trainer.plan_base import Plan
-from trainer.report import RunReport, TrainingEvent
-from trainer.spec import TrainingSpec
+from trainer.specs.algorithms.non_private import NonPrivateTraining
+from trainer.specs.base import TrainingSpec
+from trainer.specs.network_training import NetworkTraining
+from trainer.specs.plan_base import Plan
+from trainer.specs.report import RunReport, TrainingEvent
 
 STEPS = 4
 RUNTIME = RuntimeSpec(device="cpu", threads=1, checkpoint_seconds=3600.0)

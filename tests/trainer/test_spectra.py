@@ -12,11 +12,11 @@ from torch import nn
 from mechanisms import RandomStream
 from mechanisms.errors import InvalidParameter
 from mechanisms.numerics.spectrum import low_pass
-from trainer.engine.parameters import ParameterLayout
-from trainer.engine.rules.analysis import Analysis, axis_analysis
-from trainer.engine.spectra import Spectra
+from trainer.engine.gradients.spectra import Spectra
 from trainer.layers import ComplexLinear
-from trainer.projection import LayerSpectrum, SpectralProjection
+from trainer.layers.flat_parameters import ParameterLayout
+from trainer.layers.rules.analysis import Analysis, axis_analysis
+from trainer.specs.projection import LayerSpectrum, SpectralProjection
 
 CPU = torch.device("cpu")
 ROUNDING = 1e-14

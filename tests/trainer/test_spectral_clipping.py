@@ -13,11 +13,11 @@ from tests.selection import thinned
 from tests.trainer.layer_cases import MEMBERS, LayerCase, problem_of, squared_errors
 from tests.trainer.spectral_cases import CASES, ORDERS, SETTINGS, bounds_of, circulant, clipping_of, relative_error, spectra_of
 from trainer.engine import ClippedGradients, Problem
-from trainer.engine.rules.analysis import Analysis
-from trainer.engine.rules.patch_gradients import PatchGradients, Route, route_of
-from trainer.engine.rules.patches import Geometry, correlated
-from trainer.plan import L1Clipping, LayerBound, LayerBoundsClipping, PerLayerClipping
-from trainer.projection import LayerSpectrum, SpectralProjection
+from trainer.layers.rules.analysis import Analysis
+from trainer.layers.rules.patch_gradients import PatchGradients, Route, route_of
+from trainer.layers.rules.patches import Geometry, correlated
+from trainer.specs.execution_plan import L1Clipping, LayerBound, LayerBoundsClipping, PerLayerClipping
+from trainer.specs.projection import LayerSpectrum, SpectralProjection
 
 WORST = 5e-5
 r"""Float32 alone gives 1e-6. A norm of coordinates that aren't held carries 2^-24 of the whole gradient's terms (``EXPLICIT_SLACK``), which

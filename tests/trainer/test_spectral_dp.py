@@ -21,7 +21,7 @@ from trainer.data import DataSetFacts
 from trainer.engine import MODEL
 from trainer.errors import TrainingStopped
 from trainer.models import build
-from trainer.spectral_dp.spec import SpectralDp, kept_frequencies
+from trainer.specs.algorithms.spectral_dp import SpectralDp, kept_frequencies
 
 IMAGES: list[dict[str, Any]] = [
     {"kind": "unflatten", "channels": 2, "height": 8, "width": 8},

@@ -10,7 +10,7 @@ from mechanisms import Adjacency, ComplexGaussian, Sensitivity
 from tests.selection import chosen
 from trainer.engine import EpsilonSpent
 from trainer.engine.spent import QUICK_ACCOUNTANT, TIGHT_ACCOUNTANTS
-from trainer.plan import ExecutionPlan, FlatClipping, PoissonSampling
+from trainer.specs.execution_plan import ExecutionPlan, FlatClipping, PoissonSampling
 
 
 def _plan(*, records: int, batch: int, std: float, steps: int, delta: float) -> ExecutionPlan:

@@ -15,7 +15,7 @@ from mechanisms.errors import InvalidParameter
 from tests.trainer.autoencoder_jobs import USERS, for_users, run, spof, table_under
 from trainer import RuntimeSpec
 from trainer.engine.autoencoders import RELEASED
-from trainer.plans import RecordReleasePlan
+from trainer.specs.plans import RecordReleasePlan
 
 
 @pytest.fixture

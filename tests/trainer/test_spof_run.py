@@ -33,13 +33,13 @@ from tests.trainer.autoencoder_jobs import (
     table_under,
 )
 from trainer import RuntimeSpec
+from trainer.algorithms.spof import row_release
 from trainer.engine import NoiseWatch
 from trainer.engine.autoencoders import RELEASED, Prepared
 from trainer.errors import CheckpointRefused, TrainingStopped
-from trainer.plans import RecordReleasePlan
-from trainer.report import Metrics, Progress, RunReport, Started, TrainingEvent
-from trainer.spof import row_release
-from trainer.spof.spec import Spof
+from trainer.specs.algorithms.spof import Spof
+from trainer.specs.plans import RecordReleasePlan
+from trainer.specs.report import Metrics, Progress, RunReport, Started, TrainingEvent
 
 
 @pytest.fixture

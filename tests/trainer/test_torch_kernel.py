@@ -10,8 +10,8 @@ from mechanisms import Adjacency, ComplexGaussian, Gaussian, RandomStream, Sensi
 from mechanisms.errors import InvalidParameter
 from mechanisms.sampling import grid_normal, kernel
 from mechanisms.sampling.grid import FEW
-from trainer.engine import torch_kernel
-from trainer.engine.torch_source import TorchSource
+from trainer.engine.noise import torch_kernel
+from trainer.engine.noise.torch_source import TorchSource
 
 CPU = torch.device("cpu")
 COUNT = 200_000

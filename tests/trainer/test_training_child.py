@@ -17,8 +17,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from mechanisms.errors import CalibrationFailed
 from trainer import RuntimeSpec, ZetaDpSgd, load_train
-from trainer.child import FAILED, FINISHED, ORPHANED, STOPPED, TrainingRequest, failure_reason
-from trainer.report import CheckpointWritten, Failed, Finished, Metrics, Progress, RunReport, Started, Stopped, TrainingEvent
+from trainer.child import failure_reason
+from trainer.request import FAILED, FINISHED, ORPHANED, STOPPED, TrainingRequest
+from trainer.specs.report import CheckpointWritten, Failed, Finished, Metrics, Progress, RunReport, Started, Stopped, TrainingEvent
 
 EVENT: TypeAdapter[TrainingEvent] = TypeAdapter(TrainingEvent)
 PATIENCE_SECONDS = 120

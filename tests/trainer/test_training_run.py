@@ -18,8 +18,8 @@ from mechanisms import ComplexGaussian, Gaussian, NoiseSource, RandomOrigin, Sen
 from mechanisms.errors import InvalidParameter
 from trainer import ExecutionPlan, RuntimeSpec, ZetaDpSgd, load_train
 from trainer.errors import CheckpointRefused, TrainingAborted, TrainingDiverged, TrainingStopped
-from trainer.plan import FlatClipping, PoissonSampling, PrivateEvaluation
-from trainer.report import CheckpointWritten, Metrics, Progress, RunReport, Started, TrainingEvent
+from trainer.specs.execution_plan import FlatClipping, PoissonSampling, PrivateEvaluation
+from trainer.specs.report import CheckpointWritten, Metrics, Progress, RunReport, Started, TrainingEvent
 
 RUNTIME = RuntimeSpec(microbatch_size=16, checkpoint_seconds=0.0, threads=1)
 PUBLIC = {"kind": "public_held_out"}

@@ -15,7 +15,7 @@ from tests.data_sets import data_sets
 from trainer import RuntimeSpec, ZetaDpSgd, load_train
 from trainer.engine import ClippedGradients, ClippedSum
 from trainer.errors import TrainingStopped
-from trainer.report import CheckpointWritten, Metrics, RunReport, TrainingEvent
+from trainer.specs.report import CheckpointWritten, Metrics, RunReport, TrainingEvent
 
 PHANTOMS = {"kind": "mri_phantoms", "patients": 10, "test_patients": 3, "slices": 2, "resolution": 8, "seed": 1}
 PATIENTS = {"adjacency": "add_remove", "unit": "patient", "delta": 1e-3, "noise_multiplier": 1.0}

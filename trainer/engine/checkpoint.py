@@ -23,7 +23,7 @@ from safetensors.torch import save
 from mechanisms.base import NonNegative, Positive, Value
 from trainer.engine.loop import TrainingState
 from trainer.errors import CheckpointRefused
-from trainer.report import MetricValues, Step
+from trainer.specs.report import MetricValues, Step
 
 PARAMETERS = "parameters"
 OPTIMIZER = "optimizer."

@@ -15,7 +15,7 @@ from mechanisms.errors import InvalidParameter
 from mechanisms.version import VERSION
 from trainer.layers.convolution import PlanarConvolution
 from trainer.layers.planar_linear import PlanarLinear
-from trainer.spec import RuntimeSpec
+from trainer.specs.base import RuntimeSpec
 
 
 def prepare_torch(runtime: RuntimeSpec) -> torch.device:

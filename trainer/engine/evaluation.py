@@ -14,11 +14,11 @@ from mechanisms.errors import InvalidParameter
 from mechanisms.sampling.source import RandomStream
 from trainer.engine.loop import TrainingState
 from trainer.engine.metrics import classification_metrics, reconstruction_metrics, row_metrics
-from trainer.engine.parameters import ParameterLayout
-from trainer.engine.torch_source import TorchSource
+from trainer.engine.noise.torch_source import TorchSource
 from trainer.errors import TrainingDiverged
-from trainer.plan import PrivateEvaluation
-from trainer.report import MetricValues
+from trainer.layers.flat_parameters import ParameterLayout
+from trainer.specs.execution_plan import PrivateEvaluation
+from trainer.specs.report import MetricValues
 
 RECORDS_AT_ONCE = 512
 

@@ -11,14 +11,14 @@ from torch import Tensor, nn
 
 from trainer.data import DataSet
 from trainer.engine.evaluation import HeldOutRecords
-from trainer.engine.parameters import ParameterLayout
+from trainer.engine.noise.randomness import stream_of
 from trainer.engine.precision import compute_in
-from trainer.engine.randomness import stream_of
 from trainer.engine.run import Setting
+from trainer.layers.flat_parameters import ParameterLayout
 from trainer.models import build
 from trainer.models.front import passed_through, split_front
-from trainer.models.spec import ModelSpec
-from trainer.spec import TrainingSpec
+from trainer.specs.base import TrainingSpec
+from trainer.specs.models.model_spec import ModelSpec
 
 
 @final

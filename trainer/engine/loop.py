@@ -16,20 +16,20 @@ from torch import Tensor
 
 from mechanisms.errors import InvalidParameter
 from mechanisms.sampling.source import RandomStream
-from trainer.engine import releasing
-from trainer.engine.canaries import Canaries
-from trainer.engine.distributed import rows
-from trainer.engine.finite import all_finite
-from trainer.engine.noise_watch import NoiseWatch
-from trainer.engine.parameters import ParameterLayout
-from trainer.engine.probe import made_up_features, mode
-from trainer.engine.problem import Problem
-from trainer.engine.randomness import Randomness
-from trainer.engine.releasing import Clipped
-from trainer.engine.sampling import poisson_sample
-from trainer.engine.spectra import Spectra
-from trainer.engine.team import Team
-from trainer.plan import ExecutionPlan
+from trainer.engine.gradients.canaries import Canaries
+from trainer.engine.gradients.finite import all_finite
+from trainer.engine.gradients.probe import made_up_features, mode
+from trainer.engine.gradients.problem import Problem
+from trainer.engine.gradients.sampling import poisson_sample
+from trainer.engine.gradients.spectra import Spectra
+from trainer.engine.noise import releasing
+from trainer.engine.noise.noise_watch import NoiseWatch
+from trainer.engine.noise.randomness import Randomness
+from trainer.engine.noise.releasing import Clipped
+from trainer.engine.team.distributed import rows
+from trainer.engine.team.interface import Team
+from trainer.layers.flat_parameters import ParameterLayout
+from trainer.specs.execution_plan import ExecutionPlan
 
 OptimizerStep = Callable[[dict[str, Tensor], Tensor, Tensor, int], tuple[Tensor, dict[str, Tensor]]]
 """State, parameters, released gradient, step -> new parameters and state."""

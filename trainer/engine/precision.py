@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from trainer.engine.environment import autocast
-from trainer.spec import RuntimeSpec
+from trainer.specs.base import RuntimeSpec
 
 
 def compute_in(runtime: RuntimeSpec, network: nn.Module) -> None:

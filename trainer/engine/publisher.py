@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from typing import final
 
 from trainer.engine.checkpoint import Checkpoint, Evaluated
-from trainer.engine.finite import all_finite
+from trainer.engine.gradients.finite import all_finite
 from trainer.engine.loop import TrainingState
 from trainer.engine.spent import EpsilonSpent
 from trainer.errors import TrainingAborted, TrainingDiverged, TrainingStopped
-from trainer.plan_base import Plan
-from trainer.report import CheckpointWritten, HeldOut, Metrics, MetricValues, Progress, TrainingEvent
+from trainer.specs.plan_base import Plan
+from trainer.specs.report import CheckpointWritten, HeldOut, Metrics, MetricValues, Progress, TrainingEvent
 
 PROGRESS_SECONDS = 0.5
 """Progress at most twice a second."""

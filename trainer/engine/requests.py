@@ -6,9 +6,9 @@ import hashlib
 import json
 
 from trainer.data import DataSetFacts
-from trainer.models.spec import ModelSpec
-from trainer.plan_base import Plan
-from trainer.spec import TrainingSpec
+from trainer.specs.base import TrainingSpec
+from trainer.specs.models.model_spec import ModelSpec
+from trainer.specs.plan_base import Plan
 
 
 def request_digest(spec: TrainingSpec, plan: Plan, facts: DataSetFacts) -> str:

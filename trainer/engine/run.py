@@ -17,20 +17,20 @@ import torch
 from torch import Tensor
 
 from mechanisms.sampling.source import RandomOrigin
-from trainer.attacks import AttackFindings
-from trainer.audit import CanaryFindings, NoiseFindings
 from trainer.data import DataSetFacts, data_set_facts
 from trainer.engine.checkpoint import Checkpoint, discard_unfinished, load_checkpoint, save_checkpoint, write_tensors
-from trainer.engine.distributed import launch
 from trainer.engine.environment import hardware, prepare_torch, versions
 from trainer.engine.loop import TrainingState
 from trainer.engine.publisher import Evaluation, Follower, Publisher
 from trainer.engine.requests import request_digest
-from trainer.engine.team import Team
+from trainer.engine.team.distributed import launch
+from trainer.engine.team.interface import Team
 from trainer.errors import TrainingStopped
-from trainer.plan_base import Plan
-from trainer.report import RunReport, Started, TrainingEvent
-from trainer.spec import RuntimeSpec, TrainingSpec
+from trainer.specs.attack_findings import AttackFindings
+from trainer.specs.base import RuntimeSpec, TrainingSpec
+from trainer.specs.plan_base import Plan
+from trainer.specs.report import RunReport, Started, TrainingEvent
+from trainer.specs.run_findings import CanaryFindings, NoiseFindings
 
 CHECKPOINT = "checkpoint.safetensors"
 MODEL = "artifacts/model.safetensors"

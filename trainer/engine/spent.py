@@ -7,7 +7,7 @@ from typing import final
 import accountants
 from accountants import deadline
 from mechanisms import NumericalFloor, TimeLimitReached, UnsupportedEvent
-from trainer.plan_base import Plan
+from trainer.specs.plan_base import Plan
 
 TIGHT_ACCOUNTANTS = ("gdp", "single", "contour")
 """Where they answer, as tight as ``auto`` and in about a millisecond."""

@@ -8,12 +8,18 @@ from mechanisms.sampling.source import RandomStream
 from trainer.data.base import DataSetFacts
 from trainer.models.complex_unet import build_complex_unet
 from trainer.models.sequential import build_sequential
-from trainer.models.shapes import as_sequential, check_model
-from trainer.models.spec import ComplexMlp, ComplexUnet, ModelSpec
+from trainer.specs.models.model_spec import ComplexMlp, ComplexUnet, ModelSpec
+from trainer.specs.models.shapes import as_sequential, check_model
 
 
-def network(spec: ModelSpec, facts: DataSetFacts, stream: RandomStream) -> nn.Module:
-    """See ``trainer.models.build``."""
+def build(spec: ModelSpec, facts: DataSetFacts, stream: RandomStream) -> nn.Module:
+    """The network with fresh weights from ``stream``, which is public. No layer mixes records.
+
+    It takes features (n, *shape) as in the data set, and returns real class scores (n, classes) or complex images (n, *shape).
+
+    Raises:
+      InvalidParameter: the network doesn't fit the data set; ``check_model`` says so without torch.
+    """
     check_model(spec, facts)
     if isinstance(spec, ComplexUnet):
         return build_complex_unet(spec, facts, stream)

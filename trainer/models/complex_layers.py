@@ -17,8 +17,7 @@ from trainer.layers.norms import ComplexGroupNorm, ComplexInstanceNorm, ComplexL
 from trainer.layers.planar_linear import PlanarLinear
 from trainer.layers.planes import from_planes, to_planes
 from trainer.layers.pooling import adaptive_average_pool, adaptive_max_pool, average_pool, max_pool
-from trainer.models.shapes import Shape
-from trainer.models.spec import (
+from trainer.specs.models.model_spec import (
     Activation,
     AdaptiveAveragePool,
     AdaptiveMaxPool,
@@ -33,6 +32,7 @@ from trainer.models.spec import (
     MaxPool,
     TransposedConvolution,
 )
+from trainer.specs.models.shapes import Shape
 
 HEADS: dict[Head, Callable[[Tensor], Tensor]] = {
     "magnitude": magnitude,

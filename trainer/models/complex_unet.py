@@ -12,8 +12,8 @@ from trainer.data.base import DataSetFacts
 from trainer.layers.convolution import PlanarConv2d, PlanarConvTranspose2d
 from trainer.layers.planes import FromPlanes, ToPlanes, split
 from trainer.models import complex_layers
-from trainer.models.shapes import check_model
-from trainer.models.spec import Activation, ComplexUnet, GroupNorm, InstanceNorm
+from trainer.specs.models.model_spec import Activation, ComplexUnet, GroupNorm, InstanceNorm
+from trainer.specs.models.shapes import check_model
 
 
 @final

@@ -2,10 +2,14 @@ r"""Each record's own loss, neither summed nor averaged over records, as clippin
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Tensor, nn
 
 from trainer.data.base import DataSetFacts
-from trainer.engine.problem import Losses
+
+Losses = Callable[[Tensor, Tensor], Tensor]
+"""Outputs (n, ...), targets (n, ...) -> (n,), real: each record's own loss."""
 
 
 def losses_for(facts: DataSetFacts) -> Losses:

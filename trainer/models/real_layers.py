@@ -13,8 +13,7 @@ from torch.nn.utils import skip_init
 
 from mechanisms.sampling.source import RandomStream
 from trainer.layers import REAL_ACTIVATIONS
-from trainer.models.shapes import Shape, norm_groups
-from trainer.models.spec import (
+from trainer.specs.models.model_spec import (
     Activation,
     AdaptiveAveragePool,
     AdaptiveMaxPool,
@@ -27,6 +26,7 @@ from trainer.models.spec import (
     MaxPool,
     TransposedConvolution,
 )
+from trainer.specs.models.shapes import Shape, norm_groups
 
 
 def real_glorot(shape: Shape, stream: RandomStream) -> Tensor:

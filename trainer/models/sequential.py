@@ -16,10 +16,8 @@ from trainer.layers.filter_bank import GaborModulus
 from trainer.layers.planes import FromPlanes, ToPlanes
 from trainer.layers.scattering import Scattering as ScatteringModule
 from trainer.models import complex_layers, real_layers
-from trainer.models.parameters import module_name
 from trainer.models.scaling import scale_to_unit_outputs
-from trainer.models.shapes import LayerShapes, given_parameters, sequential_shapes
-from trainer.models.spec import (
+from trainer.specs.models.model_spec import (
     Activation,
     AdaptiveAveragePool,
     AdaptiveMaxPool,
@@ -41,7 +39,9 @@ from trainer.models.spec import (
     TransposedConvolution,
     Unflatten,
 )
-from trainer.models.weights import GivenWeights
+from trainer.specs.models.parameter_counts import module_name
+from trainer.specs.models.shapes import LayerShapes, given_parameters, sequential_shapes
+from trainer.specs.models.weights import GivenWeights
 
 Format = Literal["native", "planes", "real"]
 """Complex tensors, the same as planes, or the numbers of a real network, which are never converted."""

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from mechanisms.base import Adjacency
 from trainer.data import Fitbit
-from trainer.descent import Adam, Sgd
-from trainer.dp_sgd_laplace.printed_spec import DpSgdLaplacePrinted
-from trainer.dp_sgd_laplace.spec import DescentPrivacy, DpSgdLaplace, GaussianMethod, LaplaceMethod
-from trainer.functional_mechanism.spec import FunctionalMechanism, SumsPrivacy
-from trainer.network_training import PublicHeldOut
-from trainer.parts import AnyPartSpec
 from trainer.recipes.recipe import DeclaredData, PrintedResult, Recipe
-from trainer.spof.printed_spec import SpofPrinted
-from trainer.spof.spec import LocalPrivacy, LocalReleaseMethod, Spof
+from trainer.specs.algorithms.dp_sgd_laplace import DescentPrivacy, DpSgdLaplace, GaussianMethod, LaplaceMethod
+from trainer.specs.algorithms.dp_sgd_laplace_printed import DpSgdLaplacePrinted
+from trainer.specs.algorithms.functional_mechanism import FunctionalMechanism, SumsPrivacy
+from trainer.specs.algorithms.spof import LocalPrivacy, LocalReleaseMethod, Spof
+from trainer.specs.algorithms.spof_printed import SpofPrinted
+from trainer.specs.descent import Adam, Sgd
+from trainer.specs.network_training import PublicHeldOut
+from trainer.specs.registry import AnyPartSpec
 
 ENCODERS, HIDDEN, ROWS = 2, 7, 457
 DELTA = 1e-4

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from mechanisms.base import Adjacency, PrivacyUnit
 from trainer.data import DataSpec, MriPhantoms, MriReconstruction, MriSequences
-from trainer.descent import NAdam, RmsProp, Steps
-from trainer.federated.spec import FederatedZetaDpSgd
-from trainer.models import papers
-from trainer.network_training import PublicHeldOut
 from trainer.recipes.recipe import DeclaredData, PrintedEpsilon, PrintedResult, PrintedRun, Recipe
-from trainer.spec import PrivacyTarget
-from trainer.zeta_dp_sgd.spec import ZetaDpSgd
+from trainer.specs.algorithms.federated import FederatedZetaDpSgd
+from trainer.specs.algorithms.zeta_dp_sgd import ZetaDpSgd
+from trainer.specs.base import PrivacyTarget
+from trainer.specs.descent import NAdam, RmsProp, Steps
+from trainer.specs.models import papers
+from trainer.specs.network_training import PublicHeldOut
 
 MRI_RECONSTRUCTION = Recipe(
     name="mri_reconstruction",

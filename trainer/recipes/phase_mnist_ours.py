@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from mechanisms.base import Adjacency
 from trainer.data import PhaseMnist
-from trainer.descent import Sgd
-from trainer.models import papers
-from trainer.models.spec import FilterBank, Flatten, Linear, ModelSpec, Sequential
-from trainer.network_training import PublicHeldOut
 from trainer.recipes.images import PHASE_MNIST
 from trainer.recipes.recipe import DeclaredData, Recipe
-from trainer.spec import PrivacyTarget
-from trainer.zeta_dp_sgd.spec import ZetaDpSgd
+from trainer.specs.algorithms.zeta_dp_sgd import ZetaDpSgd
+from trainer.specs.base import PrivacyTarget
+from trainer.specs.descent import Sgd
+from trainer.specs.models import papers
+from trainer.specs.models.model_spec import FilterBank, Flatten, Linear, ModelSpec, Sequential
+from trainer.specs.network_training import PublicHeldOut
 
 _TUNED = "hyper-parameters were tuned on this public data set: the search itself has no guarantee, and needs none, as its images are public"
 _LOTS = "lots of 2048 instead of 60 and a clipping norm of 0.5: more of each noisy sum is signal at a given epsilon"

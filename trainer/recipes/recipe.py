@@ -12,8 +12,8 @@ from mechanisms.base import Adjacency, Count, OpenProbability, Positive, Privacy
 from mechanisms.errata import Paper
 from trainer import AnyTrainingSpec
 from trainer.data import DataSetFacts
-from trainer.plans import AnyPlan
-from trainer.report import MetricName
+from trainer.specs.plans import AnyPlan
+from trainer.specs.report import MetricName
 
 RecipeName = Annotated[str, StringConstraints(strict=True, pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 Words = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=1000)]

@@ -6,12 +6,12 @@ from typing import Literal
 
 from mechanisms.base import Adjacency
 from trainer.data import EcgCpsc, EcgMitBih, SpeechCommands
-from trainer.descent import Sgd
-from trainer.models import papers
-from trainer.network_training import PublicHeldOut
 from trainer.recipes.recipe import DeclaredData, PrintedEpsilon, PrintedResult, PrintedRun, Recipe
-from trainer.spec import PrivacyTarget
-from trainer.zeta_dp_sgd.spec import ZetaDpSgd
+from trainer.specs.algorithms.zeta_dp_sgd import ZetaDpSgd
+from trainer.specs.base import PrivacyTarget
+from trainer.specs.descent import Sgd
+from trainer.specs.models import papers
+from trainer.specs.network_training import PublicHeldOut
 
 _ECG_PARAMETERS = (
     "complex layers (512, 256, 128) and one output, cReLU, magnitude and logistic sigmoid, SGD at 0.05, noise multiplier 5, clipping norm "

@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 from mechanisms.base import Adjacency
 from trainer.data import Cifar10, DataSpec, Mnist
-from trainer.descent import Sgd
-from trainer.models import papers_spectral
-from trainer.models.spec import Sequential
-from trainer.network_training import PublicHeldOut
 from trainer.recipes.recipe import DeclaredData, PrintedEpsilon, PrintedResult, Recipe
-from trainer.spec import PrivacyTarget
-from trainer.spectral_dp.spec import SameForAll, SpectralDp
+from trainer.specs.algorithms.spectral_dp import SameForAll, SpectralDp
+from trainer.specs.base import PrivacyTarget
+from trainer.specs.descent import Sgd
+from trainer.specs.models import papers_spectral
+from trainer.specs.models.model_spec import Sequential
+from trainer.specs.network_training import PublicHeldOut
 
 RATIOS = (0.0, 0.25, 0.5, 0.75, 0.875)
 """Of the filters, in Tables 2 and 4."""

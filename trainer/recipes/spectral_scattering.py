@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from mechanisms.base import Adjacency
-from trainer.descent import Cosine, Sgd
-from trainer.models import papers_spectral
-from trainer.models.spec import Sequential
-from trainer.network_training import PublicHeldOut
 from trainer.recipes.recipe import PrintedEpsilon, PrintedResult, Recipe
 from trainer.recipes.spectral import SOUND, SPECTRAL_LENET_5
-from trainer.spec import PrivacyTarget
-from trainer.spectral_dp.spec import LayerByLayer, LayerSetting, SpectralDp
+from trainer.specs.algorithms.spectral_dp import LayerByLayer, LayerSetting, SpectralDp
+from trainer.specs.base import PrivacyTarget
+from trainer.specs.descent import Cosine, Sgd
+from trainer.specs.models import papers_spectral
+from trainer.specs.models.model_spec import Sequential
+from trainer.specs.network_training import PublicHeldOut
 
 _TUNED = (
     "bounds, rate and steps come from about thirty trials that looked at this public data set's test images, which no guarantee counts: "

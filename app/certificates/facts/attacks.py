@@ -15,7 +15,7 @@ from app.certificates.facts.decimals import DecimalText, SignedDecimalText, exac
 from app.certificates.facts.guarantee import Words
 from app.certificates.facts.phrases import sentence
 from mechanisms.base import Count, Value, is_absent
-from trainer.attacks import RESOLUTION, SHARES, AttackFigure, AttackFindings, AttackName, Measure, key_bits
+from trainer.specs.attack_findings import RESOLUTION, SHARES, AttackFigure, AttackFindings, AttackName, Measure, key_bits
 
 DIGITS = 4
 """Significant digits of a measured figure; intervals are rounded outwards."""

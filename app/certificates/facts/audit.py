@@ -9,8 +9,8 @@ from pydantic import Field
 
 from app.certificates.facts.decimals import DecimalText, exact, fraction, lower
 from mechanisms.base import Count, Value
-from trainer.audit import CONFIDENCE, CONTRADICTED, CanaryFindings
-from trainer.report import RunReport
+from trainer.specs.report import RunReport
+from trainer.specs.run_findings import CONFIDENCE, CONTRADICTED, CanaryFindings
 
 NOT_RUN = "not run: no empirical lower bound on epsilon was measured"
 
@@ -25,7 +25,7 @@ NOISE_TESTED = (
 
 @final
 class CanaryFacts(Value):
-    r"""The canaries' findings; see ``trainer.audit.CanaryFindings``.
+    r"""The canaries' findings; see ``trainer.specs.run_findings.CanaryFindings``.
 
     Attributes:
       canaries, members: made-up units, and how many of them took part.

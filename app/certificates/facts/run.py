@@ -14,7 +14,7 @@ from app.certificates.facts.planned import differences, has_counts, model_files
 from mechanisms import RandomOrigin
 from trainer import AnyPlan, AnyTrainingSpec, RuntimeSpec
 from trainer.data import DataSetFacts
-from trainer.report import RunReport
+from trainer.specs.report import RunReport
 
 
 @final

@@ -23,8 +23,8 @@ from mechanisms import RandomOrigin
 from mechanisms.base import Count, Value, is_absent
 from mechanisms.errors import InvalidParameter
 from trainer import ALGORITHMS, AnyPlan
-from trainer.plans import PartName
-from trainer.report import HeldOut, MetricName
+from trainer.specs.plans import PartName
+from trainer.specs.report import HeldOut, MetricName
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "urn:zetadp:privacy-certificate:v1"

@@ -16,11 +16,11 @@ from app.certificates.facts.statement import CODE_MANIFEST, DATA_MANIFEST, SPEC_
 from app.certificates.words.kinds import kind_of
 from mechanisms import PrivacyError, RandomOrigin
 from trainer import ALGORITHMS, AnyPlan, FederatedZetaDpSgd
-from trainer.obfuscation.spec import Obfuscation
-from trainer.plan import ExecutionPlan, FederatedSampling
-from trainer.plans import FeatureReleasePlan, RecordReleasePlan
-from trainer.report import FRACTIONS
-from trainer.spectral_dp.spec import SpectralDp
+from trainer.specs.algorithms.obfuscation import Obfuscation
+from trainer.specs.algorithms.spectral_dp import SpectralDp
+from trainer.specs.execution_plan import ExecutionPlan, FederatedSampling
+from trainer.specs.plans import FeatureReleasePlan, RecordReleasePlan
+from trainer.specs.report import FRACTIONS
 
 LARGEST_FLOAT = fraction("1.7e308")
 

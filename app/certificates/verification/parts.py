@@ -22,8 +22,8 @@ from app.certificates.facts.run import CertificateInput
 from app.certificates.facts.statement import PartFacts, PartGuarantee
 from app.certificates.verification.recomputation import NUMERICAL_FAILURES, TOLERANCE
 from mechanisms import NumericalFloor, RandomOrigin, TimeLimitReached, UnsupportedEvent
-from trainer.comparison.spec import Comparison
-from trainer.plans import ComparisonPlan
+from trainer.specs.algorithms.comparison import Comparison
+from trainer.specs.plans import ComparisonPlan
 
 _SECONDS = 10.0
 """For the figures of all parts together, when they are verified."""

@@ -23,7 +23,7 @@ from app.certificates.verification.files import check_file
 from app.certificates.verification.opening import CertificateUnreadable, Opened, Signature, first_error, open_certificate
 from app.certificates.verification.parts import check_parts_alone
 from app.certificates.verification.recomputation import check_figures
-from trainer.plans import ComparisonPlan
+from trainer.specs.plans import ComparisonPlan
 
 
 def verify(certificate: bytes, keys: PublicKeySet, directory: Path | None, evidence: Evidence | None = None) -> VerificationReport:

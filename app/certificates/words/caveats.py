@@ -10,7 +10,7 @@ from app.certificates.facts import wording
 from app.certificates.facts.guarantee import SEED_SENTENCE, ApproximateDp, NoGuarantee
 from app.certificates.words.reading import Reading
 from trainer import AnyTrainingSpec
-from trainer.models import weights
+from trainer.specs.models import weights
 
 SEEDED = f"its random numbers come from a seed: {SEED_SENTENCE}, and its certificate will guarantee nothing"
 RESTS = "epsilon rests on assumptions, which the certificate states beside it"

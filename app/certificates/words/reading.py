@@ -21,8 +21,8 @@ from mechanisms.base import Adjacency
 from mechanisms.errata import Erratum, erratum
 from mechanisms.version import VERSION
 from trainer import ALGORITHMS
-from trainer.models import weights
-from trainer.spec import TrainingSpec
+from trainer.specs.base import TrainingSpec
+from trainer.specs.models import weights
 
 
 @final

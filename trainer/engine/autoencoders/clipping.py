@@ -16,10 +16,10 @@ from torch import Tensor
 
 from trainer.engine.autoencoders.network import DECODER, ENCODERS, Autoencoder, Slopes
 from trainer.engine.autoencoders.rows import TrainingRows
-from trainer.engine.clipping import CLIP_MARGIN, ClippedSum
-from trainer.engine.microbatches import STEPS, Sizes
-from trainer.engine.parameters import ParameterLayout
-from trainer.engine.probe import SEED
+from trainer.engine.gradients.clipping import CLIP_MARGIN, ClippedSum
+from trainer.engine.gradients.microbatches import STEPS, Sizes
+from trainer.engine.gradients.probe import SEED
+from trainer.layers.flat_parameters import ParameterLayout
 
 Norm = Literal["l1", "l2"]
 

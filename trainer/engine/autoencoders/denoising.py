@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from mechanisms.local import LocalRelease
-from trainer.denoising import AnyDenoising, AsReleased, Clamped
+from trainer.specs.denoising import AnyDenoising, AsReleased, Clamped
 
 
 def denoised(rows: Tensor, mechanism: LocalRelease, denoising: AnyDenoising) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from mechanisms.sampling.source import RandomStream
-from trainer.autoencoder import AutoencoderDescent, AutoencoderShape, LossName
+from trainer.specs.autoencoder import AutoencoderDescent, AutoencoderShape, LossName
 
 _ALIGNED = 16
 """Numbers of float32 in 64 bytes."""

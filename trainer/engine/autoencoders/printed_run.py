@@ -16,13 +16,13 @@ from trainer.engine.autoencoders.printed import PrintedSlopes, printed_gradient,
 from trainer.engine.autoencoders.run import AutoencoderAlgorithm, Descent, Prepared
 from trainer.engine.checkpoint import write_atomically
 from trainer.engine.loop import TrainingState
-from trainer.engine.randomness import randomness_of, stream_of
+from trainer.engine.noise.randomness import randomness_of, stream_of
+from trainer.engine.noise.torch_source import GENERATOR, TorchSource
 from trainer.engine.run import run
-from trainer.engine.torch_source import GENERATOR, TorchSource
-from trainer.plans import UnprotectedPlan
-from trainer.printed import PrintedTraining
-from trainer.report import RunReport, TrainingEvent
-from trainer.spec import RuntimeSpec
+from trainer.specs.base import RuntimeSpec
+from trainer.specs.plans import UnprotectedPlan
+from trainer.specs.printed import PrintedTraining
+from trainer.specs.report import RunReport, TrainingEvent
 
 DEMONSTRATION = "artifacts/demonstration.json"
 

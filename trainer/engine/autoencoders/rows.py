@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from mechanisms.base import Adjacency
-from trainer.autoencoder import AutoencoderSpec
 from trainer.data import DataSetFacts
 from trainer.data.base import DataSet
 from trainer.data.splits import dealt, record_keys
-from trainer.engine.units import members_of
+from trainer.engine.gradients.membership import members_of
+from trainer.specs.autoencoder import AutoencoderSpec
 
 
 @final

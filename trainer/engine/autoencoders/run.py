@@ -11,19 +11,19 @@ import numpy as np
 import torch
 
 from mechanisms.sampling.source import RandomOrigin
-from trainer.autoencoder import AutoencoderDescent, AutoencoderSpec
 from trainer.data import DataSetFacts
 from trainer.engine.autoencoders.network import Autoencoder, initial_parameters
 from trainer.engine.autoencoders.rows import TrainingRows
 from trainer.engine.autoencoders.scores import HeldOutRows
 from trainer.engine.loop import NO_BOUND, TrainingState
-from trainer.engine.noise_watch import NoiseWatch
+from trainer.engine.noise.noise_watch import NoiseWatch
+from trainer.engine.noise.randomness import stream_of
 from trainer.engine.optimizers import initial_state
 from trainer.engine.publisher import Evaluation
-from trainer.engine.randomness import stream_of
 from trainer.engine.run import Ending, Model, PreparedRun, Setting
-from trainer.plan_base import Plan
-from trainer.report import MetricValues
+from trainer.specs.autoencoder import AutoencoderDescent, AutoencoderSpec
+from trainer.specs.plan_base import Plan
+from trainer.specs.report import MetricValues
 
 
 @final

@@ -10,7 +10,7 @@ from torch import Tensor
 from trainer.engine.autoencoders.network import Autoencoder
 from trainer.engine.metrics import row_metrics
 from trainer.errors import TrainingDiverged
-from trainer.report import MetricValues
+from trainer.specs.report import MetricValues
 
 ROWS_AT_ONCE = 4096
 

@@ -7,7 +7,7 @@ from app.certificates.words.kinds.base import History, Kind, Setting
 from app.certificates.words.kinds.comparison import Comparison
 from app.certificates.words.kinds.single import single_kind
 from trainer import AnyPlan
-from trainer.plans import ComparisonPlan
+from trainer.specs.plans import ComparisonPlan
 
 
 def kind_of(plan: AnyPlan, parts: tuple[PartFacts, ...]) -> Kind:

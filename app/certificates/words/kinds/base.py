@@ -10,7 +10,7 @@ from typing import ClassVar, Literal, final
 from app.certificates.facts import wording
 from app.certificates.facts.wording import ArithmeticName
 from mechanisms import AnyMechanism
-from trainer.report import HeldOut
+from trainer.specs.report import HeldOut
 
 
 @final

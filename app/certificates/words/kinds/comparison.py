@@ -13,7 +13,7 @@ from app.certificates.facts.wording import ArithmeticName
 from app.certificates.words.kinds.base import History, Kind, Setting
 from app.certificates.words.kinds.single import single_kind
 from app.certificates.words.kinds.unprotected import NO_ROWS
-from trainer.plans import ComparisonPlan
+from trainer.specs.plans import ComparisonPlan
 
 _TABLE = "The metrics stated here are those of the first part; those of all are in the table"
 

@@ -12,7 +12,7 @@ from app.certificates.facts.phrases import sentence
 from app.certificates.facts.wording import ArithmeticName
 from app.certificates.words.kinds.base import History, Kind, Setting
 from app.certificates.words.releases import noise_phrase
-from trainer.plans import FeatureReleasePlan
+from trainer.specs.plans import FeatureReleasePlan
 
 MEANING = (
     "the feature of every held-out record was scaled down to l2 norm C where it is longer (one that isn't finite counted as zero), and "

@@ -13,7 +13,7 @@ from app.certificates.facts.wording import ArithmeticName
 from app.certificates.words.kinds.base import History, Kind, Setting
 from app.certificates.words.kinds.projection import projection_lines
 from app.certificates.words.releases import release_phrase, releases_of
-from trainer.plan import AdaptiveClipping, Clipping, ExecutionPlan, FederatedSampling, LayerBoundsClipping
+from trainer.specs.execution_plan import AdaptiveClipping, Clipping, ExecutionPlan, FederatedSampling, LayerBoundsClipping
 
 
 @final

@@ -12,7 +12,7 @@ from app.certificates.facts.phrases import sentence
 from app.certificates.facts.wording import ArithmeticName
 from app.certificates.words.kinds.base import History, Kind, Setting
 from app.certificates.words.releases import noise_phrase
-from trainer.plans import RecordReleasePlan
+from trainer.specs.plans import RecordReleasePlan
 
 MEANING = (
     "every training record that is used was released once, by itself, with noise of its own, by the service, which held them all until "

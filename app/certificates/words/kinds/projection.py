@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from app.certificates.facts.decimals import upper
-from trainer.projection import SpectralProjection
+from trainer.specs.projection import SpectralProjection
 
 MEANING = {
     "project_then_clip": (

@@ -8,8 +8,8 @@ from app.certificates.words.kinds.gradient_sums import GradientSums
 from app.certificates.words.kinds.local_release import LocalReleases
 from app.certificates.words.kinds.statistic import StatisticRelease
 from app.certificates.words.kinds.unprotected import Unprotected
-from trainer.plan import ExecutionPlan
-from trainer.plans import FeatureReleasePlan, PartPlan, RecordReleasePlan, StatisticReleasePlan, UnprotectedPlan
+from trainer.specs.execution_plan import ExecutionPlan
+from trainer.specs.plans import FeatureReleasePlan, PartPlan, RecordReleasePlan, StatisticReleasePlan, UnprotectedPlan
 
 
 def single_kind(plan: PartPlan) -> Kind:

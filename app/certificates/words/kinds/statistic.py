@@ -11,7 +11,7 @@ from app.certificates.facts.phrases import sentence
 from app.certificates.facts.wording import ArithmeticName
 from app.certificates.words.kinds.base import History, Kind, Setting
 from app.certificates.words.releases import release_phrase, releases_of
-from trainer.plans import StatisticReleasePlan
+from trainer.specs.plans import StatisticReleasePlan
 
 MEANING = (
     "one vector of {numbers} sums over all training records was released once, with noise on every one of them; from then on nothing "

@@ -10,7 +10,7 @@ from app.certificates.facts import wording
 from app.certificates.facts.phrases import sentence
 from app.certificates.facts.wording import ArithmeticName
 from app.certificates.words.kinds.base import History, Kind, Setting
-from trainer.plans import UnprotectedPlan
+from trainer.specs.plans import UnprotectedPlan
 
 NOT_COVERED = (
     "anything: nothing in this run limits what the released files tell of any record",

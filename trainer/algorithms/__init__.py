@@ -1,0 +1,1 @@
+"""A folder for each algorithm: how its specs are run. Needs torch."""

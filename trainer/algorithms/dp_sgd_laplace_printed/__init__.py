@@ -1,0 +1,1 @@
+"""DP-SGD with Laplace noise as printed: for comparison, without a guarantee."""

@@ -1,0 +1,38 @@
+r"""Training of a federated spec, simulated: every round node after node, each with its own units, sample and noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from trainer.engine import NoisyGradients
+from trainer.engine.gradients.membership import at_nodes
+from trainer.engine.run import run
+from trainer.specs.algorithms.federated import FederatedZetaDpSgd
+from trainer.specs.base import RuntimeSpec
+from trainer.specs.execution_plan import ExecutionPlan
+from trainer.specs.report import RunReport, TrainingEvent
+
+
+def train(
+    spec: FederatedZetaDpSgd,
+    plan: ExecutionPlan,
+    runtime: RuntimeSpec,
+    workdir: Path,
+    *,
+    report: Callable[[TrainingEvent], None],
+    should_stop: Callable[[], bool],
+) -> RunReport:
+    r"""Runs ``plan`` to its end, as ``zeta_dp_sgd``'s ``train`` does; a step is a round in which every node takes part.
+
+    The event is one node's. Why that is every unit's guarantee: a unit u lives at node k alone. Fix everything that was released in
+    earlier rounds. The vectors of the other nodes are functions of it, of their own data and of their own randomness: their law is the
+    same with u and without. Node k's vector is a Poisson-sampled release whose sum u moves by at most the clipping bound, with node k's
+    whole noise on it. So the joint law of a round's vectors differs as node k's does, rounds compose adaptively, and the server's step
+    is a function of what was released. Nothing was assumed of the server or of other nodes: they may see and combine all vectors.
+
+    Raises as ``run``.
+    """
+    algorithm = NoisyGradients(spec, plan, partial(at_nodes, spec.nodes, spec.distribution_seed))
+    return run(algorithm, runtime, workdir, report=report, should_stop=should_stop)

@@ -1,0 +1,57 @@
+r"""The functional mechanism: one noisy vector of sums, and the weights that minimise the loss it stands for."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from mechanisms import Laplace
+from mechanisms.sampling.source import NoiseSource
+from trainer.engine import NoiseWatch, TorchSource, TrainingState
+from trainer.engine.autoencoders import Descent, Prepared
+from trainer.engine.autoencoders.statistics import Code, fitted
+from trainer.engine.loop import NO_BOUND
+from trainer.engine.noise.randomness import stream_of
+from trainer.engine.noise.torch_source import GENERATOR
+from trainer.specs.algorithms.functional_mechanism import FunctionalMechanism
+from trainer.specs.plans import StatisticReleasePlan
+
+
+def minimisation(spec: FunctionalMechanism, plan: StatisticReleasePlan, prepared: Prepared) -> Descent:
+    r"""Its one step releases the sums and minimises.
+
+    An attempt that is killed before its one checkpoint has published nothing: the next releases anew, and that is the only release.
+    """
+    processor = torch.device("cpu")
+    source = TorchSource(stream_of(spec, "release of the sums"), processor)
+    code = Code.of(prepared.network.shape.features, prepared.network.shape.hidden, spec.spread, stream_of(spec, "public code"))
+
+    watch = NoiseWatch(plan.mechanism)
+
+    def step(_state: TrainingState) -> TrainingState:
+        noisy = released(plan, code, prepared.rows.features, source, watch)
+        parameters = weights(spec, plan, code, noisy).to(prepared.setting.device)
+        return TrainingState(1, parameters, {}, NO_BOUND)
+
+    return Descent(step, source.origin, GENERATOR, watch)
+
+
+def released(plan: StatisticReleasePlan, code: Code, rows: Tensor, source: NoiseSource[Tensor], watch: NoiseWatch | None = None) -> Tensor:
+    """The sums over the rows with the plan's noise, (numbers,) float64: the only thing that is computed from the rows."""
+    sums = code.sums(rows.cpu())
+    assert len(sums) == plan.numbers  # the plan was made for these sizes
+    noisy = plan.mechanism.release(sums, source)
+    if watch is not None:
+        watch.see(sums, noisy)
+    return noisy
+
+
+def weights(spec: FunctionalMechanism, plan: StatisticReleasePlan, code: Code, noisy: Tensor) -> Tensor:
+    """Of the network, (coordinates,) float32, from what was released: post-processing."""
+    scale = plan.mechanism.noise_scale
+    std = math.sqrt(2.0) * scale if isinstance(plan.mechanism, Laplace) else scale
+    features, hidden = code.encoder.shape
+    decoder = code.decoder(fitted(noisy, features, hidden, std, spec.ridge, spec.expansion))
+    return torch.cat((code.encoder.reshape(-1), decoder.reshape(-1))).to(torch.float32)

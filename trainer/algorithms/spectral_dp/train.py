@@ -1,0 +1,35 @@
+r"""Training of a Spectral-DP spec: all units live at one place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from trainer.engine import NoisyGradients
+from trainer.engine.gradients.membership import at_one_place
+from trainer.engine.run import run
+from trainer.specs.algorithms.spectral_dp import SpectralDp
+from trainer.specs.base import RuntimeSpec
+from trainer.specs.execution_plan import ExecutionPlan
+from trainer.specs.report import RunReport, TrainingEvent
+
+
+def train(
+    spec: SpectralDp,
+    plan: ExecutionPlan,
+    runtime: RuntimeSpec,
+    workdir: Path,
+    *,
+    report: Callable[[TrainingEvent], None],
+    should_stop: Callable[[], bool],
+) -> RunReport:
+    r"""Runs ``plan`` to its end, as ``zeta_dp_sgd``'s ``train`` does, with the same files.
+
+    Args:
+      plan: as calibrated when the job was submitted; training runs from exactly it, its projection included.
+      report: receives every event as it happens.
+      should_stop: asked after every step.
+    Raises: as ``run``.
+    """
+    algorithm = NoisyGradients(spec, plan, at_one_place)
+    return run(algorithm, runtime, workdir, report=report, should_stop=should_stop)

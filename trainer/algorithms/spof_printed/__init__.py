@@ -1,0 +1,1 @@
+"""SPOF as printed: for comparison, without a guarantee."""

@@ -1,0 +1,167 @@
+r"""Canaries: made-up records that audit a run from inside. Fair coins decide which take part; the released sums say which did.
+
+Each is a unit of its own, sampled, clipped and added like any other, with a gradient far beyond the bound. They belong to nobody, and a
+unit's guarantee doesn't depend on who else is in the data: they cost nothing. Scores are functions of what was released, of the coins
+and of made-up records, so they may be published with the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import final
+
+import torch
+from torch import Tensor
+from torch.func import functional_call  # pyright: ignore[reportPrivateImportUsage]
+
+from accountants.audit import Scores
+from mechanisms.sampling.source import RandomStream
+from trainer.engine.gradients.clipping import ClippedGradients
+from trainer.engine.gradients.probe import mode
+from trainer.engine.gradients.problem import Problem
+from trainer.layers.flat_parameters import as_real
+
+MEMBERS, SCORES = "members", "scores"
+
+BEYOND = 4.0
+"""So many times the bound a canary's gradient should have at the start, so that it would stand out if it weren't clipped."""
+
+_SCALES = tuple(4.0**power for power in range(7))
+_TRIED = 16
+_RECORDS_AT_ONCE = 256
+_STEP = 1e-2
+"""Of the parameters' norm: how far a difference of losses goes to either side, a balance of curvature and rounding in float32."""
+
+
+@final
+@dataclass(frozen=True)
+class Canaries:
+    r"""The canaries of one run; what was learned of them so far is in the training state.
+
+    Attributes:
+      problem: with the canaries as its last units, each of one record.
+      clipped: of that problem.
+      first: number of the first canary; those before are real units.
+      classes: of a classification; None otherwise.
+    """
+
+    problem: Problem
+    clipped: ClippedGradients
+    first: int
+    classes: int | None
+
+    @property
+    def count(self) -> int:
+        """How many, whether they take part or not."""
+        return self.problem.units - self.first
+
+    def begin(self, stream: RandomStream) -> dict[str, Tensor]:
+        """The state before the first step: fair coins, and no scores."""
+        members = torch.from_numpy(stream.uniform(self.count) < 0.5)
+        return {MEMBERS: members, SCORES: torch.zeros(self.count, dtype=torch.float64)}
+
+    def members(self, state: Mapping[str, Tensor]) -> Tensor:
+        """Numbers of the units that take part, int64."""
+        found = torch.nonzero(state[MEMBERS]).squeeze(1) + self.first
+        return found.to(self.problem.features.device)
+
+    def prepare(self, step: int) -> None:
+        """New targets for this step, so that no network learns them by heart and stops to move for them."""
+        generator = torch.Generator().manual_seed(step)
+        self.problem.targets[-self.count :] = _targets(self.problem.targets, self.count, self.classes, generator)
+
+    def observe(
+        self, state: Mapping[str, Tensor], parameters: Mapping[str, Tensor], gradient: Mapping[str, Tensor], bound: float
+    ) -> dict[str, Tensor]:
+        r"""The state after a step: each score grows by <gradient, g> / max(norm of g, bound), g the canary's own gradient.
+
+        Args:
+          parameters: that the step's gradients were taken at.
+          gradient: as released, noise and all.
+          bound: that g was clipped to.
+        """
+        units = torch.arange(self.first, self.problem.units, device=self.problem.features.device)
+        clipped = self.clipped.sum(parameters, units, bound)
+        size = _norm(gradient)
+        if len(clipped.norms) < self.count or not size > 0.0:
+            return dict(state)
+        norms = clipped.norms.double().clamp(min=clipped.bound) * (bound / clipped.bound)
+        # A difference of losses costs two forward passes; products with whole gradients would need all of them in memory.
+        reach = _STEP * max(_norm(parameters), 1.0)
+        ahead, behind = (self._losses(parameters, gradient, sign * reach / size) for sign in (1.0, -1.0))
+        gained = (ahead - behind) * (size / (2.0 * reach)) / norms
+        return {MEMBERS: state[MEMBERS], SCORES: state[SCORES] + gained.nan_to_num(0.0, 0.0, 0.0).cpu()}
+
+    def _losses(self, parameters: Mapping[str, Tensor], direction: Mapping[str, Tensor], step: float) -> Tensor:
+        moved = {name: value + step * direction[name] for name, value in parameters.items()}
+        return torch.cat(list(self._chunks(moved))).double()
+
+    def _chunks(self, parameters: dict[str, Tensor]) -> Iterator[Tensor]:
+        problem = self.problem
+        features, targets = problem.features[-self.count :], problem.targets[-self.count :]
+        with torch.no_grad(), mode(problem.network, training=False):
+            for some, wanted in zip(features.split(_RECORDS_AT_ONCE), targets.split(_RECORDS_AT_ONCE), strict=True):
+                yield problem.losses(functional_call(problem.network, parameters, (some,)), wanted)
+
+
+def scores_of(state: Mapping[str, Tensor]) -> Scores:
+    """What was learned of the canaries, as audits read it."""
+    return Scores(state[MEMBERS].numpy(), state[SCORES].numpy())
+
+
+def with_canaries(problem: Problem, count: int, bound: float, classes: int | None) -> Problem:
+    """The problem with so many more units at its end, of one made-up record each, whose gradients are long before training."""
+    generator = torch.Generator().manual_seed(0)
+    targets = _targets(problem.targets, count, classes, generator)
+    features = _gaussian(problem.features, count, generator)
+    tried = replace(problem, features=features[:_TRIED], targets=targets[:_TRIED], members=None)
+    features = features * _scale(tried, bound)
+    members = None
+    if problem.members is not None:
+        own = torch.full((count, problem.members.shape[1]), -1, dtype=torch.int64, device=problem.members.device)
+        own[:, 0] = torch.arange(len(problem.features), len(problem.features) + count)
+        members = torch.cat((problem.members, own))
+    return replace(
+        problem, features=torch.cat((problem.features, features)), targets=torch.cat((problem.targets, targets)), members=members
+    )
+
+
+def _scale(tried: Problem, bound: float) -> float:
+    """The first that makes the middle gradient long enough, or the one that makes it longest: some networks' gradients are bounded."""
+    found: list[tuple[float, float]] = []
+    for scale in _SCALES:
+        norm = sorted(_gradient_norm(tried, scale, row) for row in range(len(tried.features)))[len(tried.features) // 2]
+        if norm >= BEYOND * bound:
+            return scale
+        found.append((norm, -scale))
+    return -max(found)[1]
+
+
+def _gradient_norm(tried: Problem, scale: float, row: int) -> float:
+    """Of one record alone, by plain differentiation; 0 where it isn't finite."""
+    parameters = [parameter for parameter in tried.network.parameters() if parameter.requires_grad]
+    with torch.enable_grad(), mode(tried.network, training=False):
+        loss = tried.losses(tried.network(scale * tried.features[row : row + 1]), tried.targets[row : row + 1]).sum()
+        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+    norm = _norm({str(number): value for number, value in enumerate(gradients) if value is not None})
+    return norm if norm < float("inf") else 0.0
+
+
+def _targets(like: Tensor, count: int, classes: int | None, generator: torch.Generator) -> Tensor:
+    if classes is not None:
+        return torch.randint(classes, (count,), generator=generator).to(like.device, like.dtype)
+    return _gaussian(like, count, generator)
+
+
+def _gaussian(like: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Standard normal numbers in the shape of so many records; pairs of reals where they are complex."""
+    shape = (count, *like.shape[1:])
+    if like.is_complex():
+        return torch.view_as_complex(torch.randn((*shape, 2), generator=generator)).to(like.device, like.dtype)
+    return torch.randn(shape, generator=generator).to(like.device, like.dtype)
+
+
+def _norm(tensors: Mapping[str, Tensor]) -> float:
+    """l2, over all numbers as reals."""
+    return float(torch.stack([as_real(value.detach()).double().square().sum() for value in tensors.values()]).sum().sqrt())

@@ -1,0 +1,178 @@
+r"""What is refused before training starts, because it would make the guarantee or the gradient wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call  # pyright: ignore[reportPrivateImportUsage]
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from mechanisms.errors import InvalidParameter
+from trainer.engine.gradients.probe import SEED, made_up_features, made_up_parameters, mode, same_randomness, some_targets, uneven
+from trainer.engine.gradients.problem import Problem
+from trainer.layers.flat_parameters import as_real
+
+RECORDS = 4
+
+AGREEMENT = 1e-3
+"""Relative to the largest output. Another batch size rounds differently, by 1e-5 at most; records that are mixed differ by far more."""
+
+EQUALITY = 1e-5
+"""The same between batches of one size, where the other records' rows are computed by the same operations."""
+
+
+def check_problem(problem: Problem) -> None:
+    r"""Refuses what can't be trained on privately.
+
+    Raises:
+      InvalidParameter: parameters aren't float32 or complex64; data have wrong shapes, types, NaN or labels; members share records; the
+        network mixes records or keeps statistics of them; the losses aren't one real number for each record by itself.
+    """
+    _check_parameters(problem.network)
+    _check_data(problem)
+    if problem.members is not None:
+        _check_members(problem.members, len(problem.features))
+    _check_modules(problem.network)
+    outputs = _check_outputs(problem)
+    _check_labels(problem, outputs)
+    _check_losses(problem, outputs)
+
+
+def _check_parameters(network: nn.Module) -> None:
+    parameters = dict(network.named_parameters())
+    if not parameters:
+        raise InvalidParameter("network", "one with parameters", "none")
+    for name, parameter in parameters.items():
+        if parameter.dtype not in (torch.float32, torch.complex64):
+            # Half precision would round norms and sums by more than the clipping margin; complex half lacks most kernels.
+            raise InvalidParameter(f"network.{name}", "float32 or complex64", str(parameter.dtype))
+        if not parameter.requires_grad:
+            raise InvalidParameter(f"network.{name}", "trainable (a constant belongs into a buffer)", "requires_grad=False")
+
+
+def _check_data(problem: Problem) -> None:
+    records = len(problem.features) if problem.features.dim() else 0
+    if not records:
+        raise InvalidParameter("features", "(records, ...) with at least one record", tuple(problem.features.shape))
+    if problem.targets.shape[:1] != (records,):
+        raise InvalidParameter("targets", f"({records}, ...), one for each record", tuple(problem.targets.shape))
+    for name, values in (("features", problem.features), ("targets", problem.targets)):
+        if values.dtype in (torch.float16, torch.bfloat16, torch.complex32):
+            raise InvalidParameter(name, "in single precision", str(values.dtype))
+        if not bool(as_real(values).isfinite().all()):
+            raise InvalidParameter(name, "finite everywhere", "NaN or infinity")
+
+
+def _check_members(members: Tensor, records: int) -> None:
+    if members.dim() != 2 or not members.numel() or members.dtype != torch.int64:
+        raise InvalidParameter("members", "(units, records_per_unit), int64", f"{tuple(members.shape)}, {members.dtype}")
+    if int(members.min()) < -1 or int(members.max()) >= records:
+        raise InvalidParameter("members", f"record numbers from 0 to {records - 1}, or -1", f"{int(members.min())} to {int(members.max())}")
+    real = members >= 0
+    if not bool(real[:, 0].all()) or bool((real[:, 1:] & ~real[:, :-1]).any()):
+        raise InvalidParameter("members", "at least one record in each unit, and padding only behind them", "padding before a record")
+    numbers = members[real]
+    if len(numbers.unique()) != len(numbers):
+        # It would weigh twice, and one of its two units wouldn't be protected from the other's presence.
+        raise InvalidParameter("members", "units that share no record", "a record that appears twice")
+
+
+def _check_modules(network: nn.Module) -> None:
+    for name, module in network.named_modules():
+        if isinstance(module, _BatchNorm):
+            raise InvalidParameter(f"network.{name}", "a layer that mixes no records (group or layer norm, say)", type(module).__name__)
+
+
+def _check_outputs(problem: Problem) -> Tensor:
+    """Outputs (RECORDS, ...) of made-up records, in the mode the network is in."""
+    network, features = problem.network, made_up_features(problem, RECORDS)
+    values = {name: parameter.detach().clone() for name, parameter in network.named_parameters()}
+    before = {name: tensor.clone() for name, tensor in (*values.items(), *network.named_buffers())}
+    for training in (True, False):
+        with mode(network, training):
+            _ = _run("network", lambda records: functional_call(network, values, (records,)), features, SEED)
+        for name, tensor in (*values.items(), *network.named_buffers()):
+            if not torch.equal(tensor, before[name]):
+                tensor.copy_(before[name])
+                raise InvalidParameter(f"network.{name}", "the same after a forward pass (a statistic of records is private)", "changed")
+        with mode(network, training):
+            _check_separate("network", lambda records: functional_call(network, values, (records,)), features)
+        # What is 0 at the start may mix records later.
+        later = made_up_parameters(network)
+        with mode(network, training):
+            _check_mixes_nothing("network", lambda records, later=later: functional_call(network, later, (records,)), uneven(features))
+    return _run("network", network, features, SEED)
+
+
+def _check_labels(problem: Problem, outputs: Tensor) -> None:
+    """Class numbers have to be classes: torch ignores some others without a word."""
+    targets = problem.targets
+    if targets.dtype == torch.int64 and targets.dim() == 1 and outputs.dim() == 2:
+        classes, least, largest = outputs.shape[1], int(targets.min()), int(targets.max())
+        if least < 0 or largest >= classes:
+            raise InvalidParameter("targets", f"classes from 0 to {classes - 1}", f"{least} to {largest}")
+
+
+def _check_losses(problem: Problem, outputs: Tensor) -> None:
+    targets = some_targets(problem, RECORDS)
+    numbers = torch.arange(RECORDS, device=outputs.device)
+    losses = _run("losses", lambda rows: problem.losses(outputs[rows], targets[rows]), numbers, SEED)
+    if losses.shape != (RECORDS,) or not losses.is_floating_point():
+        expected = "one real number for each record (reduction='none')"
+        raise InvalidParameter("losses", expected, f"{losses.dtype} of shape {tuple(losses.shape)} for {RECORDS} records")
+    _check_separate("losses", lambda rows: problem.losses(outputs[rows], targets[rows]), numbers)
+    if targets.dim() == 1:
+        # Of different classes: a loss may weigh by how often each occurs.
+        kinds = problem.targets.unique()
+        others = kinds[numbers % len(kinds)]
+        _check_mixes_nothing("losses", lambda rows: problem.losses(outputs[rows], others[rows]), numbers)
+
+
+def _check_separate(what: str, function: Callable[[Tensor], Tensor], records: Tensor) -> None:
+    """Each row of the result depends on its own record only: not on another's values, and not on how many there are."""
+    together = _run(what, function, records, SEED)
+    if together.shape[:1] != (len(records),):
+        raise InvalidParameter(what, f"a function of {len(records)} records with as many results", tuple(together.shape))
+    if not bool(as_real(together).isfinite().all()):
+        raise InvalidParameter(what, "finite on standard normal features", "NaN or infinity")
+    _check_mixes_nothing(what, function, records)
+
+
+def _check_mixes_nothing(what: str, function: Callable[[Tensor], Tensor], records: Tensor) -> None:
+    together = _run(what, function, records, SEED)
+    for row in range(len(records)):
+        # Under the same masks, where there are any: one record becomes another, and the rest mustn't notice.
+        changed = torch.cat([records[:row], records[row - 1][None], records[row + 1 :]])
+        rest = torch.arange(len(records), device=records.device) != row
+        if not _same(_run(what, function, changed, SEED)[rest], together[rest], EQUALITY):
+            raise InvalidParameter(what, "a function of each record by itself", "one that mixes records")
+    if not _same(_run(what, function, records, SEED + 1), together, 0.0):
+        return  # random (dropout): one record at a time would get other masks
+    alone = [_run(what, function, records[row : row + 1], SEED) for row in range(len(records))]
+    if not _same(torch.cat(alone), together, AGREEMENT):
+        raise InvalidParameter(what, "a function of each record by itself", "one that depends on how many records there are")
+
+
+def _same(results: Tensor, expected: Tensor, tolerance: float) -> bool:
+    """Numbers that aren't finite are the same where both aren't: a made-up network may overflow."""
+    if results.shape != expected.shape:
+        return False
+    finite = as_real(expected).isfinite()
+    if not torch.equal(as_real(results).isfinite(), finite):
+        return False
+    found, wanted = as_real(results)[finite], as_real(expected)[finite]
+    return not len(wanted) or bool((found - wanted).abs().amax() <= tolerance * wanted.abs().amax())
+
+
+def _run(what: str, function: Callable[[Tensor], Tensor], records: Tensor, seed: int) -> Tensor:
+    try:
+        with torch.no_grad(), same_randomness(records.device, seed):
+            result: object = function(records.clone())  # which it may change in place
+    except (RuntimeError, IndexError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise InvalidParameter(what, "a function of data of these shapes and types", reason) from error
+    if not isinstance(result, Tensor):
+        raise InvalidParameter(what, "a function whose result is one tensor", type(result).__name__)
+    return result

@@ -1,0 +1,271 @@
+r"""Per-unit gradients, clipped and summed, in memory that doesn't grow with the sample."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from mechanisms.errors import InvalidParameter
+from trainer.engine.gradients.checks import check_problem
+from trainer.engine.gradients.microbatches import STEPS, Padding, Sizes, keeps_its_bits
+from trainer.engine.gradients.per_unit import Layer, Microbatch, squared_features
+from trainer.engine.gradients.probe import made_up_features, made_up_parameters, mode, uneven
+from trainer.engine.gradients.problem import Problem
+from trainer.engine.gradients.routes import plan_route
+from trainer.engine.gradients.spectra import Spectra
+from trainer.layers.flat_parameters import ParameterLayout
+from trainer.layers.linear import ComplexLinear
+from trainer.layers.rules import LayerGradients, WritableGradients
+from trainer.layers.rules.base import HIDDEN_BY_UNDERFLOW
+from trainer.specs.execution_plan import Clipping, L1Clipping, LayerBoundsClipping, PerLayerClipping
+from trainer.specs.projection import SpectralProjection
+
+CLIP_MARGIN = 2.0**-8
+r"""How far below the bound a clipped gradient aims, relatively, so that float32 rounding can't lift it above.
+
+Norms are sums of squares in a cascade, or products of two such sums: off by less than 2^-16 relatively for up to 10^8 numbers. Factor and
+product add 2^-23. Units are added in float64, or in float32 as far as that can't come to more than 59/64 of the margin
+(``rules.base.added_at_once``): one unit more rounds all the others' sum otherwise, and how badly depends on the library. With 256 units of
+784 positions added in float32 it was 2^-17 of the bound on one machine, above 2^-8 on another. A sum in float64 is rounded to float32 at
+last: by at most 2^-24 of it, with and without the unit, so by 2^-12 for 2048 units. Together below 2^-8: mechanisms/proofs/clipped_sum.md.
+"""
+
+AIM = 1.0 - CLIP_MARGIN
+"""Of the bound."""
+
+LARGEST_MICROBATCH = 256
+"""Records that are worked on at once, at most, where a record may have many positions."""
+LARGEST_WITHOUT_POSITIONS = 2048
+"""The same where each record gives every weight one product."""
+
+
+@final
+@dataclass(frozen=True)
+class ClippedSum:
+    r"""What one step's sample gives. Only ``total`` may leave the process, and only with noise on it.
+
+    Attributes:
+      total: (coordinates,), the sum over units of clipped gradients; float32 from one microbatch, float64 from several.
+      norms: (units that weren't zeroed,); per layer the largest of each unit, as multiples of the layer's own bound times ``bound``.
+      bound: of such a norm.
+      zeroed: units whose gradient wasn't finite, or whose norm overflowed. Not private: it is for tests and debuggers.
+    """
+
+    total: Tensor
+    norms: Tensor
+    bound: float
+    zeroed: int
+
+    @property
+    def within(self) -> int:
+        """Units whose norm is at most the bound (per layer: in every layer), those that were zeroed among them."""
+        return int((self.norms <= self.bound).sum()) + self.zeroed
+
+
+@final
+class ClippedGradients:
+    r"""sum over units of g min(1, B / ||g||), where g is the sum of the unit's records' gradients, all parameters as real pairs.
+
+    g is torch's gradient 2 dL/d(conj theta), the full gradient of the real pair. Routes are planned once, here. With a projection it is
+    the sum of the clipped gradients' kept coordinates, or of the clipped kept coordinates: see ``SpectralProjection.order``.
+
+    Args:
+      clipping: in l2. With bounds layer by layer B stands for all of them: they are multiplied by B / (their own total).
+      projection: None for the whole gradient.
+      microbatch_size: how many records are worked on at once, and at most as many as float32 may add (``LARGEST_MICROBATCH``): speed and
+        memory, never the result.
+      lot: units that a sample is expected to hold, a public number, by which microbatches' sizes are graded; None: a whole microbatch.
+    Raises:
+      InvalidParameter: the network mixes records, network, losses and data don't fit together (``check_problem``), or network and
+        clipping or projection don't.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        clipping: Clipping,
+        microbatch_size: int,
+        projection: SpectralProjection | None = None,
+        lot: int | None = None,
+    ) -> None:
+        check_problem(problem)
+        self._problem = problem
+        self.layout = ParameterLayout.of(problem.network)
+        self.layers, self.route = plan_route(problem)
+        self.spectra = None if projection is None else Spectra(projection, self.layout, problem.features.device)
+        self._released = self.layout if self.spectra is None else self.spectra.layout
+        self._bounds = _bounds_of(clipping, self.layers)
+        largest = LARGEST_WITHOUT_POSITIONS if _has_no_positions(problem, self.layers) else LARGEST_MICROBATCH
+        self._most = max(1, min(microbatch_size, largest) // problem.records_per_unit)
+        self._lot = self._most if lot is None else lot
+        self._sizes = Sizes.of(self._most, self._lot)
+        self._padding = Padding.of(problem)
+        self._watched = tuple(problem.network.buffers())
+        self._squares = squared_features(problem.features)
+
+    def sum(self, parameters: Mapping[str, Tensor], units: Tensor, bound: float) -> ClippedSum:
+        r"""Clips and sums over a sample.
+
+        Args:
+          parameters: by name, as ``layout.unflatten`` gives them.
+          units: the sampled units' numbers, (sampled,), int64; may be empty, and gives exact zeros then.
+          bound: B > 0; per layer it is the total, of which each layer gets its share, B / sqrt(L) of L layers that are alike.
+        Raises:
+          InvalidParameter: the network changed a parameter or a buffer on the way.
+        """
+        watched = (*parameters.values(), *self._watched)
+        before = [tensor._version for tensor in watched]
+        clipped = self._clipped_sum(parameters, units, bound)
+        if [tensor._version for tensor in watched] != before:
+            # What one record writes there, others would read.
+            raise InvalidParameter("network", "one that changes no parameter and no buffer", "a change in place")
+        return clipped
+
+    def _clipped_sum(self, parameters: Mapping[str, Tensor], units: Tensor, bound: float) -> ClippedSum:
+        if len(units) <= self._sizes.largest:
+            return self._microbatch(parameters, units, bound, len(units))  # needs no second pass over the parameters
+        total = self._nothing().double()
+        parts: list[ClippedSum] = []
+        for chunk in units.split(self._sizes.largest):
+            part = self._microbatch(parameters, chunk, bound, len(units))
+            total += part.total
+            parts.append(part)
+        return ClippedSum(total, torch.cat([part.norms for part in parts]), parts[0].bound, sum(part.zeroed for part in parts))
+
+    def _microbatch(self, parameters: Mapping[str, Tensor], units: Tensor, bound: float, sample: int) -> ClippedSum:
+        zeroed = 0
+        while len(units):
+            size = self._sizes.of_microbatch(len(units))
+            gradients = self.gradients(parameters, self._padding.gathered(self._problem, units, self._squares, size))
+            with _single_precision(units.device.type):
+                squares = torch.stack([layer.squared_norms() for layer in gradients])
+                # Finite squares may add to infinity in float32, and don't in float64.
+                if math.isfinite(squares.sum(dtype=torch.float64).item()):
+                    return self._clipped(gradients, squares, bound, zeroed, sample, len(units))
+            if not bool(squares[:, len(units) :].isfinite().all()):
+                # Padding that breaks would break the products that it stands in, and without it sizes wouldn't be the probed ones.
+                self._sizes = Sizes(1, 1)
+                rest = self._clipped_sum(parameters, units, bound)
+                return ClippedSum(rest.total, rest.norms, rest.bound, rest.zeroed + zeroed)
+            squares = squares[:, : len(units)]
+            # NaN * 0 is NaN, so a broken unit is left out of the products, not weighed by 0; else it would tell that it was there
+            # (errata Z22). Units don't mix: the others' gradients are the same without it.
+            finite = squares.isfinite().all(dim=0)
+            del gradients
+            units, zeroed = units[finite], zeroed + int((~finite).sum())
+        total = self._nothing()
+        return ClippedSum(total, total[:0], self._bounds(bound)[0], zeroed)
+
+    def gradients(self, parameters: Mapping[str, Tensor], batch: Microbatch) -> Sequence[LayerGradients]:
+        """Of each layer, those that are clipped."""
+        found = self.route.gradients(parameters, batch)
+        return found if self.spectra is None else self.spectra.released(self.layers, found)
+
+    def made_up(self, count: int) -> Callable[[Tensor, float], ClippedSum]:
+        r"""``sum`` over ``count`` made-up units, with made-up parameters: numbers of some of them, (sampled,), and a bound -> their sum.
+
+        Not in training mode: dropout's masks would be others for the same unit.
+        """
+        problem, each = self._problem, self._problem.records_per_unit
+        twin, parameters = copy(self), made_up_parameters(problem.network)
+        features = uneven(made_up_features(problem, count * each))
+        targets = torch.zeros_like(problem.targets[:1]).expand(len(features), *problem.targets.shape[1:]).contiguous()
+        members = None if problem.members is None else torch.arange(len(features), device=features.device).reshape(count, each)
+        twin._problem = replace(problem, features=features, targets=targets, members=members)
+        twin._squares = squared_features(features)
+
+        def clipped(units: Tensor, bound: float) -> ClippedSum:
+            with mode(problem.network, training=False):
+                return twin.sum(parameters, units.to(features.device), bound)
+
+        return clipped
+
+    def settle(self) -> bool:
+        r"""Whether a unit's gradient keeps its bits whoever is computed beside it, in every size of microbatch; where not, units are
+        computed one by one from here on.
+        """
+        for step in STEPS:
+            self._sizes = Sizes.of(self._most, self._lot, step)
+            if all(keeps_its_bits(self.gradients, self._problem, size, self._sizes.step) for size in self._sizes.all()):
+                return True
+        self._sizes = Sizes(1, 1)
+        return False
+
+    def _clipped(
+        self, gradients: Sequence[LayerGradients], squares: Tensor, bound: float, zeroed: int, sample: int, units: int
+    ) -> ClippedSum:
+        """``squares``: (layers, units and padding), finite; ``sample``: units of the whole step."""
+        # A product of two norms that are not 0 may be: the gradient beside a norm of 0 wouldn't be clipped at all.
+        squares = squares + HIDDEN_BY_UNDERFLOW
+        bounds = self._bounds(bound)
+        if len(bounds) == 1:
+            norms = squares.sum(dim=0).sqrt_()
+            factors: Sequence[Tensor] = [_factors(norms, AIM * bounds[0])] * len(gradients)
+        else:
+            each = squares.sqrt()
+            factors = _factors(each, _column([AIM * own for own in bounds], each)).unbind()
+            norms = (each * _column([bounds[0] / own for own in bounds], each)).amax(dim=0)
+        # Rounded once: with more microbatches to come, their sum is.
+        precision = torch.float64 if sample > self._sizes.largest else torch.float32
+        total = torch.empty(self._released.coordinates, device=squares.device, dtype=precision)
+        views = self._released.unflatten(total)
+        for layer, of_layer, weight in zip(self.layers, gradients, factors, strict=True):
+            into = {own: views[full] for own, full in layer.names.items()}
+            if isinstance(of_layer, WritableGradients):
+                of_layer.write_weighted_sum(weight, into, sample)
+            else:
+                for own, value in of_layer.weighted_sum(weight, sample).items():
+                    into[own].copy_(value)
+        return ClippedSum(total, norms[:units], bounds[0], zeroed)
+
+    def _nothing(self) -> Tensor:
+        return torch.zeros(self._released.coordinates, device=self._problem.features.device)
+
+
+def _single_precision(device: str) -> AbstractContextManager[object]:
+    """Norms and sums in float32 also under autocast; without one there is nothing to enter, which takes its time."""
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
+
+
+def _bounds_of(clipping: Clipping, layers: Sequence[Layer]) -> Callable[[float], Sequence[float]]:
+    """From the bound of the whole gradient to one for each layer, or to the only one."""
+    if isinstance(clipping, L1Clipping):
+        raise InvalidParameter("clipping", "in l2 (gradients per unit have l2 norms here)", clipping.kind)
+    if isinstance(clipping, PerLayerClipping):
+        return lambda bound: [bound / math.sqrt(len(layers))] * len(layers)
+    if not isinstance(clipping, LayerBoundsClipping):
+        return lambda bound: [bound]
+    planned, found = [of_layer.layer for of_layer in clipping.layers], [layer.name for layer in layers]
+    if planned != found:
+        raise InvalidParameter("clipping.layers", f"the network's trained layers {found}", planned)
+    return lambda bound: [of_layer.bound * (bound / clipping.bound) for of_layer in clipping.layers]
+
+
+def _column(values: Sequence[float], like: Tensor) -> Tensor:
+    """(layers, 1), of the type of ``like``."""
+    return torch.tensor(values, dtype=torch.float64).to(like.device, like.dtype)[:, None]
+
+
+def _factors(norms: Tensor, aims: float | Tensor) -> Tensor:
+    """min(1, aim / norm); a norm that overflowed is infinite and gets 0."""
+    return torch.reciprocal(norms).mul_(aims).clamp_(max=1.0).float()
+
+
+def _has_no_positions(problem: Problem, layers: Sequence[Layer]) -> bool:
+    """Whether every weight meets each record once: linear layers in a chain, each as wide as what the one before it gives."""
+    if problem.members is not None or problem.features.dim() != 2:
+        return False
+    width = problem.features.shape[1]
+    for layer in layers:
+        weight = getattr(layer.module, "weight", None)
+        if type(layer.module) not in (nn.Linear, ComplexLinear) or not isinstance(weight, Tensor) or weight.shape[1] != width:
+            return False
+        width = weight.shape[0]
+    return True

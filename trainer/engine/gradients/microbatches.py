@@ -1,0 +1,154 @@
+r"""Microbatches of few sizes, filled up with a made-up record: in a product of another number of rows a row may come out with other bits.
+
+A last bit on the wrong side of a kink is another gradient, so one record more could change the gradients of all others in its product.
+Within these sizes rows keep their bits, which is probed before training (``keeps_its_bits``) and not proved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from trainer.engine.gradients.per_unit import Microbatch, squared_features
+from trainer.engine.gradients.probe import made_up_features, made_up_parameters, mode
+from trainer.engine.gradients.problem import Problem
+from trainer.layers.rules import LayerGradients
+
+STEPS = (4, 16)
+"""Sizes are multiples of the first where rows then keep their bits, else of the second: as many rows or more a library works on at once."""
+
+MOST_SIZES = 12
+GRADES = 8
+"""A lot is about as many steps, so that filling up costs a sixteenth of it on average, and few samples need a second microbatch."""
+
+Gradients = Callable[[Mapping[str, Tensor], Microbatch], Sequence[LayerGradients]]
+
+
+@final
+@dataclass(frozen=True)
+class Sizes:
+    """In units: multiples of ``step`` up to ``largest``, which is one of them."""
+
+    step: int
+    largest: int
+
+    @staticmethod
+    def of(most: int, lot: int, step: int = STEPS[0]) -> Sizes:
+        r"""At most ``most`` units at once, for samples of about ``lot``, in multiples of ``step``.
+
+        >>> Sizes.of(1000, 64), Sizes.of(1000, 600), Sizes.of(3, 64)
+        (Sizes(step=8, largest=96), Sizes(step=76, largest=912), Sizes(step=3, largest=3))
+        """
+        step = min(most, step * -(-lot // (step * GRADES)))
+        return Sizes(step, min(most // step, MOST_SIZES) * step)
+
+    def of_microbatch(self, units: int) -> int:
+        """The smallest that holds them."""
+        return -(-units // self.step) * self.step
+
+    def all(self) -> Iterator[int]:
+        """From the smallest to the largest."""
+        return iter(range(self.step, self.largest + 1, self.step))
+
+
+@final
+@dataclass(frozen=True)
+class Padding:
+    """One made-up record, (1, ...), with a target and its features' squared norm: what a microbatch is filled up with."""
+
+    features: Tensor
+    target: Tensor
+    square: Tensor | None
+
+    @staticmethod
+    def of(problem: Problem) -> Padding:
+        """In the data's shape, kind and place."""
+        features = made_up_features(problem, 1)
+        return Padding(features, torch.zeros_like(problem.targets[:1]), squared_features(features))
+
+    def gathered(self, problem: Problem, units: Tensor, squares: Tensor | None, size: int) -> Microbatch:
+        """The records of some units, filled up to ``size`` units; see ``gather``. No gradient flows into what fills up."""
+        missing = size - len(units)
+        if not missing:
+            return gather(problem, units, squares)
+        batch = gather(problem, torch.cat((units, units.new_zeros(missing))), squares)
+        first = len(units) * problem.records_per_unit
+        # In place: the rows were copied just now.
+        batch.features[first:] = self.features
+        batch.targets[first:] = self.target
+        if batch.squares is not None and self.square is not None:
+            batch.squares[first:] = self.square
+        weights = batch.features.new_ones(len(batch.features), dtype=torch.float32) if batch.weights is None else batch.weights
+        weights[first:] = 0.0
+        return Microbatch(batch.features, batch.targets, weights, size, batch.squares)
+
+
+def gather(problem: Problem, units: Tensor, squares: Tensor | None) -> Microbatch:
+    """The records of some units; ``squares``: of all records' features.
+
+    Padding repeats the unit's own first record: whatever that gives stays within the unit.
+    """
+    rows, weights = units, None
+    if problem.members is not None:
+        members = problem.members[units]
+        rows = torch.where(members < 0, members[:, :1], members).reshape(-1)
+        weights = (members >= 0).reshape(-1).float()
+    # Twice as fast as an index.
+    features, targets = problem.features.index_select(0, rows), problem.targets.index_select(0, rows)
+    return Microbatch(features, targets, weights, len(units), None if squares is None else squares.index_select(0, rows))
+
+
+def keeps_its_bits(gradients: Gradients, problem: Problem, size: int, smallest: int) -> bool:
+    r"""Whether a made-up unit has the same norm, activations and slopes, to the bit, in microbatches of ``size`` and of ``smallest`` units,
+    wherever it stands and whatever stands beside it.
+
+    Without dropout's masks, which are drawn for a place in the microbatch and are as good as independent of everything.
+    """
+    parameters = made_up_parameters(problem.network)
+    with mode(problem.network, training=False):
+        expected = _unit(gradients, parameters, problem, smallest, 0, 0)
+        for place, seed in ((size // 2, 1), (size - 1, 2)):
+            found = _unit(gradients, parameters, problem, size, place, seed)
+            if len(found) != len(expected) or not all(torch.equal(one, other) for one, other in zip(expected, found, strict=True)):
+                return False
+    return True
+
+
+def _unit(gradients: Gradients, parameters: Mapping[str, Tensor], problem: Problem, size: int, place: int, seed: int) -> list[Tensor]:
+    """Squared norms of the one unit's gradient, what every module gave for it and every slope there, at ``place`` among others that the
+    seed decides.
+
+    Not the gradients of single weights: of these only sums leave, and how a sum is rounded is for clipping's own margin.
+    """
+    each = problem.records_per_unit
+    own = made_up_features(problem, each)
+    features = made_up_features(problem, size * each).roll(seed, 0)
+    if features.is_floating_point() or features.is_complex():
+        features = features * (1.0 + 0.5 * seed)
+    mine = slice(place * each, (place + 1) * each)
+    features[mine] = own
+    targets = torch.zeros_like(problem.targets[:1]).expand(size * each, *problem.targets.shape[1:]).contiguous()
+    weights = None if problem.members is None else torch.ones(size * each, device=features.device)
+    seen: list[Tensor] = []
+
+    def see(value: Tensor) -> None:
+        if len(value) == len(features):
+            seen.append(value[mine].detach().clone())
+
+    def watch(_module: nn.Module, _inputs: object, output: object) -> None:
+        if isinstance(output, Tensor) and output.dim():
+            see(output)
+            if output.requires_grad:
+                output.register_hook(see)
+
+    hooks = [module.register_forward_hook(watch) for module in problem.network.modules()]
+    try:
+        found = gradients(parameters, Microbatch(features, targets, weights, size, squared_features(features)))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return [*(layer.squared_norms()[place] for layer in found), *seen]

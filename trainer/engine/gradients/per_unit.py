@@ -1,0 +1,143 @@
+r"""Which parameter takes which route to its per-unit gradient, decided once and checked once against ordinary autograd."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, final
+
+import torch
+from torch import Tensor, nn
+
+from trainer.engine.gradients.explicit import module_gradients, network_gradients, per_unit
+from trainer.engine.gradients.problem import Problem
+from trainer.engine.gradients.tape import Tape, in_place
+from trainer.layers.rules import RULES, ExplicitGradients, LayerGradients, UnsupportedLayer, Use
+from trainer.layers.rules.base import squared_rows
+
+
+@final
+@dataclass(frozen=True)
+class Microbatch:
+    r"""Records of some units, unit-major.
+
+    Attributes:
+      features: (units * records_per_unit, ...); ``targets`` likewise.
+      weights: (units * records_per_unit,), 1 for records and 0 for padding; None without padding.
+      squares: squared norms of the features, (units * records_per_unit,), where they are known: they stay the same in every step.
+    """
+
+    features: Tensor
+    targets: Tensor
+    weights: Tensor | None
+    units: int
+    squares: Tensor | None
+
+
+@final
+@dataclass(frozen=True)
+class Layer:
+    """A module with parameters of its own; ``names``: own name of each parameter -> its name in the network."""
+
+    name: str
+    module: nn.Module
+    names: Mapping[str, str]
+
+
+class Route(Protocol):
+    """From parameters and records to the gradients of each layer, in the order of the layers."""
+
+    def gradients(self, parameters: Mapping[str, Tensor], batch: Microbatch) -> list[LayerGradients]: ...
+
+
+def layers_of(network: nn.Module) -> list[Layer]:
+    """The modules with parameters of their own; a parameter that several share belongs to the first."""
+    seen: set[int] = set()
+    layers: list[Layer] = []
+    for prefix, module in network.named_modules():
+        names: dict[str, str] = {}
+        for own, parameter in module.named_parameters(recurse=False):
+            if id(parameter) not in seen:
+                seen.add(id(parameter))
+                names[own] = f"{prefix}.{own}" if prefix else own
+        if names:
+            layers.append(Layer(prefix, module, names))
+    return layers
+
+
+def squared_features(features: Tensor) -> Tensor | None:
+    """Of each record, for a first layer that is linear; None where they are whole numbers."""
+    return squared_rows(features) if features.is_complex() or features.is_floating_point() else None
+
+
+def summed_loss(problem: Problem, outputs: Tensor, batch: Microbatch) -> Tensor:
+    """Over the records; what padding gives doesn't count, and no gradient flows into it."""
+    losses = problem.losses(outputs, batch.targets)
+    if batch.weights is None:
+        return losses.sum()
+    return torch.where(batch.weights > 0, losses, 0.0).sum()
+
+
+@final
+class TapedRoute:
+    """Every layer by its rule, or alone: one forward and one backward pass."""
+
+    def __init__(self, problem: Problem, layers: Sequence[Layer]) -> None:
+        self._problem = problem
+        self._layers = layers
+        self._taped = {layer.name: layer.module for layer in layers if not takes_batched_parameters(layer.module)}
+
+    def gradients(self, parameters: Mapping[str, Tensor], batch: Microbatch) -> list[LayerGradients]:
+        records = len(batch.features)
+        frozen = {name: value.detach() if value.requires_grad else value for name, value in parameters.items()}
+        leaves: dict[str, Tensor] = {}
+        for layer in self._layers:
+            if layer.name not in self._taped:
+                # One parameter a record: autograd then returns each record's gradient, at the price of the summed one.
+                leaves |= {full: frozen[full].expand(records, *frozen[full].shape).requires_grad_() for full in layer.names.values()}
+        tape = Tape(self._taped, batch.features, batch.squares)
+        places = [(layer.module, own, leaves.get(full, frozen[full])) for layer in self._layers for own, full in layer.names.items()]
+        with torch.enable_grad(), in_place(places):
+            outputs = tape.forward(self._problem.network)
+            loss = summed_loss(self._problem, outputs, batch)
+        del outputs
+        uses, slopes = tape.backward(loss, list(leaves.values()))
+        of_leaves = {
+            name: per_unit(torch.zeros_like(leaf) if slope is None else slope, batch.units)
+            for (name, leaf), slope in zip(leaves.items(), slopes, strict=True)
+        }
+        return [self._layer_gradients(layer, frozen, uses, of_leaves, batch.units) for layer in self._layers]
+
+    def _layer_gradients(
+        self, layer: Layer, parameters: Mapping[str, Tensor], uses: Mapping[str, list[Use]], of_leaves: Mapping[str, Tensor], units: int
+    ) -> LayerGradients:
+        if layer.name not in self._taped:
+            return ExplicitGradients({own: of_leaves[full] for own, full in layer.names.items()})
+        own = {name: parameters[full] for name, full in layer.names.items()}
+        if not (of_layer := uses[layer.name]):
+            return ExplicitGradients({name: value.new_zeros(units, *value.shape) for name, value in own.items()})
+        if (rule := RULES.get(type(layer.module))) is not None:
+            with contextlib.suppress(UnsupportedLayer):
+                return rule(layer.module, of_layer, units)
+        return module_gradients(layer.module, own, of_layer, units)
+
+
+@final
+class WholeNetworkRoute:
+    """Every record's gradient of every parameter, held at once: for networks that nothing else fits."""
+
+    def __init__(self, problem: Problem, layers: Sequence[Layer]) -> None:
+        self._problem = problem
+        self._layers = layers
+
+    def gradients(self, parameters: Mapping[str, Tensor], batch: Microbatch) -> list[LayerGradients]:
+        problem = self._problem
+        weights = torch.ones(len(batch.features), device=batch.features.device) if batch.weights is None else batch.weights
+        named = network_gradients(problem.network, problem.losses, parameters, batch.features, batch.targets, weights, batch.units)
+        return [ExplicitGradients({own: named[full] for own, full in layer.names.items()}) for layer in self._layers]
+
+
+def takes_batched_parameters(module: nn.Module) -> bool:
+    """Whether a module's parameters may have a leading axis of records."""
+    return bool(getattr(type(module), "batched_parameters", False))

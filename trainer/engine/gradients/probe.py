@@ -1,0 +1,90 @@
+r"""Made-up records that show, before training starts, what a network does with real ones. No outcome depends on anybody's data values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from trainer.engine.gradients.problem import Problem
+from trainer.layers.flat_parameters import as_real
+
+SEED = 20240601
+"""Of the made-up records, and of every run on them: a network with dropout is compared under the same masks."""
+
+
+def made_up_features(problem: Problem, records: int) -> Tensor:
+    """Standard normal real components in the data's shape, kind and place; integer data are repeated as they are."""
+    features = problem.features
+    shape = (records, *features.shape[1:])
+    generator = torch.Generator().manual_seed(SEED)
+    if features.is_complex():
+        pairs = torch.randn(*shape, 2, generator=generator, dtype=torch.float32)
+        return torch.view_as_complex(pairs).to(features.device, features.dtype)
+    if features.is_floating_point():
+        return torch.randn(shape, generator=generator, dtype=torch.float32).to(features.device, features.dtype)
+    return some_rows(features, records)
+
+
+def uneven(features: Tensor) -> Tensor:
+    """The same records, of sizes from 0.1 to 10 and with ends of zeros (as padded sequences have), in no order; integers as they are."""
+    if not (features.is_complex() or features.is_floating_point()):
+        return features
+    records = len(features)
+    sizes = torch.tensor([3.0, 0.1, 10.0, 1.0])[torch.arange(records) % 4].reshape(-1, *(1 for _ in features.shape[1:]))
+    result = features * sizes.to(features.device)
+    for axis in range(1, features.dim()):
+        lengths = torch.tensor([0.7, 1.0, 0.4, 0.9])[torch.arange(records) % 4] * features.shape[axis]
+        kept = torch.arange(features.shape[axis]) < lengths.ceil()[:, None]
+        result = result * kept.reshape(records, *(1,) * (axis - 1), -1, *(1,) * (features.dim() - axis - 1)).to(features.device)
+    return result
+
+
+def made_up_parameters(network: nn.Module) -> dict[str, Tensor]:
+    r"""Parameters as they might be later: the network's own and random numbers of half their size, or of half 1 / sqrt(inputs) if larger.
+
+    At the start a layer may be 0 (the end of a residual branch, a gate, a last layer), and what it lets through later isn't seen.
+    """
+    generator = torch.Generator().manual_seed(SEED)
+    result: dict[str, Tensor] = {}
+    for name, parameter in network.named_parameters():
+        value = parameter.detach().clone()
+        real = as_real(value)  # a view
+        inputs = value[0].numel() if value.dim() > 1 else 1
+        size = max(float(real.square().mean().sqrt()), inputs**-0.5) if real.numel() else 0.0
+        real.add_(0.5 * size * torch.randn(real.shape, generator=generator).to(real.device))
+        result[name] = value
+    return result
+
+
+def some_targets(problem: Problem, records: int) -> Tensor:
+    """Targets that exist: what a loss takes can't be made up."""
+    return some_rows(problem.targets, records)
+
+
+def some_rows(values: Tensor, records: int) -> Tensor:
+    """Rows evenly apart, from the first to the last: neighbours may be of one class. Some repeatedly where there are too few."""
+    return values[torch.linspace(0, len(values) - 1, records).long().to(values.device)]
+
+
+@contextmanager
+def same_randomness(device: torch.device, seed: int) -> Iterator[None]:
+    """Torch's global generator as after ``seed``, and as before afterwards."""
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices):
+        torch.manual_seed(seed)
+        yield
+
+
+@contextmanager
+def mode(network: nn.Module, training: bool) -> Iterator[None]:
+    """The network in one mode, and each of its modules as before afterwards."""
+    before = {name: module.training for name, module in network.named_modules()}
+    try:
+        network.train(training)
+        yield
+    finally:
+        for name, module in network.named_modules():
+            module.training = before[name]

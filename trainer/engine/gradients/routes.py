@@ -1,0 +1,126 @@
+r"""Chooses a network's route once, before training, and checks it against ordinary autograd on made-up records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call  # pyright: ignore[reportPrivateImportUsage]
+
+from mechanisms.errors import InvalidParameter
+from trainer.engine.gradients.per_unit import (
+    Layer,
+    Microbatch,
+    Route,
+    TapedRoute,
+    WholeNetworkRoute,
+    layers_of,
+    squared_features,
+    takes_batched_parameters,
+)
+from trainer.engine.gradients.probe import SEED, made_up_features, made_up_parameters, same_randomness, some_targets, uneven
+from trainer.engine.gradients.problem import Problem
+from trainer.engine.gradients.tape import UnsuitableCall
+from trainer.layers.flat_parameters import as_real
+from trainer.layers.rules import LayerGradients
+
+UNITS = 3
+
+AGREEMENT = 1e-2
+"""Relative to a unit's gradient in a layer. Rounding is 1e-5, in half precision 2^-8; a gradient with a term missing is off by more."""
+
+ROUNDING = 1e-5
+"""Relative to a unit's whole gradient: a layer's part of it may be nothing but rounding errors, as a bias's is before a norm."""
+
+
+def plan_route(problem: Problem) -> tuple[list[Layer], Route]:
+    r"""The layers, and the cheapest route that gives the right gradients.
+
+    Raises:
+      InvalidParameter: no route works.
+    """
+    layers = layers_of(problem.network)
+    parameters = {name: value.detach() for name, value in problem.network.named_parameters()}
+    plain = _made_up_batch(problem)
+    if _each_parameter_has_its_module(problem.network, layers):
+        taped = TapedRoute(problem, layers)
+        # What is 0 at the start has no gradient, and what is short or large may go another way: both are tried out too.
+        others = replace(plain, features=uneven(plain.features), squares=squared_features(uneven(plain.features)))
+        if all(_agrees(problem, layers, taped, *case) for case in ((parameters, plain), (made_up_parameters(problem.network), others))):
+            return layers, taped
+    whole = WholeNetworkRoute(problem, layers)
+    try:
+        whole.gradients(parameters, plain)
+    except RuntimeError as error:
+        reason = str(error).splitlines()[0]
+        raise InvalidParameter("network", "one that torch.func can differentiate record by record", reason) from error
+    return layers, whole
+
+
+def _each_parameter_has_its_module(network: nn.Module, layers: Sequence[Layer]) -> bool:
+    """No parameter is shared between modules, and none belongs to a module around others that have parameters."""
+    owned = sum(1 for module in network.modules() for _ in module.named_parameters(recurse=False))
+    if owned != sum(len(layer.names) for layer in layers):
+        return False
+    return all(takes_batched_parameters(layer.module) or sum(1 for _ in layer.module.parameters()) == len(layer.names) for layer in layers)
+
+
+def _made_up_batch(problem: Problem) -> Microbatch:
+    records = UNITS * min(problem.records_per_unit, 2)
+    features = made_up_features(problem, records)
+    return Microbatch(features, some_targets(problem, records), None, UNITS, squared_features(features))
+
+
+def _agrees(problem: Problem, layers: Sequence[Layer], route: Route, parameters: Mapping[str, Tensor], batch: Microbatch) -> bool:
+    """Whether each unit's gradient is autograd's, of that unit's loss alone, and as long as its norm says."""
+    copied = replace(batch, features=batch.features.clone())  # which the network may change in place
+    try:
+        with same_randomness(batch.features.device, SEED):
+            gradients = route.gradients(parameters, batch)
+        expected = _autograd(problem, parameters, copied)
+    except (UnsuitableCall, RuntimeError):
+        return False
+    lengths = torch.stack([_length(list(of_unit.values())) for of_unit in expected])
+    return all(_layer_agrees(layer, of_layer, expected, lengths) for layer, of_layer in zip(layers, gradients, strict=True))
+
+
+def _layer_agrees(layer: Layer, gradients: LayerGradients, expected: Sequence[Mapping[str, Tensor]], lengths: Tensor) -> bool:
+    """``expected``: of each unit by parameter; ``lengths``: of each unit's whole gradient."""
+    norms = gradients.squared_norms().double().sqrt()
+    for unit, pick in enumerate(torch.eye(UNITS, device=norms.device)):
+        alone = gradients.weighted_sum(pick)
+        if set(alone) != set(layer.names):
+            return False
+        wanted = [expected[unit][full] for full in layer.names.values()]
+        length = _length(wanted)
+        tolerance = AGREEMENT * length + ROUNDING * lengths[unit] + 1e-12
+        difference = _length([alone[own] - value for own, value in zip(layer.names, wanted, strict=True)])
+        # A norm may be longer than the gradient where positions cancel (``GRAM_SLACK``), as they do before a norm of a constant image.
+        if not (difference <= tolerance and length - tolerance <= norms[unit] <= length + tolerance + 0.25 * lengths[unit]):
+            return False
+    return True
+
+
+def _autograd(problem: Problem, parameters: Mapping[str, Tensor], batch: Microbatch) -> list[dict[str, Tensor]]:
+    """Gradients of each unit's loss by name: what they are of together would be the same with some of one unit's counted as another's."""
+    leaves = {name: value.clone().requires_grad_() for name, value in parameters.items()}
+    features, wanted = batch.features, list(leaves.values())
+    if features.is_complex() or features.is_floating_point():
+        # Asked for as well: torch 2.13's group norm on channels_last ends the process where only its parameters' gradients are.
+        features = features.detach().requires_grad_()
+        wanted.append(features)
+    with torch.enable_grad(), same_randomness(features.device, SEED):
+        outputs = functional_call(problem.network, leaves, (features.clone(),))  # a leaf can't be changed in place
+        losses = problem.losses(outputs, batch.targets).reshape(UNITS, -1).sum(dim=1)
+    units: list[dict[str, Tensor]] = []
+    for loss in losses:
+        gradients = torch.autograd.grad(loss, wanted, retain_graph=True, allow_unused=True)
+        found = zip(leaves.items(), gradients, strict=False)
+        units.append({name: torch.zeros_like(leaf) if gradient is None else gradient for (name, leaf), gradient in found})
+    return units
+
+
+def _length(tensors: list[Tensor]) -> Tensor:
+    return torch.stack([as_real(tensor).double().square().sum() for tensor in tensors]).sum().sqrt()

@@ -1,0 +1,181 @@
+r"""Private training of a network by noisy gradients, as an algorithm of ``run``. What its forms differ in is where the units live."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import accountants
+from trainer.data import DataSet
+from trainer.data.splits import Keys, record_keys
+from trainer.engine.gradients.canaries import Canaries, scores_of, with_canaries
+from trainer.engine.gradients.clipping import ClippedGradients
+from trainer.engine.gradients.contributions import check_contributions
+from trainer.engine.gradients.membership import members_of
+from trainer.engine.gradients.problem import Problem
+from trainer.engine.loaded_network import LoadedNetwork
+from trainer.engine.loop import PrivateLoop, Site, TrainingState, draws_masks
+from trainer.engine.noise.noise_watch import NoiseWatch
+from trainer.engine.noise.prefetch import NoiseAhead
+from trainer.engine.noise.randomness import randomness_of, stream_of
+from trainer.engine.noise.torch_source import GENERATOR
+from trainer.engine.optimizers import initial_state, update
+from trainer.engine.publisher import Evaluation
+from trainer.engine.requests import architecture
+from trainer.engine.run import Ending, Model, PreparedRun, Setting
+from trainer.layers.flat_parameters import model_tensors
+from trainer.models import losses_for
+from trainer.specs.execution_plan import ExecutionPlan
+from trainer.specs.network_training import NetworkTraining, PrivateAccuracy, PublicHeldOut
+from trainer.specs.report import MetricValues
+from trainer.specs.run_findings import findings_of
+
+Places = Callable[[int, Callable[[], Keys]], Sequence[Tensor]]
+"""Number of units, and what gives their keys -> the units at each site."""
+
+
+@final
+@dataclass(frozen=True)
+class NoisyGradients:
+    r"""See ``Algorithm``.
+
+    Attributes:
+      places: where the units live; importable by name, since it is sent to every process of a team.
+    """
+
+    spec: NetworkTraining
+    plan: ExecutionPlan
+    places: Places
+
+    @property
+    def steps_release(self) -> bool:
+        """Each step a noisy sum, at every site."""
+        return True
+
+    def prepare(self, setting: Setting) -> PreparedNetwork:
+        """Reads the data, builds the network, and checks that it can be trained privately."""
+        spec, plan, facts, device = self.spec, self.plan, setting.facts, setting.device
+        data = spec.data.read()
+        loaded = LoadedNetwork.of(spec, spec.model, data, setting)
+        members = None
+        if spec.protects_users(facts):
+            assert data.training_users is not None  # the facts name a user unit
+            assert spec.records_per_user is not None  # checked by the spec
+            members = members_of(data.training_users, spec.records_per_user).to(device)
+        problem = Problem(loaded.network, losses_for(facts), loaded.features, loaded.targets, members)
+        places = self.places(problem.units, partial(_keys, data, None if members is None else data.training_users))
+        first = problem.units
+        if spec.audit is not None:
+            problem = with_canaries(problem, spec.audit.canaries, plan.clipping.bound, facts.classes)
+        clipped = ClippedGradients(
+            problem, plan.clipping, setting.runtime.microbatch_size, plan.projection, plan.sampling.expected_batch_size
+        )
+        setting.runtime.check_probe(keeps_its_bits=clipped.settle())
+        canaries = None if spec.audit is None else Canaries(problem, clipped, first, facts.classes)
+        sites = tuple(Site(units.to(device), randomness_of(spec.seed, number, setting.team)) for number, units in enumerate(places))
+        return PreparedNetwork(spec, plan, setting, loaded, problem, clipped, canaries, sites)
+
+
+def _keys(data: DataSet, users: Keys | None) -> Keys:
+    """Of the units, in their order: that of the users' keys, or that of the records where these are the units."""
+    return record_keys(data.training_features, data.training_targets) if users is None else np.unique(users)
+
+
+@final
+class PreparedNetwork(PreparedRun):
+    r"""The network, what bounds its gradients, and the loop over the sites.
+
+    Args:
+      problem: over ``loaded``'s records, and canaries where there are any; ``clipped``: sums over its units.
+    """
+
+    def __init__(
+        self,
+        spec: NetworkTraining,
+        plan: ExecutionPlan,
+        setting: Setting,
+        loaded: LoadedNetwork,
+        problem: Problem,
+        clipped: ClippedGradients,
+        canaries: Canaries | None,
+        sites: Sequence[Site],
+    ) -> None:
+        self._spec, self._plan, self._setting, self._loaded = spec, plan, setting, loaded
+        self._clipped, self._canaries = clipped, canaries
+        self._origin = sites[0].randomness.origin
+        # One site's next noise is drawn beside its step. A federation's would be held for every node at once.
+        self._ahead = NoiseAhead(sites[0].randomness, plan.steps) if len(sites) == 1 else None
+        self._watch = NoiseWatch(plan.mechanism)
+        self._loop = PrivateLoop(
+            clipped=clipped,
+            layout=loaded.layout,
+            plan=plan,
+            sites=sites if self._ahead is None else (Site(sites[0].units, self._ahead),),
+            optimizer=self._updated,
+            team=setting.team,
+            draws_masks=draws_masks(problem),
+            spectra=clipped.spectra,
+            watch=self._watch,
+            canaries=canaries,
+        )
+        self._loop.check_sites()
+
+    @property
+    def evaluation(self) -> Evaluation:
+        planned = self._plan.evaluation
+        match self._spec.evaluation:
+            case PublicHeldOut():
+                classifies = self._setting.facts.task == "classification"
+                return Evaluation("public", partial(self._loaded.held_out.metrics, classifies=classifies))
+            case PrivateAccuracy():
+                assert planned is not None  # the run compared plan and spec
+
+                def release(state: TrainingState) -> MetricValues:
+                    stream = stream_of(self._spec, f"evaluation after step {state.step}")
+                    return self._loaded.held_out.noisy_accuracy(state, planned, stream)
+
+                return Evaluation("private", release)
+            case _:
+                return Evaluation("none", _unasked)
+
+    def initial_state(self) -> TrainingState:
+        team, device = self._setting.team, self._setting.device
+        parameters = self._loaded.layout.flatten(dict(self._loaded.network.named_parameters())).to(device)
+        # Every process draws initial weights; all start from the first one's.
+        parameters = team.sum(parameters if team.rank == 0 else torch.zeros_like(parameters))
+        canaries = {} if self._canaries is None else self._canaries.begin(stream_of(self._spec, "coins of the canaries"))
+        return TrainingState(0, parameters, initial_state(self._spec.descent, parameters), self._plan.clipping.bound, canaries)
+
+    def begin(self, start: TrainingState) -> None:
+        check_contributions(self._clipped, self._plan, start.bound)
+
+    def working(self) -> AbstractContextManager[object]:
+        return nullcontext() if self._ahead is None else self._ahead
+
+    def step(self, state: TrainingState) -> TrainingState:
+        return self._loop.step(state)
+
+    def model(self, state: TrainingState) -> Model:
+        tensors = model_tensors(self._loaded.layout, state.parameters, self._loaded.front)
+        return Model(tensors, architecture(self._spec, self._spec.model, self._setting.facts))
+
+    def finish(self, state: TrainingState) -> Ending:
+        plan, audit = self._plan, None
+        noise_test = self._watch.findings(self._setting.team, self._setting.device)
+        if self._canaries is not None:
+            audit = findings_of(scores_of(state.canaries), accountants.profile(plan.event), plan.delta)
+        return Ending(self._origin, GENERATOR, self._loaded.layout.real_parameters, noise_test, audit)
+
+    def _updated(self, state: dict[str, Tensor], parameters: Tensor, gradient: Tensor, step: int) -> tuple[Tensor, dict[str, Tensor]]:
+        return update(self._spec.descent, state, parameters, gradient, step, self._plan.steps)
+
+
+def _unasked(_state: TrainingState) -> MetricValues:
+    raise AssertionError("nothing about held-out records leaves this run")

@@ -1,0 +1,1 @@
+"""Noise as tensors: drawn, added, watched."""

@@ -1,0 +1,181 @@
+r"""Watches the noise of a run: what came out of the mechanism less what went in, number by number. Nothing but a verdict leaves it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from enum import Enum
+from itertools import islice
+from typing import final
+
+import torch
+from torch import Tensor
+
+from mechanisms import ComplexGaussian, Gaussian, Laplace, LocalGaussian, LocalLaplace
+from mechanisms.noise_test import NoiseSums, NumberNoise, Products, are_unrelated, has_claimed_scale
+from mechanisms.sampling import kernel
+from trainer.engine.team.interface import Team
+from trainer.specs.run_findings import NoiseFindings, Status
+
+BLOCK = 2**20
+"""Numbers that are added in their own type, often float32; sums over blocks are added in float64."""
+
+NEARLY_CIRCULAR = 0.25
+"""From this ratio of complex noise's deviations, least direction to greatest, float32 sums keep the digits of the smaller one."""
+
+
+class Partner(Enum):
+    """What the numbers of a release are multiplied with."""
+
+    STEP = "the same place's last release"
+    PLACE = "another place's last release"
+    HALF = "the other half of the release"
+
+
+@final
+class NoiseWatch:
+    r"""Sums over the noise of this attempt's releases, and the last noise of every place.
+
+    None of it lies in a checkpoint: beside a release it would tell of its data.
+    """
+
+    def __init__(self, mechanism: NumberNoise) -> None:
+        self._mechanism = mechanism
+        self._sums = NoiseSums(0, 0.0)
+        self._products = dict.fromkeys(Partner, Products())
+        # Numbers to multiply with, by place; the last place; memory for the next release.
+        self._last: dict[int, Tensor] = {}
+        self._last_place = 0
+        self._spare: Tensor | None = None
+        self._releases = 0
+
+    def findings(self, team: Team, device: torch.device) -> NoiseFindings:
+        """Of all processes of the team, of which the first has looked at the noise."""
+        own = torch.tensor([float(self.numbers), 0.0 if self.is_as_claimed else 1.0], dtype=torch.float64, device=device)
+        numbers, violations = team.sum(own).tolist()
+        status: Status = "violated" if violations else "consistent" if numbers else "not run"
+        return NoiseFindings(status=status, numbers=int(numbers))
+
+    @property
+    def numbers(self) -> int:
+        """Noisy numbers seen, a complex one as two."""
+        return self._sums.count * (2 if isinstance(self._mechanism, ComplexGaussian) else 1)
+
+    @property
+    def is_as_claimed(self) -> bool:
+        """Whether what was seen has the mechanism's scale and doesn't repeat itself, see ``has_claimed_scale`` and ``are_unrelated``."""
+        unrelated = all(are_unrelated(self._mechanism, products) for products in self._products.values())
+        return unrelated and has_claimed_scale(self._mechanism, self._sums)
+
+    def see(self, vector: Tensor, released: Tensor, place: int = 0) -> None:
+        r"""One release.
+
+        Args:
+          vector: reals of any shape before their release; complex noise sits on pairs of neighbours of a vector.
+          released: the same reals after it.
+          place: where the noise was drawn, if several places release in turn, each with noise of its own.
+        """
+        noise = self._room(vector, released)
+        if not self._seen_in_one_pass(vector, released, noise, place):
+            self._see(torch.sub(released, vector, out=noise), place)
+        self._spare, self._last[place], self._last_place = self._last.get(place), noise, place
+        self._releases += 1
+
+    def _seen_in_one_pass(self, vector: Tensor, released: Tensor, noise: Tensor, place: int) -> bool:
+        """Where the kernel can: vectors of float32 with normal noise, and the same place as last time."""
+        last, is_complex = self._last.get(place), isinstance(self._mechanism, ComplexGaussian)
+        same = all(
+            one.dtype == torch.float32 and one.is_contiguous() for one in (vector, released, noise, *(() if last is None else (last,)))
+        )
+        normal = isinstance(self._mechanism, Gaussian | LocalGaussian | ComplexGaussian)
+        if not (same and normal and noise.device.type == "cpu" and noise.dim() == 1 and place == self._last_place):
+            return False
+        each = 2 if is_complex else 1
+        numbers = len(noise) // each
+        shift = (numbers + self._releases % 2) // 2
+        one, other, of_noise = (values.detach()[: numbers * each].numpy() for values in (vector, released, noise))
+        partner = of_noise[:0] if last is None or last.shape != noise.shape else last[: numbers * each].numpy()
+        found = kernel.watched(one, other, partner, of_noise, each * shift)
+        if found is None:
+            return False
+        own, step, half = (Products(0, *sums) if is_complex else Products(0, sums[0] + sums[1]) for sums in found)
+        self._sums += NoiseSums(numbers, own.real, own.imaginary, own.real_imaginary)
+        if len(partner):
+            self._products[Partner.STEP] += replace(step, count=numbers)
+        if numbers > 1:
+            self._products[Partner.HALF] += replace(half, count=numbers - shift)
+        return True
+
+    def _see(self, noise: Tensor, place: int) -> None:
+        numbers = self._numbers(noise)
+        if isinstance(self._mechanism, Laplace | LocalLaplace):
+            own = [numbers.abs().sum()]
+            # What is multiplied are signs, see ``are_unrelated``.
+            numbers.sign_()
+        else:
+            own = _inner(numbers, numbers)
+        pairs = list(self._pairs(noise, place))
+        sums = [own, *(_inner(x, y) for _, x, y in pairs)]
+        # One transfer from the device for all of them.
+        values = iter(torch.stack([value for one in sums for value in one]).tolist())
+        squares, *others = (_products(list(islice(values, len(one)))) for one in sums)
+        self._sums += NoiseSums(len(numbers), squares.real, squares.imaginary, squares.real_imaginary)
+        for (partner, x, _), products in zip(pairs, others, strict=True):
+            self._products[partner] += replace(products, count=len(x))
+
+    def _room(self, vector: Tensor, released: Tensor) -> Tensor:
+        """For the noise. New memory for every release would cost more time than all sums."""
+        kind = torch.float64 if self._is_uneven else torch.result_type(vector, released)
+        spare = self._spare
+        if spare is not None and (spare.shape, spare.dtype, spare.device) == (vector.shape, kind, vector.device):
+            return spare
+        return torch.empty(vector.shape, dtype=kind, device=vector.device)
+
+    @property
+    def _is_uneven(self) -> bool:
+        """Whether float32 sums might lose the digits of complex noise's smaller deviation."""
+        if not isinstance(self._mechanism, ComplexGaussian):
+            return False
+        (std_real, std_imag), rho = self._mechanism.stds, self._mechanism.correlation
+        return min(std_real, std_imag) / max(std_real, std_imag) * math.sqrt((1.0 - rho) * (1.0 + rho)) < NEARLY_CIRCULAR
+
+    def _numbers(self, noise: Tensor) -> Tensor:
+        """The draws, one after the other: of complex noise each pair is one."""
+        flat = noise.reshape(-1)
+        return torch.view_as_complex(flat[: len(flat) // 2 * 2].reshape(-1, 2)) if isinstance(self._mechanism, ComplexGaussian) else flat
+
+    def _pairs(self, noise: Tensor, place: int) -> Iterator[tuple[Partner, Tensor, Tensor]]:
+        numbers = self._numbers(noise)
+        last = {Partner.STEP: self._last.get(place)}
+        if place != self._last_place:
+            last[Partner.PLACE] = self._last.get(self._last_place)
+        for partner, other in last.items():
+            if other is not None and other.shape == noise.shape:
+                yield partner, numbers, self._numbers(other)
+        # Halves of the rows, where there are rows: noise that all of them share is found too.
+        rows = noise.shape[0] if noise.dim() > 1 and noise.shape[0] > 1 else len(numbers)
+        if rows > 1:
+            # An odd number of rows has two middles: they take turns.
+            shift = (rows + self._releases % 2) // 2 * (len(numbers) // rows)
+            yield Partner.HALF, numbers[: len(numbers) - shift], numbers[shift:]
+
+
+def _inner(x: Tensor, y: Tensor) -> list[Tensor]:
+    """Of each block the sum of products, and of complex numbers also that of conj(x) y."""
+    dots = (torch.dot, torch.vdot) if x.is_complex() else (torch.dot,)
+    blocks = [(x, y)] if len(x) <= BLOCK else zip(x.split(BLOCK), y.split(BLOCK), strict=True)
+    return [dot(one, other) for one, other in blocks for dot in dots]
+
+
+def _products(sums: list[complex]) -> Products:
+    """From the numbers of ``_inner``, without their count."""
+    if not isinstance(sums[0], complex):
+        return Products(real=sum(sums).real)
+    plain, conjugate = sum(sums[::2]), sum(sums[1::2])
+    return Products(
+        real=0.5 * (conjugate + plain).real,
+        imaginary=0.5 * (conjugate - plain).real,
+        real_imaginary=0.5 * (plain + conjugate).imag,
+        imaginary_real=0.5 * (plain - conjugate).imag,
+    )

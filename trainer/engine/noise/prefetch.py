@@ -1,0 +1,181 @@
+r"""The next step's noise, drawn by a thread beside the step.
+
+Noise doesn't depend on the data, so it can be there before the clipped sum is. Every step has a stream of its own, which one thread at a
+time draws from; a number drawn ahead is handed out once or never.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from types import TracebackType
+from typing import Self, final
+
+import torch
+from torch import Tensor
+
+from mechanisms.sampling.source import FAIR, NoiseSource, RandomOrigin, RandomStream
+from trainer.engine.noise.randomness import Randomness
+
+Make = Callable[[], NoiseSource[Tensor]]
+"""The step's source from its beginning: for a seed the same numbers each time, else new ones."""
+
+
+Request = tuple[int, ...]
+"""Standard normal numbers of this shape."""
+
+
+@final
+class Drawn:
+    """What was drawn ahead, in order, and the source behind it, which stands right after."""
+
+    def __init__(self, make: Make, requests: tuple[Request, ...]) -> None:
+        self.source = make()
+        self.values = deque((request, self.source.standard_normal(request)) for request in requests)
+
+
+@final
+class AheadSource:
+    r"""The source of one step: the same numbers as ``make()`` gives, of which some may have been drawn already.
+
+    Attributes:
+      requests: for normal numbers so far, up to the first draw of another kind: what the next step is expected to ask for.
+    """
+
+    def __init__(self, make: Make, drawn: Drawn | None) -> None:
+        self._make = make
+        self._drawn = Drawn(make, ()) if drawn is None else drawn
+        self._foresees = True
+        self.requests: tuple[Request, ...] = ()
+
+    @property
+    def origin(self) -> RandomOrigin:
+        return self._drawn.source.origin
+
+    def standard_normal(self, shape: tuple[int, ...]) -> Tensor:
+        return self._normal(shape)
+
+    def standard_laplace(self, shape: tuple[int, ...]) -> Tensor:
+        return self._behind().standard_laplace(shape)
+
+    def uniform(self, shape: tuple[int, ...]) -> Tensor:
+        return self._behind().uniform(shape)
+
+    def signs(self, shape: tuple[int, ...], negative: int = FAIR) -> Tensor:
+        return self._behind().signs(shape, negative)
+
+    def is_complex(self, value: Tensor) -> bool:
+        return self._drawn.source.is_complex(value)
+
+    def all_finite(self, value: Tensor) -> bool:
+        return self._drawn.source.all_finite(value)
+
+    def hides(self, value: Tensor) -> bool:
+        return self._drawn.source.hides(value)
+
+    def released(self, value: Tensor, noise: Tensor, factor: float, largest: float, scale: float) -> Tensor:
+        return self._drawn.source.released(value, noise, factor, largest, scale)
+
+    def released_normal(self, value: Tensor, factor: float, largest: float, scale: float) -> Tensor:
+        # Numbers drawn ahead are there already.
+        return self.released(value, self._normal(tuple(value.shape)), factor, largest, scale)
+
+    def shortened(self, first: Tensor, second: Tensor, largest: float) -> tuple[Tensor, Tensor]:
+        return self._drawn.source.shortened(first, second, largest)
+
+    def wide(self, value: Tensor) -> Tensor:
+        return self._drawn.source.wide(value)
+
+    def pairs(self, value: Tensor) -> Tensor:
+        return self._drawn.source.pairs(value)
+
+    def complex(self, pairs: Tensor) -> Tensor:
+        return self._drawn.source.complex(pairs)
+
+    def low_pass(self, value: Tensor, kept: tuple[int, ...]) -> Tensor:
+        return self._drawn.source.low_pass(value, kept)
+
+    def all_within(self, value: Tensor, lower: float, upper: float) -> bool:
+        return self._drawn.source.all_within(value, lower, upper)
+
+    def _normal(self, request: Request) -> Tensor:
+        if self._drawn.values and self._drawn.values[0][0] != request:
+            self._start_again()
+        numbers = self._drawn.values.popleft()[1] if self._drawn.values else self._drawn.source.standard_normal(request)
+        if self._foresees:
+            self.requests += (request,)
+        return numbers
+
+    def _behind(self) -> NoiseSource[Tensor]:
+        """The bare source, where the numbers given so far end."""
+        if self._drawn.values:
+            self._start_again()
+        self._foresees = False
+        return self._drawn.source
+
+    def _start_again(self) -> None:
+        # Another request than foreseen: what was drawn ahead is dropped, and what was given is passed over, so that a seed's numbers stay
+        # those of a run that draws nothing ahead.
+        self._drawn = Drawn(self._make, self.requests)
+        self._drawn.values.clear()
+
+
+@final
+class NoiseAhead:
+    r"""A run's ``Randomness`` with each step's noise drawn while the step before it ends and its own gradients are computed.
+
+    What a step asks for is expected of the next step too; where it asks for something else, that is drawn on the spot. Use as a context:
+    its end stops the thread. Numbers are the same as without.
+
+    Args:
+      randomness: of the run.
+      last_step: nothing is drawn for later ones.
+    """
+
+    def __init__(self, randomness: Randomness, last_step: int) -> None:
+        self._randomness = randomness
+        self._last_step = last_step
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="noise")
+        self._coming: tuple[int, Future[Drawn]] | None = None
+        self._latest: tuple[AheadSource, torch.device] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._thread.shutdown(wait=True, cancel_futures=True)
+        self._coming = None
+
+    @property
+    def origin(self) -> RandomOrigin:
+        return self._randomness.origin
+
+    def sampling(self, step: int, /) -> RandomStream:
+        # A step begins: its noise may not have been foreseeable when the one before it was released.
+        self._foresee(step)
+        return self._randomness.sampling(step)
+
+    def noise(self, step: int, /) -> RandomStream:
+        return self._randomness.noise(step)
+
+    def noise_source(self, step: int, device: torch.device, /) -> NoiseSource[Tensor]:
+        drawn = None
+        if self._coming is not None and self._coming[0] == step:
+            # A failure of the thread is raised here, in the step.
+            drawn = self._coming[1].result()
+        self._coming = None
+        if self._latest is not None and self._latest[1] != device:
+            self._latest = drawn = None
+        self._foresee(step + 1)
+        source = AheadSource(partial(self._randomness.noise_source, step, device), drawn)
+        self._latest = (source, device)
+        return source
+
+    def _foresee(self, step: int) -> None:
+        if self._latest is None or step > self._last_step or (self._coming is not None and self._coming[0] == step):
+            return
+        source, device = self._latest
+        make = partial(self._randomness.noise_source, step, device)
+        self._coming = (step, self._thread.submit(Drawn, make, source.requests))

@@ -1,0 +1,92 @@
+r"""Where one run's private randomness comes from: fresh from the operating system, or reproducible from a seed."""
+
+from __future__ import annotations
+
+from typing import Protocol, final
+
+import torch
+from torch import Tensor
+
+from mechanisms.sampling.source import NoiseSource, RandomOrigin, RandomStream
+from trainer.engine.gradients.membership import seed_of
+from trainer.engine.noise.torch_source import TorchSource
+from trainer.engine.team.interface import Team
+from trainer.specs.base import TrainingSpec
+
+
+class Randomness(Protocol):
+    """The streams of each step; sampling and noise never share one."""
+
+    @property
+    def origin(self) -> RandomOrigin: ...
+
+    def sampling(self, step: int, /) -> RandomStream:
+        """The stream that decides who is in the sample of ``step`` (counted from 1)."""
+        ...
+
+    def noise(self, step: int, /) -> RandomStream:
+        """A new stream for the noise of ``step``."""
+        ...
+
+    def noise_source(self, step: int, device: torch.device, /) -> NoiseSource[Tensor]:
+        """The noise of ``step`` as tensors; asked for once a step."""
+        ...
+
+
+@final
+class FreshRandomness:
+    """Keys from the operating system, new in every process: a step that is run again gets other noise and another sample."""
+
+    def __init__(self) -> None:
+        self._sampling = RandomStream.from_operating_system()
+
+    @property
+    def origin(self) -> RandomOrigin:
+        return RandomOrigin.OPERATING_SYSTEM
+
+    def sampling(self, _step: int, /) -> RandomStream:
+        return self._sampling
+
+    def noise(self, _step: int, /) -> RandomStream:
+        return RandomStream.from_operating_system()
+
+    def noise_source(self, step: int, device: torch.device, /) -> NoiseSource[Tensor]:
+        return TorchSource(self.noise(step), device)
+
+
+@final
+class SeededRandomness:
+    """One stream a step and purpose, all from a seed: a resumed run equals an uninterrupted one. Not private against who knows it."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    @property
+    def origin(self) -> RandomOrigin:
+        return RandomOrigin.USER_SEED
+
+    def sampling(self, step: int, /) -> RandomStream:
+        return RandomStream.from_seed(self._seed, f"sampling step {step}")
+
+    def noise(self, step: int, /) -> RandomStream:
+        return RandomStream.from_seed(self._seed, f"noise step {step}")
+
+    def noise_source(self, step: int, device: torch.device, /) -> NoiseSource[Tensor]:
+        return TorchSource(self.noise(step), device)
+
+
+def randomness_of(seed: int | None, site: int, team: Team) -> Randomness:
+    """Of one site in one process: no two of them share a stream. ``seed`` is None where the run isn't reproducible."""
+    if seed is None:
+        return FreshRandomness()
+    return SeededRandomness(seed if (site, team.rank) == (0, 0) else seed_of(seed, f"site {site} process {team.rank}"))
+
+
+def stream_of(spec: TrainingSpec, purpose: str) -> RandomStream:
+    """A stream of one purpose: from the seed where the run is reproducible, else fresh from the operating system."""
+    return RandomStream.from_operating_system() if spec.seed is None else RandomStream.from_seed(spec.seed, purpose)
+
+
+def origin_of(spec: TrainingSpec) -> RandomOrigin:
+    """Of the streams of ``stream_of``."""
+    return RandomOrigin.OPERATING_SYSTEM if spec.seed is None else RandomOrigin.USER_SEED

@@ -1,0 +1,100 @@
+r"""From a clipped sum to what is released through the plan's mechanism, and from there to a gradient.
+
+Everything after ``release`` is post-processing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol, final
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from mechanisms import ComplexGaussian, Gaussian, Laplace, NoiseSource
+from trainer.specs.execution_plan import AdaptiveClipping, Clipping
+
+SMALLEST_BOUND, LARGEST_BOUND = 1e-30, 1e30
+"""An adaptive bound stays between them: float32 gradients, or their squares, vanish or overflow beyond."""
+
+NARROW_LOT = 1024
+r"""Expected units in a sample up to which sum and noise are float32; beyond, float64.
+
+The clipping margin covers the rounding of sums of at most 2048 terms, and a Poisson sample of 1024 expected units has more than 2048
+with probability below e^-390 (Chernoff: exp(-1024 (2 ln 2 - 1))).
+"""
+
+
+class Clipped(Protocol):
+    """What clipping gives for one sample; none of it may leave the process before ``release``."""
+
+    @property
+    def total(self) -> Tensor:
+        """Sum of the clipped gradients, (coordinates,), real."""
+        ...
+
+    @property
+    def within(self) -> int:
+        """Units whose norm was at most the bound."""
+        ...
+
+
+@final
+@dataclass(frozen=True)
+class Gradient:
+    """The released coordinates of the gradient, (coordinates,) float32, and the bound of the next step."""
+
+    values: Tensor
+    next_bound: float
+
+
+def query(clipping: Clipping, clipped: Clipped, sampled: int, bound: float) -> Tensor:
+    r"""The real vector that is released: the sum, or for adaptive clipping the joint vector of ``AdaptiveClipping``, one longer.
+
+    Args:
+      sampled: units in the sample.
+      bound: C_t, that the sample was clipped to.
+    """
+    if not isinstance(clipping, AdaptiveClipping):
+        return clipped.total
+    # In float64: the sum was clipped with a margin that covers its own rounding in float32, not that of another factor.
+    sums = clipped.total.double() * (math.sqrt(1.0 - clipping.count_share) / bound)
+    count = math.sqrt(clipping.count_share) * 2.0 * (clipped.within - sampled / 2.0)
+    return torch.cat((sums, sums.new_tensor([count])))
+
+
+def silence(clipping: Clipping, coordinates: int, like: Tensor) -> Tensor:
+    """What arrives in a round in which no site sends anything, of so many released coordinates; float32, where ``like`` is."""
+    return like.new_zeros(coordinates + (1 if isinstance(clipping, AdaptiveClipping) else 0))
+
+
+def release(mechanism: ComplexGaussian | Gaussian | Laplace, vector: Tensor, source: NoiseSource[Tensor]) -> Tensor:
+    r"""The noisy vector. Complex noise sees pairs of neighbouring reals as complex numbers, which changes no norm; see ``ParameterLayout``.
+
+    A vector of odd length is padded with a zero, which no unit moves; its noise is dropped.
+    """
+    if not isinstance(mechanism, ComplexGaussian):
+        return mechanism.release(vector, source)
+    length = len(vector)
+    paired = vector if length % 2 == 0 else pad(vector, (0, 1))
+    return torch.view_as_real(mechanism.release(torch.view_as_complex(paired.reshape(-1, 2)), source)).reshape(-1)[:length]
+
+
+def gradient(clipping: Clipping, released: Tensor, divisor: int, bound: float) -> Gradient:
+    r"""What the optimizer gets, and the next bound.
+
+    Args:
+      released: the vector of ``query`` with its noise; overwritten.
+      divisor: the public number of units expected in all sites' samples. Their own sizes would leak (errata Z11).
+      bound: C_t.
+    """
+    if not isinstance(clipping, AdaptiveClipping):
+        return Gradient(released.div_(divisor).float(), bound)
+    share = clipping.count_share
+    values = released[:-1] * (bound / math.sqrt(1.0 - share) / divisor)
+    fraction = 0.5 + released[-1].item() / (2.0 * math.sqrt(share)) / divisor
+    # Andrew et al. 2021, section 2.2. Noise can carry the fraction outside [0, 1], where it says no more than the end does.
+    following = bound * math.exp(-clipping.learning_rate * (min(max(fraction, 0.0), 1.0) - clipping.quantile))
+    return Gradient(values.float(), min(max(following, SMALLEST_BOUND), LARGEST_BOUND))

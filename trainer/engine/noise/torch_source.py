@@ -1,0 +1,116 @@
+r"""Noise as torch tensors, over the same cryptographic stream as NumPy's."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import Final, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from mechanisms.numerics.spectrum import dropped_slices
+from mechanisms.sampling import grid_normal, kernel
+from mechanisms.sampling.grid import FEW
+from mechanisms.sampling.source import FAIR, RandomOrigin, RandomStream
+from trainer.engine.gradients.finite import all_finite
+from trainer.engine.noise import torch_kernel
+
+GENERATOR: Final = "AES-256-CTR"
+"""What makes the noise, for certificates."""
+
+
+@final
+class TorchSource:
+    r"""A ``NoiseSource`` over tensors. Noise is always real; a complex mechanism draws real pairs.
+
+    torch's own generators aren't cryptographic, and its complex draws have half the variance per real component: neither is used. Random
+    words come from the processor; an accelerator makes normal noise of them and adds it, with the same bits (``torch_kernel``).
+
+    >>> TorchSource(RandomStream.from_seed(1, "doctest"), torch.device("cpu")).standard_normal((2, 3)).shape
+    torch.Size([2, 3])
+    """
+
+    def __init__(self, stream: RandomStream, device: torch.device) -> None:
+        self._stream = stream
+        self._device = device
+        self._by_torch = device.type != "cpu"
+
+    @property
+    def origin(self) -> RandomOrigin:
+        return self._stream.origin
+
+    def standard_normal(self, shape: tuple[int, ...]) -> Tensor:
+        if not self._by_torch:
+            return self._there(self._stream.grid_normal(math.prod(shape)), shape)
+        words = torch.from_numpy(self._stream.normal_words(math.prod(shape)).view(np.int64)).to(self._device)
+        numbers, is_rest = torch_kernel.normals(words, self._columns)
+        places = is_rest.nonzero().squeeze(1)
+        numbers[places] = torch.from_numpy(self._stream.rest_of_normals(numbers[places].cpu().numpy())).to(self._device)
+        return numbers.reshape(shape)
+
+    @cached_property
+    def _columns(self) -> Tensor:
+        return torch.from_numpy(grid_normal.table().columns.view(np.int64)).to(self._device)
+
+    def standard_laplace(self, shape: tuple[int, ...]) -> Tensor:
+        return self._there(self._stream.grid_laplace(math.prod(shape)), shape)
+
+    def _there(self, numbers: NDArray[np.float64], shape: tuple[int, ...]) -> Tensor:
+        return torch.from_numpy(numbers).reshape(shape).to(self._device)
+
+    def released(self, value: Tensor, noise: Tensor, factor: float, largest: float, scale: float) -> Tensor:
+        if self._by_torch and value.numel() > FEW:
+            return torch_kernel.released(value, noise, factor, largest, scale)
+        there = kernel.released(value.cpu().contiguous().numpy(), noise.cpu().numpy(), factor, largest, scale)
+        return torch.from_numpy(there).to(value.device)
+
+    def released_normal(self, value: Tensor, factor: float, largest: float, scale: float) -> Tensor:
+        if self._by_torch:
+            return self.released(value, self.standard_normal(tuple(value.shape)), factor, largest, scale)
+        there = self._stream.released_normal(value.cpu().contiguous().numpy(), factor, largest, scale)
+        return torch.from_numpy(there).to(value.device)
+
+    def shortened(self, first: Tensor, second: Tensor, largest: float) -> tuple[Tensor, Tensor]:
+        shorter = (largest / torch.hypot(first, second).clamp_min_(1.0)).clamp_max_(1.0)
+        return first * shorter, second * shorter
+
+    def wide(self, value: Tensor) -> Tensor:
+        return value.to(torch.float64)
+
+    def pairs(self, value: Tensor) -> Tensor:
+        return torch.view_as_real(value.resolve_conj())
+
+    def complex(self, pairs: Tensor) -> Tensor:
+        return torch.view_as_complex(pairs)
+
+    def uniform(self, shape: tuple[int, ...]) -> Tensor:
+        return self._there(self._stream.uniform(math.prod(shape)), shape)
+
+    def signs(self, shape: tuple[int, ...], negative: int = FAIR) -> Tensor:
+        return self._there(self._stream.signs(math.prod(shape), negative), shape)
+
+    def is_complex(self, value: Tensor) -> bool:
+        return value.is_complex()
+
+    def all_finite(self, value: Tensor) -> bool:
+        return all_finite(value)
+
+    def hides(self, value: Tensor) -> bool:
+        return value.is_quantized  # torch has no wider numbers than float64
+
+    def low_pass(self, value: Tensor, kept: tuple[int, ...]) -> Tensor:
+        axes = tuple(range(-len(kept), 0))
+        shape = tuple(value.shape)[-len(kept) :]
+        # In float64 whatever the value's type: a narrower transform would round away more than the noise can hide.
+        spectrum = torch.fft.rfftn(value.to(torch.float64), dim=axes, norm="ortho")
+        for part in dropped_slices(shape, kept):
+            spectrum[part] = 0.0
+        return torch.fft.irfftn(spectrum, s=shape, dim=axes, norm="ortho")
+
+    def all_within(self, value: Tensor, lower: float, upper: float) -> bool:
+        # In float64: a narrower type would round the bounds to its own numbers first.
+        wide = value.to(torch.float64)
+        return bool(((wide >= lower) & (wide <= upper)).all())

@@ -1,0 +1,39 @@
+r"""The rules: for each layer type, the cheapest way to its per-unit norms and to its clipped sum.
+
+Looked up by the exact type: a subclass may compute something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import nn
+
+from trainer.layers.circulant import BlockCirculantLinear
+from trainer.layers.convolution import PlanarConv1d, PlanarConv2d, PlanarConvTranspose2d
+from trainer.layers.linear import ComplexLinear
+from trainer.layers.planar_linear import PlanarLinear
+from trainer.layers.rules.affine import group_norm, layer_norm
+from trainer.layers.rules.base import ExplicitGradients, LayerGradients, Rule, UnsupportedLayer, Use, WritableGradients
+from trainer.layers.rules.circulant import block_circulant
+from trainer.layers.rules.convolution import convolution, transposed_convolution
+from trainer.layers.rules.linear import linear
+from trainer.layers.rules.planar_linear import planar_linear
+
+RULES: Mapping[type[nn.Module], Rule] = {
+    nn.Linear: linear,
+    ComplexLinear: linear,
+    PlanarLinear: planar_linear,
+    BlockCirculantLinear: block_circulant,
+    nn.Conv1d: convolution,
+    nn.Conv2d: convolution,
+    PlanarConv1d: convolution,
+    PlanarConv2d: convolution,
+    nn.ConvTranspose1d: transposed_convolution,
+    nn.ConvTranspose2d: transposed_convolution,
+    PlanarConvTranspose2d: transposed_convolution,
+    nn.GroupNorm: group_norm,
+    nn.LayerNorm: layer_norm,
+}
+
+__all__ = ["RULES", "ExplicitGradients", "LayerGradients", "Rule", "UnsupportedLayer", "Use", "WritableGradients"]

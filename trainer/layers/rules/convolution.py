@@ -1,0 +1,136 @@
+r"""Convolutions and transposed convolutions, real and complex, native or on planes: from a module and its uses to ``patch_gradients``.
+
+A transposed convolution's weight gradient is that of a convolution whose image is the gradient of the output and whose gradient is the
+input, conjugated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast, final
+
+import torch
+from torch import Tensor, nn
+
+from trainer.layers.rules.analysis import Analysis
+from trainer.layers.rules.base import LayerGradients, SpectralGradients, UnsupportedLayer, Use, squared_rows, weighted_rows
+from trainer.layers.rules.patch_gradients import PatchGradients
+from trainer.layers.rules.patches import Geometry, correlated
+
+
+def convolution(module: nn.Module, uses: Sequence[Use], units: int) -> LayerGradients:
+    """The rule of ``nn.Conv1d``, ``nn.Conv2d`` and the planar ones."""
+    if getattr(module, "padding_mode", "zeros") != "zeros":
+        raise UnsupportedLayer(f"padding_mode {module.padding_mode}")
+    return _gradients(module, uses, units, _geometry(module, _before(module)), transposed=False)
+
+
+def transposed_convolution(module: nn.Module, uses: Sequence[Use], units: int) -> LayerGradients:
+    """The rule of ``nn.ConvTranspose1d``, ``nn.ConvTranspose2d`` and the planar one."""
+    return _gradients(module, uses, units, _geometry(module, cast("tuple[int, ...]", module.padding)), transposed=True)
+
+
+def _geometry(module: nn.Module, before: tuple[int, ...]) -> Geometry:
+    weight = cast("Tensor", module.weight)
+    return Geometry(
+        kernel=_two(tuple(weight.shape[2:]), 1),
+        stride=_two(cast("tuple[int, ...]", module.stride), 1),
+        dilation=_two(cast("tuple[int, ...]", module.dilation), 1),
+        before=_two(before, 0),
+        groups=cast("int", module.groups),
+        parts=2 if weight.is_complex() else 1,
+    )
+
+
+def _two(sizes: tuple[int, ...], missing: int) -> tuple[int, int]:
+    return (missing, sizes[0]) if len(sizes) == 1 else (sizes[0], sizes[1])
+
+
+def _before(module: nn.Module) -> tuple[int, ...]:
+    padding, kernel = module.padding, cast("Tensor", module.weight).shape[2:]
+    if padding == "valid":
+        return tuple(0 for _ in kernel)
+    if padding == "same":
+        # Of an odd number of zeros the one more stands behind.
+        return tuple(dilation * (size - 1) // 2 for dilation, size in zip(cast("tuple[int, ...]", module.dilation), kernel, strict=True))
+    return cast("tuple[int, ...]", padding)
+
+
+def _gradients(module: nn.Module, uses: Sequence[Use], units: int, geometry: Geometry, *, transposed: bool) -> LayerGradients:
+    dimensions = cast("Tensor", module.weight).ndim - 2
+    if any(use.input.ndim != dimensions + 2 for use in uses):
+        raise UnsupportedLayer("an input without an axis of records")
+    pairs = [(_planes(use.input), _planes(use.gradient)) for use in uses]
+    ordered = [
+        correlated(gradient, image, geometry, units) if transposed else correlated(image, gradient, geometry, units)
+        for image, gradient in pairs
+    ]
+    bias = _bias_gradients([gradient for _, gradient in pairs], units) if getattr(module, "bias", None) is not None else None
+    return ConvolutionGradients(PatchGradients.of(ordered, geometry), bias, Kind(geometry, dimensions, transposed))
+
+
+def _planes(values: Tensor) -> Tensor:
+    """(N, parts * channels, height, width), real; native complex numbers become two parts, in channels_last."""
+    flat = values.unsqueeze(2) if values.ndim == 3 else values
+    if not flat.is_complex():
+        return flat
+    records, channels, height, width = flat.shape
+    planes = torch.empty(records, height, width, 2, channels, device=flat.device, dtype=flat.real.dtype)
+    planes[..., 0, :] = flat.real.movedim(1, -1)
+    planes[..., 1, :] = flat.imag.movedim(1, -1)
+    return planes.flatten(3, 4).movedim(-1, 1)
+
+
+def _bias_gradients(gradients: Sequence[Tensor], units: int) -> Tensor:
+    """(units, parts * outputs)."""
+    sums = [gradient.sum(dim=(2, 3)).reshape(units, -1, gradient.shape[1]).sum(dim=1) for gradient in gradients]
+    return sums[0] if len(sums) == 1 else torch.stack(sums).sum(dim=0)
+
+
+@final
+@dataclass(frozen=True)
+class Kind:
+    """How the sum becomes the module's own parameter."""
+
+    geometry: Geometry
+    dimensions: int
+    transposed: bool
+
+    def weight(self, total: Tensor) -> Tensor:
+        r"""The parameter (outputs, channels, *kernel).
+
+        Args:
+          total: (parts, groups, kernel_height, kernel_width, channels, outputs of a group).
+        """
+        ordered = total.permute(0, 1, 5, 4, 2, 3).flatten(1, 2)
+        space = ordered.squeeze(3) if self.dimensions == 1 else ordered
+        if self.geometry.parts == 1:
+            return space[0]
+        return torch.complex(space[0], -space[1] if self.transposed else space[1])
+
+
+@final
+class ConvolutionGradients(SpectralGradients):
+    """Of weight, or its coordinates where there is an ``analysis``, and bias; ``bias``: (units, parts * outputs) or None."""
+
+    def __init__(self, weight: PatchGradients, bias: Tensor | None, kind: Kind, analysis: Analysis | None = None) -> None:
+        self._weight, self._bias, self._kind, self._analysis = weight, bias, kind, analysis
+
+    def squared_norms(self) -> Tensor:
+        norms = self._weight.squared_norms()
+        return norms if self._bias is None else norms + squared_rows(self._bias)
+
+    def weighted_sum(self, factors: Tensor, sample: int = 0) -> dict[str, Tensor]:
+        total = {"weight": self._weight_sum(factors, sample)}
+        if self._bias is not None:
+            bias = weighted_rows(self._bias, factors, sample)
+            total["bias"] = torch.complex(*bias.chunk(2)) if self._kind.geometry.parts == 2 else bias
+        return total
+
+    def projected(self, analysis: Analysis) -> LayerGradients:
+        return ConvolutionGradients(self._weight.projected(analysis), self._bias, self._kind, analysis)
+
+    def _weight_sum(self, factors: Tensor, sample: int) -> Tensor:
+        weight = self._kind.weight(self._weight.weighted_sum(factors, sample))
+        return weight if self._analysis is None else weight.flatten(2)

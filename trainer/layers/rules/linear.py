@@ -1,0 +1,142 @@
+r"""Linear layers, real and complex: y = W a + b over the last axis.
+
+A record's gradient is the outer product g conj(a)^T, whose norm is |g| |a|: no gradient is built. With more positions than one in a unit
+(a sequence, a user's records, a module called twice) it is a sum of outer products; its norm comes from Gram matrices over the positions,
+or from the gradients themselves, whichever takes fewer multiplications. The clipped sum is one matrix product in every case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from trainer.layers.flat_parameters import as_real
+from trainer.layers.rules.base import (
+    COMPLEX,
+    REAL,
+    LayerGradients,
+    Use,
+    WritableGradients,
+    added,
+    added_at_once,
+    cancellation,
+    converted_parts,
+    doubled,
+    gram_squared_norms,
+    scaled_rows,
+    squared_rows,
+)
+
+EXPLICIT_NUMBERS = 2**22
+"""Numbers of explicit gradients that are held at once."""
+
+
+def linear(module: nn.Module, uses: Sequence[Use], units: int) -> LayerGradients:
+    """The rule of ``nn.Linear`` and ``ComplexLinear``."""
+    has_bias = getattr(module, "bias", None) is not None
+    if len(uses) == 1 and uses[0].input.dim() == 2 and len(uses[0].input) == units:
+        return OuterProducts(uses[0].input, uses[0].gradient, has_bias, uses[0].squared_input)
+    a = torch.cat([as_positions(use.input, units) for use in uses], dim=1)
+    g = torch.cat([as_positions(use.gradient, units) for use in uses], dim=1)
+    return OuterProductSums(a, g, has_bias)
+
+
+def as_positions(values: Tensor, units: int) -> Tensor:
+    """(units * records, ..., features) -> (units, positions, features)."""
+    return values.reshape(units, -1, values.shape[-1])
+
+
+class _WeightedSum(WritableGradients):
+    """What both share: from the weighted gradients of every position, in turn, to the sums."""
+
+    def __init__(self, a: Tensor, g: Tensor, has_bias: bool) -> None:
+        self._a, self._g, self._has_bias = a, g, has_bias
+
+    def weighted_sum(self, factors: Tensor, sample: int = 0) -> dict[str, Tensor]:
+        total = {"weight": self._a.new_empty(self._g.shape[-1], self._a.shape[-1])}
+        if self._has_bias:
+            total["bias"] = self._g.new_empty(self._g.shape[-1])
+        self.write_weighted_sum(factors, total, sample)
+        return total
+
+    def write_weighted_sum(self, factors: Tensor, into: Mapping[str, Tensor], sample: int = 0) -> None:
+        weighted, a, weight = scaled_rows(self._g, factors), self._a, into["weight"]
+        at_once = added_at_once(len(a), sample, COMPLEX if a.is_complex() else REAL) if a.dim() == 2 else 0
+        if at_once:
+            _write_products(weighted, a, weight, at_once)
+        else:
+            numbers = (a.shape[-1] + weighted.shape[-1]) * (1 if a.dim() == 2 else a.shape[1])
+            parts = converted_parts(len(a), numbers)
+            # BLAS conjugates what it transposes on its way; this leaves conj(W), which is smaller than a.
+            total = added(parts, lambda part: doubled(weighted[part]).flatten(0, -2).mH @ doubled(a[part]).flatten(0, -2))
+            weight.copy_(total.conj())
+        if not self._has_bias:
+            return
+        bias = into["bias"]
+        if at_once == len(a) and bias.dtype == weighted.dtype:
+            torch.sum(weighted, dim=0, out=bias)
+        else:
+            bias.copy_(torch.sum(weighted.flatten(0, -2), dim=0, dtype=torch.complex128 if bias.is_complex() else torch.float64))
+
+
+def _write_products(weighted: Tensor, a: Tensor, into: Tensor, at_once: int) -> None:
+    """The sum of products of so many units each."""
+    total = into if into.dtype == a.dtype else torch.empty_like(into, dtype=a.dtype)
+    if at_once == len(a):
+        _write_product(weighted, a, total)
+    else:
+        part = torch.empty_like(total)
+        # As real numbers: adding complex ones multiplies them by 1 first.
+        sums, added_to = as_real(part), as_real(total)
+        for first in range(0, len(a), at_once):
+            own = slice(first, first + at_once)
+            torch.mm(weighted[own].mH, a[own], out=part if first else total)
+            if first:
+                added_to += sums
+        if total.is_complex():
+            total.conj_physical_()
+    if total is not into:
+        into.copy_(total)
+
+
+def _write_product(weighted: Tensor, a: Tensor, into: Tensor) -> None:
+    """g^T conj(a)."""
+    if len(a) <= len(into) or not a.is_complex():
+        torch.mm(weighted.t(), a.conj(), out=into)  # copies the conjugate of a
+    else:
+        torch.mm(weighted.mH, a, out=into).conj_physical_()
+
+
+@final
+class OuterProducts(_WeightedSum):
+    """One position in each unit; ``a``: (units, inputs), ``g``: (units, outputs), ``squares``: of a's rows where they are known."""
+
+    def __init__(self, a: Tensor, g: Tensor, has_bias: bool, squares: Tensor | None) -> None:
+        super().__init__(a, g, has_bias)
+        self._squares = squares
+
+    def squared_norms(self) -> Tensor:
+        bias = 1.0 if self._has_bias else 0.0  # its input is 1
+        of_inputs = squared_rows(self._a, plus=bias) if self._squares is None else self._squares + bias
+        return of_inputs.mul_(squared_rows(self._g))
+
+
+@final
+class OuterProductSums(_WeightedSum):
+    """Several positions in each unit; ``a``: (units, positions, inputs), ``g``: (units, positions, outputs)."""
+
+    def squared_norms(self) -> Tensor:
+        positions, inputs, outputs = self._a.shape[1], self._a.shape[2], self._g.shape[2]
+        gram = positions * (inputs + outputs) < inputs * outputs
+        weight = gram_squared_norms(self._a, self._g) if gram else self._explicit_squared_norms()
+        norms = weight + squared_rows(self._g.sum(dim=1)) if self._has_bias else weight
+        # The bias's input is 1 at every position.
+        return norms + cancellation(squared_rows(self._a, plus=positions if self._has_bias else 0.0), squared_rows(self._g))
+
+    def _explicit_squared_norms(self) -> Tensor:
+        together = max(1, EXPLICIT_NUMBERS // (self._a.shape[2] * self._g.shape[2]))
+        parts = zip(self._a.split(together), self._g.split(together), strict=True)
+        return torch.cat([squared_rows(g.mT @ a.conj()) for a, g in parts])

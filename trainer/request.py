@@ -1,0 +1,24 @@
+r"""What a training process is asked, and how it ends. Free of torch."""
+
+from __future__ import annotations
+
+from typing import final
+
+from mechanisms.base import Value
+from trainer import AnyTrainingSpec
+from trainer.specs.base import RuntimeSpec
+from trainer.specs.plans import AnyPlan
+
+REQUEST, RESULT = "request.json", "result.json"
+"""Files in its folder: what it reads, and the report that it leaves."""
+FINISHED, FAILED, STOPPED, ORPHANED = 0, 1, 3, 4
+"""Exit codes of ``python -m trainer.child``."""
+
+
+@final
+class TrainingRequest(Value):
+    """What the worker asks for; the plan was calibrated when the job was submitted."""
+
+    spec: AnyTrainingSpec
+    runtime: RuntimeSpec
+    plan: AnyPlan

@@ -1,0 +1,1 @@
+"""A spec for each algorithm. Free of torch."""

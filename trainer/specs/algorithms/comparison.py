@@ -1,0 +1,205 @@
+r"""The spec of a comparison: several algorithms on one data set, at one budget or at several, and what all of them cost together."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, Self, cast, final
+
+from pydantic import Field, Strict, TypeAdapter, ValidationError, model_validator
+
+from mechanisms.base import Adjacency, Positive, Value
+from mechanisms.errors import InvalidParameter
+from trainer.data import DataSetFacts, DigitsPhasePairs
+from trainer.specs.algorithms.zeta_dp_sgd import ZetaDpSgd
+from trainer.specs.base import PrivacyTarget, TrainingSpec
+from trainer.specs.descent import Adam
+from trainer.specs.models.model_spec import ComplexMlp
+from trainer.specs.network_training import PublicHeldOut
+from trainer.specs.plan_base import Plan
+from trainer.specs.plans import AnyPlan, ComparedPlan, ComparisonPlan, PartName, PartPlan
+from trainer.specs.registry import AnyPartSpec
+from trainer.specs.report import HeldOut
+
+MOST_RUNS = 256
+
+_PART: TypeAdapter[AnyPartSpec] = TypeAdapter(AnyPartSpec)
+_NAME: TypeAdapter[str] = TypeAdapter(PartName)
+
+
+@final
+class ComparedTraining(Value):
+    """One training of a comparison, under a name of its own."""
+
+    name: PartName
+    spec: AnyPartSpec
+
+
+@final
+@dataclass(frozen=True)
+class PlannedRun:
+    """One single training: of which part, at which budget (None: the part's own), the how manyth repetition."""
+
+    name: str
+    part: str
+    epsilon: float | None
+    repetition: int
+    spec: AnyPartSpec
+
+
+@final
+class Comparison(TrainingSpec):
+    r"""Runs every part on the same data, one after the other, and puts their results side by side.
+
+    All runs together are what leaves the service, so their composition is what is guaranteed: a comparison costs more than its best
+    part. Choosing that part by its result is free then, since every run is counted. A part without a guarantee leaves the whole without.
+
+    Attributes:
+      data: the data set of all parts.
+      parts: of different names; each with this ``data``, one unit of privacy, and the same ``evaluation``.
+      epsilons: every part whose noise is calibrated to an epsilon runs at each of these instead of its own; None: at its own.
+      repetitions: of every run, each with other randomness, and each counted.
+      (others): as in ``TrainingSpec``; parts leave ``reproducible`` and ``seed`` to the comparison.
+    Raises:
+      ValidationError: parts that differ in data or held-out records, two of one name, names that become too long, or more than 256 runs.
+    """
+
+    SUMMARY: ClassVar[str] = "Several algorithms on one data set: a table and plots of what they reach, and what all of them cost together."
+    SOURCES: ClassVar[tuple[str, ...]] = (
+        "Papernot and Steinke 2022, arXiv:2110.03620 (choosing among private trainings costs privacy; here every run is counted)",
+    )
+    ERRATA: ClassVar[tuple[str, ...]] = ("P14", "S33")
+    TRUST: ClassVar[str] = "Whoever runs the trainings is trusted with the data; everybody else sees only what is released."
+    PLANS: ClassVar[tuple[str, ...]] = ("comparison",)
+
+    algorithm: Literal["comparison"] = "comparison"
+    parts: Annotated[tuple[ComparedTraining, ...], Field(min_length=1, max_length=64)]
+    epsilons: Annotated[tuple[Positive, ...] | None, Field(min_length=1, max_length=64)] = None
+    repetitions: Annotated[int, Strict(), Field(ge=1, le=100)] = 1
+
+    @classmethod
+    def example(cls) -> Self:
+        data, model = DigitsPhasePairs(split_seed=0, test_fraction=0.2), ComplexMlp(hidden=(32,), activation="cardioid", head="real_part")
+        private = ZetaDpSgd(
+            data=data,
+            model=model,
+            optimizer=Adam(learning_rate=0.01),
+            privacy=PrivacyTarget(adjacency=Adjacency.ADD_REMOVE, unit="record", delta=1e-5, epsilon=4.0),
+            clipping_bound=1.0,
+            expected_batch_size=200,
+            steps=100,
+            evaluation=PublicHeldOut(),
+        )
+        smaller = ZetaDpSgd.model_validate({**dict(private), "clipping_bound": 0.3})
+        return cls(
+            data=data,
+            parts=(ComparedTraining(name="bound-1", spec=private), ComparedTraining(name="bound-0.3", spec=smaller)),
+            epsilons=(1.0, 4.0),
+        )
+
+    @model_validator(mode="after")
+    def _check_parts(self) -> Self:
+        names = [part.name for part in self.parts]
+        if len(set(names)) != len(names):
+            raise InvalidParameter("parts", "of different names", names)
+        if self.epsilons is not None and len(set(self.epsilons)) != len(self.epsilons):
+            raise InvalidParameter("epsilons", "each once", list(self.epsilons))
+        for place, part in enumerate(self.parts):
+            where = f"parts[{place}].spec"
+            if part.spec.data != self.data:
+                raise InvalidParameter(f"{where}.data", "the comparison's own data set", part.spec.data.kind)
+            if part.spec.reproducible:
+                raise InvalidParameter(f"{where}.reproducible", "false (the comparison's own seed serves all parts)", True)
+            if part.spec.canaries is not None:
+                raise InvalidParameter(f"{where}.audit", "absent (canaries audit one training by itself)", "canaries")
+            if part.spec.held_out == "encoded":
+                # Its guarantee is for held-out records, and takes the training records, which other parts may protect, for public.
+                raise InvalidParameter(f"{where}.method", "any but noisy_rotation, which protects other records than the other parts", "it")
+            if part.spec.held_out != self.parts[0].spec.held_out:
+                raise InvalidParameter(f"{where}.evaluation", f"{self.parts[0].spec.held_out!r} as in the first part", part.spec.held_out)
+            if part.spec.records_per_unit != self.parts[0].spec.records_per_unit:
+                limits = self.parts[0].spec.records_per_unit, part.spec.records_per_unit
+                raise InvalidParameter(f"{where}.records_per_user", f"{limits[0]!r} as in the first part", limits[1])
+        if (runs := self.repetitions * sum(1 for part in self.parts for _ in self._at_budgets(part.spec))) > MOST_RUNS:
+            raise InvalidParameter("parts, epsilons and repetitions", f"at most {MOST_RUNS} runs together", runs)
+        _check_names([run.name for run in self.runs()])
+        return self
+
+    def runs(self) -> tuple[PlannedRun, ...]:
+        """Every single training: parts, at each of the epsilons, so many times."""
+        return tuple(self._runs())
+
+    def _runs(self) -> Iterator[PlannedRun]:
+        for part in self.parts:
+            for spec, epsilon in self._at_budgets(part.spec):
+                for repetition in range(1, self.repetitions + 1):
+                    name = part.name + ("" if epsilon is None else f"_epsilon-{epsilon:g}".replace("+", ""))
+                    name += f"_run-{repetition}" if self.repetitions > 1 else ""
+                    yield PlannedRun(name, part.name, epsilon, repetition, self._seeded(spec, name))
+
+    def _at_budgets(self, spec: AnyPartSpec) -> Iterator[tuple[AnyPartSpec, float | None]]:
+        document = spec.model_dump(mode="json")
+        if self.epsilons is None or _with_epsilon(document, 1.0) is None:
+            yield spec, None
+            return
+        for epsilon in self.epsilons:
+            yield _PART.validate_python(_with_epsilon(document, epsilon)), epsilon
+
+    def _seeded(self, spec: AnyPartSpec, name: str) -> AnyPartSpec:
+        if self.seed is None:
+            return spec
+        digest = hashlib.sha256(f"zetadp comparison {name} {self.seed}".encode()).digest()
+        seed = int.from_bytes(digest[:8], "big") >> 11  # as large as a seed may be
+        return _PART.validate_python(spec.model_dump(mode="json") | {"reproducible": True, "seed": seed})
+
+    def plan_for(self, facts: DataSetFacts) -> ComparisonPlan:
+        planned: dict[str, PartPlan] = {}
+        parts: list[ComparedPlan] = []
+        for run in self.runs():
+            # Calibration takes a while, and repetitions differ in their seeds at most.
+            key = run.spec.model_dump_json(exclude={"seed"})
+            if key not in planned:
+                planned[key] = cast("PartPlan", run.spec.plan_for(facts))  # a part is no comparison
+            parts.append(ComparedPlan(name=run.name, plan=planned[key]))
+        return ComparisonPlan(parts=tuple(parts))
+
+    def replanned(self, facts: DataSetFacts, plan: Plan) -> AnyPlan:
+        runs = list(self.runs())
+        if [run.name for run in runs] != [part.name for part in plan.compared]:
+            return self.plan_for(facts)
+        found = ((run.name, run.spec.replanned(facts, part.plan)) for run, part in zip(runs, plan.compared, strict=True))
+        return ComparisonPlan(parts=tuple(ComparedPlan(name=name, plan=cast("PartPlan", one)) for name, one in found))
+
+    @property
+    def given_weights(self) -> tuple[str, ...]:
+        return tuple(sorted({digest for part in self.parts for digest in part.spec.given_weights}))
+
+    @property
+    def held_out(self) -> HeldOut:
+        return self.parts[0].spec.held_out
+
+    @property
+    def records_per_unit(self) -> int | None:
+        return self.parts[0].spec.records_per_unit
+
+
+def _check_names(names: Sequence[str]) -> None:
+    """Of all runs, which files are named by. Raises InvalidParameter."""
+    for name in names:
+        try:
+            _NAME.validate_python(name)
+        except ValidationError:
+            raise InvalidParameter("parts", "of short names (at most 64 characters with budget and repetition behind)", name) from None
+    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise InvalidParameter("parts and epsilons", "told apart by the names of their runs", twice[0])
+
+
+def _with_epsilon(document: dict[str, Any], epsilon: float) -> dict[str, Any] | None:
+    """A spec's JSON with another target epsilon, its own or its method's; None where its noise isn't calibrated to one."""
+    privacy = cast("dict[str, Any] | None", document.get("privacy"))
+    if privacy is not None:
+        return None if privacy.get("epsilon") is None else document | {"privacy": privacy | {"epsilon": epsilon}}
+    method = cast("dict[str, Any] | None", document.get("method"))
+    changed = None if method is None else _with_epsilon(method, epsilon)
+    return None if changed is None else document | {"method": changed}

@@ -1,0 +1,58 @@
+r"""The spec of the SPOF paper's Algorithm 2 as printed, which it calls DP-SGD. ``dp_sgd_laplace`` is the sound form."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, Self, final
+
+from mechanisms.base import Positive
+from trainer.data import DigitsImages
+from trainer.specs.descent import Sgd
+from trainer.specs.network_training import PublicHeldOut
+from trainer.specs.printed import PrintedTraining
+
+
+@final
+class DpSgdLaplacePrinted(PrintedTraining):
+    r"""Clip and perturb each row's loss derivative by the outputs, taken at 0, and propagate it through the raw row.
+
+    Attributes:
+      clipping_bound: C, on the l2 norm of the derivative; the paper's is 4, which no row in [0, 1]^n with n <= 64 reaches.
+      stabilisation: added to the decoder's first weights, as in ``SpofPrinted``; the paper's Algorithm 2 has none.
+      (others): as in ``PrintedTraining``.
+    """
+
+    SUMMARY: ClassVar[str] = (
+        "The SPOF paper's Algorithm 2 as printed: noise on the derivative by the outputs, then the raw row. Not private."
+    )
+    SOURCES: ClassVar[tuple[str, ...]] = (
+        "Habib, Chou and Kim: Stabilization of Perturbed Loss Function: Differential Privacy without Gradient Noise, Algorithm 2, "
+        "section VII",
+    )
+    ERRATA: ClassVar[tuple[str, ...]] = ("S9", "S15", "S16", "S18", "S27", "S28", "S29", "S30", "S31")
+    TRUST: ClassVar[str] = "Whoever sees the model, a checkpoint, an update or a metric is trusted with the data."
+    REASON: ClassVar[str] = (
+        "it ran Algorithm 2 of the SPOF paper as printed, which is private at no epsilon. It perturbs the derivative by the outputs and "
+        "propagates that through the raw row: each update is an outer product with the row, whose direction no noise hides (errata S31). "
+        "The codes that the decoder receives are functions of the rows without noise (S15). The noise's scale is chosen by the norm of the "
+        "row's own derivative (S29), and with environmental noise holds b_j, a function of the row, which the clip leaves out (S30). Every "
+        "step draws anew, so that steps and a user's rows add up (S16)"
+    )
+    PLANS: ClassVar[tuple[str, ...]] = ("unprotected",)
+
+    algorithm: Literal["dp_sgd_laplace_printed"] = "dp_sgd_laplace_printed"
+    clipping_bound: Positive = 4.0
+
+    @classmethod
+    def example(cls) -> Self:
+        """Digits' pixels."""
+        return cls(
+            data=DigitsImages(split_seed=0, test_fraction=0.2),
+            encoders=2,
+            hidden=8,
+            optimizer=Sgd(learning_rate=1e-4),
+            epsilon=10.0,
+            steps=500,
+            data_unit="record",
+            recovery_demonstration=True,
+            evaluation=PublicHeldOut(),
+        )

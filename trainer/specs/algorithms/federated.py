@@ -1,0 +1,80 @@
+r"""The spec of zeta-DP-SGD across nodes that trust neither the server nor each other."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal, Self, final
+
+from pydantic import Field, Strict
+
+from mechanisms.base import Adjacency
+from mechanisms.errors import InvalidParameter
+from trainer.data import DigitsPhasePairs
+from trainer.specs.base import PrivacyTarget, Seed
+from trainer.specs.descent import AnyOptimizer, FedAdam, ServerOptimizer
+from trainer.specs.execution_plan import LARGEST_FEDERATION, FederatedSampling
+from trainer.specs.models.model_spec import ComplexMlp
+from trainer.specs.network_training import BoundedTraining, PublicHeldOut
+
+
+@final
+class FederatedZetaDpSgd(BoundedTraining):
+    r"""Every node in every round: a Poisson sample of its own units, their clipped sum, its own noise, divided by a public constant.
+
+    The server averages what the nodes send, over all of them, and takes a step of its optimizer. A node that sends nothing, or something
+    not finite, counts as zero: the divisor stays the public number of nodes, and its units' guarantee is still charged for the round.
+
+    Attributes:
+      nodes: how many; at most the units of privacy. Units are dealt to them by a hash, each by itself, a user with all records.
+      distribution_seed: public; where a unit lives follows from it and from that unit alone, so that one more moves nobody else.
+      server: the server's optimizer; ``fed_adam`` is that of Reddi et al. 2021.
+      expected_batch_size: units expected in one node's sample, where it has its share of all units.
+      (others): as in ``BoundedTraining``; ``privacy`` is what each node guarantees its units against the server and all other nodes.
+    Raises:
+      InvalidParameter: from ``plan``, where the spec doesn't fit the data set.
+    """
+
+    SUMMARY: ClassVar[str] = "Federated zeta-DP-SGD: every node clips and adds its own noise; the server averages and optimizes."
+    SOURCES: ClassVar[tuple[str, ...]] = (
+        "Riess, Ziller, Kolek, Rueckert, Schnabel and Kaissis 2024, Algorithm 1 and section 5",
+        "Reddi et al. 2021, arXiv:2003.00295, Algorithm 2 (the server's step)",
+        "Abadi et al. 2016, arXiv:1607.00133",
+        "Andrew, Thakkar, McMahan and Ramaswamy 2021, arXiv:1905.03871 (adaptive clipping)",
+    )
+    ERRATA: ClassVar[tuple[str, ...]] = ("Z10", "Z11", "Z12", "Z13", "Z22", "C9", "C10", "C11", "C18")
+    TRUST: ClassVar[str] = (
+        "Here all nodes and the server were simulated at one place: whoever ran it held all data and is trusted with them; everybody else "
+        "sees only what is released. The accounting is that of separate places, where the server and the other nodes need not be trusted: "
+        "every node samples, clips and adds its whole noise itself before anything leaves it, so the guarantee holds against whoever sees "
+        "all nodes' updates and every model, and a node is trusted with its own units' data alone."
+    )
+    PLANS: ClassVar[tuple[str, ...]] = ("noisy_sums",)
+
+    algorithm: Literal["federated_zeta_dp_sgd"] = "federated_zeta_dp_sgd"
+    nodes: Annotated[int, Strict(), Field(ge=1, le=LARGEST_FEDERATION)]
+    distribution_seed: Seed
+    server: ServerOptimizer
+
+    @classmethod
+    def example(cls) -> Self:
+        """Digits as phase pairs at four nodes."""
+        return cls(
+            data=DigitsPhasePairs(split_seed=0, test_fraction=0.2),
+            model=ComplexMlp(hidden=(32,), activation="cardioid", head="real_part"),
+            server=FedAdam(learning_rate=0.01),
+            privacy=PrivacyTarget(adjacency=Adjacency.ADD_REMOVE, unit="record", delta=1e-5, epsilon=8.0),
+            clipping_bound=1.0,
+            expected_batch_size=60,
+            steps=200,
+            nodes=4,
+            distribution_seed=0,
+            evaluation=PublicHeldOut(),
+        )
+
+    @property
+    def descent(self) -> AnyOptimizer:
+        return self.server
+
+    def sampling(self, units: int, *, is_declared: bool) -> FederatedSampling:
+        if self.nodes > units:
+            raise InvalidParameter("nodes", f"<= the {units} units of privacy", self.nodes)
+        return FederatedSampling(nodes=self.nodes, records=units, expected_batch_size=self.expected_batch_size, is_declared=is_declared)

@@ -1,0 +1,61 @@
+r"""The spec of SPOF's Algorithm 1 as printed, which is private at no epsilon. ``spof`` is the sound form."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, Self, final
+
+from trainer.data import DigitsImages
+from trainer.specs.descent import Sgd
+from trainer.specs.network_training import PublicHeldOut
+from trainer.specs.printed import PrintedTraining
+
+
+@final
+class SpofPrinted(PrintedTraining):
+    r"""Perturb each row's loss coefficients anew in every step, and propagate the perturbed loss's gradient through the raw row.
+
+    Attributes:
+      stabilisation: c of section V, every entry of the vector c_j. It is added to the decoder's weights in every step and its gradient is
+        the same without: descent from weights that hold it from the start is the same descent. The noise's scale holds
+        c_j = c . h_j(x_j), as printed.
+      (others): as in ``PrintedTraining``.
+    """
+
+    SUMMARY: ClassVar[str] = (
+        "SPOF's Algorithm 1 as printed: noise on each row's loss coefficients, gradients through the raw row. Not private."
+    )
+    SOURCES: ClassVar[tuple[str, ...]] = (
+        "Habib, Chou and Kim: Stabilization of Perturbed Loss Function: Differential Privacy without Gradient Noise, Algorithm 1, "
+        "sections IV to VI",
+    )
+    ERRATA: ClassVar[tuple[str, ...]] = (
+        *("S1", "S2", "S3", "S5", "S7", "S8", "S9", "S10", "S11", "S13"),
+        *("S14", "S15", "S16", "S18", "S19", "S20", "S21", "S24", "S33"),
+    )
+    TRUST: ClassVar[str] = "Whoever sees the model, a checkpoint, an update or a metric is trusted with the data."
+    REASON: ClassVar[str] = (
+        "it ran Algorithm 1 of the SPOF paper as printed, which is private at no epsilon. Each update is an outer product with the raw "
+        "row: its direction is the row, whatever noise its coefficients carry, so one update gives the row away (errata S14). The codes "
+        "that the decoder receives are functions of the rows without noise (S15). The noise's scale holds c_j, a function of the row, and "
+        "with environmental noise b_j, another (S13, S21). Its two coefficients together cost sqrt(2) times the stated epsilon (S7), and "
+        "twice by the text's own reading (S8). Every step draws anew, so that steps and a user's rows add up (S16)"
+    )
+    PLANS: ClassVar[tuple[str, ...]] = ("unprotected",)
+
+    algorithm: Literal["spof_printed"] = "spof_printed"
+
+    @classmethod
+    def example(cls) -> Self:
+        """Digits' pixels, with little noise: as printed, more makes it diverge."""
+        return cls(
+            data=DigitsImages(split_seed=0, test_fraction=0.2),
+            encoders=2,
+            hidden=8,
+            stabilisation=0.1,
+            optimizer=Sgd(learning_rate=1e-5),
+            epsilon=20.0,
+            steps=500,
+            data_unit="record",
+            recovery_demonstration=True,
+            evaluation=PublicHeldOut(),
+        )

@@ -1,0 +1,169 @@
+r"""What every training of a distributed autoencoder asks for: m encoders of rows in [0, 1]^n and one decoder. Free of torch."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Annotated, ClassVar, Literal, final
+
+from pydantic import Field, Strict
+
+from mechanisms.base import Adjacency, Count, Positive, PrivacyUnit, Value
+from mechanisms.errors import InvalidParameter
+from trainer.data import DataSetFacts
+from trainer.specs.base import PositiveInt, TrainingSpec
+from trainer.specs.descent import Optimizer
+from trainer.specs.network_training import HELD_OUT, NoEvaluation, PublicHeldOut
+from trainer.specs.report import HeldOut
+from trainer.specs.units import protects_users, units_of
+
+MOST_ENCODERS = 1024
+"""A row goes through all encoders at once and keeps its own one's part: more would cost memory for nothing."""
+LARGEST_LAYER = 2**24
+"""Weights of all encoders together."""
+
+LossName = Literal["cross_entropy", "taylor"]
+r"""Of a feature x at its logit z: softplus(z) - x z, or that loss's second order Taylor polynomial, ln 2 + (1/2 - x) z + z^2 / 8.
+
+The polynomial is the right one: x enters linearly only, and 1/8 depends on no record. The SPOF paper prints (x/2 - 1/4) z^2 instead
+(errata S1 to S3).
+"""
+
+Constant = Annotated[float, Strict(), Field(ge=-1e6, le=1e6, allow_inf_nan=False)]
+
+
+@final
+class AutoencoderShape(Value):
+    r"""Sizes of a distributed autoencoder without biases: row x at encoder j gives z = What_j^T sigmoid(W_j^T x), output sigmoid(z).
+
+    Attributes:
+      encoders: m; each has a block of the decoder of its own.
+      features: n.
+      hidden: l.
+    """
+
+    encoders: Count
+    features: Count
+    hidden: Count
+
+    @property
+    def weights(self) -> int:
+        """Of the encoders (m, n, l), and as many of the decoder (m, l, n)."""
+        return self.encoders * self.features * self.hidden
+
+    @property
+    def coordinates(self) -> int:
+        """Of the whole network, as one vector."""
+        return 2 * self.weights
+
+
+@final
+class RandomWeights(Value):
+    r"""Independent normal numbers, from a public stream.
+
+    Attributes:
+      spread: standard deviation times sqrt(n) in the encoders, times sqrt(l) in the decoder.
+    """
+
+    kind: Literal["random"] = "random"
+    spread: Positive = 1.0
+
+
+class AutoencoderSpec(TrainingSpec, ABC):
+    r"""A distributed autoencoder and a table of rows in [0, 1]^n.
+
+    Which encoder a row goes to follows from a public hash of its user's name; where nobody knows the users, of the row itself, or of its
+    place where neighbours replace a row: one unit more or less leaves the others where they are. Held-out rows are dealt in turn.
+
+    Attributes:
+      encoders: m; at most as many as there are users, or rows where nobody knows the users.
+      hidden: l; at most n.
+      records_per_user: required by a guarantee for users, and only there: a user's first so many rows, in the data set's order, are used.
+      evaluation: what the held-out rows are.
+      (others): as in ``TrainingSpec``.
+    """
+
+    UNIT_FIELD: ClassVar[str] = "unit"
+    """Where in a request the unit stands."""
+
+    encoders: Annotated[int, Strict(), Field(ge=1, le=MOST_ENCODERS)]
+    hidden: PositiveInt
+    records_per_user: PositiveInt | None = None
+    evaluation: Annotated[NoEvaluation | PublicHeldOut, Field(discriminator="kind")] = NoEvaluation()
+
+    @property
+    @abstractmethod
+    def unit(self) -> PrivacyUnit:
+        """What a guarantee is about, where there is one: a row, or the user whose rows they are."""
+
+    @property
+    @abstractmethod
+    def adjacency(self) -> Adjacency | None:
+        """Which data sets a guarantee calls neighbours; None where there is no guarantee."""
+
+    @property
+    def held_out(self) -> HeldOut:
+        return HELD_OUT[self.evaluation.kind]
+
+    @property
+    def records_per_unit(self) -> int | None:
+        return self.records_per_user
+
+    @property
+    def runs_alone(self) -> str:
+        return "an autoencoder, which is too small to share"
+
+    @property
+    def runs_in_float32(self) -> str:
+        return "an autoencoder"
+
+    def shape(self, facts: DataSetFacts) -> AutoencoderShape:
+        r"""The network's sizes for this data set.
+
+        Raises:
+          InvalidParameter: the data aren't rows of real numbers to be reconstructed, or don't fit encoders or hidden units.
+        """
+        if facts.task != "reconstruction" or facts.is_complex or len(facts.shape) != 1:
+            raise InvalidParameter("data", "rows of real numbers to be reconstructed (fitbit or table, say)", self.data.kind)
+        owners, whose = (facts.training_records, "training rows") if facts.users is None else (facts.users, "users")
+        if self.encoders > owners:
+            raise InvalidParameter("encoders", f"<= the {owners} {whose} (an encoder without any would learn nothing)", self.encoders)
+        if self.hidden > facts.shape[0]:
+            raise InvalidParameter("hidden", f"<= the {facts.shape[0]} features", self.hidden)
+        shape = AutoencoderShape(encoders=self.encoders, features=facts.shape[0], hidden=self.hidden)
+        if shape.weights > LARGEST_LAYER:
+            raise InvalidParameter("encoders * features * hidden", f"at most {LARGEST_LAYER}", shape.weights)
+        return shape
+
+    def protects_users(self, facts: DataSetFacts) -> bool:
+        """Whether the unit is the user, not the row. Raises InvalidParameter where it is neither or ``records_per_user`` doesn't fit it."""
+        return protects_users(self.unit, self.records_per_user, facts, self.UNIT_FIELD)
+
+    def units(self, facts: DataSetFacts) -> int:
+        """Units of privacy in the training data. Raises as ``protects_users`` does."""
+        return units_of(self.unit, self.records_per_user, facts, self.UNIT_FIELD)
+
+
+class AutoencoderDescent(AutoencoderSpec, ABC):
+    r"""An autoencoder that gradient descent trains.
+
+    Attributes:
+      initial: weights before the first step: public, a function of no data.
+      stabilisation: the constant c added to every initial weight of the decoder, public and fixed (SPOF paper, section V).
+      optimizer: what is done with a gradient.
+      (others): as in ``AutoencoderSpec``.
+    """
+
+    initial: RandomWeights = RandomWeights()
+    stabilisation: Constant = 0.0
+    optimizer: Optimizer
+
+
+class AutoencoderTraining(AutoencoderDescent, ABC):
+    r"""An autoencoder trained on a loss of its outputs.
+
+    Attributes:
+      loss: that is minimised.
+      (others): as in ``AutoencoderDescent``.
+    """
+
+    loss: LossName = "cross_entropy"

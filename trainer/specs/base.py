@@ -1,0 +1,190 @@
+r"""What a user asks for: the parts every training spec shares, and the runtime settings that cannot change a guarantee."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Annotated, ClassVar, Literal, Self, final
+
+from pydantic import Field, Strict, model_validator
+
+from mechanisms.base import Adjacency, OpenProbability, Positive, PrivacyUnit, Value
+from mechanisms.errors import InvalidParameter
+from trainer.data import DataSetFacts, DataSpec, data_set_facts
+from trainer.specs.plan_base import Plan
+from trainer.specs.plans import AnyPlan
+from trainer.specs.report import HeldOut
+
+PositiveInt = Annotated[int, Strict(), Field(ge=1, le=10**9)]
+Seed = Annotated[int, Strict(), Field(ge=0, lt=2**53)]
+
+
+class CalibratedPrivacy(Value, ABC):
+    r"""A noise multiplier, or the epsilon to calibrate it to, at a stated delta: what every guarantee that is asked for has.
+
+    Attributes:
+      unit: what the guarantee protects one of: what one row of the data is, or the user whose rows they are.
+      delta: in (0, 1).
+      noise_multiplier: the noise's scale (std per real component, Laplace's b) / how far one unit moves what is released, the clipping
+        bound where gradients are clipped; this or epsilon.
+      epsilon: the noise is calibrated so that the whole run stays at or below it.
+    """
+
+    unit: PrivacyUnit
+    delta: OpenProbability
+    noise_multiplier: Positive | None = None
+    epsilon: Positive | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.noise_multiplier is None) == (self.epsilon is None):
+            got = "neither" if self.noise_multiplier is None else "both"
+            raise InvalidParameter("privacy", "given exactly one of noise_multiplier and epsilon", got)
+        return self
+
+
+@final
+class PrivacyTarget(CalibratedPrivacy):
+    r"""The guarantee asked for of a network's training.
+
+    Attributes:
+      adjacency: which data sets are neighbours. Poisson sampling is accounted under add_remove or zero_out.
+      (others): as in ``CalibratedPrivacy``.
+    """
+
+    adjacency: Literal[Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT]
+
+
+@final
+class RuntimeSpec(Value):
+    """Settings of speed and memory. None of them can change what is released or its guarantee.
+
+    Attributes:
+      device: where the tensors live; ``auto`` is the accelerator where there is one.
+      microbatch_size: how many records are differentiated at once; memory grows with it, the result doesn't change.
+      checkpoint_seconds: the longest work a killed worker loses.
+      threads: CPU threads of each process; 0 leaves torch's default.
+      processes: that share each sample between them; their sums are added, and the first adds the noise.
+      when_probe_fails: what becomes of a network for which a record's gradient depends, to the bit, on the records beside it on this
+        machine: its records are computed one by one, slowly, or the run is refused before anything is released.
+      precision: of the network's own arithmetic; norms, sums and noise are never narrower than float32. ``bfloat16`` for networks without
+        native complex layers, which have no half precision.
+    """
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    microbatch_size: PositiveInt = 128
+    checkpoint_seconds: Annotated[float, Strict(), Field(ge=0.0, le=3600.0, allow_inf_nan=False)] = 5.0
+    threads: Annotated[int, Strict(), Field(ge=0, le=1024)] = 0
+    processes: Annotated[int, Strict(), Field(ge=1, le=64)] = 1
+    when_probe_fails: Literal["one_by_one", "refuse"] = "one_by_one"
+    precision: Literal["float32", "bfloat16"] = "float32"
+
+    def check_probe(self, *, keeps_its_bits: bool) -> None:
+        """Raises InvalidParameter: the probe failed, and the run is to be refused then."""
+        if not keeps_its_bits and self.when_probe_fails == "refuse":
+            expected = "'one_by_one' for this network here: a record's gradient depends on the records beside it"
+            raise InvalidParameter("runtime.when_probe_fails", expected, self.when_probe_fails)
+
+
+class TrainingSpec(Value, ABC):
+    r"""One training job, as the user sends it and as the certificate's digest covers it.
+
+    Attributes:
+      data: which data set, and its public train/test split.
+      reproducible: the run's randomness comes from ``seed``: not private against someone who knows the seed.
+      seed: required when reproducible, refused otherwise.
+    """
+
+    SUMMARY: ClassVar[str]
+    SOURCES: ClassVar[tuple[str, ...]]
+    ERRATA: ClassVar[tuple[str, ...]]
+    TRUST: ClassVar[str]
+    """Who is trusted with what while training runs, in a certificate's words."""
+    PLANS: ClassVar[tuple[str, ...]]
+    """The kinds of plan that it comes to."""
+
+    data: DataSpec
+    reproducible: Annotated[bool, Strict()] = False
+    seed: Seed | None = None
+
+    @model_validator(mode="after")
+    def _check_seed(self) -> Self:
+        if self.reproducible and self.seed is None:
+            raise InvalidParameter("seed", "given when reproducible is true", None)
+        if not self.reproducible and self.seed is not None:
+            raise InvalidParameter("seed", "absent unless reproducible is true (private noise never comes from a user's seed)", self.seed)
+        return self
+
+    @classmethod
+    def algorithm_name(cls) -> str:
+        """The value of ``algorithm`` that tells this class from the others in JSON."""
+        return str(cls.model_fields["algorithm"].default)
+
+    @classmethod
+    @abstractmethod
+    def example(cls) -> Self:
+        """A spec that runs in about a minute: shown by the service, and what the contract tests run on."""
+
+    def plan(self) -> AnyPlan:
+        """``plan_for`` this data set as it is. Doesn't load torch. Raises as ``plan_for``, and where the data can't be read."""
+        return self.plan_for(data_set_facts(self.data))
+
+    @abstractmethod
+    def plan_for(self, facts: DataSetFacts) -> AnyPlan:
+        """What is released, calibrated, for a data set of these sizes. Doesn't load torch.
+
+        Raises:
+          InvalidParameter: the spec doesn't fit the data set (an expected batch beyond its records, say).
+          CalibrationFailed: no noise in the searched range is proved to meet the target.
+        """
+
+    def replanned(self, facts: DataSetFacts, plan: Plan) -> AnyPlan:
+        """The plan that the spec comes to, with the noise of ``plan`` where that was calibrated: it isn't calibrated twice."""
+        del plan
+        return self.plan_for(facts)
+
+    def check_plan(self, plan: Plan, facts: DataSetFacts) -> None:
+        """Raises InvalidParameter: the plan isn't the one that the spec comes to, and its event would be another run's."""
+        if plan != (expected := self.replanned(facts, plan)):
+            raise InvalidParameter("plan", f"the one that the spec comes to, {expected.model_dump_json()}", plan.model_dump_json())
+
+    @property
+    def canaries(self) -> int | None:
+        """Made-up units that audit the run; None for no audit."""
+        return None
+
+    @property
+    def runs_attacks(self) -> bool:
+        """Whether the run attacks what it sends, and reports what was found."""
+        return False
+
+    @property
+    def runs_alone(self) -> str | None:
+        """What the training is, in a refusal's words, where several processes can't share it; None where they can."""
+        return None
+
+    @property
+    def runs_in_float32(self) -> str | None:
+        """What the training is, in a refusal's words, where it has no half precision; None where that depends on the network."""
+        return None
+
+    def check_runtime(self, runtime: RuntimeSpec) -> None:
+        """Raises InvalidParameter: several processes or half precision were asked for, and the training has no use for them."""
+        if runtime.processes != 1 and self.runs_alone is not None:
+            raise InvalidParameter("runtime.processes", f"1 for {self.runs_alone}", runtime.processes)
+        if runtime.precision != "float32" and self.runs_in_float32 is not None:
+            raise InvalidParameter("runtime.precision", f"'float32' for {self.runs_in_float32}", runtime.precision)
+
+    @property
+    def given_weights(self) -> tuple[str, ...]:
+        """SHA-256 of the weights that training starts from instead of drawing its own, each once, sorted."""
+        return ()
+
+    @property
+    @abstractmethod
+    def held_out(self) -> HeldOut:
+        """What becomes of the held-out records."""
+
+    @property
+    @abstractmethod
+    def records_per_unit(self) -> int | None:
+        """How many records of one unit of privacy are used at most; None where a unit is one row of the data."""

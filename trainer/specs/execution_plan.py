@@ -1,0 +1,378 @@
+r"""The execution plan: the one object that training runs from and whose event is accounted.
+
+The loop draws its samples from ``sampling``, clips with ``clipping`` and releases through ``mechanism``; ``event`` is computed from
+exactly these parts, so there is no second sigma anywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Annotated, ClassVar, Literal, Self, final
+
+from pydantic import Field, Strict, model_validator
+
+from accountants.events import Composed, Event, PoissonSampled, Release, Repeated
+from mechanisms import AnyMechanism, ComplexGaussian, Gaussian, Laplace
+from mechanisms.base import Adjacency, Count, OpenProbability, Positive, PrivacyUnit, Sensitivity, Value, is_absent
+from mechanisms.errors import InvalidParameter
+from trainer.specs.plan_base import Plan
+from trainer.specs.projection import MOST_LAYERS, LayerName, SpectralProjection
+
+LARGEST_FEDERATION = 10_000
+"""Nodes at most."""
+
+
+@final
+class PoissonSampling(Value):
+    r"""Every unit of privacy joins a step's sample independently.
+
+    Attributes:
+      records: N, units to sample from: training records, or users where the guarantee is for users. A public number: the probability
+        follows from it.
+      expected_batch_size: units expected in a sample: the public constant that noisy sums are divided by; <= records. The sample's own
+        size is never used, since dividing by it would release it (errata Z11).
+      is_declared: N was declared, and may not be how many units there are; else it was counted.
+    """
+
+    kind: Literal["poisson"] = "poisson"
+    records: Count
+    expected_batch_size: Count
+    is_declared: Annotated[bool, Strict()] = False
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.expected_batch_size > self.records:
+            what = "units that are declared" if self.is_declared else "training records"
+            raise InvalidParameter("expected_batch_size", f"<= the {self.records} {what}", self.expected_batch_size)
+        return self
+
+    @property
+    def nodes(self) -> int:
+        """One place, where all units live."""
+        return 1
+
+    @property
+    def probability(self) -> float:
+        """Sampling probability of one unit, in (0, 1]."""
+        return self.expected_batch_size / self.records
+
+    @property
+    def largest_expected_batch(self) -> float:
+        """Units expected in one sample; infinite where a declared N bounds nothing."""
+        return math.inf if self.is_declared else float(self.expected_batch_size)
+
+
+@final
+class FederatedSampling(Value):
+    r"""Every node takes a Poisson sample of its own units in every round, all nodes with one probability.
+
+    Attributes:
+      nodes: how many. Every unit lives at exactly one node; how many live at each is nobody's business but its own.
+      records: N, units at all nodes together. A public number, as in ``PoissonSampling``.
+      expected_batch_size: units expected in a sample of a node that has its share of them: the public constant that each node divides
+        its noisy sum by; nodes * expected_batch_size <= records.
+      is_declared: as in ``PoissonSampling``.
+    """
+
+    kind: Literal["federated_poisson"] = "federated_poisson"
+    nodes: Annotated[int, Strict(), Field(ge=1, le=LARGEST_FEDERATION)]
+    records: Count
+    expected_batch_size: Count
+    is_declared: Annotated[bool, Strict()] = False
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.expected_batch_size * self.nodes > self.records:
+            expected = f"<= {self.records // self.nodes}, one node's share of {self.records} units"
+            raise InvalidParameter("expected_batch_size", expected, self.expected_batch_size)
+        return self
+
+    @property
+    def probability(self) -> float:
+        """Sampling probability of one unit, in (0, 1], the same at every node."""
+        return self.expected_batch_size * self.nodes / self.records
+
+    @property
+    def largest_expected_batch(self) -> float:
+        """Units expected in one sample, should all of them live at one node; infinite where a declared N bounds nothing."""
+        return math.inf if self.is_declared else float(self.expected_batch_size * self.nodes)
+
+
+Sampling = Annotated[PoissonSampling | FederatedSampling, Field(discriminator="kind")]
+
+
+class ClippingRule(Value, ABC):
+    """How one unit's gradient is bounded."""
+
+    norm: ClassVar[Literal["l1", "l2"]] = "l2"
+    """In which."""
+
+    @property
+    @abstractmethod
+    def sensitivity(self) -> float:
+        """That norm of how far one unit moves the released vector, at most."""
+
+
+@final
+class FlatClipping(ClippingRule):
+    """Each unit's whole gradient, as one vector of real pairs, is scaled down to l2 norm ``bound`` where it is longer."""
+
+    kind: Literal["flat"] = "flat"
+    bound: Positive
+
+    @property
+    def sensitivity(self) -> float:
+        """l2 norm that one unit moves the released vector by, at most."""
+        return self.bound
+
+
+@final
+class PerLayerClipping(ClippingRule):
+    """Each layer's part of a unit's gradient is scaled down to norm bound / sqrt(layers): the whole then has at most norm ``bound``."""
+
+    kind: Literal["per_layer"] = "per_layer"
+    bound: Positive
+
+    @property
+    def sensitivity(self) -> float:
+        """l2 norm that one unit moves the released vector by, at most: sqrt(layers * bound^2 / layers)."""
+        return self.bound
+
+
+@final
+class AdaptiveClipping(ClippingRule):
+    r"""Flat clipping to a bound C_t that follows a quantile of the units' gradient norms, privately (Andrew et al. 2021).
+
+    One vector is released in each step, with s = ``count_share`` and b_i = 1 where unit i's norm is at most C_t, else 0:
+
+        [ sqrt(1 - s) * (sum of clipped gradients) / C_t ;  sqrt(s) * 2 * sum_i (b_i - 1/2) ].
+
+    A unit's part has l2 norm at most sqrt((1 - s) + s) = 1, whatever C_t is, so ``mechanism`` covers both with one release. Then
+    C_{t+1} = C_t exp(-learning_rate (f - quantile)), f = 1/2 + (noisy count / (2 sqrt(s))) / expected batch: post-processing.
+
+    Attributes:
+      initial_bound: C_1.
+      quantile: of the norms, that C_t moves to; in (0, 1).
+      learning_rate: > 0.
+      count_share: s, the share of the budget (of the squared sensitivity) that the count takes; in (0, 1).
+    Sources: Andrew, Thakkar, McMahan and Ramaswamy 2021, Algorithm 1; the joint vector makes their two noises one.
+    """
+
+    kind: Literal["adaptive"] = "adaptive"
+    initial_bound: Positive
+    quantile: OpenProbability
+    learning_rate: Positive
+    count_share: OpenProbability
+
+    @property
+    def bound(self) -> float:
+        """The first step's bound."""
+        return self.initial_bound
+
+    @property
+    def sensitivity(self) -> float:
+        """l2 norm that one unit moves the released vector by, at most."""
+        return 1.0
+
+
+@final
+class LayerBound(Value):
+    """One layer's part of a unit's gradient is scaled down to l2 norm ``bound`` where it is longer."""
+
+    layer: LayerName
+    bound: Positive
+
+
+@final
+class LayerBoundsClipping(ClippingRule):
+    r"""Each layer has a bound C_l of its own: the whole then has at most norm C = sqrt(sum C_l^2), which the noise is for (errata P15).
+
+    Attributes:
+      layers: every trained layer of the network, in its order.
+    Raises:
+      ValidationError: a layer is named twice.
+    """
+
+    kind: Literal["layer_bounds"] = "layer_bounds"
+    layers: Annotated[tuple[LayerBound, ...], Field(min_length=1, max_length=MOST_LAYERS)]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if len(set(self.names)) != len(self.names):
+            raise InvalidParameter("clipping.layers", "each layer once", list(self.names))
+        return self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the layers."""
+        return tuple(layer.layer for layer in self.layers)
+
+    @property
+    def bound(self) -> float:
+        """C, rounded up: a bound on the norm of a unit's whole gradient."""
+        # hypot is correct to one unit in the last place.
+        return math.nextafter(math.hypot(*(layer.bound for layer in self.layers)), math.inf)
+
+    @property
+    def sensitivity(self) -> float:
+        """l2 norm that one unit moves the released vector by, at most."""
+        return self.bound
+
+
+@final
+class L1Clipping(ClippingRule):
+    """Each unit's whole gradient is scaled down to l1 norm ``bound`` where it is longer: for Laplace noise."""
+
+    norm = "l1"
+
+    kind: Literal["l1"] = "l1"
+    bound: Positive
+
+    @property
+    def sensitivity(self) -> float:
+        """l1 norm of what one unit contributes to the released vector, at most."""
+        return self.bound
+
+
+Clipping = Annotated[FlatClipping | PerLayerClipping | AdaptiveClipping | LayerBoundsClipping | L1Clipping, Field(discriminator="kind")]
+
+
+def clipped_sensitivity(clipping: Clipping, adjacency: Adjacency, unit: PrivacyUnit) -> Sensitivity:
+    r"""Of a sum of clipped terms, one for each unit.
+
+    A unit more or less moves it by its own term; under replace_one two terms differ by at most twice the bound, and Poisson samples,
+    which leave a unit out, need the bound of one term too.
+    """
+    bound, replaces = clipping.sensitivity, adjacency is Adjacency.REPLACE_ONE
+    move, contribution = (2.0 * bound, bound) if replaces else (bound, None)
+    if clipping.norm == "l1":
+        return Sensitivity(l1=move, l1_contribution=contribution, adjacency=adjacency, unit=unit)
+    return Sensitivity(l2=move, l2_contribution=contribution, adjacency=adjacency, unit=unit)
+
+
+@final
+class PrivateEvaluation(Value):
+    r"""How many held-out units are classified rightly, released with noise every so many steps and after the last one.
+
+    One held-out unit changes the count by at most 1, so ``mechanism`` has l2 sensitivity 1; the divisor ``units`` is public.
+
+    Attributes:
+      mechanism: real Gaussian noise of its ``std`` on the count.
+      units: held-out units, each of one record.
+      every_steps: >= 1.
+    """
+
+    mechanism: Gaussian
+    units: Count
+    every_steps: Count
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.mechanism.sensitivity.l2 != 1.0:
+            raise InvalidParameter(
+                "evaluation.mechanism.sensitivity.l2", "1.0 (one unit changes a count by 1)", self.mechanism.sensitivity.l2
+            )
+        return self
+
+    def is_due(self, step: int, steps: int) -> bool:
+        """Whether a count is released after ``step`` of ``steps``."""
+        return step % self.every_steps == 0 or step == steps
+
+    def releases(self, step: int, steps: int) -> int:
+        """Counts released up to and including ``step`` of ``steps``."""
+        return step // self.every_steps + (1 if step == steps and steps % self.every_steps else 0)
+
+
+@final
+class ExecutionPlan(Plan):
+    """What training does, step by step; ``event`` is what it costs.
+
+    Attributes:
+      mechanism: that every noisy sum is released through; its sensitivity is the clipping's.
+      steps: how many noisy sums are released; in a federation, by each node.
+      delta: at which epsilon is reported.
+      evaluation: the budgeted releases about held-out units; None where there are none.
+      projection: which coordinates of the gradient are released; None for all of them.
+    """
+
+    kind: Literal["noisy_sums"] = "noisy_sums"
+    sampling: Sampling
+    clipping: Clipping
+    mechanism: Annotated[ComplexGaussian | Gaussian | Laplace, Field(discriminator="kind")]
+    steps: Count
+    delta: OpenProbability
+    # Left out of JSON where absent: certificates stay short.
+    evaluation: PrivateEvaluation | None = Field(default=None, exclude_if=is_absent)
+    projection: SpectralProjection | None = Field(default=None, exclude_if=is_absent)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        stated = self.mechanism.sensitivity
+        needed = clipped_sensitivity(self.clipping, stated.adjacency, stated.unit)
+        if isinstance(self.mechanism, Laplace) != (self.clipping.norm == "l1"):
+            raise InvalidParameter("mechanism", "laplace exactly for clipping in l1", self.mechanism.kind)
+        what = "the joint vector's" if isinstance(self.clipping, AdaptiveClipping) else "the clipping bound"
+        for name in ("l2", "l1", "l2_contribution", "l1_contribution"):
+            if getattr(needed, name) is not None and getattr(stated, name) != getattr(needed, name):
+                raise InvalidParameter(f"mechanism.sensitivity.{name}", f"{what} {getattr(needed, name)!r}", getattr(stated, name))
+        bounded = self.clipping.names if isinstance(self.clipping, LayerBoundsClipping) else None
+        filtered = [] if self.projection is None else [layer.layer for layer in self.projection.layers]
+        if bounded is not None and not set(filtered) <= set(bounded):
+            raise InvalidParameter("projection.layers", f"among the layers that have a bound, {list(bounded)}", filtered)
+        _ = self.event  # an evaluation for another unit or adjacency doesn't compose
+        return self
+
+    @property
+    def mechanisms(self) -> tuple[AnyMechanism, ...]:
+        """Of the noisy sums, and of the counts where there are any."""
+        return (self.mechanism,) if self.evaluation is None else (self.mechanism, self.evaluation.mechanism)
+
+    @property
+    def unit(self) -> PrivacyUnit:  # pyright: ignore[reportIncompatibleVariableOverride] (see ``Stated``)
+        """What the guarantee protects one of."""
+        return self.mechanism.sensitivity.unit
+
+    @property
+    def units(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride] (see ``Stated``)
+        """Units of privacy in the training data, as many as the probability was worked out from."""
+        return self.sampling.records
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of each real component of what is released; Laplace's scale b."""
+        return self.mechanism.noise_scale
+
+    @property
+    def counts(self) -> PrivateEvaluation | None:
+        return self.evaluation
+
+    @property
+    def initial_bound(self) -> float:
+        return self.clipping.bound
+
+    @property
+    def sampling_probability(self) -> float:
+        return self.sampling.probability
+
+    @property
+    def declared_units(self) -> int | None:
+        return self.sampling.records if self.sampling.is_declared else None
+
+    def event_after(self, steps: int) -> Event:
+        r"""The event of the first ``steps`` steps, >= 1, for the worst placed unit.
+
+        In a federation it is one node's: a unit lives at one node only. Given what was released so far, the other nodes' releases and
+        the server's update don't depend on that unit (their data and noise are others'), so against everybody who sees all releases
+        the unit's loss is that of its own node's releases; and every node has the same probability and the same noise.
+
+        With private evaluations it is both, composed. A training unit is touched by the noisy sums alone: given those, the counts are
+        functions of others' data. A held-out unit is touched by the counts alone. Whoever the unit is, its loss is at most that of all
+        of the releases together.
+        """
+        sampled = PoissonSampled(probability=self.sampling.probability, event=Release(mechanism=self.mechanism))
+        training = Repeated(count=steps, event=sampled)
+        counts = 0 if self.evaluation is None else self.evaluation.releases(steps, self.steps)
+        if self.evaluation is None or counts == 0:
+            return training
+        return Composed(events=(training, Repeated(count=counts, event=Release(mechanism=self.evaluation.mechanism))))

@@ -1,0 +1,1 @@
+"""Networks as values: layers, shapes, weights given from outside, the papers' networks. Free of torch."""

@@ -1,0 +1,367 @@
+r"""Networks as values: what a spec names, a certificate's digest covers and ``build`` makes real. Free of torch.
+
+Whether a network fits a data set is known only with the data set's facts: ``shapes.check_model`` tells, without torch too.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self, final
+
+from pydantic import Field, Strict, model_validator
+
+from mechanisms.base import Value
+from mechanisms.errors import InvalidParameter
+from trainer.specs.models.weights import FIELD, GivenWeights
+
+Width = Annotated[int, Strict(), Field(ge=1, le=65536)]
+Extent = Annotated[int, Strict(), Field(ge=1, le=512)]
+"""A kernel, stride, dilation or pooled size, the same along every spatial axis."""
+Padding = Annotated[int, Strict(), Field(ge=0, le=512)]
+Flag = Annotated[bool, Strict()]
+Wavelength = Annotated[float, Strict(), Field(ge=2.0, le=512.0, allow_inf_nan=False)]
+DropProbability = Annotated[float, Strict(), Field(ge=0.0, lt=1.0, allow_inf_nan=False)]
+
+ComplexActivation = Literal[
+    "cardioid",
+    "trainable_cardioid",
+    "trainable_cardioid_per_feature",
+    "conj_mish",
+    "crelu",
+    "igaussian",
+    "modrelu",
+    "modrelu_per_feature",
+    "separable_sigmoid",
+    "separable_tanh",
+    "siglog",
+    "zrelu",
+]
+"""Elementwise functions from complex to complex numbers; the trainable ones have one bias, or one for each feature or channel."""
+RealActivation = Literal["relu", "tanh", "sigmoid", "mish"]
+Head = Literal["magnitude", "real_part", "magnitude_softmax", "none"]
+
+
+@final
+class Linear(Value):
+    """W x + b over the features of a record, which is flat by then."""
+
+    kind: Literal["linear"] = "linear"
+    outputs: Width
+    bias: Flag = True
+
+
+@final
+class BlockCirculantLinear(Value):
+    """A linear layer whose weight is made of circulant blocks: 1/block of the dense layer's numbers.
+
+    Attributes:
+      outputs: of the layer; any number.
+      block: rows and columns of a block; at most the larger of inputs and outputs. Inputs and outputs that are no multiples of it are
+        filled up with zeros and cropped: the weight is then the upper left corner of a block-circulant one.
+    """
+
+    kind: Literal["block_circulant_linear"] = "block_circulant_linear"
+    outputs: Width
+    block: Extent
+    bias: Flag = True
+
+
+@final
+class Convolution(Value):
+    """Over one or two spatial axes, whichever the record has; zeros are padded on both sides."""
+
+    kind: Literal["convolution"] = "convolution"
+    outputs: Width
+    kernel: Extent
+    stride: Extent = 1
+    padding: Padding = 0
+    dilation: Extent = 1
+    groups: Width = 1
+    bias: Flag = True
+
+
+@final
+class TransposedConvolution(Value):
+    """The adjoint of a convolution's shape: (size - 1) stride - 2 padding + kernel along each of two spatial axes."""
+
+    kind: Literal["transposed_convolution"] = "transposed_convolution"
+    outputs: Width
+    kernel: Extent
+    stride: Extent = 1
+    padding: Padding = 0
+    bias: Flag = True
+
+
+@final
+class Activation(Value):
+    """Elementwise; complex names in complex networks, real ones in real networks."""
+
+    kind: Literal["activation"] = "activation"
+    name: ComplexActivation | RealActivation
+
+
+@final
+class AveragePool(Value):
+    """Means of kernel-sized windows."""
+
+    kind: Literal["average_pool"] = "average_pool"
+    kernel: Extent
+    stride: Extent
+
+
+@final
+class MaxPool(Value):
+    """The largest number of each window; of complex ones that of largest magnitude."""
+
+    kind: Literal["max_pool"] = "max_pool"
+    kernel: Extent
+    stride: Extent
+
+
+@final
+class AdaptiveAveragePool(Value):
+    """Means over size windows along every spatial axis."""
+
+    kind: Literal["adaptive_average_pool"] = "adaptive_average_pool"
+    size: Extent
+
+
+@final
+class AdaptiveMaxPool(Value):
+    """The largest number, by magnitude where complex, of size windows along every spatial axis."""
+
+    kind: Literal["adaptive_max_pool"] = "adaptive_max_pool"
+    size: Extent
+
+
+@final
+class GroupNorm(Value):
+    """Each record's channels are normalised in groups (complex: whitened); affine per channel."""
+
+    kind: Literal["group_norm"] = "group_norm"
+    groups: Width
+
+
+@final
+class LayerNorm(Value):
+    """Group norm with one group."""
+
+    kind: Literal["layer_norm"] = "layer_norm"
+
+
+@final
+class InstanceNorm(Value):
+    """Group norm with a group for every channel."""
+
+    kind: Literal["instance_norm"] = "instance_norm"
+
+
+@final
+class Dropout(Value):
+    """Sets each number to zero with this probability while training, real and imaginary part together."""
+
+    kind: Literal["dropout"] = "dropout"
+    probability: DropProbability
+
+
+@final
+class Flatten(Value):
+    """(channels, *spatial) to (channels x positions,)."""
+
+    kind: Literal["flatten"] = "flatten"
+
+
+@final
+class Unflatten(Value):
+    """A flat record of channels x height x width numbers as an image, rows first; the data themselves keep their shape."""
+
+    kind: Literal["unflatten"] = "unflatten"
+    channels: Width
+    height: Width
+    width: Width
+
+
+@final
+class FilterBank(Value):
+    """|x * psi| for fixed Gabor filters psi, and x, averaged over squares: nothing is learned, so it stands before all weights.
+
+    Attributes:
+      wavelengths: in pixels; each with ``orientations`` filters.
+      orientations: angles, equally spaced in half a turn.
+      size: pixels along a filter's side; odd.
+      pool: pixels along the side of a square that is averaged over.
+    """
+
+    kind: Literal["filter_bank"] = "filter_bank"
+    wavelengths: Annotated[tuple[Wavelength, ...], Field(min_length=1, max_length=16)]
+    orientations: Annotated[int, Strict(), Field(ge=1, le=64)]
+    size: Annotated[int, Strict(), Field(ge=1, le=127)]
+    pool: Extent
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.size % 2 == 0:
+            raise InvalidParameter("size", "odd (a filter has a middle)", self.size)
+        return self
+
+
+@final
+class Scattering(Value):
+    r"""The scattering transform of real images (channels, height, width): fixed wavelets, so it stands before all weights.
+
+    Each channel becomes 1 + L J + L^2 J (J - 1) / 2 channels of height // 2^J times width // 2^J numbers for J scales, L orientations
+    and depth 2. It is a public function of one record. Normalising by means and variances of the whole training set, as some of the
+    field does behind such features, is not offered: those are a release that has its own price (errata P24).
+
+    Attributes:
+      scales: J; height and width are greater than 2^J.
+      orientations: L, equally spaced in half a turn; the wavelets are made for 8.
+      depth: 1 or 2, the most wavelets one behind the other.
+      normalisation_groups: the channels that come out are shifted and scaled in so many groups of neighbours to mean 0 and variance 1, by
+        one record's own numbers; None for not at all.
+    Sources: Bruna and Mallat 2013; Tramer and Boneh 2021, with J = 2, L = 8 and 27 groups.
+    """
+
+    kind: Literal["scattering"] = "scattering"
+    scales: Annotated[int, Strict(), Field(ge=1, le=6)]
+    orientations: Annotated[int, Strict(), Field(ge=1, le=16)] = 8
+    depth: Literal[1, 2] = 2
+    normalisation_groups: Width | None
+
+
+@final
+class Fourier(Value):
+    """The unitary Fourier transform over a record's spatial axes (a flat record's features): fixed, public, no parameters."""
+
+    kind: Literal["fourier"] = "fourier"
+
+
+LayerSpec = Annotated[
+    Linear
+    | BlockCirculantLinear
+    | Convolution
+    | TransposedConvolution
+    | Activation
+    | AveragePool
+    | MaxPool
+    | AdaptiveAveragePool
+    | AdaptiveMaxPool
+    | GroupNorm
+    | LayerNorm
+    | InstanceNorm
+    | Dropout
+    | Flatten
+    | Unflatten
+    | FilterBank
+    | Scattering
+    | Fourier,
+    Field(discriminator="kind"),
+]
+
+
+@final
+class ComplexMlp(Value):
+    """Complex linear layers with an activation between, and a head from complex outputs to real class scores."""
+
+    kind: Literal["complex_mlp"] = "complex_mlp"
+    hidden: Annotated[tuple[Width, ...], Field(max_length=32)]
+    activation: ComplexActivation
+    head: Literal["magnitude", "real_part", "magnitude_softmax"]
+
+
+@final
+class Sequential(Value):
+    r"""Layers in a row. The last one's outputs are the class scores, or an image of the record's own shape.
+
+    Attributes:
+      numbers: ``complex``: complex weights; real data are taken as complex with imaginary part 0. ``real_pairs``: the same network with
+        real weights on R^2n, each complex channel as two real ones (all real parts first). ``real``: real weights on real data.
+      layers: at most 128.
+      head: from complex outputs to real scores; ``none`` for real weights, and for images.
+      initial_weights: ``glorot``, or these scaled so that every weighted layer's outputs have mean square 1 on public random records:
+        where an activation shrinks what is small, as iGaussian does, a deep network's outputs would start at 0. Or weights from a
+        public file, for all or the first layers, and of these the first may be frozen.
+    Raises:
+      InvalidParameter: an activation, a layer or a head of the other kind of numbers; more given or frozen layers than there are, or a
+        dropout among the frozen ones.
+    """
+
+    kind: Literal["sequential"] = "sequential"
+    numbers: Literal["complex", "real", "real_pairs"]
+    layers: Annotated[tuple[LayerSpec, ...], Field(min_length=1, max_length=128)]
+    head: Head
+    initial_weights: Literal["glorot", "unit_outputs"] | GivenWeights = "glorot"
+
+    @property
+    def frozen_layers(self) -> int:
+        """How many layers, from the first on, are never trained."""
+        return self.initial_weights.frozen_layers if isinstance(self.initial_weights, GivenWeights) else 0
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.numbers != "complex" and self.head != "none":
+            raise InvalidParameter("model.head", f"none for numbers {self.numbers}", self.head)
+        is_fixed = True
+        for place, layer in enumerate(self.layers):
+            if isinstance(layer, FilterBank | Scattering) and not is_fixed:
+                raise InvalidParameter(f"model.layers[{place}]", "before all layers that learn or drop", layer.kind)
+            is_fixed = is_fixed and isinstance(layer, Flatten | Unflatten | Fourier | FilterBank | Scattering)
+            if isinstance(layer, Activation):
+                is_real = layer.name in RealActivation.__args__
+                if is_real == (self.numbers == "complex"):
+                    kind = "complex" if self.numbers == "complex" else "real"
+                    raise InvalidParameter(f"model.layers[{place}].name", f"a {kind} activation for numbers {self.numbers}", layer.name)
+            elif isinstance(layer, Fourier) and self.numbers == "real":
+                raise InvalidParameter(f"model.layers[{place}]", "a layer for numbers real (a spectrum is complex)", layer.kind)
+            elif isinstance(layer, Scattering) and self.numbers != "real":
+                raise InvalidParameter("model.numbers", "real behind a scattering layer, which is of real images", self.numbers)
+        self._check_given()
+        return self
+
+    def _check_given(self) -> None:
+        given = self.initial_weights
+        if not isinstance(given, GivenWeights):
+            return
+        if given.given_layers > len(self.layers):
+            raise InvalidParameter(f"{FIELD}.given_layers", f"at most the {len(self.layers)} layers", given.given_layers)
+        for place, layer in enumerate(self.layers[: given.frozen_layers]):
+            if isinstance(layer, Dropout):
+                # A frozen layer is a fixed function of a record, computed once; masks are drawn anew in every step.
+                raise InvalidParameter(f"model.layers[{place}]", "behind the frozen layers", layer.kind)
+
+
+@final
+class ComplexUnet(Value):
+    r"""The U-Net of fastMRI with complex weights: complex image (channels, height, width) in, complex image of the same shape out.
+
+    Attributes:
+      channels: of the first level; each pooling doubles them. fastMRI: 32.
+      pools: levels of 2 x 2 average pooling; height and width must be multiples of 2^pools. fastMRI: 4.
+      activation: after every norm. The paper: crelu.
+      norm_groups: None for instance norm (what batch norm is on single records, errata Z24); else the groups of group norm.
+      dropout: probability, after every activation of the convolution blocks.
+      residual: the network's output is added to its input: it then learns the correction of the zero-filled image.
+    Source: Zbontar et al. 2018, arXiv:1811.08839, section 5.3; zeta-DP paper, A.6.4.
+    """
+
+    kind: Literal["complex_unet"] = "complex_unet"
+    channels: Annotated[int, Strict(), Field(ge=1, le=1024)]
+    pools: Annotated[int, Strict(), Field(ge=1, le=6)]
+    activation: ComplexActivation
+    norm_groups: Width | None
+    dropout: DropProbability
+    residual: Flag
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.norm_groups is not None and self.channels % self.norm_groups:
+            raise InvalidParameter("model.norm_groups", f"a divisor of channels = {self.channels}", self.norm_groups)
+        return self
+
+
+ModelSpec = Annotated[ComplexMlp | Sequential | ComplexUnet, Field(discriminator="kind")]
+
+
+def given_weights_of(model: ModelSpec) -> tuple[str, ...]:
+    """SHA-256 of the weights that such a network starts from instead of drawing its own; none where it draws them."""
+    given = model.initial_weights if isinstance(model, Sequential) else None
+    return (given.sha256,) if isinstance(given, GivenWeights) else ()

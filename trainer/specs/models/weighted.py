@@ -1,0 +1,52 @@
+r"""Which layers of a network learn, and under which names: known from the spec, before torch is loaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+from trainer.data.base import DataSetFacts
+from trainer.specs.models.model_spec import BlockCirculantLinear, Convolution, LayerSpec, Sequential, TransposedConvolution
+from trainer.specs.models.parameter_counts import Shape, module_name
+from trainer.specs.models.shapes import sequential_shapes
+
+
+@final
+@dataclass(frozen=True)
+class WeightedLayer:
+    r"""One layer that is trained.
+
+    Attributes:
+      name: its parameters in the built network are ``name.weight`` and ``name.bias``, where it has them.
+      kind: as in the spec.
+      spectrum_shape: sizes of the last axes of its weight that a Fourier transform runs over: the kernel's spatial ones of a convolution,
+        the block of a block-circulant layer; None where the weight has no such axes.
+    """
+
+    name: str
+    kind: str
+    spectrum_shape: Shape | None
+
+
+def weighted_layers(model: Sequential, facts: DataSetFacts) -> tuple[WeightedLayer, ...]:
+    """Every trained layer, in the network's order; frozen ones, and those without any parameter, as most activations, aren't among them.
+
+    Raises:
+      InvalidParameter: the network doesn't fit the data set.
+    """
+    stages = sequential_shapes(model, facts)
+    return tuple(
+        WeightedLayer(module_name(place, layer), layer.kind, _spectrum_shape(layer, stage.inputs))
+        for place, (layer, stage) in enumerate(zip(model.layers, stages, strict=True))
+        if stage.parameters and place >= model.frozen_layers
+    )
+
+
+def _spectrum_shape(layer: LayerSpec, inputs: Shape) -> Shape | None:
+    match layer:
+        case BlockCirculantLinear():
+            return (layer.block,)
+        case Convolution() | TransposedConvolution():
+            return (layer.kernel,) * (len(inputs) - 1)
+        case _:
+            return None

@@ -1,0 +1,311 @@
+r"""What every private training of a network on a data set asks for, and the plan it comes to. Free of torch."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Annotated, Literal, final
+
+from pydantic import Field, Strict
+
+from accountants import AutoAccountant
+from accountants.calibration import NoiseScale, Target, calibrate_scale, solve
+from mechanisms import ComplexGaussian, Gaussian, Sensitivity
+from mechanisms.base import OpenProbability, Positive, PrivacyUnit, Value, is_absent
+from mechanisms.errors import InvalidParameter
+from trainer.data import DataSetFacts, data_set_facts
+from trainer.specs.base import PositiveInt, PrivacyTarget, TrainingSpec
+from trainer.specs.descent import AnyOptimizer
+from trainer.specs.execution_plan import (
+    AdaptiveClipping,
+    Clipping,
+    ExecutionPlan,
+    FederatedSampling,
+    FlatClipping,
+    PerLayerClipping,
+    PoissonSampling,
+    PrivateEvaluation,
+    clipped_sensitivity,
+)
+from trainer.specs.models.model_spec import ModelSpec, Sequential, given_weights_of
+from trainer.specs.models.shapes import check_model
+from trainer.specs.plan_base import Plan
+from trainer.specs.plans import AnyPlan
+from trainer.specs.projection import SpectralProjection
+from trainer.specs.report import HeldOut
+from trainer.specs.run_findings import CanaryAudit
+from trainer.specs.units import check_split
+
+# Gradients are float32: outside this range they, or their squares, vanish or overflow.
+ClippingBound = Annotated[float, Strict(), Field(ge=1e-30, le=1e30, allow_inf_nan=False)]
+
+
+@final
+class FlatMethod(Value):
+    """The whole gradient of a unit is one vector; ``clipping_bound`` is its bound."""
+
+    kind: Literal["flat"] = "flat"
+
+    def clipping(self, bound: float) -> FlatClipping:
+        """What the plan carries."""
+        return FlatClipping(bound=bound)
+
+
+@final
+class PerLayerMethod(Value):
+    """Every layer by itself, to clipping_bound / sqrt(layers): the whole keeps the bound ``clipping_bound``."""
+
+    kind: Literal["per_layer"] = "per_layer"
+
+    def clipping(self, bound: float) -> PerLayerClipping:
+        """What the plan carries."""
+        return PerLayerClipping(bound=bound)
+
+
+@final
+class AdaptiveMethod(Value):
+    """A bound that starts at ``clipping_bound`` and follows a quantile of the norms, for ``count_share`` of the budget. See the plan."""
+
+    kind: Literal["adaptive"] = "adaptive"
+    quantile: OpenProbability
+    learning_rate: Annotated[float, Strict(), Field(gt=0.0, le=10.0, allow_inf_nan=False)]
+    count_share: OpenProbability
+
+    def clipping(self, bound: float) -> AdaptiveClipping:
+        """What the plan carries."""
+        return AdaptiveClipping(initial_bound=bound, quantile=self.quantile, learning_rate=self.learning_rate, count_share=self.count_share)
+
+
+@final
+class NoEvaluation(Value):
+    """Nothing about held-out people leaves the process."""
+
+    kind: Literal["none"] = "none"
+
+
+@final
+class PublicHeldOut(Value):
+    """Whoever submits the job declares the held-out records public: metrics on them are streamed, outside the guarantee."""
+
+    kind: Literal["public_held_out"] = "public_held_out"
+
+
+@final
+class PrivateAccuracy(Value):
+    r"""Accuracy on private held-out records, from a noisy count that the budget pays for.
+
+    Attributes:
+      noise_std: on the count of right answers, in records.
+      every_steps: a count after each so many steps, and after the last.
+    """
+
+    kind: Literal["private_accuracy"] = "private_accuracy"
+    noise_std: Positive
+    every_steps: PositiveInt
+
+
+HELD_OUT: dict[str, HeldOut] = {"none": "none", "public_held_out": "public", "private_accuracy": "private"}
+"""What an evaluation makes of the held-out records."""
+
+
+class NetworkTraining(TrainingSpec, ABC):
+    r"""A network, a data set, a guarantee, and how each step's sum is bounded and sampled.
+
+    Attributes:
+      model: the network.
+      privacy: the guarantee asked for. Its unit is what one row of the data set is, or the user whose rows they are.
+      expected_batch_size: units expected in one sample.
+      steps: noisy gradients released.
+      records_per_user: for a guarantee for users, and only there: a user's first so many records, in the data set's order, are used. Who
+        else is in the data doesn't change them.
+      declared_units: N, how many units of privacy the training data are taken to have: a public number, known without counting them. The
+        sampling probability is expected_batch_size / N. None where the number that is counted is public.
+      evaluation: what the held-out records are.
+      audit: made-up units that bound epsilon from below; None for none.
+      (others): as in ``TrainingSpec``.
+    """
+
+    model: ModelSpec
+    privacy: PrivacyTarget
+    expected_batch_size: PositiveInt
+    steps: PositiveInt
+    records_per_user: PositiveInt | None = None
+    declared_units: PositiveInt | None = None
+    evaluation: Annotated[NoEvaluation | PublicHeldOut | PrivateAccuracy, Field(discriminator="kind")] = NoEvaluation()
+    # Left out of JSON where absent: most runs have none.
+    audit: CanaryAudit | None = Field(default=None, exclude_if=is_absent)
+
+    @property
+    @abstractmethod
+    def descent(self) -> AnyOptimizer:
+        """What is done with the released gradients."""
+
+    @abstractmethod
+    def sampling(self, units: int, *, is_declared: bool) -> PoissonSampling | FederatedSampling:
+        """How a step's sample is drawn from so many units. Raises InvalidParameter where it can't be."""
+
+    @abstractmethod
+    def planned_clipping(self, facts: DataSetFacts) -> Clipping:
+        """How one unit's gradient is bounded. Raises InvalidParameter where the spec doesn't fit network or data."""
+
+    def planned_projection(self, facts: DataSetFacts) -> SpectralProjection | None:
+        """Which coordinates of the gradient are released; None for all. Raises as ``planned_clipping``."""
+        del facts
+        return None
+
+    @property
+    def held_out(self) -> HeldOut:
+        return HELD_OUT[self.evaluation.kind]
+
+    @property
+    def records_per_unit(self) -> int | None:
+        return self.records_per_user
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether the network has complex parameters, and so its release complex noise."""
+        return not isinstance(self.model, Sequential) or self.model.numbers == "complex"
+
+    def protects_users(self, facts: DataSetFacts) -> bool:
+        r"""Whether the unit of privacy is the user, not the record.
+
+        Raises:
+          InvalidParameter: the unit is neither, or ``records_per_user`` doesn't fit it.
+        """
+        unit = self.privacy.unit
+        if unit == facts.unit:
+            if self.records_per_user is not None:
+                raise InvalidParameter("records_per_user", f"absent where the unit is one row ({facts.unit!r})", self.records_per_user)
+            return False
+        if facts.user_unit is None or unit != facts.user_unit:
+            # A row of one pair of images sold as one "patient" would be a claim nobody checked.
+            raise InvalidParameter("privacy.unit", _units(facts.unit, facts.user_unit), unit)
+        if self.records_per_user is None:
+            raise InvalidParameter("records_per_user", f"given where the unit is {unit!r}, who may have several records", None)
+        return True
+
+    def units(self, facts: DataSetFacts) -> int:
+        """Units of privacy in the training data, declared or counted. Raises as ``protects_users`` does."""
+        protects_users = self.protects_users(facts)
+        if self.declared_units is not None:
+            return self.declared_units
+        if not protects_users:
+            return facts.training_records
+        assert facts.users is not None  # a data set with a user unit counts its users
+        if self.expected_batch_size > facts.users:
+            expected = f"<= the {facts.users} units of privacy ({self.privacy.unit!r})"
+            raise InvalidParameter("expected_batch_size", expected, self.expected_batch_size)
+        return facts.users
+
+    def plan(self) -> ExecutionPlan:
+        return self.plan_for(data_set_facts(self.data))
+
+    def plan_for(self, facts: DataSetFacts) -> ExecutionPlan:
+        multiplier = self.privacy.noise_multiplier
+        check_model(self.model, facts)
+        sensitivity = self.planned_clipping(facts).sensitivity
+        if multiplier is not None:
+            return self.plan_with(facts, multiplier * sensitivity)
+        assert self.privacy.epsilon is not None  # checked at construction: exactly one of the two
+        draft = self.plan_with(facts, sensitivity)
+        return self.plan_with(facts, _calibrated(draft, self.privacy.epsilon) * sensitivity)
+
+    def replanned(self, facts: DataSetFacts, plan: Plan) -> AnyPlan:
+        if not isinstance(plan, ExecutionPlan):
+            return self.plan_for(facts)
+        multiplier = self.privacy.noise_multiplier
+        return self.plan_with(facts, plan.noise_std if multiplier is None else multiplier * plan.clipping.sensitivity)
+
+    def check_plan(self, plan: Plan, facts: DataSetFacts) -> None:
+        """Raises InvalidParameter, naming the first part of the plan that isn't the one the spec comes to."""
+        # Noise calibrated to an epsilon isn't calibrated again here: whatever it is, the event names it.
+        expected = dict(_fields("plan", self.replanned(facts, plan)))
+        got = dict(_fields("plan", plan))
+        for name in dict.fromkeys((*expected, *got)):
+            if expected.get(name) == got.get(name):
+                continue
+            if name in expected and expected[name] is not None:
+                raise InvalidParameter(name, f"{expected[name]!r}, as the spec says", got.get(name))
+            # A bound that clipping doesn't enforce, say.
+            raise InvalidParameter(name, "absent, as the spec says", got.get(name))
+
+    @property
+    def canaries(self) -> int | None:
+        return None if self.audit is None else self.audit.canaries
+
+    @property
+    def runs_alone(self) -> str | None:
+        return None if self.audit is None else "a run with canaries"
+
+    @property
+    def given_weights(self) -> tuple[str, ...]:
+        return given_weights_of(self.model)
+
+    def plan_with(self, facts: DataSetFacts, noise_std: float) -> ExecutionPlan:
+        """The plan with this noise per real component of what is released. Raises InvalidParameter where spec and data don't fit."""
+        check_split(facts, self.privacy.adjacency)
+        sampling = self.sampling(self.units(facts), is_declared=self.declared_units is not None)
+        check_model(self.model, facts)
+        clipping = self.planned_clipping(facts)
+        mechanism = ComplexGaussian if self.is_complex else Gaussian
+        return ExecutionPlan(
+            sampling=sampling,
+            clipping=clipping,
+            mechanism=mechanism(std=noise_std, sensitivity=clipped_sensitivity(clipping, self.privacy.adjacency, self.privacy.unit)),
+            steps=self.steps,
+            delta=self.privacy.delta,
+            evaluation=self._evaluation(facts),
+            projection=self.planned_projection(facts),
+        )
+
+    def _evaluation(self, facts: DataSetFacts) -> PrivateEvaluation | None:
+        asked = self.evaluation
+        if not isinstance(asked, PrivateAccuracy):
+            return None
+        if facts.task != "classification":
+            raise InvalidParameter("evaluation", "none or public_held_out for a reconstruction (accuracy counts right classes)", asked.kind)
+        if self.protects_users(facts):
+            # Nobody bounded how many held-out records one user has.
+            raise InvalidParameter("evaluation", f"none or public_held_out where the unit is {self.privacy.unit!r}", asked.kind)
+        sensitivity = Sensitivity(l2=1.0, adjacency=self.privacy.adjacency, unit=self.privacy.unit)
+        return PrivateEvaluation(
+            mechanism=Gaussian(std=asked.noise_std, sensitivity=sensitivity), units=facts.test_records, every_steps=asked.every_steps
+        )
+
+
+class BoundedTraining(NetworkTraining, ABC):
+    r"""A network's training whose units' whole gradients have one bound.
+
+    Attributes:
+      clipping_bound: B, l2 norm over all parameters as real pairs; in [1e-30, 1e30]. What of: see ``clipping``.
+      clipping: how B is used.
+      (others): as in ``NetworkTraining``.
+    """
+
+    clipping_bound: ClippingBound
+    clipping: Annotated[FlatMethod | PerLayerMethod | AdaptiveMethod, Field(discriminator="kind")] = FlatMethod()
+
+    def planned_clipping(self, facts: DataSetFacts) -> Clipping:
+        del facts
+        return self.clipping.clipping(self.clipping_bound)
+
+
+def _calibrated(draft: ExecutionPlan, epsilon: float) -> float:
+    """The factor on the training noise with which the whole run, evaluations as they are, stays at or below epsilon."""
+    if draft.evaluation is None:
+        return calibrate_scale(draft.event, epsilon=epsilon, delta=draft.delta)
+    target = Target(epsilon=epsilon, delta=draft.delta)
+    return solve(draft.event, NoiseScale(at="/events/0"), target, AutoAccountant()).value
+
+
+def _units(row: PrivacyUnit, user: PrivacyUnit | None) -> str:
+    of_row = f"{row!r} (what one row of this data set is)"
+    return of_row if user is None else f"{of_row} or {user!r} (whose rows they are)"
+
+
+def _fields(path: str, value: object) -> Iterator[tuple[str, object]]:
+    if isinstance(value, Value):
+        for name in type(value).model_fields:
+            yield from _fields(f"{path}.{name}", getattr(value, name))
+    else:
+        yield path, value

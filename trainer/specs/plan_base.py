@@ -1,0 +1,112 @@
+r"""What every plan says of the run that goes by it. The union of plans is in ``trainer.specs.plans``. Free of torch."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from accountants.events import Event
+from mechanisms import AnyMechanism
+from mechanisms.base import PrivacyUnit, Value
+
+if TYPE_CHECKING:
+    from trainer.specs.execution_plan import PrivateEvaluation
+    from trainer.specs.plans import ComparedPlan
+
+
+class Stated:
+    r"""What some plans have as fields and others work out. Declared for type checkers alone: at run time no field may override a property.
+
+    Attributes:
+      steps: of the run.
+      delta: at which epsilon is reported.
+      unit: what the guarantee protects one of.
+      units: of privacy in the data.
+    """
+
+    if TYPE_CHECKING:
+        steps: int
+        delta: float
+        unit: PrivacyUnit
+        units: int
+
+
+class Plan(Value, Stated, ABC):
+    r"""What a run releases, and so what it costs.
+
+    Attributes:
+      (all): as in ``Stated``.
+    """
+
+    @property
+    @abstractmethod
+    def mechanisms(self) -> tuple[AnyMechanism, ...]:
+        """That anything is claimed of, each once."""
+
+    @property
+    @abstractmethod
+    def noise_std(self) -> float:
+        """Standard deviation of each real component of what is released, Laplace's scale b; 0 where there isn't one noise."""
+
+    @abstractmethod
+    def event_after(self, steps: int) -> Event:
+        """The event of the first ``steps`` steps, >= 1."""
+
+    @property
+    def event(self) -> Event:
+        """The event of the whole run."""
+        return self.event_after(self.steps)
+
+    @property
+    def compared(self) -> tuple[ComparedPlan, ...]:
+        """The trainings that a comparison consists of, in their order; none of a training by itself."""
+        return ()
+
+    @property
+    def counts(self) -> PrivateEvaluation | None:
+        """The noisy counts about held-out units that are released; None where there are none."""
+        return None
+
+    @property
+    def initial_bound(self) -> float | None:
+        """What the first step clips gradients to; None where none are clipped."""
+        return None
+
+    @property
+    def sampling_probability(self) -> float | None:
+        """With which a step draws each unit; None where steps don't sample."""
+        return None
+
+    @property
+    def declared_units(self) -> int | None:
+        """N where all that is done goes by a declared number of units; None where any part of it goes by a counted one."""
+        return None
+
+    @property
+    def is_protected(self) -> bool:
+        """Whether anything is guaranteed, at ``delta`` or any other."""
+        return True
+
+    @property
+    def protects_held_out(self) -> bool:
+        """Whether the guarantee is about the held-out records, and takes the training records for public."""
+        return False
+
+    @property
+    def allows_half_precision(self) -> bool:
+        """Whether a network may compute in half precision in such a run."""
+        return True
+
+
+class SingleReleasePlan(Plan, ABC):
+    """A plan whose releases are counted as a whole, after any number of steps: everything else is post-processing, or isn't private."""
+
+    @property
+    @abstractmethod
+    def event(self) -> Event:
+        """The event of the whole run."""
+
+    def event_after(self, steps: int) -> Event:
+        """The same after any number of steps."""
+        del steps
+        return self.event

@@ -1,0 +1,195 @@
+r"""What a training run tells: the events on its way and the report at its end. Free of torch.
+
+Only what the guarantee covers, or what doesn't depend on the training data, is in here. The size of a drawn sample, the training loss,
+how many gradients were clipped or not finite are functions of the data that no noise covers: no field exists for them.
+
+Durations are the one exception. A larger sample takes longer, so whoever watches the seconds pass learns something of its size; no
+guarantee covers that, as none covers any other side channel of the machine.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self, final
+
+from pydantic import Field, Strict, model_validator
+
+from accountants.events import Event
+from mechanisms import RandomOrigin
+from mechanisms.base import Count, Extended, NonNegative, Number, OpenProbability, Value, is_absent
+from mechanisms.errors import InvalidParameter
+from trainer.specs.attack_findings import AttackFindings
+from trainer.specs.run_findings import CanaryFindings, NoiseFindings
+
+Step = Annotated[int, Strict(), Field(ge=0, le=10**12)]
+
+MetricName = Literal["accuracy", "roc_auc", "f1", "recall", "nmse", "psnr", "ssim", "score", "score_all_zero", "score_column_means"]
+r"""Of classification the first four, of image reconstruction the next three; psnr in decibels, fractions in [0, 1].
+
+Of autoencoders the last three: 1 - mean squared error of the outputs, of zeros, and of the held-out columns' own means in their place.
+"""
+
+MetricValues = Annotated[dict[MetricName, Number], Field(min_length=1)]
+
+HeldOut = Literal["public", "private", "none", "encoded"]
+"""What became of the held-out records: declared public and measured on, measured through budgeted noise, nothing left the process, or their
+features left it with budgeted noise, and nothing else."""
+
+FRACTIONS = ("accuracy", "roc_auc", "f1", "recall")
+
+
+def _check_fractions(metrics: dict[MetricName, float] | None) -> None:
+    for name, value in (metrics or {}).items():
+        if name in FRACTIONS and not 0.0 <= value <= 1.0:
+            raise InvalidParameter(f"metrics.{name}", "in [0, 1]", value)
+
+
+@final
+class RunReport(Value):
+    r"""What a finished run did: the facts a certificate is made of.
+
+    Attributes:
+      steps_released: noisy sums that were released (by each node, in a federation), counted by the loop; steps lost with a killed worker
+        were never released, and a step that an error ended counts as released.
+      event: the event of exactly those releases, private evaluations included.
+      noise_std: std per real component of the released vector; Laplace's scale b; 0 where nothing is claimed of the noise, or a
+        comparison's parts have each their own.
+      random_origin: where sampling and noise came from; ``user_seed`` isn't private against someone who knows the seed.
+      generator: how the noise was computed from its keys, in words.
+      resumptions: how often the run continued from a checkpoint.
+      held_out: what the metrics say about held-out people; see ``HeldOut``.
+      metrics: of the final model on the held-out records; None where ``held_out`` is none. Where it is private, noisy. Of a comparison
+        those of its first run; all are in its table.
+      test_records: how many were held out.
+      training_records: how many were trained on.
+      training_units: units of privacy among them: the records themselves, or users.
+      checkpoints_released: states that were written to a checkpoint, over all attempts; the guarantee covers all of them.
+      parameters: real parameters; a complex one counts twice.
+      versions: of python, torch, numpy and zetadp.
+      hardware: processor or accelerator, and threads.
+      training_seconds: over all attempts, without what was lost; to a tenth of a second.
+      noise_test: of the noise that was drawn; None where no noise is added to numbers.
+      audit: what canaries found; None where none were asked for.
+      attacks: what attacks on sent features found; None where there are none.
+    """
+
+    steps_released: Count
+    event: Event
+    noise_std: NonNegative
+    random_origin: RandomOrigin
+    generator: str
+    resumptions: Step
+    held_out: HeldOut
+    metrics: MetricValues | None
+    test_records: Count
+    training_records: Count
+    training_units: Count
+    checkpoints_released: Step
+    parameters: Count
+    versions: dict[str, str]
+    hardware: str
+    training_seconds: NonNegative
+    # Left out of JSON where absent: most runs have none of them.
+    noise_test: NoiseFindings | None = Field(default=None, exclude_if=is_absent)
+    audit: CanaryFindings | None = Field(default=None, exclude_if=is_absent)
+    attacks: AttackFindings | None = Field(default=None, exclude_if=is_absent)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.held_out in {"none", "encoded"}) != (self.metrics is None):
+            raise InvalidParameter("metrics", "given exactly where held_out is 'public' or 'private'", self.held_out)
+        _check_fractions(self.metrics)
+        return self
+
+
+@final
+class Started(Value):
+    """The first line of every attempt; ``resumed_from_step`` is 0 without a checkpoint."""
+
+    event: Literal["started"] = "started"
+    resumed_from_step: Step
+
+
+@final
+class Progress(Value):
+    r"""``step`` of ``steps`` are done and in a checkpoint; ``seconds`` count over all attempts.
+
+    ``epsilon`` at ``delta`` is what a run planned for ``step`` steps would cost at most. It is for watching: a run that is ended because of
+    what it reported has chosen its number of steps by its outputs, and is as private as all of its planned steps, or as a filter says.
+    """
+
+    event: Literal["progress"] = "progress"
+    step: Step
+    steps: Count
+    epsilon: Extended
+    delta: OpenProbability
+    seconds: NonNegative
+
+
+@final
+class Metrics(Value):
+    r"""Metrics on held-out records: public ones, or noisy ones if the records are private (``held_out``).
+
+    They are of a model that is already in a checkpoint, so that no lost step was ever seen.
+    """
+
+    event: Literal["metrics"] = "metrics"
+    step: Step
+    held_out: Literal["public", "private"]
+    metrics: MetricValues
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        _check_fractions(self.metrics)
+        return self
+
+
+@final
+class Stage(Value):
+    """Work other than steps has begun that may take minutes: ``doing`` names it in a few words without any data value."""
+
+    event: Literal["stage"] = "stage"
+    doing: Annotated[str, Field(min_length=1, max_length=200)]
+
+
+@final
+class CheckpointWritten(Value):
+    """The state after ``step`` is durable."""
+
+    event: Literal["checkpoint"] = "checkpoint"
+    step: Step
+
+
+@final
+class Finished(Value):
+    """Model and report are written."""
+
+    event: Literal["finished"] = "finished"
+
+
+@final
+class Stopped(Value):
+    """Stopped on request after ``step``, which is in the checkpoint."""
+
+    event: Literal["stopped"] = "stopped"
+    step: Step
+
+
+@final
+class Failed(Value):
+    r"""The run can't go on.
+
+    Attributes:
+      reason: one line for the user.
+      executed: steps that were executed at most, over all attempts, where all of them are in the checkpoint; None where that isn't known:
+        then the whole plan counts as executed.
+    """
+
+    event: Literal["failed"] = "failed"
+    reason: str
+    executed: Step | None = None
+
+
+TrainingEvent = Annotated[
+    Started | Progress | Metrics | Stage | CheckpointWritten | Finished | Stopped | Failed, Field(discriminator="event")
+]
+"""One line of a training child's output."""
