@@ -27,7 +27,7 @@ from benchmarks.fitbit_runs import Result, Table, functional, local, noisy_desce
 from mechanisms.sampling.source import NoiseSource
 from trainer.data import data_set_facts
 from trainer.data.base import DataSetFacts
-from trainer.data.location import folder_of
+from trainer.data.files.location import folder_of
 from trainer.engine.autoencoders.printed import Sensed, algorithm_1_slopes, algorithm_2_slopes
 from trainer.recipes import fitbit
 from trainer.specs.algorithms.dp_sgd_laplace import DpSgdLaplace

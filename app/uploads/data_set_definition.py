@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, Strict, StringConstraints, model_validat
 
 from mechanisms.base import Count, Number, Positive, PrivacyUnit, Value
 from mechanisms.errors import InvalidParameter
-from trainer.data.columns import Columns, Outside
+from trainer.data.files.columns import Columns, Outside
 from trainer.data.formats.base import ArrayName
 from trainer.data.table import HeldOutFraction
 

@@ -25,7 +25,7 @@ from app.uploads.data_set_definition import (
 )
 from mechanisms.errors import InvalidParameter
 from trainer.data.base import DataSet, DataSetFacts, SplitRule, check, facts_with
-from trainer.data.columns import Column, scaled
+from trainer.data.files.columns import Column, scaled
 from trainer.data.formats import FORMATS, FormatName
 from trainer.data.splits import Keys, by_record, name_keys, record_keys, sides
 

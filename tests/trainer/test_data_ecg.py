@@ -11,7 +11,7 @@ from scipy.io import savemat
 
 from mechanisms.errors import InvalidParameter
 from trainer.data import ROOT_VARIABLE, EcgCpsc, EcgMitBih, facts_of
-from trainer.data.wfdb_records import read_annotations, read_header, read_samples
+from trainer.data.files.wfdb_records import read_annotations, read_header, read_samples
 
 SINGLE = 2e-6
 """A few roundings of float32."""

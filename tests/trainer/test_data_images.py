@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from mechanisms.errors import InvalidParameter
 from trainer.data import ROOT_VARIABLE, Cifar10, Mnist, PhaseMnist, facts_of
-from trainer.data.archives import npz_arrays, zip_files
+from trainer.data.files.archives import npz_arrays, zip_files
 from trainer.data.pairing import pairs_with_replacement, records_of_one_image
 
 LABELS = np.tile(np.arange(10, dtype=np.uint8), 4)

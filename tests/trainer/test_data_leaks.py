@@ -12,11 +12,11 @@ from scipy.io import savemat
 
 from mechanisms.errors import InvalidParameter
 from trainer.data import ROOT_VARIABLE, MriSequences
-from trainer.data.archives import check_mat_size
 from trainer.data.base import DataSet, check
 from trainer.data.ecg_cpsc import EcgCpsc
-from trainer.data.location import files_of
-from trainer.data.wfdb_records import read_header
+from trainer.data.files.archives import check_mat_size
+from trainer.data.files.location import files_of
+from trainer.data.files.wfdb_records import read_header
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from mechanisms.errors import InvalidParameter
 from trainer.data import READERS, ROOT_VARIABLE, Cifar10, DataSet, DataSpec, Mnist, data_set_facts
-from trainer.data.location import file_of, files_of, folder_of
+from trainer.data.files.location import file_of, files_of, folder_of
 
 
 @pytest.fixture

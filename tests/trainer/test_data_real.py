@@ -22,7 +22,7 @@ from trainer.data import (
     SpokenDigits,
     facts_of,
 )
-from trainer.data.wfdb_records import read_annotations, read_samples
+from trainer.data.files.wfdb_records import read_annotations, read_samples
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from mechanisms.errors import InvalidParameter
 from tests.data_sets import data_sets
 from trainer.data import ROOT_VARIABLE, DataSpec, DigitsImages, Fitbit, Table, data_set_facts
 from trainer.data.base import DataSet, check
-from trainer.data.columns import Column
+from trainer.data.files.columns import Column
 from trainer.data.fitbit import FEATURES, HELD_OUT_FILE, TRAINING_FILE
 
 COLUMNS = [{"name": "minutes", "lower": 0.0, "upper": 1440.0}, {"name": "balance", "lower": -10.0, "upper": 10.0}]

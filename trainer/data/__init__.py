@@ -15,8 +15,8 @@ from trainer.data.digits_images import DigitsImages
 from trainer.data.digits_phase_pairs import DigitsPhasePairs
 from trainer.data.ecg_cpsc import EcgCpsc
 from trainer.data.ecg_mitbih import EcgMitBih
+from trainer.data.files.location import ROOT_VARIABLE, Stamp, stamps
 from trainer.data.fitbit import Fitbit
-from trainer.data.location import ROOT_VARIABLE, Stamp, stamps
 from trainer.data.mnist import Mnist, PhaseMnist
 from trainer.data.mri_phantoms import MriPhantoms
 from trainer.data.mri_reconstruction import MriReconstruction

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from mechanisms.errors import InvalidParameter
-from trainer.data.archives import npz_arrays
 from trainer.data.base import DataRecipe, DataSet
-from trainer.data.location import Folder, file_of, files_of, folder_of
+from trainer.data.files.archives import npz_arrays
+from trainer.data.files.location import Folder, file_of, files_of, folder_of
 
 CLASSES = 10
 IMAGE = (3, 32, 32)

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from pydantic import Field, Strict
 
 from mechanisms.errors import InvalidParameter
-from trainer.data.archives import check_mat_size
 from trainer.data.base import DataSet, SplitRecipe
-from trainer.data.location import Folder, files_of, folder_of
+from trainer.data.files.archives import check_mat_size
+from trainer.data.files.location import Folder, files_of, folder_of
+from trainer.data.files.wfdb_records import read_header
 from trainer.data.spectra import fixed_length, spectrum
 from trainer.data.splits import name_keys
-from trainer.data.wfdb_records import read_header
 
 LEADS = 12
 LENGTH = 5000

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.errors import InvalidParameter
-from trainer.data.archives import npz_arrays
 from trainer.data.base import DataSet, SplitRecipe, SplitRule
-from trainer.data.location import Folder, files_of
+from trainer.data.files.archives import npz_arrays
+from trainer.data.files.location import Folder, files_of
+from trainer.data.files.wfdb_records import LEFT_BUNDLE_BRANCH_BLOCK_BEAT, NORMAL_BEAT, read_annotations, read_samples
 from trainer.data.spectra import spectrum
 from trainer.data.splits import name_keys, record_keys, sides
-from trainer.data.wfdb_records import LEFT_BUNDLE_BRANCH_BLOCK_BEAT, NORMAL_BEAT, read_annotations, read_samples
 
 BEFORE, AFTER = 100, 156
 WINDOW = BEFORE + AFTER

@@ -11,8 +11,8 @@ from pydantic import Field
 
 from mechanisms.errors import InvalidParameter
 from trainer.data.base import DataRecipe, DataSet
-from trainer.data.columns import Column, Columns, as_numbers, csv_cells, scaled
-from trainer.data.location import Folder, file_of
+from trainer.data.files.columns import Column, Columns, as_numbers, csv_cells, scaled
+from trainer.data.files.location import Folder, file_of
 from trainer.data.splits import name_keys
 
 TRAINING_FILE = "dailyActivity_merged_2016-03-12_2016-04-11.csv"

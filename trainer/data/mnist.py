@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.errors import InvalidParameter
-from trainer.data.archives import idx_array
 from trainer.data.base import DataRecipe, DataSet
-from trainer.data.location import Folder, file_of
+from trainer.data.files.archives import idx_array
+from trainer.data.files.location import Folder, file_of
 from trainer.data.pairing import CLASSES, Pairs, disjoint_pairs, pairs_with_replacement, records_of_one_image
 from trainer.data.splits import SplitSeed
 

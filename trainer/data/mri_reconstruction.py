@@ -14,8 +14,8 @@ from mechanisms.base import OpenProbability
 from mechanisms.errors import InvalidParameter
 from mechanisms.sampling.source import RandomStream
 from trainer.data.base import DataRecipe, DataSet, SplitRule
-from trainer.data.location import Folder, file_of, files_of, folder_of
-from trainer.data.mri_files import read_fastmri, read_slices
+from trainer.data.files.location import Folder, file_of, files_of, folder_of
+from trainer.data.files.mri_files import read_fastmri, read_slices
 from trainer.data.mri_slices import ARCHIVE
 from trainer.data.spectra import centre, to_image, to_k_space
 from trainer.data.splits import Keys, SplitSeed, name_keys, record_keys, sides

@@ -12,8 +12,8 @@ from pydantic import Field, Strict
 from mechanisms.base import OpenProbability
 from mechanisms.errors import InvalidParameter
 from trainer.data.base import DataRecipe, DataSet, SplitRule
-from trainer.data.location import Folder, file_of, files_of, folder_of
-from trainer.data.mri_files import read_nifti, read_slices
+from trainer.data.files.location import Folder, file_of, files_of, folder_of
+from trainer.data.files.mri_files import read_nifti, read_slices
 from trainer.data.spectra import centre, to_k_space, whitened
 from trainer.data.splits import SplitSeed, name_keys, sides
 

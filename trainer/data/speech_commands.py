@@ -14,10 +14,10 @@ from pydantic import Field, StringConstraints, model_validator
 from mechanisms.base import OpenProbability
 from mechanisms.errors import InvalidParameter
 from trainer.data.base import DataRecipe, DataSet, SplitRecipe, SplitRule
-from trainer.data.location import Folder
+from trainer.data.files.location import Folder
+from trainer.data.files.wav import wav_files, wav_sources, waveform
 from trainer.data.spectra import fixed_length, spectrogram, unit_power
 from trainer.data.splits import Keys, SplitSeed, is_chosen, name_keys, sides
-from trainer.data.wav import wav_files, wav_sources, waveform
 
 FRAME_LENGTH, FRAME_STEP = 255, 128
 """Of the short-time Fourier transform (zeta-DP paper, A.6.3)."""

@@ -12,8 +12,8 @@ from pydantic import Field, StringConstraints, model_validator
 from mechanisms.base import OpenProbability, Value
 from mechanisms.errors import InvalidParameter
 from trainer.data.base import DataRecipe, DataSet, SplitRule
-from trainer.data.columns import ColumnName, Columns, Outside, as_numbers, csv_cells, npy_table, scaled
-from trainer.data.location import Folder, file_of
+from trainer.data.files.columns import ColumnName, Columns, Outside, as_numbers, csv_cells, npy_table, scaled
+from trainer.data.files.location import Folder, file_of
 from trainer.data.splits import Keys, SplitBy, SplitSeed, by_record, name_keys, record_keys, sides
 
 FileName = Annotated[str, StringConstraints(strict=True, max_length=200, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_. -]*\.(csv|npy)$")]

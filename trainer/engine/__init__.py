@@ -6,10 +6,10 @@ from trainer.engine.checkpoint import Checkpoint, Evaluated, load_checkpoint, sa
 from trainer.engine.environment import hardware, prepare_torch, versions
 from trainer.engine.evaluation import HeldOutRecords
 from trainer.engine.gradients.clipping import ClippedGradients, ClippedSum
-from trainer.engine.gradients.membership import members_of, units_at_nodes
 from trainer.engine.gradients.problem import Losses, Problem
 from trainer.engine.gradients.sampling import poisson_sample
 from trainer.engine.loop import PrivateLoop, Site, TrainingState
+from trainer.engine.membership import members_of, units_at_nodes
 from trainer.engine.network_run import NoisyGradients
 from trainer.engine.noise.noise_watch import NoiseWatch
 from trainer.engine.noise.randomness import FreshRandomness, Randomness, SeededRandomness

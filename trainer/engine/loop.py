@@ -16,8 +16,8 @@ from torch import Tensor
 
 from mechanisms.errors import InvalidParameter
 from mechanisms.sampling.source import RandomStream
+from trainer.engine.finite import all_finite
 from trainer.engine.gradients.canaries import Canaries
-from trainer.engine.gradients.finite import all_finite
 from trainer.engine.gradients.probe import made_up_features, mode
 from trainer.engine.gradients.problem import Problem
 from trainer.engine.gradients.sampling import poisson_sample

@@ -18,10 +18,10 @@ from trainer.data.splits import Keys, record_keys
 from trainer.engine.gradients.canaries import Canaries, scores_of, with_canaries
 from trainer.engine.gradients.clipping import ClippedGradients
 from trainer.engine.gradients.contributions import check_contributions
-from trainer.engine.gradients.membership import members_of
 from trainer.engine.gradients.problem import Problem
 from trainer.engine.loaded_network import LoadedNetwork
 from trainer.engine.loop import PrivateLoop, Site, TrainingState, draws_masks
+from trainer.engine.membership import members_of
 from trainer.engine.noise.noise_watch import NoiseWatch
 from trainer.engine.noise.prefetch import NoiseAhead
 from trainer.engine.noise.randomness import randomness_of, stream_of

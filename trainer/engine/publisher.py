@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import final
 
 from trainer.engine.checkpoint import Checkpoint, Evaluated
-from trainer.engine.gradients.finite import all_finite
+from trainer.engine.finite import all_finite
 from trainer.engine.loop import TrainingState
 from trainer.engine.spent import EpsilonSpent
 from trainer.errors import TrainingAborted, TrainingDiverged, TrainingStopped

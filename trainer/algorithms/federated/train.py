@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from trainer.engine import NoisyGradients
-from trainer.engine.gradients.membership import at_nodes
+from trainer.engine.membership import at_nodes
 from trainer.engine.run import run
 from trainer.specs.algorithms.federated import FederatedZetaDpSgd
 from trainer.specs.base import RuntimeSpec

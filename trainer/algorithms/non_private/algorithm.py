@@ -13,9 +13,9 @@ from torch.func import functional_call  # pyright: ignore[reportPrivateImportUsa
 from trainer.data import DataSetFacts
 from trainer.engine import Evaluation, TrainingState, initial_state, members_of, update
 from trainer.engine.epochs import Epochs
-from trainer.engine.gradients.membership import seed_of
 from trainer.engine.loaded_network import LoadedNetwork
 from trainer.engine.loop import NO_BOUND
+from trainer.engine.membership import seed_of
 from trainer.engine.noise.randomness import origin_of, stream_of
 from trainer.engine.requests import architecture
 from trainer.engine.run import Ending, Model, PreparedRun, Setting

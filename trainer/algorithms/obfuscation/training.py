@@ -15,7 +15,7 @@ from trainer.algorithms.obfuscation.encoding import FeatureLaw, angles, counterp
 from trainer.algorithms.obfuscation.layers import turned, turned_back
 from trainer.algorithms.obfuscation.networks import DividedNetwork, set_statistics, statistics
 from trainer.engine import ParameterLayout, TrainingState, initial_state, update
-from trainer.engine.gradients.finite import all_finite
+from trainer.engine.finite import all_finite
 from trainer.engine.loop import NO_BOUND
 from trainer.errors import TrainingDiverged
 from trainer.specs.algorithms.obfuscation import Obfuscation

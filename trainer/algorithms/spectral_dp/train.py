@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from trainer.engine import NoisyGradients
-from trainer.engine.gradients.membership import at_one_place
+from trainer.engine.membership import at_one_place
 from trainer.engine.run import run
 from trainer.specs.algorithms.spectral_dp import SpectralDp
 from trainer.specs.base import RuntimeSpec

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.errors import InvalidParameter
-from trainer.data.archives import check_mat_size
+from trainer.data.files.archives import check_mat_size
 from trainer.data.formats.base import FILE, MOST_ARRAYS, MOST_UNPACKED, ArrayFacts, Contents, Format, dtype_name, is_number
 from trainer.data.formats.hdf5 import SIGNATURE, Matlab73
 

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.errors import InvalidParameter
-from trainer.data.archives import LARGEST_FILE
+from trainer.data.files.archives import LARGEST_FILE
+from trainer.data.files.wav import waveform
 from trainer.data.formats.base import FILE, MOST_UNPACKED, ArrayFacts, Contents, Format
 from trainer.data.formats.packed import archive
-from trainer.data.wav import waveform
 
 SAMPLES, FOLDER, SUBFOLDER = "samples", "folder", "subfolder"
 MOST_FILES = 200_000

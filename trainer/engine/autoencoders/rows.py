@@ -13,7 +13,7 @@ from mechanisms.base import Adjacency
 from trainer.data import DataSetFacts
 from trainer.data.base import DataSet
 from trainer.data.splits import dealt, record_keys
-from trainer.engine.gradients.membership import members_of
+from trainer.engine.membership import members_of
 from trainer.specs.autoencoder import AutoencoderSpec
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from mechanisms.sampling.source import NoiseSource, RandomOrigin, RandomStream
-from trainer.engine.gradients.membership import seed_of
+from trainer.engine.membership import seed_of
 from trainer.engine.noise.torch_source import TorchSource
 from trainer.engine.team.interface import Team
 from trainer.specs.base import TrainingSpec

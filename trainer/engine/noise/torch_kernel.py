@@ -11,7 +11,7 @@ from torch import Tensor
 from mechanisms.errors import InvalidParameter
 from mechanisms.sampling import kernel
 from mechanisms.sampling.grid import STEP
-from trainer.engine.gradients.finite import all_finite
+from trainer.engine.finite import all_finite
 
 _THRESHOLD_MASK = (1 << kernel.THRESHOLD_BITS) - 1
 _OFFSET_MASK = (1 << kernel.OFFSET_BITS) - 1

@@ -15,7 +15,7 @@ from mechanisms.numerics.spectrum import dropped_slices
 from mechanisms.sampling import grid_normal, kernel
 from mechanisms.sampling.grid import FEW
 from mechanisms.sampling.source import FAIR, RandomOrigin, RandomStream
-from trainer.engine.gradients.finite import all_finite
+from trainer.engine.finite import all_finite
 from trainer.engine.noise import torch_kernel
 
 GENERATOR: Final = "AES-256-CTR"

@@ -15,7 +15,7 @@ from safetensors import SafetensorError, deserialize
 
 from mechanisms.base import Value
 from mechanisms.errors import InvalidParameter
-from trainer.data.location import ROOT_VARIABLE, file_of
+from trainer.data.files.location import ROOT_VARIABLE, file_of
 
 FIELD = "model.initial_weights"
 LARGEST_FILE = 2**31
@@ -27,7 +27,7 @@ WeightsFile = Annotated[
     str,
     StringConstraints(strict=True, max_length=200, pattern=r"^([A-Za-z0-9_][A-Za-z0-9_.-]*/)*[A-Za-z0-9_][A-Za-z0-9_.-]*\.safetensors$"),
 ]
-"""A path relative to the data sets' root: names as of folders (``trainer.data.location``), the last one ending in ``.safetensors``."""
+"""A path relative to the data sets' root: folder names (``trainer.data.files.location``), the last name ending in ``.safetensors``."""
 LayerCount = Annotated[int, Strict(), Field(ge=0, le=128)]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.errors import InvalidParameter
-from trainer.data.archives import npz_arrays
+from trainer.data.files.archives import npz_arrays
 
 LARGEST_VOLUME = 2**31
 """Bytes of one volume in memory."""
