@@ -24,7 +24,9 @@ def _drawn(package: str) -> str:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_folder_is_in_the_drawing_and_every_name_in_it_exists(package: str) -> None:
     drawn = _drawn(package)
-    folders = {path.name for path in (ROOT / package).iterdir() if (path / "__init__.py").exists() and f"{package}/{path.name}" not in UNNAMED}
+    folders = {
+        path.name for path in (ROOT / package).iterdir() if (path / "__init__.py").exists() and f"{package}/{path.name}" not in UNNAMED
+    }
     names = {name.rstrip("/") for line in drawn.splitlines()[4:] for name in re.findall(r"`([a-z_/]+)`", line.split("|")[1])}
     assert folders - names == set()
     assert {name for name in names if not (ROOT / package / name).is_dir() and not (ROOT / package / f"{name}.py").exists()} == set()
