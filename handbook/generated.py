@@ -29,7 +29,7 @@ def settings_table() -> str:
 def attribute_texts(docstring: str) -> dict[str, str]:
     r"""What the attributes section of a class says of each, as a sentence with its code as in Markdown.
 
-    >>> told("It.\n\n    Attributes:\n      port: its\n        ``port``.\n      host: an address.")
+    >>> attribute_texts("It.\n\n    Attributes:\n      port: its\n        ``port``.\n      host: an address.")
     {'port': 'Its `port`.', 'host': 'An address.'}
     """
     found = re.findall(r"^ {6}(\w+): (.+(?:\n {7,}.+)*)", docstring.partition("Attributes:\n")[2], re.MULTILINE)

@@ -11,7 +11,7 @@ from app.certificates.facts.claims import pure_epsilon
 from app.jobs.resources import JobSubmission
 from app.recipes.errors import RecipeNotFound
 from app.recipes.schemas import DataAvailability, ProvenEpsilon, RecipeEntry
-from mechanisms import DuchiLinf, Laplace, LocalLaplace
+from mechanisms import DuchiLinf
 from mechanisms.errors import InvalidParameter
 from trainer.recipes import RECIPES, Recipe, recipe
 from trainer.specs.plans import AnyPlan, ComparisonPlan, UnprotectedPlan
@@ -103,8 +103,8 @@ def _multiplier(plan: AnyPlan) -> float | None:
     if isinstance(plan, ComparisonPlan | UnprotectedPlan) or isinstance(plan.mechanism, DuchiLinf):
         return None
     sensitivity = plan.mechanism.sensitivity
-    # Gaussian noise is for an l2 norm, Laplace noise for an l1 norm.
-    norm = sensitivity.stated_l1 if isinstance(plan.mechanism, Laplace | LocalLaplace) else sensitivity.stated_l2
+    # Noise of a pure guarantee is for an l1 norm, all other for an l2 norm.
+    norm = sensitivity.stated_l2 if plan.mechanism.privacy_loss().pure_epsilon is None else sensitivity.stated_l1
     return plan.mechanism.noise_scale / norm
 
 
