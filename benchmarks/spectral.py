@@ -21,7 +21,7 @@ from trainer import engine
 from trainer.data import DataSetFacts
 from trainer.engine import ClippedGradients, FreshRandomness, ParameterLayout, PrivateLoop, Problem, Site, TrainingState
 from trainer.engine.gradients.per_unit import layers_of
-from trainer.engine.gradients.spectra import Spectra
+from trainer.engine.gradients.spectral_vector import Spectra
 from trainer.engine.team.interface import Alone
 from trainer.layers import BlockCirculantLinear
 from trainer.layers.rules import RULES, Use

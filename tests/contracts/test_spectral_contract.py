@@ -24,7 +24,7 @@ from tests.trainer.spectral_cases import ORDERS, random_ratios, spectra_of
 from trainer import RuntimeSpec, ZetaDpSgd, load_train
 from trainer.engine import MODEL, ClippedSum, ParameterLayout, PrivateLoop, SeededRandomness, Site, TrainingState
 from trainer.engine.gradients.clipping import CLIP_MARGIN
-from trainer.engine.gradients.spectra import Spectra
+from trainer.engine.gradients.spectral_vector import Spectra
 from trainer.engine.team.interface import Alone
 from trainer.specs.algorithms.spectral_dp import SpectralDp
 from trainer.specs.execution_plan import ExecutionPlan, FlatClipping, PoissonSampling

@@ -60,7 +60,7 @@ from trainer.engine.autoencoders import SLOPES, ClippedRows, layout_of
 from trainer.engine.autoencoders.network import Autoencoder
 from trainer.engine.autoencoders.rows import TrainingRows
 from trainer.engine.autoencoders.statistics import Code
-from trainer.engine.gradients.spectra import Spectra
+from trainer.engine.gradients.spectral_vector import Spectra
 from trainer.engine.loop import ClippedSums
 from trainer.engine.noise import releasing
 from trainer.engine.noise.releasing import Clipped

@@ -12,7 +12,7 @@ from torch import nn
 from mechanisms import RandomStream
 from mechanisms.errors import InvalidParameter
 from mechanisms.numerics.spectrum import low_pass
-from trainer.engine.gradients.spectra import Spectra
+from trainer.engine.gradients.spectral_vector import Spectra
 from trainer.layers import ComplexLinear
 from trainer.layers.flat_parameters import ParameterLayout
 from trainer.layers.rules.analysis import Analysis, axis_analysis

@@ -21,7 +21,7 @@ from trainer.engine.gradients.canaries import Canaries
 from trainer.engine.gradients.probe import made_up_features, mode
 from trainer.engine.gradients.problem import Problem
 from trainer.engine.gradients.sampling import poisson_sample
-from trainer.engine.gradients.spectra import Spectra
+from trainer.engine.gradients.spectral_vector import Spectra
 from trainer.engine.noise import releasing
 from trainer.engine.noise.noise_watch import NoiseWatch
 from trainer.engine.noise.randomness import Randomness

@@ -16,9 +16,9 @@ from trainer.engine.autoencoders.network import (
     initial_parameters,
     taylor_slopes,
 )
+from trainer.engine.autoencoders.preparation import AutoencoderAlgorithm, Descent, Prepared
 from trainer.engine.autoencoders.released import RELEASED, released_once
 from trainer.engine.autoencoders.rows import TrainingRows
-from trainer.engine.autoencoders.run import AutoencoderAlgorithm, Descent, Prepared
 from trainer.engine.autoencoders.scores import HeldOutRows
 
 __all__ = [

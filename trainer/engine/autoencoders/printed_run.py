@@ -12,8 +12,8 @@ from trainer.data import data_set_facts
 from trainer.engine.autoencoders.batches import Batches
 from trainer.engine.autoencoders.demonstration import demonstrated
 from trainer.engine.autoencoders.descent import descended
+from trainer.engine.autoencoders.preparation import AutoencoderAlgorithm, Descent, Prepared
 from trainer.engine.autoencoders.printed import PrintedSlopes, printed_gradient, sensed
-from trainer.engine.autoencoders.run import AutoencoderAlgorithm, Descent, Prepared
 from trainer.engine.checkpoint import write_atomically
 from trainer.engine.loop import TrainingState
 from trainer.engine.noise.randomness import randomness_of, stream_of

@@ -19,7 +19,7 @@ from trainer.engine.gradients.per_unit import Layer, Microbatch, squared_feature
 from trainer.engine.gradients.probe import made_up_features, made_up_parameters, mode, uneven
 from trainer.engine.gradients.problem import Problem
 from trainer.engine.gradients.routes import plan_route
-from trainer.engine.gradients.spectra import Spectra
+from trainer.engine.gradients.spectral_vector import Spectra
 from trainer.layers.flat_parameters import ParameterLayout
 from trainer.layers.linear import ComplexLinear
 from trainer.layers.rules import LayerGradients, WritableGradients
