@@ -1,4 +1,4 @@
-r"""Which frequencies of a network's gradient are released, layer by layer. Free of torch; ``trainer.engine.gradients.spectral_vector`` does it."""
+r"""Which frequencies of a network's gradient are released, layer by layer. Free of torch; ``engine.gradients.spectral_vector`` does it."""
 
 from __future__ import annotations
 

@@ -97,8 +97,10 @@ def _guarantee(reading: Reading) -> Iterator[Section]:
             yield Section("The seed", (Text((line,)),))
         return
     sampling = tuple(worth_of_sampling(guarantee))
-    told = (Text(sampling),) if sampling else ()
-    yield Section("The guarantee in figures", (Table(("figure", "value"), tuple(_figures(reading, guarantee))), *told, *_curve(guarantee)))
+    gained = (Text(sampling),) if sampling else ()
+    yield Section(
+        "The guarantee in figures", (Table(("figure", "value"), tuple(_figures(reading, guarantee))), *gained, *_curve(guarantee))
+    )
 
 
 def _figures(reading: Reading, guarantee: ApproximateDp) -> Iterator[tuple[str, str]]:
@@ -149,7 +151,7 @@ def _attacks(reading: Reading) -> Iterator[Section]:
     if found is None:
         return
     header = ("attack", "measure", "found", "95 % interval", "guessing", "trials")
-    told = tuple(f"{ATTACKS[name]}: {words}" for name, words in found.attackers.items())
+    lines = tuple(f"{ATTACKS[name]}: {words}" for name, words in found.attackers.items())
     blocks: list[Block] = [
         Text(tuple(f"{words}." for words in attacks_in_words(found))),
         Table(header, _attack_rows(found.figures), frozenset({2, 3, 4, 5})),
@@ -157,7 +159,7 @@ def _attacks(reading: Reading) -> Iterator[Section]:
     for point in found.curve:
         blocks.append(Text((f"With noise of standard deviation {point.std} on each coordinate, mu {point.mu} a query:",)))
         blocks.append(Table(header, _attack_rows(point.figures), frozenset({2, 3, 4, 5})))
-    yield Section("What attacks found", (*blocks, *((Bullets(told),) if told else ())))
+    yield Section("What attacks found", (*blocks, *((Bullets(lines),) if lines else ())))
 
 
 def _attack_rows(figures: Sequence[AttackFigureFacts]) -> tuple[tuple[str, ...], ...]:
