@@ -97,10 +97,8 @@ def _guarantee(reading: Reading) -> Iterator[Section]:
             yield Section("The seed", (Text((line,)),))
         return
     sampling = tuple(worth_of_sampling(guarantee))
-    gained = (Text(sampling),) if sampling else ()
-    yield Section(
-        "The guarantee in figures", (Table(("figure", "value"), tuple(_figures(reading, guarantee))), *gained, *_curve(guarantee))
-    )
+    gain = (Text(sampling),) if sampling else ()
+    yield Section("The guarantee in figures", (Table(("figure", "value"), tuple(_figures(reading, guarantee))), *gain, *_curve(guarantee)))
 
 
 def _figures(reading: Reading, guarantee: ApproximateDp) -> Iterator[tuple[str, str]]:
