@@ -1,1 +1,1 @@
-r"""Durable jobs (trainings and long calculations): stored, queued, run by a worker in a child process, and followed by events."""
+r"""What a job is and what happened to it: stored, queued, charged to a ledger and followed by events. ``app.worker`` runs it."""
