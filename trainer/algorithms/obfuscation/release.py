@@ -88,12 +88,12 @@ def release_encodings(
     Args:
       images: of the protected records, (records, channels, height, width).
       features: a = g(I) of some of them.
-      counterparts: so many public or made-up features, float32.
+      counterparts: gives this many public or made-up features, float32.
       noisy_counterparts: whether these get noise of the same deviation.
-      streams: a fresh stream for a purpose; noise and angles come from it.
+      streams: gives a fresh stream for a purpose; noise and angles come from it.
       tick: called between batches; raises to stop.
     Returns:
-      what was seen of the noise, nothing where the file was there already.
+      what was seen of the noise, nothing if the file already existed.
     Raises:
       CheckpointRefused: the file is damaged, or belongs to another run.
     """
@@ -111,7 +111,7 @@ def release_encodings(
     for start in range(0, plan.records, RECORDS_AT_ONCE):
         tick()
         safe = clipped(features(images[start : start + RECORDS_AT_ONCE]).cpu(), plan.clipping_norm)
-        # One vector for all queries of these records: each is a release of its own, with noise of its own.
+        # One vector for all queries of these records: each is a separate release with its own noise.
         rows = safe.unsqueeze(1).expand(-1, plan.queries, *safe.shape[1:])
         noisy = plan.mechanism.release(rows.contiguous(), source)
         watch.see(rows, noisy)
