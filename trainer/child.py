@@ -2,7 +2,7 @@ r"""The training process: one job, in a process that dies with the worker that s
 
     python -m trainer.child WORKDIR --parent PID
 
-Reads ``WORKDIR/request.json``, writes one event a line on standard output, and ends with 0 (finished: model and ``result.json`` are
+Reads ``WORKDIR/request.json``, writes one event per line on standard output, and ends with 0 (finished: model and ``result.json`` are
 written), 1 (failed: the last event says why), 3 (stopped on SIGTERM: continues from its checkpoint), 4 (the parent is gone) or 5 (another
 attempt has taken its folder).
 """
@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> int:
 
 
 def run_request(workdir: Path, should_stop: Callable[[], bool]) -> None:
-    r"""Trains what ``workdir`` asks for and writes its report.
+    r"""Runs the training that ``workdir`` requests and writes its report.
 
     Raises:
       ValidationError, OSError: the request can't be read.
@@ -71,7 +71,7 @@ def report_failure(kind: type[BaseException], error: BaseException, trace: Trace
         case PartFailed():
             executed = error.executed
         case _:
-            # It came before the first step, or the steps couldn't be written: nobody knows here which of the two.
+            # It came before the first step, or the steps couldn't be written: which of the two isn't known here.
             executed = None
     cause = error.__cause__ if isinstance(error, TrainingAborted) else None
     _emit(Failed(reason=failure_reason(cause or error), executed=executed))

@@ -1,4 +1,4 @@
-r"""A process that mustn't outlive the one that started it, nor its folder. Linux only; free of torch."""
+r"""A process that mustn't outlive its parent or its folder. Linux only; free of torch."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ def die_with_parent(parent: int, number: signal.Signals) -> bool:
 
     Args:
       parent: process id of the expected parent.
-      number: SIGKILL to be gone at once, SIGTERM to stop in good order.
+      number: SIGKILL to end at once, SIGTERM to stop in an orderly way.
     Returns:
-      False where the parent was gone before that: the signal will never come.
+      False if the parent was gone before that: the signal will never come.
     """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
     return os.getppid() == parent
 
 
 def end_with_folder(folder: Path) -> None:
-    """Ends this process within seconds once the folder is no longer where it was: another attempt of the job works in it, and what this
-    one does can't be kept any more."""
+    """Ends this process within seconds once the folder is no longer where it was: then another attempt of the job works in it, and this
+    one's work can't be kept."""
     own = _identity(folder)
 
     def watch() -> None:

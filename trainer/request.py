@@ -1,4 +1,4 @@
-r"""What a training process is asked, and how it ends. Free of torch."""
+r"""The request to a training process, and how the process ends. Free of torch."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from trainer.specs.base import RuntimeSpec
 from trainer.specs.plans import AnyPlan
 
 REQUEST, RESULT = "request.json", "result.json"
-"""Files in its folder: what it reads, and the report that it leaves."""
+"""Files in the process's folder: the request that it reads, and the report that it writes."""
 FINISHED, FAILED, STOPPED, ORPHANED = 0, 1, 3, 4
 """Exit codes of ``python -m trainer.child``."""
 
 
 @final
 class TrainingRequest(Value):
-    """What the worker asks for; the plan was calibrated when the job was submitted."""
+    """The worker's request; the plan was calibrated when the job was submitted."""
 
     spec: AnyTrainingSpec
     runtime: RuntimeSpec

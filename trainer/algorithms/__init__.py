@@ -1,1 +1,1 @@
-"""A folder for each algorithm: how its specs are run. Needs torch."""
+"""A folder for each algorithm with the code that runs its specs. Needs torch."""

@@ -1,7 +1,7 @@
 r"""Checkpoints and model files: safetensors only, written whole or not at all. Nothing is ever unpickled.
 
-Every file carries a SHA-256 digest of its header and tensors, and what is read back to go on from is held against it: a disk that turned
-one bit would otherwise change what is trained, or how many steps count as done, without anybody's notice.
+Every file carries a SHA-256 digest of its header and tensors, and whatever a run continues from is checked against it: a disk that flipped
+one bit would otherwise change what is trained, or how many steps count as done, without anybody noticing.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ PARAMETERS = "parameters"
 OPTIMIZER = "optimizer."
 CANARIES = "canaries."
 HEADER, CONTENTS = "zetadp", "contents_sha256"
-"""Key of a file's one metadata text, a JSON object; and in it the key of the digest. Two texts would come in any order: safetensors keeps
-them in a hash map, and the same run would no longer write the same file."""
+"""The key of a file's one metadata text, a JSON object, and the key of the digest in that object. Two texts would come in any order, since
+safetensors keeps them in a hash map, and the same run would no longer write the same file."""
 
 UNKNOWN = "0" * 64
-"""In the digest's place in the text that it is taken of."""
+"""Stands in for the digest in the text that the digest is computed from."""
 
 NO_CHECKPOINT = "it is damaged, or it isn't a checkpoint of this version"
 DAMAGED = "the file is damaged, its contents aren't those that were written; submit the job again"
@@ -41,7 +41,7 @@ DAMAGED = "the file is damaged, its contents aren't those that were written; sub
 
 @final
 class Evaluated(Value):
-    """What a private evaluation released after ``step``: kept, so that a run that is taken up again tells it again instead of anew."""
+    """What a private evaluation released after ``step``: kept, so that a resumed run publishes it again instead of releasing anew."""
 
     step: Step
     metrics: MetricValues
@@ -54,7 +54,7 @@ class CheckpointHeader(Value):
     Attributes:
       digest: of spec, plan and data: no other run may continue from it.
       written: checkpoints of this run so far, this one included.
-      bound: that the next step clips to.
+      bound: the bound that the next step clips to.
     """
 
     format: Literal["zetadp checkpoint 2"] = "zetadp checkpoint 2"
@@ -70,13 +70,13 @@ class CheckpointHeader(Value):
 @final
 @dataclass(frozen=True)
 class Checkpoint:
-    r"""A state and what was counted up to it, over all attempts.
+    r"""A state, and the counts up to it over all attempts.
 
     Attributes:
       resumptions: how often the run continued from a checkpoint.
-      written: checkpoints, this one included.
-      seconds: trained.
-      evaluated: by the last private evaluation; None before the first.
+      written: the number of checkpoints, this one included.
+      seconds: the training time.
+      evaluated: the result of the last private evaluation; None before the first.
     """
 
     state: TrainingState
@@ -112,12 +112,12 @@ def load_checkpoint(path: Path, digest: str, device: torch.device) -> Checkpoint
     header, tensors = _read(path)
     if header.digest != digest:
         raise CheckpointRefused(path.name, "it was written for another spec, plan or data set")
-    # Numbers that aren't vectors are the optimizer's own counters: they stay on the processor.
+    # Scalars are the optimizer's own counters: they stay on the CPU.
     tensors = {name: value.to(device) if value.dim() else value for name, value in tensors.items()}
     if PARAMETERS not in tensors:
         raise CheckpointRefused(path.name, NO_CHECKPOINT)
     parameters = tensors.pop(PARAMETERS)
-    # Scores stay on the processor too.
+    # Scores stay on the CPU too.
     canaries = {name.removeprefix(CANARIES): value.cpu() for name, value in tensors.items() if name.startswith(CANARIES)}
     optimizer = {name.removeprefix(OPTIMIZER): value for name, value in tensors.items() if name.startswith(OPTIMIZER)}
     state = TrainingState(header.step, parameters, optimizer, header.bound, canaries)
@@ -138,17 +138,17 @@ def _read(path: Path) -> tuple[CheckpointHeader, dict[str, torch.Tensor]]:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], header: str) -> None:
-    """A safetensors file with ``header``, a JSON object, and in it the digest of all contents."""
+    """Writes a safetensors file with ``header``, a JSON object, which then also holds the digest of all contents."""
     contiguous = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     text = json.dumps(json.loads(header) | {CONTENTS: UNKNOWN})
     write_atomically(path, save(contiguous, metadata={HEADER: text.replace(UNKNOWN, _contents_digest(text, contiguous))}))
 
 
 def read_tensors(path: Path, otherwise: str) -> tuple[str, dict[str, torch.Tensor]]:
-    r"""Header and tensors, on the processor, that ``write_tensors`` wrote.
+    r"""Reads the header and the tensors that ``write_tensors`` wrote; the tensors are on the CPU.
 
     Args:
-      otherwise: why a file is refused that ``write_tensors`` didn't write, or that can't be read at all.
+      otherwise: the reason given for refusing a file that ``write_tensors`` didn't write, or that can't be read at all.
     Raises:
       CheckpointRefused: it is such a file, or its contents aren't those that were written.
     """
@@ -161,26 +161,26 @@ def read_tensors(path: Path, otherwise: str) -> tuple[str, dict[str, torch.Tenso
         raise CheckpointRefused(path.name, otherwise) from error
     if not isinstance(header, dict) or not isinstance(stated := cast("dict[str, object]", header).pop(CONTENTS, None), str):
         raise CheckpointRefused(path.name, otherwise)
-    # Of the text as it stands: 1e-3 and 1E-3 are one number and not the same bits.
+    # Computed from the text as written: 1e-3 and 1E-3 are the same number but not the same bits.
     if stated != _contents_digest(text.replace(stated, UNKNOWN), tensors):
         raise CheckpointRefused(path.name, DAMAGED)
     return json.dumps(header), tensors
 
 
 def _contents_digest(text: str, tensors: Mapping[str, torch.Tensor]) -> str:
-    """SHA-256 of the metadata's text, of every tensor's name, type and shape, and of the bytes of each in the order of their names."""
+    """SHA-256 of the metadata's text, of every tensor's name, type and shape, and each tensor's bytes in the order of the names."""
     shapes = [[name, str(tensor.dtype), list(tensor.shape)] for name, tensor in sorted(tensors.items())]
     digest = hashlib.sha256(json.dumps([text, shapes]).encode())
     for _, tensor in sorted(tensors.items()):
-        # Types and shapes say how many bytes each has, so no two contents come to the same bytes in a row.
+        # Types and shapes determine how many bytes each has, so no two different contents give the same sequence of bytes.
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
 def discard_unfinished(path: Path) -> None:
-    r"""Deletes what writers of ``path`` that were killed have left beside it.
+    r"""Deletes the files that killed writers of ``path`` left beside it.
 
-    It may hold the state of a step that is run again, with other noise: two releases where the event counts one.
+    They may hold the state of a step that is run again with other noise: two releases where the event counts one.
     """
     for left in path.parent.glob(f".{path.name}.*.tmp"):
         left.unlink(missing_ok=True)

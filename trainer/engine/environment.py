@@ -19,7 +19,7 @@ from trainer.specs.base import RuntimeSpec
 
 
 def prepare_torch(runtime: RuntimeSpec) -> torch.device:
-    r"""Sets torch's threads, turns its short cuts in products off, and returns the device; ``auto`` is CUDA where there is one.
+    r"""Sets torch's threads, turns off its shortcuts in matrix products, and returns the device; ``auto`` is CUDA where there is one.
 
     Raises:
       InvalidParameter: a CUDA device was asked for and there is none.
@@ -36,9 +36,9 @@ def prepare_torch(runtime: RuntimeSpec) -> torch.device:
 
 
 def whole_products() -> None:
-    """Products of float32 are computed in float32, by an algorithm that isn't chosen by trying which is fastest at the moment.
+    """Makes torch compute products of float32 in float32, by an algorithm that isn't chosen by timing which one is fastest at the moment.
 
-    A norm that a short cut computes too small lets a longer gradient through than its bound; another algorithm has other last bits.
+    If a shortcut computes a norm too small, a gradient longer than the bound passes; another algorithm gives other last bits.
     """
     torch.set_float32_matmul_precision("highest")
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
@@ -50,7 +50,7 @@ def whole_products() -> None:
 def autocast(runtime: RuntimeSpec, network: nn.Module) -> AbstractContextManager[None]:
     r"""The context for the network's forward pass, in the precision asked for.
 
-    In ``bfloat16`` torch's real matrix products and convolutions, those on planes too, run in half precision and the parameters stay in
+    In ``bfloat16`` torch's real matrix products and convolutions, those on planes too, run in half precision; the parameters stay in
     float32. Only the forward pass belongs inside: norms, clipped sums and noise in half precision would break the clipping bound.
 
     Raises:
@@ -68,12 +68,12 @@ def autocast(runtime: RuntimeSpec, network: nn.Module) -> AbstractContextManager
 
 
 def versions() -> dict[str, str]:
-    """Of what computed the result."""
+    """The versions of the software that computed the result."""
     return {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__, "zetadp": VERSION}
 
 
 def hardware(device: torch.device) -> str:
-    """Processor or accelerator, and how many threads were used."""
+    """The processor or accelerator, and the number of threads used."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     threads = torch.get_num_threads()

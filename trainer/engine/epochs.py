@@ -1,4 +1,4 @@
-r"""Batches in a secret order, new in every epoch: for trainings on records as they are."""
+r"""Batches in a secret order, new in every epoch: for training on the raw records."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from mechanisms.sampling.source import RandomStream
 
 @final
 class Epochs:
-    r"""The batch of each step, all of one size: what doesn't fill one is left out, another part of the records in every epoch.
+    r"""The batch of each step, all of one size: records that don't fill a batch are left out, different ones in every epoch.
 
     Args:
       rows: the records that are used, (records,), int64.
       batch_size: records in each batch; all records where there are fewer.
-      streams: a stream for a purpose, which an epoch's order comes from.
+      streams: gives the stream of a purpose; each epoch's order comes from one.
     """
 
     def __init__(self, rows: Tensor, batch_size: int, streams: Callable[[str], RandomStream]) -> None:
@@ -29,7 +29,7 @@ class Epochs:
         self._order, self._epoch = rows, -1
 
     def after(self, step: int) -> Tensor:
-        """The records that the step after ``step`` steps takes."""
+        """The records of the step that follows ``step`` steps."""
         epoch, place = divmod(step, self._in_epoch)
         if epoch != self._epoch:
             keys = self._streams(f"epoch {epoch}").uniform(len(self._rows))

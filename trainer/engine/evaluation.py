@@ -25,7 +25,7 @@ RECORDS_AT_ONCE = 512
 
 @final
 class HeldOutRecords:
-    """Features and targets, (records, ...), of records that weren't trained on, and the network that they are put through."""
+    """Features and targets, (records, ...), of records that weren't trained on, and the network that is evaluated on them."""
 
     def __init__(self, network: nn.Module, layout: ParameterLayout, features: Tensor, targets: Tensor) -> None:
         self._network = network
@@ -34,7 +34,7 @@ class HeldOutRecords:
         self._targets = targets
 
     def check_measurable(self) -> None:
-        """Before training: raises InvalidParameter where no image to be reconstructed has anything in it."""
+        """Before training: raises InvalidParameter if every image to be reconstructed is empty."""
         if not bool(self._measurable.any()):
             raise InvalidParameter(
                 "evaluation", "none where every held-out image is zero (its relative error isn't defined)", "public_held_out"
@@ -48,7 +48,7 @@ class HeldOutRecords:
         return (torch.view_as_real(self._targets).flatten(1) != 0.0).any(dim=1)
 
     def metrics(self, state: TrainingState, *, classifies: bool) -> MetricValues:
-        r"""Of records that are public; reconstructions of empty images are left out.
+        r"""The metrics on public records; reconstructions of empty images are left out.
 
         Raises:
           TrainingDiverged: an output isn't finite.
@@ -63,9 +63,9 @@ class HeldOutRecords:
         return cast("MetricValues", measure(outputs[kept].numpy(), self._targets.cpu()[kept].numpy()))
 
     def noisy_accuracy(self, state: TrainingState, evaluation: PrivateEvaluation, stream: RandomStream) -> MetricValues:
-        r"""Of private records: the noisy number of right answers over the public number of records, within [0, 1].
+        r"""The accuracy on private records: the noisy number of correct answers over the public number of records, within [0, 1].
 
-        An output that isn't finite is a wrong answer: refusing it would tell that the record is there.
+        An output that isn't finite counts as a wrong answer: refusing it would reveal that the record is there.
         """
         right = 0
         for outputs, targets in zip(self._outputs(state), self._targets.split(RECORDS_AT_ONCE), strict=True):

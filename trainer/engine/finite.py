@@ -11,6 +11,6 @@ from trainer.layers.flat_parameters import as_real
 
 
 def all_finite(values: Tensor) -> bool:
-    """No NaN and no infinity. A sum with one of them in it is never finite; a sum that overflowed says nothing, and each is looked at."""
+    """No NaN and no infinity. A sum with one of them is never finite; a sum may also overflow, so then each number is checked."""
     real = as_real(values)
     return math.isfinite(real.sum().item()) or bool(torch.isfinite(real).all())

@@ -1,4 +1,4 @@
-r"""A network and the records that it learns from and is measured on, in memory: what every training of a network begins with."""
+r"""A network in memory with the records that it learns from and is measured on: the starting point of every training of a network."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from trainer.specs.models.model_spec import ModelSpec
 @final
 @dataclass(frozen=True)
 class LoadedNetwork:
-    r"""On the run's device.
+    r"""A network and its records, on the run's device.
 
     Attributes:
       front: the fixed modules that the network begins with; all records have passed through them.
       network: the rest, which is trained.
-      features, targets: of the training records, (records, ...).
+      features, targets: those of the training records, (records, ...).
     """
 
     front: nn.Module
@@ -41,8 +41,8 @@ class LoadedNetwork:
 
     @staticmethod
     def of(spec: TrainingSpec, model: ModelSpec, data: DataSet, setting: Setting) -> LoadedNetwork:
-        """Raises InvalidParameter where the network has no half precision, or the held-out records are public and nothing to measure on."""
-        # Initial weights are public and have a stream of their own.
+        """Raises InvalidParameter if the network has no half precision, or if public held-out records contain nothing to measure on."""
+        # Initial weights are public and have their own stream.
         stream = stream_of(spec, "model initialisation")
         front, network = split_front(build(model, setting.facts, stream).to(setting.device))
         compute_in(setting.runtime, network)

@@ -1,6 +1,6 @@
 r"""The one loop: sample, clip and sum, release through the plan's mechanism, divide by the public expected batch, optimizer step.
 
-A federation is the same loop with more than one site: each samples, clips and adds its own noise; what they send is averaged.
+A federation is the same loop with more than one site: each one samples, clips and adds its own noise; the server averages what they send.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NO_BOUND = 1.0
 """A state's clipping bound where no gradient is clipped."""
 
 Deliver = Callable[[int, int, Tensor], Tensor | None]
-"""Step, site and its released vector -> what arrives of it; None where nothing does."""
+"""Step, site and its released vector -> what arrives of it; None if nothing does."""
 
 
 class ClippedSums(Protocol):
@@ -52,14 +52,14 @@ class ClippedSums(Protocol):
 @final
 @dataclass(frozen=True)
 class TrainingState:
-    r"""Everything that the released values so far determine.
+    r"""Everything that is determined by the released values so far.
 
     Attributes:
       step: rounds of releases; the only place where releases are counted.
       parameters: (coordinates,), float32.
-      optimizer: its tensors, by name.
-      bound: that the next step clips to.
-      canaries: what is known of them, where the run is audited; see ``Canaries``.
+      optimizer: the optimizer's tensors, by name.
+      bound: the bound that the next step clips to.
+      canaries: what is known about the canaries, where the run is audited; see ``Canaries``.
     """
 
     step: int
@@ -72,7 +72,7 @@ class TrainingState:
 @final
 @dataclass(frozen=True)
 class Site:
-    """Where units live: it samples among them, and adds noise, with randomness of its own. ``units``: their numbers, (units,), int64."""
+    """A place with units: it samples among them and adds noise, with its own randomness. ``units``: their numbers, (units,), int64."""
 
     units: Tensor
     randomness: Randomness
@@ -86,16 +86,16 @@ def arrives(_step: int, _site: int, vector: Tensor) -> Tensor | None:
 @final
 @dataclass(frozen=True)
 class PrivateLoop:
-    r"""Everything that a step needs beside the state.
+    r"""Everything that a step needs besides the state.
 
     Attributes:
       sites: one; in a federation as many as the plan has nodes.
-      team: processes that share each site's work: each samples among its own part of the site's units, and the first adds the noise.
+      team: processes that share each site's work: each one samples among its part of the site's units, and the first adds the noise.
       deliver: how a site's released vector reaches the server.
       draws_masks: whether the network draws from torch's own generator.
-      spectra: what ``clipped`` gives sums of, where that isn't the parameters themselves.
+      spectra: the released coordinates that ``clipped`` sums, if they aren't the parameters themselves.
       watch: sees the noise of every release.
-      canaries: that audit the run; None for no audit.
+      canaries: the canaries that audit the run; None for no audit.
     """
 
     clipped: ClippedSums
@@ -111,7 +111,7 @@ class PrivateLoop:
     canaries: Canaries | None = None
 
     def check_sites(self) -> None:
-        """Raises InvalidParameter: the plan is for other numbers of units."""
+        """Raises InvalidParameter if the plan is for other numbers of units."""
         sampling = self.plan.sampling
         if sampling.nodes != len(self.sites):
             raise InvalidParameter("plan.sampling.nodes", f"{len(self.sites)}, as there are sites", sampling.nodes)
@@ -120,7 +120,7 @@ class PrivateLoop:
             raise InvalidParameter("plan.sampling.records", f"{found} units, as the data set has", sampling.records)
 
     def step(self, state: TrainingState) -> TrainingState:
-        """The state after one more release of each site; its parameters may not be finite (``Publisher.after_step`` sees to that)."""
+        """The state after one more release of each site; its parameters might not be finite (``Publisher.after_step`` checks that)."""
         step = state.step + 1
         if self.canaries is not None:
             self.canaries.prepare(step)
@@ -133,14 +133,14 @@ class PrivateLoop:
         return TrainingState(step, moved, optimizer_state, gradient.next_bound, seen)
 
     def _seen(self, state: TrainingState, values: Tensor) -> Mapping[str, Tensor]:
-        """What is known of the canaries after this release."""
+        """What is known about the canaries after this release."""
         if self.canaries is None:
             return state.canaries
         at, along = self.layout.unflatten(state.parameters), self.layout.unflatten(values)
         return self.canaries.observe(state.canaries, at, along, state.bound)
 
     def _arrived(self, state: TrainingState) -> Tensor:
-        """The sum of what the sites released and the server got, in memory of its own."""
+        """The sum of the released vectors that arrived at the server, in newly allocated memory."""
         parameters = self.layout.unflatten(state.parameters)
         arrived: Tensor | None = None
         for number in range(len(self.sites)):
@@ -148,7 +148,7 @@ class PrivateLoop:
             if self.deliver is arrives:
                 update = released
             else:
-                # A site that sends nothing, or something not finite, counts as zero; the divisor doesn't change with it.
+                # A site that sends nothing, or something not finite, counts as zero; the divisor stays the same.
                 update = self.deliver(state.step + 1, number, released)
                 update = update.clone() if update is not None and all_finite(update) else None
             if update is not None:
@@ -161,13 +161,13 @@ class PrivateLoop:
     def _released(self, state: TrainingState, parameters: Mapping[str, Tensor], place: int) -> Tensor:
         step, clipping, site = state.step + 1, self.plan.clipping, self.sites[place]
         mine = rows(self._units(state, site), self.team)
-        # An empty sample goes the same way: a skipped release would tell that nobody was there.
+        # An empty sample is treated the same way: a skipped release would reveal that nobody was sampled.
         stream = site.randomness.sampling(step)
         drawn = torch.from_numpy(poisson_sample(len(mine), self.plan.sampling.probability, stream))
         with _fresh_masks(stream, mine.device) if self.draws_masks else nullcontext():
             clipped = self.clipped.sum(parameters, mine.index_select(0, drawn.to(mine.device)), state.bound)
         query = releasing.query(clipping, clipped, len(drawn), state.bound)
-        # Sums first and noise once: shares of noise, rounded each by itself, don't add up to the noise that is accounted for.
+        # The sum first, then noise once: shares of noise, each rounded separately, don't add up to the noise that is accounted for.
         vector = query.to(self._dtype) if self.team.size == 1 else self.team.sum(query.double())
         if self.team.rank:
             return self.team.sum(torch.zeros_like(vector))
@@ -177,21 +177,21 @@ class PrivateLoop:
         return self.team.sum(released)
 
     def _units(self, state: TrainingState, site: Site) -> Tensor:
-        """That are sampled among: the site's own, and at the first site the canaries that take part."""
+        """The units to sample among: the site's own, and at the first site also the canaries that take part."""
         if self.canaries is None or site is not self.sites[0]:
             return site.units
         return torch.cat((site.units, self.canaries.members(state.canaries)))
 
     @property
     def _dtype(self) -> torch.dtype:
-        """Of sum and noise, from public numbers alone: the type that a sample's own sum happens to have would tell its size."""
+        """The type of sum and noise, from public numbers alone: the type that a sample's own sum happens to have would reveal its size."""
         canaries = 0.0 if self.canaries is None else self.canaries.count * self.plan.sampling.probability
         narrow = self.plan.sampling.largest_expected_batch + canaries <= releasing.NARROW_LOT and self.plan.clipping.kind != "adaptive"
         return torch.float32 if narrow else torch.float64
 
 
 def draws_masks(problem: Problem) -> bool:
-    """Whether the network, training, draws from torch's own generator (dropout does): told by whether that generator has moved."""
+    """Whether the network in training mode draws from torch's own generator (dropout does): then that generator's state changes."""
     device = problem.features.device
     state = partial(torch.cuda.get_rng_state, device) if device.type == "cuda" else torch.get_rng_state
     with torch.random.fork_rng([device] if device.type == "cuda" else []), mode(problem.network, training=True), torch.no_grad():
@@ -202,11 +202,11 @@ def draws_masks(problem: Problem) -> bool:
 
 @contextmanager
 def _fresh_masks(stream: RandomStream, device: torch.device) -> Iterator[None]:
-    r"""Torch's own generator, which dropout draws from, newly seeded with 53 secret bits; as before afterwards.
+    r"""Seeds torch's own generator, which dropout draws from, with 53 secret bits, and restores it afterwards.
 
-    Which numbers of that generator a record's mask gets depends on who is in the sample with it, and in the samples before. With masks
-    that nobody can tell from independent ones this says nothing; with a known seed the others' masks, and so their gradients, would
-    change with one unit's presence, by more than that unit's clipped gradient.
+    Which numbers of that generator a record's mask gets depends on who else is in the sample, and in the samples before. With masks that
+    nobody can tell from independent ones this reveals nothing; with a known seed one unit's presence would change the others' masks, and
+    so their gradients, by more than that unit's clipped gradient.
     """
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.manual_seed(int(stream.uniform(1)[0] * 2.0**53))

@@ -1,4 +1,4 @@
-r"""Which records belong to which unit of privacy, and which units live where."""
+r"""Which records belong to which unit of privacy, and which units are at which site."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from trainer.data.splits import Keys, dealt, numbered
 
 
 def members_of(users: NDArray[Any], records_per_user: int) -> Tensor:
-    r"""The records of each user, the first ``records_per_user`` of them in the data set's order: nobody else's records change them.
+    r"""The records of each user, the first ``records_per_user`` in the data set's order: other users' records don't affect the choice.
 
     Args:
-      users: the key of whose each record is, (records,).
+      users: for each record its user's key, (records,).
     Returns:
       (users, records of the largest user, at most ``records_per_user``), int64, padded with -1.
     """
@@ -34,22 +34,22 @@ def members_of(users: NDArray[Any], records_per_user: int) -> Tensor:
 
 
 def at_one_place(units: int, _keys: Callable[[], Keys]) -> tuple[Tensor, ...]:
-    """All of so many units."""
+    """All units at one place."""
     return (torch.arange(units),)
 
 
 def at_nodes(nodes: int, seed: int, _units: int, keys: Callable[[], Keys]) -> tuple[Tensor, ...]:
-    """The units at each node, see ``units_at_nodes``; ``keys`` gives theirs."""
+    """The units at each node, see ``units_at_nodes``; ``keys`` gives the units' keys."""
     return units_at_nodes(keys(), nodes, seed)
 
 
 def units_at_nodes(keys: Keys, nodes: int, seed: int) -> tuple[Tensor, ...]:
     r"""The numbers of the units at each node, ascending int64: a node may have none.
 
-    Where a unit is follows from the public seed and the unit alone, so that one more moves nobody else.
+    A unit's node follows from the public seed and the unit alone, so one more unit moves nobody else.
 
     Args:
-      keys: of the units, (units,); units of one key are at one node.
+      keys: the units' keys, (units,); units with the same key are at the same node.
     """
     places = dealt(keys, nodes, seed, "distribution of units to nodes")
     return tuple(torch.from_numpy(np.flatnonzero(places == node).astype(np.int64)) for node in range(nodes))

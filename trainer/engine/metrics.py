@@ -1,6 +1,6 @@
-r"""How well a model does on records held out: the figures that the papers print.
+r"""How well a model does on held-out records: the figures that the papers print.
 
-They are computed from test records, so publishing them is a release of those: only where these are declared public.
+They are computed from test records, so publishing them releases information on those: only for records that are declared public.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from mechanisms.errors import InvalidParameter
 Floats = NDArray[np.floating[Any]]
 
 SSIM_WINDOW = 7
-"""Pixels along each side of a window, all of equal weight: Wang et al. 2004 in the form that fastMRI uses."""
+"""Pixels along each side of a window, all equally weighted: Wang et al. 2004 in the form that fastMRI uses."""
 SSIM_K1 = 0.01
 SSIM_K2 = 0.03
 HIGHEST_PSNR = 200.0
-"""Of an exact reconstruction the PSNR is infinite, and no mean or JSON holds that."""
+"""The PSNR of an exact reconstruction is infinite, which neither a mean nor JSON can hold."""
 
 
 def classification_metrics(scores: Floats, labels: NDArray[np.integer[Any]]) -> dict[str, float]:
     r"""Accuracy, and means over classes of ROC-AUC (one against the rest, by the scores' softmax), F1 and recall.
 
-    The means are over the classes that the test labels contain: of the others no recall or ROC curve is defined. A class that is
+    The means are over the classes that the test labels contain: recall and ROC curve aren't defined for the others. A class that is
     present but never predicted has F1 0. With a single class present the ROC-AUC is left out. Ties go to the lowest class.
 
     Args:
-      scores: real, finite, (records, classes); the larger, the likelier.
+      scores: real, finite, (records, classes); larger means likelier.
       labels: int, (records,), in 0 .. classes - 1.
     Returns:
       ``accuracy``, ``roc_auc``, ``f1`` and ``recall``, each in [0, 1].
@@ -44,7 +44,7 @@ def classification_metrics(scores: Floats, labels: NDArray[np.integer[Any]]) -> 
     if not np.isfinite(scores).all():
         raise InvalidParameter("scores", "finite", "NaN or infinity")
     predicted = scores.argmax(axis=1)
-    # What the loss takes the scores for: records are compared by a class's probability, not by a score that has no common zero.
+    # As the loss interprets the scores: records are compared by a class's probability, not by scores that have no common zero.
     probabilities = scipy.special.softmax(scores.astype(np.float64), axis=1)
     areas, f1s, recalls = [], [], []
     for present in np.unique(labels):
@@ -60,7 +60,7 @@ def classification_metrics(scores: Floats, labels: NDArray[np.integer[Any]]) -> 
 
 
 def roc_auc(scores: Floats, is_positive: NDArray[np.bool_]) -> float:
-    r"""Area under the ROC curve: of all pairs of a positive and a negative record, the share in which the positive scores higher.
+    r"""Area under the ROC curve: the share of pairs of a positive and a negative record in which the positive one scores higher.
 
     A tie counts half. The pairs are counted in whole numbers, by ranks, so the only rounding is that of the last division.
 
@@ -73,7 +73,7 @@ def roc_auc(scores: Floats, is_positive: NDArray[np.bool_]) -> float:
     0.875
     """
     _, position, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    # Twice the middle rank, from 1, of the records that share a score: a whole number even where an even number of them does.
+    # Twice the middle rank (from 1) of the records that share a score: a whole number even if an even number of records share it.
     twice_rank = (2 * np.cumsum(counts) - counts + 1)[position]
     positives = int(is_positive.sum())
     pairs = positives * (len(is_positive) - positives)
@@ -88,8 +88,8 @@ def reconstruction_metrics(images: NDArray[Any], references: NDArray[Any]) -> di
     the maximum over a volume of slices; a record here is one image, so it is the image's own.
 
     Args:
-      images: what the model made, (records, channels, height, width), complex or real; height and width >= 7.
-      references: the truth, of the same shape; no image zero everywhere.
+      images: the model's outputs, (records, channels, height, width), complex or real; height and width >= 7.
+      references: the truth, of the same shape; no image is zero everywhere.
     Returns:
       ``nmse`` (>= 0, lower is better), ``psnr`` in dB (at most ``HIGHEST_PSNR``) and ``ssim`` (at most 1).
     Raises:
@@ -106,16 +106,16 @@ def reconstruction_metrics(images: NDArray[Any], references: NDArray[Any]) -> di
 
 
 def row_metrics(outputs: Floats, rows: Floats) -> dict[str, float]:
-    r"""1 - mean squared error of rows made again, beside what needs no network.
+    r"""1 - mean squared error of reconstructed rows, next to baselines that need no network.
 
     The column means are the held-out rows' own: the best of all outputs that don't depend on the row. A network that stays below has
-    learned nothing of use.
+    learned nothing useful.
 
     Args:
-      outputs: what the model made, real, (records, features).
+      outputs: the model's outputs, real, (records, features).
       rows: the truth, of the same shape.
     Returns:
-      ``score``, and ``score_all_zero`` and ``score_column_means`` of such outputs in its place; each at most 1.
+      ``score``, and for comparison ``score_all_zero`` and ``score_column_means`` of such outputs; each at most 1.
     Raises:
       InvalidParameter: shapes differ or are empty, or a number isn't finite.
     """
@@ -140,13 +140,13 @@ def _image_metrics(image: Floats, reference: Floats) -> dict[str, float]:
 
 
 def ssim(x: Floats, y: Floats, data_range: float) -> float:
-    r"""Structural similarity of two images (height, width) of real numbers: its mean over all windows that lie inside.
+    r"""Structural similarity of two images (height, width) of real numbers: its mean over all windows inside the image.
 
     Args:
       x: an image.
       y: another of the same shape.
-      data_range: largest less smallest possible value; > 0.
-    Source: Wang et al. 2004, eq. (13), with sample variances (divided by 48 of 49), as scikit-image's ``structural_similarity``.
+      data_range: largest minus smallest possible value; > 0.
+    Source: Wang et al. 2004, eq. (13), with sample variances (divided by 48 of 49), as in scikit-image's ``structural_similarity``.
     """
     count = SSIM_WINDOW**2
 

@@ -1,4 +1,4 @@
-r"""Private training of a network by noisy gradients, as an algorithm of ``run``. What its forms differ in is where the units live."""
+r"""Private training of a network by noisy gradients, as an algorithm of ``run``. Its forms differ in where the units are."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from trainer.specs.report import MetricValues
 from trainer.specs.run_findings import findings_of
 
 Places = Callable[[int, Callable[[], Keys]], Sequence[Tensor]]
-"""Number of units, and what gives their keys -> the units at each site."""
+"""The number of units, and a function that gives their keys -> the units at each site."""
 
 
 @final
@@ -47,7 +47,7 @@ class NoisyGradients:
     r"""See ``Algorithm``.
 
     Attributes:
-      places: where the units live; importable by name, since it is sent to every process of a team.
+      places: where the units are; importable by name, since it is sent to every process of a team.
     """
 
     spec: NetworkTraining
@@ -56,7 +56,7 @@ class NoisyGradients:
 
     @property
     def steps_release(self) -> bool:
-        """Each step a noisy sum, at every site."""
+        """Every step releases a noisy sum at every site."""
         return True
 
     def prepare(self, setting: Setting) -> PreparedNetwork:
@@ -84,13 +84,13 @@ class NoisyGradients:
 
 
 def _keys(data: DataSet, users: Keys | None) -> Keys:
-    """Of the units, in their order: that of the users' keys, or that of the records where these are the units."""
+    """The units' keys, in the units' order: that of the users' keys, or that of the records where records are the units."""
     return record_keys(data.training_features, data.training_targets) if users is None else np.unique(users)
 
 
 @final
 class PreparedNetwork(PreparedRun):
-    r"""The network, what bounds its gradients, and the loop over the sites.
+    r"""The network, the clipping of its gradients, and the loop over the sites.
 
     Args:
       problem: over ``loaded``'s records, and canaries where there are any; ``clipped``: sums over its units.
@@ -110,7 +110,7 @@ class PreparedNetwork(PreparedRun):
         self._spec, self._plan, self._setting, self._loaded = spec, plan, setting, loaded
         self._clipped, self._canaries = clipped, canaries
         self._origin = sites[0].randomness.origin
-        # One site's next noise is drawn beside its step. A federation's would be held for every node at once.
+        # A single site's next noise is drawn during its step. For a federation this would hold every node's noise at once.
         self._ahead = NoiseAhead(sites[0].randomness, plan.steps) if len(sites) == 1 else None
         self._watch = NoiseWatch(plan.mechanism)
         self._loop = PrivateLoop(
@@ -148,7 +148,7 @@ class PreparedNetwork(PreparedRun):
     def initial_state(self) -> TrainingState:
         team, device = self._setting.team, self._setting.device
         parameters = self._loaded.layout.flatten(dict(self._loaded.network.named_parameters())).to(device)
-        # Every process draws initial weights; all start from the first one's.
+        # Every process draws initial weights; all start from those of the first process.
         parameters = team.sum(parameters if team.rank == 0 else torch.zeros_like(parameters))
         canaries = {} if self._canaries is None else self._canaries.begin(stream_of(self._spec, "coins of the canaries"))
         return TrainingState(0, parameters, initial_state(self._spec.descent, parameters), self._plan.clipping.bound, canaries)

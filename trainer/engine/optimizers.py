@@ -1,6 +1,6 @@
 r"""Optimizers as pure functions of the released gradient: post-processing, so they cost no privacy.
 
-State and parameters are flat real vectors; a complex parameter is its real pairs, each component by itself.
+State and parameters are flat real vectors; a complex parameter is stored as its real pairs, and each component is updated separately.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MOMENTUM, FIRST, SECOND, PRODUCT = "momentum", "first_moment", "second_moment", 
 
 
 def initial_state(optimizer: AnyOptimizer, parameters: Tensor) -> OptimizerState:
-    """Of shape (coordinates,), as the parameters are: zeros, or what the optimizer's source says."""
+    """The state before the first step, tensors of the parameters' shape (coordinates,): zeros, or what the optimizer's source says."""
     match optimizer:
         case Sgd():
             names = (MOMENTUM,)
@@ -28,7 +28,7 @@ def initial_state(optimizer: AnyOptimizer, parameters: Tensor) -> OptimizerState
             names = (MOMENTUM, SECOND)
         case Adam() | NAdam() | FedAdam():
             names = (FIRST, SECOND)
-    # A tensor each: checkpoints hold no tensor under two names.
+    # Separate tensors: checkpoints can't hold one tensor under two names.
     state = {name: torch.zeros_like(parameters) for name in names}
     if isinstance(optimizer, NAdam):
         state[PRODUCT] = torch.ones((), dtype=torch.float64)
@@ -43,7 +43,7 @@ def update(
 ) -> tuple[Tensor, OptimizerState]:
     """Parameters and state after ``step`` (from 1) of ``steps``, as new tensors."""
     rate = optimizer.learning_rate * optimizer.schedule.factor(step, steps)
-    # What float32 can't hold is infinite, and the run diverges, as it would in torch's own arithmetic.
+    # A rate that float32 can't hold becomes infinite, and the run diverges, as it would in torch's own arithmetic.
     rate = rate if rate <= LARGEST_RATE else math.inf
     match optimizer:
         case Sgd():

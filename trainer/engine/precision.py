@@ -12,15 +12,15 @@ from trainer.specs.base import RuntimeSpec
 def compute_in(runtime: RuntimeSpec, network: nn.Module) -> None:
     r"""Makes the network's forward pass run in the precision asked for; its outputs are float32 again.
 
-    The context stands around the forward pass alone. Around the backward pass and the clipping it would make products of per-unit
-    gradients bfloat16: their weighted sum would be rounded to 2^-8 of itself, by more than the bound where a lot is large.
+    The context covers the forward pass alone. Over the backward pass and the clipping it would make products of per-unit gradients
+    bfloat16: their weighted sum would be rounded to 2^-8 of itself, by more than the bound if a lot is large.
 
     Raises:
       InvalidParameter: half precision for a layer that multiplies complex numbers.
     """
     if runtime.precision == "float32":
         return
-    _ = autocast(runtime, network)  # refuses before training what it would refuse in its first step
+    _ = autocast(runtime, network)  # refuses before training what it would refuse in the first step
     plain = network.forward
 
     def forward(features: Tensor) -> Tensor:

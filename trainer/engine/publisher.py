@@ -17,23 +17,23 @@ from trainer.specs.plan_base import Plan
 from trainer.specs.report import CheckpointWritten, HeldOut, Metrics, MetricValues, Progress, TrainingEvent
 
 PROGRESS_SECONDS = 0.5
-"""Progress at most twice a second."""
+"""Reports progress at most twice a second."""
 
 WRITING_SHARE = 0.05
-"""Of the run's time, for checkpoints that are written for nothing but to tell of progress."""
+"""Share of the run's time for checkpoints that are written only to report progress."""
 
 ACCOUNTING_SHARE = 0.15
-"""Of the run's time, for computing the epsilon spent: it is for watching, and the last step's is always computed."""
+"""Share of the run's time for computing the epsilon spent: it is only for watching, and is always computed for the last step."""
 
 
 @final
 @dataclass(frozen=True)
 class Evaluation:
-    r"""How a state does on held-out records, as far as that may be known.
+    r"""How a state does on held-out records, as far as this may be known.
 
     Attributes:
       held_out: public: ``measure`` may be called at any time. private: each call is a release that the plan counts; it is called when
-        the plan says and never twice for a state that was kept. none: never called.
+        the plan says so and never twice for a state that was kept. none: never called.
     """
 
     held_out: HeldOut
@@ -44,14 +44,13 @@ class Evaluation:
 class Publisher:
     r"""Called after every step.
 
-    Whatever is told of a step, be it its number, is told of a state that is in a checkpoint. A step that was seen and then lost in a crash
-    would be run again with other noise: released twice and counted once. What a private evaluation released lies in the same checkpoint.
+    Everything published about a step, even its number, concerns a state that is in a checkpoint. A step that was seen and then lost in a
+    crash would be run again with other noise: released twice and counted once. That checkpoint also has private evaluations' results.
 
-    This holds for ends too, since an end is an output: that the parameters are still finite after a step, or no longer, is a function of
-    all releases so far. So a run that diverges ends with its last state on disk, and whoever tries it again is told the same again. A step
-    that an error ended counts as executed and isn't run again, as far as the disk lets itself be written. A process that is killed tells
-    nothing more; the steps since its last checkpoint were seen by nobody, except for when it was killed and by what, which no guarantee
-    covers.
+    This holds for the run's end too, since the end is an output: whether the parameters are still finite after a step is a function of all
+    releases so far. So a run that diverges ends with its last state on disk, and whoever tries it again gets the same answer. A step that
+    an error ended counts as executed and isn't run again, as far as the disk can be written. A killed process publishes nothing more; the
+    steps since its last checkpoint were seen by nobody, except for when it was killed and by what, which no guarantee covers.
     """
 
     def __init__(
@@ -84,24 +83,24 @@ class Publisher:
 
     @property
     def seconds(self) -> float:
-        """Trained so far, over all attempts."""
+        """Seconds trained so far, over all attempts."""
         return round(self._earlier.seconds + time.monotonic() - self._started, 1)
 
     @property
     def held_out(self) -> HeldOut:
-        """What becomes of the held-out records."""
+        """How the held-out records are used."""
         return self._evaluation.held_out
 
     @property
     def checkpoints(self) -> int:
-        """Written so far, over all attempts."""
+        """Checkpoints written so far, over all attempts."""
         return self._written
 
     def start(self, state: TrainingState) -> None:
-        r"""Before the first step: tells again what a private evaluation told last, which a crash may have swallowed.
+        r"""Before the first step: publishes the last result of a private evaluation again, which a crash may have swallowed.
 
         Raises:
-          TrainingDiverged: an earlier attempt ended with parameters that aren't finite, and told so.
+          TrainingDiverged: an earlier attempt ended with parameters that aren't finite, and reported this.
           TrainingStopped: a stop was asked for while the run was being set up; the state is saved.
         """
         if self._evaluated is not None:
@@ -141,12 +140,12 @@ class Publisher:
         self._before, self._reached = state, None
 
     def keep(self, state: TrainingState) -> None:
-        """Saves a state that a step was begun from, and given up, before that is told."""
+        """Saves the state from which a step was begun and given up, before this is reported."""
         self._write(state)
 
     @contextmanager
     def kept_before_telling(self) -> Generator[None]:
-        r"""Around the steps: an error in one of them will be told, so that step goes into a checkpoint first, if it can.
+        r"""Encloses the steps: an error in a step will be reported, so that step goes into a checkpoint first, if possible.
 
         Raises:
           TrainingAborted: from the error, whose step counts as executed.
@@ -156,22 +155,22 @@ class Publisher:
         except (TrainingStopped, TrainingDiverged):
             raise
         except Exception as error:
-            # What the step released may be why it failed: it isn't run again with other noise, and the next one starts from where it did.
+            # The step may have failed because of what it released: it isn't run again with other noise; the next one starts where it did.
             state = replace(self._before, step=self._before.step + 1) if self._reached is None else self._reached
             try:
                 if self._saved_step != state.step:
                     self._write(state)
             except OSError:
-                raise error from None  # a full disk may well be its cause
+                raise error from None  # a full disk may well be the cause
             raise TrainingAborted(state.step) from error
 
     def final_metrics(self, state: TrainingState) -> MetricValues | None:
-        """Of the last state: measured where the records are public, the last private evaluation's where there is one."""
+        """The last state's metrics: measured if the records are public, those of the last private evaluation if there is one."""
         match self._evaluation.held_out:
             case "public":
                 return self._evaluation.measure(state)
             case "private":
-                assert self._evaluated is not None  # one is due after the last step, and lies in its checkpoint
+                assert self._evaluated is not None  # one is due after the last step, and is in its checkpoint
                 return self._evaluated.metrics
             case "none":
                 return None
@@ -208,7 +207,7 @@ class Publisher:
 
 @final
 class Follower:
-    """What a process beside the publishing one does after a step: nothing but stop where all stop."""
+    """What every process but the publishing one does after a step: it only stops where all stop."""
 
     def __init__(self, plan: Plan, should_stop: Callable[[], bool]) -> None:
         self._plan = plan
@@ -219,21 +218,21 @@ class Follower:
         self.after_step(state)
 
     def after_step(self, state: TrainingState) -> None:
-        """Raises TrainingDiverged where the parameters stopped being finite, TrainingStopped where a stop was asked for."""
+        """Raises TrainingDiverged if the parameters stopped being finite, TrainingStopped if a stop was requested."""
         _check_finite(state)
         if self._should_stop() and state.step < self._plan.steps:
             raise TrainingStopped(state.step)
 
     def keep(self, state: TrainingState) -> None:
-        """As ``Publisher.keep``: the process that publishes is the one that writes."""
+        """Does nothing: only the process that publishes writes."""
 
     @contextmanager
     def kept_before_telling(self) -> Generator[None]:
-        """As ``Publisher.kept_before_telling``: the process that publishes is the one that writes."""
+        """Does nothing: only the process that publishes writes."""
         yield
 
 
 def _check_finite(state: TrainingState) -> None:
-    """Raises TrainingDiverged."""
+    """Raises TrainingDiverged if a parameter isn't finite."""
     if not all_finite(state.parameters):
         raise TrainingDiverged(state.step)

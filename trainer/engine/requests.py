@@ -1,4 +1,4 @@
-r"""What a run's files say of where they come from: the digest of its request, and the network's architecture."""
+r"""What a run's files say about their origin: the digest of the run's request, and the network's architecture."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trainer.specs.plan_base import Plan
 
 
 def request_digest(spec: TrainingSpec, plan: Plan, facts: DataSetFacts) -> str:
-    """SHA-256 of all that decides what a run does; no other run may continue from its checkpoint."""
+    """SHA-256 of everything that decides what a run does; no other run may continue from its checkpoint."""
     whole = {"spec": spec.model_dump(mode="json"), "plan": plan.model_dump(mode="json"), "data": facts.sha256}
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 

@@ -1,6 +1,6 @@
 r"""THE LIFECYCLE of a run, once for all algorithms: check, prepare, resume, publish, step, write the model, report.
 
-An algorithm says what it prepares, what one step is, and what there is at the end.
+An algorithm defines what it prepares, what one step is, and what the run ends with.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ MODEL = "artifacts/model.safetensors"
 @final
 @dataclass(frozen=True)
 class Setting:
-    r"""Where a run takes place, in one of its processes.
+    r"""The circumstances of a run, in one of its processes.
 
     Attributes:
-      digest: of spec, plan and data: what every file of the run is bound to.
-      resumed_from: the step of the checkpoint that the run continues from; None where it begins.
-      report, should_stop: as in ``Train``; all processes of a team hear the same answer.
+      digest: of spec, plan and data; every file of the run is bound to it.
+      resumed_from: the step of the checkpoint that the run continues from; None for a new run.
+      report, should_stop: as in ``Train``; all processes of a team get the same answer.
     """
 
     facts: DataSetFacts
@@ -59,7 +59,7 @@ class Setting:
 
 
 class Model(NamedTuple):
-    r"""What the model file holds.
+    r"""The contents of the model file.
 
     Attributes:
       tensors: by name.
@@ -73,7 +73,7 @@ class Model(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Ending:
-    r"""What the report says that only the algorithm knows; see ``RunReport``."""
+    r"""The parts of the report that only the algorithm knows; see ``RunReport``."""
 
     origin: RandomOrigin
     generator: str
@@ -93,41 +93,41 @@ class PreparedRun(ABC):
 
     @abstractmethod
     def initial_state(self) -> TrainingState:
-        """Before the first step, where there is no checkpoint to continue from."""
+        """The state before the first step, used if there is no checkpoint to continue from."""
 
     def begin(self, start: TrainingState) -> None:
-        r"""Before anything is published: releases what the steps are to see, or finds what an earlier attempt released.
+        r"""Called before anything is published: releases what the steps will see, or loads what an earlier attempt released.
 
         Args:
-          start: the state that the run begins or continues with; where it continues, the resumption is counted on disk by now.
+          start: the state that the run begins or continues with; if it continues, the resumption is already counted on disk.
         Raises:
           InvalidParameter: the steps would release more than the plan says.
         """
         del start
 
     def working(self) -> AbstractContextManager[object]:
-        """What lasts as long as the steps do."""
+        """A context that lasts as long as the steps do."""
         return nullcontext()
 
     @abstractmethod
     def step(self, state: TrainingState) -> TrainingState:
-        r"""The state after one more step; its parameters may not be finite.
+        r"""The state after one more step; its parameters might not be finite.
 
         Raises:
-          TrainingStopped: a stop was asked for in the middle of it; everything is as if it had never begun.
+          TrainingStopped: a stop was requested in the middle of it; everything is as if the step had never begun.
         """
 
     @abstractmethod
     def model(self, state: TrainingState) -> Model:
-        """Of the last state."""
+        """The model of the last state."""
 
     @abstractmethod
     def finish(self, state: TrainingState) -> Ending:
-        """What comes after the model is written, in every process of a team: attacks, what is released at last, and the findings."""
+        """Runs after the model is written, in every process of a team: attacks, last releases, and the findings."""
 
 
 class Algorithm(Protocol):
-    """What ``run`` is given: a spec, the plan to run it by, and how to prepare it. It is sent to every process of a team."""
+    """The input of ``run``: a spec, the plan to run it by, and how to prepare it. It is sent to every process of a team."""
 
     @property
     def spec(self) -> TrainingSpec: ...
@@ -137,7 +137,7 @@ class Algorithm(Protocol):
 
     @property
     def steps_release(self) -> bool:
-        """Whether a step that an error ends may have released something: then it counts as executed and isn't run again."""
+        """Whether a step that ends in an error may have released something: then it counts as executed and isn't run again."""
         ...
 
     def prepare(self, setting: Setting) -> PreparedRun:
@@ -152,7 +152,7 @@ class Algorithm(Protocol):
 @final
 @dataclass(frozen=True)
 class RunOptions:
-    """What the worker asks for beside the algorithm; ``report`` and ``should_stop`` as in ``Train``."""
+    """The worker's settings besides the algorithm; ``report`` and ``should_stop`` as in ``Train``."""
 
     runtime: RuntimeSpec
     workdir: Path
@@ -160,7 +160,7 @@ class RunOptions:
     should_stop: Callable[[], bool]
 
     def __reduce__(self) -> tuple[type[RunOptions], tuple[object, ...]]:
-        # Sent to the other processes of a team: there nobody listens, and the first process decides when to stop.
+        # Sent to the other processes of a team: nobody reads reports there, and the first process decides when to stop.
         return RunOptions, (self.runtime, self.workdir, _no_report, _no_stop)
 
 
@@ -180,14 +180,14 @@ def run(
     report: Callable[[TrainingEvent], None],
     should_stop: Callable[[], bool],
 ) -> RunReport:
-    r"""Runs the plan to its end, from the checkpoint where there is one, and writes the model.
+    r"""Runs the plan to its end, from the checkpoint if there is one, and writes the model.
 
     Raises:
-      InvalidParameter: plan and spec disagree, the data or the network can't be trained so, the runtime isn't one for the algorithm, or the
-        device isn't there.
+      InvalidParameter: plan and spec disagree, the data or the network can't be trained this way, the runtime doesn't suit the algorithm,
+        or the device doesn't exist.
       CheckpointRefused: the checkpoint, or what an earlier attempt released, is damaged or belongs to something else.
       TrainingDiverged: the parameters stopped being finite.
-      TrainingAborted: from any other error in a step that may have released something, which counts as executed.
+      TrainingAborted: another error occurred in a step that may have released something; the step counts as executed.
       TrainingStopped: on ``should_stop``, with the state in the checkpoint.
       TeamFailed: another process of the team ended early.
     """
@@ -203,7 +203,7 @@ def run(
 
 
 def _run_in_team(team: Team, algorithm: Algorithm, facts: DataSetFacts, options: RunOptions) -> RunReport | None:
-    """The run as one process of the team has it: the first one's report; None in the others."""
+    """One process's part of the run; returns the report in the first process, None in the others."""
     setting, earlier = _setting(team, algorithm, facts, options)
     prepared = algorithm.prepare(setting)
     start = _starting_point(setting, prepared, earlier)
@@ -216,7 +216,7 @@ def _run_in_team(team: Team, algorithm: Algorithm, facts: DataSetFacts, options:
     if isinstance(publisher, Follower):
         prepared.finish(state)
         return None
-    # The last step is in the checkpoint by now: an attempt that is killed from here on writes this same model again, not another one.
+    # The last step is in the checkpoint by now: if this attempt is killed from here on, the next one writes the same model again.
     write_tensors(setting.workdir / MODEL, *prepared.model(state))
     metrics = publisher.final_metrics(state)
     ending = prepared.finish(state)
@@ -244,7 +244,7 @@ def _run_in_team(team: Team, algorithm: Algorithm, facts: DataSetFacts, options:
 
 
 def _setting(team: Team, algorithm: Algorithm, facts: DataSetFacts, options: RunOptions) -> tuple[Setting, Checkpoint | None]:
-    """Of this process, and the checkpoint to continue from, where there is one."""
+    """This process's setting, and the checkpoint to continue from, if there is one."""
     device, path = prepare_torch(options.runtime), options.workdir / CHECKPOINT
     digest = request_digest(algorithm.spec, algorithm.plan, facts)
     if team.rank == 0:
@@ -265,7 +265,7 @@ def _setting(team: Team, algorithm: Algorithm, facts: DataSetFacts, options: Run
 
 
 def _agreed(should_stop: Callable[[], bool], team: Team, device: torch.device) -> Callable[[], bool]:
-    """All processes hear what the first one does: they stop after the same step."""
+    """All processes get the first one's answer, so that they stop after the same step."""
     if team.size == 1:
         return should_stop
     return lambda: bool(team.sum(torch.tensor([1.0 if team.rank == 0 and should_stop() else 0.0], device=device)).item())
@@ -275,7 +275,7 @@ def _starting_point(setting: Setting, prepared: PreparedRun, earlier: Checkpoint
     if earlier is None:
         return Checkpoint(prepared.initial_state(), resumptions=0, written=0, seconds=0.0, evaluated=None)
     resumed = replace(earlier, resumptions=earlier.resumptions + 1)
-    # At once, so that an attempt which dies before its own first checkpoint is counted too.
+    # Written immediately, so that an attempt which dies before its own first checkpoint is counted too.
     _ = setting.team.sum(torch.zeros(1, device=setting.device))  # no process may read the file while it is written
     if setting.team.rank == 0:
         save_checkpoint(setting.workdir / CHECKPOINT, resumed, setting.digest)

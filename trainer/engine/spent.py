@@ -1,4 +1,4 @@
-r"""The epsilon spent so far, cheap enough to show while training runs."""
+r"""The epsilon spent so far, computed cheaply enough to show while training runs."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from mechanisms import NumericalFloor, TimeLimitReached, UnsupportedEvent
 from trainer.specs.plan_base import Plan
 
 TIGHT_ACCOUNTANTS = ("gdp", "single", "contour")
-"""Where they answer, as tight as ``auto`` and in about a millisecond."""
+"""Where these give an answer, it is as tight as that of ``auto`` and takes about a millisecond."""
 
 QUICK_ACCOUNTANT = "rdp"
-"""Answers always and soon; some per cent too high, never below the truth."""
+"""Always gives an answer quickly; a few per cent too high, never below the truth."""
 
 LIMIT_SECONDS = 0.1
-"""For one question to a tight accountant: few and sparse steps would take seconds."""
+"""Time limit for one query to a tight accountant: few and sparse steps would take seconds."""
 
 _AHEAD = (1, 8)
 
@@ -25,8 +25,8 @@ _AHEAD = (1, 8)
 class EpsilonSpent:
     r"""Upper bounds on the epsilon of the first steps of a plan, at its delta.
 
-    Epsilon grows with the number of steps, so a bound for more steps, and the whole run's, holds for fewer: where too few steps have no
-    quick tight answer, eight times as many may. The last step's value is the one the certificate will state.
+    Epsilon grows with the number of steps, so a bound for more steps, or for the whole run, holds for fewer: where too few steps have no
+    quick tight answer, eight times as many may have one. The last step's value is the one the certificate will state.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -34,7 +34,7 @@ class EpsilonSpent:
         self._whole = accountants.profile(plan.event).epsilon_upper(plan.delta)
 
     def after(self, steps: int) -> float:
-        """For the first ``steps`` steps, >= 1."""
+        """The bound for the first ``steps`` steps, >= 1."""
         if steps == self._plan.steps:
             return self._whole
         for ahead in (steps * multiple for multiple in _AHEAD if steps * multiple < self._plan.steps):
@@ -44,7 +44,7 @@ class EpsilonSpent:
         return min(quick.epsilon_upper(self._plan.delta), self._whole)
 
     def _tight(self, steps: int) -> float | None:
-        """By the first of the tight accountants that answers in time."""
+        """The bound of the first tight accountant that answers in time."""
         event = self._plan.event_after(steps)
         for accountant in accountants.ACCOUNTANTS:
             if accountant.name not in TIGHT_ACCOUNTANTS or accountant.unsupported(event) is not None:

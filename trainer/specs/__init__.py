@@ -1,1 +1,1 @@
-"""What users ask for, the plan it comes to, and what a run reports. Free of torch."""
+"""What users request, the plan that follows from it, and what a run reports. Free of torch."""

@@ -1,4 +1,4 @@
-r"""What attacks on obfuscated features found: figures with intervals beside what guessing gives. Free of torch.
+r"""The findings of attacks on obfuscated features: figures with intervals, next to what guessing achieves. Free of torch.
 
 An attack that fails proves nothing: another may succeed. None of these figures is a guarantee, and none is anonymity of any kind.
 """
@@ -15,10 +15,10 @@ from mechanisms.base import Count, Number, Positive, Value
 from mechanisms.errors import InvalidParameter
 
 CONFIDENCE = 0.95
-"""Of every interval here."""
+"""The confidence of every interval here."""
 
 RESOLUTION = 0.05
-"""Radians to which an angle has to be known for the key's entropy to be told."""
+"""The resolution in radians to which an angle must be known for the key's entropy to be stated."""
 
 AttackName = Literal[
     "angle_by_mean",
@@ -59,13 +59,13 @@ SHARES = ("share_below_tenth_radian", "accuracy", "true_positive_rate", "false_p
 
 @final
 class AttackFigure(Value):
-    r"""One thing measured of one attack on all victims.
+    r"""One measured quantity of one attack on all victims.
 
     Attributes:
       value: the estimate; ``lower`` and ``upper`` of a 95 % interval (Clopper-Pearson for shares, bootstrap else) over victims: it says
         nothing about other networks, data or attackers.
-      chance: what somebody who sees nothing reaches: a guess, the most frequent label, the mean image.
-      trials: victims, or pairs of victim and candidate, that it was measured on.
+      chance: what somebody who sees nothing achieves: by a guess, the most frequent label, or the mean image.
+      trials: the number of victims, or pairs of victim and candidate, that it was measured on.
     """
 
     attack: AttackName
@@ -87,12 +87,12 @@ class AttackFigure(Value):
 
 @final
 class CurvePoint(Value):
-    r"""The same network and attackers at one noise.
+    r"""The same network and attackers at one noise level.
 
     Attributes:
       noise_multiplier: standard deviation over 2 C, how far one record's clipped feature can move; mu of one query is 1 over it.
-      std: of the noise on each coordinate of the feature.
-      figures: among others the learned angle attack's errors and the accuracy with and without the key.
+      std: standard deviation of the noise on each coordinate of the feature.
+      figures: include the learned angle attack's errors and the accuracy with and without the key.
     """
 
     noise_multiplier: Positive
@@ -105,11 +105,11 @@ class AttackFindings(Value):
     r"""Everything the attacks of one run found.
 
     Attributes:
-      victims: records whose features were attacked; ``public_records``: that the attackers were trained on.
-      coordinates: of one feature.
-      attackers: what each learned attacker was, in words.
+      victims: records whose features were attacked; ``public_records``: those that the attackers were trained on.
+      coordinates: the number of coordinates of one feature.
+      attackers: a description of each learned attacker.
       figures: on features as the run's method sends them.
-      curve: the same at other noises, ascending; empty where the method has no noise of a stated scale.
+      curve: the same at other noise levels, ascending; empty where the method has no noise of a stated scale.
     """
 
     victims: Count
@@ -144,13 +144,13 @@ class AttackEffort(Value):
     r"""How hard the learned attackers try.
 
     Attributes:
-      steps: of training the two-quadrature discriminator.
-      inversion_steps: of training each image reconstruction.
-      property_steps: of training each classifier.
-      batch_size: public records in each.
-      learning_rate: of Adam.
-      angles: of the sweep over the circle, per victim; a parabola through the best one's neighbours refines it.
-      victims: attacked at most; None for all.
+      steps: steps of training the two-quadrature discriminator.
+      inversion_steps: steps of training each image reconstruction.
+      property_steps: steps of training each classifier.
+      batch_size: public records in each step.
+      learning_rate: Adam's learning rate.
+      angles: angles of the sweep over the circle, per victim; a parabola through the best angle's neighbours refines it.
+      victims: the most victims attacked; None for all.
     """
 
     steps: Steps = 1500

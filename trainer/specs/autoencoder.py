@@ -1,4 +1,4 @@
-r"""What every training of a distributed autoencoder asks for: m encoders of rows in [0, 1]^n and one decoder. Free of torch."""
+r"""The settings that all trainings of a distributed autoencoder share: m encoders of rows in [0, 1]^n and one decoder. Free of torch."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from trainer.specs.report import HeldOut
 from trainer.specs.units import protects_users, units_of
 
 MOST_ENCODERS = 1024
-"""A row goes through all encoders at once and keeps its own one's part: more would cost memory for nothing."""
+"""A row goes through all encoders at once and keeps the part of its own encoder: more would cost memory for nothing."""
 LARGEST_LAYER = 2**24
-"""Weights of all encoders together."""
+"""The most weights of all encoders together."""
 
 LossName = Literal["cross_entropy", "taylor"]
-r"""Of a feature x at its logit z: softplus(z) - x z, or that loss's second order Taylor polynomial, ln 2 + (1/2 - x) z + z^2 / 8.
+r"""The loss of a feature x at its logit z: softplus(z) - x z, or that loss's second order Taylor polynomial, ln 2 + (1/2 - x) z + z^2 / 8.
 
-The polynomial is the right one: x enters linearly only, and 1/8 depends on no record. The SPOF paper prints (x/2 - 1/4) z^2 instead
+The polynomial is the correct one: x enters linearly only, and 1/8 depends on no record. The SPOF paper prints (x/2 - 1/4) z^2 instead
 (errata S1 to S3).
 """
 
@@ -36,7 +36,7 @@ class AutoencoderShape(Value):
     r"""Sizes of a distributed autoencoder without biases: row x at encoder j gives z = What_j^T sigmoid(W_j^T x), output sigmoid(z).
 
     Attributes:
-      encoders: m; each has a block of the decoder of its own.
+      encoders: m; each has its own block of the decoder.
       features: n.
       hidden: l.
     """
@@ -47,12 +47,12 @@ class AutoencoderShape(Value):
 
     @property
     def weights(self) -> int:
-        """Of the encoders (m, n, l), and as many of the decoder (m, l, n)."""
+        """The number of weights of the encoders (m, n, l); the decoder (m, l, n) has as many."""
         return self.encoders * self.features * self.hidden
 
     @property
     def coordinates(self) -> int:
-        """Of the whole network, as one vector."""
+        """The number of weights of the whole network, as one vector."""
         return 2 * self.weights
 
 
@@ -71,19 +71,20 @@ class RandomWeights(Value):
 class AutoencoderSpec(TrainingSpec, ABC):
     r"""A distributed autoencoder and a table of rows in [0, 1]^n.
 
-    Which encoder a row goes to follows from a public hash of its user's name; where nobody knows the users, of the row itself, or of its
+    A public hash of its user's name decides which encoder a row goes to; if users aren't known, it is a hash of the row itself, or of its
     place where neighbours replace a row: one unit more or less leaves the others where they are. Held-out rows are dealt in turn.
 
     Attributes:
-      encoders: m; at most as many as there are users, or rows where nobody knows the users.
+      encoders: m; at most the number of users, or of rows if users aren't known.
       hidden: l; at most n.
-      records_per_user: required by a guarantee for users, and only there: a user's first so many rows, in the data set's order, are used.
-      evaluation: what the held-out rows are.
+      records_per_user: required for a guarantee for users, and only there: how many of a user's first rows, in the data set's order, are
+        used.
+      evaluation: how the held-out rows are used.
       (others): as in ``TrainingSpec``.
     """
 
     UNIT_FIELD: ClassVar[str] = "unit"
-    """Where in a request the unit stands."""
+    """The path of the unit in a request."""
 
     encoders: Annotated[int, Strict(), Field(ge=1, le=MOST_ENCODERS)]
     hidden: PositiveInt
@@ -93,12 +94,12 @@ class AutoencoderSpec(TrainingSpec, ABC):
     @property
     @abstractmethod
     def unit(self) -> PrivacyUnit:
-        """What a guarantee is about, where there is one: a row, or the user whose rows they are."""
+        """What a guarantee protects, if there is one: a row, or the user whose rows they are."""
 
     @property
     @abstractmethod
     def adjacency(self) -> Adjacency | None:
-        """Which data sets a guarantee calls neighbours; None where there is no guarantee."""
+        """Which data sets are neighbours for the guarantee; None if there is no guarantee."""
 
     @property
     def held_out(self) -> HeldOut:
@@ -120,7 +121,7 @@ class AutoencoderSpec(TrainingSpec, ABC):
         r"""The network's sizes for this data set.
 
         Raises:
-          InvalidParameter: the data aren't rows of real numbers to be reconstructed, or don't fit encoders or hidden units.
+          InvalidParameter: the data aren't rows of real numbers to be reconstructed, or don't fit the encoders or hidden units.
         """
         if facts.task != "reconstruction" or facts.is_complex or len(facts.shape) != 1:
             raise InvalidParameter("data", "rows of real numbers to be reconstructed (fitbit or table, say)", self.data.kind)
@@ -135,21 +136,21 @@ class AutoencoderSpec(TrainingSpec, ABC):
         return shape
 
     def protects_users(self, facts: DataSetFacts) -> bool:
-        """Whether the unit is the user, not the row. Raises InvalidParameter where it is neither or ``records_per_user`` doesn't fit it."""
+        """Whether the unit is the user, not the row. Raises InvalidParameter if it is neither or ``records_per_user`` doesn't fit it."""
         return protects_users(self.unit, self.records_per_user, facts, self.UNIT_FIELD)
 
     def units(self, facts: DataSetFacts) -> int:
-        """Units of privacy in the training data. Raises as ``protects_users`` does."""
+        """The number of units of privacy in the training data. Raises as ``protects_users`` does."""
         return units_of(self.unit, self.records_per_user, facts, self.UNIT_FIELD)
 
 
 class AutoencoderDescent(AutoencoderSpec, ABC):
-    r"""An autoencoder that gradient descent trains.
+    r"""An autoencoder trained by gradient descent.
 
     Attributes:
       initial: weights before the first step: public, a function of no data.
       stabilisation: the constant c added to every initial weight of the decoder, public and fixed (SPOF paper, section V).
-      optimizer: what is done with a gradient.
+      optimizer: how each gradient updates the weights.
       (others): as in ``AutoencoderSpec``.
     """
 
@@ -162,7 +163,7 @@ class AutoencoderTraining(AutoencoderDescent, ABC):
     r"""An autoencoder trained on a loss of its outputs.
 
     Attributes:
-      loss: that is minimised.
+      loss: the loss to minimise.
       (others): as in ``AutoencoderDescent``.
     """
 

@@ -1,4 +1,4 @@
-r"""What a user asks for: the parts every training spec shares, and the runtime settings that cannot change a guarantee."""
+r"""What a user requests: the parts that all training specs share, and the runtime settings that cannot change a guarantee."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Seed = Annotated[int, Strict(), Field(ge=0, lt=2**53)]
 
 
 class CalibratedPrivacy(Value, ABC):
-    r"""A noise multiplier, or the epsilon to calibrate it to, at a stated delta: what every guarantee that is asked for has.
+    r"""A noise multiplier, or the epsilon to calibrate it to, at a stated delta: the common part of every requested guarantee.
 
     Attributes:
-      unit: what the guarantee protects one of: what one row of the data is, or the user whose rows they are.
+      unit: the unit of privacy, one of which the guarantee protects: what one row of the data is, or the user whose rows they are.
       delta: in (0, 1).
-      noise_multiplier: the noise's scale (std per real component, Laplace's b) / how far one unit moves what is released, the clipping
-        bound where gradients are clipped; this or epsilon.
+      noise_multiplier: the noise's scale (std per real component, Laplace's b) divided by how far one unit moves what is released (the
+        clipping bound where gradients are clipped); either this or epsilon.
       epsilon: the noise is calibrated so that the whole run stays at or below it.
     """
 
@@ -44,7 +44,7 @@ class CalibratedPrivacy(Value, ABC):
 
 @final
 class PrivacyTarget(CalibratedPrivacy):
-    r"""The guarantee asked for of a network's training.
+    r"""The guarantee requested for a network's training.
 
     Attributes:
       adjacency: which data sets are neighbours. Poisson sampling is accounted under add_remove or zero_out.
@@ -59,15 +59,15 @@ class RuntimeSpec(Value):
     """Settings of speed and memory. None of them can change what is released or its guarantee.
 
     Attributes:
-      device: where the tensors live; ``auto`` is the accelerator where there is one.
+      device: where the tensors are stored; ``auto`` is the accelerator if there is one.
       microbatch_size: how many records are differentiated at once; memory grows with it, the result doesn't change.
       checkpoint_seconds: the longest work a killed worker loses.
       threads: CPU threads of each process; 0 leaves torch's default.
-      processes: that share each sample between them; their sums are added, and the first adds the noise.
-      when_probe_fails: what becomes of a network for which a record's gradient depends, to the bit, on the records beside it on this
-        machine: its records are computed one by one, slowly, or the run is refused before anything is released.
-      precision: of the network's own arithmetic; norms, sums and noise are never narrower than float32. ``bfloat16`` for networks without
-        native complex layers, which have no half precision.
+      processes: how many processes share each sample; their sums are added, and the first adds the noise.
+      when_probe_fails: what happens if a record's gradient depends, to the bit, on the records computed with it on this machine: records
+        are computed one by one, slowly, or the run is refused before anything is released.
+      precision: of the network's own arithmetic; norms, sums and noise are never narrower than float32. ``bfloat16`` is for networks
+        without native complex layers, which have no half precision.
     """
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -79,7 +79,7 @@ class RuntimeSpec(Value):
     precision: Literal["float32", "bfloat16"] = "float32"
 
     def check_probe(self, *, keeps_its_bits: bool) -> None:
-        """Raises InvalidParameter: the probe failed, and the run is to be refused then."""
+        """Raises InvalidParameter if the probe failed and the run is to be refused in that case."""
         if not keeps_its_bits and self.when_probe_fails == "refuse":
             expected = "'one_by_one' for this network here: a record's gradient depends on the records beside it"
             raise InvalidParameter("runtime.when_probe_fails", expected, self.when_probe_fails)
@@ -100,7 +100,7 @@ class TrainingSpec(Value, ABC):
     TRUST: ClassVar[str]
     """Who is trusted with what while training runs, in a certificate's words."""
     PLANS: ClassVar[tuple[str, ...]]
-    """The kinds of plan that it comes to."""
+    """The kinds of plan that this spec can give."""
 
     data: DataSpec
     reproducible: Annotated[bool, Strict()] = False
@@ -116,34 +116,34 @@ class TrainingSpec(Value, ABC):
 
     @classmethod
     def algorithm_name(cls) -> str:
-        """The value of ``algorithm`` that tells this class from the others in JSON."""
+        """The value of ``algorithm`` that distinguishes this class from the others in JSON."""
         return str(cls.model_fields["algorithm"].default)
 
     @classmethod
     @abstractmethod
     def example(cls) -> Self:
-        """A spec that runs in about a minute: shown by the service, and what the contract tests run on."""
+        """A spec that runs in about a minute: the service shows it, and the contract tests run it."""
 
     def plan(self) -> AnyPlan:
-        """``plan_for`` this data set as it is. Doesn't load torch. Raises as ``plan_for``, and where the data can't be read."""
+        """``plan_for`` with this data set's facts. Doesn't load torch. Raises as ``plan_for``, and if the data can't be read."""
         return self.plan_for(data_set_facts(self.data))
 
     @abstractmethod
     def plan_for(self, facts: DataSetFacts) -> AnyPlan:
-        """What is released, calibrated, for a data set of these sizes. Doesn't load torch.
+        """The calibrated plan of what is released, for a data set of these sizes. Doesn't load torch.
 
         Raises:
-          InvalidParameter: the spec doesn't fit the data set (an expected batch beyond its records, say).
+          InvalidParameter: the spec doesn't fit the data set (for example an expected batch larger than the data set).
           CalibrationFailed: no noise in the searched range is proved to meet the target.
         """
 
     def replanned(self, facts: DataSetFacts, plan: Plan) -> AnyPlan:
-        """The plan that the spec comes to, with the noise of ``plan`` where that was calibrated: it isn't calibrated twice."""
+        """The spec's plan, with the noise of ``plan`` if that was calibrated, so that it isn't calibrated twice."""
         del plan
         return self.plan_for(facts)
 
     def check_plan(self, plan: Plan, facts: DataSetFacts) -> None:
-        """Raises InvalidParameter: the plan isn't the one that the spec comes to, and its event would be another run's."""
+        """Raises InvalidParameter if the plan isn't the spec's, since its event would be that of another run."""
         if plan != (expected := self.replanned(facts, plan)):
             raise InvalidParameter("plan", f"the one that the spec comes to, {expected.model_dump_json()}", plan.model_dump_json())
 
@@ -154,21 +154,21 @@ class TrainingSpec(Value, ABC):
 
     @property
     def runs_attacks(self) -> bool:
-        """Whether the run attacks what it sends, and reports what was found."""
+        """Whether the run attacks what it sends, and reports the findings."""
         return False
 
     @property
     def runs_alone(self) -> str | None:
-        """What the training is, in a refusal's words, where several processes can't share it; None where they can."""
+        """What the training is called in a refusal, if several processes can't share it; None if they can."""
         return None
 
     @property
     def runs_in_float32(self) -> str | None:
-        """What the training is, in a refusal's words, where it has no half precision; None where that depends on the network."""
+        """What the training is called in a refusal, if it has no half precision; None if that depends on the network."""
         return None
 
     def check_runtime(self, runtime: RuntimeSpec) -> None:
-        """Raises InvalidParameter: several processes or half precision were asked for, and the training has no use for them."""
+        """Raises InvalidParameter if several processes or half precision were requested and the training doesn't support them."""
         if runtime.processes != 1 and self.runs_alone is not None:
             raise InvalidParameter("runtime.processes", f"1 for {self.runs_alone}", runtime.processes)
         if runtime.precision != "float32" and self.runs_in_float32 is not None:
@@ -182,9 +182,9 @@ class TrainingSpec(Value, ABC):
     @property
     @abstractmethod
     def held_out(self) -> HeldOut:
-        """What becomes of the held-out records."""
+        """How the held-out records are used."""
 
     @property
     @abstractmethod
     def records_per_unit(self) -> int | None:
-        """How many records of one unit of privacy are used at most; None where a unit is one row of the data."""
+        """The most records of one unit of privacy that are used; None if a unit is one row of the data."""

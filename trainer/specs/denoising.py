@@ -1,4 +1,4 @@
-r"""What training may make of rows that were released with noise: choices by public constants alone, which cost nothing. Free of torch."""
+r"""How training may process rows that were released with noise: choices by public constants alone, which cost nothing. Free of torch."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ class Clamped(Value):
 
 @final
 class Shrunk(Value):
-    r"""Rows y are drawn towards estimates mu of their column means and clamped: mu + f (y - mu), with f = min(1, spread / noise's std).
+    r"""Rows y are shrunk towards estimates mu of their column means and clamped: mu + f (y - mu), with f = min(1, spread / noise's std).
 
-    The known variance of the noise makes mu James and Stein's estimate. What is left of the rows around it is nearly all noise, as wide as
-    the rows of a table might be: it teaches the network to pass on what differs from the means, and these are what it learns of the data.
+    Since the variance of the noise is known, mu is the James-Stein estimate. What is left of the rows around it is nearly all noise, as
+    wide as the rows of a table might be: it teaches the network to pass on differences from the means, and the means are what it learns of
+    the data.
 
     Attributes:
       spread: standard deviation of the noise that is kept, in units of [0, 1]; in (0, 1].

@@ -1,4 +1,4 @@
-r"""Optimizers and learning rate schedules as values: what is done with a released gradient. Post-processing; free of torch."""
+r"""Optimizers and learning rate schedules as values: how a released gradient is used. Post-processing; free of torch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Constant(Value):
 
 @final
 class Cosine(Value):
-    """From the whole learning rate in the first step down half a cosine towards ``final_share`` of it, reached just after the last."""
+    """Falls from the full learning rate in the first step along half a cosine to ``final_share`` of it, reached just after the last."""
 
     kind: Literal["cosine"] = "cosine"
     final_share: Share = 0.0
@@ -42,7 +42,7 @@ class Cosine(Value):
 
 @final
 class Steps(Value):
-    """The learning rate is multiplied by ``gamma`` after each of the steps ``after``, which ascend."""
+    """The learning rate is multiplied by ``gamma`` after each of the steps ``after``, in ascending order."""
 
     kind: Literal["steps"] = "steps"
     after: Annotated[tuple[StepNumber, ...], Field(min_length=1, max_length=1000)]
@@ -75,7 +75,7 @@ class Sgd(Value):
 
 @final
 class Adam(Value):
-    """Adam; its second moment is of |g|^2 of each complex coordinate's two real parts separately."""
+    """Adam; the second moment is kept for each complex coordinate's two real parts separately."""
 
     kind: Literal["adam"] = "adam"
     learning_rate: Positive

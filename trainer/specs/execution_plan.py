@@ -20,7 +20,7 @@ from trainer.specs.plan_base import Plan
 from trainer.specs.projection import MOST_LAYERS, LayerName, SpectralProjection
 
 LARGEST_FEDERATION = 10_000
-"""Nodes at most."""
+"""The most nodes."""
 
 
 @final
@@ -32,7 +32,7 @@ class PoissonSampling(Value):
         follows from it.
       expected_batch_size: units expected in a sample: the public constant that noisy sums are divided by; <= records. The sample's own
         size is never used, since dividing by it would release it (errata Z11).
-      is_declared: N was declared, and may not be how many units there are; else it was counted.
+      is_declared: N was declared, and may differ from the actual number of units; otherwise it was counted.
     """
 
     kind: Literal["poisson"] = "poisson"
@@ -49,7 +49,7 @@ class PoissonSampling(Value):
 
     @property
     def nodes(self) -> int:
-        """One place, where all units live."""
+        """One place, which has all units."""
         return 1
 
     @property
@@ -68,10 +68,10 @@ class FederatedSampling(Value):
     r"""Every node takes a Poisson sample of its own units in every round, all nodes with one probability.
 
     Attributes:
-      nodes: how many. Every unit lives at exactly one node; how many live at each is nobody's business but its own.
-      records: N, units at all nodes together. A public number, as in ``PoissonSampling``.
-      expected_batch_size: units expected in a sample of a node that has its share of them: the public constant that each node divides
-        its noisy sum by; nodes * expected_batch_size <= records.
+      nodes: the number of nodes. Every unit is at exactly one node; nobody but the node needs to know how many it has.
+      records: N, the units at all nodes together. A public number, as in ``PoissonSampling``.
+      expected_batch_size: units expected in the sample of a node that has an equal share of them: the public constant that each node
+        divides its noisy sum by; nodes * expected_batch_size <= records.
       is_declared: as in ``PoissonSampling``.
     """
 
@@ -95,7 +95,7 @@ class FederatedSampling(Value):
 
     @property
     def largest_expected_batch(self) -> float:
-        """Units expected in one sample, should all of them live at one node; infinite where a declared N bounds nothing."""
+        """Units expected in one sample if all of them were at one node; infinite where a declared N bounds nothing."""
         return math.inf if self.is_declared else float(self.expected_batch_size * self.nodes)
 
 
@@ -106,12 +106,12 @@ class ClippingRule(Value, ABC):
     """How one unit's gradient is bounded."""
 
     norm: ClassVar[Literal["l1", "l2"]] = "l2"
-    """In which."""
+    """The norm that is bounded."""
 
     @property
     @abstractmethod
     def sensitivity(self) -> float:
-        """That norm of how far one unit moves the released vector, at most."""
+        """The most that one unit moves the released vector, in that norm."""
 
 
 @final
@@ -153,7 +153,7 @@ class AdaptiveClipping(ClippingRule):
 
     Attributes:
       initial_bound: C_1.
-      quantile: of the norms, that C_t moves to; in (0, 1).
+      quantile: the quantile of the norms that C_t moves to; in (0, 1).
       learning_rate: > 0.
       count_share: s, the share of the budget (of the squared sensitivity) that the count takes; in (0, 1).
     Sources: Andrew, Thakkar, McMahan and Ramaswamy 2021, Algorithm 1; the joint vector makes their two noises one.
@@ -186,7 +186,7 @@ class LayerBound(Value):
 
 @final
 class LayerBoundsClipping(ClippingRule):
-    r"""Each layer has a bound C_l of its own: the whole then has at most norm C = sqrt(sum C_l^2), which the noise is for (errata P15).
+    r"""Each layer has its own bound C_l: the whole then has at most norm C = sqrt(sum C_l^2), which the noise is for (errata P15).
 
     Attributes:
       layers: every trained layer of the network, in its order.
@@ -205,7 +205,7 @@ class LayerBoundsClipping(ClippingRule):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the layers."""
+        """The names of the layers."""
         return tuple(layer.layer for layer in self.layers)
 
     @property
@@ -239,10 +239,10 @@ Clipping = Annotated[FlatClipping | PerLayerClipping | AdaptiveClipping | LayerB
 
 
 def clipped_sensitivity(clipping: Clipping, adjacency: Adjacency, unit: PrivacyUnit) -> Sensitivity:
-    r"""Of a sum of clipped terms, one for each unit.
+    r"""The sensitivity of a sum of clipped terms, one for each unit.
 
-    A unit more or less moves it by its own term; under replace_one two terms differ by at most twice the bound, and Poisson samples,
-    which leave a unit out, need the bound of one term too.
+    Adding or removing a unit moves it by that unit's term; under replace_one two terms differ by at most twice the bound, and Poisson
+    samples, which leave a unit out, need the bound of one term too.
     """
     bound, replaces = clipping.sensitivity, adjacency is Adjacency.REPLACE_ONE
     move, contribution = (2.0 * bound, bound) if replaces else (bound, None)
@@ -253,7 +253,7 @@ def clipped_sensitivity(clipping: Clipping, adjacency: Adjacency, unit: PrivacyU
 
 @final
 class PrivateEvaluation(Value):
-    r"""How many held-out units are classified rightly, released with noise every so many steps and after the last one.
+    r"""The number of correctly classified held-out units, released with noise every ``every_steps`` steps and after the last one.
 
     One held-out unit changes the count by at most 1, so ``mechanism`` has l2 sensitivity 1; the divisor ``units`` is public.
 
@@ -289,9 +289,9 @@ class ExecutionPlan(Plan):
     """What training does, step by step; ``event`` is what it costs.
 
     Attributes:
-      mechanism: that every noisy sum is released through; its sensitivity is the clipping's.
+      mechanism: the mechanism that releases every noisy sum; its sensitivity is the clipping's.
       steps: how many noisy sums are released; in a federation, by each node.
-      delta: at which epsilon is reported.
+      delta: the delta at which epsilon is reported.
       evaluation: the budgeted releases about held-out units; None where there are none.
       projection: which coordinates of the gradient are released; None for all of them.
     """
@@ -325,17 +325,17 @@ class ExecutionPlan(Plan):
 
     @property
     def mechanisms(self) -> tuple[AnyMechanism, ...]:
-        """Of the noisy sums, and of the counts where there are any."""
+        """The mechanisms of the noisy sums, and of the counts if there are any."""
         return (self.mechanism,) if self.evaluation is None else (self.mechanism, self.evaluation.mechanism)
 
     @property
     def unit(self) -> PrivacyUnit:  # pyright: ignore[reportIncompatibleVariableOverride] (see ``Stated``)
-        """What the guarantee protects one of."""
+        """The unit of privacy, one of which the guarantee protects."""
         return self.mechanism.sensitivity.unit
 
     @property
     def units(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride] (see ``Stated``)
-        """Units of privacy in the training data, as many as the probability was worked out from."""
+        """Units of privacy in the training data, the number that the probability was computed from."""
         return self.sampling.records
 
     @property

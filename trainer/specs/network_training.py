@@ -1,4 +1,4 @@
-r"""What every private training of a network on a data set asks for, and the plan it comes to. Free of torch."""
+r"""The settings that all private trainings of a network on a data set share, and the plan that follows from them. Free of torch."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ClippingBound = Annotated[float, Strict(), Field(ge=1e-30, le=1e30, allow_inf_na
 
 @final
 class FlatMethod(Value):
-    """The whole gradient of a unit is one vector; ``clipping_bound`` is its bound."""
+    """A unit's whole gradient is clipped as one vector; ``clipping_bound`` is its bound."""
 
     kind: Literal["flat"] = "flat"
 
@@ -53,7 +53,7 @@ class FlatMethod(Value):
 
 @final
 class PerLayerMethod(Value):
-    """Every layer by itself, to clipping_bound / sqrt(layers): the whole keeps the bound ``clipping_bound``."""
+    """Every layer is clipped separately, to clipping_bound / sqrt(layers): the whole keeps the bound ``clipping_bound``."""
 
     kind: Literal["per_layer"] = "per_layer"
 
@@ -85,7 +85,7 @@ class NoEvaluation(Value):
 
 @final
 class PublicHeldOut(Value):
-    """Whoever submits the job declares the held-out records public: metrics on them are streamed, outside the guarantee."""
+    """The submitter of the job declares the held-out records public: metrics on them are streamed, outside the guarantee."""
 
     kind: Literal["public_held_out"] = "public_held_out"
 
@@ -95,8 +95,8 @@ class PrivateAccuracy(Value):
     r"""Accuracy on private held-out records, from a noisy count that the budget pays for.
 
     Attributes:
-      noise_std: on the count of right answers, in records.
-      every_steps: a count after each so many steps, and after the last.
+      noise_std: standard deviation of the noise on the count of correct answers, in records.
+      every_steps: a count is released after this many steps each, and after the last.
     """
 
     kind: Literal["private_accuracy"] = "private_accuracy"
@@ -105,7 +105,7 @@ class PrivateAccuracy(Value):
 
 
 HELD_OUT: dict[str, HeldOut] = {"none": "none", "public_held_out": "public", "private_accuracy": "private"}
-"""What an evaluation makes of the held-out records."""
+"""How an evaluation uses the held-out records."""
 
 
 class NetworkTraining(TrainingSpec, ABC):
@@ -113,14 +113,14 @@ class NetworkTraining(TrainingSpec, ABC):
 
     Attributes:
       model: the network.
-      privacy: the guarantee asked for. Its unit is what one row of the data set is, or the user whose rows they are.
+      privacy: the requested guarantee. Its unit is what one row of the data set is, or the user whose rows they are.
       expected_batch_size: units expected in one sample.
-      steps: noisy gradients released.
-      records_per_user: for a guarantee for users, and only there: a user's first so many records, in the data set's order, are used. Who
-        else is in the data doesn't change them.
-      declared_units: N, how many units of privacy the training data are taken to have: a public number, known without counting them. The
-        sampling probability is expected_batch_size / N. None where the number that is counted is public.
-      evaluation: what the held-out records are.
+      steps: the number of noisy gradients released.
+      records_per_user: for a guarantee for users, and only there: how many of a user's first records, in the data set's order, are used.
+        Who else is in the data doesn't change them.
+      declared_units: N, the assumed number of units of privacy in the training data: a public number, known without counting them. The
+        sampling probability is expected_batch_size / N. None if the counted number is public.
+      evaluation: how the held-out records are used.
       audit: made-up units that bound epsilon from below; None for none.
       (others): as in ``TrainingSpec``.
     """
@@ -138,15 +138,15 @@ class NetworkTraining(TrainingSpec, ABC):
     @property
     @abstractmethod
     def descent(self) -> AnyOptimizer:
-        """What is done with the released gradients."""
+        """The optimizer that uses the released gradients."""
 
     @abstractmethod
     def sampling(self, units: int, *, is_declared: bool) -> PoissonSampling | FederatedSampling:
-        """How a step's sample is drawn from so many units. Raises InvalidParameter where it can't be."""
+        """How a step's sample is drawn from this many units. Raises InvalidParameter if it can't be."""
 
     @abstractmethod
     def planned_clipping(self, facts: DataSetFacts) -> Clipping:
-        """How one unit's gradient is bounded. Raises InvalidParameter where the spec doesn't fit network or data."""
+        """How one unit's gradient is bounded. Raises InvalidParameter if the spec doesn't fit the network or the data."""
 
     def planned_projection(self, facts: DataSetFacts) -> SpectralProjection | None:
         """Which coordinates of the gradient are released; None for all. Raises as ``planned_clipping``."""
@@ -178,14 +178,14 @@ class NetworkTraining(TrainingSpec, ABC):
                 raise InvalidParameter("records_per_user", f"absent where the unit is one row ({facts.unit!r})", self.records_per_user)
             return False
         if facts.user_unit is None or unit != facts.user_unit:
-            # A row of one pair of images sold as one "patient" would be a claim nobody checked.
+            # Presenting a row with one pair of images as one "patient" would be a claim that nobody checked.
             raise InvalidParameter("privacy.unit", _units(facts.unit, facts.user_unit), unit)
         if self.records_per_user is None:
             raise InvalidParameter("records_per_user", f"given where the unit is {unit!r}, who may have several records", None)
         return True
 
     def units(self, facts: DataSetFacts) -> int:
-        """Units of privacy in the training data, declared or counted. Raises as ``protects_users`` does."""
+        """The number of units of privacy in the training data, declared or counted. Raises as ``protects_users`` does."""
         protects_users = self.protects_users(facts)
         if self.declared_units is not None:
             return self.declared_units
@@ -217,8 +217,8 @@ class NetworkTraining(TrainingSpec, ABC):
         return self.plan_with(facts, plan.noise_std if multiplier is None else multiplier * plan.clipping.sensitivity)
 
     def check_plan(self, plan: Plan, facts: DataSetFacts) -> None:
-        """Raises InvalidParameter, naming the first part of the plan that isn't the one the spec comes to."""
-        # Noise calibrated to an epsilon isn't calibrated again here: whatever it is, the event names it.
+        """Raises InvalidParameter, naming the first part of the plan that differs from the spec's own plan."""
+        # Noise calibrated to an epsilon isn't calibrated again here: whatever it is, the event states it.
         expected = dict(_fields("plan", self.replanned(facts, plan)))
         got = dict(_fields("plan", plan))
         for name in dict.fromkeys((*expected, *got)):
@@ -226,7 +226,7 @@ class NetworkTraining(TrainingSpec, ABC):
                 continue
             if name in expected and expected[name] is not None:
                 raise InvalidParameter(name, f"{expected[name]!r}, as the spec says", got.get(name))
-            # A bound that clipping doesn't enforce, say.
+            # For example a bound that clipping doesn't enforce.
             raise InvalidParameter(name, "absent, as the spec says", got.get(name))
 
     @property
@@ -242,7 +242,7 @@ class NetworkTraining(TrainingSpec, ABC):
         return given_weights_of(self.model)
 
     def plan_with(self, facts: DataSetFacts, noise_std: float) -> ExecutionPlan:
-        """The plan with this noise per real component of what is released. Raises InvalidParameter where spec and data don't fit."""
+        """The plan with this noise per real component of what is released. Raises InvalidParameter if spec and data don't fit."""
         check_split(facts, self.privacy.adjacency)
         sampling = self.sampling(self.units(facts), is_declared=self.declared_units is not None)
         check_model(self.model, facts)
@@ -265,7 +265,7 @@ class NetworkTraining(TrainingSpec, ABC):
         if facts.task != "classification":
             raise InvalidParameter("evaluation", "none or public_held_out for a reconstruction (accuracy counts right classes)", asked.kind)
         if self.protects_users(facts):
-            # Nobody bounded how many held-out records one user has.
+            # The number of held-out records of one user isn't bounded.
             raise InvalidParameter("evaluation", f"none or public_held_out where the unit is {self.privacy.unit!r}", asked.kind)
         sensitivity = Sensitivity(l2=1.0, adjacency=self.privacy.adjacency, unit=self.privacy.unit)
         return PrivateEvaluation(
@@ -274,10 +274,10 @@ class NetworkTraining(TrainingSpec, ABC):
 
 
 class BoundedTraining(NetworkTraining, ABC):
-    r"""A network's training whose units' whole gradients have one bound.
+    r"""A network's training with one bound for each unit's whole gradient.
 
     Attributes:
-      clipping_bound: B, l2 norm over all parameters as real pairs; in [1e-30, 1e30]. What of: see ``clipping``.
+      clipping_bound: B, l2 norm over all parameters as real pairs; in [1e-30, 1e30]. For what it bounds, see ``clipping``.
       clipping: how B is used.
       (others): as in ``NetworkTraining``.
     """
@@ -291,7 +291,7 @@ class BoundedTraining(NetworkTraining, ABC):
 
 
 def _calibrated(draft: ExecutionPlan, epsilon: float) -> float:
-    """The factor on the training noise with which the whole run, evaluations as they are, stays at or below epsilon."""
+    """The factor on the training noise that keeps the whole run, with unchanged evaluations, at or below epsilon."""
     if draft.evaluation is None:
         return calibrate_scale(draft.event, epsilon=epsilon, delta=draft.delta)
     target = Target(epsilon=epsilon, delta=draft.delta)

@@ -1,4 +1,4 @@
-r"""What every plan says of the run that goes by it. The union of plans is in ``trainer.specs.plans``. Free of torch."""
+r"""What every plan states about its run. The union of plans is in ``trainer.specs.plans``. Free of torch."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class Stated:
-    r"""What some plans have as fields and others work out. Declared for type checkers alone: at run time no field may override a property.
+    r"""What some plans have as fields and others compute. Declared for type checkers alone: at run time no field may override a property.
 
     Attributes:
-      steps: of the run.
-      delta: at which epsilon is reported.
-      unit: what the guarantee protects one of.
-      units: of privacy in the data.
+      steps: the run's steps.
+      delta: the delta at which epsilon is reported.
+      unit: the unit of privacy, one of which the guarantee protects.
+      units: the number of units of privacy in the data.
     """
 
     if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Stated:
 
 
 class Plan(Value, Stated, ABC):
-    r"""What a run releases, and so what it costs.
+    r"""What a run releases, and therefore what it costs.
 
     Attributes:
       (all): as in ``Stated``.
@@ -41,12 +41,12 @@ class Plan(Value, Stated, ABC):
     @property
     @abstractmethod
     def mechanisms(self) -> tuple[AnyMechanism, ...]:
-        """That anything is claimed of, each once."""
+        """The mechanisms about which anything is claimed, each once."""
 
     @property
     @abstractmethod
     def noise_std(self) -> float:
-        """Standard deviation of each real component of what is released, Laplace's scale b; 0 where there isn't one noise."""
+        """Standard deviation of each real component of what is released, Laplace's scale b; 0 if there isn't one single noise."""
 
     @abstractmethod
     def event_after(self, steps: int) -> Event:
@@ -59,27 +59,27 @@ class Plan(Value, Stated, ABC):
 
     @property
     def compared(self) -> tuple[ComparedPlan, ...]:
-        """The trainings that a comparison consists of, in their order; none of a training by itself."""
+        """The trainings that a comparison consists of, in their order; empty for a single training."""
         return ()
 
     @property
     def counts(self) -> PrivateEvaluation | None:
-        """The noisy counts about held-out units that are released; None where there are none."""
+        """The noisy counts about held-out units that are released; None if there are none."""
         return None
 
     @property
     def initial_bound(self) -> float | None:
-        """What the first step clips gradients to; None where none are clipped."""
+        """The bound to which the first step clips gradients; None if none are clipped."""
         return None
 
     @property
     def sampling_probability(self) -> float | None:
-        """With which a step draws each unit; None where steps don't sample."""
+        """The probability with which a step draws each unit; None if steps don't sample."""
         return None
 
     @property
     def declared_units(self) -> int | None:
-        """N where all that is done goes by a declared number of units; None where any part of it goes by a counted one."""
+        """N if the whole run uses a declared number of units; None if any part of it uses a counted one."""
         return None
 
     @property
@@ -89,7 +89,7 @@ class Plan(Value, Stated, ABC):
 
     @property
     def protects_held_out(self) -> bool:
-        """Whether the guarantee is about the held-out records, and takes the training records for public."""
+        """Whether the guarantee is about the held-out records, and assumes that the training records are public."""
         return False
 
     @property

@@ -1,7 +1,7 @@
 r"""THE UNION of plans: what every kind of training releases, and the event that is accounted for it. Free of torch.
 
-An ``ExecutionPlan`` releases a noisy sum in every step. The plans here release once, nothing private, or are several plans in a row.
-``Plan`` says what all of them have.
+An ``ExecutionPlan`` releases a noisy sum in every step. The plans here release once, release nothing private, or are several plans in
+sequence. ``Plan`` says what they have in common.
 """
 
 # pyright: reportIncompatibleVariableOverride=false
@@ -25,16 +25,16 @@ PartName = Annotated[str, StringConstraints(strict=True, pattern=r"^[a-z0-9][a-z
 
 @final
 class RecordReleasePlan(SingleReleasePlan):
-    r"""Every training record is released once, by itself, by a local mechanism; all training is post-processing of that.
+    r"""Every training record is released once, separately, by a local mechanism; all training is post-processing of that.
 
     Attributes:
-      mechanism: of one record; its unit is what one row is.
-      records: rows of the training data, all of which are released, but for those that ``records_per_unit`` leaves out.
-      units: of privacy: rows, or users whose rows they are.
-      unit: what the guarantee protects one of.
-      records_per_unit: rows of one unit that are released, at most; 1 where a unit is a row.
-      steps: of post-processing; they cost nothing.
-      delta: at which epsilon is reported; a pure guarantee holds at any.
+      mechanism: the mechanism for one record; its unit is what one row is.
+      records: rows of the training data; all are released except those that ``records_per_unit`` leaves out.
+      units: the number of units of privacy: rows, or users whose rows they are.
+      unit: the unit of privacy, one of which the guarantee protects.
+      records_per_unit: the most rows of one unit that are released; 1 if a unit is a row.
+      steps: steps of post-processing; they cost nothing.
+      delta: the delta at which epsilon is reported; a pure guarantee holds at any.
     Raises:
       ValidationError: several records of a unit that is one row.
     """
@@ -57,7 +57,7 @@ class RecordReleasePlan(SingleReleasePlan):
 
     @property
     def mechanisms(self) -> tuple[AnyMechanism, ...]:
-        """The one of all records."""
+        """The single mechanism of all records."""
         return (self.mechanism,)
 
     @property
@@ -67,7 +67,7 @@ class RecordReleasePlan(SingleReleasePlan):
 
     @property
     def event(self) -> Event:
-        """One release of each record; a unit's records are so many releases of that unit."""
+        """One release of each record; each of a unit's records counts as a release of that unit."""
         release = Release(mechanism=self.mechanism)
         return (
             release if self.unit == self.mechanism.sensitivity.unit else Grouped(size=self.records_per_unit, unit=self.unit, event=release)
@@ -85,9 +85,9 @@ class StatisticReleasePlan(SingleReleasePlan):
     Attributes:
       mechanism: additive noise on the vector; its sensitivity is the bound on what one unit changes.
       numbers: coordinates of the vector.
-      units: of privacy in the training data.
-      steps: of post-processing; they cost nothing.
-      delta: at which epsilon is reported.
+      units: the number of units of privacy in the training data.
+      steps: steps of post-processing; they cost nothing.
+      delta: the delta at which epsilon is reported.
     """
 
     kind: Literal["statistic_release"] = "statistic_release"
@@ -99,7 +99,7 @@ class StatisticReleasePlan(SingleReleasePlan):
 
     @property
     def mechanisms(self) -> tuple[AnyMechanism, ...]:
-        """The one of the vector."""
+        """The vector's mechanism."""
         return (self.mechanism,)
 
     @property
@@ -124,18 +124,18 @@ class StatisticReleasePlan(SingleReleasePlan):
 
 @final
 class FeatureReleasePlan(SingleReleasePlan):
-    r"""Every held-out record's clipped feature is released so many times, each with fresh Gaussian noise; all else is post-processing.
+    r"""Every held-out record's clipped feature is released ``queries`` times, each with fresh Gaussian noise; all else is post-processing.
 
     The network that computes the feature was trained on other, public records. Turning a noisy feature by an angle, adding a public
-    counterpart to it, and what a cloud makes of it cost nothing and earn nothing.
+    counterpart to it, and processing it in a cloud cost nothing and earn nothing.
 
     Attributes:
-      mechanism: of one query; its sensitivity is 2 C under replace_one.
-      clipping_norm: C, the l2 norm that every feature has at most.
+      mechanism: the mechanism of one query; its sensitivity is 2 C under replace_one.
+      clipping_norm: C, the largest l2 norm of a feature.
       records: held-out records that are encoded; the units of privacy.
-      queries: encodings of each.
-      steps: of training on the public records; they cost the protected ones nothing.
-      delta: at which epsilon is reported.
+      queries: encodings of each record.
+      steps: steps of training on the public records; they cost the protected ones nothing.
+      delta: the delta at which epsilon is reported.
     Raises:
       ValidationError: a sensitivity other than 2 C, or another adjacency.
     """
@@ -159,7 +159,7 @@ class FeatureReleasePlan(SingleReleasePlan):
 
     @property
     def mechanisms(self) -> tuple[AnyMechanism, ...]:
-        """The one of every query."""
+        """The mechanism of every query."""
         return (self.mechanism,)
 
     @property
@@ -169,17 +169,17 @@ class FeatureReleasePlan(SingleReleasePlan):
 
     @property
     def units(self) -> int:
-        """Held-out records."""
+        """The number of held-out records."""
         return self.records
 
     @property
     def noise_std(self) -> float:
-        """Of each coordinate of a released feature."""
+        """The noise on each coordinate of a released feature."""
         return self.mechanism.noise_scale
 
     @property
     def event(self) -> Event:
-        """Of one record: its queries."""
+        """The event for one record: its queries."""
         return Repeated(count=self.queries, event=Release(mechanism=self.mechanism))
 
     @property
@@ -193,13 +193,13 @@ class FeatureReleasePlan(SingleReleasePlan):
 
 @final
 class UnprotectedPlan(SingleReleasePlan):
-    r"""A training without any guarantee: a baseline, or an algorithm as it was printed where that isn't private.
+    r"""A training without any guarantee: a baseline, or an algorithm as printed that isn't private.
 
     Attributes:
       reason: why nothing is guaranteed, as the certificate states it.
-      unit, units: what the data are about, and how many of it there are.
-      steps: of the training.
-      delta: of no meaning here but that every plan has one.
+      unit, units: what the data are about, and how many of them there are.
+      steps: steps of the training.
+      delta: without meaning here; every plan has one.
     """
 
     kind: Literal["unprotected"] = "unprotected"
@@ -211,17 +211,17 @@ class UnprotectedPlan(SingleReleasePlan):
 
     @property
     def mechanisms(self) -> tuple[AnyMechanism, ...]:
-        """None that anything is claimed of."""
+        """No mechanism about which anything is claimed."""
         return ()
 
     @property
     def noise_std(self) -> float:
-        """0: no noise that anything is claimed of."""
+        """0: no noise about which anything is claimed."""
         return 0.0
 
     @property
     def event(self) -> Event:
-        """No private one."""
+        """An event without any guarantee."""
         return NonPrivate(reason=self.reason)
 
     @property
@@ -244,12 +244,12 @@ class ComparedPlan(Value):
 
 @final
 class ComparisonPlan(Plan):
-    r"""Several trainings on the same data, one after the other: what all of them together cost is what is guaranteed.
+    r"""Several trainings on the same data, one after the other: the guarantee is for the cost of all of them together.
 
     Attributes:
-      parts: of different names, for one unit of privacy and one delta.
+      parts: trainings with different names, one unit of privacy and one delta.
     Raises:
-      ValidationError: two parts of one name, or for different units or deltas.
+      ValidationError: two parts have the same name, or different units or deltas.
     """
 
     kind: Literal["comparison"] = "comparison"
@@ -274,7 +274,7 @@ class ComparisonPlan(Plan):
 
     @property
     def mechanisms(self) -> tuple[AnyMechanism, ...]:
-        """Of all parts, each once."""
+        """The mechanisms of all parts, each once."""
         return tuple(dict.fromkeys(one for part in self.parts for one in part.plan.mechanisms))
 
     @property
@@ -289,13 +289,13 @@ class ComparisonPlan(Plan):
 
     @property
     def delta(self) -> float:
-        """At which epsilon is reported."""
+        """The delta at which epsilon is reported."""
         deltas = (part.plan.delta for part in self.parts if part.plan.is_protected)
         return next(deltas, self.parts[0].plan.delta)
 
     @property
     def steps(self) -> int:
-        """Of all parts."""
+        """The steps of all parts."""
         return sum(part.plan.steps for part in self.parts)
 
     @property
@@ -310,11 +310,11 @@ class ComparisonPlan(Plan):
 
     @property
     def event(self) -> Event:
-        """All parts composed; nothing is claimed of parts that speak of different neighbours."""
+        """All parts composed; nothing is claimed if parts have different notions of neighbours."""
         return _composed(tuple(part.plan.event for part in self.parts))
 
     def event_after(self, steps: int) -> Event:
-        """The parts that the first ``steps`` steps, >= 1, belong to; the last of them as far as it has come."""
+        """The event of the parts that the first ``steps`` steps, >= 1, belong to; the last part counts as far as it has run."""
         events: list[Event] = []
         for part in self.parts:
             if steps <= 0:

@@ -1,4 +1,4 @@
-r"""Specs of algorithms as a paper prints them, where that is private at no epsilon: for comparison and demonstration. Free of torch."""
+r"""Specs of algorithms as a paper prints them, which are private at no epsilon: for comparison and demonstration. Free of torch."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from trainer.specs.base import PositiveInt
 from trainer.specs.plans import UnprotectedPlan
 
 REPORTED_DELTA = 1e-5
-"""Where a spec names none: epsilon is infinite at every delta."""
+"""Used where a spec states none: epsilon is infinite at every delta."""
 
 
 class PrintedTraining(AutoencoderDescent, ABC):
-    r"""A distributed autoencoder, trained by an algorithm of the SPOF paper as it is printed. Nothing is guaranteed to anybody.
+    r"""A distributed autoencoder, trained by an algorithm of the SPOF paper as printed. Nothing is guaranteed to anybody.
 
     The paper's mini-batch is one row of each user, and each user's update touches that user's encoder and decoder block alone: that is
     ``batch_size`` 1. A larger batch takes the mean of its rows' gradients.
 
     Attributes:
-      epsilon: that the printed noise is computed from; no guarantee.
-      environmental_noise_std: of the sensors' noise on every feature that enters an encoder, drawn anew whenever a row is used; the
+      epsilon: the printed noise is computed from it; no guarantee.
+      environmental_noise_std: std of the sensors' noise on every feature that enters an encoder, drawn anew whenever a row is used; the
         targets of the loss stay the rows themselves, and the metrics are of rows without it (SPOF paper, section VI).
       batch_size: rows of one step; each row is used once in an epoch, whose last batch may be smaller.
-      steps: batches.
-      delta: that progress and comparisons name beside an epsilon, which here is infinite at each.
-      data_unit: what one row is, or the user whose rows they are: what a comparison counts.
-      recovery_demonstration: beside the model, show in ``demonstration.json`` how a record is read off one update; of a synthetic record,
-        never of the job's data.
+      steps: the number of batches.
+      delta: progress and comparisons state it with an epsilon, which here is infinite at every delta.
+      data_unit: what one row is, or the user whose rows they are; a comparison counts these units.
+      recovery_demonstration: also show, in ``demonstration.json``, how a record is recovered from one update; with a synthetic record,
+        never the job's data.
       optimizer: the paper's is ``sgd``.
       (others): as in ``AutoencoderDescent``.
     """

@@ -13,17 +13,17 @@ from mechanisms.numerics.spectrum import LowPass
 from mechanisms.spectral import AxisNumbers
 
 LayerName = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=200)]
-"""Of a module, as its parameters' names begin."""
+"""A module's name, with which its parameters' names begin."""
 
 MOST_LAYERS = 128
 
 
 @final
 class LayerSpectrum(Value):
-    r"""The frequencies that are kept of one layer's weight gradient.
+    r"""The frequencies of one layer's weight gradient that are kept.
 
     The gradient is ``signals`` real signals of ``shape``: the kernels of a convolution, the circulant blocks of a linear layer. Each is
-    filled up with zeros to ``transform``, transformed (unitary), cut to the first ``kept`` rfft frequencies of each axis, transformed
+    padded with zeros to ``transform``, transformed (unitary), cut to the first ``kept`` rfft frequencies of each axis, transformed
     back and cropped. Where ``transform`` is ``shape`` that is an orthogonal projection P onto ``kept_dimensions`` coordinates; where it is
     longer it is A = E^T P E with E the padding: symmetric, eigenvalues in [0, 1]. What is released are the coordinates A^(1/2) g in an
     orthonormal basis of A's range, at most prod(shape) of them, and A^(1/2) maps them back. Biases and everything else of the layer are
@@ -36,7 +36,7 @@ class LayerSpectrum(Value):
       transform: axis lengths of the transform; at least ``shape``.
       kept: frequencies kept on each axis, 1 to floor(transform / 2) + 1.
     Raises:
-      ValidationError: axes of different number, a transform shorter than the signal, or more frequencies than there are.
+      ValidationError: different numbers of axes, a transform shorter than the signal, or more frequencies than there are.
     """
 
     layer: LayerName
@@ -71,18 +71,18 @@ class LayerSpectrum(Value):
 
     @property
     def coordinates(self) -> int:
-        """Real numbers of one signal that are released: the rank of A, a product over the axes."""
+        """The number of real numbers released of one signal: the rank of A, a product over the axes."""
         return math.prod(min(kept, length) for kept, length in zip(self.low_pass.kept_per_axis, self.shape, strict=True))
 
 
 @final
 class SpectralProjection(Value):
-    r"""What a spectral training releases instead of whole gradients. It changes the noise, never the privacy loss (errata P4, P20).
+    r"""What spectral training releases instead of whole gradients. It changes the noise, never the privacy loss (errata P4, P20).
 
     Attributes:
       order: ``project_then_clip``: norms are those of the kept coordinates; ``clip_then_filter``: those of the whole gradients, so that
         more of them are scaled down. One unit moves the released coordinates by at most the clipping bound either way.
-      layers: in the network's order, those whose gradient has a spectrum.
+      layers: the layers whose gradient has a spectrum, in the network's order.
     """
 
     order: Literal["project_then_clip", "clip_then_filter"]

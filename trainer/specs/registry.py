@@ -1,8 +1,8 @@
 r"""The registry of training algorithms, free of torch. To add one: its spec, in ``trainer.specs.algorithms`` and in the union
 here, and a folder of the same name in ``trainer.algorithms`` with ``train.py``.
 
-``train`` hands an ``Algorithm`` to ``trainer.engine.run``, which has the lifecycle of every run: what to prepare, what a step is, and what
-there is at the end. ``comparison``, which runs several of these, joins them in ``trainer``.
+``train`` passes an ``Algorithm`` to ``trainer.engine.run``, which has the lifecycle of every run: what to prepare, what a step is, and what
+the run ends with. ``comparison``, which runs several of these, joins them in ``trainer``.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-r"""What a training run tells: the events on its way and the report at its end. Free of torch.
+r"""What a training run reports: the events along the way and the report at its end. Free of torch.
 
-Only what the guarantee covers, or what doesn't depend on the training data, is in here. The size of a drawn sample, the training loss,
+It contains only what the guarantee covers, or what doesn't depend on the training data. The size of a drawn sample, the training loss, and
 how many gradients were clipped or not finite are functions of the data that no noise covers: no field exists for them.
 
-Durations are the one exception. A larger sample takes longer, so whoever watches the seconds pass learns something of its size; no
-guarantee covers that, as none covers any other side channel of the machine.
+Durations are the one exception. A larger sample takes longer, so anyone who watches the seconds pass learns something about its size; no
+guarantee covers that, just as none covers any other side channel of the machine.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from trainer.specs.run_findings import CanaryFindings, NoiseFindings
 Step = Annotated[int, Strict(), Field(ge=0, le=10**12)]
 
 MetricName = Literal["accuracy", "roc_auc", "f1", "recall", "nmse", "psnr", "ssim", "score", "score_all_zero", "score_column_means"]
-r"""Of classification the first four, of image reconstruction the next three; psnr in decibels, fractions in [0, 1].
+r"""The first four are for classification, the next three for image reconstruction; psnr in decibels, fractions in [0, 1].
 
-Of autoencoders the last three: 1 - mean squared error of the outputs, of zeros, and of the held-out columns' own means in their place.
+The last three are for autoencoders: 1 - mean squared error of the outputs, of zeros, and of the held-out columns' own means in their place.
 """
 
 MetricValues = Annotated[dict[MetricName, Number], Field(min_length=1)]
 
 HeldOut = Literal["public", "private", "none", "encoded"]
-"""What became of the held-out records: declared public and measured on, measured through budgeted noise, nothing left the process, or their
-features left it with budgeted noise, and nothing else."""
+"""How the held-out records were used: declared public and measured on, measured through budgeted noise, nothing left the process, or only
+their features left it, with budgeted noise."""
 
 FRACTIONS = ("accuracy", "roc_auc", "f1", "recall")
 
@@ -45,31 +45,31 @@ def _check_fractions(metrics: dict[MetricName, float] | None) -> None:
 
 @final
 class RunReport(Value):
-    r"""What a finished run did: the facts a certificate is made of.
+    r"""What a finished run did: the facts for a certificate.
 
     Attributes:
       steps_released: noisy sums that were released (by each node, in a federation), counted by the loop; steps lost with a killed worker
         were never released, and a step that an error ended counts as released.
       event: the event of exactly those releases, private evaluations included.
-      noise_std: std per real component of the released vector; Laplace's scale b; 0 where nothing is claimed of the noise, or a
-        comparison's parts have each their own.
+      noise_std: std per real component of the released vector; Laplace's scale b; 0 where nothing is claimed about the noise, or
+        where a comparison's parts each have their own.
       random_origin: where sampling and noise came from; ``user_seed`` isn't private against someone who knows the seed.
       generator: how the noise was computed from its keys, in words.
       resumptions: how often the run continued from a checkpoint.
       held_out: what the metrics say about held-out people; see ``HeldOut``.
-      metrics: of the final model on the held-out records; None where ``held_out`` is none. Where it is private, noisy. Of a comparison
+      metrics: of the final model on the held-out records; None where ``held_out`` is none, noisy where it is private. For a comparison
         those of its first run; all are in its table.
-      test_records: how many were held out.
-      training_records: how many were trained on.
+      test_records: how many records were held out.
+      training_records: how many records were trained on.
       training_units: units of privacy among them: the records themselves, or users.
       checkpoints_released: states that were written to a checkpoint, over all attempts; the guarantee covers all of them.
-      parameters: real parameters; a complex one counts twice.
+      parameters: number of real parameters; a complex one counts twice.
       versions: of python, torch, numpy and zetadp.
-      hardware: processor or accelerator, and threads.
+      hardware: the processor or accelerator, and the number of threads.
       training_seconds: over all attempts, without what was lost; to a tenth of a second.
-      noise_test: of the noise that was drawn; None where no noise is added to numbers.
-      audit: what canaries found; None where none were asked for.
-      attacks: what attacks on sent features found; None where there are none.
+      noise_test: the test of the noise drawn; None where no noise is added to numbers.
+      audit: the canaries' findings; None if none were requested.
+      attacks: the findings of attacks on sent features; None if there were none.
     """
 
     steps_released: Count
@@ -113,8 +113,8 @@ class Started(Value):
 class Progress(Value):
     r"""``step`` of ``steps`` are done and in a checkpoint; ``seconds`` count over all attempts.
 
-    ``epsilon`` at ``delta`` is what a run planned for ``step`` steps would cost at most. It is for watching: a run that is ended because of
-    what it reported has chosen its number of steps by its outputs, and is as private as all of its planned steps, or as a filter says.
+    ``epsilon`` at ``delta`` is what a run planned for ``step`` steps would cost at most. It is for watching only: if a run is ended
+    because of what it reported, its outputs chose its number of steps, and it is as private as all its planned steps, or as a filter says.
     """
 
     event: Literal["progress"] = "progress"
@@ -129,7 +129,7 @@ class Progress(Value):
 class Metrics(Value):
     r"""Metrics on held-out records: public ones, or noisy ones if the records are private (``held_out``).
 
-    They are of a model that is already in a checkpoint, so that no lost step was ever seen.
+    They describe a model that is already in a checkpoint, so that no lost step was ever seen.
     """
 
     event: Literal["metrics"] = "metrics"
@@ -180,7 +180,7 @@ class Failed(Value):
 
     Attributes:
       reason: one line for the user.
-      executed: steps that were executed at most, over all attempts, where all of them are in the checkpoint; None where that isn't known:
+      executed: the most steps that were executed, over all attempts, if all of them are in the checkpoint; None if that isn't known:
         then the whole plan counts as executed.
     """
 

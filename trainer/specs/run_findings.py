@@ -1,4 +1,4 @@
-r"""What a run may find out about itself: whether its noise was as claimed, and what canaries learned from its releases. Free of torch."""
+r"""What a run can find out about itself: whether its noise was as claimed, and what canaries learned from its releases. Free of torch."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from mechanisms.base import Count, NonNegative, Value
 LEAST_CANARIES, MOST_CANARIES = 100, 10_000
 
 CONTRADICTED = 1e-6
-"""A claim under which scores are less probable than this is taken for violated: an honest run is, once in a million."""
+"""A claim under which scores are less probable than this counts as violated: this happens to an honest run once in a million."""
 
 CONFIDENCE = 0.95
-"""Of the lower bounds on epsilon."""
+"""The confidence of the lower bounds on epsilon."""
 
 Status = Literal["consistent", "violated", "not run"]
 
@@ -27,13 +27,13 @@ PValue = Annotated[float, Strict(), Field(gt=0.0, le=1.0)]
 
 @final
 class CanaryAudit(Value):
-    r"""Made-up units, half of which take part in training, from whose traces in the released sums epsilon is bounded from below.
+    r"""Made-up units, half of which take part in training; their traces in the released sums bound epsilon from below.
 
-    Each step then takes about as much longer as so many more records in its sample would. They cost no privacy; but half of them, each
-    drawn like a real unit and clipped like one, add their own meaningless gradients to every sum.
+    Each step then takes about as much longer as this many more records in its sample would take. They cost no privacy; but half of them,
+    each drawn and clipped like a real unit, add their own meaningless gradients to every sum.
 
     Attributes:
-      canaries: 100 to 10000; the rarer a unit is drawn, the more it takes. See ``CanaryFindings``.
+      canaries: 100 to 10000; the more rarely a unit is drawn, the more canaries are needed. See ``CanaryFindings``.
     """
 
     kind: Literal["canaries"] = "canaries"
@@ -42,12 +42,12 @@ class CanaryAudit(Value):
 
 @final
 class NoiseFindings(Value):
-    r"""The test of the drawn noise, of the last attempt's releases: nothing but its verdict, since sums would tell of the data.
+    r"""The test of the noise drawn in the last attempt's releases: only its verdict, since sums would reveal something about the data.
 
     Attributes:
       status: violated where the noise doesn't have the claimed scale in each component, or a release's noise repeats that of the one
-        before or its own first half; not run where an attempt that only finished what another had trained drew none.
-      numbers: real numbers of noise that were looked at.
+        before or its own first half; not run where an attempt drew none because it only finished what another had trained.
+      numbers: real numbers of noise that were checked.
     """
 
     status: Status
@@ -56,14 +56,14 @@ class NoiseFindings(Value):
 
 @final
 class CanaryFindings(Value):
-    r"""What the canaries say. A lower bound, not a proof.
+    r"""What the canaries show. A lower bound, not a proof.
 
     Attributes:
       canaries: m; ``members``: how many took part.
-      one_run_p_value: probability, at most, of so many right guesses if the claim is true; it assumes the claim and fair coins alone.
-      independent_p_value: likewise of so low rates of errors, taking the canaries' scores for independent.
-      epsilon_lower: that the run has at least, at the plan's delta, with 95 % confidence, if its trade-off is Gaussian; by one run.
-      epsilon_lower_if_independent: likewise, taking scores for independent.
+      one_run_p_value: upper bound on the probability of so many right guesses if the claim is true; assumes only the claim and fair coins.
+      independent_p_value: the same for error rates this low, assuming that the canaries' scores are independent.
+      epsilon_lower: the run has at least this epsilon, at the plan's delta, with 95 % confidence, if its trade-off is Gaussian; by one run.
+      epsilon_lower_if_independent: the same, assuming that scores are independent.
       status: violated where one of the two probabilities is below 1e-6.
     """
 
@@ -77,7 +77,7 @@ class CanaryFindings(Value):
 
 
 def joined(findings: Iterable[NoiseFindings | None]) -> NoiseFindings | None:
-    """Of several trainings together: violated where one of them is; None where none added noise to numbers."""
+    """The findings of several trainings together: violated if one of them is; None if none added noise to numbers."""
     tested = [found for found in findings if found is not None]
     if not tested:
         return None
@@ -87,7 +87,7 @@ def joined(findings: Iterable[NoiseFindings | None]) -> NoiseFindings | None:
 
 
 def findings_of(scores: Scores, claim: PrivacyProfile, delta: float) -> CanaryFindings:
-    """Of the scores of a run whose releases have this profile, as is claimed."""
+    """The findings from the scores of a run whose releases are claimed to have this profile."""
     found = contradiction(scores, claim)
     return CanaryFindings(
         canaries=len(scores.members),

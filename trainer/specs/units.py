@@ -1,4 +1,4 @@
-r"""What a guarantee protects one of: a row of the data, or the user whose rows they are. Free of torch."""
+r"""The unit of privacy, one of which a guarantee protects: a row of the data, or the user whose rows they are. Free of torch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def protects_users(unit: PrivacyUnit, records_per_user: int | None, facts: DataS
     r"""Whether the unit of privacy is the user, not the row.
 
     Args:
-      field: of the request that ``unit`` stands in, for the message.
+      field: the request's field that holds ``unit``, for the message.
     Raises:
       InvalidParameter: the unit is neither, or ``records_per_user`` doesn't fit it.
     """
@@ -28,10 +28,10 @@ def protects_users(unit: PrivacyUnit, records_per_user: int | None, facts: DataS
 
 
 def check_split(facts: DataSetFacts, adjacency: Adjacency) -> None:
-    r"""Whether neighbours' held-out records are chosen such that one unit moves no other, and stays on its side where it is replaced.
+    r"""Checks that neighbours' held-out records are chosen so that one unit moves no other, and stays on its side if it is replaced.
 
     Raises:
-      InvalidParameter: records are told by their places although one may come or go, or by their content although that may be replaced.
+      InvalidParameter: records are identified by places although one may come or go, or by their content although that may be replaced.
     """
     if adjacency is Adjacency.ADD_REMOVE and facts.split == "position":
         raise InvalidParameter("data.split_by", "'content' under add_remove (one record more would move those behind it)", facts.split)
@@ -40,7 +40,7 @@ def check_split(facts: DataSetFacts, adjacency: Adjacency) -> None:
 
 
 def units_of(unit: PrivacyUnit, records_per_user: int | None, facts: DataSetFacts, field: str = "unit") -> int:
-    """Units of privacy in the training data. Raises as ``protects_users`` does."""
+    """The number of units of privacy in the training data. Raises as ``protects_users`` does."""
     if not protects_users(unit, records_per_user, facts, field):
         return facts.training_records
     assert facts.users is not None  # a data set with a user unit counts its users

@@ -1,4 +1,4 @@
-r"""One training of a comparison in a process of its own, so that its time and memory are its own."""
+r"""One training of a comparison in a separate process, so that its time and memory are its own."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from trainer.specs.report import Failed, RunReport, Stopped, TrainingEvent
 MEASURED, LOG = "measured.json", "training.log"
 POLL_SECONDS = 0.2
 PEAK = re.compile(r"^VmHWM:\s*(\d+) kB$", re.MULTILINE)
-"""In ``/proc/PID/status``. What the kernel says of a process that has ended begins at its parent's memory instead."""
+"""A field of ``/proc/PID/status``. The kernel's figure for a process that has ended starts from its parent's memory instead."""
 
 _EVENT: TypeAdapter[TrainingEvent] = TypeAdapter(TrainingEvent)
 
@@ -39,14 +39,14 @@ class Measured(Value):
 
 @final
 class PartOutcome(Value):
-    """What a part that ran to its end says of itself."""
+    """What a finished part reports about itself."""
 
     report: RunReport
     measured: Measured
 
 
 def outcome(folder: Path, request: TrainingRequest) -> PartOutcome | None:
-    """Of a part that has ended in this folder; None where it hasn't, or where something else ran there."""
+    """The outcome of a part that has ended in this folder; None if it hasn't, or if something else ran there."""
     try:
         if not _asked_before(folder, request):
             return None
@@ -59,7 +59,7 @@ def outcome(folder: Path, request: TrainingRequest) -> PartOutcome | None:
 
 
 def _asked_before(folder: Path, request: TrainingRequest) -> bool:
-    """Whether the folder is this request's already."""
+    """Whether the folder already belongs to this request."""
     try:
         return TrainingRequest.model_validate_json((folder / REQUEST).read_bytes()) == request
     except (OSError, ValidationError):
@@ -69,17 +69,17 @@ def _asked_before(folder: Path, request: TrainingRequest) -> bool:
 def run_part(
     name: str, folder: Path, request: TrainingRequest, heard: Callable[[TrainingEvent], None], should_stop: Callable[[], bool]
 ) -> int | None:
-    r"""Runs the part to its end, from its checkpoint where there is one; ``outcome`` then has what it did.
+    r"""Runs the part to its end, from its checkpoint if there is one; ``outcome`` then gives its results.
 
     Returns:
-      None; or where it was stopped, the last step that its checkpoint holds.
+      None, or if it was stopped, the last step that its checkpoint holds.
     Raises:
       PartFailed: the training failed, or its process died.
       CheckpointRefused: it was stopped at once, and its checkpoint can't be read.
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not _asked_before(folder, request):
-        # Or what another request left would soon pass for what this one did.
+        # Otherwise another request's remains could be mistaken for this one's results.
         for left in (RESULT, MEASURED):
             (folder / left).unlink(missing_ok=True)
     write_atomically(folder / REQUEST, request.model_dump_json().encode())
@@ -113,7 +113,7 @@ def run_part(
 def _follow(
     process: subprocess.Popen[bytes], output: IO[bytes], heard: Callable[[TrainingEvent], None], should_stop: Callable[[], bool]
 ) -> tuple[TrainingEvent | None, float]:
-    """Passes on what the process says until it says no more; the last of it, and its largest resident memory in MiB."""
+    """Passes on the process's events until its output ends; returns the last event, and its largest resident memory in MiB."""
     lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(output, lines), daemon=True).start()
     last, stopping, peak = None, False, 0.0
@@ -143,7 +143,7 @@ def _read(output: IO[bytes], lines: queue.SimpleQueue[bytes | None]) -> None:
 
 
 def _peak(process: int) -> float:
-    """Largest resident memory so far, in MiB; 0 of a process that has given its memory back."""
+    """Largest resident memory so far, in MiB; 0 for a process that has freed its memory."""
     try:
         found = PEAK.search(Path(f"/proc/{process}/status").read_text())
     except OSError:

@@ -1,4 +1,4 @@
-r"""A whole comparison: every training in a process of its own, one after the other; then the table and the plots."""
+r"""A whole comparison: every training in a separate process, one after the other; then the table and the plots."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def run_parts(
         raise InvalidParameter("plan.parts", f"the spec's runs {[run.name for run in runs]}", [part.name for part in plan.parts])
     for run in runs:
         if runtime.processes != 1 and run.spec.runs_alone is not None:
-            # Hours of other parts might pass before this one said so itself.
+            # Otherwise this part might be refused only after hours of other parts.
             raise InvalidParameter("runtime.processes", f"1 for {run.spec.algorithm} (part {run.name})", runtime.processes)
     parts = [Part(run, compared, runtime, workdir / PARTS_FOLDER / run.name) for run, compared in zip(runs, plan.parts, strict=True)]
     report(Started(resumed_from_step=sum(part.plan.steps for part in parts if outcome(part.folder, part.request) is not None)))
@@ -65,7 +65,7 @@ def run_parts(
 @final
 @dataclass(frozen=True)
 class Part:
-    """One run, what is accounted for it, and the folder that it works in."""
+    """One run, its accounted cost, and the folder that it works in."""
 
     planned: PlannedRun
     compared: ComparedPlan
@@ -106,10 +106,10 @@ class Part:
 
 @final
 class Follower:
-    r"""Tells of one part what the whole job's events say.
+    r"""Reports one part's progress as events of the whole job.
 
     Args:
-      before: steps of the parts before it; ``steps``: its own; ``seconds``: trained before it.
+      before: steps of the parts before it; ``steps``: its own steps; ``seconds``: training time before it.
     """
 
     def __init__(

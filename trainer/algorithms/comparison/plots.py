@@ -1,4 +1,4 @@
-r"""The plots of a comparison, as one SVG file: what is reached against the epsilon it costs, time, and memory."""
+r"""The plots of a comparison, as one SVG file: the metric against the epsilon it costs, time, and memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trainer.algorithms.comparison.results import ComparisonResult, Group, group
 from trainer.specs.report import MetricName
 
 HEADLINE: tuple[MetricName, ...] = ("accuracy", "score", "ssim", "nmse")
-"""The metric that is drawn: the first of these that was measured."""
+"""The metric plotted: the first of these that was measured."""
 
 
 def plots(result: ComparisonResult) -> bytes:
@@ -42,7 +42,7 @@ def plots(result: ComparisonResult) -> bytes:
 
 
 def _together(result: ComparisonResult) -> str:
-    """What all runs cost together, in words."""
+    """The cost of all runs together, in words."""
     if result.random_origin is RandomOrigin.USER_SEED:
         return "from a user's seed: no epsilon here holds against someone who knows it"
     if math.isinf(result.epsilon):

@@ -1,4 +1,4 @@
-r"""The table of a comparison: one row a run, as JSON and CSV, and the runs of one setting together."""
+r"""The table of a comparison: one row per run, as JSON and CSV, and the runs of one setting grouped."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class RunResult(Value):
     r"""One training.
 
     Attributes:
-      name: of the run; ``part``: of the part that it is a run of.
-      epsilon_by_itself: proven of this run alone, upper end, at ``delta``; infinite without a guarantee. Whoever sees the comparison
-        sees all of its runs, which cost more together.
-      adjacency: which neighbours it is about; None without a guarantee.
-      target_epsilon: that its noise was calibrated to; None where it was given otherwise.
-      metrics: of its model on the held-out records; empty where nothing was measured.
-      attacks: what attacks on its sent features found, of obfuscation; empty where there were none. Not in the CSV.
-      seconds: trained, over all attempts.
+      name: the run's name; ``part``: the name of its part.
+      epsilon_by_itself: proven of this run alone, upper end, at ``delta``; infinite without a guarantee. Anyone who sees the comparison
+        sees all its runs, which cost more together.
+      adjacency: the neighbours that the guarantee is about; None without a guarantee.
+      target_epsilon: the epsilon that its noise was calibrated to; None if the noise was given otherwise.
+      metrics: of its model on the held-out records; empty if nothing was measured.
+      attacks: the findings of attacks on its sent features, for obfuscation; empty if there were none. Not in the CSV.
+      seconds: training time over all attempts.
       peak_mebibytes: largest resident memory of its process, libraries included.
     """
 
@@ -128,7 +128,7 @@ def _row(run: PlannedRun, plan: PartPlan, found: PartOutcome, epsilon: float) ->
 
 
 def groups(result: ComparisonResult) -> tuple[Group, ...]:
-    """Repetitions together, in the order of the runs."""
+    """The repetitions grouped together, in the order of the runs."""
     found: dict[tuple[str, float], list[RunResult]] = {}
     for run in result.runs:
         found.setdefault((run.part, run.epsilon_by_itself), []).append(run)
@@ -146,7 +146,7 @@ def groups(result: ComparisonResult) -> tuple[Group, ...]:
 
 
 def as_csv(result: ComparisonResult) -> str:
-    """One line a run, metrics in columns of their own; epsilon ``inf`` without a guarantee. What holds of all runs stands in every line."""
+    """One line per run, one column per metric; epsilon is ``inf`` without a guarantee. What applies to all runs is in every line."""
     metrics: list[MetricName] = list(dict.fromkeys(name for run in result.runs for name in run.metrics))
     fields = [name for name in RunResult.model_fields if name not in {"metrics", "attacks"}]
     text = io.StringIO()

@@ -21,5 +21,5 @@ def train(
     report: Callable[[TrainingEvent], None],
     should_stop: Callable[[], bool],
 ) -> RunReport:
-    """Runs every part that hasn't ended, and puts their results side by side. Raises as ``run_parts``."""
+    """Runs every part that hasn't ended, and compares their results. Raises as ``run_parts``."""
     return run_parts(spec, plan, runtime, workdir, report=report, should_stop=should_stop)

@@ -1,1 +1,1 @@
-"""Federated zeta-DP-SGD: units live at nodes, each of which adds its own noise. ``spec`` is free of torch, ``train`` isn't."""
+"""Federated zeta-DP-SGD: units are at nodes, each of which adds its own noise. ``spec`` is free of torch, ``train`` isn't."""

@@ -1,4 +1,4 @@
-r"""Training of a federated spec, simulated: every round node after node, each with its own units, sample and noise."""
+r"""Training of a federated spec, simulated: in every round one node after the other, each with its own units, sample and noise."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def train(
 ) -> RunReport:
     r"""Runs ``plan`` to its end, as ``zeta_dp_sgd``'s ``train`` does; a step is a round in which every node takes part.
 
-    The event is one node's. Why that is every unit's guarantee: a unit u lives at node k alone. Fix everything that was released in
+    The event is one node's. It is every unit's guarantee for this reason: a unit u is at node k alone. Fix everything that was released in
     earlier rounds. The vectors of the other nodes are functions of it, of their own data and of their own randomness: their law is the
     same with u and without. Node k's vector is a Poisson-sampled release whose sum u moves by at most the clipping bound, with node k's
     whole noise on it. So the joint law of a round's vectors differs as node k's does, rounds compose adaptively, and the server's step

@@ -1,4 +1,4 @@
-r"""The functional mechanism: one noisy vector of sums, and the weights that minimise the loss it stands for."""
+r"""The functional mechanism: one noisy vector of sums, and the weights that minimise the loss it represents."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from trainer.specs.plans import StatisticReleasePlan
 def minimisation(spec: FunctionalMechanism, plan: StatisticReleasePlan, prepared: Prepared) -> Descent:
     r"""Its one step releases the sums and minimises.
 
-    An attempt that is killed before its one checkpoint has published nothing: the next releases anew, and that is the only release.
+    An attempt that is killed before its one checkpoint has published nothing: the next attempt releases anew, and that is the only release.
     """
     processor = torch.device("cpu")
     source = TorchSource(stream_of(spec, "release of the sums"), processor)
@@ -39,7 +39,7 @@ def minimisation(spec: FunctionalMechanism, plan: StatisticReleasePlan, prepared
 
 
 def released(plan: StatisticReleasePlan, code: Code, rows: Tensor, source: NoiseSource[Tensor], watch: NoiseWatch | None = None) -> Tensor:
-    """The sums over the rows with the plan's noise, (numbers,) float64: the only thing that is computed from the rows."""
+    """The sums over the rows with the plan's noise, (numbers,) float64: the only thing computed from the rows."""
     sums = code.sums(rows.cpu())
     assert len(sums) == plan.numbers  # the plan was made for these sizes
     noisy = plan.mechanism.release(sums, source)
@@ -49,7 +49,7 @@ def released(plan: StatisticReleasePlan, code: Code, rows: Tensor, source: Noise
 
 
 def weights(spec: FunctionalMechanism, plan: StatisticReleasePlan, code: Code, noisy: Tensor) -> Tensor:
-    """Of the network, (coordinates,) float32, from what was released: post-processing."""
+    """The network's weights, (coordinates,) float32, from what was released: post-processing."""
     scale = plan.mechanism.noise_scale
     std = math.sqrt(2.0) * scale if isinstance(plan.mechanism, Laplace) else scale
     features, hidden = code.encoder.shape

@@ -1,1 +1,1 @@
-"""Ordinary training, without privacy: what private training is compared with."""
+"""Ordinary training, without privacy: the baseline for private training."""

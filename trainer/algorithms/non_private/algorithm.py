@@ -84,7 +84,7 @@ class PreparedDescent(PreparedRun):
         return TrainingState(step, moved, optimizer_state, NO_BOUND)
 
     def gradient(self, parameters: Tensor, rows: Tensor) -> Tensor:
-        """Of the mean loss over some records, given by number, (coordinates,)."""
+        """The gradient of the mean loss over some records, given by number, (coordinates,)."""
         loaded = self.loaded
         leaf = parameters.detach().requires_grad_()
         outputs = functional_call(loaded.network, loaded.layout.unflatten(leaf), (loaded.features.index_select(0, rows),))

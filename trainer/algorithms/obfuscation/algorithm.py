@@ -1,4 +1,4 @@
-r"""Complex-feature obfuscation as an algorithm of ``run``: joint training, then the attacks, then the noisy release where there is one."""
+r"""Complex-feature obfuscation as an algorithm of ``run``: joint training, then the attacks, then the noisy release if there is one."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class ObfuscationTraining:
 
     @property
     def steps_release(self) -> bool:
-        """The steps are on public records; what is released comes after them."""
+        """The steps use public records; the release comes after them."""
         return False
 
     def prepare(self, setting: Setting) -> PreparedObfuscation:
-        """Reads the data and builds the networks. Raises TrainingStopped where a stop is asked for meanwhile."""
+        """Reads the data and builds the networks. Raises TrainingStopped if a stop is requested meanwhile."""
         halt = Halt(setting.should_stop, setting.resumed_from or 0)
         prepared = Prepared.of(self.spec, self.plan, setting.facts, setting.device, halt.tick)
         released = self.plan if isinstance(self.plan, FeatureReleasePlan) else None
@@ -62,14 +62,14 @@ class ObfuscationTraining:
 
 @final
 class Halt:
-    """Asks between pieces of work whether to stop. ``step``: the last one that is in the checkpoint or can be put there."""
+    """Checks between pieces of work whether to stop. ``step``: the last one that is in the checkpoint or can be put there."""
 
     def __init__(self, should_stop: Callable[[], bool], step: int) -> None:
         self._should_stop = should_stop
         self.step = step
 
     def tick(self) -> None:
-        """Raises TrainingStopped where a stop was asked for."""
+        """Raises TrainingStopped if a stop was requested."""
         if self._should_stop():
             raise TrainingStopped(self.step)
 
@@ -79,7 +79,7 @@ class PreparedObfuscation(PreparedRun):
     r"""The networks, and what is done with them.
 
     Args:
-      released: the plan, where encodings of the protected records are released.
+      released: the plan, if encodings of the protected records are released.
     """
 
     def __init__(self, setting: Setting, prepared: Prepared, released: FeatureReleasePlan | None, halt: Halt) -> None:
@@ -130,7 +130,7 @@ class PreparedObfuscation(PreparedRun):
         return Ending(origin_of(prepared.spec), generator, parameter_count(prepared.network), noise_test, attacks=attacks)
 
     def _measured(self, state: TrainingState) -> MetricValues:
-        """On the public held-out records, of whoever has the key; the networks are in ``state`` when this is asked."""
+        """Metrics on the public held-out records for whoever has the key; the networks hold ``state`` when this is called."""
         prepared = self._prepared
         assert prepared.victims is not None  # they are the held-out records where those are public
         generator = _generator(prepared, f"evaluation after step {state.step}")
@@ -167,7 +167,7 @@ def _generator(prepared: Prepared, purpose: str) -> Generator:
 
 
 def _attacked(prepared: Prepared, report: Callable[[TrainingEvent], None], halt: Halt) -> AttackFindings:
-    """The attacks on the features as they are sent, and at the noises of the curve, all against the network as it was trained."""
+    """The attacks on the features as sent, and at the noise levels of the curve, all against the trained network."""
     spec, victims = prepared.spec, prepared.victims
     assert spec.attacks is not None
     assert victims is not None  # checked by the spec

@@ -1,4 +1,4 @@
-r"""The WGAN critic: what it says of true features less what it says of features turned by a wrong angle (paper, eq. 8)."""
+r"""The WGAN critic: its score of true features minus its score of features turned by a wrong angle (paper, eq. 8)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trainer.specs.models.parameter_counts import Shape
 from trainer.specs.obfuscation.methods import Critic, GradientPenalty
 
 LEAK = 0.2
-"""Slope below zero of its activation."""
+"""The slope of its activation below zero."""
 
 
 @final
@@ -25,7 +25,7 @@ class CriticNetwork(nn.Module):
 
     def __init__(self, channels: int, feature: Shape, stream: RandomStream) -> None:
         super().__init__()
-        # A stride of 2: three steps of it for each of the network's would else cost more than the network.
+        # A stride of 2: otherwise three critic steps for each step of the network would cost more than the network.
         layer = Convolution(outputs=channels, kernel=3, stride=2, padding=1)
         self.convolution = real_layers.real_convolution(layer, feature, stream)
         numbers = channels * math.prod((size + 1) // 2 for size in feature[1:])
@@ -39,7 +39,7 @@ class CriticNetwork(nn.Module):
 def wrong_angles(k: int, count: int, generator: Generator, device: torch.device) -> Tensor:
     r"""An angle Delta theta for each record, (count,): k - 1 of them, uniform in (0, pi), taken in turn.
 
-    The paper draws them once, and iterates; here they are new in every step, so that all are seen. Every record of a batch meets one.
+    The paper draws them once, and iterates; here they are new in every step, so that all angles occur. Every record of a batch meets one.
     """
     drawn = math.pi * torch.rand(k - 1, generator=generator, device=generator.device).to(device)
     return drawn[torch.arange(count, device=device) % (k - 1)]
@@ -53,15 +53,15 @@ def faked(feature: Tensor, counterpart: Tensor, wrong: Tensor) -> Tensor:
 def adversarial_loss(critic: nn.Module, feature: Tensor, fake: Tensor) -> Tensor:
     r"""L of eq. (8), which the critic makes large and the encoder small, over the root of the coordinates of a feature.
 
-    A critic of slope 1 sees features as far apart as their l2 distance, which grows with that root: the task's loss would be nothing
-    beside it. So the distance is the root mean square over coordinates, and a weight means the same for features of any size.
+    A critic of slope 1 sees features as far apart as their l2 distance, which grows with that root: the task's loss would be negligible
+    next to it. So the distance is the root mean square over coordinates, and a weight means the same for features of any size.
     """
     scores = critic(torch.cat((feature, fake)))
     return (scores[: len(feature)].mean() - scores[len(feature) :].mean()) / math.sqrt(feature[0].numel())
 
 
 def critic_loss(critic: nn.Module, spec: Critic, feature: Tensor, fake: Tensor, generator: Generator) -> Tensor:
-    """What the critic makes small: -L, and the gradient penalty where it has one."""
+    """The loss that the critic minimises: -L, and the gradient penalty if it has one."""
     loss = -adversarial_loss(critic, feature, fake)
     if not isinstance(spec.constraint, GradientPenalty):
         return loss

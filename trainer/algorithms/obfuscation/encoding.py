@@ -1,6 +1,6 @@
-r"""From a feature to what is sent: clipped, noisy, with a counterpart, turned. Differentiable, so that training goes the same way.
+r"""From a feature to what is sent: clipped, noisy, with a counterpart, turned. Differentiable, so that training uses the same path.
 
-Numbers come from torch's generators, seeded by whoever calls. They aren't cryptographic: what is released of protected records isn't
+Random numbers come from torch's generators, seeded by the caller. They aren't cryptographic: what is released of protected records isn't
 encoded here.
 """
 
@@ -44,7 +44,7 @@ def others(images: Tensor, generator: Generator) -> Tensor:
         if not len(alike):
             return chosen.to(images.device)
         chosen, alike = _cycle(kinds, generator)
-    # Too many are alike for a lucky draw: each of them gets any record that isn't.
+    # Too many are alike for a lucky draw: each of them gets any record with another image.
     for place in alike.tolist():
         different = (kinds != kinds[place]).nonzero().reshape(-1)
         chosen[place] = different[_integers(len(different), 1, generator)]
@@ -106,17 +106,17 @@ def clipped(feature: Tensor, norm: float) -> Tensor:
     flat = feature.flatten(1)
     # One bad number makes all of a record's zero, and none of its gradients NaN.
     flat = flat.masked_fill(~flat.isfinite().all(dim=1, keepdim=True), 0.0)
-    # By the largest number first: a square may be beyond float32.
+    # Divided by the largest number first: a square may exceed float32's range.
     largest = flat.detach().abs().amax(dim=1, keepdim=True).clamp(min=1e-30)
     length = torch.linalg.vector_norm(flat / largest, dim=1, keepdim=True) * largest
     return (flat * (norm / length.clamp(min=1e-30)).clamp(max=1.0)).reshape(feature.shape)
 
 
 def hidden(method: Method, std: float, feature: Tensor, generator: Generator) -> Tensor:
-    r"""A feature as it is sent or turned: clipped and noisy where the method says so, (records, *feature).
+    r"""A feature as it is sent or turned: clipped and noisy if the method says so, (records, *feature).
 
     Args:
-      std: of the noise on each coordinate under ``noisy_rotation``.
+      std: standard deviation of the noise on each coordinate under ``noisy_rotation``.
     """
     match method:
         case NoisyRotation():
@@ -133,7 +133,7 @@ def hidden(method: Method, std: float, feature: Tensor, generator: Generator) ->
 
 
 def counterpart_as_sent(method: Method, std: float, counterpart: Tensor, generator: Generator) -> Tensor:
-    """With noise where the method says so, (records, *feature)."""
+    """The counterpart, with noise if the method says so, (records, *feature)."""
     if isinstance(method, NoisyRotation) and method.noisy_counterpart:
         return counterpart + std * normal(counterpart.shape, generator, counterpart.device)
     return counterpart
@@ -145,10 +145,10 @@ def normal(shape: tuple[int, ...], generator: Generator, device: torch.device) -
 
 
 def generator_of(stream: RandomStream, device: torch.device) -> Generator:
-    """A generator of torch's seeded with 63 bits of the stream."""
+    """A torch generator seeded with 63 bits of the stream."""
     return Generator(device).manual_seed(int.from_bytes(stream.key()[:8], "big") >> 1)
 
 
 def _integers(below: int, count: int, generator: Generator) -> Tensor:
-    """Uniform in 0 .. below - 1, int64 (count,), on the processor."""
+    """Uniform in 0 .. below - 1, int64 (count,), on the CPU."""
     return torch.randint(below, (count,), generator=generator, device=generator.device).cpu()

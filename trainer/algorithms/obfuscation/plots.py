@@ -34,7 +34,7 @@ PIXELS: tuple[Line, ...] = (
 
 
 def curve_plot(curve: Sequence[CurvePoint]) -> bytes:
-    """An SVG of what was measured at each noise, with intervals, and dashed what a guess reaches; the same curve gives the same bytes."""
+    """An SVG of the measurements at each noise, with intervals and, dashed, a guess's results; the same curve gives the same bytes."""
     panels = [
         (title, lines)
         for title, lines in (("share of victims", ANSWERS), ("radians", ANGLES), ("mean squared error of a pixel", PIXELS))

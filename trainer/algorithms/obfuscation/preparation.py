@@ -1,4 +1,4 @@
-r"""What a run works with, in memory, and what is refused before the first step."""
+r"""A run's networks and records in memory, and the checks before the first step."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Prepared:
 
 
 def check_trainable(spec: Obfuscation, division: Division, kinds: np.ndarray, trained: Trained, device: torch.device) -> None:
-    r"""What the records must be like for the method.
+    r"""Checks that the records suit the method.
 
     Args:
       kinds: which image each training record has.
@@ -118,7 +118,7 @@ def check_trainable(spec: Obfuscation, division: Division, kinds: np.ndarray, tr
         return
     if int(kinds.max()) == 0:
         raise InvalidParameter("data", "of at least two different training images: a record's counterpart must not be itself", "one image")
-    # Protected records aren't looked at: a refusal would tell of them.
+    # Protected records aren't looked at: a refusal would reveal something about them.
     public = (("training", division.training), ("attacked", division.victims))
     for side, records in public:
         if records is None:

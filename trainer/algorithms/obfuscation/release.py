@@ -32,21 +32,21 @@ MARGIN = 2.0**-20
 
 LARGEST_FILE = 4 * 2**30
 BYTES = 8
-"""Of one complex number as it is stored."""
+"""Bytes of one complex number as stored."""
 
 RECORDS_AT_ONCE = 64
 
 
 @final
 class EncodingsHeader(Value):
-    """Metadata of the file; ``digest``: of spec, plan and data, so that no other run takes these encodings for its own."""
+    """Metadata of the file; ``digest``: of spec, plan and data, so that no other run mistakes these encodings for its own."""
 
     format: Literal["zetadp encodings 1"] = "zetadp encodings 1"
     digest: str
 
 
 def check_size(plan: FeatureReleasePlan, coordinates: int) -> None:
-    """Raises InvalidParameter where all encodings together are too large a file; ``coordinates``: of one feature."""
+    """Raises InvalidParameter if all encodings together are too large for a file; ``coordinates``: of one feature."""
     size = plan.records * plan.queries * coordinates * BYTES
     if size > LARGEST_FILE:
         raise InvalidParameter("method.queries", f"such that all encodings have at most {LARGEST_FILE} bytes", size)
@@ -83,17 +83,17 @@ def release_encodings(
 ) -> NoiseWatch:
     r"""Writes every query of every record to ``ENCODINGS``, unless an earlier attempt did: x = e^(i theta) ((clip(a) + noise) + i b).
 
-    The file is whole and durable before anything of it is told. What an attempt lost before that was seen by nobody.
+    The file is whole and durable before anything about it is published. If an attempt lost a draw before that, nobody saw it.
 
     Args:
       images: of the protected records, (records, channels, height, width).
       features: a = g(I) of some of them.
-      counterparts: so many public or made-up features, float32.
+      counterparts: gives this many public or made-up features, float32.
       noisy_counterparts: whether these get noise of the same deviation.
-      streams: a fresh stream for a purpose; noise and angles come from it.
+      streams: gives a fresh stream for a purpose; noise and angles come from it.
       tick: called between batches; raises to stop.
     Returns:
-      what was seen of the noise, nothing where the file was there already.
+      what was seen of the noise, nothing if the file already existed.
     Raises:
       CheckpointRefused: the file is damaged, or belongs to another run.
     """
@@ -111,7 +111,7 @@ def release_encodings(
     for start in range(0, plan.records, RECORDS_AT_ONCE):
         tick()
         safe = clipped(features(images[start : start + RECORDS_AT_ONCE]).cpu(), plan.clipping_norm)
-        # One vector for all queries of these records: each is a release of its own, with noise of its own.
+        # One vector for all queries of these records: each is a separate release with its own noise.
         rows = safe.unsqueeze(1).expand(-1, plan.queries, *safe.shape[1:])
         noisy = plan.mechanism.release(rows.contiguous(), source)
         watch.see(rows, noisy)

@@ -1,4 +1,4 @@
-r"""What an attacker faces: a public network, and features that it turned by angles nobody told."""
+r"""What an attacker faces: a public network, and features that were turned by undisclosed angles."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 @final
 @dataclass(frozen=True)
 class Encoded:
-    r"""Features as they are sent, and the secrets behind them.
+    r"""Features as sent, and the secrets behind them.
 
     Attributes:
       sent: x = e^(i theta) (a + i b), complex64 (records, *feature).
@@ -40,7 +40,7 @@ class Scheme(Protocol):
         ...
 
     def process(self, sent: Tensor) -> Tensor:
-        """What the cloud answers, h = Phi(x), complex64 (records, *processed)."""
+        """The cloud's answer, h = Phi(x), complex64 (records, *processed)."""
         ...
 
     def decide(self, processed: Tensor) -> Tensor:
@@ -51,13 +51,13 @@ class Scheme(Protocol):
 @final
 @dataclass(frozen=True)
 class Ground:
-    r"""Who attacks with what, and whom.
+    r"""The attacker's data, and the victims.
 
     Attributes:
-      public_images: what the attacker has and trains on; float32 (records, channels, height, width).
+      public_images: the images that the attacker has and trains on; float32 (records, channels, height, width).
       public_labels: of the task, int64 (records,); ``public_properties`` what the task doesn't ask for, int64 (records,).
-      victim_images, victim_labels, victim_properties: of whom features are attacked; no record is on both sides.
-      classes, properties: how many different ones there are.
+      victim_images, victim_labels, victim_properties: those whose features are attacked; no record is on both sides.
+      classes, properties: the number of each.
     """
 
     public_images: Tensor

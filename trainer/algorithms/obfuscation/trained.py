@@ -1,4 +1,4 @@
-r"""A trained network as whoever encodes, processes and decodes uses it; also what the attacks are given."""
+r"""A trained network for encoding, processing and decoding; the attacks use it too."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Trained:
     r"""The ``Scheme`` of a network, statistics frozen and dropout off. Nothing here is differentiated.
 
     Args:
-      network: of ``method``.
-      std: of the noise on each coordinate under ``noisy_rotation``.
+      network: the network of ``method``.
+      std: standard deviation of the noise on each coordinate under ``noisy_rotation``.
       public: images of training records (records, channels, height, width), at least two different ones, whose features are the
         counterparts where the method takes public ones, or gives the law of those made up.
-      tick: called every so many records; raises to stop.
+      tick: called between chunks of records; raises to stop.
     """
 
     def __init__(self, network: DividedNetwork, method: Method, std: float, public: Tensor, tick: Callable[[], None]) -> None:
@@ -38,7 +38,7 @@ class Trained:
         self._law: FeatureLaw | None = None
 
     def with_noise(self, std: float) -> Trained:
-        """The same network at another noise."""
+        """The same network at another noise level."""
         noisier = Trained(self._network, self._method, std, self._public, self._tick)
         noisier._law = self._law
         return noisier
@@ -69,7 +69,7 @@ class Trained:
         return Encoded(from_parts(turned(sent, counterpart, theta)), theta, sent, counterpart, places)
 
     def process(self, sent: Tensor) -> Tensor:
-        """See ``Scheme``; what a baseline answers has no imaginary part."""
+        """See ``Scheme``; a baseline's answer has no imaginary part."""
         if self.turned:
             return self._piecewise(lambda piece: from_parts(self._network.processing(to_parts(piece))), sent)
         answer = self._piecewise(self._network.processing, sent.real)
@@ -80,7 +80,7 @@ class Trained:
         return self._piecewise(self._network.decoder, processed)
 
     def answers(self, images: Tensor, generator: Generator) -> Tensor:
-        """Logits (records, classes) of whoever has the key, of one fresh encoding each."""
+        """Logits (records, classes) for whoever has the key, from one fresh encoding each."""
         encoded = self.encode(images, generator)
         return self.decide(turned_back(to_parts(self.process(encoded.sent)), encoded.theta))
 
@@ -99,7 +99,7 @@ class Trained:
         return self._law
 
     def network_changed(self) -> None:
-        """What was found out about the features of an earlier state is forgotten."""
+        """Discards what was computed from the features of an earlier state."""
         self._law = None
 
     def _counterparts(self, images: Tensor, feature: Tensor, generator: Generator) -> tuple[Tensor, Tensor | None]:

@@ -23,16 +23,16 @@ from trainer.specs.descent import Adam
 from trainer.specs.obfuscation.methods import Critic, GradientPenalty, Turned
 
 RAMP = 0.5
-"""Share of the steps in which the noise of training grows to what will be sent: a network that begins under much of it learns nothing."""
+"""The share of the steps in which the training noise grows to that of sending: a network that starts with much noise learns nothing."""
 
 NETWORK, CRITIC, STATISTICS, WEIGHTS = "network.", "critic.", "statistics", "critic.parameters"
-"""Names in a checkpoint, beside the network's own parameters."""
+"""Names in a checkpoint, besides the network's own parameters."""
 
 
 @final
 @dataclass(frozen=True)
 class Batch:
-    """Images (records, channels, height, width), labels of the task and which image each is, int64 (records,)."""
+    """Images (records, channels, height, width), the task's labels, and which image each record has, int64 (records,)."""
 
     images: Tensor
     labels: Tensor
@@ -58,20 +58,20 @@ class FlatWeights:
                 self._named[name].copy_(values)
 
     def gradient(self, loss: Tensor) -> Tensor:
-        """Of a loss, (coordinates,); zero by what it doesn't depend on."""
+        """The gradient of a loss, (coordinates,); zero for parameters that it doesn't depend on."""
         slopes = torch.autograd.grad(loss, list(self._named.values()), allow_unused=True, materialize_grads=True)
         return self._layout.flatten(dict(zip(self._named, slopes, strict=True)))
 
 
 @final
 class JointTraining:
-    r"""Networks in memory, and the state that they are in.
+    r"""The networks in memory, and their current state.
 
     Args:
       network: in training mode from here on, but for what measures it.
-      critic: None where no loss asks for one.
-      std: of the noise on each coordinate of a feature under ``noisy_rotation``, once it has grown to that (``RAMP``).
-      tick: called several times a step; raises to stop, and the step is as if never begun once ``load`` was called.
+      critic: None if no loss needs one.
+      std: standard deviation of the noise on each coordinate of a feature under ``noisy_rotation``, once it has fully grown (``RAMP``).
+      tick: called several times per step; raises to stop, and then the step is as if never begun once ``load`` was called.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class JointTraining:
         self._device = next(network.parameters()).device
 
     def begin(self) -> TrainingState:
-        """Before the first step."""
+        """The state before the first step."""
         parameters = self._weights.vector()
         kept = {NETWORK + name: value for name, value in initial_state(self._spec.optimizer, parameters).items()}
         kept[STATISTICS] = statistics(self._network)
@@ -106,7 +106,7 @@ class JointTraining:
         Args:
           stream: of this step alone; angles, counterparts, noise and dropout come from it.
         Raises:
-          TrainingDiverged: something isn't finite any more.
+          TrainingDiverged: something is no longer finite.
         """
         self._network.train()
         generator = generator_of(stream, self._device)

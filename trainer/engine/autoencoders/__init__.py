@@ -1,4 +1,4 @@
-r"""Distributed autoencoders: their arithmetic in closed form, and the run that all of their trainings share. Needs torch."""
+r"""Distributed autoencoders: their arithmetic in closed form, and the run that all their trainings share. Needs torch."""
 
 from __future__ import annotations
 

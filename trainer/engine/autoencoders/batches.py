@@ -12,11 +12,11 @@ from torch import Tensor
 from mechanisms.sampling.source import RandomStream
 
 ORDER_SEED = 0
-"""Public: the order of the rows in an epoch is no secret, and a run that is taken up again finds the same."""
+"""Public: the order of the rows in an epoch is no secret, and a resumed run gets the same order."""
 
 
 def steps_in_epoch(rows: int, batch_size: int) -> int:
-    """Batches that every row is in once; the last may be smaller."""
+    """The number of batches that hold every row once; the last may be smaller."""
     return -(-rows // batch_size)
 
 
@@ -25,7 +25,7 @@ class Batches:
     r"""The batch of each step.
 
     Args:
-      parts: tensors of as many rows each, that are taken together.
+      parts: tensors with the same number of rows, batched together.
     """
 
     def __init__(self, parts: Sequence[Tensor], batch_size: int) -> None:
@@ -36,7 +36,7 @@ class Batches:
         self._epoch = -1
 
     def after(self, step: int) -> tuple[Tensor, ...]:
-        """The parts' rows that the step after ``step`` steps takes."""
+        """The rows of each part for the step that follows ``step`` steps."""
         epoch, place = divmod(step, self._in_epoch)
         if epoch != self._epoch:
             self._batches, self._epoch = self._dealt(epoch), epoch
@@ -47,5 +47,5 @@ class Batches:
             return [self._parts]
         keys = RandomStream.from_seed(ORDER_SEED, f"order of epoch {epoch}").uniform(len(self._parts[0]))
         order = torch.from_numpy(np.argsort(keys, kind="stable")).to(self._parts[0].device)
-        # One copy of each for all batches of the epoch, which are views of it.
+        # One copy of each part for the whole epoch; the batches are views of it.
         return list(zip(*(part.index_select(0, order).split(self._size) for part in self._parts), strict=True))

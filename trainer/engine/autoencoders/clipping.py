@@ -1,8 +1,8 @@
 r"""Each unit's whole gradient of an autoencoder, clipped in l1 or l2 and summed, in closed form.
 
 A row's gradient is two outer products, x a^T and h s^T, so its norms are sums of products of norms and no row's gradient is ever formed.
-A user's is a sum of such products, and is formed. Only the forward pass is in float32: norms and sums are of float64, which holds every
-product of two float32 exactly.
+A user's gradient is a sum of such products, and is formed. Only the forward pass is in float32; norms and sums are in float64, which holds
+every product of two float32 numbers exactly.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ ROWS_AT_ONCE = 2048
 
 
 class _Factors(NamedTuple):
-    r"""What the gradients of rows are products of, float64.
+    r"""The factors of the rows' gradients, float64.
 
     Attributes:
       inputs: x, (rows, n).
-      hidden_slopes: a, (rows, m l); zero but in the row's own block.
+      hidden_slopes: a, (rows, m l); zero except in the row's own block.
       hidden: h, (rows, m l); likewise.
       slopes: s, (rows, n).
     """
@@ -43,7 +43,7 @@ class _Factors(NamedTuple):
 
 
 def layout_of(network: Autoencoder) -> ParameterLayout:
-    """Names and shapes of the flat vector's parts."""
+    """The names and shapes of the flat vector's parts."""
     shape = network.shape
     outer = (shape.encoders, shape.features, shape.hidden), (shape.encoders, shape.hidden, shape.features)
     return ParameterLayout((ENCODERS, DECODER), outer, (False, False))
@@ -54,8 +54,8 @@ class ClippedRows:
     r"""sum over units of g min(1, C / |g|), where g is the gradient of all weights, summed over the unit's rows.
 
     Args:
-      norm: that C bounds.
-      lot: units that a sample is expected to hold, a public number, by which sizes of products are graded (``microbatches``).
+      norm: the norm that C bounds.
+      lot: expected number of units in a sample, a public number; it decides the sizes of products (``microbatches``).
     """
 
     def __init__(self, network: Autoencoder, rows: TrainingRows, slopes_of: Slopes, norm: Norm, lot: int = ROWS_AT_ONCE) -> None:
@@ -72,7 +72,7 @@ class ClippedRows:
 
         Args:
           parameters: ``encoders`` and ``decoder``.
-          units: the sampled units' numbers, (sampled,), int64; may be empty, and gives exact zeros then.
+          units: the sampled units' numbers, (sampled,), int64; may be empty, and then gives exact zeros.
           bound: C > 0.
         """
         flat = torch.cat((parameters[ENCODERS].reshape(-1), parameters[DECODER].reshape(-1)))
@@ -93,7 +93,7 @@ class ClippedRows:
         norms = _joined(sizes[0] * sizes[1], sizes[2] * sizes[3], self._order)
         kept = norms.isfinite()
         if not bool(kept.all()):
-            # Not weighed by 0, since 0 * NaN is NaN: else a broken row would tell that it was there (errata Z22).
+            # Left out, not weighted by 0, since 0 * NaN is NaN: a broken row would reveal that it was there (errata Z22).
             factors = _Factors(*(part[kept] for part in factors))
         inputs, hidden_slopes, hidden, slopes = factors
         weights = _weights(norms[kept], bound)[:, None]
@@ -101,7 +101,7 @@ class ClippedRows:
 
     def _of_users(self, parameters: Tensor, users: Tensor, bound: float) -> tuple[Tensor, Tensor]:
         """The clipped sum, and each user's norm."""
-        assert self._rows.members is not None  # else units are rows
+        assert self._rows.members is not None  # otherwise units are rows
         members = self._rows.members[users]
         real = members >= 0
         # Padding repeats the user's own first row, with weight 0.
@@ -127,7 +127,7 @@ class ClippedRows:
         return total, norms
 
     def made_up(self, count: int) -> Callable[[Tensor, float], ClippedSum]:
-        """Clipped sums over some of ``count`` made-up units, with made-up parameters; see ``ClippedGradients.made_up``."""
+        """Clipped sums over any of ``count`` made-up units, with made-up parameters; see ``ClippedGradients.made_up``."""
         twin, rows = copy(self), self._rows
         parameters, features = self._made_up(count * self._per_unit)
         members = None if rows.members is None else torch.arange(len(features), device=features.device).reshape(count, -1)
@@ -136,8 +136,8 @@ class ClippedRows:
         return lambda units, bound: twin.sum(named, units.to(features.device), bound)
 
     def settle(self) -> bool:
-        r"""Whether a made-up row has the same factors, to the bit, in products of every size, wherever it stands and whatever stands beside
-        it; where not, rows are computed one by one from here on.
+        r"""Whether a made-up row has the same factors, to the bit, in products of every size, at every position and beside any other rows;
+        if not, rows are computed one by one from here on.
         """
         parameters, made_up = self._made_up(ROWS_AT_ONCE)
         for step in STEPS:
@@ -148,7 +148,7 @@ class ClippedRows:
         return False
 
     def _made_up(self, rows: int) -> tuple[Tensor, Tensor]:
-        """Parameters, (coordinates,), and so many rows, (rows, n)."""
+        """Parameters, (coordinates,), and the given number of rows, (rows, n)."""
         generator = torch.Generator().manual_seed(SEED)
         like, shape = self._rows.features, self._network.shape
         parameters = torch.randn(shape.coordinates, generator=generator) / shape.features**0.5
@@ -171,7 +171,7 @@ class ClippedRows:
         )
 
     def _factors(self, parameters: Tensor, rows: Tensor) -> _Factors:
-        # Filled up with a row that is there anyway, and its factors are dropped.
+        # Filled up with copies of a row that is there anyway; their factors are dropped.
         missing = self._sizes.of_microbatch(len(rows)) - len(rows)
         filled = torch.cat((rows, rows[:1].expand(missing)))
         found = self._products(parameters, self._rows.features.index_select(0, filled), self._rows.places.index_select(0, filled))
@@ -185,7 +185,7 @@ class ClippedRows:
 
 
 def _joined(first: Tensor, second: Tensor, order: int) -> Tensor:
-    """Of a vector in two parts, from the parts' norms."""
+    """The norm of a vector in two parts, from the parts' norms."""
     return first + second if order == 1 else torch.hypot(first, second)
 
 

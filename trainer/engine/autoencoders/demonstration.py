@@ -1,7 +1,7 @@
-r"""What one update of a printed algorithm gives away, shown on a synthetic record that is drawn here: no row of a job's data is touched.
+r"""Shows what one update of a printed algorithm gives away, on a synthetic record drawn here: no row of a job's data is touched.
 
-The weights' gradients are h g^T and x v^T (errata S14, S31). Noise is in g and v only, so the directions are the code's and the record's
-own, at every epsilon; ``mechanisms.analysis.record_recovery`` gives the record from both and the public weights.
+The weights' gradients are h g^T and x v^T (errata S14, S31). Only g and v are noisy, so at every epsilon the directions are those of the
+code and the record; ``mechanisms.analysis.record_recovery`` computes the record from both and the public weights.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from trainer.specs.autoencoder import AutoencoderShape
 EPSILONS = (1.0, 0.01, 1e-6)
 TRIALS = 200
 MOVE = 0.01
-"""By how much the other record of the membership game differs, in its first feature."""
+"""How much the other record of the membership game differs in its first feature."""
 
 SEED = 14
-"""Of the synthetic record and the weights: public."""
+"""The seed of the synthetic record and the weights: public."""
 
 
 @final
@@ -35,12 +35,12 @@ class RecoveredRecord(Value):
     r"""What an attacker who sees one update and knows the weights gets.
 
     Attributes:
-      epsilon: that the algorithm was given.
+      epsilon: the epsilon that the algorithm was given.
       relative_error: l2 distance of the recovered record from the true one, over the true one's norm.
-      cosine: between the encoder gradient's largest column and the record; 1 where that is the record's direction.
+      cosine: between the encoder gradient's largest column and the record; 1 where that column has the record's direction.
       rank_one: relative distance of the encoder's gradient from rank one.
-      told_apart, trials: of so many updates by one of two records that differ by ``MOVE`` in one feature, how many were attributed
-        rightly from the decoder's gradient alone; half of them by chance.
+      told_apart, trials: ``trials`` updates were made by one of two records that differ by ``MOVE`` in one feature; ``told_apart`` of them
+        were attributed correctly from the decoder's gradient alone. By chance it would be half.
     """
 
     epsilon: Positive
@@ -53,7 +53,7 @@ class RecoveredRecord(Value):
 
 @final
 class Demonstration(Value):
-    """Of one algorithm, at several epsilons; ``record`` is the synthetic one, ``found`` what was recovered at the smallest epsilon."""
+    """One algorithm at several epsilons; ``record`` is the synthetic record, ``found`` what was recovered at the smallest epsilon."""
 
     algorithm: str
     shape: AutoencoderShape
@@ -75,8 +75,8 @@ def demonstrated(
 
     Args:
       slopes_at: the algorithm's noisy derivatives at an epsilon.
-      stabilisation: the constant that the decoder's weights hold.
-      source: of the algorithm's own noise, float64.
+      stabilisation: the constant that the decoder's weights include.
+      source: the source of the algorithm's own noise, float64.
     """
     update = _Update(shape, stabilisation, source)
     attacks = [_attacked(update, epsilon, slopes_at(epsilon)) for epsilon in EPSILONS]
@@ -110,16 +110,16 @@ class _Update:
 
     @property
     def decoder(self) -> np.ndarray:
-        """The weights (l, n) that the row's code is multiplied with."""
+        """The weights (l, n) that the row's code is multiplied by."""
         return self._network.split(self._parameters)[DECODER][0].numpy()
 
     def code(self, record: Tensor) -> np.ndarray:
-        """h of a record, (l,)."""
+        """A record's code h, (l,)."""
         encoder = self._network.split(self._parameters)[ENCODERS][0]
         return torch.sigmoid(record @ encoder).numpy()
 
     def gradients(self, record: Tensor, slopes_of: PrintedSlopes) -> tuple[np.ndarray, np.ndarray]:
-        """Of encoder (n, l) and decoder (l, n), with fresh noise."""
+        """The gradients of the encoder (n, l) and the decoder (l, n), with fresh noise."""
         row = record[None]
         seen = sensed(self._network, self._parameters, row, self._masks, 0.0, self._source)
         found = self._network.split(printed_gradient(self._network, self._parameters, seen, slopes_of(seen, row, self._source)))
@@ -152,7 +152,7 @@ def _told_apart(update: _Update, slopes_of: PrintedSlopes) -> int:
     for trial in range(TRIALS):
         _, by_decoder = update.gradients(pair[trial % 2], slopes_of)
         direction = dominant_column(by_decoder)
-        # 1 - cos^2 cancels for directions this close: the distance to the nearer of the two signs doesn't.
+        # 1 - cos^2 cancels for directions this close; the distance to the nearer of the two signs doesn't.
         distances = [min(float(np.linalg.norm(direction - sign * code)) for sign in (1.0, -1.0)) for code in codes]
         right += int(np.argmin(distances)) == trial % 2
     return right

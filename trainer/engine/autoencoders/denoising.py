@@ -1,4 +1,4 @@
-r"""What training makes of rows that were released with noise of known variance: post-processing, of released rows and public constants."""
+r"""Denoises rows that were released with noise of known variance: post-processing of released rows and public constants."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trainer.specs.denoising import AnyDenoising, AsReleased, Clamped
 
 
 def denoised(rows: Tensor, mechanism: LocalRelease, denoising: AnyDenoising) -> Tensor:
-    r"""The rows that training takes for inputs and targets, (rows, n).
+    r"""The rows that training uses as inputs and targets, (rows, n).
 
     Args:
       rows: as ``mechanism`` released them, (rows, n), and nothing else of the data.
@@ -37,9 +37,9 @@ def _shrunk(rows: Tensor, mechanism: LocalRelease, spread: float) -> Tensor:
 def column_means(rows: Tensor, mechanism: LocalRelease) -> Tensor:
     r"""Estimates of the records' column means from released rows, (n,), within the box.
 
-    James and Stein's, by the positive part: the released columns' means y have noise of variance v = (a coordinate's) / rows each, so they
-    are drawn towards one number g, to g + tau (y - g) / (tau + v), with tau = max(0, variance of y over columns - v). That number is the
-    mean of y, itself drawn to the box's centre as under a uniform prior (variance width^2 / 12): noise alone must not choose it.
+    The positive-part James-Stein estimator: the means y of the released columns have noise of variance v = (a coordinate's) / rows each, so
+    they are shrunk towards one number g, to g + tau (y - g) / (tau + v), with tau = max(0, variance of y over columns - v). That number is
+    the mean of y, itself shrunk to the box's centre as under a uniform prior (variance width^2 / 12): noise alone must not choose it.
     """
     found, columns = rows.mean(dim=0), rows.shape[1]
     noise = mechanism.worst_variance / len(rows)

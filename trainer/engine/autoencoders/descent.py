@@ -1,4 +1,4 @@
-r"""Gradient descent on rows that anybody may see, over any number of epochs: post-processing of whatever released them."""
+r"""Gradient descent on rows that anybody may see, over any number of epochs: post-processing of the release that made them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def descended(optimizer: AnyOptimizer, state: TrainingState, gradient: Tensor, s
 
 @final
 class RowDescent:
-    r"""Batches of rows, each row once in every epoch.
+    r"""Descends on batches of rows, each row once in every epoch.
 
     Args:
-      inputs: of the encoders, (rows, n), float32.
-      targets: of the loss, (rows, ...), as ``slopes_of`` takes them.
+      inputs: the encoders' inputs, (rows, n), float32.
+      targets: the loss's targets, (rows, ...), as ``slopes_of`` takes them.
       places: which encoder each row goes to, (rows,).
-      steps: of the whole run.
+      steps: the number of steps of the whole run.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-r"""A distributed autoencoder's arithmetic: forward, and its gradients in closed form as outer products.
+r"""A distributed autoencoder's arithmetic: the forward pass, and gradients in closed form as outer products.
 
-All encoders see every row, and a row keeps its own one's hidden units: zeros elsewhere make both sums over encoders single products.
+All encoders see every row, and a row keeps the hidden units of its own encoder: zeros elsewhere turn both sums over encoders into products.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from mechanisms.sampling.source import RandomStream
 from trainer.specs.autoencoder import AutoencoderDescent, AutoencoderShape, LossName
 
 _ALIGNED = 16
-"""Numbers of float32 in 64 bytes."""
+"""The number of float32 values in 64 bytes."""
 
 ENCODERS, DECODER = "encoders", "decoder"
 
 Slopes = Callable[[Tensor, Tensor], Tensor]
-"""Logits (rows, n) and targets (rows, ...) -> (rows, n): each loss's derivative by its logit."""
+"""Logits (rows, n) and targets (rows, ...) -> (rows, n): each loss's derivative with respect to its logit."""
 
 
 class Pass(NamedTuple):
-    r"""What a forward pass gives.
+    r"""The result of a forward pass.
 
     Attributes:
-      hidden: (rows, m l); zero but in the row's own encoder's block.
+      hidden: (rows, m l); zero except in the block of the row's own encoder.
       logits: (rows, n).
     """
 
@@ -62,17 +62,17 @@ class Autoencoder:
         return {ENCODERS: encoders.view(m, n, width), DECODER: decoder.view(m, width, n)}
 
     def masks_of(self, places: Tensor) -> Tensor:
-        """(rows, m l): 1 where a row's own encoder's units are. ``places``: which encoder each row goes to, (rows,), int64."""
+        """(rows, m l): 1 at the units of a row's own encoder. ``places``: which encoder each row goes to, (rows,), int64."""
         return self.masks.index_select(0, places)
 
     def forward(self, parameters: Tensor, inputs: Tensor, masks: Tensor) -> Pass:
-        """Of rows ``inputs`` (rows, n) with their ``masks`` (rows, m l)."""
+        """The forward pass of rows ``inputs`` (rows, n) with their ``masks`` (rows, m l)."""
         encoders, decoder = self._flat(parameters)
         hidden = torch.sigmoid(_product(inputs, encoders)).mul_(masks)
         return Pass(hidden, _product(hidden, decoder))
 
     def hidden_slopes(self, parameters: Tensor, found: Pass, slopes: Tensor) -> Tensor:
-        """The losses' derivatives by what goes into the hidden units, (rows, m l), from those by the logits, (rows, n)."""
+        """The losses' derivatives with respect to the hidden units' inputs, (rows, m l); ``slopes``: those for the logits, (rows, n)."""
         _, decoder = self._flat(parameters)
         # h (1 - h) is zero outside the row's own block, as h is there.
         return _product(slopes, decoder.T).mul_(found.hidden - found.hidden.square())
@@ -82,13 +82,13 @@ class Autoencoder:
         return self.outer_products(inputs, hidden_slopes, found.hidden, slopes)
 
     def outer_products(self, inputs: Tensor, hidden_slopes: Tensor, hidden: Tensor, slopes: Tensor) -> Tensor:
-        """Sums over rows of what enters a layer times the slopes behind it, (coordinates,): x a^T, then h s^T."""
+        """Sums over rows of a layer's input times the slopes at its output, (coordinates,): x a^T, then h s^T."""
         m, n, width = self.shape.encoders, self.shape.features, self.shape.hidden
         encoders = (inputs.T @ hidden_slopes).view(n, m, width).transpose(0, 1)
         return torch.cat((encoders.reshape(-1), (hidden.T @ slopes).view(-1)))
 
     def gradient(self, parameters: Tensor, inputs: Tensor, targets: Tensor, masks: Tensor, slopes_of: Slopes) -> Tensor:
-        """Of the mean loss over rows, (coordinates,)."""
+        """The gradient of the mean loss over rows, (coordinates,)."""
         found = self.forward(parameters, inputs, masks)
         slopes = slopes_of(found.logits, targets)
         return self.summed(inputs, found, self.hidden_slopes(parameters, found, slopes), slopes) / len(inputs)
@@ -104,7 +104,7 @@ class Autoencoder:
 def _product(rows: Tensor, weights: Tensor) -> Tensor:
     """(rows, k) times (k, l), where every row begins at a multiple of 64 bytes.
 
-    Elsewhere libraries add a row's terms in an order that depends on where it begins: a row had other bits in another place.
+    Otherwise libraries add a row's terms in an order that depends on where the row begins, and its bits depend on its place.
     """
     inputs, outputs = weights.shape
     across, down = -inputs % _ALIGNED, -outputs % _ALIGNED
@@ -112,12 +112,12 @@ def _product(rows: Tensor, weights: Tensor) -> Tensor:
 
 
 def cross_entropy_slopes(logits: Tensor, targets: Tensor) -> Tensor:
-    """Of softplus(z) - x z: sigmoid(z) - x. Linear in x, so an unbiased x gives an unbiased slope."""
+    """The derivative of softplus(z) - x z: sigmoid(z) - x. Linear in x, so an unbiased x gives an unbiased slope."""
     return torch.sigmoid(logits).sub_(targets)
 
 
 def taylor_slopes(logits: Tensor, targets: Tensor) -> Tensor:
-    """Of ln 2 + (1/2 - x) z + z^2 / 8: 1/2 - x + z / 4."""
+    """The derivative of ln 2 + (1/2 - x) z + z^2 / 8: 1/2 - x + z / 4."""
     return torch.mul(logits, 0.25).add_(0.5).sub_(targets)
 
 
@@ -125,7 +125,7 @@ SLOPES: dict[LossName, Slopes] = {"cross_entropy": cross_entropy_slopes, "taylor
 
 
 def initial_parameters(spec: AutoencoderDescent, shape: AutoencoderShape, stream: RandomStream) -> Tensor:
-    """Weights before the first step, (coordinates,) float32: of a public stream and public constants alone."""
+    """Weights before the first step, (coordinates,) float32: from a public stream and public constants alone."""
     numbers = torch.from_numpy(stream.normal(shape.coordinates)).to(torch.float32)
     encoders, decoder = numbers.split(shape.weights)
     encoders *= spec.initial.spread / math.sqrt(shape.features)

@@ -1,4 +1,4 @@
-r"""A run of an autoencoder's training: what its methods share. They differ in the step, and in what is released before the first."""
+r"""What all methods of training an autoencoder share. They differ in the step, and in what is released before the first step."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from trainer.specs.report import MetricValues
 @final
 @dataclass(frozen=True)
 class Prepared:
-    r"""What a method's first act finds.
+    r"""The input of a method's ``descent``.
 
     Attributes:
       rows: the private training rows, as they are.
@@ -41,13 +41,13 @@ class Prepared:
 
 
 class Descent(NamedTuple):
-    r"""What a method's first act gives.
+    r"""The result of a method's ``descent``.
 
     Attributes:
-      step: the state after one more step.
-      origin: of the noise and samples.
+      step: gives the state after one more step.
+      origin: where the noise and samples come from.
       generator: how they were computed from their keys, in words.
-      watch: has seen, or will see, the noise of this attempt; None where it isn't added to numbers.
+      watch: has seen, or will see, the noise of this attempt; None where noise isn't added to numbers.
     """
 
     step: Callable[[TrainingState], TrainingState]
@@ -62,7 +62,7 @@ class AutoencoderAlgorithm:
     r"""See ``Algorithm``.
 
     Attributes:
-      descent: called once in every attempt, before anything is published: releases what training is to see, or finds what an earlier
+      descent: called once in every attempt, before anything is published: it releases what training will see, or loads what an earlier
         attempt released.
     """
 
@@ -72,7 +72,7 @@ class AutoencoderAlgorithm:
 
     @property
     def steps_release(self) -> bool:
-        """In some methods they do."""
+        """They do in some methods."""
         return True
 
     def prepare(self, setting: Setting) -> PreparedAutoencoder:
@@ -86,7 +86,7 @@ class AutoencoderAlgorithm:
 
 @final
 class PreparedAutoencoder(PreparedRun):
-    """The network, and from ``begin`` on how it descends."""
+    """The network and, from ``begin`` on, its method's descent."""
 
     def __init__(self, algorithm: AutoencoderAlgorithm, prepared: Prepared, held_out: HeldOutRows) -> None:
         self._algorithm, self._prepared, self._held_out = algorithm, prepared, held_out
@@ -100,7 +100,7 @@ class PreparedAutoencoder(PreparedRun):
         spec, plan, network = self._algorithm.spec, self._algorithm.plan, self._prepared.network
         device = network.masks.device
         if not isinstance(spec, AutoencoderDescent):
-            # Nothing descends from anywhere: the method's own step says what the weights are.
+            # There is no descent and so no starting point: the method's own step computes the weights.
             return TrainingState(0, torch.zeros(network.shape.coordinates, device=device), {}, NO_BOUND)
         parameters = initial_parameters(spec, network.shape, stream_of(spec, "model initialisation")).to(device)
         bound = NO_BOUND if plan.initial_bound is None else plan.initial_bound

@@ -1,4 +1,4 @@
-r"""Runs of the printed algorithms, and on request what one of their updates gives away."""
+r"""Runs of the printed algorithms and, on request, a demonstration of what one of their updates gives away."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _descent(spec: PrintedTraining, slopes_of: PrintedSlopes, prepared: Prepared
 
 
 def _demonstrate(spec: PrintedTraining, workdir: Path, slopes_at: Callable[[float], PrintedSlopes]) -> None:
-    """Before anything is trained: of the spec's sizes alone."""
+    """Runs before anything is trained, and uses the spec's sizes alone."""
     shape = spec.shape(data_set_facts(spec.data))  # pyright: ignore[reportArgumentType] (Pydantic gives frozen models their hash at run time)
     source = TorchSource(stream_of(spec, "demonstration"), torch.device("cpu"))
     shown = demonstrated(spec.algorithm_name(), type(spec).ERRATA, slopes_at, shape, spec.stabilisation, source)

@@ -1,4 +1,4 @@
-r"""Released values on disk: written before anything is published that depends on them, and never drawn a second time."""
+r"""Released values on disk: written before anything that depends on them is published, and never drawn a second time."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ NO_RELEASE = "it is damaged, or it isn't a file of released values of this versi
 
 @final
 class ReleasedHeader(Value):
-    """Metadata of the file; ``digest``: of spec, plan and data, so that no other run takes these values for its own."""
+    """Metadata of the file; ``digest``: of spec, plan and data, so that no other run mistakes these values for its own."""
 
     format: Literal["zetadp released 1"] = "zetadp released 1"
     digest: str
 
 
 def released_once(setting: Setting, release: Callable[[], Tensor]) -> Tensor:
-    r"""What ``release`` gives, or what it gave in an earlier attempt.
+    r"""Returns what ``release`` gives, or what it gave in an earlier attempt.
 
-    The file is whole and durable before this returns. A draw that an attempt lost before that was seen by nobody: its remains are deleted.
+    The file is whole and durable before this returns. If an attempt lost a draw before that, nobody saw it, and its remains are deleted.
 
     Raises:
       CheckpointRefused: the file is damaged, belongs to something else, or is gone where the run continues from a checkpoint.

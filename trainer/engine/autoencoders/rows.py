@@ -1,4 +1,4 @@
-r"""The training rows in memory: which are used, whose they are, and which encoder each goes to."""
+r"""The training rows in memory: which ones are used, whose they are, and which encoder each one goes to."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trainer.specs.autoencoder import AutoencoderSpec
 @final
 @dataclass(frozen=True)
 class TrainingRows:
-    r"""Rows that are used: all of them, or each user's first ``records_per_user``.
+    r"""The rows that are used: all of them, or each user's first ``records_per_user``.
 
     Attributes:
       features: (rows, n) float32, in [0, 1].
@@ -34,7 +34,7 @@ class TrainingRows:
 
     @property
     def units(self) -> int:
-        """Of privacy: rows, or the users whose rows they are."""
+        """The number of units of privacy: rows, or the users whose rows they are."""
         return len(self.features if self.members is None else self.members)
 
     @staticmethod
@@ -45,7 +45,7 @@ class TrainingRows:
         if users is not None:
             keys = users
         elif spec.adjacency is Adjacency.REPLACE_ONE:
-            # Of a row that is replaced nothing may be told but its noisy release.
+            # Nothing about a row that can be replaced may be revealed except its noisy release.
             keys = np.arange(len(rows))
         else:
             keys = record_keys(data.training_features)

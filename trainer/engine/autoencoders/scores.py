@@ -1,4 +1,4 @@
-r"""How well an autoencoder does on held-out rows: 1 - mean squared error, beside what needs no network."""
+r"""How well an autoencoder does on held-out rows: 1 - mean squared error, next to baselines that need no network."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class HeldOutRows:
         self._places = torch.arange(len(rows), device=rows.device) % network.shape.encoders
 
     def metrics(self, parameters: Tensor, step: int) -> MetricValues:
-        """Scores of the outputs sigmoid(z). Raises TrainingDiverged where one isn't finite."""
+        """Scores of the outputs sigmoid(z). Raises TrainingDiverged if one isn't finite."""
         parts: list[Tensor] = []
         for rows, places in zip(self._rows.split(ROWS_AT_ONCE), self._places.split(ROWS_AT_ONCE), strict=True):
             parts.append(torch.sigmoid(self._network.forward(parameters, rows, self._network.masks_of(places)).logits))

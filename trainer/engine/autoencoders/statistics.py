@@ -1,4 +1,4 @@
-r"""The functional mechanism's parts: a public code of each record, its sums over the records, and the decoder that their release gives.
+r"""The functional mechanism's parts: a public code of each record, sums of it over the records, and the decoder from the released sums.
 
 Only ``Code.sums`` sees records. What it returns is released once; ``fitted`` is post-processing. The proof is
 mechanisms/proofs/functional_mechanism.md.
@@ -19,10 +19,10 @@ from mechanisms.sampling.source import RandomStream
 GRID = 2.0**GRID_BITS
 
 CONSTANT = 0.5
-"""Of the first hidden unit, whose weights are zero: sigmoid(0)."""
+"""The value of the first hidden unit, whose weights are zero: sigmoid(0)."""
 
 SMALLEST_MEAN = 0.02
-"""Column means are taken to lie in [0.02, 0.98] where the loss is expanded at their log-odds."""
+"""Column means are clamped to [0.02, 0.98] where the loss is expanded at their log-odds."""
 
 
 @final
@@ -30,7 +30,7 @@ SMALLEST_MEAN = 0.02
 class Code:
     r"""A fixed, public function of one record into {1/2} x [-1/2, 1/2]^(l - 1).
 
-    The hidden units sigmoid(W^T x) of an encoder, all but the first moved from the interval that x in [0, 1]^n can reach to
+    The hidden units sigmoid(W^T x) of an encoder, all but the first mapped from the interval that x in [0, 1]^n can reach to
     [-1/2, 1/2]: a wider interval would cost noise for nothing.
 
     Attributes:
@@ -57,7 +57,7 @@ class Code:
     def values(self, records: Tensor) -> Tensor:
         """(records, l) float64 multiples of 1 / GRID, of records (records, n)."""
         entered = torch.zeros(len(records), self.encoder.shape[1], dtype=torch.float64, device=records.device)
-        # Feature by feature: a matrix product may round one row's sum by how many rows there are, and a neighbour has one less.
+        # Feature by feature: a matrix product's rounding of a row may depend on the number of rows, and a neighbour has one less.
         for column, weights in zip(_bounded(records).unbind(dim=1), self.encoder, strict=True):
             entered += column[:, None] * weights
         return _on_grid((torch.sigmoid(entered) - self.middle) / self.width)
@@ -66,7 +66,7 @@ class Code:
         r"""sum h t^T, then the upper triangle of sum h h^T, with t = x - 1/2: l n + l (l + 1) / 2 numbers, exact.
 
         Args:
-          records: (records, n), at most ``MOST_RECORDS``; numbers that aren't finite count as 0, others as the nearest in [0, 1].
+          records: (records, n), at most ``MOST_RECORDS``; numbers that aren't finite count as 0, others as the nearest number in [0, 1].
         """
         assert len(records) <= MOST_RECORDS  # refused by the plan
         codes = self.values(records)
@@ -75,7 +75,7 @@ class Code:
         return torch.cat(((codes.T @ targets).reshape(-1), (codes.T @ codes)[rows, columns]))
 
     def decoder(self, weights: Tensor) -> Tensor:
-        r"""The decoder (l, n) whose outputs of the encoder's own hidden units are those of ``weights`` (l, n) of the code."""
+        r"""The decoder (l, n) that gives, from the encoder's own hidden units, the outputs that ``weights`` (l, n) give from the code."""
         decoder = weights / self.width[:, None]
         decoder[0] = weights[0] - (decoder[1:] * self.middle[1:, None]).sum(dim=0) / CONSTANT
         return decoder
@@ -84,10 +84,10 @@ class Code:
 def fitted(released: Tensor, features: int, hidden: int, noise_std: float, ridge: float, expansion: Expansion) -> Tensor:
     r"""The code's weights, (l, n), that minimise the released quadratic loss.
 
-    G without its negative eigenvalues, plus ``ridge`` noise_std on its diagonal: where noise drowns the sums, weights shrink.
+    G without its negative eigenvalues, with ``ridge`` noise_std added to its diagonal: where noise drowns the sums, weights shrink.
 
     Args:
-      released: what ``Code.sums`` gave, with noise.
+      released: the output of ``Code.sums``, with noise.
       noise_std: standard deviation of the noise on each number, public.
       expansion: where the loss is expanded: at z = 0, or at the log-odds of the noisy column means, with the bound of Jaakkola and Jordan.
     """
@@ -119,7 +119,7 @@ def _matrices(released: Tensor, features: int, hidden: int) -> tuple[Tensor, Ten
 
 
 def _curvatures(points: Tensor) -> Tensor:
-    """v = tanh(a / 2) / (2 a), 1/4 at a = 0: the least for which the quadratic that touches the loss at a is nowhere below it."""
+    """v = tanh(a / 2) / (2 a), 1/4 at a = 0: the smallest for which the quadratic that touches the loss at a is nowhere below it."""
     near = points.abs() < 1e-4  # the series' next term, a^2 / 48, is below 2.5e-9 of 1/4
     safe = torch.where(near, torch.ones_like(points), points)
     return torch.where(near, torch.full_like(points, 0.25), torch.tanh(0.5 * safe) / (2.0 * safe))
@@ -130,5 +130,5 @@ def _bounded(records: Tensor) -> Tensor:
 
 
 def _on_grid(values: Tensor) -> Tensor:
-    # Weights that overflow, or an interval of no width, give NaN for some records, which the bounds would let through: it counts as 0.
+    # Overflowing weights, or an interval of zero width, give NaN for some records; clamping would let NaN through, so it counts as 0.
     return torch.round(values * GRID).div_(GRID).nan_to_num_(nan=0.0).clamp_(-0.5, 0.5)

@@ -1,1 +1,1 @@
-"""From records to a clipped sum of gradients by unit, and what checks it."""
+"""From records to a clipped sum of per-unit gradients, and the checks of it."""

@@ -1,6 +1,6 @@
-r"""Canaries: made-up records that audit a run from inside. Fair coins decide which take part; the released sums say which did.
+r"""Canaries: made-up records that audit a run from inside. Fair coins decide which take part; the released sums indicate which did.
 
-Each is a unit of its own, sampled, clipped and added like any other, with a gradient far beyond the bound. They belong to nobody, and a
+Each is a separate unit, sampled, clipped and added like any other, with a gradient far beyond the bound. They belong to nobody, and a
 unit's guarantee doesn't depend on who else is in the data: they cost nothing. Scores are functions of what was released, of the coins
 and of made-up records, so they may be published with the run.
 """
@@ -25,25 +25,25 @@ from trainer.layers.flat_parameters import as_real
 MEMBERS, SCORES = "members", "scores"
 
 BEYOND = 4.0
-"""So many times the bound a canary's gradient should have at the start, so that it would stand out if it weren't clipped."""
+"""How many times the bound a canary's gradient should be at the start, so that it would stand out if it weren't clipped."""
 
 _SCALES = tuple(4.0**power for power in range(7))
 _TRIED = 16
 _RECORDS_AT_ONCE = 256
 _STEP = 1e-2
-"""Of the parameters' norm: how far a difference of losses goes to either side, a balance of curvature and rounding in float32."""
+"""The step to either side for a difference of losses, relative to the parameters' norm: balances curvature and rounding in float32."""
 
 
 @final
 @dataclass(frozen=True)
 class Canaries:
-    r"""The canaries of one run; what was learned of them so far is in the training state.
+    r"""The canaries of one run; what has been learned about them so far is in the training state.
 
     Attributes:
-      problem: with the canaries as its last units, each of one record.
-      clipped: of that problem.
-      first: number of the first canary; those before are real units.
-      classes: of a classification; None otherwise.
+      problem: the problem with the canaries as its last units, each of one record.
+      clipped: the clipped gradients of that problem.
+      first: number of the first canary; the units before it are real.
+      classes: the number of classes of a classification; None otherwise.
     """
 
     problem: Problem
@@ -53,7 +53,7 @@ class Canaries:
 
     @property
     def count(self) -> int:
-        """How many, whether they take part or not."""
+        """The number of canaries, whether they take part or not."""
         return self.problem.units - self.first
 
     def begin(self, stream: RandomStream) -> dict[str, Tensor]:
@@ -67,7 +67,7 @@ class Canaries:
         return found.to(self.problem.features.device)
 
     def prepare(self, step: int) -> None:
-        """New targets for this step, so that no network learns them by heart and stops to move for them."""
+        """Sets new targets for this step, so that the network can't memorise them and stop moving for them."""
         generator = torch.Generator().manual_seed(step)
         self.problem.targets[-self.count :] = _targets(self.problem.targets, self.count, self.classes, generator)
 
@@ -77,9 +77,9 @@ class Canaries:
         r"""The state after a step: each score grows by <gradient, g> / max(norm of g, bound), g the canary's own gradient.
 
         Args:
-          parameters: that the step's gradients were taken at.
+          parameters: where the step's gradients were taken.
           gradient: as released, noise and all.
-          bound: that g was clipped to.
+          bound: the bound that g was clipped to.
         """
         units = torch.arange(self.first, self.problem.units, device=self.problem.features.device)
         clipped = self.clipped.sum(parameters, units, bound)
@@ -87,7 +87,7 @@ class Canaries:
         if len(clipped.norms) < self.count or not size > 0.0:
             return dict(state)
         norms = clipped.norms.double().clamp(min=clipped.bound) * (bound / clipped.bound)
-        # A difference of losses costs two forward passes; products with whole gradients would need all of them in memory.
+        # A difference of losses costs two forward passes; inner products with whole gradients would need all of these in memory.
         reach = _STEP * max(_norm(parameters), 1.0)
         ahead, behind = (self._losses(parameters, gradient, sign * reach / size) for sign in (1.0, -1.0))
         gained = (ahead - behind) * (size / (2.0 * reach)) / norms
@@ -106,12 +106,12 @@ class Canaries:
 
 
 def scores_of(state: Mapping[str, Tensor]) -> Scores:
-    """What was learned of the canaries, as audits read it."""
+    """What has been learned about the canaries, in the form that audits read."""
     return Scores(state[MEMBERS].numpy(), state[SCORES].numpy())
 
 
 def with_canaries(problem: Problem, count: int, bound: float, classes: int | None) -> Problem:
-    """The problem with so many more units at its end, of one made-up record each, whose gradients are long before training."""
+    """The problem with ``count`` more units at its end, of one made-up record each, whose gradients are long before training starts."""
     generator = torch.Generator().manual_seed(0)
     targets = _targets(problem.targets, count, classes, generator)
     features = _gaussian(problem.features, count, generator)
@@ -128,7 +128,7 @@ def with_canaries(problem: Problem, count: int, bound: float, classes: int | Non
 
 
 def _scale(tried: Problem, bound: float) -> float:
-    """The first that makes the middle gradient long enough, or the one that makes it longest: some networks' gradients are bounded."""
+    """The first scale that makes the median gradient long enough, else the one that makes it longest: some gradients are bounded."""
     found: list[tuple[float, float]] = []
     for scale in _SCALES:
         norm = sorted(_gradient_norm(tried, scale, row) for row in range(len(tried.features)))[len(tried.features) // 2]
@@ -139,7 +139,7 @@ def _scale(tried: Problem, bound: float) -> float:
 
 
 def _gradient_norm(tried: Problem, scale: float, row: int) -> float:
-    """Of one record alone, by plain differentiation; 0 where it isn't finite."""
+    """The gradient norm of one record alone, by plain differentiation; 0 where it isn't finite."""
     parameters = [parameter for parameter in tried.network.parameters() if parameter.requires_grad]
     with torch.enable_grad(), mode(tried.network, training=False):
         loss = tried.losses(tried.network(scale * tried.features[row : row + 1]), tried.targets[row : row + 1]).sum()
@@ -155,7 +155,7 @@ def _targets(like: Tensor, count: int, classes: int | None, generator: torch.Gen
 
 
 def _gaussian(like: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Standard normal numbers in the shape of so many records; pairs of reals where they are complex."""
+    """Standard normal numbers in the shape of ``count`` records; pairs of reals where the records are complex."""
     shape = (count, *like.shape[1:])
     if like.is_complex():
         return torch.view_as_complex(torch.randn((*shape, 2), generator=generator)).to(like.device, like.dtype)
@@ -163,5 +163,5 @@ def _gaussian(like: Tensor, count: int, generator: torch.Generator) -> Tensor:
 
 
 def _norm(tensors: Mapping[str, Tensor]) -> float:
-    """l2, over all numbers as reals."""
+    """The l2 norm over all numbers, as reals."""
     return float(torch.stack([as_real(value.detach()).double().square().sum() for value in tensors.values()]).sum().sqrt())

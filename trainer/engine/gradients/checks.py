@@ -17,7 +17,7 @@ from trainer.layers.flat_parameters import as_real
 RECORDS = 4
 
 AGREEMENT = 1e-3
-"""Relative to the largest output. Another batch size rounds differently, by 1e-5 at most; records that are mixed differ by far more."""
+"""Relative to the largest output. Another batch size rounds differently, by 1e-5 at most; mixed records differ by far more."""
 
 EQUALITY = 1e-5
 """The same between batches of one size, where the other records' rows are computed by the same operations."""
@@ -28,7 +28,7 @@ def check_problem(problem: Problem) -> None:
 
     Raises:
       InvalidParameter: parameters aren't float32 or complex64; data have wrong shapes, types, NaN or labels; members share records; the
-        network mixes records or keeps statistics of them; the losses aren't one real number for each record by itself.
+        network mixes records or keeps statistics of them; the losses aren't one real number for each record separately.
     """
     _check_parameters(problem.network)
     _check_data(problem)
@@ -75,7 +75,7 @@ def _check_members(members: Tensor, records: int) -> None:
         raise InvalidParameter("members", "at least one record in each unit, and padding only behind them", "padding before a record")
     numbers = members[real]
     if len(numbers.unique()) != len(numbers):
-        # It would weigh twice, and one of its two units wouldn't be protected from the other's presence.
+        # It would count twice, and one of its two units wouldn't be protected from the other's presence.
         raise InvalidParameter("members", "units that share no record", "a record that appears twice")
 
 
@@ -99,7 +99,7 @@ def _check_outputs(problem: Problem) -> Tensor:
                 raise InvalidParameter(f"network.{name}", "the same after a forward pass (a statistic of records is private)", "changed")
         with mode(network, training):
             _check_separate("network", lambda records: functional_call(network, values, (records,)), features)
-        # What is 0 at the start may mix records later.
+        # A parameter that is 0 at the start may make the network mix records later.
         later = made_up_parameters(network)
         with mode(network, training):
             _check_mixes_nothing("network", lambda records, later=later: functional_call(network, later, (records,)), uneven(features))
@@ -107,7 +107,7 @@ def _check_outputs(problem: Problem) -> Tensor:
 
 
 def _check_labels(problem: Problem, outputs: Tensor) -> None:
-    """Class numbers have to be classes: torch ignores some others without a word."""
+    """Labels have to be class numbers: torch silently ignores some others."""
     targets = problem.targets
     if targets.dtype == torch.int64 and targets.dim() == 1 and outputs.dim() == 2:
         classes, least, largest = outputs.shape[1], int(targets.min()), int(targets.max())
@@ -124,7 +124,7 @@ def _check_losses(problem: Problem, outputs: Tensor) -> None:
         raise InvalidParameter("losses", expected, f"{losses.dtype} of shape {tuple(losses.shape)} for {RECORDS} records")
     _check_separate("losses", lambda rows: problem.losses(outputs[rows], targets[rows]), numbers)
     if targets.dim() == 1:
-        # Of different classes: a loss may weigh by how often each occurs.
+        # Of different classes: a loss may weight classes by how often they occur.
         kinds = problem.targets.unique()
         others = kinds[numbers % len(kinds)]
         _check_mixes_nothing("losses", lambda rows: problem.losses(outputs[rows], others[rows]), numbers)
@@ -143,7 +143,7 @@ def _check_separate(what: str, function: Callable[[Tensor], Tensor], records: Te
 def _check_mixes_nothing(what: str, function: Callable[[Tensor], Tensor], records: Tensor) -> None:
     together = _run(what, function, records, SEED)
     for row in range(len(records)):
-        # Under the same masks, where there are any: one record becomes another, and the rest mustn't notice.
+        # Under the same masks, where there are any: one record is replaced by another, and the results of the rest mustn't change.
         changed = torch.cat([records[:row], records[row - 1][None], records[row + 1 :]])
         rest = torch.arange(len(records), device=records.device) != row
         if not _same(_run(what, function, changed, SEED)[rest], together[rest], EQUALITY):
@@ -156,7 +156,7 @@ def _check_mixes_nothing(what: str, function: Callable[[Tensor], Tensor], record
 
 
 def _same(results: Tensor, expected: Tensor, tolerance: float) -> bool:
-    """Numbers that aren't finite are the same where both aren't: a made-up network may overflow."""
+    """Two numbers that both aren't finite count as the same: a made-up network may overflow."""
     if results.shape != expected.shape:
         return False
     finite = as_real(expected).isfinite()
@@ -169,7 +169,7 @@ def _same(results: Tensor, expected: Tensor, tolerance: float) -> bool:
 def _run(what: str, function: Callable[[Tensor], Tensor], records: Tensor, seed: int) -> Tensor:
     try:
         with torch.no_grad(), same_randomness(records.device, seed):
-            result: object = function(records.clone())  # which it may change in place
+            result: object = function(records.clone())  # the function may change it in place
     except (RuntimeError, IndexError, TypeError) as error:
         reason = str(error).splitlines()[0]
         raise InvalidParameter(what, "a function of data of these shapes and types", reason) from error

@@ -28,34 +28,35 @@ from trainer.specs.execution_plan import Clipping, L1Clipping, LayerBoundsClippi
 from trainer.specs.projection import SpectralProjection
 
 CLIP_MARGIN = 2.0**-8
-r"""How far below the bound a clipped gradient aims, relatively, so that float32 rounding can't lift it above.
+r"""The relative distance below the bound that clipping aims for, so that float32 rounding can't lift a gradient above the bound.
 
-Norms are sums of squares in a cascade, or products of two such sums: off by less than 2^-16 relatively for up to 10^8 numbers. Factor and
-product add 2^-23. Units are added in float64, or in float32 as far as that can't come to more than 59/64 of the margin
-(``rules.base.added_at_once``): one unit more rounds all the others' sum otherwise, and how badly depends on the library. With 256 units of
-784 positions added in float32 it was 2^-17 of the bound on one machine, above 2^-8 on another. A sum in float64 is rounded to float32 at
-last: by at most 2^-24 of it, with and without the unit, so by 2^-12 for 2048 units. Together below 2^-8: mechanisms/proofs/clipped_sum.md.
+Norms are sums of squares in a cascade, or products of two such sums: their relative error is below 2^-16 for up to 10^8 numbers. Factor and
+product add 2^-23. Units are added in float64, or in float32 as long as that can't cost more than 59/64 of the margin
+(``rules.base.added_at_once``): one more unit changes how all the others' sum is rounded, and how badly depends on the library. With 256
+units of 784 positions added in float32 it was 2^-17 of the bound on one machine, above 2^-8 on another. A sum in float64 is rounded to
+float32 at the end: by at most 2^-24 of it, with and without the unit, so by 2^-12 for 2048 units. In total this is below 2^-8:
+mechanisms/proofs/clipped_sum.md.
 """
 
 AIM = 1.0 - CLIP_MARGIN
-"""Of the bound."""
+"""Relative to the bound."""
 
 LARGEST_MICROBATCH = 256
-"""Records that are worked on at once, at most, where a record may have many positions."""
+"""The most records processed at once where a record may have many positions."""
 LARGEST_WITHOUT_POSITIONS = 2048
-"""The same where each record gives every weight one product."""
+"""The same where each record gives one product for every weight."""
 
 
 @final
 @dataclass(frozen=True)
 class ClippedSum:
-    r"""What one step's sample gives. Only ``total`` may leave the process, and only with noise on it.
+    r"""The result for one step's sample. Only ``total`` may leave the process, and only with noise added.
 
     Attributes:
       total: (coordinates,), the sum over units of clipped gradients; float32 from one microbatch, float64 from several.
-      norms: (units that weren't zeroed,); per layer the largest of each unit, as multiples of the layer's own bound times ``bound``.
-      bound: of such a norm.
-      zeroed: units whose gradient wasn't finite, or whose norm overflowed. Not private: it is for tests and debuggers.
+      norms: (units that weren't zeroed,); with bounds per layer each unit's largest ratio of a norm to its layer's bound, times ``bound``.
+      bound: the bound on such a norm.
+      zeroed: units whose gradient wasn't finite, or whose norm overflowed. Not private: for tests and debuggers.
     """
 
     total: Tensor
@@ -65,7 +66,7 @@ class ClippedSum:
 
     @property
     def within(self) -> int:
-        """Units whose norm is at most the bound (per layer: in every layer), those that were zeroed among them."""
+        """The number of units whose norm is at most the bound (per layer: in every layer), zeroed units included."""
         return int((self.norms <= self.bound).sum()) + self.zeroed
 
 
@@ -73,15 +74,15 @@ class ClippedSum:
 class ClippedGradients:
     r"""sum over units of g min(1, B / ||g||), where g is the sum of the unit's records' gradients, all parameters as real pairs.
 
-    g is torch's gradient 2 dL/d(conj theta), the full gradient of the real pair. Routes are planned once, here. With a projection it is
-    the sum of the clipped gradients' kept coordinates, or of the clipped kept coordinates: see ``SpectralProjection.order``.
+    g is torch's gradient 2 dL/d(conj theta), the full gradient of the real pair. Routes are planned once, here. With a projection, the sum
+    is over the clipped gradients' kept coordinates, or over the clipped kept coordinates: see ``SpectralProjection.order``.
 
     Args:
-      clipping: in l2. With bounds layer by layer B stands for all of them: they are multiplied by B / (their own total).
+      clipping: in l2. With one bound per layer, B is the total of them all: they are multiplied by B / (their own total).
       projection: None for the whole gradient.
-      microbatch_size: how many records are worked on at once, and at most as many as float32 may add (``LARGEST_MICROBATCH``): speed and
-        memory, never the result.
-      lot: units that a sample is expected to hold, a public number, by which microbatches' sizes are graded; None: a whole microbatch.
+      microbatch_size: how many records are processed at once, at most as many as float32 may add (``LARGEST_MICROBATCH``): it affects speed
+        and memory, never the result.
+      lot: expected number of units in a sample, a public number; it decides microbatches' sizes; None: a whole microbatch.
     Raises:
       InvalidParameter: the network mixes records, network, losses and data don't fit together (``check_problem``), or network and
         clipping or projection don't.
@@ -115,16 +116,16 @@ class ClippedGradients:
 
         Args:
           parameters: by name, as ``layout.unflatten`` gives them.
-          units: the sampled units' numbers, (sampled,), int64; may be empty, and gives exact zeros then.
-          bound: B > 0; per layer it is the total, of which each layer gets its share, B / sqrt(L) of L layers that are alike.
+          units: the sampled units' numbers, (sampled,), int64; may be empty, and then gives exact zeros.
+          bound: B > 0; with bounds per layer it is the total, and each layer gets its share, B / sqrt(L) with L equal layers.
         Raises:
-          InvalidParameter: the network changed a parameter or a buffer on the way.
+          InvalidParameter: the network changed a parameter or a buffer in the meantime.
         """
         watched = (*parameters.values(), *self._watched)
         before = [tensor._version for tensor in watched]
         clipped = self._clipped_sum(parameters, units, bound)
         if [tensor._version for tensor in watched] != before:
-            # What one record writes there, others would read.
+            # Other records would read what one record writes there.
             raise InvalidParameter("network", "one that changes no parameter and no buffer", "a change in place")
         return clipped
 
@@ -146,16 +147,16 @@ class ClippedGradients:
             gradients = self.gradients(parameters, self._padding.gathered(self._problem, units, self._squares, size))
             with _single_precision(units.device.type):
                 squares = torch.stack([layer.squared_norms() for layer in gradients])
-                # Finite squares may add to infinity in float32, and don't in float64.
+                # Finite squares may sum to infinity in float32, but not in float64.
                 if math.isfinite(squares.sum(dtype=torch.float64).item()):
                     return self._clipped(gradients, squares, bound, zeroed, sample, len(units))
             if not bool(squares[:, len(units) :].isfinite().all()):
-                # Padding that breaks would break the products that it stands in, and without it sizes wouldn't be the probed ones.
+                # Padding that isn't finite would spoil the products that it is part of; without padding, sizes wouldn't be the probed ones.
                 self._sizes = Sizes(1, 1)
                 rest = self._clipped_sum(parameters, units, bound)
                 return ClippedSum(rest.total, rest.norms, rest.bound, rest.zeroed + zeroed)
             squares = squares[:, : len(units)]
-            # NaN * 0 is NaN, so a broken unit is left out of the products, not weighed by 0; else it would tell that it was there
+            # NaN * 0 is NaN, so a broken unit is left out of the products, not weighted by 0; else it would reveal that it was there
             # (errata Z22). Units don't mix: the others' gradients are the same without it.
             finite = squares.isfinite().all(dim=0)
             del gradients
@@ -164,14 +165,14 @@ class ClippedGradients:
         return ClippedSum(total, total[:0], self._bounds(bound)[0], zeroed)
 
     def gradients(self, parameters: Mapping[str, Tensor], batch: Microbatch) -> Sequence[LayerGradients]:
-        """Of each layer, those that are clipped."""
+        """The gradients of each layer that are clipped."""
         found = self.route.gradients(parameters, batch)
         return found if self.spectra is None else self.spectra.released(self.layers, found)
 
     def made_up(self, count: int) -> Callable[[Tensor, float], ClippedSum]:
-        r"""``sum`` over ``count`` made-up units, with made-up parameters: numbers of some of them, (sampled,), and a bound -> their sum.
+        r"""``sum`` for ``count`` made-up units, with made-up parameters: numbers of some of them, (sampled,), and a bound -> their sum.
 
-        Not in training mode: dropout's masks would be others for the same unit.
+        Not in training mode: the same unit would get different dropout masks.
         """
         problem, each = self._problem, self._problem.records_per_unit
         twin, parameters = copy(self), made_up_parameters(problem.network)
@@ -188,7 +189,7 @@ class ClippedGradients:
         return clipped
 
     def settle(self) -> bool:
-        r"""Whether a unit's gradient keeps its bits whoever is computed beside it, in every size of microbatch; where not, units are
+        r"""Whether a unit's gradient keeps its bits in every size of microbatch, whatever units are computed beside it; if not, units are
         computed one by one from here on.
         """
         for step in STEPS:
@@ -202,7 +203,7 @@ class ClippedGradients:
         self, gradients: Sequence[LayerGradients], squares: Tensor, bound: float, zeroed: int, sample: int, units: int
     ) -> ClippedSum:
         """``squares``: (layers, units and padding), finite; ``sample``: units of the whole step."""
-        # A product of two norms that are not 0 may be: the gradient beside a norm of 0 wouldn't be clipped at all.
+        # The product of two nonzero norms may underflow to 0, and a gradient with norm 0 wouldn't be clipped at all.
         squares = squares + HIDDEN_BY_UNDERFLOW
         bounds = self._bounds(bound)
         if len(bounds) == 1:
@@ -212,7 +213,7 @@ class ClippedGradients:
             each = squares.sqrt()
             factors = _factors(each, _column([AIM * own for own in bounds], each)).unbind()
             norms = (each * _column([bounds[0] / own for own in bounds], each)).amax(dim=0)
-        # Rounded once: with more microbatches to come, their sum is.
+        # Rounded once: with several microbatches, only their sum is rounded.
         precision = torch.float64 if sample > self._sizes.largest else torch.float32
         total = torch.empty(self._released.coordinates, device=squares.device, dtype=precision)
         views = self._released.unflatten(total)
@@ -230,12 +231,12 @@ class ClippedGradients:
 
 
 def _single_precision(device: str) -> AbstractContextManager[object]:
-    """Norms and sums in float32 also under autocast; without one there is nothing to enter, which takes its time."""
+    """Norms and sums in float32 even under autocast; without autocast there is nothing to enter, which saves time."""
     return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
 
 def _bounds_of(clipping: Clipping, layers: Sequence[Layer]) -> Callable[[float], Sequence[float]]:
-    """From the bound of the whole gradient to one for each layer, or to the only one."""
+    """A function from the whole gradient's bound to one bound for each layer, or to the single bound."""
     if isinstance(clipping, L1Clipping):
         raise InvalidParameter("clipping", "in l2 (gradients per unit have l2 norms here)", clipping.kind)
     if isinstance(clipping, PerLayerClipping):
@@ -259,7 +260,7 @@ def _factors(norms: Tensor, aims: float | Tensor) -> Tensor:
 
 
 def _has_no_positions(problem: Problem, layers: Sequence[Layer]) -> bool:
-    """Whether every weight meets each record once: linear layers in a chain, each as wide as what the one before it gives."""
+    """Whether every weight is used once per record: linear layers in a chain, each as wide as the output of the one before it."""
     if problem.members is not None or problem.features.dim() != 2:
         return False
     width = problem.features.shape[1]

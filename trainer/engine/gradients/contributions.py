@@ -1,7 +1,7 @@
-r"""What one unit adds to a clipped sum, measured on made-up units before the first release, against what the noise is for.
+r"""Measures what one unit adds to a clipped sum, on made-up units before the first release, and compares it with what the noise is for.
 
-A bound that is too large, a layer that isn't clipped or a norm that leaves something out would be seen by nobody: sums, noise and weights
-look as they should. No outcome depends on anybody's data values.
+Nobody would see a bound that is too large, a layer that isn't clipped or a norm that leaves something out: sums, noise and weights look as
+they should. No outcome depends on anybody's data values.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from trainer.specs.execution_plan import AdaptiveClipping, ExecutionPlan
 UNITS = 4
 
 BEYOND = 2.0**20
-"""So many times the bound each unit's gradient is, so that every layer's part of it would stand out if it weren't clipped."""
+"""How many times the bound each unit's gradient is, so that every layer's part of it would stand out if it weren't clipped."""
 
 SMALLEST = 1e-25
-"""Of the bounds that are tried, unless the run's own is smaller: far below it float32 has no digits left."""
+"""The smallest bound tried, unless the run's own is smaller: far below it float32 has no digits left."""
 
 ROUNDING = 1e-9
-"""Relative, of the bound that is tried out: what is clipped aims far enough below it for its own rounding."""
+"""Relative to the bound tried: clipping aims far enough below it to cover its own rounding."""
 
 AGREEMENT = 1e-2
-"""In bounds: how far a sum may be from the sum of its units, each by itself. Rounding is 1e-6, a unit that another one changes far more."""
+"""In bounds: how far a sum may be from the sum of its units, each alone. Rounding is 1e-6; if one unit changes another, far more."""
 
 MadeUpSum = Callable[[Tensor, float], ClippedSum]
-"""Numbers of made-up units, (sampled,), and a bound -> their clipped sum, in the very way of real ones."""
+"""Numbers of made-up units, (sampled,), and a bound -> their clipped sum, computed exactly as for real ones."""
 
 
 class Tried(Protocol):
     """``ClippedGradients`` and ``ClippedRows``."""
 
     def made_up(self, count: int) -> MadeUpSum:
-        """Sums over so many made-up units, with made-up parameters."""
+        """Clipped sums over any of ``count`` made-up units, with made-up parameters."""
         ...
 
 
@@ -47,8 +47,8 @@ def check_contributions(clipped: Tried, plan: ExecutionPlan, bound: float) -> No
     r"""Refuses a run in which one made-up unit moves what is released by more than the plan's noise is for.
 
     Args:
-      bound: that the next step clips to. Made-up gradients needn't be as long, so a bound that is smaller by as much is tried out: clipping
-        is the same at every bound.
+      bound: the bound that the next step clips to. Made-up gradients may be shorter, so a bound that is smaller in proportion is tried:
+        clipping is the same at every bound.
     Raises:
       InvalidParameter: a unit alone, or one among others, moves the released vector by more.
     """
@@ -58,7 +58,7 @@ def check_contributions(clipped: Tried, plan: ExecutionPlan, bound: float) -> No
     share = min(1.0, max(shortest / BEYOND, SMALLEST / bound))
     given, order = plan.mechanism.sensitivity, 1 if plan.clipping.norm == "l1" else 2
     stated = (given.l1_contribution or given.l1) if order == 1 else (given.l2_contribution or given.l2)
-    assert stated is not None  # the plan has compared it with its clipping
+    assert stated is not None  # the plan checked it against its clipping
     # The joint vector of adaptive clipping is in units of the bound, whatever that is.
     allowed = stated if isinstance(plan.clipping, AdaptiveClipping) else share * stated
     rest = _released(summed, everybody, plan, bound, share)

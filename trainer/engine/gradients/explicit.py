@@ -1,4 +1,4 @@
-r"""Per-unit gradients by torch.func, for whatever has no rule: correct first."""
+r"""Per-unit gradients by torch.func, for whatever has no rule: correctness comes before speed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trainer.layers.rules.base import ExplicitGradients, LayerGradients, Use
 
 
 def module_gradients(module: nn.Module, parameters: Mapping[str, Tensor], uses: Sequence[Use], units: int) -> LayerGradients:
-    """Of a module that maps one tensor to one, without randomness: each record's vector-Jacobian product alone, summed over uses."""
+    """Gradients of a module that maps one tensor to one without randomness: each record's own vector-Jacobian product, summed over uses."""
 
     def of_record(record: Tensor, gradient: Tensor) -> dict[str, Tensor]:
         pull = vjp(lambda values: functional_call(module, values, (record[None],)), dict(parameters))[1]
@@ -28,7 +28,7 @@ def module_gradients(module: nn.Module, parameters: Mapping[str, Tensor], uses: 
 def network_gradients(
     network: nn.Module, losses: Losses, parameters: Mapping[str, Tensor], features: Tensor, targets: Tensor, weights: Tensor, units: int
 ) -> dict[str, Tensor]:
-    r"""Of a whole network, by parameter name, (units, *shape).
+    r"""Gradients of a whole network, by parameter name, (units, *shape).
 
     Args:
       weights: (units * records_per_unit,), 1 for records and 0 for padding.

@@ -1,7 +1,7 @@
-r"""Microbatches of few sizes, filled up with a made-up record: in a product of another number of rows a row may come out with other bits.
+r"""Microbatches of few sizes, filled up with a made-up record: in a product with another number of rows a row may get other bits.
 
-A last bit on the wrong side of a kink is another gradient, so one record more could change the gradients of all others in its product.
-Within these sizes rows keep their bits, which is probed before training (``keeps_its_bits``) and not proved.
+A last bit on the wrong side of a kink means another gradient, so one more record could change the gradients of all others in its product.
+Within these sizes rows keep their bits; this is probed before training (``keeps_its_bits``), not proved.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from trainer.engine.gradients.problem import Problem
 from trainer.layers.rules import LayerGradients
 
 STEPS = (4, 16)
-"""Sizes are multiples of the first where rows then keep their bits, else of the second: as many rows or more a library works on at once."""
+"""Sizes are multiples of the first if rows then keep their bits, else of the second: a library processes so many rows, or more, at once."""
 
 MOST_SIZES = 12
 GRADES = 8
-"""A lot is about as many steps, so that filling up costs a sixteenth of it on average, and few samples need a second microbatch."""
+"""A lot is about this many steps, so that filling up costs a sixteenth of it on average, and few samples need a second microbatch."""
 
 Gradients = Callable[[Mapping[str, Tensor], Microbatch], Sequence[LayerGradients]]
 
@@ -31,7 +31,7 @@ Gradients = Callable[[Mapping[str, Tensor], Microbatch], Sequence[LayerGradients
 @final
 @dataclass(frozen=True)
 class Sizes:
-    """In units: multiples of ``step`` up to ``largest``, which is one of them."""
+    """Sizes in units: multiples of ``step`` up to ``largest``, which is one of them."""
 
     step: int
     largest: int
@@ -47,18 +47,18 @@ class Sizes:
         return Sizes(step, min(most // step, MOST_SIZES) * step)
 
     def of_microbatch(self, units: int) -> int:
-        """The smallest that holds them."""
+        """The smallest size that holds so many units."""
         return -(-units // self.step) * self.step
 
     def all(self) -> Iterator[int]:
-        """From the smallest to the largest."""
+        """All sizes, from the smallest to the largest."""
         return iter(range(self.step, self.largest + 1, self.step))
 
 
 @final
 @dataclass(frozen=True)
 class Padding:
-    """One made-up record, (1, ...), with a target and its features' squared norm: what a microbatch is filled up with."""
+    """One made-up record, (1, ...), with a target and its features' squared norm, to fill microbatches up."""
 
     features: Tensor
     target: Tensor
@@ -66,12 +66,12 @@ class Padding:
 
     @staticmethod
     def of(problem: Problem) -> Padding:
-        """In the data's shape, kind and place."""
+        """Padding with the data's shape, type and device."""
         features = made_up_features(problem, 1)
         return Padding(features, torch.zeros_like(problem.targets[:1]), squared_features(features))
 
     def gathered(self, problem: Problem, units: Tensor, squares: Tensor | None, size: int) -> Microbatch:
-        """The records of some units, filled up to ``size`` units; see ``gather``. No gradient flows into what fills up."""
+        """The records of some units, filled up to ``size`` units; see ``gather``. No gradient flows into the padding."""
         missing = size - len(units)
         if not missing:
             return gather(problem, units, squares)
@@ -88,9 +88,9 @@ class Padding:
 
 
 def gather(problem: Problem, units: Tensor, squares: Tensor | None) -> Microbatch:
-    """The records of some units; ``squares``: of all records' features.
+    """The records of some units; ``squares``: squared norms of all records' features.
 
-    Padding repeats the unit's own first record: whatever that gives stays within the unit.
+    Padding repeats the unit's own first record: whatever it gives stays within the unit.
     """
     rows, weights = units, None
     if problem.members is not None:
@@ -104,9 +104,9 @@ def gather(problem: Problem, units: Tensor, squares: Tensor | None) -> Microbatc
 
 def keeps_its_bits(gradients: Gradients, problem: Problem, size: int, smallest: int) -> bool:
     r"""Whether a made-up unit has the same norm, activations and slopes, to the bit, in microbatches of ``size`` and of ``smallest`` units,
-    wherever it stands and whatever stands beside it.
+    at every position and beside any other units.
 
-    Without dropout's masks, which are drawn for a place in the microbatch and are as good as independent of everything.
+    Dropout's masks are left out: they are drawn for a place in the microbatch and are as good as independent of everything.
     """
     parameters = made_up_parameters(problem.network)
     with mode(problem.network, training=False):
@@ -119,10 +119,10 @@ def keeps_its_bits(gradients: Gradients, problem: Problem, size: int, smallest: 
 
 
 def _unit(gradients: Gradients, parameters: Mapping[str, Tensor], problem: Problem, size: int, place: int, seed: int) -> list[Tensor]:
-    """Squared norms of the one unit's gradient, what every module gave for it and every slope there, at ``place`` among others that the
+    """Squared norms of the one unit's gradient, every module's output for it and every slope there, at ``place`` among others that the
     seed decides.
 
-    Not the gradients of single weights: of these only sums leave, and how a sum is rounded is for clipping's own margin.
+    Not the gradients of single weights: only sums of these leave, and clipping's own margin covers the rounding of a sum.
     """
     each = problem.records_per_unit
     own = made_up_features(problem, each)

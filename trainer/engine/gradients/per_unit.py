@@ -1,4 +1,4 @@
-r"""Which parameter takes which route to its per-unit gradient, decided once and checked once against ordinary autograd."""
+r"""The routes from parameters to per-unit gradients; the route is chosen once and checked once against ordinary autograd."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Microbatch:
     Attributes:
       features: (units * records_per_unit, ...); ``targets`` likewise.
       weights: (units * records_per_unit,), 1 for records and 0 for padding; None without padding.
-      squares: squared norms of the features, (units * records_per_unit,), where they are known: they stay the same in every step.
+      squares: squared norms of the features, (units * records_per_unit,), where known: they are the same in every step.
     """
 
     features: Tensor
@@ -38,7 +38,7 @@ class Microbatch:
 @final
 @dataclass(frozen=True)
 class Layer:
-    """A module with parameters of its own; ``names``: own name of each parameter -> its name in the network."""
+    """A module that has parameters itself; ``names``: each parameter's name in the module -> its name in the network."""
 
     name: str
     module: nn.Module
@@ -52,7 +52,7 @@ class Route(Protocol):
 
 
 def layers_of(network: nn.Module) -> list[Layer]:
-    """The modules with parameters of their own; a parameter that several share belongs to the first."""
+    """The modules that have parameters themselves; a parameter shared by several belongs to the first."""
     seen: set[int] = set()
     layers: list[Layer] = []
     for prefix, module in network.named_modules():
@@ -67,12 +67,12 @@ def layers_of(network: nn.Module) -> list[Layer]:
 
 
 def squared_features(features: Tensor) -> Tensor | None:
-    """Of each record, for a first layer that is linear; None where they are whole numbers."""
+    """Each record's squared norm, for a linear first layer; None where features are integers."""
     return squared_rows(features) if features.is_complex() or features.is_floating_point() else None
 
 
 def summed_loss(problem: Problem, outputs: Tensor, batch: Microbatch) -> Tensor:
-    """Over the records; what padding gives doesn't count, and no gradient flows into it."""
+    """The loss summed over the records; padding's loss doesn't count, and no gradient flows into it."""
     losses = problem.losses(outputs, batch.targets)
     if batch.weights is None:
         return losses.sum()
@@ -81,7 +81,7 @@ def summed_loss(problem: Problem, outputs: Tensor, batch: Microbatch) -> Tensor:
 
 @final
 class TapedRoute:
-    """Every layer by its rule, or alone: one forward and one backward pass."""
+    """Every layer by its rule, or by itself: one forward and one backward pass."""
 
     def __init__(self, problem: Problem, layers: Sequence[Layer]) -> None:
         self._problem = problem
@@ -94,7 +94,7 @@ class TapedRoute:
         leaves: dict[str, Tensor] = {}
         for layer in self._layers:
             if layer.name not in self._taped:
-                # One parameter a record: autograd then returns each record's gradient, at the price of the summed one.
+                # One parameter per record: autograd then returns each record's gradient, at the cost of the summed one.
                 leaves |= {full: frozen[full].expand(records, *frozen[full].shape).requires_grad_() for full in layer.names.values()}
         tape = Tape(self._taped, batch.features, batch.squares)
         places = [(layer.module, own, leaves.get(full, frozen[full])) for layer in self._layers for own, full in layer.names.items()]
@@ -125,7 +125,7 @@ class TapedRoute:
 
 @final
 class WholeNetworkRoute:
-    """Every record's gradient of every parameter, held at once: for networks that nothing else fits."""
+    """Every record's gradient of every parameter, all held at once: for networks where nothing else works."""
 
     def __init__(self, problem: Problem, layers: Sequence[Layer]) -> None:
         self._problem = problem

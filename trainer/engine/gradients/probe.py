@@ -1,4 +1,4 @@
-r"""Made-up records that show, before training starts, what a network does with real ones. No outcome depends on anybody's data values."""
+r"""Made-up records that show, before training, what a network does with real records. No outcome depends on anybody's data values."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from trainer.engine.gradients.problem import Problem
 from trainer.layers.flat_parameters import as_real
 
 SEED = 20240601
-"""Of the made-up records, and of every run on them: a network with dropout is compared under the same masks."""
+"""The seed of the made-up records and of every run on them: a network with dropout is compared under the same masks."""
 
 
 def made_up_features(problem: Problem, records: int) -> Tensor:
-    """Standard normal real components in the data's shape, kind and place; integer data are repeated as they are."""
+    """Standard normal real components with the data's shape, type and device; integer data are repeated as they are."""
     features = problem.features
     shape = (records, *features.shape[1:])
     generator = torch.Generator().manual_seed(SEED)
@@ -29,7 +29,7 @@ def made_up_features(problem: Problem, records: int) -> Tensor:
 
 
 def uneven(features: Tensor) -> Tensor:
-    """The same records, of sizes from 0.1 to 10 and with ends of zeros (as padded sequences have), in no order; integers as they are."""
+    """The same records, with sizes from 0.1 to 10 and zeros at the end (as in padded sequences), in no order; integers stay as they are."""
     if not (features.is_complex() or features.is_floating_point()):
         return features
     records = len(features)
@@ -45,7 +45,7 @@ def uneven(features: Tensor) -> Tensor:
 def made_up_parameters(network: nn.Module) -> dict[str, Tensor]:
     r"""Parameters as they might be later: the network's own and random numbers of half their size, or of half 1 / sqrt(inputs) if larger.
 
-    At the start a layer may be 0 (the end of a residual branch, a gate, a last layer), and what it lets through later isn't seen.
+    At the start a layer may be 0 (the end of a residual branch, a gate, a last layer), which hides what it lets through later.
     """
     generator = torch.Generator().manual_seed(SEED)
     result: dict[str, Tensor] = {}
@@ -60,18 +60,18 @@ def made_up_parameters(network: nn.Module) -> dict[str, Tensor]:
 
 
 def some_targets(problem: Problem, records: int) -> Tensor:
-    """Targets that exist: what a loss takes can't be made up."""
+    """Existing targets: valid inputs of a loss can't be made up."""
     return some_rows(problem.targets, records)
 
 
 def some_rows(values: Tensor, records: int) -> Tensor:
-    """Rows evenly apart, from the first to the last: neighbours may be of one class. Some repeatedly where there are too few."""
+    """Evenly spaced rows, from the first to the last, since neighbours may be of one class. Some repeat where there are too few."""
     return values[torch.linspace(0, len(values) - 1, records).long().to(values.device)]
 
 
 @contextmanager
 def same_randomness(device: torch.device, seed: int) -> Iterator[None]:
-    """Torch's global generator as after ``seed``, and as before afterwards."""
+    """Seeds torch's global generator with ``seed``, and restores it afterwards."""
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices):
         torch.manual_seed(seed)
@@ -80,7 +80,7 @@ def same_randomness(device: torch.device, seed: int) -> Iterator[None]:
 
 @contextmanager
 def mode(network: nn.Module, training: bool) -> Iterator[None]:
-    """The network in one mode, and each of its modules as before afterwards."""
+    """Puts the network in one mode, and restores each module's mode afterwards."""
     before = {name: module.training for name, module in network.named_modules()}
     try:
         network.train(training)

@@ -13,15 +13,15 @@ from trainer.models.losses import Losses
 @final
 @dataclass(frozen=True)
 class Problem:
-    r"""Everything on one device.
+    r"""A training problem, everything on one device.
 
     Attributes:
       network: features (n, ...) -> outputs (n, ...); mixes no records. In every call of every module row r belongs to record r, whatever
-        the data are: what made-up records show of that is checked before training, control flow that only rare data trigger can't be.
-      losses: of each record by itself, neither summed nor averaged.
+        the data are: this is checked before training on made-up records; control flow that only rare data trigger can't be checked.
+      losses: gives the loss of each record separately, neither summed nor averaged.
       features: of all training records, (records, ...); ``targets``: (records, ...).
-      members: None where every record is a unit of privacy. Else (units, records_per_unit), int64: the record numbers of each unit (a
-        user, say), first the real ones, then -1 as padding. No record belongs to two units.
+      members: None where every record is a unit of privacy. Else (units, records_per_unit), int64: the record numbers of each unit (for
+        example a user), first the real ones, then -1 as padding. No record belongs to two units.
     """
 
     network: nn.Module
@@ -32,10 +32,10 @@ class Problem:
 
     @property
     def units(self) -> int:
-        """How many units of privacy there are: what sampling and sensitivity count."""
+        """The number of units of privacy, which sampling and sensitivity count."""
         return len(self.features) if self.members is None else len(self.members)
 
     @property
     def records_per_unit(self) -> int:
-        """Records of the largest unit allowed for, padding included."""
+        """The number of records of the largest unit, padding included."""
         return 1 if self.members is None else self.members.shape[1]

@@ -29,10 +29,10 @@ from trainer.layers.rules import LayerGradients
 UNITS = 3
 
 AGREEMENT = 1e-2
-"""Relative to a unit's gradient in a layer. Rounding is 1e-5, in half precision 2^-8; a gradient with a term missing is off by more."""
+"""Relative to a unit's gradient in a layer. Rounding is 1e-5, in half precision 2^-8; a gradient that lacks a term is off by more."""
 
 ROUNDING = 1e-5
-"""Relative to a unit's whole gradient: a layer's part of it may be nothing but rounding errors, as a bias's is before a norm."""
+"""Relative to a unit's whole gradient: a layer's part of it may be only rounding errors, like that of a bias before a norm layer."""
 
 
 def plan_route(problem: Problem) -> tuple[list[Layer], Route]:
@@ -46,7 +46,7 @@ def plan_route(problem: Problem) -> tuple[list[Layer], Route]:
     plain = _made_up_batch(problem)
     if _each_parameter_has_its_module(problem.network, layers):
         taped = TapedRoute(problem, layers)
-        # What is 0 at the start has no gradient, and what is short or large may go another way: both are tried out too.
+        # A parameter that is 0 at the start hides gradients, and short or large records may take another path: both are tried too.
         others = replace(plain, features=uneven(plain.features), squares=squared_features(uneven(plain.features)))
         if all(_agrees(problem, layers, taped, *case) for case in ((parameters, plain), (made_up_parameters(problem.network), others))):
             return layers, taped
@@ -60,7 +60,7 @@ def plan_route(problem: Problem) -> tuple[list[Layer], Route]:
 
 
 def _each_parameter_has_its_module(network: nn.Module, layers: Sequence[Layer]) -> bool:
-    """No parameter is shared between modules, and none belongs to a module around others that have parameters."""
+    """Whether no parameter is shared between modules, and none belongs to a module that contains others with parameters."""
     owned = sum(1 for module in network.modules() for _ in module.named_parameters(recurse=False))
     if owned != sum(len(layer.names) for layer in layers):
         return False
@@ -74,8 +74,8 @@ def _made_up_batch(problem: Problem) -> Microbatch:
 
 
 def _agrees(problem: Problem, layers: Sequence[Layer], route: Route, parameters: Mapping[str, Tensor], batch: Microbatch) -> bool:
-    """Whether each unit's gradient is autograd's, of that unit's loss alone, and as long as its norm says."""
-    copied = replace(batch, features=batch.features.clone())  # which the network may change in place
+    """Whether each unit's gradient is autograd's for that unit's loss alone, and has the stated norm."""
+    copied = replace(batch, features=batch.features.clone())  # the network may change it in place
     try:
         with same_randomness(batch.features.device, SEED):
             gradients = route.gradients(parameters, batch)
@@ -87,7 +87,7 @@ def _agrees(problem: Problem, layers: Sequence[Layer], route: Route, parameters:
 
 
 def _layer_agrees(layer: Layer, gradients: LayerGradients, expected: Sequence[Mapping[str, Tensor]], lengths: Tensor) -> bool:
-    """``expected``: of each unit by parameter; ``lengths``: of each unit's whole gradient."""
+    """``expected``: each unit's gradients by parameter; ``lengths``: of each unit's whole gradient."""
     norms = gradients.squared_norms().double().sqrt()
     for unit, pick in enumerate(torch.eye(UNITS, device=norms.device)):
         alone = gradients.weighted_sum(pick)
@@ -97,18 +97,18 @@ def _layer_agrees(layer: Layer, gradients: LayerGradients, expected: Sequence[Ma
         length = _length(wanted)
         tolerance = AGREEMENT * length + ROUNDING * lengths[unit] + 1e-12
         difference = _length([alone[own] - value for own, value in zip(layer.names, wanted, strict=True)])
-        # A norm may be longer than the gradient where positions cancel (``GRAM_SLACK``), as they do before a norm of a constant image.
+        # A norm may exceed the gradient's where positions cancel (``GRAM_SLACK``), as they do before a norm layer on a constant image.
         if not (difference <= tolerance and length - tolerance <= norms[unit] <= length + tolerance + 0.25 * lengths[unit]):
             return False
     return True
 
 
 def _autograd(problem: Problem, parameters: Mapping[str, Tensor], batch: Microbatch) -> list[dict[str, Tensor]]:
-    """Gradients of each unit's loss by name: what they are of together would be the same with some of one unit's counted as another's."""
+    """Each unit's own gradients by name: the gradient of their sum wouldn't show that a part of one unit's was counted as another's."""
     leaves = {name: value.clone().requires_grad_() for name, value in parameters.items()}
     features, wanted = batch.features, list(leaves.values())
     if features.is_complex() or features.is_floating_point():
-        # Asked for as well: torch 2.13's group norm on channels_last ends the process where only its parameters' gradients are.
+        # Requested as well: torch 2.13's group norm on channels_last crashes if only its parameters' gradients are requested.
         features = features.detach().requires_grad_()
         wanted.append(features)
     with torch.enable_grad(), same_randomness(features.device, SEED):

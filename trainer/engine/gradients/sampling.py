@@ -1,4 +1,4 @@
-r"""Who is in a step's sample."""
+r"""Decides who is in a step's sample."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from mechanisms.sampling.source import RandomStream
 
 
 def poisson_sample(units: int, probability: float, stream: RandomStream) -> NDArray[np.intp]:
-    r"""Numbers of the units in a Poisson sample, ascending; often empty where few are expected.
+    r"""The numbers of the units in a Poisson sample, ascending; often empty if few are expected.
 
     Uniforms are multiples of 2^-53 in (0, 1], so a unit joins with probability floor(2^53 q) / 2^53: at most q.
 
     Args:
-      units: to sample from; >= 0.
-      probability: q of each, in (0, 1].
+      units: the number of units to sample from; >= 0.
+      probability: q for each unit, in (0, 1].
     """
     return np.flatnonzero(stream.uniform(units) <= probability)

@@ -1,6 +1,6 @@
-r"""A spectral training's released vector: of some layers' weights the kept coordinates of their spectra, of everything else all of it.
+r"""The vector that spectral training releases: for some layers' weights the kept coordinates of their spectra, for all else everything.
 
-Noise is added to exactly these coordinates, so the vector is shorter than the parameters; ``gradient`` takes the released vector back to
+Noise is added to exactly these coordinates, so the vector is shorter than the parameters; ``gradient`` maps the released vector back to
 the parameters, which is post-processing. Proof: mechanisms/proofs/spectral_training.md.
 """
 
@@ -24,15 +24,15 @@ from trainer.specs.projection import LayerSpectrum, SpectralProjection
 
 @final
 class Spectra:
-    r"""What of a network's gradient is released.
+    r"""The part of a network's gradient that is released.
 
-    A layer that keeps its whole spectrum is released as it is, so that a projection that filters nothing is ordinary training to the bit.
+    A layer that keeps its whole spectrum is released as it is, so a projection that filters nothing is ordinary training to the bit.
 
     Args:
       parameters: layout of the network's parameters.
       device: where they are.
     Attributes:
-      layout: of the released vector: the parameters, some of them as (*leading axes, coordinates).
+      layout: the released vector's layout: the parameters, some of them as (*leading axes, coordinates).
     Raises:
       InvalidParameter: a layer of the projection isn't in the network, or its weight has another shape or is complex.
     """
@@ -49,7 +49,7 @@ class Spectra:
         self.layout = ParameterLayout(parameters.names, tuple(shapes.values()), parameters.complex_kinds)
 
     def released(self, layers: Sequence[Layer], gradients: Sequence[LayerGradients]) -> list[LayerGradients]:
-        """The gradients of what is released of each layer, with the norms that the order of the projection clips by."""
+        """The gradients of each layer's released coordinates, with the norms that the order of the projection clips by."""
         return [self._released(layer, of_layer) for layer, of_layer in zip(layers, gradients, strict=True)]
 
     def gradient(self, released: Tensor) -> Tensor:
@@ -79,7 +79,7 @@ class Spectra:
 
 @final
 class Filtered:
-    """Gradients whose clipped sum is taken to its coordinates once; their norms stay what they are."""
+    """Gradients whose clipped sum is transformed to its coordinates once; their norms don't change."""
 
     def __init__(self, gradients: LayerGradients, analysis: Analysis) -> None:
         self._gradients, self._analysis = gradients, analysis
@@ -89,7 +89,7 @@ class Filtered:
 
     def weighted_sum(self, factors: Tensor, sample: int = 0) -> dict[str, Tensor]:
         total = self._gradients.weighted_sum(factors, sample)
-        # In float64: a rounded product would move the sum by more than its own rounding does, whatever the units' own lengths.
+        # In float64: a rounded product would move the sum by more than its own rounding does, whatever the units' own norms.
         return total | {"weight": self._analysis.coordinates(total["weight"].double())}
 
 

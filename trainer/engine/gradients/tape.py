@@ -1,6 +1,6 @@
-r"""One forward and one backward pass that record, for each module with parameters, what went in and the gradient of what came out.
+r"""One forward and one backward pass that record, for each module with parameters, its input and its output's gradient.
 
-The parameters are frozen, so autograd computes input gradients only: no summed weight gradient is paid for that nobody wants.
+The parameters are frozen, so autograd computes input gradients only and wastes no time on summed weight gradients.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class UnsuitableCall(Exception):
 @final
 @dataclass(frozen=True)
 class _Call:
-    """What is known of a call before the backward pass; ``output``: the leaf, or the place in the graph, where its gradient will arrive."""
+    """What is known about a call before the backward pass; ``output``: the leaf, or the place in the graph, where its gradient arrives."""
 
     input: Tensor
     version: int
@@ -38,9 +38,9 @@ class Tape:
     r"""Records one microbatch.
 
     Args:
-      modules: those to record, by their name in the network.
+      modules: the modules to record, by their name in the network.
       features: the network's input; its first axis is the records.
-      squares: squared norms of the features, (records,), where they are known.
+      squares: squared norms of the features, (records,), where known.
     """
 
     def __init__(self, modules: Mapping[str, nn.Module], features: Tensor, squares: Tensor | None) -> None:
@@ -52,7 +52,7 @@ class Tape:
         self._calls: dict[str, list[_Call]] = {name: [] for name in modules}
 
     def forward(self, network: nn.Module) -> Tensor:
-        r"""The network's outputs; its parameters have been put in their places (``in_place``).
+        r"""The network's outputs; its parameters must already be in place (``in_place``).
 
         Raises:
           UnsuitableCall: a recorded module isn't called with n records.
@@ -87,7 +87,7 @@ class Tape:
         return uses, list(gradients[len(calls) :])
 
     def _known(self, call: _Call) -> Tensor | None:
-        """Squared norms of the input's rows, where it is the features, reshaped or not, and nothing has changed them in place."""
+        """Squared norms of the input's rows, if the input is the features, reshaped or not, and nothing changed them in place."""
         values, features = call.input, self._features
         if values.data_ptr() != features.data_ptr() or values.numel() != features.numel() or values.dtype != features.dtype:
             return None
@@ -113,7 +113,7 @@ class Tape:
 
 @contextmanager
 def in_place(parameters: Sequence[tuple[nn.Module, str, Tensor]]) -> Iterator[None]:
-    """Tensors in the places of parameters: module, own name, tensor. ``functional_call`` takes 50 us for it, a share of a small step."""
+    """Puts tensors in parameters' places: module, own name, tensor. ``functional_call`` takes 50 us for this, much of a small step."""
     before = [module._parameters[name] for module, name, _ in parameters]
     try:
         for module, name, tensor in parameters:
@@ -125,5 +125,5 @@ def in_place(parameters: Sequence[tuple[nn.Module, str, Tensor]]) -> Iterator[No
 
 
 def _full(values: Tensor) -> Tensor:
-    """Norms and sums are computed in float32 at least, also where the forward pass ran in half precision."""
+    """Norms and sums are computed in at least float32, even where the forward pass ran in half precision."""
     return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values

@@ -1,4 +1,4 @@
-r"""Watches the noise of a run: what came out of the mechanism less what went in, number by number. Nothing but a verdict leaves it."""
+r"""Watches the noise of a run: the mechanism's output minus its input, number by number. Only a verdict leaves this module."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from trainer.engine.team.interface import Team
 from trainer.specs.run_findings import NoiseFindings, Status
 
 BLOCK = 2**20
-"""Numbers that are added in their own type, often float32; sums over blocks are added in float64."""
+"""How many numbers are added in their own type, often float32; sums over blocks are added in float64."""
 
 NEARLY_CIRCULAR = 0.25
-"""From this ratio of complex noise's deviations, least direction to greatest, float32 sums keep the digits of the smaller one."""
+"""From this ratio on (complex noise's least deviation in any direction to its greatest), float32 sums keep the smaller one's digits."""
 
 
 class Partner(Enum):
-    """What the numbers of a release are multiplied with."""
+    """What the numbers of a release are multiplied by."""
 
     STEP = "the same place's last release"
     PLACE = "another place's last release"
@@ -37,21 +37,21 @@ class Partner(Enum):
 class NoiseWatch:
     r"""Sums over the noise of this attempt's releases, and the last noise of every place.
 
-    None of it lies in a checkpoint: beside a release it would tell of its data.
+    None of this is stored in a checkpoint: together with a release it would reveal something about the data.
     """
 
     def __init__(self, mechanism: NumberNoise) -> None:
         self._mechanism = mechanism
         self._sums = NoiseSums(0, 0.0)
         self._products = dict.fromkeys(Partner, Products())
-        # Numbers to multiply with, by place; the last place; memory for the next release.
+        # The numbers to multiply by, for each place; the last place; memory for the next release.
         self._last: dict[int, Tensor] = {}
         self._last_place = 0
         self._spare: Tensor | None = None
         self._releases = 0
 
     def findings(self, team: Team, device: torch.device) -> NoiseFindings:
-        """Of all processes of the team, of which the first has looked at the noise."""
+        """The findings of the whole team, whose first process looked at the noise."""
         own = torch.tensor([float(self.numbers), 0.0 if self.is_as_claimed else 1.0], dtype=torch.float64, device=device)
         numbers, violations = team.sum(own).tolist()
         status: Status = "violated" if violations else "consistent" if numbers else "not run"
@@ -59,7 +59,7 @@ class NoiseWatch:
 
     @property
     def numbers(self) -> int:
-        """Noisy numbers seen, a complex one as two."""
+        """The noisy numbers seen; a complex number counts as two."""
         return self._sums.count * (2 if isinstance(self._mechanism, ComplexGaussian) else 1)
 
     @property
@@ -69,12 +69,12 @@ class NoiseWatch:
         return unrelated and has_claimed_scale(self._mechanism, self._sums)
 
     def see(self, vector: Tensor, released: Tensor, place: int = 0) -> None:
-        r"""One release.
+        r"""Looks at one release.
 
         Args:
-          vector: reals of any shape before their release; complex noise sits on pairs of neighbours of a vector.
+          vector: reals of any shape before their release; complex noise is on pairs of neighbours in a vector.
           released: the same reals after it.
-          place: where the noise was drawn, if several places release in turn, each with noise of its own.
+          place: where the noise was drawn, if several places release in turn, each with its own noise.
         """
         noise = self._room(vector, released)
         if not self._seen_in_one_pass(vector, released, noise, place):
@@ -83,7 +83,7 @@ class NoiseWatch:
         self._releases += 1
 
     def _seen_in_one_pass(self, vector: Tensor, released: Tensor, noise: Tensor, place: int) -> bool:
-        """Where the kernel can: vectors of float32 with normal noise, and the same place as last time."""
+        """Where the kernel supports it: float32 vectors with normal noise, and the same place as last time."""
         last, is_complex = self._last.get(place), isinstance(self._mechanism, ComplexGaussian)
         same = all(
             one.dtype == torch.float32 and one.is_contiguous() for one in (vector, released, noise, *(() if last is None else (last,)))
@@ -111,7 +111,7 @@ class NoiseWatch:
         numbers = self._numbers(noise)
         if isinstance(self._mechanism, Laplace | LocalLaplace):
             own = [numbers.abs().sum()]
-            # What is multiplied are signs, see ``are_unrelated``.
+            # Only signs are multiplied, see ``are_unrelated``.
             numbers.sign_()
         else:
             own = _inner(numbers, numbers)
@@ -125,7 +125,7 @@ class NoiseWatch:
             self._products[partner] += replace(products, count=len(x))
 
     def _room(self, vector: Tensor, released: Tensor) -> Tensor:
-        """For the noise. New memory for every release would cost more time than all sums."""
+        """Memory for the noise. New memory for every release would cost more time than all the sums."""
         kind = torch.float64 if self._is_uneven else torch.result_type(vector, released)
         spare = self._spare
         if spare is not None and (spare.shape, spare.dtype, spare.device) == (vector.shape, kind, vector.device):
@@ -141,7 +141,7 @@ class NoiseWatch:
         return min(std_real, std_imag) / max(std_real, std_imag) * math.sqrt((1.0 - rho) * (1.0 + rho)) < NEARLY_CIRCULAR
 
     def _numbers(self, noise: Tensor) -> Tensor:
-        """The draws, one after the other: of complex noise each pair is one."""
+        """The draws, one after the other: each pair of complex noise is one."""
         flat = noise.reshape(-1)
         return torch.view_as_complex(flat[: len(flat) // 2 * 2].reshape(-1, 2)) if isinstance(self._mechanism, ComplexGaussian) else flat
 
@@ -153,16 +153,16 @@ class NoiseWatch:
         for partner, other in last.items():
             if other is not None and other.shape == noise.shape:
                 yield partner, numbers, self._numbers(other)
-        # Halves of the rows, where there are rows: noise that all of them share is found too.
+        # Halves of the rows, where there are rows, so that noise shared by all rows is found too.
         rows = noise.shape[0] if noise.dim() > 1 and noise.shape[0] > 1 else len(numbers)
         if rows > 1:
-            # An odd number of rows has two middles: they take turns.
+            # An odd number of rows has two middles: they alternate.
             shift = (rows + self._releases % 2) // 2 * (len(numbers) // rows)
             yield Partner.HALF, numbers[: len(numbers) - shift], numbers[shift:]
 
 
 def _inner(x: Tensor, y: Tensor) -> list[Tensor]:
-    """Of each block the sum of products, and of complex numbers also that of conj(x) y."""
+    """For each block the sum of products and, for complex numbers, also that of conj(x) y."""
     dots = (torch.dot, torch.vdot) if x.is_complex() else (torch.dot,)
     blocks = [(x, y)] if len(x) <= BLOCK else zip(x.split(BLOCK), y.split(BLOCK), strict=True)
     return [dot(one, other) for one, other in blocks for dot in dots]

@@ -1,6 +1,6 @@
 r"""The next step's noise, drawn by a thread beside the step.
 
-Noise doesn't depend on the data, so it can be there before the clipped sum is. Every step has a stream of its own, which one thread at a
+Noise doesn't depend on the data, so it can be ready before the clipped sum is. Every step has its own stream, which only one thread at a
 time draws from; a number drawn ahead is handed out once or never.
 """
 
@@ -20,16 +20,16 @@ from mechanisms.sampling.source import FAIR, NoiseSource, RandomOrigin, RandomSt
 from trainer.engine.noise.randomness import Randomness
 
 Make = Callable[[], NoiseSource[Tensor]]
-"""The step's source from its beginning: for a seed the same numbers each time, else new ones."""
+"""Makes the step's source from its beginning: with a seed the same numbers each time, otherwise new ones."""
 
 
 Request = tuple[int, ...]
-"""Standard normal numbers of this shape."""
+"""The shape of the standard normal numbers requested."""
 
 
 @final
 class Drawn:
-    """What was drawn ahead, in order, and the source behind it, which stands right after."""
+    """What was drawn ahead, in order, and the source it came from, which continues right after it."""
 
     def __init__(self, make: Make, requests: tuple[Request, ...]) -> None:
         self.source = make()
@@ -38,10 +38,10 @@ class Drawn:
 
 @final
 class AheadSource:
-    r"""The source of one step: the same numbers as ``make()`` gives, of which some may have been drawn already.
+    r"""The source of one step: the same numbers as ``make()`` gives, some of which may have been drawn already.
 
     Attributes:
-      requests: for normal numbers so far, up to the first draw of another kind: what the next step is expected to ask for.
+      requests: for normal numbers so far, up to the first draw of another kind; the next step is expected to make the same requests.
     """
 
     def __init__(self, make: Make, drawn: Drawn | None) -> None:
@@ -79,7 +79,7 @@ class AheadSource:
         return self._drawn.source.released(value, noise, factor, largest, scale)
 
     def released_normal(self, value: Tensor, factor: float, largest: float, scale: float) -> Tensor:
-        # Numbers drawn ahead are there already.
+        # Numbers drawn ahead are already available.
         return self.released(value, self._normal(tuple(value.shape)), factor, largest, scale)
 
     def shortened(self, first: Tensor, second: Tensor, largest: float) -> tuple[Tensor, Tensor]:
@@ -109,14 +109,14 @@ class AheadSource:
         return numbers
 
     def _behind(self) -> NoiseSource[Tensor]:
-        """The bare source, where the numbers given so far end."""
+        """The underlying source, positioned after the numbers given so far."""
         if self._drawn.values:
             self._start_again()
         self._foresees = False
         return self._drawn.source
 
     def _start_again(self) -> None:
-        # Another request than foreseen: what was drawn ahead is dropped, and what was given is passed over, so that a seed's numbers stay
+        # The request wasn't the expected one: what was drawn ahead is dropped, and what was given is skipped, so that a seed's numbers stay
         # those of a run that draws nothing ahead.
         self._drawn = Drawn(self._make, self.requests)
         self._drawn.values.clear()
@@ -126,12 +126,12 @@ class AheadSource:
 class NoiseAhead:
     r"""A run's ``Randomness`` with each step's noise drawn while the step before it ends and its own gradients are computed.
 
-    What a step asks for is expected of the next step too; where it asks for something else, that is drawn on the spot. Use as a context:
-    its end stops the thread. Numbers are the same as without.
+    The next step is expected to make the same requests as the last; if its requests differ, they are drawn on the spot. Use this as a
+    context manager, which stops the thread at its end. The numbers are the same as without it.
 
     Args:
-      randomness: of the run.
-      last_step: nothing is drawn for later ones.
+      randomness: the run's randomness.
+      last_step: nothing is drawn for later steps.
     """
 
     def __init__(self, randomness: Randomness, last_step: int) -> None:
@@ -153,7 +153,7 @@ class NoiseAhead:
         return self._randomness.origin
 
     def sampling(self, step: int, /) -> RandomStream:
-        # A step begins: its noise may not have been foreseeable when the one before it was released.
+        # A step begins: when the one before it was released, its noise may not have been predictable.
         self._foresee(step)
         return self._randomness.sampling(step)
 
@@ -163,7 +163,7 @@ class NoiseAhead:
     def noise_source(self, step: int, device: torch.device, /) -> NoiseSource[Tensor]:
         drawn = None
         if self._coming is not None and self._coming[0] == step:
-            # A failure of the thread is raised here, in the step.
+            # An error in the thread is raised here, in the step.
             drawn = self._coming[1].result()
         self._coming = None
         if self._latest is not None and self._latest[1] != device:

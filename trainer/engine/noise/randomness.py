@@ -29,13 +29,13 @@ class Randomness(Protocol):
         ...
 
     def noise_source(self, step: int, device: torch.device, /) -> NoiseSource[Tensor]:
-        """The noise of ``step`` as tensors; asked for once a step."""
+        """The noise of ``step`` as tensors; called once per step."""
         ...
 
 
 @final
 class FreshRandomness:
-    """Keys from the operating system, new in every process: a step that is run again gets other noise and another sample."""
+    """Keys from the operating system, new in every process: a step that is run again gets different noise and a different sample."""
 
     def __init__(self) -> None:
         self._sampling = RandomStream.from_operating_system()
@@ -56,7 +56,7 @@ class FreshRandomness:
 
 @final
 class SeededRandomness:
-    """One stream a step and purpose, all from a seed: a resumed run equals an uninterrupted one. Not private against who knows it."""
+    """One stream per step and purpose, all from a seed: a resumed run equals an uninterrupted one. Not private against who knows it."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -76,17 +76,17 @@ class SeededRandomness:
 
 
 def randomness_of(seed: int | None, site: int, team: Team) -> Randomness:
-    """Of one site in one process: no two of them share a stream. ``seed`` is None where the run isn't reproducible."""
+    """The randomness of one site in one process: no two of them share a stream. ``seed`` is None if the run isn't reproducible."""
     if seed is None:
         return FreshRandomness()
     return SeededRandomness(seed if (site, team.rank) == (0, 0) else seed_of(seed, f"site {site} process {team.rank}"))
 
 
 def stream_of(spec: TrainingSpec, purpose: str) -> RandomStream:
-    """A stream of one purpose: from the seed where the run is reproducible, else fresh from the operating system."""
+    """A stream for one purpose: from the seed if the run is reproducible, else fresh from the operating system."""
     return RandomStream.from_operating_system() if spec.seed is None else RandomStream.from_seed(spec.seed, purpose)
 
 
 def origin_of(spec: TrainingSpec) -> RandomOrigin:
-    """Of the streams of ``stream_of``."""
+    """The origin of ``stream_of``'s streams."""
     return RandomOrigin.OPERATING_SYSTEM if spec.seed is None else RandomOrigin.USER_SEED

@@ -1,4 +1,4 @@
-r"""From a clipped sum to what is released through the plan's mechanism, and from there to a gradient.
+r"""From a clipped sum to its release through the plan's mechanism, and from there to a gradient.
 
 Everything after ``release`` is post-processing.
 """
@@ -17,7 +17,7 @@ from mechanisms import ComplexGaussian, Gaussian, Laplace, NoiseSource
 from trainer.specs.execution_plan import AdaptiveClipping, Clipping
 
 SMALLEST_BOUND, LARGEST_BOUND = 1e-30, 1e30
-"""An adaptive bound stays between them: float32 gradients, or their squares, vanish or overflow beyond."""
+"""An adaptive bound stays between these two: beyond them float32 gradients, or their squares, vanish or overflow."""
 
 NARROW_LOT = 1024
 r"""Expected units in a sample up to which sum and noise are float32; beyond, float64.
@@ -28,7 +28,7 @@ with probability below e^-390 (Chernoff: exp(-1024 (2 ln 2 - 1))).
 
 
 class Clipped(Protocol):
-    """What clipping gives for one sample; none of it may leave the process before ``release``."""
+    """The result of clipping one sample; none of it may leave the process before ``release``."""
 
     @property
     def total(self) -> Tensor:
@@ -37,7 +37,7 @@ class Clipped(Protocol):
 
     @property
     def within(self) -> int:
-        """Units whose norm was at most the bound."""
+        """The number of units whose norm was at most the bound."""
         ...
 
 
@@ -55,7 +55,7 @@ def query(clipping: Clipping, clipped: Clipped, sampled: int, bound: float) -> T
 
     Args:
       sampled: units in the sample.
-      bound: C_t, that the sample was clipped to.
+      bound: C_t, the bound that the sample was clipped to.
     """
     if not isinstance(clipping, AdaptiveClipping):
         return clipped.total
@@ -66,12 +66,12 @@ def query(clipping: Clipping, clipped: Clipped, sampled: int, bound: float) -> T
 
 
 def silence(clipping: Clipping, coordinates: int, like: Tensor) -> Tensor:
-    """What arrives in a round in which no site sends anything, of so many released coordinates; float32, where ``like`` is."""
+    """What arrives in a round in which no site sends anything, for this many released coordinates; float32, on the device of ``like``."""
     return like.new_zeros(coordinates + (1 if isinstance(clipping, AdaptiveClipping) else 0))
 
 
 def release(mechanism: ComplexGaussian | Gaussian | Laplace, vector: Tensor, source: NoiseSource[Tensor]) -> Tensor:
-    r"""The noisy vector. Complex noise sees pairs of neighbouring reals as complex numbers, which changes no norm; see ``ParameterLayout``.
+    r"""Adds noise. Complex noise treats neighbouring pairs of reals as complex numbers, which changes no norm; see ``ParameterLayout``.
 
     A vector of odd length is padded with a zero, which no unit moves; its noise is dropped.
     """
@@ -83,11 +83,11 @@ def release(mechanism: ComplexGaussian | Gaussian | Laplace, vector: Tensor, sou
 
 
 def gradient(clipping: Clipping, released: Tensor, divisor: int, bound: float) -> Gradient:
-    r"""What the optimizer gets, and the next bound.
+    r"""The gradient for the optimizer, and the next bound.
 
     Args:
       released: the vector of ``query`` with its noise; overwritten.
-      divisor: the public number of units expected in all sites' samples. Their own sizes would leak (errata Z11).
+      divisor: the public number of units expected in all sites' samples. The samples' actual sizes would leak (errata Z11).
       bound: C_t.
     """
     if not isinstance(clipping, AdaptiveClipping):
@@ -95,6 +95,6 @@ def gradient(clipping: Clipping, released: Tensor, divisor: int, bound: float) -
     share = clipping.count_share
     values = released[:-1] * (bound / math.sqrt(1.0 - share) / divisor)
     fraction = 0.5 + released[-1].item() / (2.0 * math.sqrt(share)) / divisor
-    # Andrew et al. 2021, section 2.2. Noise can carry the fraction outside [0, 1], where it says no more than the end does.
+    # Andrew et al. 2021, section 2.2. Noise can push the fraction outside [0, 1], where it says no more than the nearer end does.
     following = bound * math.exp(-clipping.learning_rate * (min(max(fraction, 0.0), 1.0) - clipping.quantile))
     return Gradient(values.float(), min(max(following, SMALLEST_BOUND), LARGEST_BOUND))

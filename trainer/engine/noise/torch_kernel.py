@@ -18,7 +18,7 @@ _OFFSET_MASK = (1 << kernel.OFFSET_BITS) - 1
 
 
 def normals(words: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
-    r"""What each word says as a normal number, (cell + 1/2) / 2^32, and whether that is left to the rest.
+    r"""The normal number that each word encodes, (cell + 1/2) / 2^32, and whether the slow path must decide it.
 
     Args:
       words: (count,), int64 of the words' 64 bits.

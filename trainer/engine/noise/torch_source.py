@@ -27,7 +27,7 @@ class TorchSource:
     r"""A ``NoiseSource`` over tensors. Noise is always real; a complex mechanism draws real pairs.
 
     torch's own generators aren't cryptographic, and its complex draws have half the variance per real component: neither is used. Random
-    words come from the processor; an accelerator makes normal noise of them and adds it, with the same bits (``torch_kernel``).
+    words come from the CPU; an accelerator turns them into normal noise and adds it, with the same bits (``torch_kernel``).
 
     >>> TorchSource(RandomStream.from_seed(1, "doctest"), torch.device("cpu")).standard_normal((2, 3)).shape
     torch.Size([2, 3])

@@ -29,9 +29,9 @@ Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
 
 PATIENCE: Final = timedelta(minutes=30)
-"""A team member that hasn't answered for so long is taken for lost."""
+"""A team member that hasn't answered for this long is considered lost."""
 HERE: Final = "here/"
-"""Before a member's rank: the key by which it says that it has started."""
+"""The prefix, before a member's rank, of the key that signals its start."""
 LOOK_SECONDS: Final = 0.02
 
 
@@ -46,7 +46,7 @@ class TeamFailed(PrivacyError):
 
 
 def rows(units: Tensor, team: Team) -> Tensor:
-    """This process's part of ``units``, (units,): the parts of a team are disjoint and together complete, and may be empty."""
+    """This process's part of ``units``, (units,): the parts of a team are disjoint, complete together, and may be empty."""
     return units if team.size == 1 else units[team.rank :: team.size]
 
 
@@ -54,7 +54,7 @@ def rows(units: Tensor, team: Team) -> Tensor:
 class ProcessTeam:
     r"""A ``Team`` over ``torch.distributed``: gloo on CPU, nccl on CUDA. Members talk over the loopback interface only.
 
-    Noise keys are the members' own: each draws them from the operating system, or from the seed and its rank.
+    Members have separate noise keys: each member draws its keys from the operating system, or from the seed and its rank.
     """
 
     def __init__(self, rank: int, size: int) -> None:
@@ -73,19 +73,19 @@ class ProcessTeam:
 
     def sum(self, tensor: Tensor) -> Tensor:
         total = _as_real(tensor.detach().clone(memory_format=torch.contiguous_format))
-        # Summed at one place and sent from there, so that every member has the same bits whatever the backend's order of summation.
+        # Summed at one member and sent from there, so that every member has the same bits whatever the backend's order of summation.
         dist.reduce(total, dst=0)
         dist.broadcast(total, src=0)
         return torch.view_as_complex(total) if tensor.is_complex() else total
 
     def broadcast(self, tensor: Tensor) -> Tensor:
-        """Member 0's values, of the same shape and type everywhere: initial parameters, or who is in a sample."""
+        """Member 0's values, with the same shape and type everywhere: initial parameters, or who is in a sample."""
         received = _as_real(tensor.detach().clone(memory_format=torch.contiguous_format))
         dist.broadcast(received, src=0)
         return torch.view_as_complex(received) if tensor.is_complex() else received
 
     def any(self, flag: bool, device: torch.device) -> bool:
-        """Whether any member says so; all get the same answer, so that they stop at the same step."""
+        """Whether any member's flag is set; all get the same answer, so that they stop at the same step."""
         count = torch.tensor([float(flag)], device=device)
         return bool(self.sum(count).item() > 0.0)
 
@@ -93,7 +93,7 @@ class ProcessTeam:
 def launch(size: int, device: torch.device, folder: Path, target: Callable[[Team, *Arguments], Result], *arguments: *Arguments) -> Result:
     r"""Runs ``target(team, ...)`` in ``size`` processes, rank 0 in this one, and returns its result.
 
-    The others die with this process, are ended when ``target`` fails here, and run with this machine's memory only.
+    The others die with this process, are terminated when ``target`` fails here, and use this machine's memory only.
 
     Args:
       target: importable by name; with its arguments it is sent to the other processes.
@@ -136,7 +136,7 @@ def _work_as_first(
         with _joined(0, size, device, files) as team:
             result = target(team, *arguments)
     except RuntimeError as error:
-        # A collective that lost its partner. Which one, and why, is known best from the partner itself.
+        # A collective operation lost its partner. The partner itself knows best why.
         raise _failure(others) or error from error
     for process in others:
         process.join()
@@ -146,12 +146,12 @@ def _work_as_first(
 
 
 def _files(store: Path, size: int) -> dist.FileStore:  # pyright: ignore[reportPrivateImportUsage]
-    """Where the members find each other. One for each process: the file goes with the last of ``size`` of them."""
+    """The store through which the members find each other. One for each process: the file is deleted with the last of ``size`` of them."""
     return dist.FileStore(str(store), size)  # pyright: ignore[reportPrivateImportUsage]
 
 
 def _wait_for_members(others: Sequence[BaseProcess], files: dist.FileStore) -> None:  # pyright: ignore[reportPrivateImportUsage]
-    """Until each member is there. Raises TeamFailed where one ended before: to join would be to wait for it for all of ``PATIENCE``."""
+    """Waits for every member. Raises TeamFailed if one ended before: joining would mean to wait for it for all of ``PATIENCE``."""
     latest = time.monotonic() + PATIENCE.total_seconds()
     for rank, process in enumerate(others, 1):
         while not files.check([f"{HERE}{rank}"]):
@@ -173,7 +173,7 @@ def _member(
 ) -> None:
     if not die_with_parent(parent, signal.SIGKILL):
         return
-    # Stopping is rank 0's to decide: it is the one that writes the checkpoint.
+    # Rank 0 decides when to stop: it is the one that writes the checkpoint.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     files = _files(store, size)
     files.set(f"{HERE}{rank}", "")
@@ -191,8 +191,8 @@ def _joined(rank: int, size: int, device: str, files: dist.FileStore) -> Generat
     try:
         dist.init_process_group("nccl" if device == "cuda" else "gloo", store=files, rank=rank, world_size=size, timeout=PATIENCE)
     except BaseException:
-        # torch names a group by the number of those that its process tried before, and forgets them only when it destroys one: after a
-        # failure the next team of this process would wait for its members under another name than theirs.
+        # torch names a group by the number of groups that its process tried before, and resets this only when it destroys one: after a
+        # failure the next team of this process would wait for its members under a different name from theirs.
         dist.distributed_c10d._world.group_count = 0  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
         raise
     try:

@@ -1,4 +1,4 @@
-r"""Processes that share one run's work. This is what the loop needs of them; one process alone is a team too."""
+r"""Processes that share one run's work. This is the interface that the loop needs; a single process is a team too."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from torch import Tensor
 
 
 class Team(Protocol):
-    """Processes of equal standing, each with its own data in memory; every one of them holds the same parameters."""
+    """Equal processes, each with its own data in memory; all hold the same parameters."""
 
     @property
     def rank(self) -> int:
-        """Of this process, from 0."""
+        """This process's rank, from 0."""
         ...
 
     @property
     def size(self) -> int:
-        """Processes."""
+        """The number of processes."""
         ...
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """Over all processes; every one gets the same bits."""
+        """The sum over all processes; every process gets the same bits."""
         ...
 
 
 @final
 class Alone:
-    """One process."""
+    """A team of one process."""
 
     @property
     def rank(self) -> int:

@@ -1,6 +1,6 @@
-r"""The rules: for each layer type, the cheapest way to its per-unit norms and to its clipped sum.
+r"""The rules: for each layer type, the cheapest way to compute its per-unit norms and its clipped sum.
 
-Looked up by the exact type: a subclass may compute something else.
+Rules are looked up by the exact type, since a subclass may compute something else.
 """
 
 from __future__ import annotations

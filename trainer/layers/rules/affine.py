@@ -40,7 +40,7 @@ def _affine(
 
 
 def sum_over(tensors: Iterable[Tensor]) -> Tensor:
-    """Of at least one, without adding to 0."""
+    """The sum of at least one tensor, without adding to 0."""
     first, *others = tensors
     for other in others:
         first = first + other

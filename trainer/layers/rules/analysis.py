@@ -1,6 +1,6 @@
 r"""From the signals along a weight's last axes to the coordinates that a spectral training releases, and back: one small matrix M.
 
-A = E^T P E keeps the frequencies of ``LayerSpectrum`` of a signal that is filled up with zeros (E) to the transform's length and cropped
+A = E^T P E keeps the frequencies of ``LayerSpectrum`` of a signal that is padded with zeros (E) to the transform's length and cropped
 again (E^T); P is the orthogonal projection. M has M^T M = A: the coordinates of g are M g, and M^T takes coordinates back. A product of
 masks is a product of axes, so M is the Kronecker product of one matrix for each axis. All are built in float64.
 
@@ -52,7 +52,7 @@ class Analysis:
         return self._matrices[kind]
 
     def axis_matrix(self, axis: int, kind: torch.dtype) -> Tensor:
-        """Of one axis alone, (its coordinates, its length)."""
+        """The matrix of one axis alone, (its coordinates, its length)."""
         return self._axes[axis][kind]
 
     def coordinates(self, signals: Tensor) -> Tensor:
@@ -83,7 +83,7 @@ def axis_analysis(length: int, transform: int, kept: int) -> NDArray[np.float64]
     values, vectors = np.linalg.eigh(lags[np.abs(places[:, None] - places)])
     count = min(2 * kept - 1, transform, length)
     scaled = np.sqrt(np.clip(values[::-1][:count], 0.0, 1.0)) * vectors[:, ::-1][:, :count]
-    # An eigenvector's sign is the library's choice; a team's processes must agree on it wherever they run.
+    # The library chooses an eigenvector's sign; a team's processes must agree on it wherever they run.
     return (scaled * np.where(scaled.sum(axis=0) < 0.0, -1.0, 1.0)).T
 
 

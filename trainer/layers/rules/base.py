@@ -1,4 +1,4 @@
-r"""What every layer rule takes and gives, and the small sums that they share.
+r"""The inputs and outputs of every layer rule, and the small sums that the rules share.
 
 Gradients follow torch's convention: for a complex number 2 dL/d(conj theta), the full gradient of the real pair. Norms are of real pairs.
 """
@@ -21,7 +21,7 @@ from trainer.layers.rules.analysis import Analysis
 HIDDEN_BY_UNDERFLOW = 2.0**-126
 r"""Added for every square that a norm sums: the smallest normal float32, more than any square that was flushed to 0 or rounded below it.
 
-So a norm that is a product (of activations and gradients) can't be 0 while the gradient isn't. Beside a bound of 1e-10 it is nothing.
+So a norm that is a product (of activations and gradients) can't be 0 while the gradient isn't. It is negligible beside a bound of 1e-10.
 """
 
 ROUNDINGS = 59 * 2**10
@@ -34,7 +34,7 @@ SMALLEST_PRODUCT = 16
 """Units: products of fewer, added up, take as long as one in float64."""
 
 CONVERTED_AT_ONCE = 2**20
-"""Numbers that are made float64 at once: 8 MiB."""
+"""How many numbers are converted to float64 at once: 8 MiB."""
 
 NORM_CHUNK = 4096
 """Squares are added one after another over this many numbers at most, an error below 2^-12 in any order, and in a cascade beyond."""
@@ -55,7 +55,7 @@ A unit's terms, clipped, are then at most 2^12 bounds long together, no longer t
 
 
 class UnsupportedLayer(Exception):
-    """A rule has no formula for this configuration of its layer: the general route is taken instead. Raised by the first call, or never."""
+    """A rule has no formula for this configuration of its layer: the general route is used instead. Raised by the first call, or never."""
 
 
 @final
@@ -66,7 +66,7 @@ class Use:
     Attributes:
       input: detached, (units * records_per_unit, ...), unit-major.
       gradient: of the summed loss with respect to the module's output, of the output's shape. Rows of padding are exactly 0.
-      squared_input: what ``squared_rows(input)`` gives, where it is known already: of the data themselves.
+      squared_input: the result of ``squared_rows(input)`` where it is already known: for the data themselves.
     """
 
     input: Tensor
@@ -92,11 +92,11 @@ class LayerGradients(Protocol):
 
 
 class WritableGradients(ABC):
-    """Layer gradients whose clipped sum can be computed in place, without a copy: worth it where parameters are many."""
+    """Layer gradients whose clipped sum can be computed in place, without a copy: worth it if there are many parameters."""
 
     @abstractmethod
     def write_weighted_sum(self, factors: Tensor, into: Mapping[str, Tensor], sample: int = 0) -> None:
-        """What ``weighted_sum`` gives, into contiguous tensors by own parameter name."""
+        """Writes the result of ``weighted_sum`` into contiguous tensors by own parameter name."""
 
 
 class SpectralGradients(ABC):
@@ -104,7 +104,7 @@ class SpectralGradients(ABC):
 
     @abstractmethod
     def projected(self, analysis: Analysis) -> LayerGradients:
-        """The same with the weight's coordinates M g, (*leading axes, r), in the place of the weight."""
+        """The same with the weight's coordinates M g, (*leading axes, r), in place of the weight."""
 
 
 Rule = Callable[[nn.Module, Sequence[Use], int], LayerGradients]
@@ -113,7 +113,7 @@ Rule = Callable[[nn.Module, Sequence[Use], int], LayerGradients]
 
 @final
 class ExplicitGradients(SpectralGradients):
-    """Per-unit gradients that are held as they are: (units, *shape of the parameter) by own parameter name."""
+    """Per-unit gradients held explicitly: (units, *shape of the parameter) by own parameter name."""
 
     def __init__(self, gradients: Mapping[str, Tensor]) -> None:
         self._gradients = gradients
@@ -189,12 +189,12 @@ def adds_little(units: int, sample: int, each: int = REAL) -> bool:
 
 
 def doubled(values: Tensor) -> Tensor:
-    """In float64, or complex128."""
+    """The values in float64, or complex128."""
     return values.to(torch.complex128 if values.is_complex() else torch.float64)
 
 
 def converted_parts(units: int, numbers: int) -> list[slice]:
-    """Few units at a time, of so many numbers each; at least one part, perhaps empty."""
+    """Parts of a few units each, for units of ``numbers`` numbers; at least one part, perhaps empty."""
     together = max(1, CONVERTED_AT_ONCE // max(1, numbers))
     return [slice(first, first + together) for first in range(0, max(units, 1), together)]
 
@@ -249,6 +249,6 @@ def cancellation(inputs: Tensor, gradients: Tensor) -> Tensor:
 
 
 def _diagonal(gram: Tensor) -> Tensor:
-    """The squared lengths (units, positions) out of a Gram matrix."""
+    """The squared lengths (units, positions) from a Gram matrix's diagonal."""
     diagonal = gram.diagonal(dim1=1, dim2=2)
     return diagonal.real if gram.is_complex() else diagonal

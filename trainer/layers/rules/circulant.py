@@ -63,7 +63,7 @@ class BlockCirculantGradients(WritableGradients):
     def low_passed(self, kept: int) -> BlockCirculantGradients:
         r"""The gradients after the orthogonal projection of each block of the weight, a real vector, onto its lowest frequencies.
 
-        Norms and sums are of what is left, in the weight's own domain, and no other frequency is computed. The bias is left as it is.
+        Norms and sums are of what is left, in the weight's own domain, and no other frequency is computed. The bias is unchanged.
 
         Args:
           kept: K, the first frequencies of ``rfft``; in [1, block // 2 + 1], where the last keeps all. Of each block's real dimensions

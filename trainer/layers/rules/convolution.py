@@ -52,7 +52,7 @@ def _before(module: nn.Module) -> tuple[int, ...]:
     if padding == "valid":
         return tuple(0 for _ in kernel)
     if padding == "same":
-        # Of an odd number of zeros the one more stands behind.
+        # If the number of zeros is odd, the extra one comes after.
         return tuple(dilation * (size - 1) // 2 for dilation, size in zip(cast("tuple[int, ...]", module.dilation), kernel, strict=True))
     return cast("tuple[int, ...]", padding)
 
@@ -112,7 +112,7 @@ class Kind:
 
 @final
 class ConvolutionGradients(SpectralGradients):
-    """Of weight, or its coordinates where there is an ``analysis``, and bias; ``bias``: (units, parts * outputs) or None."""
+    """Gradients of weight, or its coordinates if there is an ``analysis``, and bias; ``bias``: (units, parts * outputs) or None."""
 
     def __init__(self, weight: PatchGradients, bias: Tensor | None, kind: Kind, analysis: Analysis | None = None) -> None:
         self._weight, self._bias, self._kind, self._analysis = weight, bias, kind, analysis

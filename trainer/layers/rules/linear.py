@@ -1,6 +1,6 @@
 r"""Linear layers, real and complex: y = W a + b over the last axis.
 
-A record's gradient is the outer product g conj(a)^T, whose norm is |g| |a|: no gradient is built. With more positions than one in a unit
+A record's gradient is the outer product g conj(a)^T, whose norm is |g| |a|: no gradient is built. With more than one position in a unit
 (a sequence, a user's records, a module called twice) it is a sum of outer products; its norm comes from Gram matrices over the positions,
 or from the gradients themselves, whichever takes fewer multiplications. The clipped sum is one matrix product in every case.
 """
@@ -31,7 +31,7 @@ from trainer.layers.rules.base import (
 )
 
 EXPLICIT_NUMBERS = 2**22
-"""Numbers of explicit gradients that are held at once."""
+"""How many numbers of explicit gradients are held at once."""
 
 
 def linear(module: nn.Module, uses: Sequence[Use], units: int) -> LayerGradients:
@@ -50,7 +50,7 @@ def as_positions(values: Tensor, units: int) -> Tensor:
 
 
 class _WeightedSum(WritableGradients):
-    """What both share: from the weighted gradients of every position, in turn, to the sums."""
+    """The common part of both: computes the sums from the weighted gradients of every position."""
 
     def __init__(self, a: Tensor, g: Tensor, has_bias: bool) -> None:
         self._a, self._g, self._has_bias = a, g, has_bias
@@ -70,7 +70,7 @@ class _WeightedSum(WritableGradients):
         else:
             numbers = (a.shape[-1] + weighted.shape[-1]) * (1 if a.dim() == 2 else a.shape[1])
             parts = converted_parts(len(a), numbers)
-            # BLAS conjugates what it transposes on its way; this leaves conj(W), which is smaller than a.
+            # BLAS conjugates while it transposes; this leaves conj(W), which is smaller than a.
             total = added(parts, lambda part: doubled(weighted[part]).flatten(0, -2).mH @ doubled(a[part]).flatten(0, -2))
             weight.copy_(total.conj())
         if not self._has_bias:
@@ -83,7 +83,7 @@ class _WeightedSum(WritableGradients):
 
 
 def _write_products(weighted: Tensor, a: Tensor, into: Tensor, at_once: int) -> None:
-    """The sum of products of so many units each."""
+    """The sum of products of ``at_once`` units each."""
     total = into if into.dtype == a.dtype else torch.empty_like(into, dtype=a.dtype)
     if at_once == len(a):
         _write_product(weighted, a, total)

@@ -44,7 +44,7 @@ LONGEST_ROW = 4096
 
 
 class Route(Enum):
-    """Ways to the norms and the sum."""
+    """Ways to compute the norms and the sum."""
 
     HELD = "per-unit gradients, held for the sum"
     DROPPED = "per-unit gradients, a few at a time"
@@ -68,7 +68,7 @@ def route_of(uses: Sequence[Correlated], geometry: Geometry, analysis: Analysis 
 
 @final
 class PatchGradients:
-    r"""Of all uses of one weight together, or of their coordinates.
+    r"""The gradients of all uses of one weight together, or of their coordinates.
 
     Args:
       uses: with the same units, groups and channels; the images may differ in size.
@@ -81,11 +81,11 @@ class PatchGradients:
 
     @classmethod
     def of(cls, uses: Sequence[Correlated], geometry: Geometry) -> Self:
-        """By the cheapest route."""
+        """The gradients by the cheapest route."""
         return cls(uses, geometry, route_of(uses, geometry))
 
     def projected(self, analysis: Analysis) -> PatchGradients:
-        """M g in the place of g."""
+        """The same with M g in place of g."""
         if analysis.is_constant:
             return PatchGradients.of([summed_windows(use, self._geometry, analysis) for use in self._uses], self._geometry.of_one_place)
         return PatchGradients(self._uses, self._geometry, route_of(self._uses, self._geometry, analysis), analysis)
@@ -139,12 +139,12 @@ class PatchGradients:
 
     @cached_property
     def _together(self) -> int:
-        """Units of one part."""
+        """The number of units in one part."""
         numbers = _columns(self._uses[0], self._geometry) * max(self._uses[0].gradients.shape[4], _positions(self._uses))
         return max(1, NUMBERS_AT_ONCE // (self._geometry.groups * numbers))
 
     def _parts(self) -> Iterator[list[Correlated]]:
-        """A few units at a time."""
+        """The uses' parts, a few units at a time."""
         for first in range(0, self._uses[0].images.shape[1], self._together):
             yield [use.of_units(first, first + self._together) for use in self._uses]
 
@@ -204,7 +204,7 @@ def _squares(gradients: Tensor) -> Tensor:
 
 
 def _slack(uses: Sequence[Correlated], geometry: Geometry) -> Tensor:
-    """Every place of the kernel sees the image once at most."""
+    """Every place of the kernel sees the image at most once."""
     images, gradients = (
         _added([_lengths(values) for values in of_uses]) for of_uses in zip(*((u.images, u.gradients) for u in uses), strict=True)
     )

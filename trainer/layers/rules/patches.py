@@ -30,7 +30,7 @@ from trainer.layers.rules.analysis import Analysis
 @final
 @dataclass(frozen=True)
 class Geometry:
-    r"""Of the correlation, over two axes of space; a layer over one has height 1.
+    r"""The geometry of the correlation over two spatial axes; a layer over one axis has height 1.
 
     Attributes:
       kernel, stride, dilation, before: vertical and horizontal; ``before``: zeros above and to the left of the image.
@@ -47,7 +47,7 @@ class Geometry:
 
     @property
     def places(self) -> int:
-        """Of the kernel."""
+        """The number of places of the kernel."""
         return self.kernel[0] * self.kernel[1]
 
     @property
@@ -59,7 +59,7 @@ class Geometry:
 @final
 @dataclass(frozen=True)
 class Correlated:
-    r"""Image and gradient of one use of a layer, of R records in each of U units, G groups.
+    r"""The image and gradient of one use of a layer, for R records in each of U units, and G groups.
 
     Attributes:
       images: (R, U, G, height, width, parts * channels), padded with zeros.
@@ -78,7 +78,7 @@ class Correlated:
 
 
 def correlated(images: Tensor, gradients: Tensor, geometry: Geometry, units: int) -> Correlated:
-    r"""Brought into order, with copies only where order or zeros are missing.
+    r"""Brings images and gradients into this order; copies only where the order differs or zeros are missing.
 
     Args:
       images, gradients: (N, parts * channels, height, width), real; N = units * records, unit-major.

@@ -30,7 +30,7 @@ _NAME: TypeAdapter[str] = TypeAdapter(PartName)
 
 @final
 class ComparedTraining(Value):
-    """One training of a comparison, under a name of its own."""
+    """One training of a comparison, under its own name."""
 
     name: PartName
     spec: AnyPartSpec
@@ -39,7 +39,7 @@ class ComparedTraining(Value):
 @final
 @dataclass(frozen=True)
 class PlannedRun:
-    """One single training: of which part, at which budget (None: the part's own), the how manyth repetition."""
+    """One single training: its part, its budget (None: the part's own), and the number of its repetition."""
 
     name: str
     part: str
@@ -52,17 +52,17 @@ class PlannedRun:
 class Comparison(TrainingSpec):
     r"""Runs every part on the same data, one after the other, and puts their results side by side.
 
-    All runs together are what leaves the service, so their composition is what is guaranteed: a comparison costs more than its best
-    part. Choosing that part by its result is free then, since every run is counted. A part without a guarantee leaves the whole without.
+    All runs together leave the service, so the guarantee is for their composition: a comparison costs more than its best
+    part. Choosing that part by its result is then free, since every run is counted. A part without a guarantee leaves the whole without.
 
     Attributes:
       data: the data set of all parts.
-      parts: of different names; each with this ``data``, one unit of privacy, and the same ``evaluation``.
+      parts: trainings with different names; each with this ``data``, one unit of privacy, and the same ``evaluation``.
       epsilons: every part whose noise is calibrated to an epsilon runs at each of these instead of its own; None: at its own.
-      repetitions: of every run, each with other randomness, and each counted.
+      repetitions: repetitions of every run, each with different randomness, and each counted.
       (others): as in ``TrainingSpec``; parts leave ``reproducible`` and ``seed`` to the comparison.
     Raises:
-      ValidationError: parts that differ in data or held-out records, two of one name, names that become too long, or more than 256 runs.
+      ValidationError: parts that differ in data or held-out records, two with one name, names that become too long, or more than 256 runs.
     """
 
     SUMMARY: ClassVar[str] = "Several algorithms on one data set: a table and plots of what they reach, and what all of them cost together."
@@ -114,7 +114,7 @@ class Comparison(TrainingSpec):
             if part.spec.canaries is not None:
                 raise InvalidParameter(f"{where}.audit", "absent (canaries audit one training by itself)", "canaries")
             if part.spec.held_out == "encoded":
-                # Its guarantee is for held-out records, and takes the training records, which other parts may protect, for public.
+                # Its guarantee is for held-out records and assumes public training records, which other parts may protect.
                 raise InvalidParameter(f"{where}.method", "any but noisy_rotation, which protects other records than the other parts", "it")
             if part.spec.held_out != self.parts[0].spec.held_out:
                 raise InvalidParameter(f"{where}.evaluation", f"{self.parts[0].spec.held_out!r} as in the first part", part.spec.held_out)
@@ -127,7 +127,7 @@ class Comparison(TrainingSpec):
         return self
 
     def runs(self) -> tuple[PlannedRun, ...]:
-        """Every single training: parts, at each of the epsilons, so many times."""
+        """Every single training: each part, at each of the epsilons, ``repetitions`` times."""
         return tuple(self._runs())
 
     def _runs(self) -> Iterator[PlannedRun]:
@@ -185,7 +185,7 @@ class Comparison(TrainingSpec):
 
 
 def _check_names(names: Sequence[str]) -> None:
-    """Of all runs, which files are named by. Raises InvalidParameter."""
+    """Checks the names of all runs, which are also file names. Raises InvalidParameter."""
     for name in names:
         try:
             _NAME.validate_python(name)
@@ -196,7 +196,7 @@ def _check_names(names: Sequence[str]) -> None:
 
 
 def _with_epsilon(document: dict[str, Any], epsilon: float) -> dict[str, Any] | None:
-    """A spec's JSON with another target epsilon, its own or its method's; None where its noise isn't calibrated to one."""
+    """A spec's JSON with another target epsilon, in itself or its method; None if its noise isn't calibrated to one."""
     privacy = cast("dict[str, Any] | None", document.get("privacy"))
     if privacy is not None:
         return None if privacy.get("epsilon") is None else document | {"privacy": privacy | {"epsilon": epsilon}}

@@ -1,7 +1,7 @@
 r"""The spec of DP-SGD with Laplace noise in its sound form: each unit's whole gradient is clipped, and the noise is on all weights.
 
-The paper clips and perturbs the loss's derivative by the logits and back-propagates that: every update is then a multiple of the raw row
-(errata S31). Here the gradient of all weights is what is clipped, summed and released.
+The paper clips and perturbs the loss's derivative with respect to the logits and back-propagates that: every update is then a multiple of
+the raw row (errata S31). Here the gradient of all weights is clipped, summed and released.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from trainer.specs.units import check_split
 
 @final
 class DescentPrivacy(CalibratedPrivacy):
-    r"""The guarantee asked for.
+    r"""The requested guarantee.
 
     Attributes:
       adjacency: which data sets are neighbours. Under replace_one two clipped gradients differ by up to twice the bound.
@@ -44,7 +44,7 @@ class LaplaceMethod(Value):
     Attributes:
       privacy: the guarantee.
       clipping_bound: C, on the l1 norm over all weights.
-      expected_batch_size: units expected in a step's Poisson sample: what the noisy sum is divided by.
+      expected_batch_size: units expected in a step's Poisson sample; the noisy sum is divided by it.
     """
 
     kind: Literal["laplace"] = "laplace"
@@ -63,7 +63,7 @@ class LaplaceMethod(Value):
 
 @final
 class GaussianMethod(Value):
-    r"""Each unit's gradient is clipped in l2, and every coordinate of a sample's sum gets Gaussian noise: DP-SGD as it is known.
+    r"""Each unit's gradient is clipped in l2, and every coordinate of a sample's sum gets Gaussian noise: the usual DP-SGD.
 
     Attributes:
       clipping_bound: C, on the l2 norm over all weights.
@@ -90,9 +90,9 @@ class DpSgdLaplace(AutoencoderTraining):
 
     Attributes:
       method: what is clipped and perturbed, and how.
-      steps: noisy sums.
-      declared_units: N, how many units of privacy the training data are taken to have: a public number, known without counting them. The
-        sampling probability is method.expected_batch_size / N. None where the number that is counted is public.
+      steps: the number of noisy sums.
+      declared_units: N, the assumed number of units of privacy in the training data: a public number, known without counting them. The
+        sampling probability is method.expected_batch_size / N. None if the counted number is public.
       (others): as in ``AutoencoderTraining``.
     Raises:
       InvalidParameter: from ``plan``, where the spec doesn't fit the data set.
@@ -117,7 +117,7 @@ class DpSgdLaplace(AutoencoderTraining):
 
     @classmethod
     def example(cls) -> Self:
-        """Digits' pixels. Its hyper-parameters were tuned on this very, public data set, which no guarantee counts."""
+        """Digits' pixels. Its hyper-parameters were tuned on this same public data set, which no guarantee counts."""
         privacy = DescentPrivacy(adjacency=Adjacency.ADD_REMOVE, unit="record", delta=1e-5, epsilon=10.0)
         return cls(
             data=DigitsImages(split_seed=0, test_fraction=0.2),
@@ -151,7 +151,7 @@ class DpSgdLaplace(AutoencoderTraining):
         return self.plan_with(facts, plan.noise_std if multiplier is None else multiplier * self.method.clipping_bound)
 
     def plan_with(self, facts: DataSetFacts, scale: float) -> ExecutionPlan:
-        """The plan with noise of this scale. Raises InvalidParameter where spec and data don't fit."""
+        """The plan with noise of this scale. Raises InvalidParameter if spec and data don't fit."""
         _ = self.shape(facts)
         check_split(facts, self.method.privacy.adjacency)
         is_declared = self.declared_units is not None

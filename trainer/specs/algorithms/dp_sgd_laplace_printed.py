@@ -13,11 +13,11 @@ from trainer.specs.printed import PrintedTraining
 
 @final
 class DpSgdLaplacePrinted(PrintedTraining):
-    r"""Clip and perturb each row's loss derivative by the outputs, taken at 0, and propagate it through the raw row.
+    r"""Clip and perturb each row's loss derivative with respect to the outputs, taken at 0, and propagate it through the raw row.
 
     Attributes:
       clipping_bound: C, on the l2 norm of the derivative; the paper's is 4, which no row in [0, 1]^n with n <= 64 reaches.
-      stabilisation: added to the decoder's first weights, as in ``SpofPrinted``; the paper's Algorithm 2 has none.
+      stabilisation: added to the decoder's initial weights, as in ``SpofPrinted``; the paper's Algorithm 2 has none.
       (others): as in ``PrintedTraining``.
     """
 

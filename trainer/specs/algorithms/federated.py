@@ -18,16 +18,16 @@ from trainer.specs.network_training import BoundedTraining, PublicHeldOut
 
 @final
 class FederatedZetaDpSgd(BoundedTraining):
-    r"""Every node in every round: a Poisson sample of its own units, their clipped sum, its own noise, divided by a public constant.
+    r"""In every round every node adds noise to the clipped sum of a Poisson sample of its units, and divides by a public constant.
 
-    The server averages what the nodes send, over all of them, and takes a step of its optimizer. A node that sends nothing, or something
+    The server averages what the nodes send, over all nodes, and takes a step of its optimizer. A node that sends nothing, or something
     not finite, counts as zero: the divisor stays the public number of nodes, and its units' guarantee is still charged for the round.
 
     Attributes:
-      nodes: how many; at most the units of privacy. Units are dealt to them by a hash, each by itself, a user with all records.
-      distribution_seed: public; where a unit lives follows from it and from that unit alone, so that one more moves nobody else.
+      nodes: the number of nodes; at most the units of privacy. A hash assigns each unit to a node separately, a user with all records.
+      distribution_seed: public; a unit's node follows from it and from that unit alone, so one more unit moves nobody else.
       server: the server's optimizer; ``fed_adam`` is that of Reddi et al. 2021.
-      expected_batch_size: units expected in one node's sample, where it has its share of all units.
+      expected_batch_size: units expected in one node's sample if it has an equal share of all units.
       (others): as in ``BoundedTraining``; ``privacy`` is what each node guarantees its units against the server and all other nodes.
     Raises:
       InvalidParameter: from ``plan``, where the spec doesn't fit the data set.

@@ -1,8 +1,8 @@
 r"""The spec of the functional mechanism: the coefficients of a decoder's quadratic loss, summed over all rows, released once with noise.
 
 The encoder is public: random weights, drawn without the data. Then the loss is a polynomial of the decoder's weights alone, with sums over
-the rows as coefficients. The SPOF paper calls itself at m = 1 the functional mechanism, but perturbs each row's coefficients and trains the
-encoder on raw rows, which is neither that nor private (errata S14, S17).
+the rows as coefficients. The SPOF paper says it is the functional mechanism at m = 1, but perturbs each row's coefficients and trains
+the encoder on raw rows, which is neither that mechanism nor private (errata S14, S17).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from trainer.specs.units import check_split
 
 @final
 class SumsPrivacy(CalibratedPrivacy):
-    r"""The guarantee asked for; Laplace noise's holds at any delta, 0 among them.
+    r"""The requested guarantee; that of Laplace noise holds at any delta, including 0.
 
     Attributes:
       adjacency: which data sets are neighbours.
@@ -43,12 +43,12 @@ class FunctionalMechanism(AutoencoderSpec):
     r"""Release a decoder's quadratic loss once, and minimise it.
 
     Attributes:
-      encoders: 1: the sums are of all rows, whoever's they are.
-      hidden: l, units of the code; the first is constant, so that 1 leaves the noisy column means. More units see more of a row, and
+      encoders: 1: the sums are over all rows, whoever's they are.
+      hidden: l, units of the code; the first is constant, so 1 gives only the noisy column means. More units see more of a row, and
         cost noise for l n + l (l + 1) / 2 numbers.
-      spread: of the encoder's random weights: their standard deviation times sqrt(n).
-      noise: that the sums get.
-      expansion: where the loss is made a quadratic; post-processing.
+      spread: standard deviation of the encoder's random weights, times sqrt(n).
+      noise: the noise added to the sums.
+      expansion: where the loss is approximated by a quadratic; post-processing.
       ridge: added to the quadratic's matrix, in units of the noise's standard deviation; post-processing.
       privacy: the guarantee.
       (others): as in ``AutoencoderSpec``.
@@ -107,11 +107,11 @@ class FunctionalMechanism(AutoencoderSpec):
         return self._planned(facts, plan.noise_std)
 
     def plan_with(self, facts: DataSetFacts, noise_multiplier: float) -> StatisticReleasePlan:
-        """The plan with this noise. Raises InvalidParameter where spec and data don't fit."""
+        """The plan with this noise. Raises InvalidParameter if spec and data don't fit."""
         return self._planned(facts, noise_multiplier * self._move(facts))
 
     def sensitivity(self, facts: DataSetFacts) -> Sensitivity:
-        r"""How far one unit moves the sums: a user, as far as all of their rows together. Raises as ``plan_with``."""
+        r"""How far one unit moves the sums; a user moves them as far as all their rows together. Raises as ``plan_with``."""
         move, unit, adjacency = self._move(facts), self.unit, self.privacy.adjacency
         if self.noise == "laplace":
             return Sensitivity(l1=move, adjacency=adjacency, unit=unit)
@@ -120,7 +120,7 @@ class FunctionalMechanism(AutoencoderSpec):
     def _move(self, facts: DataSetFacts) -> float:
         shape = self.shape(facts)
         one = (l1_sensitivity if self.noise == "laplace" else l2_sensitivity)(shape.features, shape.hidden, self.privacy.adjacency)
-        # Not the rows of the user who has most: how many those are is the data's own.
+        # Not the largest number of rows of a user: that number depends on the data.
         rows = (self.records_per_user or 1) if self.protects_users(facts) else 1
         return multiple_up(rows, one)
 

@@ -1,4 +1,4 @@
-r"""The spec of ordinary training: no clipping, no noise, no guarantee. The baseline that private results stand beside."""
+r"""The spec of ordinary training: no clipping, no noise, no guarantee. The baseline for private results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trainer.specs.report import HeldOut
 REASON = "it was trained on the data as they are, without clipping and without noise: anything of them may be read off the model"
 
 REPORTED_DELTA = 1e-5
-"""Epsilon is infinite at every delta; progress names one all the same."""
+"""Epsilon is infinite at every delta, but progress reports need one."""
 
 
 @final
@@ -29,12 +29,12 @@ class NonPrivateTraining(TrainingSpec):
 
     Attributes:
       model: the network.
-      optimizer: what is done with the gradient.
+      optimizer: how the gradient updates the weights.
       batch_size: records in each batch; epochs are shuffled, and every record is used once in each.
-      steps: batches.
-      unit: what one row is, or the user whose rows they are: what a comparison counts. Nothing is guaranteed to either.
-      records_per_user: where ``unit`` is the user: a user's first so many records are used, as in a private training for users.
-      evaluation: what the held-out records are.
+      steps: the number of batches.
+      unit: what one row is, or the user whose rows they are; a comparison counts these units. Nothing is guaranteed to either.
+      records_per_user: if ``unit`` is the user: how many of a user's first records are used, as in a private training for users.
+      evaluation: how the held-out records are used.
     """
 
     SUMMARY: ClassVar[str] = "Ordinary training without privacy, as a baseline."

@@ -1,4 +1,4 @@
-r"""The spec of complex-feature obfuscation: train encoder, processing module and decoder, attack what is sent, and say what was found."""
+r"""The spec of complex-feature obfuscation: train encoder, processing module and decoder, attack what is sent, and report the findings."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from trainer.specs.report import HeldOut
 from trainer.specs.units import check_split
 
 REPORTED_DELTA = 1e-5
-"""Where nothing is guaranteed: epsilon is infinite at every delta."""
+"""Used where nothing is guaranteed: epsilon is infinite at every delta."""
 
 Groups = Annotated[tuple[Annotated[tuple[Classes, ...], Field(min_length=1)], ...], Field(min_length=2, max_length=1024)]
 
 
 @final
 class Obfuscation(TrainingSpec):
-    r"""A network in three parts whose features are sent to a cloud: what it reaches, and what attacks read off what is sent.
+    r"""A network in three parts whose features are sent to a cloud: its accuracy, and what attacks learn from the features sent.
 
-    The training records train network and attackers and are taken for public. Of every method but ``noisy_rotation`` the held-out records
-    are the victims, declared public by whoever submits. Under ``noisy_rotation`` the held-out records are protected: each is encoded
+    The training records train network and attackers and are assumed to be public. Under every method but ``noisy_rotation`` the held-out
+    records are the victims, declared public by the submitter. Under ``noisy_rotation`` the held-out records are protected: each is encoded
     ``queries`` times and nothing else about them leaves the run; the victims are ``evaluation_records`` of the training records,
     which aren't trained on.
 
@@ -46,12 +46,12 @@ class Obfuscation(TrainingSpec):
       method: how a feature is hidden.
       task_groups: the task's classes as groups of the data set's labels, each label in one group; the label itself is then the property
         that the task doesn't ask for (the paper's 20 superclasses of 100 classes). None: the label is the task, and the property.
-      optimizer: of the network; the critic has its own.
+      optimizer: the network's optimizer; the critic has its own.
       batch_size, steps: of the network's training.
       evaluation: public_held_out where the held-out records are the victims; none under ``noisy_rotation``.
-      evaluation_records: of the training records, for ``noisy_rotation`` with attacks; else absent.
+      evaluation_records: how many training records are set apart, for ``noisy_rotation`` with attacks; else absent.
       attacks: how hard the attackers try; None for no attacks.
-      curve: ascending noise multipliers at which network and attacks are measured too; of ``noisy_rotation`` with attacks.
+      curve: ascending noise multipliers at which network and attacks are also measured; for ``noisy_rotation`` with attacks.
     """
 
     SUMMARY: ClassVar[str] = "Complex-feature obfuscation: features turned by a secret angle, and attacks on what is sent."
@@ -99,7 +99,7 @@ class Obfuscation(TrainingSpec):
 
     @classmethod
     def example(cls) -> Self:
-        """Handwritten digits, the paper's method, and the attacks it should have met."""
+        """Handwritten digits, the paper's method, and the attacks it should have been tested with."""
         return cls(
             data=Digits(split_seed=0, test_fraction=0.332, split_by="position"),
             network=LeNet(),
@@ -113,7 +113,7 @@ class Obfuscation(TrainingSpec):
 
     @property
     def held_out_is_public(self) -> bool:
-        """Whether whoever submits declares the held-out records public."""
+        """Whether the submitter declares the held-out records public."""
         return isinstance(self.evaluation, PublicHeldOut)
 
     @property

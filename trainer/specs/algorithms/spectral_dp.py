@@ -33,7 +33,7 @@ class LayerSetting(Value):
       clipping_bound: C_l, l2 norm of the layer's part of a unit's gradient, biases included; in [1e-30, 1e30].
       filter_ratio: part of the spectrum that is dropped along each axis of a kernel or block; in [0, 1). See ``kept_frequencies``.
       transform_size: of a convolution: length of the Fourier transform along each axis, at least the kernel's size; the kernel's gradient
-        is filled up with zeros to it. None for the kernel's own size, and for other layers: a block's transform has the block's.
+        is padded with zeros to it. None for the kernel's own size, and for other layers: a block's transform has the block's size.
     """
 
     clipping_bound: ClippingBound
@@ -69,14 +69,14 @@ class SpectralDp(NetworkTraining):
     r"""Train a real network on the low frequencies of its kernels' and blocks' gradients, with noise on these alone.
 
     For each unit and layer: the gradient's kept coordinates (``LayerSpectrum``) are clipped to C_l, added over the sample, and released
-    with real Gaussian noise of std sigma C on each of them, C = sqrt(sum C_l^2). Taking them back to weights is post-processing. It is
-    private like ordinary training with the same sigma: filtering earns no privacy, it trades noise for a bias (errata P20).
+    with real Gaussian noise of std sigma C on each of them, C = sqrt(sum C_l^2). Mapping them back to weights is post-processing. It is
+    as private as ordinary training with the same sigma: filtering earns no privacy, it trades noise for a bias (errata P20).
 
     Attributes:
       model: with real weights (numbers ``real`` or ``real_pairs``).
       layers: bounds and filters.
       order: ``project_then_clip`` or ``clip_then_filter``, the paper's: see ``SpectralProjection``.
-      optimizer: what is done with the released gradient; post-processing.
+      optimizer: how the released gradient updates the weights; post-processing.
       (others): as in ``NetworkTraining``; ``expected_batch_size`` is q N, at most the training records or users.
     Raises:
       InvalidParameter: complex weights; and from ``plan``, where the spec doesn't fit network or data set.
@@ -108,7 +108,7 @@ class SpectralDp(NetworkTraining):
 
     @classmethod
     def example(cls) -> Self:
-        """Digits as phase pairs, on real weights: a convolution and two circulant layers. Tuned on this very, public data set."""
+        """Digits as phase pairs, on real weights: a convolution and two circulant layers. Tuned on this same public data set."""
         layers: tuple[LayerSpec, ...] = (
             Unflatten(channels=2, height=8, width=8),
             Convolution(outputs=16, kernel=5, padding=2, stride=2),
@@ -131,7 +131,7 @@ class SpectralDp(NetworkTraining):
 
     @property
     def network(self) -> Sequential:
-        """``model``. Raises InvalidParameter where it isn't layers in a row with real weights."""
+        """``model``. Raises InvalidParameter if it isn't a sequence of layers with real weights."""
         if not isinstance(self.model, Sequential):
             raise InvalidParameter("model", "sequential, with real weights", self.model.kind)
         if self.model.numbers == "complex":
@@ -151,7 +151,7 @@ class SpectralDp(NetworkTraining):
 
     def planned_projection(self, facts: DataSetFacts) -> SpectralProjection:
         stages = sequential_shapes(self.network, facts)
-        # A layer's weight is all that has a spectrum; what is left of its numbers are biases.
+        # Only a layer's weight has a spectrum; the rest of its numbers are biases.
         numbers = {
             module_name(place, layer): stage.weights - (stage.outputs[0] if getattr(layer, "bias", False) else 0)
             for place, (layer, stage) in enumerate(zip(self.network.layers, stages, strict=True))
@@ -164,7 +164,7 @@ class SpectralDp(NetworkTraining):
         return SpectralProjection(order=self.order, layers=spectra)
 
     def _settings(self, facts: DataSetFacts) -> list[tuple[WeightedLayer, LayerSetting]]:
-        """Of each trained layer. Raises InvalidParameter where they don't fit the network."""
+        """The settings of each trained layer. Raises InvalidParameter if they don't fit the network."""
         trained = weighted_layers(self.network, facts)
         if isinstance(self.layers, SameForAll):
             _check_used(trained, self.layers)
@@ -179,9 +179,9 @@ class SpectralDp(NetworkTraining):
 
 
 def kept_frequencies(transform: int, ratio: float) -> int:
-    r"""K, the smallest count of rfft frequencies with min(2 K - 1, N) >= (1 - ratio) N: never fewer dimensions than asked for.
+    r"""K, the smallest count of rfft frequencies with min(2 K - 1, N) >= (1 - ratio) N: never fewer dimensions than requested.
 
-    Frequencies other than 0 (and N / 2) come in conjugate pairs, so that not every count of dimensions can be had. Short axes keep more
+    Frequencies other than 0 (and N / 2) come in conjugate pairs, so not every number of dimensions is possible. Short axes keep more
     than the ratio says: 3 keeps everything below a ratio of 2/3, and then one dimension.
 
     Args:
@@ -195,7 +195,7 @@ def kept_frequencies(transform: int, ratio: float) -> int:
 
 
 def _check_used(trained: Sequence[WeightedLayer], common: SameForAll) -> None:
-    """A filter that no layer has is a mistake, not a filter."""
+    """Refuses a filter that applies to no layer: it is a mistake."""
     if common.filter_ratio > 0.0 and all(layer.spectrum_shape is None for layer in trained):
         raise InvalidParameter("layers.filter_ratio", "0 for a network without convolutions and circulant layers", common.filter_ratio)
     if common.transform_size is not None and all(_transforms_block_or_nothing(layer) for layer in trained):
@@ -203,12 +203,12 @@ def _check_used(trained: Sequence[WeightedLayer], common: SameForAll) -> None:
 
 
 def _transforms_block_or_nothing(layer: WeightedLayer) -> bool:
-    """Whether a transform's size is no choice."""
+    """Whether the transform's size can't be chosen."""
     return layer.spectrum_shape is None or layer.kind == "block_circulant_linear"
 
 
 def _own(layer: WeightedLayer, common: SameForAll) -> LayerSetting:
-    """What of a common setting is for this layer."""
+    """The part of a common setting that applies to this layer."""
     if layer.spectrum_shape is None:
         return LayerSetting(clipping_bound=common.clipping_bound, filter_ratio=0.0)
     size = None if _transforms_block_or_nothing(layer) else common.transform_size
@@ -230,7 +230,7 @@ def _check_setting(name: str, layer: WeightedLayer, setting: LayerSetting) -> No
 
 
 def _spectrum(layer: WeightedLayer, shape: Shape, numbers: int, setting: LayerSetting) -> LayerSpectrum:
-    """``numbers``: in the layer's weight."""
+    """``numbers``: how many numbers the layer's weight has."""
     transform = shape if setting.transform_size is None else (setting.transform_size,) * len(shape)
     kept = tuple(kept_frequencies(length, setting.filter_ratio) for length in transform)
     return LayerSpectrum(layer=layer.name, signals=numbers // math.prod(shape), shape=shape, transform=transform, kept=kept)

@@ -31,14 +31,14 @@ RowMechanism = LocalLaplace | LocalGaussian | DuchiLinf
 
 @final
 class LocalPrivacy(Value):
-    r"""The guarantee asked for: epsilon for the unit, or the noise of one row's release.
+    r"""The requested guarantee: epsilon for the unit, or the noise of one row's release.
 
     Attributes:
-      adjacency: replace_one: what a unit's rows hold is protected. How many rows there are, and how many of them are a user's, shows.
+      adjacency: replace_one: the contents of a unit's rows are protected. The number of rows, and of a user's rows, is visible.
       unit: what one row is, or the user whose rows they are.
-      delta: at which epsilon is reported and calibrated; in (0, 1). Gaussian noise has no guarantee at 0, the others do.
-      epsilon: of the unit, all of its rows together.
-      scale: Laplace's b or a Gaussian's std, in units of [0, 1]; of duchi_linf 1 / epsilon of one row.
+      delta: the delta at which epsilon is reported and calibrated; in (0, 1). Gaussian noise has no guarantee at 0, the others do.
+      epsilon: of the unit, for all its rows together.
+      scale: Laplace's b or a Gaussian's std, in units of [0, 1]; for duchi_linf 1 / epsilon of one row.
     """
 
     adjacency: Literal[Adjacency.REPLACE_ONE]
@@ -59,9 +59,9 @@ class LocalReleaseMethod(Value):
     r"""Each row is released once, and inputs and targets are functions of the released rows: epochs cost nothing.
 
     Attributes:
-      mechanism: that releases a row of [0, 1]^n.
+      mechanism: the mechanism that releases a row of [0, 1]^n.
       privacy: the guarantee.
-      denoising: what training makes of the released rows.
+      denoising: how training processes the released rows.
     """
 
     kind: Literal["local_release"] = "local_release"
@@ -70,7 +70,7 @@ class LocalReleaseMethod(Value):
     denoising: Denoising = Shrunk()
 
     def row_release(self, features: int, row: PrivacyUnit, scale: float) -> RowMechanism:
-        """The mechanism of one row of so many features, with this noise scale."""
+        """The mechanism for one row of ``features`` features, with this noise scale."""
         if self.mechanism == "local_gaussian":
             return LocalGaussian.for_box(0.0, 1.0, features, scale, row)
         sensitivity = Sensitivity(l1=LocalRelease.least_l1(0.0, 1.0, features), adjacency=self.privacy.adjacency, unit=row)
@@ -86,9 +86,9 @@ class Spof(AutoencoderTraining):
     r"""Train a distributed autoencoder on a perturbed loss.
 
     Attributes:
-      method: how the rows are released, and what is made of them.
+      method: how the rows are released and then processed.
       batch_size: rows of one step; each row is used once in an epoch, whose last batch may be smaller.
-      steps: batches.
+      steps: the number of batches.
       (others): as in ``AutoencoderTraining``.
     Raises:
       InvalidParameter: from ``plan``, where the spec doesn't fit the data set.
@@ -116,7 +116,7 @@ class Spof(AutoencoderTraining):
 
     @classmethod
     def example(cls) -> Self:
-        """Digits' pixels: a public data set, whose column means are about all that so much noise leaves to be learned of it."""
+        """Digits' pixels: a public data set; with this much noise little more than its column means can be learned."""
         privacy = LocalPrivacy(adjacency=Adjacency.REPLACE_ONE, unit="record", delta=1e-5, epsilon=10.0)
         return cls(
             data=DigitsImages(split_seed=0, test_fraction=0.2, split_by="position"),
@@ -150,11 +150,11 @@ class Spof(AutoencoderTraining):
         if self.method.privacy.scale is not None or not isinstance(plan, RecordReleasePlan):
             return self.plan_for(facts)
         calibrated, example = plan.mechanism, self.method.row_release(self.shape(facts).features, facts.unit, 1.0)
-        # Whatever its scale is, the event names it: but it is the spec's mechanism, of these rows.
+        # The event states its scale, whatever that is; but it must be the spec's mechanism for these rows.
         return self._plan(facts, calibrated if _without_scale(calibrated) == _without_scale(example) else example)
 
     def plan_with(self, facts: DataSetFacts, scale: float) -> RecordReleasePlan:
-        """The plan with this noise scale of one row's release. Raises InvalidParameter where spec and data don't fit."""
+        """The plan with this noise scale of one row's release. Raises InvalidParameter if spec and data don't fit."""
         return self._plan(facts, self.method.row_release(self.shape(facts).features, facts.unit, scale))
 
     def _plan(self, facts: DataSetFacts, mechanism: RowMechanism) -> RecordReleasePlan:

@@ -15,8 +15,8 @@ class SpofPrinted(PrintedTraining):
     r"""Perturb each row's loss coefficients anew in every step, and propagate the perturbed loss's gradient through the raw row.
 
     Attributes:
-      stabilisation: c of section V, every entry of the vector c_j. It is added to the decoder's weights in every step and its gradient is
-        the same without: descent from weights that hold it from the start is the same descent. The noise's scale holds
+      stabilisation: c of section V, every entry of the vector c_j. It is added to the decoder's weights in every step, which doesn't change
+        the gradient: descent from weights that include it from the start is the same descent. The noise's scale includes
         c_j = c . h_j(x_j), as printed.
       (others): as in ``PrintedTraining``.
     """

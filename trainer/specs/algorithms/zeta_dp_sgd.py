@@ -20,7 +20,7 @@ class ZetaDpSgd(BoundedTraining):
     r"""Train a complex-valued or real network with clipping per unit of privacy and Gaussian noise on each real component.
 
     Attributes:
-      optimizer: what is done with the released gradient; post-processing.
+      optimizer: how the released gradient updates the weights; post-processing.
       (others): as in ``BoundedTraining``; ``expected_batch_size`` is q N, at most the training records or users.
     Raises:
       InvalidParameter: from ``plan``, where the spec doesn't fit the data set.
@@ -43,7 +43,7 @@ class ZetaDpSgd(BoundedTraining):
 
     @classmethod
     def example(cls) -> Self:
-        """Digits as phase pairs. Its hyper-parameters were tuned on this very, public data set, which no guarantee counts."""
+        """Digits as phase pairs. Its hyper-parameters were tuned on this same public data set, which no guarantee counts."""
         return cls(
             data=DigitsPhasePairs(split_seed=0, test_fraction=0.2),
             model=ComplexMlp(hidden=(64,), activation="cardioid", head="real_part"),

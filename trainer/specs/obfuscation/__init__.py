@@ -1,1 +1,1 @@
-"""What the obfuscation spec and its networks are made of. Free of torch."""
+"""The parts of the obfuscation spec and its networks. Free of torch."""

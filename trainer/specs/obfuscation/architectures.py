@@ -1,6 +1,6 @@
 r"""The networks of the complex-feature obfuscation paper as values: encoder, processing module and decoder. Free of torch.
 
-The encoder ends with the critic's generator, a 3 x 3 convolution (section 5.1, baseline 3), where the method has one. The processing module
+The encoder ends with the critic's generator, a 3 x 3 convolution (section 5.1, baseline 3), if the method has one. The processing module
 is the part that the cloud runs: on complex features every layer of it must commute with multiplication by e^(i theta) (paper, eq. 5).
 """
 
@@ -43,9 +43,9 @@ class Delta(Value):
 
 @final
 class MagnitudeNorm(Value):
-    r"""f / sqrt(E |f|^2), one statistic a channel, over records and positions of public training batches and frozen from then on.
+    r"""f / sqrt(E |f|^2), one statistic per channel, over records and positions of public training batches, then frozen.
 
-    Statistics of the batch at hand, as the paper prints them (eq. 7), would make one user's feature depend on another's (errata O13).
+    Statistics of the current batch, as the paper prints them (eq. 7), would make one user's feature depend on another's (errata O13).
     """
 
     kind: Literal["magnitude_norm"] = "magnitude_norm"
@@ -60,7 +60,7 @@ class Skip(Value):
 
 
 ProcessingLayer = Annotated[LayerSpec | Delta | MagnitudeNorm | Skip, Field(discriminator="kind")]
-"""Anything can be asked for; what isn't equivariant is refused with its name."""
+"""A request may name any layer; layers that aren't equivariant are refused by name."""
 
 
 @final
@@ -68,8 +68,8 @@ class LeNet(Value):
     """LeCun et al. 1998: the encoder is the first convolution, the decoder the softmax layer. Images of 8 x 8 pixels or more.
 
     Attributes:
-      width: channels of the first convolution, 6 in 1998; all other layers grow with it. Turned features were measured to need more of them
-        than real ones to answer as well; it may be that each channel's magnitude tells of the counterpart too, which averages out.
+      width: channels of the first convolution, 6 in 1998; all other layers grow with it. In measurements, turned features needed more
+        of them than real ones for equally good answers; each channel's magnitude may depend on the counterpart too, which averages out.
     """
 
     kind: Literal["lenet"] = "lenet"
@@ -82,7 +82,7 @@ class ResNet(Value):
 
     Attributes:
       depth: 20, 32, 44, 56 or 110.
-      variant: alpha: the decoder is everything behind the first feature map of a quarter of the image's size; beta: it is the last residual
+      variant: alpha: the decoder is everything after the first feature map of a quarter of the image's size; beta: it is the last residual
         block and what follows. The encoder of both ends before the first feature map of half the image's size.
       width: channels of the first stage; 16 in the paper.
     """
@@ -119,14 +119,14 @@ class AlexNet(Value):
 
 @final
 class CustomNetwork(Value):
-    r"""Layers in a row.
+    r"""Layers in sequence.
 
     Attributes:
       encoder: real layers from an image to its feature.
       processing: layers that commute with a turn of all numbers by one angle.
-      decoder: real layers from the processed feature to the last hidden one; the linear layer to the classes is put behind them.
+      decoder: real layers from the processed feature to the last hidden one; the linear layer to the classes is added after them.
     Raises:
-      ValidationError: a layer of ``processing`` breaks equivariance, named with its place and why.
+      ValidationError: a layer of ``processing`` breaks equivariance, named with its place and the reason.
     """
 
     kind: Literal["custom"] = "custom"

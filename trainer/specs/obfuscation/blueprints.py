@@ -1,8 +1,8 @@
-r"""Every architecture as layers in a row, cut in three: what the modules are built from. Free of torch.
+r"""Every architecture as a sequence of layers, cut in three; the modules are built from this. Free of torch.
 
 In encoder and decoder, and in the processing module of the baselines, whose numbers are real, ``delta`` stands for ReLU, ``magnitude_norm``
 for batch norm, and a convolution or linear layer of the processing module has a bias where no norm follows. He et al. and Krizhevsky et al.
-trained so; VGG-16 was printed without norms, and hardly anybody trains it without them today.
+trained this way; VGG-16 was published without norms, but hardly anybody trains it without them today.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from trainer.specs.obfuscation.architectures import (
 )
 
 SMALLEST_SIDES = {"lenet": 8, "resnet": 32, "vgg16": 32, "alexnet": 32}
-"""Pixels along each side of an image that a network takes at least."""
+"""The least pixels along each side of an image that a network takes."""
 
 Layers = tuple[ProcessingLayer, ...]
 
@@ -40,7 +40,7 @@ _MEANS = AveragePool(kernel=2, stride=2)
 @final
 @dataclass(frozen=True)
 class Blueprint:
-    """The three modules; the generator comes behind the encoder, the linear layer to the classes behind the decoder."""
+    """The three modules; the generator comes after the encoder, the linear layer to the classes after the decoder."""
 
     encoder: Layers
     processing: Layers
@@ -48,7 +48,7 @@ class Blueprint:
 
 
 def blueprint(network: Architecture, image: Shape) -> Blueprint:
-    r"""What the architecture is for images (channels, height, width).
+    r"""The architecture's blueprint for images (channels, height, width).
 
     Raises:
       InvalidParameter: the images are too small for it.
@@ -70,12 +70,12 @@ def blueprint(network: Architecture, image: Shape) -> Blueprint:
 
 
 def generator(channels: int) -> Convolution:
-    """The critic's generator, 3 x 3 x K filters (section 5.1, baseline 3); nothing behind it, so that features have both signs."""
+    """The critic's generator, 3 x 3 x K filters (section 5.1, baseline 3); nothing follows it, so that features have both signs."""
     return Convolution(outputs=channels, kernel=3, padding=1)
 
 
 def conventional(layers: Layers) -> Layers:
-    """The layers of a processing module with the biases that they have on real numbers: before a norm none is needed."""
+    """The layers of a processing module with the biases that they have on real numbers: none is needed before a norm."""
     followed = (*(isinstance(after, MagnitudeNorm) for _, after in pairwise(layers)), False)
     return tuple(_with_bias(layer, bias=not norm) for layer, norm in zip(layers, followed, strict=True))
 
@@ -126,7 +126,7 @@ def _vgg16(width: int) -> Blueprint:
         return (*_normed(channels, 1), Delta()) * count
 
     early = (*convolutions(width, 2), _POOL, *convolutions(2 * width, 2), _POOL)
-    # The third feature map of a quarter of the image's size is the first that the cloud makes.
+    # The third feature map of a quarter of the image's size is the first that the cloud computes.
     late = (*convolutions(4 * width, 1), _POOL, *convolutions(8 * width, 3), _POOL, *convolutions(8 * width, 3), _POOL)
     return Blueprint(encoder=(*early, *convolutions(4 * width, 2)), processing=late, decoder=(Flatten(), *_dense(8 * width)))
 

@@ -15,7 +15,7 @@ from trainer.specs.algorithms.obfuscation import Obfuscation
 from trainer.specs.obfuscation.methods import NoisyRotation
 
 PUBLIC_SEED = 0
-"""Of the shuffle that sets records apart to be attacked: everybody can draw it again."""
+"""The seed of the shuffle that sets records apart to be attacked: everybody can repeat it."""
 
 _PURPOSE = "evaluation records of an obfuscated network"
 
@@ -23,12 +23,12 @@ _PURPOSE = "evaluation records of an obfuscated network"
 @final
 @dataclass(frozen=True)
 class Records:
-    r"""Images with what is asked of them and what isn't.
+    r"""Images with the labels that the task asks for and those that it doesn't.
 
     Attributes:
       images: float32 (records, channels, height, width).
-      labels: of the task, int64 (records,).
-      properties: the data set's own labels, int64 (records,); the same where the task is to tell these.
+      labels: the task's labels, int64 (records,).
+      properties: the data set's own labels, int64 (records,); the same as ``labels`` if the task is to predict these.
     """
 
     images: NDArray[Any]
@@ -36,7 +36,7 @@ class Records:
     properties: NDArray[Any]
 
     def rows(self, chosen: NDArray[Any]) -> Records:
-        """Some of them."""
+        """The chosen records."""
         return Records(self.images[chosen], self.labels[chosen], self.properties[chosen])
 
     def __len__(self) -> int:
@@ -53,7 +53,7 @@ class Division:
       victims: public too, and not trained on: the held-out records, or ``evaluation_records`` of the training split; None where nobody
         is attacked or measured.
       protected: the held-out records under ``noisy_rotation``, which nothing but the noisy release may look at; None elsewhere.
-      classes: of the task; ``properties`` of the data set.
+      classes: number of classes of the task; ``properties``: of the data set's labels.
     """
 
     training: Records
@@ -67,7 +67,7 @@ def divide(spec: Obfuscation, data: DataSet) -> Division:
     r"""The division of ``data``, the same for the same spec and data.
 
     Raises:
-      InvalidParameter: not enough training records are left, or the data set isn't one of real images to be told apart.
+      InvalidParameter: not enough training records are left, or the data set isn't one of real images with classes.
     """
     if data.classes is None or data.training_features.ndim != 4 or np.iscomplexobj(data.training_features):
         raise InvalidParameter("data", "real images (channels, height, width) to be told apart", data.training_features.shape)
@@ -82,13 +82,13 @@ def divide(spec: Obfuscation, data: DataSet) -> Division:
     if not isinstance(spec.method, NoisyRotation):
         return Division(given, held_out if spec.held_out_is_public else None, None, classes, data.classes)
     order = shuffled(len(given), PUBLIC_SEED, _PURPOSE)
-    # In the data set's order: which batches are drawn shouldn't depend on the shuffle.
+    # In the data set's order: the batches drawn shouldn't depend on the shuffle.
     victims = given.rows(np.sort(order[:apart])) if apart else None
     return Division(given.rows(np.sort(order[apart:])), victims, held_out, classes, data.classes)
 
 
 def shuffled(count: int, seed: int, purpose: str) -> NDArray[Any]:
-    """The numbers 0 .. count - 1 in a random order, int64, for records that nobody protects: each of them moves others.
+    """The numbers 0 .. count - 1 in a random order, int64, for records that aren't protected: each of them moves others.
 
     Our own stream draws it, since NumPy doesn't promise the same permutation from the same seed in its next version.
     """
@@ -96,7 +96,7 @@ def shuffled(count: int, seed: int, purpose: str) -> NDArray[Any]:
 
 
 def distinct_images(images: NDArray[Any]) -> NDArray[Any]:
-    """A number for each record, (records,) int64, the same for two exactly if their images are."""
+    """A number for each record, (records,) int64; two records have the same number exactly if their images are the same."""
     flat = np.ascontiguousarray(images.reshape(len(images), -1))
     rows = flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1]))).reshape(-1)
     return np.unique(rows, return_inverse=True)[1].astype(np.int64)

@@ -10,7 +10,7 @@ from mechanisms.base import Adjacency, Count, NonNegative, Positive, Value
 from trainer.specs.base import CalibratedPrivacy
 
 AnonymitySet = Annotated[int, Strict(), Field(ge=2, le=1024)]
-r"""k of the paper: the critic sees features turned by k - 1 wrong angles. At least 2: with k = 1 there is no wrong angle, and nothing to
+r"""k of the paper: the critic sees features turned by k - 1 wrong angles. At least 2: with k = 1 there is no wrong angle and nothing to
 learn. It is not k-anonymity (errata O1)."""
 
 
@@ -35,10 +35,10 @@ class Critic(Value):
     r"""The discriminator D of true features a against features turned by a wrong angle: a convolution and a linear layer.
 
     Attributes:
-      learning_rate: of its Adam (beta1 0.5, beta2 0.9).
-      steps: of it in each step of the network.
-      channels: of its convolution.
-      constraint: that makes it a WGAN's critic.
+      learning_rate: of the critic's Adam (beta1 0.5, beta2 0.9).
+      steps: critic steps in each step of the network.
+      channels: channels of the critic's convolution.
+      constraint: the constraint that makes it a WGAN's critic.
     """
 
     learning_rate: Positive = 1e-3
@@ -52,8 +52,8 @@ class Turned(Value):
 
     Attributes:
       k: see ``AnonymitySet``.
-      adversarial_weight: lambda on the critic's loss (eq. 9 has 1), which is taken per root of a feature's coordinates: for distances as
-        root mean squares, not l2, under which larger features would drown the task. 0 trains without a critic.
+      adversarial_weight: lambda on the critic's loss (eq. 9 has 1), divided by the root of a feature's number of coordinates: this makes
+        distances root mean squares instead of l2, with which larger features would drown the task. 0 trains without a critic.
       critic: the discriminator.
     """
 
@@ -78,10 +78,10 @@ class Rotation(Turned):
 
 @final
 class FeaturePrivacy(CalibratedPrivacy):
-    r"""The guarantee asked for, for one record whose feature is sent so many times.
+    r"""The guarantee requested for one record, whose feature is sent ``queries`` times.
 
     Attributes:
-      adjacency: replace_one: one record's content against any other; that a record was sent shows.
+      adjacency: replace_one: one record's content against any other; the fact that a record was sent is visible.
       (others): as in ``CalibratedPrivacy``; the noise multiplier is std / (2 C), so that one query has mu = 1 / noise_multiplier.
     """
 
@@ -93,12 +93,12 @@ class NoisyRotation(Turned):
     r"""The sound form: the feature is clipped to l2 norm C and gets Gaussian noise before it is turned. Turning it earns nothing.
 
     Attributes:
-      counterpart: a public training record's feature, or a made-up one; another private record's would need a budget of its own.
+      counterpart: a public training record's feature, or a made-up one; another private record's would need its own budget.
       noisy_counterpart: the counterpart gets noise of the same deviation. It costs nothing and earns nothing in the guarantee; without it
-        the noise itself would show the angle, as the direction in which what is sent varies most.
+        the noise itself would show the angle, as the direction in which the sent feature varies most.
       clipping_norm: C, public, fixed before anybody looks at the data.
       queries: how often each record's feature is sent; every one is counted.
-      privacy: of one record, over all of its queries.
+      privacy: the guarantee for one record, over all its queries.
       (others): as in ``Turned``.
     """
 
@@ -112,7 +112,7 @@ class NoisyRotation(Turned):
 
 @final
 class Original(Value):
-    """Baseline 1: the network as it was, without generator; the real feature is sent."""
+    """Baseline 1: the original network, without generator; the real feature is sent."""
 
     kind: Literal["original"] = "original"
 

@@ -1,4 +1,4 @@
-r"""Why a method of the paper guarantees nothing, as a certificate states it."""
+r"""The reasons, as a certificate states them, why a method of the paper guarantees nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""What each layer makes of a record's shape: whether a network fits its images is known, and refused, before torch is loaded."""
+r"""How each layer changes a record's shape: a network that doesn't fit its images is refused before torch is loaded."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ Offered = (
     | TransposedConvolution
     | Unflatten
 )
-"""Layers of encoder and decoder, beside those that stand for their own kin there."""
+"""Layers of encoder and decoder, besides those that stand for their real counterparts there."""
 
 
 @final
 @dataclass(frozen=True)
 class Divided:
-    r"""A network that fits: its layers as they are built, and the shape of a feature.
+    r"""A network that fits: its layers as built, and the shape of a feature.
 
     Attributes:
       blueprint: with the generator, the linear layer to the classes, and for a baseline a conventional processing module.
       turned: whether the processing module is for complex features.
-      image, feature: a record before and behind the encoder, (channels, height, width).
-      parameters: numbers in the weights.
+      image, feature: a record before and after the encoder, (channels, height, width).
+      parameters: the number of real numbers in the weights.
     """
 
     blueprint: Blueprint
@@ -72,7 +72,7 @@ def divided(network: Architecture, method: Method, image: Shape, classes: int) -
     r"""The architecture as ``method`` divides it. Loads no torch.
 
     Raises:
-      InvalidParameter: a layer doesn't take what the one before it gives, the encoder's feature isn't an image, or it is all too large.
+      InvalidParameter: a layer doesn't accept the previous one's output, the encoder's feature isn't an image, or the network is too large.
     """
     parts = blueprint(network, image)
     plain = Tally("network.encoder")
@@ -99,10 +99,10 @@ def divided(network: Architecture, method: Method, image: Shape, classes: int) -
 
 
 def shortcut(name: str, before: Shape, after: Shape) -> Convolution | None:
-    r"""What takes a record around a skip's layers; None where it can go as it is.
+    r"""The convolution that takes a record around a skip's layers; None if the record can pass unchanged.
 
     Raises:
-      InvalidParameter: no 1 x 1 convolution of any stride does.
+      InvalidParameter: no 1 x 1 convolution of any stride fits.
     """
     if before == after:
         return None
@@ -122,7 +122,7 @@ class Tally:
         self.weights, self.activations = 0, 0
 
     def through(self, layers: Layers, shape: Shape) -> Shape:
-        """The shape behind them. Raises InvalidParameter where one doesn't take what comes."""
+        """The shape after the layers. Raises InvalidParameter if one doesn't accept its input."""
         return self._through(self._name, layers, shape)
 
     def _through(self, name: str, layers: Layers, shape: Shape) -> Shape:
@@ -136,7 +136,7 @@ class Tally:
             case Delta():
                 return shape
             case MagnitudeNorm():
-                # Weight and bias of the batch norm that it stands for; the norm of complex features has none.
+                # The weight and bias of the batch norm that it stands for; the norm of complex features has none.
                 self.weights += 2 * shape[0] if self._parts == 1 else 0
                 return shape
             case Skip():

@@ -1,7 +1,7 @@
 r"""The secret angle from one x, by moments of its coordinates, and how far off an estimate is (errata O7).
 
 Each attacker knows the encoder, so it learns the constant between its statistic and theta (pi/4 for the mean of like a and b, 0 or pi/2
-for the axis, 0 or pi/4 for the cumulant) from encodings of its own of public images. A statistic that only tells theta up to some part of
+for the axis, 0 or pi/4 for the cumulant) from its own encodings of public images. A statistic that only tells theta up to some part of
 the circle is completed by the mean's estimate.
 """
 
@@ -108,7 +108,7 @@ def _cumulant(rows: Tensor) -> Tensor:
 
 
 def _centred(rows: Tensor) -> Tensor:
-    """Of unit size, so that no fourth power leaves float32."""
+    """The numbers centred and scaled to unit size, so that no fourth power leaves float32's range."""
     rows = rows - rows.mean(dim=1, keepdim=True)
     size = rows.abs().square().mean(dim=1, keepdim=True).sqrt()
     return rows / torch.where(size > 0.0, size, 1.0)

@@ -13,7 +13,7 @@ from trainer.algorithms.obfuscation.target import Encoded, Ground, Scheme
 from trainer.specs.attack_findings import AttackEffort
 
 CHUNK = 256
-"""Records that go through the network at a time."""
+"""The number of records that go through the network at once."""
 
 
 @final
@@ -22,9 +22,9 @@ class Attacker:
     r"""Scheme, images and effort of one round of attacks.
 
     Attributes:
-      scheme: under attack.
-      ground: its victims are those that are attacked, no more.
-      effort: of the learned attacks.
+      scheme: the scheme under attack.
+      ground: its victims are exactly those that are attacked.
+      effort: how hard the learned attacks try.
       seed_stream: a generator for each purpose, so that no attack's draws depend on which others run.
       tick: called between pieces of work; raises to stop.
     """
@@ -51,7 +51,7 @@ class Attacker:
             return torch.cat([self.scheme.features(chunk) for _, chunk in self._chunks(images)])
 
     def in_chunks(self, work: Callable[[Tensor], Tensor], rows: Tensor, size: int = CHUNK) -> Tensor:
-        """``work`` of all rows, some at a time, without gradients."""
+        """``work`` on all rows, some at a time, without gradients."""
         parts: list[Tensor] = []
         with torch.no_grad():
             for part in rows.split(size):
@@ -75,7 +75,7 @@ class Attacker:
 
 
 def joined(parts: list[Encoded]) -> Encoded:
-    """One after the other."""
+    """The parts, concatenated."""
     counterparts = [part.counterparts for part in parts if part.counterparts is not None]
     return Encoded(
         torch.cat([part.sent for part in parts]),

@@ -17,7 +17,7 @@ MOST = 1024
 """Victims, and public images to set the threshold with, that are tried against each other."""
 
 WRONGLY_NAMED = 0.01
-"""Share of the public candidates that the threshold lets pass wrongly where members and others overlap."""
+"""The share of the public candidates that the threshold wrongly accepts where members and others overlap."""
 
 _LEAST = 1e-12
 """Residual that counts as zero, in float64: the midpoint of logarithms needs a number."""
@@ -119,7 +119,7 @@ def _verdicts(attacker: Attacker, encoded: Encoded, images: Tensor) -> Verdicts:
 
 
 def _units(rows: Tensor) -> Tensor:
-    """Of length 1, float64 (records, coordinates); zeros stay zeros."""
+    """The rows scaled to length 1, float64 (records, coordinates); zeros stay zeros."""
     flat = rows.flatten(1).double()
     size = flat.norm(dim=1, keepdim=True)
     return flat / torch.where(size > 0.0, size, 1.0)

@@ -79,7 +79,7 @@ def reconstructed(attacker: Attacker, module: Reconstruction, planes: Tensor) ->
 
 
 def mean_image_errors(attacker: Attacker, pixels: Pixels) -> Tensor:
-    """Of somebody who sees nothing (victims,)."""
+    """The errors of somebody who sees nothing (victims,)."""
     return pixels.errors(pixels.mean, attacker.ground.victim_images)
 
 
@@ -89,6 +89,6 @@ def mean_image_figure(errors: Tensor, figures: Figures) -> AttackFigure:
 
 
 def in_words(module: Reconstruction, attacker: Attacker, source: str) -> str:
-    """What it was, for the findings."""
+    """A description of the attacker, for the findings."""
     steps = attacker.effort.inversion_steps
     return f"U-net of two sizes, {weights_of(module)} weights, {steps} steps of Adam from {source} of fresh encodings of public images"

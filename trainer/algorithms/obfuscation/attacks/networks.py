@@ -61,7 +61,7 @@ class Quadratures(nn.Module):
     The first layer is linear, so it is applied to the planes once and turned with them, for however many angles.
 
     Attributes:
-      outputs: numbers that it gives for one x.
+      outputs: the number of numbers that it gives for one x.
     """
 
     def __init__(self, shape: tuple[int, ...], scale: Tensor, generator: Generator) -> None:
@@ -70,7 +70,7 @@ class Quadratures(nn.Module):
         self.register_buffer("scale", scale)
         is_image = len(shape) == 3
         if is_image:
-            # Halved at once where there are positions enough: all else is done for every angle.
+            # Halved at once if there are enough positions: everything after this is done for every angle.
             stride = 2 if min(shape[1:]) >= 8 else 1
             size = _strided(shape[1:], stride)
             again = 2 if min(size) >= 8 else 1
@@ -165,12 +165,12 @@ class Reconstruction(nn.Module):
 
 
 def weights_of(module: nn.Module) -> int:
-    """How many a network has."""
+    """The number of weights of a network."""
     return sum(parameter.numel() for parameter in module.parameters())
 
 
 def _strided(size: tuple[int, ...], stride: int) -> tuple[int, ...]:
-    """Of what a 3 x 3 convolution leaves."""
+    """The size of a 3 x 3 convolution's output."""
     return tuple(-(-extent // stride) for extent in size)
 
 

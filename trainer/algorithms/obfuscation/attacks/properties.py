@@ -21,13 +21,13 @@ NEIGHBOURS: dict[int, AttackName] = {
 }
 
 COMPARED = 8192
-"""Public features that a* is compared with, at most."""
+"""The most public features that a* is compared with."""
 
 
 @final
 @dataclass(frozen=True)
 class Recovered:
-    r"""What the attacker makes of encodings, its own or the victims'.
+    r"""What the attacker computes from encodings, its own or the victims'.
 
     Attributes:
       features: a* = Re[x e^(-i angle)] at the estimated angles (records, *feature).

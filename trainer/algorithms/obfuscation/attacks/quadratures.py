@@ -15,13 +15,13 @@ TURNS = 12
 
 CLOSE = 6
 _SPREAD = 0.3
-"""Standard deviation of those, in radians."""
+"""Standard deviation of the close ones, in radians."""
 
 SHARPNESS = 30.0
 """kappa: the score to learn is kappa cos(phi - theta) + const, so that a parabola fits its peak."""
 
 _AT_ONCE = 2**22
-"""Numbers of a layer held at a time in a sweep."""
+"""How many numbers of a layer are held at once in a sweep."""
 
 
 def learn(attacker: Attacker, purpose: str) -> Quadratures:
@@ -55,7 +55,7 @@ def sweep(attacker: Attacker, module: Quadratures, sent: Tensor) -> Tensor:
 
 
 def in_words(module: Quadratures, attacker: Attacker) -> str:
-    """What it was, for the findings."""
+    """A description of the attacker, for the findings."""
     effort = attacker.effort
     return (
         f"two-quadrature discriminator, {weights_of(module)} weights, {effort.steps} steps of Adam on fresh encodings of public images; "

@@ -38,7 +38,7 @@ def recovered(first: Tensor, second: Tensor, attacker: Attacker) -> Tensor:
 
 
 def relative_errors(guesses: Tensor, features: Tensor) -> Tensor:
-    r"""min over the sign of |guess - a| / |a| (records,); 1 for a feature of zeros, of which nothing was to be found."""
+    r"""min over the sign of |guess - a| / |a| (records,); 1 for a feature of zeros, about which there was nothing to find."""
     rows = features.flatten(1).double()
     size = rows.norm(dim=1)
     off = torch.minimum((guesses - rows).norm(dim=1), (guesses + rows).norm(dim=1))

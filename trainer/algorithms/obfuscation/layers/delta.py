@@ -18,7 +18,7 @@ from mechanisms.errors import InvalidParameter
 from trainer.algorithms.obfuscation.layers.parts import halves
 
 SMALLEST = 1e-18
-"""A magnitude below it counts as it: its square is still a float32."""
+"""A magnitude below this counts as this, whose square float32 can still hold."""
 
 Threshold = Literal["channel_mean"] | float
 

@@ -1,8 +1,8 @@
-r"""Norm of complex parts without a mean: f / sqrt(E |f|^2), one statistic a channel.
+r"""Norm of complex parts without a mean: f / sqrt(E |f|^2), one statistic per channel.
 
 While training, E is over records and positions of the batch, as paper's App. A has it (its eq. 7 has one for every position: another
-layer), and a running mean of it is kept. In evaluation that running mean stands in its place, frozen: with statistics of the batch at
-hand one user's feature would depend on another's (errata O13). So a model file isn't whole without the statistics.
+layer), and a running mean of it is kept. In evaluation that running mean replaces it, frozen: with statistics of the current
+batch one user's feature would depend on another's (errata O13). So a model file isn't complete without the statistics.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mechanisms.errors import InvalidParameter
 FLOOR = 1e-5
 """Added to E |f|^2."""
 MOMENTUM = 0.1
-"""Of the running mean: the newest batch's share, as in torch's batch norm."""
+"""The newest batch's share of the running mean, as in torch's batch norm."""
 
 
 @final
@@ -56,7 +56,7 @@ def _products(first: Tensor, second: Tensor) -> Tensor:
 
 
 def _numbers(parts: Tensor) -> int:
-    """Complex numbers in a channel."""
+    """The number of complex numbers in a channel."""
     return parts.numel() // (2 * parts.shape[1])
 
 

@@ -1,7 +1,7 @@
 r"""Complex features as ONE real tensor twice as long: the records' real parts first, then their imaginary parts.
 
 ``native`` complex (N, C, *space) <-> ``parts`` real (2N, C, *space), row n being Re z_n and row N + n being Im z_n. A real weight acts on
-real and imaginary part alike, so a real layer without bias is the equivariant one, as it is: torch's own kernels, on twice the records.
+real and imaginary part alike, so an ordinary real layer without bias is the equivariant layer: torch's own kernels, on twice the records.
 Planes (N, 2C, *space) would need every weight twice, or every layer in two groups.
 """
 

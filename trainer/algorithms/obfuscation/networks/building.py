@@ -72,12 +72,12 @@ def build(divided: Divided, stream: RandomStream) -> DividedNetwork:
 
 
 def parameter_count(network: nn.Module) -> int:
-    """Numbers in its weights; running statistics aren't trained and don't count."""
+    """The number of numbers in its weights; running statistics aren't trained and don't count."""
     return sum(parameter.numel() for parameter in network.parameters())
 
 
 def _row(layers: Layers, shape: Shape, stream: RandomStream, *, turned: bool) -> tuple[nn.Sequential, Shape]:
-    """The layers' modules, named as elsewhere, and the shape of a record behind them."""
+    """The layers' modules, named as elsewhere, and the shape of a record after them."""
     row = nn.Sequential()
     for place, layer in enumerate(layers):
         name = f"{place}_{layer.kind}" if isinstance(layer, Delta | MagnitudeNorm | Skip) else module_name(place, layer)
@@ -106,7 +106,7 @@ def _module(layer: ProcessingLayer, shape: Shape, stream: RandomStream, *, turne
 
 
 def _batch_norm(shape: Shape) -> nn.Module:
-    # Of one feature a record there is no image.
+    # With a single axis of features there is no image.
     norm = (nn.BatchNorm1d if len(shape) == 1 else nn.BatchNorm2d)(shape[0])
     # It counts batches for an average that isn't used, in a buffer that no checkpoint of flat vectors holds.
     norm.register_buffer("num_batches_tracked", None)
@@ -149,7 +149,7 @@ def statistics(network: nn.Module) -> Tensor:
 
 
 def set_statistics(network: nn.Module, vector: Tensor) -> None:
-    """What ``statistics`` gave, put back."""
+    """Restores what ``statistics`` returned."""
     buffers = list(network.buffers())
     for buffer, values in zip(buffers, vector.split([buffer.numel() for buffer in buffers]), strict=True):
         buffer.copy_(values.reshape(buffer.shape))

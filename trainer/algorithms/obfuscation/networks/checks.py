@@ -10,7 +10,7 @@ from trainer.algorithms.obfuscation.layers import from_parts, to_parts
 from trainer.specs.models.parameter_counts import Shape
 
 TOLERANCE = 1e-4
-"""Of the l2 norm; float32 alone comes to some 1e-6 in a network of a hundred layers."""
+"""Relative to the l2 norm; float32 alone gives about 1e-6 in a network of a hundred layers."""
 
 ANGLES = (0.5, 1.5, 3.0, 4.5)
 
@@ -33,7 +33,7 @@ def check_equivariant(processing: nn.Module, shape: Shape) -> None:
     r"""With dropout off and statistics frozen, as the cloud runs it.
 
     Raises:
-      InvalidParameter: the module doesn't turn with its input, or makes nothing of it.
+      InvalidParameter: the module doesn't turn with its input, or its output is zero or not finite.
     """
     device = next((parameter.device for parameter in processing.parameters()), torch.device("cpu"))
     features = made_up_features(shape).to(device)
