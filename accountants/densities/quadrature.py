@@ -70,7 +70,7 @@ def _atoms(noise: Noise, upper: Mixture, lower: Mixture) -> tuple[float, ...]:
 
 
 def ratio_nodes(noise: Noise, upper: Mixture, lower: Mixture, order: float, *, upper_half: bool) -> RatioNodes | None:
-    """Nodes for powers of dP/dQ from 1 - order to order, or None where they would be too many."""
+    """Nodes for powers of dP/dQ from 1 - order to order, or None if there would be too many."""
     nodes = noise.moment_nodes(upper, lower, order, _crossing(noise, upper, lower) if upper_half else -math.inf)
     if nodes is None:
         return None
@@ -101,7 +101,7 @@ def _relative(noise: Noise, mixture: Mixture, x: Floats, log_mass: Floats) -> tu
 
 
 def panels(edges: Floats, density: float) -> tuple[Floats, Floats] | None:
-    """(x, log of dx) of Gauss and Legendre's rule with 16 points on every panel, at least ``density`` panels a unit between edges."""
+    """(x, log of dx) of the Gauss-Legendre rule with 16 points on every panel, at least ``density`` panels per unit between edges."""
     numbers = np.maximum(np.ceil(np.diff(edges) * density), 1.0)
     if not float(numbers.sum()) * len(_POINTS) <= MOST_NODES:
         return None
@@ -112,7 +112,7 @@ def panels(edges: Floats, density: float) -> tuple[Floats, Floats] | None:
 
 
 def _crossing(noise: Noise, upper: Mixture, lower: Mixture) -> float:
-    """Where P begins to exceed Q. Its error hardly matters: (R^k - 1)(R - R^-k) vanishes there to second order."""
+    """The point where P begins to exceed Q. Its error hardly matters: (R^k - 1)(R - R^-k) vanishes there to second order."""
     low, high = lower.shifts[0], upper.shifts[-1]
     point, nothing = np.zeros(1), np.zeros(1)
     for _ in range(60):
