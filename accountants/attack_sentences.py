@@ -78,7 +78,7 @@ def guessing_sentence(prior: float, success: float, neighbours: Neighbours | Non
 
     Args:
       prior: the prior probability that the unit's data are present, in (0, 1).
-      success: an upper bound on the probability of a correct guess, such as ``conversions.bayes_success``; in [0, 1], 1 without a guarantee.
+      success: an upper bound on a correct guess's probability, such as ``conversions.bayes_success``; in [0, 1], 1 without a guarantee.
       neighbours: as for ``naming_sentence``.
     Raises:
       InvalidParameter: a probability is out of range.

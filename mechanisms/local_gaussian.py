@@ -1,4 +1,4 @@
-r"""Gaussian noise on each record on its own: the local release of a vector in a box whose cost grows with the root of its length."""
+r"""Gaussian noise on each record separately: the local release of a vector in a box, at a cost that grows with the root of its length."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""Laplace noise on each record on its own: the sound local release of a vector in a box."""
+r"""Laplace noise on each record separately: the sound local release of a vector in a box."""
 
 from __future__ import annotations
 

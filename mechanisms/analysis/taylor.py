@@ -1,6 +1,6 @@
-r"""What a second-order Taylor polynomial of the cross-entropy loss misses, exactly and in closed bounds.
+r"""The error of a second-order Taylor polynomial of the cross-entropy loss, exactly and in closed bounds.
 
-The loss of one feature x in [0, 1] at the logit z is softplus(z) - x z, softplus(z) = ln(1 + e^z): x enters linearly only, so expanding
+The loss of one feature x in [0, 1] at the logit z is softplus(z) - x z, softplus(z) = ln(1 + e^z). x only enters linearly, so expanding
 at a leaves the remainder of softplus, whatever x is:
 
     R(z) = softplus(z) - softplus(a) - s (z - a) - s (1 - s) (z - a)^2 / 2,      s = sigmoid(a).
@@ -54,7 +54,7 @@ def polynomial(x: float, z: float, a: float) -> float:
 
 
 def remainder(z: float, a: float) -> float:
-    r"""R(z), with full relative precision near a too. Zero only at z = a, or where e^-|a| is smaller than any float.
+    r"""R(z), with full relative precision even near a. Zero only at z = a, or if e^-|a| is smaller than any float.
 
     >>> round(remainder(2.0, 0.0), 9), remainder(1e-6, 0.0) < 0.0, remainder(3.0, 3.0)
     (-0.06621917, True, 0.0)
