@@ -141,7 +141,7 @@ def are_unrelated(mechanism: NumberNoise, products: Products) -> bool:
 
 
 def largest_sum(count: int) -> float:
-    r"""A value that m products of normal draws, as in ``Products``, exceed in total with probability at most ``ERROR / TAILS``, for every m.
+    r"""A value that the sum of m ``Products`` of standard normal draws exceeds with probability at most ``ERROR / TAILS``, for every m.
 
     s = m tan(t) / cos(2 t) at the t in (0, pi / 4) with m (tan(t) tan(2 t) / 2 + log cos(t)) = log(1 / a).
     Proof: accountants/proofs/audit.md, section 4.

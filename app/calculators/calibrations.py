@@ -150,7 +150,7 @@ def _point(target: Target, solution: Solution | Exception) -> SweepPoint:
 
 
 def _noise(event: Event) -> tuple[float | None, float | None]:
-    """(noise multiplier, std per real component) where one number says it all."""
+    """(noise multiplier, std per real component) if one number describes all the noise."""
     parts = list(leaves(event))
     mechanism = parts[0].mechanism if len(parts) == 1 else None
     if isinstance(mechanism, Gaussian | ComplexGaussian | Spectral) and mechanism.std is not None and mechanism.sensitivity.l2 is not None:

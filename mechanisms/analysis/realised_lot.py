@@ -1,8 +1,9 @@
 r"""What noise reveals about the size of a lot when a noisy sum is divided by the realised number of records. proofs/realised_lot.md.
 
 With all gradients zero, a lot of n records gives N(0, (c/n)^2) on each of 2p real coordinates, and one more record N(0, (c/(n+1))^2): two
-laws of different scale, which become easier to distinguish as p grows, whatever c is. In x = |y|^2 / (2 (c/n)^2) both are Gamma laws of shape p, with the
-rates 1 and (1 + 1/n)^2 = 1 + k, so the hockey-stick divergences are integrals of one positive function each, without cancellation:
+laws of different scale, which become easier to distinguish as p grows, whatever c is. In x = |y|^2 / (2 (c/n)^2) both are Gamma laws of
+shape p, with the rates 1 and (1 + 1/n)^2 = 1 + k, so the hockey-stick divergences are integrals of one positive function each, without
+cancellation:
 
     H(n, n+1) = int_t^inf g_1(x) (1 - e^{-k (x - t)}) dx,           t = (2p log(1 + 1/n) + eps) / k,
     H(n+1, n) = int_0^u g_{1+k}(x) (1 - e^{-k (u - x)}) dx,         u = (2p log(1 + 1/n) - eps) / k.

@@ -26,7 +26,7 @@ FOURTH_DERIVATIVE_BOUND = 0.125
 """max |softplus''''| = max |s (1 - s) (1 - 6 s (1 - s))|, attained at 0."""
 
 _CLOSE = 1.0
-"""Up to this distance the remainder is an integral of its third derivative; beyond it is taken as it stands."""
+"""Up to this distance the remainder is an integral of its third derivative; beyond it the formula is used as written."""
 _NODES, _WEIGHTS = (tuple(float(value) for value in values) for values in leggauss(20))
 _FAR_BELOW = -37.0
 """Below this point softplus(z) is e^z to the last digit."""

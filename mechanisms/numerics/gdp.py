@@ -26,7 +26,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 LOG_DELTA_ERROR = 2e-13
 """Error of ``gdp_log_delta``: at most LOG_DELTA_ERROR + 2e-15 |log delta| for mu <= 1e14 (proofs/gdp_numerics.md, which takes the
-accuracy of exp, log and erfcx for granted). Measured against 60 and more digits, the actual error is a quarter of it."""
+accuracy of exp, log and erfcx for granted). Measured against 60 and more digits, the largest error is a quarter of it."""
 
 _ROUNDED_QUOTIENT_MATTERS = 16.0
 _CERTAIN = -40.0

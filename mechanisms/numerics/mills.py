@@ -2,7 +2,7 @@ r"""Differences of the Mills ratio R(t) = (1 - Phi(t)) / phi(t) = sqrt(pi/2) r(t
 
 Three forms, depending on x and mu (proofs/gdp_numerics.md bounds the error of each):
 
-- r(x) - r(x + mu) as written for mu >= (x + 3/2) / 25, where a fortieth of r(x) or mostly more is left;
+- r(x) - r(x + mu) as written for mu >= (x + 3/2) / 25, where a fortieth of r(x), and mostly more, is left;
 - for smaller mu and x < 7 the odd derivatives of R at the middle c = x + mu/2, all of one sign,
   R(x) - R(x + mu) = -2 sum_k (mu/2)^{2k+1} R^{(2k+1)}(c) / (2k+1)!, with R^{(n+1)} = c R^{(n)} + n R^{(n-1)};
 - for smaller mu and x >= 7 Laplace's continued fraction 1 / R(t) = t + K_1(t), K_n(t) = n / (t + K_{n+1}(t)), whose differences obey a

@@ -112,7 +112,7 @@ def compare(request: DpSgdLaplaceComparison) -> DpSgdLaplaceAnswer:
 
 
 def _diameter(request: DpSgdLaplaceComparison) -> float:
-    """As an upper bound: what noise is scaled by mustn't be a rounding too small. Never above n, which the diameter can't exceed."""
+    """An upper bound: noise mustn't be scaled by a number that is too small by a rounding. Never above n, the diameter's maximum."""
     a, n = request.expansion_point, request.dimension
     return min(float(n), l1_diameter(n, sigmoid(-a), sigmoid(a), request.clipping_bound) * (1.0 + _ROUNDING))
 
@@ -159,12 +159,12 @@ def _unclipped(request: DpSgdLaplaceComparison) -> Finding:
 
 
 def _quotient(value: float, scale: float) -> float:
-    """value / scale, infinite where the scale is 0 or the quotient leaves the floats: an upper bound in either case."""
+    """value / scale, infinite if the scale is 0 or the quotient exceeds the range of floats: an upper bound in either case."""
     return quotient_up(value, scale) if scale > 0.0 and value / scale < math.inf else math.inf
 
 
 def _fixed_scale(request: DpSgdLaplaceComparison, diameter: float, printed: float, where: str, formula: str, erratum: str) -> Finding:
-    """The epsilon of T releases, were the scale of this branch used for every record."""
+    """The epsilon of T releases if the scale of this branch were used for every record."""
     scale = printed / request.epsilon
     once = _quotient(diameter, scale)
     total = multiple_up(request.releases, once)
