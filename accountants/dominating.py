@@ -85,7 +85,7 @@ def _resolved(leaf: Leaf) -> Pair | str:
 
 
 def _local(family: Density, move: float, leaf: Leaf) -> Pair | str:
-    """Row 7: the record's own pair, shown with the probability that it is in the sample (and that its output tells anything)."""
+    """Row 7: the record's own pair, shown with the probability that it is in the sample (and that its output reveals anything)."""
     if leaf.group > 1:
         # A group of whole or Poisson-sampled local releases is that many releases; ``events.leaves`` returns it as such.
         return "groups of local releases with samples of a fixed size have no dominating pair that is proved here"

@@ -44,7 +44,7 @@ class DuchiLinf(LocalRelease):
     drawn from (a bias of 2^-50 at most, in float64), which epsilon doesn't depend on.
 
     Attributes:
-      lower, upper: the box that every coordinate lies in.
+      lower, upper: the bounds of every coordinate.
       dimension: coordinates of one record, n.
       epsilon: of one release of one record. Here it is the parameter: ``noise_scale`` is 1 / epsilon, and ``scaled`` divides epsilon.
       sensitivity: replace_one, with l1 at least n (upper - lower), as the box says; the loss doesn't depend on it.

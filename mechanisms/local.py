@@ -21,14 +21,14 @@ Dimension = Annotated[int, Strict(), Field(ge=1, le=10**6)]
 
 
 class LocalRelease(Mechanism):
-    r"""Releases each record of a box [lower, upper]^dimension on its own, with its own randomness.
+    r"""Releases each record of a box [lower, upper]^dimension separately, with its own randomness.
 
     The last axis of a value is one record's coordinates; every index before it is a record. The neighbours are two values of one record
     (replace_one): with a record more or less, the number of outputs would tell them apart. A unit of k records is k releases, and a
     sample's records are released or not: nothing else hides them (accountants/proofs/pairs.md, row 7).
 
     Attributes:
-      lower, upper: the box that every coordinate lies in: a public choice, never taken from the data.
+      lower, upper: the bounds of every coordinate: a public choice, never derived from the data.
       dimension: coordinates of one record, n.
       sensitivity: replace_one; l1 at least n (upper - lower) and l2 at least sqrt(n) (upper - lower), the diameters of the box, exactly
         (no rounding below them passes). Given is the one that the noise needs (``NORM``); the other may be.

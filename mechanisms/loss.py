@@ -177,7 +177,7 @@ class ResponseLoss(PrivacyLoss):
 
     Attributes:
       epsilon: > 0.
-      shown: probability in (0, 1] that the output tells the neighbours apart at all.
+      shown: probability in (0, 1] that the output distinguishes the neighbours at all.
 
     >>> round(math.exp(ResponseLoss(1.0).log_delta(0.0)), 6)
     0.462117

@@ -27,7 +27,7 @@ NumberNoise = Gaussian | ComplexGaussian | Laplace | LocalGaussian | LocalLaplac
 """Mechanisms that add independent noise to every number."""
 
 ERROR = 1e-20
-"""Largest probability that right noise fails."""
+"""Upper bound on the probability that right noise fails."""
 
 ROUNDING = 1e-4
 """Relative rounding of sums in float32, and of a scale that was rounded up to it."""

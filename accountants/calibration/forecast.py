@@ -2,7 +2,7 @@ r"""A cheap forecast of a calibration: the composed event's mu by the central li
 
 Nothing here is a bound and no answer depends on it: it says where to look first, and in which variable the accountant's answers are nearly
 a straight line. A release with chi-square divergence c counts as mu^2 = log(1 + q^2 c), exact for whole Gaussian releases and the central
-limit (Dong, Roth and Su 2022, Corollary 5.4) for many sampled ones. For a Renyi target the same is taken at its order.
+limit (Dong, Roth and Su 2022, Corollary 5.4) for many sampled ones. For a Renyi target the same is computed at its order.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def _moment_nodes(upper: Mixture, lower: Mixture, order: float, start: float) ->
     x, log_width = nodes
     log_mass = log_width - np.abs(x) - math.log(2.0)
     ends = [edges[-1]] if start > -math.inf else [edges[0], edges[-1]]
-    # A node at an end stands for the whole tail beyond it: int e^{-|x|} / 2.
+    # A node at an end represents the whole tail beyond it: int e^{-|x|} / 2.
     return np.append(x, ends), np.append(log_mass, [-abs(float(end)) - math.log(2.0) for end in ends])
 
 

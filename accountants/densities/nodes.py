@@ -155,7 +155,7 @@ def log_mixture(mixture: Mixture, x: Floats, y: float | Floats) -> LogMixture:
     r"""log of A(x + iy) = sum_j w_j e^{a_j (x + iy) - a_j^2 / 2}, for |y| times the mixture's span below pi.
 
     Args:
-      mixture: the weight of the copy nearest 0 stands for 1 minus the others.
+      mixture: the weight of the copy nearest 0 represents 1 minus the others.
       x: shape (n,).
       y: a number, or a column of shape (m, 1), in which case all results have shape (m, n).
     """

@@ -1,6 +1,6 @@
 r"""Quadratures in x for mixtures of noise on the line: of the law of their loss, and of the moments of their ratio.
 
-With P = f A and Q = f B, f the noise density, A = sum_j p_j e^{z_j} and z_j(x) = log f(x - a_j) / f(x), moments are taken from A - 1 and
+With P = f A and Q = f B, f the noise density, A = sum_j p_j e^{z_j} and z_j(x) = log f(x - a_j) / f(x), moments are computed from A - 1 and
 B - 1, sums of p_j (e^{z_j} - 1), so that nothing is lost where the pair's halves hardly differ.
 """
 

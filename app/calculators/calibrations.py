@@ -67,7 +67,7 @@ class Calibration(Value):
       misses_at: the nearest less safe value that was tried and isn't proven to meet the target; null if there was none.
       at_limit: whether the value is the least safe one there is, so that the target may be met with room to spare.
       noise_multiplier: std / l2 of the event's single Gaussian mechanism; null for several mechanisms, unequal parts or Laplace.
-      std: its standard deviation per real component; null likewise.
+      std: its standard deviation per real component; null in the same cases.
     """
 
     event: Event

@@ -4,7 +4,7 @@ A decoder whose outputs are z_i = w_i . h for codes h that are fixed and public 
 
     sum over records and outputs of  r_i z_i + v_i z_i^2 / 2,      r_i affine in the feature x_i,
 
-whose coefficients in the weights are linear in two sums over the records: A = sum h t^T, t = x - 1/2, and G = sum h h^T. Here h lies in
+whose coefficients in the weights are linear in two sums over the records: A = sum h t^T, t = x - 1/2, and G = sum h h^T. Here h is in
 {1/2} x [-1/2, 1/2]^(l - 1) (the first unit is constant) and t in [-1/2, 1/2]^n. Proof: proofs/functional_mechanism.md.
 """
 

@@ -28,7 +28,7 @@ LARGEST_DIMENSION = 10**12
 LARGEST_LOT = 10**9
 
 _DROP = 45.0
-"""The integrand is taken where it is above e^-45 of its peak: being log-concave, it has less than e^-43 of its integral elsewhere."""
+"""The integration covers the integrand above e^-45 of its peak: it is log-concave, so less than e^-43 of its integral is elsewhere."""
 _PANELS = 24
 _ERROR = 1e-11
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)

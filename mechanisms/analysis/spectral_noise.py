@@ -59,7 +59,7 @@ def real_noise_variance(low_pass: LowPass, position: tuple[int, ...]) -> float:
     Var Re v_n = (1 / N) sum_{i < K} cos^2(2 pi i n / N) = (K + Re D(n)) / (2 N), D(n) = sum_{i < K} e^{4 pi j i n / N}; products over axes.
 
     Args:
-      position: n, one index an axis; taken modulo the axis length.
+      position: n, one index per axis, modulo the axis length.
     Source: errata P3.
 
     >>> real_noise_variance(LowPass((8,), (4,)), (0,)), real_noise_variance(LowPass((8,), (4,)), (1,))

@@ -69,7 +69,7 @@ def _remainder_after(step: float, a: float) -> float:
         return _remainder_after(-step, -a)
     z = a + step
     if abs(step) <= _CLOSE:
-        # Taylor's integral form, whose integrand has one sign unless 0 lies between a and z: nothing cancels as z nears a.
+        # Taylor's integral form, whose integrand has one sign unless 0 is between a and z: nothing cancels as z approaches a.
         middle, half = 0.5 * step, 0.5 * step
         total = 0.0
         for node, weight in zip(_NODES, _WEIGHTS, strict=True):

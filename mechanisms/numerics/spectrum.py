@@ -109,7 +109,7 @@ class LowPass:
         r"""Covariance of filtered white noise of variance 1 between positions this far apart: a product of Dirichlet kernels.
 
         Args:
-          lag: difference of the two positions, one integer an axis.
+          lag: difference of the two positions, one integer per axis.
 
         >>> LowPass((8,), (8,)).covariance((3,)), LowPass((8,), (3,)).covariance((0,))
         (0.0, 0.625)
@@ -168,7 +168,7 @@ def kept_for_ratio(length: int, ratio: float, rounding: Rounding) -> int:
     Args:
       length: N >= 1.
       ratio: rho in [0, 1).
-      rounding: which whole number is taken.
+      rounding: which whole number is used.
     Raises:
       InvalidParameter: a ratio out of range (a negative one is the printed sign), or one that leaves nothing.
 

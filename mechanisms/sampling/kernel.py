@@ -139,7 +139,7 @@ def watched(
     for a few thousand numbers and in float64 beyond. None without the compiled kernel: torch's sums do the same in more passes.
 
     Args:
-      before, after, noise: (count,), contiguous; ``last`` likewise, or empty.
+      before, after, noise: (count,), contiguous; ``last`` too, or empty.
     """
     if COMPILED is None:
         return None

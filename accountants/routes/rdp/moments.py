@@ -69,7 +69,7 @@ class PairMoments:
         if direct > 0.5:
             return direct
         # E u = 0, so E (1 + u)^p - 1 = E [(1 + u)^p - 1 - p u], whose terms all have one sign: nothing cancels across nodes. Near
-        # u = 0 each term is taken from its binomial series, elsewhere directly.
+        # u = 0 each term is computed from its binomial series, elsewhere directly.
         small = np.abs(self.minus_one) * max(1.0, abs(power)) < _SMALL
         u = np.where(small, self.minus_one, 0.0)
         series = np.ones_like(u)

@@ -32,7 +32,7 @@ class DpSgdLaplaceComparison(Value):
 
     Attributes:
       dimension: n, features in a record, each in [0, 1].
-      expansion_point: a, where the derivative s - x by z is taken, s = sigmoid(a); |a| <= 1e6.
+      expansion_point: a, where the derivative s - x with respect to z is evaluated, s = sigmoid(a); |a| <= 1e6.
       clipping_bound: C > 0, on the l2 norm of that derivative.
       epsilon: the epsilon given to Algorithm 2.
       releases: T, the number of times that noise is drawn for the same record.
@@ -56,7 +56,7 @@ class DpSgdLaplaceAnswer(Value):
     """What holds for the clipped derivative with respect to z, then what the paper prints.
 
     Attributes:
-      below, above: the derivative's features lie in [-below, above] = [s - 1, s].
+      below, above: the derivative's features are in [-below, above] = [s - 1, s].
       l1: the exact l1 diameter of the clipped derivative, replacing one record.
       mechanism: Laplace noise of one fixed scale for the requested epsilon, on the clipped derivative. Each user releases its own, so
         sampling users amplifies nothing: count whole releases.
