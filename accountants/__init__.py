@@ -1,4 +1,4 @@
-r"""The registry of accountants: functions from an event to a privacy profile. To add one: a module, and one name in ``ACCOUNTANTS``."""
+r"""The registry of accountants: functions from an event to a privacy profile. To add one, add a module and its name in ``ACCOUNTANTS``."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ACCOUNTANTS: tuple[Accountant, ...] = (
 
 
 def accountant_named(name: str) -> Accountant:
-    """The accountant with this name. Raises InvalidParameter that lists the existing names."""
+    """The accountant with this name. Raises InvalidParameter, listing the existing names, if there is none."""
     for accountant in ACCOUNTANTS:
         if accountant.name == name:
             return accountant
@@ -54,7 +54,7 @@ def profile(event: Event, accountant: str = "auto") -> PrivacyProfile:
 
     Raises:
       InvalidParameter: no accountant has this name.
-      UnsupportedEvent: it can't bound this event.
+      UnsupportedEvent: the accountant can't bound this event.
 
     >>> from mechanisms import ComplexGaussian, Sensitivity
     >>> noise = ComplexGaussian(std=1.0, sensitivity=Sensitivity(l2=1.0, adjacency="add_remove", unit="record"))

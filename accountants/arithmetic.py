@@ -1,6 +1,6 @@
-r"""Floats: their rounding unit, and where they end.
+r"""Floats: their rounding unit and the limits of their range.
 
-Where numbers leave the range of floats a route refuses: an infinity or a NaN on the way would make its bounds meaningless.
+If numbers leave the range of floats, a route refuses: an infinity or a NaN on the way would make its bounds meaningless.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pydantic import ValidationError
 from mechanisms.errors import PrivacyError, UnsupportedEvent
 
 UNIT = 2.0**-53
-"""Rounding unit of float64; constants in units of it are twice or more what the proofs derive."""
+"""Rounding unit of float64; constants in units of it are at least twice what the proofs derive."""
 
 
 @contextmanager
 def within_floats(route: str) -> Generator[None]:
-    """Overflows, divisions by 0 and undefined operations become a refusal by this route. Errors of our own pass.
+    """Turns overflows, divisions by 0 and undefined operations into a refusal by this route. Our own errors pass unchanged.
 
     >>> with within_floats("example"):
     ...     np.exp(np.array([1000.0]))

@@ -1,7 +1,7 @@
-r"""What a guarantee lets an attacker do, in words. Only this module words it; calculators, certificates and pages show these sentences.
+r"""What a guarantee lets an attacker do, in words. All such sentences come from this module; calculators, certificates and pages show them.
 
-Every sentence is about one unit whose data are there or aren't, with all other data fixed: that is what differential privacy bounds. It
-says nothing about the share of a population that some attack finds, so no sentence here does.
+Every sentence is about one unit whose data are present or absent, with all other data fixed: this is what differential privacy bounds. It
+says nothing about the share of a population that an attack finds, and neither do these sentences.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mechanisms.base import Adjacency, PrivacyUnit
 from mechanisms.errors import InvalidParameter
 
 FALSE_POSITIVES = 0.01
-"""The probability of naming a unit that isn't there, at which an attack's success is told unless another one was asked for."""
+"""The default probability of naming a unit that isn't there, at which an attack's success is stated."""
 
 EVEN_ODDS = 0.5
 
@@ -30,7 +30,7 @@ _OTHERWISE = {
     Adjacency.REPLACE_ONE: ("had the {unit}'s data been replaced by another's", "this very {unit}'s data weren't replaced by another's"),
     Adjacency.ZERO_OUT: ("had the {unit}'s data been blanked out", "this very {unit}'s data weren't blanked out"),
 }
-"""The neighbour in which the unit's data aren't there, as a condition; and what is true where they are."""
+"""The neighbour in which the unit's data are absent, as a condition; and what is true if they are present."""
 
 _NOBODY = "Nothing is promised to anybody: no part of what was released is private."
 
@@ -38,15 +38,15 @@ Neighbours = tuple[Adjacency, PrivacyUnit]
 
 
 def naming_sentence(false_positives: float, false_negatives: float, neighbours: Neighbours | None) -> str:
-    r"""How often a test names one unit whose data are there, when it seldom names the unit whose data aren't.
+    r"""How often a test names one unit whose data are present, if it seldom names the unit when its data are absent.
 
-    The bound is told as 1 - ``false_negatives``, rounded up. A trade-off curve is concave in its true positives, which are at least 0 where
-    alpha is: where the decimal that is printed for alpha lies above the float, the bound grows with it in proportion.
+    The bound is stated as 1 - ``false_negatives``, rounded up. A trade-off curve is concave in its true positives, which are at least 0
+    where alpha is 0. So if the decimal printed for alpha is above the float, the bound grows with it in proportion.
 
     Args:
       false_positives: alpha, in [0, 1].
-      false_negatives: a lower bound on beta at this alpha, in [0, 1]; 0 where there is no guarantee.
-      neighbours: adjacency and unit of the guarantee, as ``accountants.neighbourhood`` gives them; None where no part is private.
+      false_negatives: a lower bound on beta at this alpha, in [0, 1]; 0 if there is no guarantee.
+      neighbours: adjacency and unit of the guarantee, as returned by ``accountants.neighbourhood``; None if no part is private.
     Raises:
       InvalidParameter: a rate is out of range.
 
@@ -74,11 +74,11 @@ def naming_sentence(false_positives: float, false_negatives: float, neighbours: 
 
 
 def guessing_sentence(prior: float, success: float, neighbours: Neighbours | None) -> str:
-    r"""How often somebody who knows all other data guesses correctly whether one unit's data are there.
+    r"""How often somebody who knows all other data guesses correctly whether one unit's data are present.
 
     Args:
-      prior: the probability beforehand that the unit's data are there, in (0, 1).
-      success: an upper bound on the probability of a correct guess, as of ``conversions.bayes_success``; in [0, 1], 1 without a guarantee.
+      prior: the prior probability that the unit's data are present, in (0, 1).
+      success: an upper bound on a correct guess's probability, such as ``conversions.bayes_success``; in [0, 1], 1 without a guarantee.
       neighbours: as for ``naming_sentence``.
     Raises:
       InvalidParameter: a probability is out of range.
@@ -96,7 +96,7 @@ def guessing_sentence(prior: float, success: float, neighbours: Neighbours | Non
     who = f"who knows all other data, and takes it for {_printed(prior)} % likely beforehand that {true},"
     printed = Fraction(Decimal(repr(prior)))
     blind = max(printed, 1 - printed)
-    # The success at a prior changes by no more than the prior does: the decimal that is printed isn't quite the float.
+    # The success at a prior changes by no more than the prior does; the printed decimal isn't exactly the float.
     rate = max(blind, Fraction(success) + abs(printed - Fraction(prior)))
     if rate >= 1 - CERTAIN:
         return f"Nothing is promised: somebody {who} may be right about that with probability 100 %."
@@ -104,7 +104,7 @@ def guessing_sentence(prior: float, success: float, neighbours: Neighbours | Non
 
 
 def percent_up(rate: Fraction) -> str:
-    r"""A probability in percent, rounded up: to three digits, and so far that two digits are left of what is missing to 100 %.
+    r"""A probability in percent, rounded up: to three digits, or to as many more as leave two digits of the difference from 100 %.
 
     >>> [percent_up(Fraction(rate)) for rate in ("0.015271", "0.5", "0.6914", "0.999672", "0.00001234", "1", "0")]
     ['1.53 %', '50 %', '69.2 %', '99.968 %', '0.00124 %', '100 %', '0 %']
@@ -128,7 +128,7 @@ def _magnitude(value: Fraction) -> int:
 
 
 def _printed(probability: float) -> str:
-    """In percent, as the shortest decimal that is read back as this float."""
+    """In percent, as the shortest decimal that converts back to this float."""
     return _plain(Decimal(repr(probability)).scaleb(2))
 
 

@@ -1,7 +1,7 @@
 r"""Lower bounds on epsilon from one run with canaries, and whether they contradict a claim. A lower bound, never a proof of privacy.
 
 Half of m canaries, chosen by fair coins, take part in a run; an observer of the outputs gives each canary a score, higher for "it took
-part". Two tests of a claimed trade-off function read the scores:
+part". Two tests of a claimed trade-off function use the scores:
 
 ** ``one_run_p_value`` computes how often this many guesses could be right. It assumes nothing but the claim and the coins.
 * ``quantile_test`` compares rates of false positives and false negatives with the claim as if scores were independent of each other,
@@ -30,10 +30,10 @@ from mechanisms.errors import InvalidParameter
 from mechanisms.numerics import logspace
 
 GUESSED = (0.02, 0.1, 0.4, 1.0)
-"""Shares of the canaries that are guessed, the surest first; a correction for trying several is part of every answer."""
+"""Shares of the canaries that are guessed, the surest first; every answer includes a correction for trying several."""
 
 QUANTILES = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98)
-"""Of all scores, where ``quantile_test`` cuts; corrected for likewise."""
+"""Quantiles of all scores at which ``quantile_test`` cuts, also with a correction for trying several."""
 
 SMALLEST_P_VALUE = 1e-12
 _HALVINGS = 20
@@ -42,7 +42,7 @@ _SMALLEST_LOG_DELTA = -40.0
 _LARGEST_MU = 100.0
 
 Rate = Callable[[float], float]
-"""Of a set of outputs: its probability with a canary -> the least it can have without, and the other way round; rising, convex."""
+"""For a set of outputs: its probability with a canary -> the least probability without it, and vice versa; rising, convex."""
 
 
 @final
@@ -65,7 +65,7 @@ class Scores:
             raise InvalidParameter("scores", "finite", int((~np.isfinite(self.values)).sum()))
 
     def right_guesses(self, guesses: int) -> int:
-        """The number of correct guesses among the surest: the upper half is guessed to have taken part, the lower half not to."""
+        """The number of correct guesses among the surest ones: the guess is that the upper half took part and the lower half didn't."""
         order = np.argsort(self.values, kind="stable")
         lowest, highest = order[: guesses // 2], order[len(order) - (guesses - guesses // 2) :]
         return int((~self.members[lowest]).sum() + self.members[highest].sum())
@@ -73,10 +73,10 @@ class Scores:
 
 @final
 class ClaimedRate:
-    r"""The least probability that a set of outputs has for a neighbour, by a profile: the best of its lines. See ``Rate``.
+    r"""The least probability of a set of outputs for a neighbour, according to a profile: the best of its lines. See ``Rate``.
 
     P(S) <= e^e Q(S) + delta(e) gives Q >= e^-e (P - delta); the same for the complement Q >= 1 - delta - e^e (1 - P). Both directions
-    of the profile are in its delta. A line that is missing only makes the answer smaller, which favours the claim.
+    of the profile are in its delta. A missing line only makes the answer smaller, which favours the claim.
     """
 
     def __init__(self, profile: PrivacyProfile) -> None:
@@ -98,7 +98,7 @@ _Line = tuple[float, float, bool]
 
 
 def _upper_envelope(lines: Sequence[_Line]) -> tuple[list[_Line], list[float]]:
-    """The lines that are somewhere the highest, by rising slope, and the probabilities at which one takes over from the other."""
+    """The lines that are the highest somewhere, by rising slope, and the probabilities at which one takes over from the previous one."""
     best: list[_Line] = []
     places: list[float] = []
     for line in lines:
@@ -113,7 +113,7 @@ def _upper_envelope(lines: Sequence[_Line]) -> tuple[list[_Line], list[float]]:
 
 
 def _crossing(first: _Line, second: _Line) -> float:
-    """Where the second, which is not less steep, rises above the first."""
+    """Where the second line, which is at least as steep, rises above the first."""
     heights = [slope * (1.0 - delta) if is_below else 1.0 - delta for slope, delta, is_below in (first, second)]
     if second[0] == first[0]:
         return -math.inf if heights[1] >= heights[0] else math.inf
@@ -121,7 +121,7 @@ def _crossing(first: _Line, second: _Line) -> float:
 
 
 def gaussian_rate(mu: float) -> Rate:
-    """Of mu-GDP: Phi(Phi^-1(p) - mu).
+    """The rate of mu-GDP: Phi(Phi^-1(p) - mu).
 
     >>> round(gaussian_rate(1.0)(0.5), 4)
     0.1587
@@ -130,13 +130,13 @@ def gaussian_rate(mu: float) -> Rate:
 
 
 def one_run_p_value(canaries: int, guesses: int, right: int, rate: Rate, at_least: float = SMALLEST_P_VALUE) -> float:
-    r"""Upper bound on the probability of ``right`` or more right ones among ``guesses``, for an algorithm that keeps the claim.
+    r"""Upper bound on the probability of at least ``right`` correct ones among ``guesses``, for an algorithm that satisfies the claim.
 
     Args:
       canaries: m, each included by a fair coin; guesses <= m.
       right: <= guesses.
       rate: the claim.
-      at_least: answers below it are given as it.
+      at_least: smaller answers are replaced by this value.
     Source: proofs/audit.md, section 2.
 
     >>> 0.05 < one_run_p_value(1000, 1000, 520, gaussian_rate(0.0)) < 1.0
@@ -159,9 +159,9 @@ def one_run_p_value(canaries: int, guesses: int, right: int, rate: Rate, at_leas
 
 
 def is_possible(canaries: int, guesses: int, right: int, rate: Rate, probability: float) -> bool:
-    r"""Whether ``right`` or more can be right with this probability under the claim.
+    r"""Whether ``right`` or more guesses can be correct with this probability under the claim.
 
-    P_j, the probability of j or more right ones, is bounded below step by step from P_right = ``probability``:
+    P_j, the probability of j or more correct guesses, is bounded below step by step from P_right = ``probability``:
     (guesses - j + 1) P_{j-1} >= P_j + sum_{i>j} P_i + m rate((j P_j + sum_{i>j} P_i) / m). Beyond 1 it is impossible.
     """
     tail, later = probability, 0.0
@@ -194,7 +194,7 @@ def contradiction(scores: Scores, claim: PrivacyProfile) -> Contradiction:
 
 
 def lower_mu(scores: Scores, error: float) -> float:
-    r"""A mu that the run has at least, except with probability ``error``, if its trade-off is a Gaussian pair's; by ``one_run_p_value``.
+    r"""A lower bound on the run's mu, except with probability ``error``, if its trade-off is a Gaussian pair's; by ``one_run_p_value``.
 
     0 if the scores say nothing.
     """
@@ -209,7 +209,7 @@ def lower_mu(scores: Scores, error: float) -> float:
 
 
 def lower_mu_of_independent(scores: Scores, error: float) -> float:
-    """Likewise, taking scores for independent of each other: max over cuts of Phi^-1(1 - false positives) - Phi^-1(false negatives)."""
+    """The same, assuming independent scores: max over cuts of Phi^-1(1 - false positives) - Phi^-1(false negatives)."""
     bounds = [_rates_at(scores, quantile, error / (2 * len(QUANTILES))) for quantile in QUANTILES]
     return max(0.0, *(float(scipy.special.ndtri(1.0 - alpha) - scipy.special.ndtri(beta)) for alpha, beta in bounds))
 
@@ -220,7 +220,7 @@ def epsilon_of(mu: float, delta: float) -> float:
 
 
 def _quantile_p_value(scores: Scores, claim: PrivacyProfile) -> float:
-    """Least error probability at which some cut's rates lie below the claimed trade-off, over all cuts."""
+    """Least error probability at which some cut's rates are below the claimed trade-off, over all cuts."""
 
     def contradicts(error: float) -> bool:
         bounds = [_rates_at(scores, quantile, error / (2 * len(QUANTILES))) for quantile in QUANTILES]
@@ -239,14 +239,14 @@ def _quantile_p_value(scores: Scores, claim: PrivacyProfile) -> float:
 
 
 def _rates_at(scores: Scores, quantile: float, error: float) -> tuple[float, float]:
-    """Upper ends (Clopper and Pearson 1934) of false positives and false negatives, where scores above the quantile mean "took part"."""
+    """Upper ends (Clopper and Pearson 1934) of false positives and false negatives, if scores above the quantile mean "took part"."""
     above, members = scores.values > np.quantile(scores.values, quantile), scores.members
     false_positives, false_negatives = int((above & ~members).sum()), int((~above & members).sum())
     return _upper(false_positives, int((~members).sum()), error), _upper(false_negatives, int(members.sum()), error)
 
 
 def _upper(found: int, of: int, error: float) -> float:
-    """Of a proportion; 1 where there was nothing to count."""
+    """Upper end for a proportion; 1 if there was nothing to count."""
     return 1.0 if found >= of else float(scipy.special.betaincinv(found + 1, of - found, 1.0 - error))
 
 

@@ -1,7 +1,7 @@
 r"""What a privacy profile says about attacks: bounds that no attacker exceeds, from delta(epsilon) alone. Proofs: proofs/conversions.md.
 
 An attacker sees the output and decides between two neighbours, "with my record" (member) and "without". A profile gives one delta for
-both directions of neighbours, so every bound here holds for either role of the two. All results are upper bounds, rounded up.
+both directions of neighbours, so every bound here holds for both roles. All results are upper bounds, rounded up.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from mechanisms.errors import InvalidParameter
 from mechanisms.numerics import logspace
 
 _ROUNDING = 1e-15
-"""Relative allowance for a logarithm or exponential and the two or three roundings around it: about four times what they can add up to."""
+"""Relative allowance for a logarithm or exponential and the two or three roundings around it: about four times their largest total."""
 
 _SMALLEST_PRIOR = 1e-300
 _SEARCH_STEPS = 28
 _GOLDEN = 0.5 * (math.sqrt(5.0) - 1.0)
 _DEPTH = 30.0
 _WIDEST = 40.0
-"""1 - e^-40 is 1 up to 4e-18: looking further below an epsilon gains nothing."""
+"""1 - e^-40 is 1 up to 4e-18, so searching further below an epsilon gains nothing."""
 
 
 @final
@@ -57,7 +57,7 @@ def trade_off(profile: PrivacyProfile, alphas: Sequence[float]) -> tuple[float, 
 def true_positive_rate(profile: PrivacyProfile, false_positive_rate: float) -> float:
     r"""The most that an attack of this false positive rate alpha can detect: min over epsilon of delta(epsilon) + e^epsilon alpha.
 
-    Relative accuracy is kept where the rate is tiny, which 1 - beta would lose.
+    This keeps relative accuracy for a tiny rate, which 1 - beta would lose.
 
     Args:
       false_positive_rate: alpha, in [0, 1].
@@ -143,8 +143,8 @@ def positive_predictive_value(profile: PrivacyProfile, false_positive_rate: floa
 def loss_tail(profile: PrivacyProfile, epsilon: float) -> float:
     r"""Upper bound on Pr[L >= epsilon] over outputs, L the privacy loss: min over e < epsilon of delta(e) / (1 - e^{e - epsilon}).
 
-    (epsilon, delta)-DP alone doesn't bound this by delta; it says nothing of Pr[L >= epsilon] itself, and delta / (1 - e^-t) of
-    Pr[L >= epsilon + t]. Any e is sound, a good one is searched.
+    (epsilon, delta)-DP alone doesn't bound this by delta: it says nothing about Pr[L >= epsilon] itself, and bounds
+    Pr[L >= epsilon + t] by delta / (1 - e^-t). Any e is sound; the function searches for a good one.
 
     Args:
       epsilon: > 0; infinity gives the probability of an output that proves membership, at most the limit of delta.
@@ -168,7 +168,7 @@ def loss_tail(profile: PrivacyProfile, epsilon: float) -> float:
 
     highest = math.log(min(_WIDEST, epsilon))
     best = _smallest(log_tail, highest - _DEPTH, highest)
-    if best == -math.inf:  # no output has such a loss; the margin for rounding below would be infinite as well, and their sum no number
+    if best == -math.inf:  # no output has such a loss; the margin for rounding below would also be infinite, and the sum not a number
         return 0.0
     return min(1.0, logspace.exp_up(best + _ROUNDING * (abs(best) + 4.0)))
 
@@ -176,7 +176,7 @@ def loss_tail(profile: PrivacyProfile, epsilon: float) -> float:
 def loss_quantile(profile: PrivacyProfile, probability: float) -> float:
     r"""An epsilon that the privacy loss reaches with at most this probability: min over e of e - log(1 - delta(e) / probability).
 
-    Solves ``loss_tail`` for epsilon, without a search inside a search. 0 or more; infinity where the profile has no such epsilon.
+    Solves ``loss_tail`` for epsilon, without a nested search. 0 or more; infinity if the profile has no such epsilon.
 
     Args:
       probability: in (0, 1).
@@ -198,7 +198,7 @@ def loss_quantile(profile: PrivacyProfile, probability: float) -> float:
         log_delta = profile.supporting_lines.line(lower).log_delta
         if log_delta == -math.inf:
             return lower
-        # Rounded up before 1 - delta / probability is taken, which magnifies an error where the two are close.
+        # Rounded up before 1 - delta / probability is computed, which magnifies an error if the two are close.
         excess = log_delta - log_probability + _ROUNDING * (4.0 - log_delta - log_probability)
         return lower - logspace.log_one_minus_exp(excess) if excess < 0.0 else math.inf
 
@@ -259,7 +259,7 @@ def _up(value: float) -> float:
 
 
 def _smallest(cost: Callable[[float], float], low: float, high: float) -> float:
-    """The smallest value met by golden sections towards the minimum of a function with one valley; every value is a sound answer."""
+    """The smallest value found by golden-section search on a function with one minimum; every value is a sound answer."""
     left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     at_left, at_right = cost(left), cost(right)
     best = min(at_left, at_right, cost(high))

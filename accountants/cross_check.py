@@ -4,13 +4,13 @@ With M(s) = E_P[e^{sL}] over the composed event,
 
     delta(eps) = 1/(2 pi i) int_{Re s = theta} M(s) e^{-s eps} / (s (s + 1)) ds,    theta > 0,
 
-taken by the trapezoid rule through the real saddle point, for both directions of neighbours. Where the unit's worst direction may change
-from step to step, one symmetric pair stands for both.
+computed by the trapezoid rule through the real saddle point, for both directions of neighbours. If the unit's worst direction may change
+from step to step, one symmetric pair represents both.
 
-How independent it is: with ``contour`` it shares the integral and nothing of the code (contour, step, cut-off and quadrature of M are its
-own); with ``rdp`` the quadrature of M at real s; with ``fft`` and ``pld`` nothing. All share what an event means (``leaves`` and
-``pair_of``). Its accuracy (about 1e-8 where it answers) is measured, not proved, so it gives a number and no bound; where the integrand
-doesn't decay it declines.
+How independent it is: it shares the integral with ``contour`` but none of its code (it has its own contour, step, cut-off and quadrature
+of M); it shares the quadrature of M at real s with ``rdp``, and nothing with ``fft`` and ``pld``. All share the meaning of an event
+(``leaves`` and ``pair_of``). Its accuracy (about 1e-8 where it answers) is measured, not proved, so it gives a number and no bound. It
+declines if the integrand doesn't decay.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class _Direction:
 
 
 def recomputed_log_delta(event: Event, epsilon: float) -> float:
-    """log delta(epsilon), the larger of both directions. Raises UnsupportedEvent where the inversion isn't reliable."""
+    """log delta(epsilon), the larger of both directions. Raises UnsupportedEvent if the inversion isn't reliable."""
     check_epsilon(epsilon)
     return max(direction.log_delta(epsilon, reach) for direction, reach in _directions(event, math.exp(-1.0)))
 
@@ -103,7 +103,7 @@ def recomputed_epsilon(event: Event, delta: float) -> float:
     """epsilon at ``delta`` in (0, 1), to about ``ACCURACY``; infinite for an event with a non-private part.
 
     Raises:
-      UnsupportedEvent: the inversion isn't reliable for this event (a single release, say, or noise that is too small).
+      UnsupportedEvent: the inversion isn't reliable for this event (for example a single release, or too little noise).
       TimeLimitReached: the caller's time limit is over.
     """
     check_delta(delta)
@@ -128,7 +128,7 @@ def _directions(event: Event, delta: float) -> list[tuple[_Direction, float]]:
     if any(pair.family.is_discrete or pair.shown < 1.0 for pair in map(pair_of, parts)):
         # Its moment function is periodic: it seems to decay, and the sum would be that of a smoothed loss.
         raise UnsupportedEvent("cross_check", "a local release has its losses on a lattice")
-    # The saddle point lies near the order that is best for the Renyi bound, and never far above it.
+    # The saddle point is near the best order for the Renyi bound, and never far above it.
     reach = 4.0 * RdpProfile(parts, ()).best_order(min(delta, 1e-3))[0] + 10.0
     both = (True, False) if any(not pair_of(leaf).symmetric for leaf in parts) else (True,)
     return [(_Direction(parts, reach, removed=removed), reach) for removed in both]

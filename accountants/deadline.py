@@ -1,7 +1,7 @@
-r"""Time limits of calculations, and whether anybody waits for them. The caller sets the limit; the loops of the engine check it.
+r"""Time limits of calculations, and whether anybody still waits for them. The caller sets the limit; the engine's loops check it.
 
-The limit is a context variable: it holds only for the thread (or task) that set it, and code that knows nothing about limits
-passes it on by doing nothing. Without a limit, a calculation takes as long as it takes.
+The limit is a context variable: it applies only to the thread (or task) that set it, and code that knows nothing about limits
+passes it on automatically. Without a limit, a calculation may take any time.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _LIMIT: ContextVar[_Limit | None] = ContextVar("zetadp_time_limit", default=None
 
 @contextmanager
 def time_limit(seconds: float, is_wanted: Callable[[], bool] | None = None) -> Generator[None]:
-    """Within it, ``check`` raises once ``seconds`` have passed. A limit inside another one can only be shorter.
+    """Inside this context, ``check`` raises once ``seconds`` have passed. A limit inside another one can only be shorter.
 
     Args:
-      is_wanted: asked at every check; once it is false the limit is reached too. None: as outside.
+      is_wanted: called at every check; once it returns false, the limit counts as reached. None: as in the enclosing limit.
 
     >>> with time_limit(60.0):
     ...     check()
@@ -47,12 +47,12 @@ def time_limit(seconds: float, is_wanted: Callable[[], bool] | None = None) -> G
 
 
 def check() -> None:
-    """Every loop that can take longer than some milliseconds must call this once per iteration; it costs about 0.1 us.
+    """Every loop that can take longer than a few milliseconds must call this once per iteration; it costs about 0.1 us.
 
     What a calculation caches must be complete or absent when this raises: it may be called again with more time.
 
     Raises:
-      TimeLimitReached: the time limit that the caller set is over, or nobody waits for the answer any more.
+      TimeLimitReached: the caller's time limit is over, or nobody waits for the answer any more.
     """
     limit = _LIMIT.get()
     if limit is not None and (time.monotonic() > limit.ends or not limit.is_wanted()):

@@ -10,8 +10,8 @@ A release with whole-data pair f(x - m) against f(x) (m: mu of a Gaussian mechan
     fixed size                P = (1 - q) f(x) + q f(x - 2 m)               Q = f(x), the worse direction       zero_out
 
 for a group of k, with c the shift of what one unit contributes. A local release (one record by itself, replace_one) keeps its whole pair,
-and a sample of any kind only shows it with probability q: that is no amplification of epsilon. Laplace noise on the n coordinates of a
-whole record comes as n leaves. proofs/pairs.md proves each row, and says which of them are attained.
+and a sample of any kind only shows it with probability q: epsilon isn't amplified. Laplace noise on the n coordinates of a whole record
+is n leaves. proofs/pairs.md proves each row and says which of them are attained.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from mechanisms.errors import UnsupportedEvent
 from mechanisms.local import LocalRelease
 
 LARGEST_SAMPLED_GROUP = 1000
-"""A Poisson-sampled group has a mixture of one component more than it has members; beyond this no route is fast."""
+"""The mixture of a Poisson-sampled group has one component more than the group has members; beyond this no route is fast."""
 
 SMALLEST_WEIGHT = 1e-300
 """Smaller weights of far components are rounded up to it, so that they keep their digits."""
 
 LEAST_REMAINDER = 1e-4
-"""Components of together less than this at the lower end of a mixture are moved up: 1 minus all others would have lost its digits."""
+"""Components with a total weight below this at a mixture's lower end are moved up: 1 minus all others would have lost its digits."""
 
 _DIGITS = 60
 _NULL = Mixture((1.0,), (0.0,))
@@ -48,10 +48,10 @@ def unsupported_reason(leaf: Leaf) -> str | None:
 
 
 def pair_of(leaf: Leaf) -> Pair:
-    """The dominating pair of one leaf; the module's table says which.
+    """The dominating pair of one leaf, from the table in the module's docstring.
 
     Raises:
-      UnsupportedEvent: ``unsupported_reason`` has a reason.
+      UnsupportedEvent: ``unsupported_reason`` gives a reason.
 
     >>> from mechanisms import Gaussian, Sensitivity
     >>> noise = Gaussian(std=2.0, sensitivity=Sensitivity(l2=1.0, adjacency="add_remove", unit="record"))
@@ -66,7 +66,7 @@ def pair_of(leaf: Leaf) -> Pair:
 
 @lru_cache(maxsize=2**14)
 def _resolved(leaf: Leaf) -> Pair | str:
-    """The pair, or why there is none."""
+    """The pair, or the reason why there is none."""
     loss = leaf.mechanism.privacy_loss()
     family = density_of(loss)
     if family is None:
@@ -85,9 +85,9 @@ def _resolved(leaf: Leaf) -> Pair | str:
 
 
 def _local(family: Density, move: float, leaf: Leaf) -> Pair | str:
-    """Row 7: the record's own pair, shown with the probability that it is in the sample (and that its output tells anything)."""
+    """Row 7: the record's own pair, shown with the probability that it is in the sample (and that its output reveals anything)."""
     if leaf.group > 1:
-        # A group of whole or Poisson-sampled local releases is that many releases, and comes as such from ``events.leaves``.
+        # A group of whole or Poisson-sampled local releases is that many releases; ``events.leaves`` returns it as such.
         return "groups of local releases with samples of a fixed size have no dominating pair that is proved here"
     shown = leaf.mechanism.privacy_loss().shown
     if leaf.probability < 1.0:
@@ -114,14 +114,14 @@ def _poisson(family: Density, leaf: Leaf, move: float) -> Pair | str:
 
 def _fixed_size(family: Density, q: float, move: float, adjacency: Adjacency) -> Pair:
     if q == 1.0:
-        # Everybody is in the sample: one displaces another only where neighbours differ in size.
+        # Everybody is in the sample: one displaces another only if neighbours differ in size.
         return Pair(family, Mixture((1.0,), (2.0 * move if adjacency is Adjacency.ADD_REMOVE else move,)), _NULL)
     distance = move if adjacency is Adjacency.REPLACE_ONE else 2.0 * move
     return Pair(family, _two(q, distance), _NULL, worst_of_both=adjacency is not Adjacency.ADD_REMOVE)
 
 
 def _contribution(mechanism: Mechanism, family: Density) -> float | None:
-    """The shift of what one unit contributes; None where that isn't bounded in the norm that the noise needs."""
+    """The shift of what one unit contributes; None if that isn't bounded in the norm that the noise needs."""
     given = mechanism.sensitivity
     if (given.l1_contribution if family.norm == "l1" else given.l2_contribution) is None:
         return None
@@ -143,7 +143,7 @@ def _sampled_group(family: Density, q: float, size: int, move: float) -> Pair:
     while moved < LEAST_REMAINDER:
         lowest += 1
         moved += weights[lowest]
-    # The frame's origin is the lowest component, so that its weight can stand for 1 minus the others.
+    # The frame's origin is the lowest component, so that its weight can represent 1 minus the others.
     kept = weights[lowest + 1 :]
     upper = Mixture((max(1.0 - math.fsum(kept), SMALLEST_WEIGHT), *kept), tuple(j * move for j in range(size - lowest + 1)))
     return Pair(family, upper, Mixture((1.0,), (0.0 - lowest * move,)))
@@ -159,7 +159,7 @@ def _binomial(size: int, q: float) -> list[float]:
 
 
 def statement(leaf: Leaf) -> tuple[str, str]:
-    """(what a sampled leaf's pair is, where it is proved), for derivations: f noise of scale 1, m the whole release's distance."""
+    """(a sampled leaf's pair, where it is proved), for derivations: f is noise of scale 1, m the whole release's distance."""
     adjacency = leaf.mechanism.sensitivity.adjacency
     if isinstance(leaf.mechanism, LocalRelease):
         return (

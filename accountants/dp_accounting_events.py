@@ -1,13 +1,13 @@
-r"""Events of Google's dp-accounting library, read and written: what exists there and here, and nothing else.
+r"""Reads and writes events of Google's dp-accounting library: only those that exist both there and here.
 
-The library's ``GaussianDpEvent(s)`` is a sum of values of norm at most C with noise of deviation s C, for whatever neighbours an
-accountant is asked about; here the neighbours are part of the event. So, with C = 1 on import,
+The library's ``GaussianDpEvent(s)`` is a sum of values of norm at most C with noise of deviation s C, for the neighbours that its
+accountant is set to; here the neighbours are part of the event. So, with C = 1 on import,
 
     add_remove, zero_out (REPLACE_SPECIAL there):  std s, l2 = 1;         replace_one:  std s, l2 = 2, l2_contribution = 1,
 
 and the same with l1 for ``LaplaceDpEvent``. That is how the library's PLD accountant reads them; its Renyi accountant doesn't double the
-sensitivity under REPLACE_ONE, and answers for half of the loss. An event keeps its dominating pairs on the way there and back; what else
-it said (a unit's name, complex values) is lost on the way there. The library itself is loaded only when these functions are called.
+sensitivity under REPLACE_ONE, and so accounts for half of the loss. An event keeps its dominating pairs on the way there and back;
+everything else (a unit's name, complex values) is lost on the way there. The library is loaded only when these functions are called.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ if TYPE_CHECKING:
 def from_dp_accounting(event: library.DpEvent, *, adjacency: Adjacency, unit: PrivacyUnit) -> Event:
     """The same event here, for these neighbours.
 
-    What does nothing there (``NoOpDpEvent``, no repetitions, nobody sampled) is left out; where nothing else is left there is no event.
+    Parts that do nothing there (``NoOpDpEvent``, no repetitions, nobody sampled) are left out; if nothing else is left there is no event.
     A noise multiplier of 0 becomes ``NonPrivate``.
 
     Args:
       event: gaussian, laplace, poisson sampled, sampled without replacement, composed, self-composed, no-op, non-private, or a mixture
-        of two Gaussians that is a Poisson sample's. The source data set's size is taken for the population's.
+        of two Gaussians that is a Poisson sample's. The source data set's size is used as the population's.
       adjacency: which data sets are neighbours.
       unit: what one unit is.
     Raises:
-      InvalidParameter: it, or a part of it, exists only there (the text names the part), or a number is out of its range.
+      InvalidParameter: the event or a part of it exists only there (the text names the part), or a number is out of its range.
 
     >>> from dp_accounting import GaussianDpEvent, SelfComposedDpEvent
     >>> found = from_dp_accounting(SelfComposedDpEvent(GaussianDpEvent(2.0), 10), adjacency=Adjacency.ADD_REMOVE, unit="record")
     >>> [(leaf.mechanism.noise_scale, count) for leaf, count in leaves(found).items()]
     [(2.0, 10)]
     """
-    # Text is accepted for an adjacency everywhere else, and must not slip through as another one here.
+    # Text is accepted as an adjacency everywhere else, and must not pass as a different one here.
     found = _Reader(Adjacency(adjacency), unit).read(event)
     if found is None:
         raise _no_twin(f"{type(event).__name__}: it does nothing, and there is no event here for nothing")
@@ -68,7 +68,7 @@ class _Reader:
         self._adjacency, self._unit = adjacency, unit
 
     def read(self, event: Any) -> Event | None:
-        """The event, or None where it does nothing. The library is untyped, hence Any."""
+        """The event, or None if it does nothing. The library is untyped, hence Any."""
         from dp_accounting import dp_event as library  # pyright: ignore[reportMissingTypeStubs]
 
         match event:
@@ -110,7 +110,7 @@ class _Reader:
         return Release(mechanism=noise)
 
     def _sampled(self, event: Any) -> Event | None:
-        """A sampling of one kind; nobody sampled is nothing done, whatever was to be done with the sample."""
+        """A sampling of one kind. If nobody is sampled, nothing is done, whatever was to be done with the sample."""
         name, part = type(event).__name__, self.read(event.event)
         if name == "PoissonSampledDpEvent":
             probability = float(event.sampling_probability)
@@ -146,14 +146,14 @@ class _Reader:
 
 
 def to_dp_accounting(event: Event) -> library.DpEvent:
-    """The same event there; the neighbours it is meant for are then told to the library's accountant.
+    """The same event there; the neighbours that it is meant for must then be given to the library's accountant.
 
     Gaussian noise of any kind becomes ``GaussianDpEvent`` of the same loss. Groups of whole releases shrink the noise multiplier; a group
     with Poisson-sampled Gaussian records becomes ``MixtureOfGaussiansDpEvent``. Numbers are rounded to the nearest.
 
     Raises:
-      InvalidParameter: a part has no event there that is the same; the text names the part.
-      UnsupportedEvent: a part has no dominating pair that is known here.
+      InvalidParameter: a part has no equal event there; the text names the part.
+      UnsupportedEvent: no dominating pair of a part is known here.
 
     >>> noise = Gaussian(std=3.0, sensitivity=Sensitivity(l2=1.5, adjacency="add_remove", unit="record"))
     >>> to_dp_accounting(PoissonSampled(probability=0.25, event=Release(mechanism=noise)))
@@ -213,13 +213,13 @@ def _noise(leaf: Leaf) -> library.DpEvent:
         case Laplace(scale=scale):
             move, contribution = given.l1, given.l1_contribution
         case ComplexGaussian():
-            # Its noise may differ between directions, so that only the distance of the pair says how long C is.
+            # Its noise may differ between directions, so only the distance of the pair determines C.
             distance = pair.upper.shifts[-1]
             scale, move, contribution = 1.0, distance / leaf.group, distance
         case _:
             raise _no_twin(f"{leaf.mechanism.kind} noise")
     assert move is not None  # checked by each mechanism
-    # There C bounds one unit's values, which is half of their difference; a Poisson sample's pair speaks of C itself.
+    # There C bounds one unit's values, which is half of their difference; a Poisson sample's pair uses C itself.
     c = move if not replaced else 0.5 * move if leaf.is_whole or contribution is None else contribution
     event = library.LaplaceDpEvent if isinstance(leaf.mechanism, Laplace) else library.GaussianDpEvent
     return event(scale / (leaf.group * c))

@@ -1,8 +1,8 @@
 r"""What was done to the data, as a tree: mechanisms released, samplings, repetitions and compositions. Pure data.
 
 An event says everything that an accountant needs, and its meaning never changes. Accountants see it only through ``leaves``: a flat list of
-(sampled release, how often), so none of them walks the tree or counts by itself. ``dominating`` gives a leaf's dominating pair.
-To tell people what was released, use ``releases``: there a local release of many coordinates is still one.
+(sampled release, count), so none of them walks the tree or counts by itself. ``dominating`` gives a leaf's dominating pair.
+To show people what was released, use ``releases``, where a local release of many coordinates is still one.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class _Composite(Value):
 
     @cached_property
     def flat(self) -> Mapping[Leaf, int]:
-        """``leaves`` of this event; cached likewise."""
+        """``leaves`` of this event; also cached."""
         return _by_coordinate(self.released)
 
 
@@ -181,10 +181,10 @@ Scheme = Literal["poisson", "fixed_size"]
 @final
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A mechanism released once on a sample; a plain record of the findings of ``leaves``, never stored or sent.
+    """A mechanism released once on a sample: a plain record that ``leaves`` returns, never stored or sent.
 
     Attributes:
-      probability: of one record being in the sample, in (0, 1].
+      probability: the probability that one record is in the sample, in (0, 1].
       mechanism: what was released.
       scheme: how the sample was drawn; Poisson sampling with probability 1 is all of the data, a sample of fixed size isn't.
       group: the largest number of the mechanism's units that one unit of the guarantee holds.
@@ -233,10 +233,10 @@ def non_private_reason(event: Event) -> str | None:
 
 
 def leaves(event: Event) -> Mapping[Leaf, int]:
-    """``releases`` with exactly composing parts taken apart: all that accountants see.
+    """``releases`` with exactly composing parts split up: everything that accountants see.
 
     A local release of n coordinates with independent noise, of all records, is n releases of one coordinate (proofs/pairs.md, row 7), and
-    is listed as such unless that would be more than 10^15 of them: then it stays whole, which is looser.
+    is listed as such unless there would be more than 10^15 of them: then it stays whole, which is looser.
 
     Raises:
       InvalidParameter: as ``releases``.
@@ -285,7 +285,7 @@ def _walk(event: Event, group: int, count: int) -> Iterator[tuple[Leaf, int]]:
 
 
 def _by_record(leaf: Leaf, count: int) -> Iterator[tuple[Leaf, int]]:
-    """Local mechanisms release each record on its own: the k records of a unit are k releases, unless a fixed size ties them together."""
+    """Local mechanisms release each record separately: the k records of a unit are k releases, unless a fixed size ties them together."""
     tied = leaf.scheme == "fixed_size" and leaf.probability < 1.0
     if isinstance(leaf.mechanism, LocalRelease) and not tied:
         yield Leaf(leaf.probability, leaf.mechanism, leaf.scheme), count * leaf.group
@@ -318,7 +318,7 @@ def _sampled(event: PoissonSampled | FixedSizeSampled, group: int) -> Leaf:
     while not isinstance(part, Release):
         match part:
             case PoissonSampled() if isinstance(event, PoissonSampled):
-                # At least the smallest, where 64 nested samplings would underflow: more sampling is never more private.
+                # At least the smallest, as 64 nested samplings would underflow: a larger probability is never more private.
                 probability = max(_rounded_up(Fraction(probability) * Fraction(part.probability)), SMALLEST_PROBABILITY)
                 part = part.event
             case PoissonSampled() | FixedSizeSampled():

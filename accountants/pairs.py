@@ -2,7 +2,7 @@ r"""Dominating pairs as every route sees them: two mixtures of shifted copies of
 
 P = sum_j p_j f(x - a_j) against Q = sum_j q_j f(x - b_j), f the standard normal or the Laplace density e^{-|x|} / 2 (``densities``). Whole
 and sampled releases, groups and both kinds of sampling have such a pair (``dominating.py``, proofs/pairs.md); their log ratio never
-decreases in x. Randomized response is a pair of its own, on two points, and local releases may be *shown* only with some probability.
+decreases in x. Randomized response is a separate kind of pair, on two points, and local releases may be *shown* only with some probability.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Pair:
 
     @property
     def symmetric(self) -> bool:
-        """Whether (Q, P) has the same profile, so that one direction says all: a mirror image, or the worst of both by definition."""
+        """Whether (Q, P) has the same profile, so that one direction is enough: a mirror image, or the worst of both by definition."""
         mirrored = self.lower.mirrored
         offset = mirrored.shifts[0] - self.upper.shifts[0]
         same = mirrored.weights == self.upper.weights and all(
@@ -68,7 +68,7 @@ class Pair:
 
     @property
     def distance(self) -> float:
-        """Of the outermost shifts: mu or epsilon of a whole release."""
+        """The distance of the outermost shifts: mu or epsilon of a whole release."""
         return self.upper.shifts[-1] - self.lower.shifts[0]
 
     @property
@@ -83,13 +83,13 @@ SHIFT_ERROR = 1e-14
 
 @lru_cache(maxsize=4096)
 def widened(pair: Pair) -> Pair:
-    """The pair with every distance larger by ``SHIFT_ERROR``: it dominates what the pair stands for."""
+    """The pair with every distance larger by ``SHIFT_ERROR``: it dominates the exact pair that this pair represents."""
     return _stretched(pair, 1.0 + SHIFT_ERROR)
 
 
 @lru_cache(maxsize=4096)
 def narrowed(pair: Pair) -> Pair:
-    """The pair with every distance smaller by ``SHIFT_ERROR``: what it stands for dominates it."""
+    """The pair with every distance smaller by ``SHIFT_ERROR``: the exact pair that this pair represents dominates it."""
     return _stretched(pair, 1.0 - SHIFT_ERROR)
 
 

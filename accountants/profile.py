@@ -1,4 +1,4 @@
-r"""An accountant's answer: a privacy profile, in which every number has a lower and an upper end."""
+r"""An accountant's answer: a privacy profile in which every number has a lower and an upper end."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Bound(Value):
 
 @final
 class DeltaBound(Value):
-    """An interval that holds delta, kept as logarithms: 1e-400 stays itself."""
+    """An interval that holds delta, stored as logarithms, so that 1e-400 doesn't underflow."""
 
     log_lower: Extended
     log_upper: Extended
@@ -54,7 +54,7 @@ class DeltaBound(Value):
 
     @property
     def lower(self) -> float:
-        """Rounded down; 0 where it underflows."""
+        """Rounded down; 0 if it underflows."""
         return logspace.exp_down(self.log_lower)
 
     @property
@@ -73,7 +73,7 @@ class PrivacyProfile(ABC):
         Raises:
           InvalidParameter: epsilon is out of range.
           NumericalFloor: this route can't answer reliably beyond some point.
-          UnsupportedEvent: this route can't prove a bracket for this question; another route may.
+          UnsupportedEvent: this route can't prove a bracket here; another route may.
         """
 
     @abstractmethod
@@ -81,7 +81,7 @@ class PrivacyProfile(ABC):
         """The smallest epsilon >= 0 with delta(epsilon) <= delta, for delta in (0, 1). Raises as ``delta`` does."""
 
     def epsilon_at_log_delta(self, log_delta: float) -> Bound:
-        """``epsilon`` at a delta given by its logarithm, < 0: the way to ask for 1e-400.
+        """``epsilon`` at a delta given by its logarithm, < 0: allows a delta such as 1e-400.
 
         Raises:
           NumericalFloor: no float is this small, and this route needs one.
@@ -93,11 +93,11 @@ class PrivacyProfile(ABC):
         return self.epsilon(math.exp(log_delta))
 
     def epsilon_upper(self, delta: float) -> float:
-        """``epsilon(delta).upper``, without computing the lower end if that costs as much again."""
+        """``epsilon(delta).upper``, without computing the lower end if that would double the cost."""
         return self.epsilon(delta).upper
 
     def log_delta_upper(self, epsilon: float) -> float:
-        """``delta(epsilon).log_upper``, likewise."""
+        """``delta(epsilon).log_upper``, in the same way."""
         return self.delta(epsilon).log_upper
 
     @abstractmethod
@@ -111,7 +111,7 @@ class PrivacyProfile(ABC):
 
     @property
     def gdp_mu(self) -> float | None:
-        """mu where the profile is that of mu-GDP exactly (an upper bound by rounding only), else None."""
+        """mu if the profile is exactly that of mu-GDP (an upper bound by rounding only), otherwise None."""
         return None
 
     def rdp(self, order: float) -> float | None:
@@ -123,7 +123,7 @@ class PrivacyProfile(ABC):
         r"""Lower bound on the attacker's false negative rate at false positive rate ``alpha`` in [0, 1]: the safe end.
 
         Every (epsilon, delta) gives beta >= max(1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha)) (Dong, Roth and Su 2022,
-        Proposition 2.5); a good epsilon is searched for this alpha. Proof: proofs/conversions.md.
+        Proposition 2.5); a search finds a good epsilon for this alpha. Proof: proofs/conversions.md.
         """
         check_alpha(alpha)
         return max(0.0, self.supporting_lines.best(alpha).false_negative_rate(alpha))
@@ -134,7 +134,7 @@ class PrivacyProfile(ABC):
         profile = weakref.proxy(self)
 
         def log_delta(epsilon: float) -> float:
-            # A bound method would close a circle, and the profile's grids would wait for the garbage collector.
+            # A bound method would create a reference cycle, and the profile's grids would wait for the garbage collector.
             return profile.log_delta_upper(epsilon)
 
         return SupportingLines(log_delta)

@@ -1,7 +1,7 @@
 r"""The trade-off curve's supporting lines: what delta as a function of epsilon says about every test between two neighbours.
 
-Each (epsilon, delta) holds for all tests at once, so any epsilon gives a sound line; a good one is searched for each alpha, which only
-costs tightness where it is missed. Proof: proofs/conversions.md, sections 1 and 2.
+Each (epsilon, delta) holds for all tests at once, so any epsilon gives a sound line. For each alpha a search looks for a good one; missing
+it only costs tightness. Proof: proofs/conversions.md, sections 1 and 2.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mechanisms.numerics import logspace
 from mechanisms.numerics.gdp import gdp_log_delta
 
 _LARGEST_EPSILON = 709.0
-"""Beyond it e^epsilon overflows; a line of such a slope says something of alpha < 1e-308 only."""
+"""Beyond it e^epsilon overflows; a line with such a slope only says something about alpha < 1e-308."""
 
 _SMALLEST_LOG_DELTA = -700.0
 _GRID_RATIO = 1.6
@@ -30,7 +30,7 @@ _MOST_ROUNDS = 30
 _GAUSSIAN_TURNS = 2
 _RESOLVED = 0.1
 _TOLERANCE = 1e-7
-"""The search ends where concavity leaves no more than this to gain, relatively."""
+"""The search ends when concavity leaves no larger relative gain than this."""
 
 
 @final
@@ -49,7 +49,7 @@ class Line:
     log_delta: float
 
     def false_negative_rate(self, alpha: float) -> float:
-        """Lower bound on beta at this alpha, rounded down; may be negative, where the line says nothing."""
+        """Lower bound on beta at this alpha, rounded down; may be negative, in which case the line says nothing."""
         if self.epsilon > 0.0:
             kept = _down(-math.expm1(self.log_delta))
             return _down(kept - _up(logspace.exp_up(self.epsilon) * alpha))
@@ -57,7 +57,7 @@ class Line:
         return _down((logspace.exp_down(self.epsilon) if rest > 0.0 else logspace.exp_up(self.epsilon)) * rest)
 
     def true_positive_rate(self, alpha: float) -> float:
-        """Upper bound on 1 - beta, rounded up, with its digits kept where it is far below 1; may exceed 1, where the line says nothing."""
+        """Upper bound on 1 - beta, rounded up; keeps its digits far below 1. May exceed 1, in which case the line says nothing."""
         delta = logspace.exp_up(self.log_delta)
         if self.epsilon > 0.0:
             return _up(delta + _up(logspace.exp_up(self.epsilon) * alpha))
@@ -83,19 +83,19 @@ def _down(value: float) -> float:
 
 @final
 class SupportingLines:
-    """Finds the best line for an alpha. The answer depends on alpha and the profile only, not on what was asked before."""
+    """Finds the best line for an alpha. The answer depends only on alpha and the profile, not on earlier queries."""
 
     def __init__(self, log_delta: Callable[[float], float]) -> None:
         """``log_delta``: upper end of log delta(epsilon) for epsilon >= 0; may raise NumericalFloor if it has none."""
         self._log_delta = log_delta
 
     def best(self, alpha: float) -> Line:
-        """The line that bounds a test of false positive rate ``alpha``, in [0, 1], best or nearly so.
+        """The best or nearly the best line for a test of false positive rate ``alpha``, in [0, 1].
 
         Raises:
           NumericalFloor: not even delta(0) is known.
         """
-        # beta far below 1 is compared as beta, beta near 1 through 1 - beta: each keeps the digits of what is small.
+        # beta far below 1 is compared as beta, beta near 1 as 1 - beta: each keeps the digits of the small number.
         small = min(line.true_positive_rate(alpha) for line in self._grid) < 0.5
         return _Search(self.line, alpha, small=small).run(self._grid)
 
@@ -105,7 +105,7 @@ class SupportingLines:
         return tuple(line for line in self._grid if line.epsilon >= 0.0)
 
     def line(self, epsilon: float) -> Line:
-        """The line of this signed epsilon. Where its delta isn't known, a smaller epsilon of the grid stands in: delta only falls."""
+        """The line of this signed epsilon. If its delta isn't known, a smaller epsilon of the grid replaces it: delta only falls."""
         stand_in = next(line.log_delta for line in reversed(self._grid) if 0.0 <= line.epsilon <= abs(epsilon))
         return self._known(epsilon) or Line(epsilon, stand_in)
 
@@ -130,7 +130,7 @@ class SupportingLines:
             if line is None:
                 break
             step *= _GRID_RATIO
-        # delta only falls: two more lines at no cost, so that a maximum at the last one is inside a bracket.
+        # delta only falls: this gives two more lines at no cost, so that a maximum at the last one is inside a bracket.
         last = max(positive[-1].epsilon, 1e-3)
         positive += [Line(last * factor, positive[-1].log_delta) for factor in (1.5, 2.0) if last * factor <= _LARGEST_EPSILON]
         return (*(Line(-line.epsilon, line.log_delta) for line in reversed(positive[1:])), *positive)
@@ -204,7 +204,7 @@ def _gaussian_guess(line: Line, alpha: float) -> float:
 
 
 def _guess(bracket: list[_Point], corner: float, turn: int) -> float:
-    """Where to look next. Smooth curves are followed by a parabola, the corners of laws with atoms by the secants on either side."""
+    """Where to look next: a parabola follows smooth curves, secants on either side find the corners of laws with atoms."""
     a, b, c = bracket
     left, right = b.epsilon - a.epsilon, c.epsilon - b.epsilon
     middle = b.epsilon - 0.5 * left if left > right else b.epsilon + 0.5 * right
@@ -214,7 +214,7 @@ def _guess(bracket: list[_Point], corner: float, turn: int) -> float:
     bend = (rise + fall) / (left + right)
     guess = corner
     if turn % 4 < 2 and 0.0 < bend < math.inf:
-        # Within this distance of its vertex the parabola loses less than the tolerance; then the bracket is drawn in to show that.
+        # Within this distance of its vertex the parabola loses less than the tolerance; the bracket is then tightened to show this.
         close = 0.5 * math.sqrt(_TOLERANCE / bend)
         vertex = b.epsilon + 0.5 * (rise * right - fall * left) / (rise + fall)
         inward = b.epsilon - close if left > right else b.epsilon + close
@@ -223,7 +223,7 @@ def _guess(bracket: list[_Point], corner: float, turn: int) -> float:
 
 
 def _corner(points: list[_Point], best: int) -> tuple[float, float] | None:
-    """(height, epsilon) of the highest point that a concave curve through the points can reach, straight lines being in e^epsilon."""
+    """(height, epsilon) of the highest point that a concave curve through the points can reach, with straight lines in e^epsilon."""
     meetings = [_meeting(*points[k : k + 4]) for k in (best - 2, best - 1)]
     return max((meeting for meeting in meetings if meeting is not None), default=None)
 

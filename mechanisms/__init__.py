@@ -1,6 +1,6 @@
-r"""The registry of mechanisms: noise and its own privacy loss. To add one: a module, a proof, and one name in ``AnyMechanism``.
+r"""The registry of mechanisms: noise and its privacy loss. To add one, add a module, a proof, and its name in ``AnyMechanism``.
 
-Noise with a new kind of loss needs its density, too: a module of ``accountants.densities``.
+Noise with a new kind of loss also needs its density: a module of ``accountants.densities``.
 """
 
 from __future__ import annotations

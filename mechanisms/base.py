@@ -28,7 +28,7 @@ from mechanisms.sampling.grid import contraction, largest
 from mechanisms.sampling.source import Array, NoiseSource
 
 SMALLEST_SCALE = 1e-50
-"""Scales and sensitivities are in [1e-50, 1e50]: their quotients and the squares of these then neither overflow nor vanish in float64."""
+"""Scales and sensitivities are in [1e-50, 1e50], so that their quotients and the quotients' squares stay within float64."""
 LARGEST_SCALE = 1e50
 
 Number = Annotated[float, Strict(), Field(allow_inf_nan=False)]
@@ -103,7 +103,7 @@ class Sensitivity(Value):
     l1: Positive | None = None
     l2_real: NonNegative | None = None
     l2_imag: NonNegative | None = None
-    # Left out of JSON where absent: most sensitivities have neither.
+    # Omitted from JSON if absent: most sensitivities have neither.
     l2_contribution: Positive | None = Field(default=None, exclude_if=is_absent)
     l1_contribution: Positive | None = Field(default=None, exclude_if=is_absent)
     adjacency: Adjacency
@@ -128,7 +128,7 @@ class Sensitivity(Value):
             if contribution is None:
                 continue
             if self.adjacency is not Adjacency.REPLACE_ONE:
-                # There the move is what a unit contributes, or what it contributes beyond a null unit.
+                # For these the move is what a unit contributes, or what it contributes beyond a null unit.
                 raise InvalidParameter(f"{name}_contribution", f"absent under {self.adjacency.value} ({name} says it all)", contribution)
             if move is None:
                 raise InvalidParameter(name, f"given where {name}_contribution is", None)
@@ -183,12 +183,12 @@ class Step(Value):
 
     @field_serializer("value", when_used="json")
     def _infinity_as_text(self, value: float | str) -> float | str:
-        # In a union Pydantic loses ``ser_json_inf_nan`` where a web framework annotates the model around it, and would write null.
+        # In a union Pydantic loses ``ser_json_inf_nan`` if a web framework annotates the surrounding model, and would write null.
         return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, value) if isinstance(value, float) else value
 
 
 class Mechanism(Value, ABC):
-    """A small frozen value that can draw its noise and can state its own privacy loss."""
+    """A small frozen value that can draw its noise and state its privacy loss."""
 
     FACTS: ClassVar[Facts]
 
@@ -207,11 +207,11 @@ class Mechanism(Value, ABC):
     @property
     @abstractmethod
     def is_complex(self) -> bool:
-        """Whether it is for complex values. Real noise on complex values would protect nothing, so kinds never mix."""
+        """Whether this mechanism is for complex values. Real noise on complex values would protect nothing, so kinds never mix."""
 
     @abstractmethod
     def example_value(self) -> NDArray[Any]:
-        """A small value that this mechanism can release, float64 or complex128; a new array at each call."""
+        """A small value that this mechanism can release, float64 or complex128; a new array on each call."""
 
     @abstractmethod
     def release(self, value: Array, source: NoiseSource[Array]) -> Array:
@@ -228,7 +228,7 @@ class Mechanism(Value, ABC):
             raise InvalidParameter("value", "finite in every coordinate", "a value with NaN or infinity")
 
     def check_kind(self, value: Array, source: NoiseSource[Array]) -> None:
-        """Raises InvalidParameter: the value is real instead of complex or the reverse, masked, or has more digits than float64."""
+        """Raises InvalidParameter if the value is real instead of complex or vice versa, masked, or has more digits than float64."""
         if source.is_complex(value) != self.is_complex:
             expected = "complex" if self.is_complex else "real"
             got = "complex" if source.is_complex(value) else "real"
@@ -271,7 +271,7 @@ class Mechanism(Value, ABC):
 
 
 class AdditiveNoise(Mechanism):
-    """A mechanism that adds noise that doesn't depend on the value, of the value's shape."""
+    """A mechanism that adds noise of the value's shape, independent of the value."""
 
     @abstractmethod
     def noise(self, shape: tuple[int, ...], source: NoiseSource[Array]) -> Array:
@@ -282,26 +282,26 @@ class AdditiveNoise(Mechanism):
 
 
 def with_normal_noise(mechanism: Mechanism, value: Array, source: NoiseSource[Array]) -> Array:
-    """A real value that was checked plus ``noise_scale`` times standard normal noise, exactly (``grid``), accounted for in l2."""
+    """A checked real value plus ``noise_scale`` times standard normal noise, exactly (``grid``), accounted for in l2."""
     size, scale = size_of(value), mechanism.noise_scale
     kept = contraction(mechanism.least_distance(), size, "l2")
     return source.released_normal(value, kept / scale, largest(size), scale / kept)
 
 
 def with_laplace_noise(mechanism: Mechanism, value: Array, source: NoiseSource[Array]) -> Array:
-    """The same of Laplace noise, accounted for in l1."""
+    """The same with Laplace noise, accounted for in l1."""
     size, scale = size_of(value), mechanism.noise_scale
     kept = contraction(mechanism.least_distance(), size, "l1")
     return source.released(value, source.standard_laplace(tuple(value.shape)), kept / scale, largest(size), scale / kept)
 
 
 def size_of(value: Any) -> int:
-    """Entries of an array, a complex one once."""
+    """The number of entries of an array; a complex entry counts once."""
     return math.prod(tuple(value.shape))
 
 
 @lru_cache(maxsize=64)
 def _least_distance(mechanism: Mechanism) -> float:
-    # Asked for at every step of a training.
+    # Cached because every step of a training needs it.
     alone = mechanism.alone()
     return min(one.privacy_loss().distance for one in (mechanism, alone) if one is not None)

@@ -106,7 +106,7 @@ class ComplexGaussian(AdditiveNoise):
 
     @property
     def _independent(self) -> float:
-        """Deviation of what Re n doesn't tell of Im n, in units of that."""
+        """Standard deviation of the part of Im n that Re n doesn't determine, in units of Im n's deviation."""
         return math.sqrt((1.0 - self.correlation) * (1.0 + self.correlation))
 
     def release(self, value: Array, source: NoiseSource[Array]) -> Array:
@@ -122,8 +122,8 @@ class ComplexGaussian(AdditiveNoise):
             kept = contraction(self.least_distance(), numbers, "l2")
             real = source.released(value.real, first, kept / std_real, largest(numbers), std_real / kept)
             return real + 1j * source.released(value.imag, second, kept / std_imag, largest(numbers), std_imag / kept)
-        # Noise has independent parts in other coordinates, in which the arithmetic before rounding errs by more, and a pair that is too
-        # long is shortened: holding each coordinate could move two values apart.
+        # The noise has independent parts in other coordinates, in which the arithmetic before rounding has a larger error, and a pair that
+        # is too long is shortened: clamping each coordinate could move two values apart.
         kept = contraction(self.least_distance(), numbers, "l2", STEP + 2.0**-48 * LARGEST / rest)
         real, imag = source.wide(value.real) * (kept / std_real), source.wide(value.imag) * (kept / std_imag)
         real, other = source.shortened(real, (imag - real * rho) * (1.0 / rest), LARGEST)
@@ -136,14 +136,14 @@ class ComplexGaussian(AdditiveNoise):
         big, real, imag = _bounds(self.sensitivity)
         if math.hypot(real / big, imag / big) <= 1.0:
             return real, imag
-        # The maximum lies on the arc r = l2 cos t, s = l2 sin t, between the two bounds; there the form is a sinusoid in 2t that
-        # rises to its peak and falls, so the peak clamped to the arc is the maximum.
+        # The maximum is on the arc r = l2 cos t, s = l2 sin t, between the two bounds; there the form is a sinusoid in 2t that rises to
+        # its peak and falls, so the peak clamped to the arc is the maximum.
         first, last = math.acos(real / big), math.asin(imag / big)
         std_real, std_imag = self.stds
-        # Divided by the larger deviation: squares then stay inside float64.
+        # Divided by the larger deviation, so that squares stay within float64.
         v, w = std_real / self.noise_scale, std_imag / self.noise_scale
         peak = 0.5 * math.atan2(2.0 * abs(self.correlation) * v * w, (w - v) * (w + v))
-        # At an end of the arc that bound itself is taken: the cosine of an arc cosine near pi/2 would have lost its digits.
+        # At an end of the arc the bound itself is used: the cosine of an arc cosine near pi/2 would have lost its digits.
         if peak <= first:
             return real, math.sqrt((big - real) * (big + real))
         if peak >= last:

@@ -248,7 +248,7 @@ def _root_down(variance: float) -> float:
 def _correlation(field: str, covariance: float, product: Fraction, roots: tuple[float, float]) -> float | None:
     """covariance / sqrt(product) rounded away from 0, or None if the matrix isn't positive definite.
 
-    mu grows with |rho| without bound as it nears 1: rounded towards 0, it would come out too small there. Exact fractions decide.
+    mu grows without bound as |rho| approaches 1, so rounding rho towards 0 would make mu too small there. Exact fractions decide.
     """
     squared = Fraction(covariance) ** 2
     if squared >= product:

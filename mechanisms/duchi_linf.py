@@ -20,13 +20,13 @@ from mechanisms.sampling.source import FAIR, PROBABILITY_BITS, Array, NoiseSourc
 Floats = NDArray[np.float64]
 
 _EXACT_HALVES = 64
-"""Up to this half dimension the central binomial coefficient is taken exactly, beyond it from Stirling's series (error below 1e-17)."""
+"""Up to this half dimension the central binomial coefficient is exact, beyond it from Stirling's series (error below 1e-17)."""
 
 _DIGITS = 120
 """More decimal digits than 2^-256 has."""
 
 _LARGEST_EXPONENT = 300.0
-"""e^-epsilon below 2^-256 is all the same: its probability is rounded up to 2^-256."""
+"""Every e^-epsilon below 2^-256 has the same effect: its probability is rounded up to 2^-256."""
 
 
 @final
@@ -44,7 +44,7 @@ class DuchiLinf(LocalRelease):
     drawn from (a bias of 2^-50 at most, in float64), which epsilon doesn't depend on.
 
     Attributes:
-      lower, upper: the box that every coordinate lies in.
+      lower, upper: the bounds of every coordinate.
       dimension: coordinates of one record, n.
       epsilon: of one release of one record. Here it is the parameter: ``noise_scale`` is 1 / epsilon, and ``scaled`` divides epsilon.
       sensitivity: replace_one, with l1 at least n (upper - lower), as the box says; the loss doesn't depend on it.
@@ -185,8 +185,8 @@ def compare_with_laplace(mechanism: DuchiLinf) -> LocalComparison:
     r"""Both local releases of the same box at the same epsilon.
 
     2 (n w / epsilon)^2 against (w / 2)^2 B^2: equal where epsilon coth(epsilon / 2) = 2 sqrt(2) n / c, c = 2^(d-1) / C(d-1, (d-1)/2). The
-    left side rises from 2, and the right one is at least 2 sqrt(2) (n = 1 and 2): at small epsilon ``duchi_linf`` is always better, at
-    large epsilon never at the centre of the box, since B stays above 1 while Laplace noise vanishes.
+    left side rises from 2, and the right side is at least 2 sqrt(2) (n = 1 and 2). So at small epsilon ``duchi_linf`` is always better,
+    and at large epsilon it never is at the centre of the box, since B stays above 1 while Laplace noise vanishes.
     """
     n = mechanism.dimension
     laplace = 2.0 * (n * mechanism.width / mechanism.epsilon) ** 2
@@ -233,7 +233,7 @@ def central_factor(signs: int) -> float:
 
 @lru_cache(maxsize=1024)
 def shown_probability(dimension: int) -> float:
-    """How probably the released signs have an unequal number of each: 1 for odd n, 1 - C(n, n/2) / 2^n, rounded up, for even n.
+    """The probability that the released signs aren't equally many of each: 1 for odd n; 1 - C(n, n/2) / 2^n, rounded up, for even n.
 
     >>> shown_probability(3), shown_probability(2)
     (1.0, 0.5)

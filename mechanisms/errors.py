@@ -1,4 +1,4 @@
-r"""The errors of the privacy layers. They carry data and know nothing of HTTP; ``app/kit/problems.py`` has the table to status codes.
+r"""The errors of the privacy layers. They carry data and know nothing about HTTP; ``app/kit/problems.py`` maps them to status codes.
 
 PrivacyError
 ├── InvalidParameter      a value outside its range

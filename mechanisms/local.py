@@ -1,4 +1,4 @@
-r"""Mechanisms that release every record on its own, so that each record's owner could run them: the local model."""
+r"""Mechanisms that release every record separately, so that each record's owner could run them: the local model."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Dimension = Annotated[int, Strict(), Field(ge=1, le=10**6)]
 
 
 class LocalRelease(Mechanism):
-    r"""Releases each record of a box [lower, upper]^dimension on its own, with its own randomness.
+    r"""Releases each record of a box [lower, upper]^dimension separately, with its own randomness.
 
     The last axis of a value is one record's coordinates; every index before it is a record. The neighbours are two values of one record
     (replace_one): with a record more or less, the number of outputs would tell them apart. A unit of k records is k releases, and a
     sample's records are released or not: nothing else hides them (accountants/proofs/pairs.md, row 7).
 
     Attributes:
-      lower, upper: the box that every coordinate lies in: a public choice, never taken from the data.
+      lower, upper: the bounds of every coordinate: a public choice, never derived from the data.
       dimension: coordinates of one record, n.
       sensitivity: replace_one; l1 at least n (upper - lower) and l2 at least sqrt(n) (upper - lower), the diameters of the box, exactly
         (no rounding below them passes). Given is the one that the noise needs (``NORM``); the other may be.
@@ -59,14 +59,14 @@ class LocalRelease(Mechanism):
         4.0
         """
         square = dimension * (Fraction(upper) - Fraction(lower)) ** 2
-        # A few units below the root's float, and from there up to the first that is large enough.
+        # Starts a few units below the root's float and goes up to the first one that is large enough.
         found = math.sqrt(dimension) * (upper - lower) * (1.0 - 1e-15)
         while Fraction(found) ** 2 < square:
             found = math.nextafter(found, math.inf)
         return found
 
     def coordinate(self) -> Self | None:
-        """The release of one coordinate alone, where the whole is ``dimension`` of these with independent noise; None where it isn't.
+        """The release of one coordinate alone, if the whole is ``dimension`` of these with independent noise; otherwise None.
 
         A record's worst neighbour then moves every coordinate across the whole box, and the releases of single coordinates compose to
         exactly the whole (accountants/proofs/pairs.md, row 7).
@@ -93,9 +93,9 @@ class LocalRelease(Mechanism):
         return False
 
     def _with(self, noise: Array, scale: float, value: Array, source: NoiseSource[Array]) -> Array:
-        """A value that was checked with ``scale`` times this standard noise, on the noise's grid, exactly (``grid``)."""
-        # From the box's centre, so that what the product before rounding errs by is a share of the box. Coordinate by coordinate, and so
-        # for the whole: a record moves each across the box at most.
+        """A checked value plus ``scale`` times this standard noise, on the noise's grid, exactly (``grid``)."""
+        # Relative to the box's centre, so that the error of the product before rounding is a share of the box. This holds for each
+        # coordinate, and so for the whole: a record moves each across the box at most.
         centre = 0.5 * self.lower + 0.5 * self.upper
         kept = contraction(self.width / scale, 1, "l2", STEP)
         return source.released(source.wide(value) - centre, noise, kept / scale, math.inf, scale / kept) + centre
@@ -109,7 +109,7 @@ class LocalRelease(Mechanism):
         if not shape or shape[-1] != self.dimension:
             raise InvalidParameter("value", f"records of {self.dimension} coordinates along its last axis", f"shape {shape}")
         if not source.all_within(value, self.lower, self.upper):
-            # Silent clipping would be a bias that nobody sees; it is for the caller, at this public box.
+            # Silent clipping would be a hidden bias; clipping to this public box is the caller's decision.
             raise InvalidParameter(
                 "value", f"within [{self.lower!r}, {self.upper!r}] in every coordinate", "a value outside (clip it first)"
             )
@@ -155,7 +155,7 @@ def quotient_up(numerator: float, denominator: float) -> float:
 
 
 def multiple_up(count: int, value: float) -> float:
-    """The smallest float that is at least count * value, for count and value > 0; infinite where there is none.
+    """The smallest float that is at least count * value, for count and value > 0; infinite if there is none.
 
     >>> multiple_up(3, 0.1) > 3 * 0.09999999999999999, multiple_up(10, 0.1) > 1.0, multiple_up(2, math.inf)
     (True, True, inf)

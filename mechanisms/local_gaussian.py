@@ -1,4 +1,4 @@
-r"""Gaussian noise on each record on its own: the local release of a vector in a box whose cost grows with the root of its length."""
+r"""Gaussian noise on each record separately: the local release of a vector in a box, at a cost that grows with the root of its length."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from mechanisms.sampling.source import Array, NoiseSource
 class LocalGaussian(LocalRelease):
     r"""Adds independent N(0, std^2) to every coordinate of every record of a box: (l2 / std)-GDP for each record, exactly.
 
-    Opposite corners differ by sqrt(n) (upper - lower) in the l2 norm. A unit of k records is k such releases, each with noise of its own:
+    Opposite corners differ by sqrt(n) (upper - lower) in the l2 norm. A unit of k records is k such releases, each with its own noise:
     sqrt(k) mu, where one release of all records as one vector (``gaussian`` in a group of k) would be charged k mu. There is no pure
     epsilon. Whatever is computed from the released records afterwards costs nothing more, over any number of epochs; whatever still uses
     the raw ones isn't covered.
 
     Attributes:
-      lower, upper: the box that every coordinate lies in.
+      lower, upper: the bounds of every coordinate.
       dimension: coordinates of one record, n.
       std: standard deviation of each coordinate, in units of the record.
       sensitivity: replace_one, with l2 at least sqrt(n) (upper - lower); mu is l2 / std.

@@ -1,4 +1,4 @@
-r"""Laplace noise on each record on its own: the sound local release of a vector in a box."""
+r"""Laplace noise on each record separately: the sound local release of a vector in a box."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class LocalLaplace(LocalRelease):
     l1 in one coordinate: the same pure epsilon, and a valid bound beyond.
 
     Attributes:
-      lower, upper: the box that every coordinate lies in.
+      lower, upper: the bounds of every coordinate.
       dimension: coordinates of one record, n.
       scale: b, in units of the record.
       sensitivity: replace_one, with l1 at least n (upper - lower); epsilon is l1 / b, rounded up.

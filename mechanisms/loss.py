@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 
 
 class PrivacyLoss(ABC):
-    """A dominating pair, symmetric in its order for every mechanism here (``reverse`` is therefore not asked for).
+    """A dominating pair, symmetric in its order for every mechanism here (so no ``reverse`` is needed).
 
     Attributes:
       shown: probability in (0, 1] that the output tells the neighbours apart at all.
@@ -31,7 +31,7 @@ class PrivacyLoss(ABC):
 
     @abstractmethod
     def log_delta(self, epsilon: float) -> float:
-        """log H_{e^epsilon}(P || Q), for epsilon >= 0; -inf where delta is 0."""
+        """log H_{e^epsilon}(P || Q), for epsilon >= 0; -inf if delta is 0."""
 
     @abstractmethod
     def renyi(self, order: float) -> float:
@@ -42,7 +42,7 @@ class PrivacyLoss(ABC):
         r"""Nodes (L_i, log w_i), with sum_i w_i f(L_i) = E_Q f(L) for the functions f of a subsampled moment.
 
         Args:
-          order: the largest |power| of e^L that f will carry; nodes reach as far as that power needs.
+          order: the largest |power| of e^L that f contains; the nodes reach as far as this power needs.
         Returns:
           losses and log weights, each of shape (nodes,).
         """
@@ -54,17 +54,17 @@ class PrivacyLoss(ABC):
     @property
     @abstractmethod
     def distance(self) -> float:
-        """How far P lies from Q in units of the noise's scale: the parameter of the family of losses that this one is of."""
+        """The distance of P from Q in units of the noise's scale: the parameter of this loss within its family."""
 
     @property
     @abstractmethod
     def gdp_mu(self) -> float | None:
-        """mu if the pair is N(0, 1) against N(mu, 1), else None."""
+        """mu if the pair is N(0, 1) against N(mu, 1), otherwise None."""
 
     @property
     @abstractmethod
     def pure_epsilon(self) -> float | None:
-        """The largest loss if it is finite, else None."""
+        """The largest loss if it is finite, otherwise None."""
 
 
 @final
@@ -177,7 +177,7 @@ class ResponseLoss(PrivacyLoss):
 
     Attributes:
       epsilon: > 0.
-      shown: probability in (0, 1] that the output tells the neighbours apart at all.
+      shown: probability in (0, 1] that the output distinguishes the neighbours at all.
 
     >>> round(math.exp(ResponseLoss(1.0).log_delta(0.0)), 6)
     0.462117
@@ -212,7 +212,7 @@ class ResponseLoss(PrivacyLoss):
         return self.epsilon
 
     def reference_nodes(self, order: float) -> tuple[Floats, Floats]:
-        del order  # three atoms are all there is
+        del order  # there are only three atoms
         e, log_shown = self.epsilon, math.log(self.shown)
         likely = -math.log1p(math.exp(-e))
         losses, log_weights = np.array([-e, e]), log_shown + np.array([likely, likely - e])

@@ -1,4 +1,4 @@
-r"""The shape of complex Gaussian noise that gives the least mu at a mean squared error, over all 2x2 covariances. proofs/noise_shape.md.
+r"""The shape of complex Gaussian noise with the least mu at a given mean squared error, over all 2x2 covariances. proofs/noise_shape.md.
 
 With bounds D, a, b on a move and on its real and imaginary part, let (r, s) be the point of {r <= a, s <= b, r^2 + s^2 <= D^2} with the
 largest r + s. At mean squared error V = v_real + v_imag the least mu is (r + s) / sqrt(V), attained without correlation at
@@ -22,12 +22,12 @@ _SOURCE = "proofs/noise_shape.md"
 @final
 @dataclass(frozen=True)
 class NoiseShape:
-    r"""The optimal shape for a sensitivity; independent of how much noise there is.
+    r"""The optimal shape for a sensitivity; independent of the amount of noise.
 
     Attributes:
-      r, s: lengths of the real and imaginary part of the move that decides; r^2 + s^2 <= l2^2. Units of the query.
+      r, s: lengths of the real and imaginary part of the decisive move; r^2 + s^2 <= l2^2. Units of the query.
       longest: the largest length of a move, min(l2, sqrt(l2_real^2 + l2_imag^2)).
-      sensitivity: what it is for.
+      sensitivity: the sensitivity that the shape is for.
     """
 
     r: float
@@ -42,24 +42,24 @@ class NoiseShape:
 
     @property
     def optimal_mu_times_total_std(self) -> float:
-        """r + s: the optimal mu is this over total_std."""
+        """r + s: the optimal mu is this divided by total_std."""
         return self.r + self.s
 
     @property
     def circular_mu_times_total_std(self) -> float:
-        """sqrt(2) longest: circular noise's mu is this over total_std."""
+        """sqrt(2) longest: the mu of circular noise is this divided by total_std."""
         return math.sqrt(2.0) * self.longest
 
     def stds(self, total_std: float) -> tuple[float, float]:
-        """Deviations of the real and imaginary component, of squares v_real + v_imag = total_std^2; 0 where a part has sensitivity 0."""
+        """Deviations of the real and imaginary component, with v_real + v_imag = total_std^2; 0 for a part with sensitivity 0."""
         whole = self.r + self.s
         return total_std * math.sqrt(self.r / whole), total_std * math.sqrt(self.s / whole)
 
     def mechanism(self, total_std: float) -> ComplexGaussian | Gaussian:
-        r"""The noise of this shape and mean squared error total_std^2 a coordinate.
+        r"""The noise of this shape and mean squared error total_std^2 per coordinate.
 
-        Where one part has sensitivity 0 it is the same for all neighbours: released as it is it tells nothing, and the whole error goes to
-        the other part. That limit is real Gaussian noise on the other part alone.
+        A part with sensitivity 0 is the same for all neighbours: released as it is, it reveals nothing, and the whole error goes to the
+        other part. That limit is real Gaussian noise on the other part alone.
 
         Raises:
           InvalidParameter: a deviation outside [1e-50, 1e50].
@@ -92,7 +92,7 @@ class NoiseShape:
 
 
 def optimal_shape(sensitivity: Sensitivity) -> NoiseShape:
-    r"""The shape with the least mu at every mean squared error, among all 2x2 covariances, correlated ones too.
+    r"""The shape with the least mu at every mean squared error, among all 2x2 covariances, including correlated ones.
 
     Raises:
       InvalidParameter: no l2 bound.
@@ -106,7 +106,7 @@ def optimal_shape(sensitivity: Sensitivity) -> NoiseShape:
     corner = math.hypot(real / big, imag / big)
     if corner <= 1.0:
         return NoiseShape(r=real, s=imag, longest=big * corner, sensitivity=sensitivity)
-    # On the arc r + s grows towards r = s: that point, or the bound that stops short of it.
+    # On the arc r + s grows towards r = s: the maximum is that point, or the bound that stops short of it.
     half = big * math.sqrt(0.5)
     if real < half:
         return NoiseShape(r=real, s=_other(big, real), longest=big, sensitivity=sensitivity)
@@ -119,7 +119,7 @@ def total_std_for(shape: NoiseShape, mu: float) -> float:
     r"""The least sqrt(v_real + v_imag) at which noise of this shape is mu-GDP, rounded up and checked on the mechanism itself.
 
     Raises:
-      InvalidParameter: it lies outside [1e-50, 1e50].
+      InvalidParameter: it is outside [1e-50, 1e50].
     """
     total = shape.optimal_mu_times_total_std / mu
     while True:

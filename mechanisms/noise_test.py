@@ -1,12 +1,12 @@
-r"""Whether noise that was drawn has the scale that is claimed for it and doesn't repeat itself, from sums over all of its numbers.
+r"""Tests whether drawn noise has its claimed scale and doesn't repeat itself, from sums over all of its numbers.
 
 Noise that repeats itself, with either sign, leaves sums or differences of releases without noise. Sums of products of numbers that should
-have nothing to do with each other find it. What moves no sum isn't found: one number without noise among thousands, or a repetition at
-another distance than the products have.
+be unrelated detect this. Anything that changes no sum isn't detected: one number without noise among thousands, or a repetition at a
+distance other than that of the products.
 
-The sums themselves must not be published: the squared length of the noise beside the noisy vector tells of the vector without noise. Only
-the verdict may be, and it fails with probability at most ``ERROR`` when the noise is right, whatever the data are. So whoever sees
-verdict and release has at most e^epsilon ``ERROR`` more delta.
+The sums themselves must not be published: the squared length of the noise together with the noisy vector reveals something about the
+vector without noise. Only the verdict may be published. It fails with probability at most ``ERROR`` if the noise is right, whatever the
+data are, so whoever sees verdict and release has at most e^epsilon ``ERROR`` more delta.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ NumberNoise = Gaussian | ComplexGaussian | Laplace | LocalGaussian | LocalLaplac
 """Mechanisms that add independent noise to every number."""
 
 ERROR = 1e-20
-"""Probability that right noise fails, at most."""
+"""Upper bound on the probability that right noise fails."""
 
 ROUNDING = 1e-4
-"""Relative: of sums in float32, and of a scale that was rounded up to it."""
+"""Relative rounding of sums in float32, and of a scale that was rounded up to it."""
 
 SMALLEST_COUNT = 16
-"""With fewer numbers no deviation of practical size is seen."""
+"""With fewer numbers no deviation of practical size is detectable."""
 
 TAILS = 32
-"""That share ``ERROR``, at most: complex noise has six of its scale, and eight of each of three ``Products``."""
+"""At most this many tails share ``ERROR``: complex noise has six for its scale, and eight for each of three ``Products``."""
 
 _TAIL = ERROR / TAILS
 _Z = float(-scipy.special.ndtri(_TAIL))
@@ -66,9 +66,9 @@ class NoiseSums:
 @final
 @dataclass(frozen=True)
 class Products:
-    r"""Sums over m products x y of two draws each; of Laplace noise x and y are the draws' signs.
+    r"""Sums over m products x y of two draws each; for Laplace noise x and y are the draws' signs.
 
-    No draw is in more than two products, and a walk from draw to draw along products never comes back: they form chains.
+    No draw is in more than two products, and a walk from draw to draw along products never returns: they form chains.
 
     Attributes:
       count: m; a product of complex coordinates is one.
@@ -95,10 +95,10 @@ class Products:
 
 
 def has_claimed_scale(mechanism: NumberNoise, sums: NoiseSums) -> bool:
-    r"""Whether the drawn noise is what the mechanism says, each component by itself and both together.
+    r"""Whether the drawn noise has the mechanism's claimed scale, each component by itself and both together.
 
     Squares over variance are chi-square with n degrees of freedom, absolute values over Laplace's scale Gamma(n). The part of Im n that
-    Re n doesn't explain must be uncorrelated with it. True where there are fewer than ``SMALLEST_COUNT`` draws.
+    Re n doesn't explain must be uncorrelated with it. True if there are fewer than ``SMALLEST_COUNT`` draws.
 
     >>> from mechanisms import Sensitivity
     >>> noise = Gaussian(std=2.0, sensitivity=Sensitivity(l2=1.0, adjacency="add_remove", unit="record"))
@@ -117,7 +117,7 @@ def has_claimed_scale(mechanism: NumberNoise, sums: NoiseSums) -> bool:
 
 
 def are_unrelated(mechanism: NumberNoise, products: Products) -> bool:
-    r"""Whether draws that were multiplied with each other may be independent, as far as the sums of their products tell.
+    r"""Whether draws that were multiplied with each other may be independent, as far as the sums of their products show.
 
     Normal draws are whitened and compared with ``largest_sum``. The signs of independent symmetric draws are fair coins, and so are their
     products: their sum exceeds sqrt(2 m log(1 / a)) with probability at most a (Hoeffding), on either side.
@@ -136,12 +136,12 @@ def are_unrelated(mechanism: NumberNoise, products: Products) -> bool:
             sums, largest = (products.real / mechanism.std**2,), largest_sum(products.count)
         case ComplexGaussian():
             sums, largest = _whitened(mechanism, products), largest_sum(products.count)
-    # What isn't a number is no smaller than anything.
+    # NaN is not smaller than anything.
     return all(abs(found) <= largest + ROUNDING * products.count for found in sums)
 
 
 def largest_sum(count: int) -> float:
-    r"""That m products of standard normal draws, as in ``Products``, exceed with probability at most ``ERROR / TAILS``, for every m.
+    r"""A value that the sum of m ``Products`` of standard normal draws exceeds with probability at most ``ERROR / TAILS``, for every m.
 
     s = m tan(t) / cos(2 t) at the t in (0, pi / 4) with m (tan(t) tan(2 t) / 2 + log cos(t)) = log(1 / a).
     Proof: accountants/proofs/audit.md, section 4.

@@ -101,7 +101,7 @@ class Spectral(Mechanism):
         if trailing != self.shape:
             raise InvalidParameter("value", f"of trailing shape {list(self.shape)}", list(value.shape))
         # Projected first, so that a bound on the projected query is enough; projected last, so that the rounding of the first projection
-        # outside the kept frequencies is taken away again instead of being released bare.
+        # outside the kept frequencies is removed again instead of being released without noise.
         projected = source.low_pass(value, self.kept)
         if not source.all_finite(projected):
             raise InvalidParameter("value", "small enough for its transform to be finite", "a value whose sums overflow")

@@ -1,4 +1,4 @@
-r"""A record's private loss coefficients, released once: the sound form of SPOF (stabilised perturbed loss function), in the local model."""
+r"""A record's private loss coefficients, released once: the sound form of SPOF (stabilised perturbed loss function) in the local model."""
 
 from __future__ import annotations
 
@@ -103,12 +103,12 @@ class SpofCoefficients(LocalRelease):
     def release(self, value: Array, source: NoiseSource[Array]) -> Array:
         """The noisy coefficients of z for records in [0, 1]^n, shape (..., n): an array of the same shape."""
         self.check_value(value, source)
-        # A function of x + noise alone, so that whatever rounding does to the public part is post-processing.
+        # A function of x + noise alone, so that rounding of the public part is post-processing.
         noisy = self._with(source.standard_laplace(tuple(value.shape)), self.scale, value, source)
         return -noisy + self.public_linear
 
     def recovered(self, released: Array) -> Array:
-        """The noisy record x + Laplace(scale) behind a release, for wherever a trainer would use x."""
+        """The noisy record x + Laplace(scale) behind a release, for use wherever a trainer would use x."""
         return -released + self.public_linear
 
     def polynomial(self, released: Array, z: Array) -> Array:

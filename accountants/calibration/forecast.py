@@ -1,8 +1,8 @@
-r"""A cheap forecast of a calibration: the mu that the central limit gives to the composed event, as a function of the parameter.
+r"""A cheap forecast of a calibration: the composed event's mu by the central limit theorem, as a function of the parameter.
 
-Nothing here is a bound and no answer rests on it: it says where to look first, and in which variable the accountant's answers are nearly
+Nothing here is a bound and no answer depends on it: it says where to look first, and in which variable the accountant's answers are nearly
 a straight line. A release with chi-square divergence c counts as mu^2 = log(1 + q^2 c), exact for whole Gaussian releases and the central
-limit (Dong, Roth and Su 2022, Corollary 5.4) for many sampled ones. For a Renyi target the same is taken at its order.
+limit (Dong, Roth and Su 2022, Corollary 5.4) for many sampled ones. For a Renyi target the same is computed at its order.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mechanisms.base import Adjacency
 from mechanisms.loss import GaussianLoss, LaplaceLoss
 
 _OTHER_FACTOR = 1.0078125
-"""A factor by which two scales of one event hardly ever differ: parts are told apart by what changes with the parameter."""
+"""A factor by which two scales of one event hardly ever differ: parts are distinguished by what changes with the parameter."""
 
 _SMALLEST = 1e-300
 _Varies = Literal["divergence", "probability", "count"]
@@ -26,7 +26,7 @@ _Varies = Literal["divergence", "probability", "count"]
 @final
 @dataclass(frozen=True)
 class _Part:
-    """One kind of release: how often, how probably a record is in the sample, and its mu (pure epsilon where ``pure``)."""
+    """One kind of release: its count, the probability that a record is in the sample, and its mu (pure epsilon if ``pure``)."""
 
     count: float
     probability: float
@@ -54,7 +54,7 @@ def _log_expm1(value: float) -> float:
 
 @final
 class Forecast:
-    """log mu of the event against the parameter's value; rises with every parameter but noise.
+    """log mu of the event against the parameter's value; rises with every parameter except noise.
 
     Args:
       order: of the Renyi divergence whose mu is meant; 2 is the central limit's.
@@ -66,7 +66,7 @@ class Forecast:
         self._fixed, self._parts = 0.0, list[_Part]()
         before, after = leaves(parameter.applied(event, other)), leaves(parameter.applied(event, base))
         if self._varies == "count":
-            # One step more: what it adds is the part that varies.
+            # One more step: what it adds is the part that varies.
             before, after = after, before
         for leaf, count in after.items():
             same = min(count, before.get(leaf, 0))
@@ -109,7 +109,7 @@ def _reference(event: Event, parameter: Parameter) -> tuple[_Varies, float, floa
 def _part(leaf: Leaf, count: int) -> _Part:
     loss = leaf.mechanism.privacy_loss()
     size = loss.distance
-    # A sample of fixed size, one record more or less: two records change places, errata Z12.
+    # A sample of fixed size, one record more or less: two records swap places, errata Z12.
     twice = leaf.scheme == "fixed_size" and leaf.mechanism.sensitivity.adjacency is not Adjacency.REPLACE_ONE
     size *= 2.0 if twice else 1.0
     if leaf.is_whole:

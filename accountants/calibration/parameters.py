@@ -1,7 +1,7 @@
 r"""What a calibration may change in an event: noise, sampling probability, sample size, number of steps or clipping bound.
 
-Each kind knows which part of the event it means, between which limits its value may lie, which direction is safer, and how to put a
-value into the event. Why a direction is the safer one: more noise is the same release with noise added, a smaller sensitivity allows fewer
+Each kind knows which part of the event it applies to, the limits of its value, which direction is safer, and how to put a value into the
+event. The reasons why a direction is safer: more noise is the same release with noise added, a smaller sensitivity allows fewer
 neighbours, fewer steps are a part of the steps, and a smaller sample is a random part of a larger one.
 """
 
@@ -23,7 +23,7 @@ LARGEST_STEPS = 10**12
 """The most repetitions that one ``Repeated`` takes."""
 
 NO_NOISE_MU = 1e9
-"""Where even the noisiest selected release has a larger mu than this (or pure epsilon), there is as good as no noise left to take away."""
+"""If even the noisiest selected release has a mu (or pure epsilon) larger than this, there is practically no noise left to remove."""
 
 _Kind = TypeVar("_Kind", FixedSizeSampled, Repeated)
 
@@ -32,7 +32,7 @@ Pointer = Annotated[str, StringConstraints(strict=True, max_length=1024, pattern
 
 
 class Limits(NamedTuple):
-    """The least and the largest value of a parameter that are searched."""
+    """The smallest and the largest value of a parameter in a search."""
 
     low: float
     high: float
@@ -44,16 +44,16 @@ class _Parameter(Value, ABC):
     more_is_safer: ClassVar[bool] = False
     """Whether larger values are safer (noise) or smaller ones (all others)."""
     whole: ClassVar[bool] = False
-    """Whether only whole numbers are values."""
+    """Whether values are whole numbers only."""
     attains_limit: ClassVar[bool] = True
-    """Whether the least safe limit is an answer of its own (every record sampled) or only stands for infinity (no noise at all)."""
+    """Whether the least safe limit is a valid answer (every record sampled) or only represents infinity (no noise at all)."""
     noun: ClassVar[str]
-    """What failures call it."""
+    """Its name in failure messages."""
     meaning: ClassVar[str]
-    """What the value of a solution is."""
+    """What a solution's value means."""
 
     def part(self, event: Event) -> Event:
-        """The selected part. Raises InvalidParameter where the pointer leads nowhere."""
+        """The selected part. Raises InvalidParameter if the pointer leads nowhere."""
         for index in _path(event, self.at):
             event = children(event)[index]
         return event
@@ -64,7 +64,7 @@ class _Parameter(Value, ABC):
 
     @abstractmethod
     def limits(self, event: Event) -> Limits:
-        """Raises InvalidParameter where the selected part has no such parameter, or more than one."""
+        """Raises InvalidParameter if the selected part has no such parameter, or more than one."""
 
     @abstractmethod
     def _applied(self, part: Event, value: float) -> Event: ...
@@ -192,7 +192,7 @@ def _path(event: Event, pointer: str) -> tuple[int, ...]:
 
 
 def with_children(event: Event, parts: tuple[Event, ...]) -> Event:
-    """The same event with other parts; their number stays."""
+    """The same event with other parts, of the same number."""
     if not parts:
         return event
     changed = {"events": parts} if "events" in type(event).model_fields else {"event": parts[0]}
@@ -237,7 +237,7 @@ def _mechanisms(part: Event) -> list[AnyMechanism]:
 
 
 def _size(mechanism: AnyMechanism) -> float:
-    """mu of a Gaussian mechanism, epsilon of others: how little noise there is."""
+    """mu of a Gaussian mechanism, epsilon of others: the larger, the less noise."""
     return mechanism.privacy_loss().distance
 
 

@@ -1,8 +1,8 @@
 r"""The root finder: the least safe position that is still safe, in few evaluations, and always from the safe side.
 
-Positions u are logarithms of the parameter, signed so that larger is safer. A trial's excess is log(mu guaranteed / mu asked), <= 0 where
-the target is met. Against the forecast's own safety w(u) = -log mu it is nearly a straight line of slope -1, so a secant in w converges in
-few steps from the forecast alone; a bracket guards it, and is halved where steps stop helping (jumps, plateaus).
+Positions u are logarithms of the parameter, signed so that larger is safer. A trial's excess is log(guaranteed mu / target mu), <= 0 if
+the target is met. Against the forecast's safety w(u) = -log mu it is nearly a straight line of slope -1, so a secant in w converges in
+a few steps from the forecast alone. A bracket guards the secant and is halved when steps stop helping (jumps, plateaus).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import scipy
 from accountants import deadline
 
 MOST_EVALUATIONS = 64
-"""Every search ends by then; usual targets take 3 to 5, a whole number at a jump up to 50."""
+"""Every search ends by then; usual targets take 3 to 5 evaluations, a whole number at a jump up to 50."""
 
 _ENOUGH_EVALUATIONS = 12
 _LATE_SLACK = 500.0
-"""After so many evaluations an answer this many times less tight is good enough: odd targets would take minutes for the last digits."""
+"""After this many evaluations an answer this many times less tight is good enough: odd targets would need minutes for the last digits."""
 
 _FIRST_REACH = math.log(30.0)
 _STEEPEST, _FLATTEST = -1e3, -1e-4
@@ -31,16 +31,16 @@ _STEEPEST, _FLATTEST = -1e3, -1e-4
 @final
 @dataclass(frozen=True)
 class Problem:
-    """What is searched.
+    """The problem that a search solves.
 
     Attributes:
       low, high: the least and the most safe position.
       value: the parameter at a position; whole numbers are rounded to the safe side.
       position: its inverse.
       safety: the forecast, which rises with the position.
-      excess: log(mu guaranteed / mu asked) at a value of the parameter; infinite where the accountant can't say.
-      whole: whether the parameter is a whole number, of which the answer is then the last one that is safe.
-      tightness: slack that may be left in log(parameter) otherwise.
+      excess: log(guaranteed mu / target mu) at a value of the parameter; infinite if the accountant has no answer.
+      whole: whether the parameter is a whole number; the answer is then the last one that is safe.
+      tightness: slack that may otherwise remain in log(parameter).
     """
 
     low: float
@@ -67,7 +67,7 @@ class Trial:
 @final
 @dataclass(frozen=True)
 class Found:
-    """Where a search ended: the best trial that is safe and the nearest one that isn't, where there are such."""
+    """Where a search ended: the best safe trial and the nearest unsafe one, if they exist."""
 
     good: Trial | None
     bad: Trial | None
@@ -78,7 +78,7 @@ class Found:
 @final
 @dataclass
 class Search:
-    """A search under way. ``slope`` is the excess per unit of the forecast's safety, at first as the caller expects it."""
+    """A search in progress. ``slope`` is the excess per unit of the forecast's safety; it starts as the caller's estimate."""
 
     problem: Problem
     slope: float = -1.0
@@ -116,7 +116,7 @@ class Search:
 
     def _learn(self, trial: Trial, last: Trial) -> None:
         run, rise = trial.safety - last.safety, trial.excess - last.excess
-        # Closer points tell more of rounding than of the slope.
+        # Closer points say more about rounding than about the slope.
         if math.isfinite(rise) and abs(run) > 1e-9 and rise / run < 0.0:
             self.slope = min(max(rise / run, _STEEPEST), _FLATTEST)
 
@@ -131,7 +131,7 @@ class Search:
         late = len(self.trials) >= _ENOUGH_EVALUATIONS
         if bad is not None and good.position - bad.position <= problem.tightness * (_LATE_SLACK if late else 1.0):
             return True
-        # The excess says how near the root is only as far as the slope is known: with more slack a plateau would pass for it.
+        # The excess shows how near the root is only if the slope is known: with more slack, a plateau would pass for the root.
         return good is self.trials[-1] and good.excess >= problem.tightness * self._steepness(good.position)
 
     def _steepness(self, position: float) -> float:
@@ -174,18 +174,18 @@ class Search:
         return last.safety + secant + (bend if abs(bend) < 0.3 * abs(secant) else 0.0)
 
     def _middle(self) -> float:
-        assert self.good is not None  # asked only for a bracket
+        assert self.good is not None  # called only with a bracket
         assert self.bad is not None
         return 0.5 * (self.good.position + self.bad.position)
 
     def _between(self, aim: float) -> float:
-        """The aim where it lies inside the bracket, else the bracket's middle."""
+        """The aim if it is inside the bracket, otherwise the bracket's middle."""
         low = -math.inf if self.bad is None else self.bad.position
         high = math.inf if self.good is None else self.good.position
         return aim if low < aim < high else self._middle()
 
     def _between_whole(self, aim: float) -> float:
-        """The same for whole numbers, which step on by 1, 2, 4, ... where the aim is a number already tried."""
+        """The same for whole numbers, with steps of 1, 2, 4, ... if the aim is a number already tried."""
         value = self.problem.value(aim)
         most = math.inf if self.bad is None else self.bad.value - 1.0
         least = -math.inf if self.good is None else self.good.value + 1.0

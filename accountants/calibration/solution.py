@@ -22,14 +22,14 @@ from mechanisms.base import Value
 from mechanisms.errors import CalibrationFailed, InvalidParameter, NumericalFloor, UnsupportedEvent
 
 TIGHTNESS = 2e-7
-"""Relative slack that may be left in a parameter; always toward the safe side. After 12 evaluations 1e-4 is enough."""
+"""Relative slack that may remain in a parameter, always toward the safe side. After 12 evaluations 1e-4 is enough."""
 
 EXACT_TIGHTNESS = 5e-13
-"""The same where the event has a closed form: a few roundings."""
+"""The same for an event with a closed form: a few roundings."""
 
 
 Failure = CalibrationFailed | UnsupportedEvent | NumericalFloor
-"""What may stand in a sweep in the place of a solution."""
+"""What a sweep may hold instead of a solution."""
 
 
 @final
@@ -37,11 +37,11 @@ class Solution(Value):
     r"""The least safe value of a parameter that was found to meet the target.
 
     Attributes:
-      event: with that value in it; the accountant's upper bound of it meets the target.
+      event: the event with that value; the accountant's upper bound for it meets the target.
       value: the parameter: a factor, a probability or a whole number, see ``Parameter``.
-      misses_at: the nearest less safe value that was tried and is not proved to meet the target; None where none was.
-      at_limit: whether the value is the least safe one there is (every record sampled), so that the target may be met with room to spare.
-      evaluations: profiles computed on the way.
+      misses_at: the nearest less safe value that was tried and is not proved to meet the target; None if there is none.
+      at_limit: whether the value is the least safe one possible (every record sampled), so that the target may be met with room to spare.
+      evaluations: number of profiles computed.
     """
 
     parameter: Parameter
@@ -56,7 +56,7 @@ class Solution(Value):
 @final
 @dataclass
 class _Known:
-    """What earlier solutions tell of the next: the forecast's safety where log mu was reached, and the slope there."""
+    """What earlier solutions say about the next one: the forecast's safety where log mu was reached, and the slope there."""
 
     points: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
     slope: float = -1.0
@@ -67,7 +67,7 @@ class _Known:
         if not near:
             return -log_mu
         value, product = near[0][1], 1.0
-        # Newton's divided differences; the first one is about -1 where there is only one point.
+        # Newton's divided differences; the first one is about -1 if there is only one point.
         slopes = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in pairwise(near)] or [-1.0]
         bends = [(slopes[1] - slopes[0]) / (near[2][0] - near[0][0])] if len(near) > 2 else []
         for difference, (at, _) in zip((*slopes[:1], *bends), near, strict=False):
@@ -76,7 +76,7 @@ class _Known:
         return value
 
     def add(self, log_mu: float, found: Found) -> None:
-        """Keeps where a search ended, if not too close to what is known."""
+        """Records where a search ended, unless it is too close to a known point."""
         if found.good is not None and math.isfinite(found.good.excess) and all(abs(log_mu - at) > 1e-3 for at, _ in self.points):
             self.points.append((log_mu, found.good.safety - found.good.excess / found.slope))
             self.slope = found.slope
@@ -84,7 +84,7 @@ class _Known:
 
 @final
 class _Task:
-    """One event with one parameter and one accountant: what all targets share."""
+    """One event with one parameter and one accountant, shared by all targets."""
 
     def __init__(self, event: Event, parameter: Parameter, accountant: Accountant) -> None:
         if (reason := non_private_reason(event)) is not None:
@@ -120,7 +120,7 @@ class _Task:
         low, high = position(least_safe), position(safest)
 
         def value(position: float) -> float:
-            # The limits themselves, not what their logarithms are rounded to.
+            # The limits themselves, without the rounding of their logarithms.
             if not low < position < high:
                 return least_safe if position <= low else safest
             found = math.exp(sign * position)
@@ -143,7 +143,7 @@ class _Task:
         return self._forecasts[order]
 
     def _excess(self, target: Target, value: float) -> float:
-        """Infinite where the accountant can't say: then the target is missed as far as it knows."""
+        """Infinite if the accountant has no answer: as far as it knows, the target is then missed."""
         try:
             event = self.parameter.applied(self.event, value)
             excess = target.excess(self.accountant.profile(event))
@@ -151,7 +151,7 @@ class _Task:
             self._refusal = refusal.with_traceback(None)  # its frames hold profiles, and one of them this task
             return math.inf
         except (ValidationError, InvalidParameter):
-            # A scale or a count beyond what events may hold.
+            # A scale or a count outside the range that events allow.
             return math.inf
         if not excess <= 0.0:
             return math.inf if math.isnan(excess) else excess
@@ -184,12 +184,12 @@ def solve(event: Event, parameter: Parameter, target: Target, accountant: Accoun
     Args:
       event: at any value of the parameter.
       parameter: what may change, and in which part of the event.
-      accountant: whose upper bound has to meet the target.
+      accountant: the accountant whose upper bound must meet the target.
     Raises:
-      CalibrationFailed: no value in the parameter's range is proved to meet the target, or any is.
+      CalibrationFailed: no value in the parameter's range is proved to meet the target, or every value is.
       InvalidParameter: the event has no such parameter.
       UnsupportedEvent: the accountant can't bound the event, or has no such quantity.
-      NumericalFloor: nor so small a delta.
+      NumericalFloor: the accountant can't bound it at so small a delta.
     """
     return _Task(event, parameter, accountant).solve(target, _Known())
 
@@ -197,7 +197,7 @@ def solve(event: Event, parameter: Parameter, target: Target, accountant: Accoun
 def solve_many(event: Event, parameter: Parameter, targets: Sequence[Target], accountant: Accountant) -> tuple[Solution | Failure, ...]:
     r"""``solve`` for each target, in their order; each search starts from its neighbours' solutions.
 
-    What ``solve`` raises for one target stands in that target's place and spoils no other.
+    What ``solve`` raises for one target takes that target's place in the result and doesn't affect the others.
 
     Raises:
       InvalidParameter: the event has no such parameter.

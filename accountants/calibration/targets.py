@@ -1,4 +1,4 @@
-r"""What a calibration has to reach, and how far a profile is from it, on one scale for all kinds of targets: mu."""
+r"""What a calibration must reach, and how far a profile is from it, on one scale for all kinds of targets: mu."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KINDS = ("epsilon", "gdp_mu", "rdp", "advantage", "trade_off")
 
 _LARGEST_EPSILON = 1e30
 _SMALLEST_MU, _LARGEST_MU = 1e-150, 1e150
-"""A guarantee beyond these is only far from any root; clipped, so that the search sees finite numbers of the right sign."""
+"""A guarantee beyond these is far from any root; clipping it gives the search finite numbers of the right sign."""
 
 
 @final
@@ -78,7 +78,7 @@ class Target(Value):
 
     @property
     def kind(self) -> str:
-        """The name of the one that is given; ``epsilon`` stands for (epsilon, delta)."""
+        """The name of the one that is given; ``epsilon`` means (epsilon, delta)."""
         return self._given()[0]
 
     @cached_property
@@ -96,10 +96,10 @@ class Target(Value):
         return _mu_of_trade_off(self.trade_off.alpha, self.trade_off.beta)
 
     def excess(self, profile: PrivacyProfile) -> float:
-        r"""log(mu of what the profile guarantees / mu of what is asked): <= 0 exactly where the target is met.
+        r"""log(mu of what the profile guarantees / mu of the target): <= 0 exactly if the target is met.
 
-        Each side is expressed by the Gaussian mechanism with that very guarantee: against log noise (or log sampling probability, ...)
-        this is nearly a straight line for every kind of target, also where epsilon jumps to 0.
+        Each side is expressed as the Gaussian mechanism with exactly that guarantee: against log noise (or log sampling probability, ...)
+        this is nearly a straight line for every kind of target, even where epsilon jumps to 0.
 
         Raises:
           UnsupportedEvent: the profile has no such quantity (mu of a sampled mechanism, say).
@@ -127,7 +127,7 @@ class Target(Value):
         epsilon = profile.epsilon_upper(delta)
         if epsilon > 0.0:
             return self._ratio(largest_mu(min(epsilon, _LARGEST_EPSILON), math.log(delta)), epsilon <= asked)
-        # Here epsilon says nothing of how much noise is left to spare; delta(0) does, and joins on continuously.
+        # Here epsilon doesn't show how much noise there is to spare; delta(0) does, and the two join continuously.
         return min(0.0, self._delta_excess(profile, delta))
 
     def _delta_excess(self, profile: PrivacyProfile, asked: float) -> float:
@@ -136,17 +136,17 @@ class Target(Value):
 
     def _ratio(self, mu: float, met: bool) -> float:
         ratio = math.log(min(max(mu, _SMALLEST_MU), _LARGEST_MU) / self.mu)
-        # The guarantee itself decides which side it is, not its mu, which is rounded.
+        # The guarantee itself decides on which side it is; its mu is rounded.
         return min(ratio, 0.0) if met else max(ratio, math.ulp(1.0))
 
 
 def _mu_of_trade_off(alpha: float, beta: float) -> float:
-    """Of Phi(Phi^-1(1 - alpha) - mu) = beta; infinite for beta = 0."""
+    """The mu with Phi(Phi^-1(1 - alpha) - mu) = beta; infinite for beta = 0."""
     return max(0.0, -float(scipy.special.ndtri(alpha)) - float(scipy.special.ndtri(beta)))
 
 
 def _mu_of_advantage(log_delta: float) -> float:
-    """Of delta(0) = 2 Phi(mu / 2) - 1 = erf(mu / sqrt 8); near 1 from 1 - delta, which keeps its digits there."""
+    """The mu with delta(0) = 2 Phi(mu / 2) - 1 = erf(mu / sqrt 8); near 1 it uses 1 - delta, which keeps its digits there."""
     if log_delta > -0.5:
         return -2.0 * float(scipy.special.ndtri(-0.5 * math.expm1(log_delta)))
     return math.sqrt(8.0) * float(scipy.special.erfinv(math.exp(log_delta)))

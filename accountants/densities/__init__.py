@@ -1,6 +1,6 @@
-r"""What accountants know of each family of dominating pairs. To add one: a module here with its ``DENSITY``; it is found by itself.
+r"""What accountants know about each family of dominating pairs. To add one, add a module here with a ``DENSITY``; it is then found.
 
-A mechanism states its privacy loss (``mechanisms.loss``); the density of this type of loss stands for it in every route.
+A mechanism states its privacy loss (``mechanisms.loss``); every route uses the density that belongs to this type of loss.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _found() -> Mapping[type[PrivacyLoss], Density]:
     modules = [import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
     densities = [density for module in modules if isinstance(density := getattr(module, "DENSITY", None), Density)]
     by_loss = {density.loss_type: density for density in densities}
-    assert len(by_loss) == len(densities)  # no loss is of two densities
+    assert len(by_loss) == len(densities)  # no loss type belongs to two densities
     return by_loss
 
 
@@ -29,7 +29,7 @@ DENSITIES = _found()
 
 
 def density_of(loss: PrivacyLoss) -> Density | None:
-    """The density whose pairs have such a loss, at the loss's distance; None where none is known here.
+    """The density whose pairs have this loss at the loss's distance; None if none is known here.
 
     >>> from mechanisms import LaplaceLoss
     >>> density_of(LaplaceLoss(0.5))

@@ -1,7 +1,7 @@
-r"""What the routes ask of a family of dominating pairs. A family answers in one file; nothing outside of this package tells families apart.
+r"""What the routes need from a family of dominating pairs. Each family is one file; nothing outside this package distinguishes families.
 
-Pairs come as their halves, P above Q: two mixtures of shifted copies. The questions are those of a pair that is always shown, and in this
-order; ``pairs.Pair`` says the rest.
+Pairs are given as their halves, P above Q: two mixtures of shifted copies. The methods are for a pair that is always shown, in this order;
+``pairs.Pair`` covers the rest.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mechanisms.loss import PrivacyLoss
 Floats: TypeAlias = NDArray[np.float64]
 
 TINY = 1e-300
-"""Added to every error of a call: products that underflow lose at most this."""
+"""Added to every error of a call: an underflowing product loses at most this much."""
 
 
 @final
@@ -33,7 +33,7 @@ class Calls:
       lower: at most H_{e^eps}(P || Q).
       upper: at least H_{e^eps}(P || Q).
       tail: about e^eps Q(L > eps): H(eps') >= lower + tail (1 - e^{eps' - eps}) for every eps' ...
-      doubt: ... but for the rounding of ``tail``, of which this is a bound.
+      doubt: ... except for the rounding of ``tail``, which this bounds.
     """
 
     lower: Floats
@@ -44,7 +44,7 @@ class Calls:
 
 @final
 class LossLaw(NamedTuple):
-    """About the law of L under P: losses in ascending order, logarithms of their weights, and the losses of positive probability."""
+    """An approximate distribution of L under P: losses in ascending order, their log weights, and the losses of positive probability."""
 
     losses: Floats
     log_weights: Floats
@@ -62,16 +62,16 @@ class RatioNodes(NamedTuple):
 
 
 class Density(ABC):
-    """A family of pairs: shifted copies of one noise density of scale 1, or two points that trade their probabilities.
+    """A family of pairs: shifted copies of one noise density of scale 1, or two points that swap their probabilities.
 
     Attributes:
-      loss_type: the privacy losses that mechanisms state of these pairs.
-      name: of the noise, in sentences.
-      norm: in which a query's sensitivity bounds the distance of its pair.
+      loss_type: the type of privacy loss that mechanisms state for these pairs.
+      name: the noise's name, as used in sentences.
+      norm: the norm in which a query's sensitivity bounds the distance of its pair.
       is_discrete: the loss of a whole pair takes finitely many values: its moment function never decays, and no noise has this density.
       has_atoms: the losses -distance and distance of a whole pair have positive probability.
       has_transform: the pairs have a moment function whose inversion is proved (``transform``).
-      library_name: of the noise in dp-accounting's ``from_<name>_mechanism``; None where it has no such noise.
+      library_name: the noise's name in dp-accounting's ``from_<name>_mechanism``; None if it has no such noise.
     """
 
     loss_type: ClassVar[type[PrivacyLoss]]
@@ -87,12 +87,12 @@ class Density(ABC):
         """The privacy loss of the whole pair at this distance."""
 
     def gdp_mu(self, distance: float) -> float | None:
-        """mu where the whole pair is N(mu, 1) against N(0, 1), so that such pairs compose into one; else None."""
+        """mu if the whole pair is N(mu, 1) against N(0, 1), so that such pairs compose into one; otherwise None."""
         return self.loss(distance).gdp_mu
 
     @abstractmethod
     def largest_loss(self, upper: Mixture, lower: Mixture) -> float:
-        """The largest loss in either direction, rounded up; infinity where there is none."""
+        """The largest loss in either direction, rounded up; infinity if losses are unbounded."""
 
     @abstractmethod
     def calls(self, upper: Mixture, lower: Mixture, epsilons: Floats) -> Calls:
@@ -100,14 +100,14 @@ class Density(ABC):
 
     @abstractmethod
     def losses(self, upper: Mixture, lower: Mixture) -> LossLaw:
-        """The law of the loss under P, for estimates."""
+        """The distribution of the loss under P, for estimates."""
 
     @abstractmethod
     def ratio_nodes(self, upper: Mixture, lower: Mixture, order: float, *, upper_half: bool) -> RatioNodes | None:
-        """Nodes for moments of dP/dQ at powers from 1 - order to order, or None where they would be too many.
+        """Nodes for moments of dP/dQ at powers from 1 - order to order, or None if there would be too many.
 
         Args:
-          upper_half: they cover the half-line where P exceeds Q, and no more.
+          upper_half: whether they cover only the half-line where P exceeds Q.
         """
 
     def transform(self, upper: Mixture, lower: Mixture, count: int, improbable: float) -> Transform:
@@ -117,13 +117,13 @@ class Density(ABC):
           count: how often it is released.
           improbable: negative logarithm of the probability of outcomes that may be left out.
         Raises:
-          TransformUnavailable: not for these numbers, or not for this family (``has_transform``).
+          TransformUnavailable: there is none for these numbers, or for this family (``has_transform``).
         """
         del upper, lower, count, improbable
         raise TransformUnavailable(f"no moment function of {self.name} is known here")
 
     def repeated(self, distance: float, count: int, shown: float) -> Sum | None:
-        """The composed loss of ``count`` pairs at this distance, in exact terms; None where no short sum of them is known here.
+        """The exact composed loss of ``count`` pairs at this distance; None if no short sum for them is known here.
 
         Args:
           shown: probability that a pair is shown at all.

@@ -1,10 +1,10 @@
-r"""Randomized response, repeated: its composed loss is binomial, and delta a sum of few terms, at any delta and with every rounding.
+r"""Repeated randomized response: the composed loss is binomial, and delta is a short sum. Any delta works, and all rounding is counted.
 
 k releases at distance e have the loss (2J - k) e, J ~ Bin(k, p) under P, p = e^e / (1 + e^e) (Kairouz, Oh and Viswanath 2015):
 
     delta(t) = sum_{j >= m} C(k, j) p^j (1 - p)^{k - j} (1 - e^{t - (2j - k) e}),    m the first j with (2j - k) e > t.
 
-All terms are positive. They are summed from the largest weight outwards, whose logarithm is taken with 50 digits. proofs/lattice.md
+All terms are positive. They are summed outwards from the largest weight; its logarithm is taken with 50 digits. proofs/lattice.md
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from accountants.arithmetic import UNIT
 from mechanisms.base import Step
 
 MOST_RELEASES = 10**10
-"""Beyond it the terms of a sum are more than a million."""
+"""Beyond it a sum has more than a million terms."""
 
 _CUT = 1e-40
 """Weights below this share of the largest one are bounded together, as a geometric series."""
 
 _FIRST_TERMS = 256
 _SUM_ERROR = 1e-13
-"""More than the rounding of a sum, of a term's factor and of the largest weight's logarithm, when that is small, together."""
+"""More than the total rounding of a sum, of a term's factor and of the largest weight's logarithm when that logarithm is small."""
 
 _DIGITS, _EXACT_FACTORIALS = 50, 64
 _STIRLING = (12, -360, 1260, -1680, 1188)
@@ -44,10 +44,10 @@ Ratios: TypeAlias = Callable[[Floats], Floats]
 
 @final
 class RepeatedResponse:
-    """``count`` releases of randomized response at one distance, in exact terms of these numbers; one alone may be shown only sometimes."""
+    """``count`` releases of randomized response at one distance, exact for these numbers. A single one may be shown only sometimes."""
 
     def __init__(self, distance: float, count: int, shown: float = 1.0) -> None:
-        assert shown == 1.0 or count == 1  # a sum of several would be over how many of them are shown
+        assert shown == 1.0 or count == 1  # with several, the sum would run over how many of them are shown
         self._distance, self._count, self._log_shown = distance, count, math.log(shown)
         self._largest = Fraction(distance) * count
 
@@ -64,7 +64,7 @@ class RepeatedResponse:
         e, k = self._distance, self._count
         first = math.floor((k + Fraction(epsilon) / Fraction(e)) / 2) + 1
         gap = float((2 * first - k) * Fraction(e) - Fraction(epsilon))
-        # Near the largest weight; where exactly doesn't matter.
+        # Near the largest weight; the exact position doesn't matter.
         top = min(max(first, math.floor((k + 1) / (1.0 + math.exp(-e)))), k)
         up = _outwards(self._ratios_up(top), k - top)
         down = _outwards(self._ratios_down(top), top - first)
@@ -74,7 +74,7 @@ class RepeatedResponse:
         weights = np.concatenate(([1.0], up.weights, down.weights))
         total = float(weights @ -np.expm1(-(gap + 2.0 * e * places)))
         anchor = _log_weight(k, top, e)
-        # 1 - e^-gap is at most the gap: what was left out is small next to a total of tiny gaps, too.
+        # 1 - e^-gap is at most the gap: the omitted terms are small even next to a total of tiny gaps.
         farthest = (gap + 2.0 * e * (float(np.max(places)) + 1.0 + up.reach)) * (1.0 + 1e-9)
         rest = (up.rest + down.rest) * min(1.0, farthest)
         base = anchor + self._log_shown
@@ -84,7 +84,7 @@ class RepeatedResponse:
 
     @property
     def short_from(self) -> float:
-        """It always is."""
+        """0: the sum is always short."""
         return 0.0
 
     def step(self, *, in_part: bool) -> Step:
@@ -98,7 +98,7 @@ class RepeatedResponse:
         )
 
     def _ratios_up(self, top: int) -> Ratios:
-        # Beyond a distance of 700 the top is k, and nothing lies above it.
+        # Beyond a distance of 700 the top is k, and there is nothing above it.
         odds = math.exp(min(self._distance, 700.0))
         return lambda place: (self._count - top + 1.0 - place) / (top + place) * odds
 
@@ -110,7 +110,7 @@ class RepeatedResponse:
 @final
 @dataclass(frozen=True)
 class _Side:
-    """Weights on one side of the top, that one being 1; a bound on the sum of those left out, and how many steps these reach on average."""
+    """Weights on one side of the top, the top's being 1; a bound on the sum of the omitted ones, and their average reach in steps."""
 
     weights: Floats
     rest: float
@@ -129,7 +129,7 @@ def _outwards(ratios: Ratios, available: int) -> _Side:
     kept = int(np.count_nonzero(weights >= _CUT))
     if kept == available:
         return _Side(weights, 0.0, 0.0)
-    # Ratios fall outwards: what is left out lies below a geometric series.
+    # The ratios fall outwards, so a geometric series bounds the omitted weights.
     spread = (1.0 + 1e-9) / (1.0 - float(steps[kept]))
     return _Side(weights[:kept], float(weights[kept]) * spread, spread)
 
@@ -146,13 +146,13 @@ def _log_weight(count: int, successes: int, distance: float) -> float:
 
 @lru_cache(maxsize=256)
 def _log_normalizer(distance: float) -> Decimal:
-    """log(1 + e^-distance), in the digits of the caller."""
+    """log(1 + e^-distance), with the caller's number of digits."""
     return (1 + (-Decimal(distance)).exp()).ln()
 
 
 @lru_cache(maxsize=4096)
 def _log_factorial(number: int) -> Decimal:
-    """log n!, exactly or by Stirling's series, whose next term is below 1e-22, in the digits of the caller."""
+    """log n!, with the caller's number of digits: exact, or by Stirling's series, whose next term is below 1e-22."""
     if number < _EXACT_FACTORIALS:
         return Decimal(math.factorial(number)).ln()
     n = Decimal(number)

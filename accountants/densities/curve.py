@@ -5,7 +5,7 @@ With x the point where log dP/dQ = eps, b the largest shift of Q and S the upper
     H = sum_j p_j (S(x - a_j) - e^{z_j} S(x - b)) + e^eps sum_j q_j (e^{y_j} S(x - b) - S(x - b_j)),
 
 z_j and y_j the log densities of the components relative to f(x - b): every term is >= 0 and components at b cancel, so sparse samples
-keep their digits. Whatever x comes out, l = log dP/dQ(x) is computed anew: the formula is H at l, a bound on the error of l makes it a
+keep their digits. Whatever x results, l = log dP/dQ(x) is computed again: the formula is H at l, and a bound on the error of l makes it a
 bound at eps. proofs/fft.md, section 1.
 """
 
@@ -30,7 +30,7 @@ def calls(noise: Noise, upper: Mixture, lower: Mixture, epsilons: Floats) -> Cal
     loss, error = log_ratio(noise, upper, lower, x)
     value, rounding, tail = _value(noise, upper, lower, x, loss, error)
     # (1.3) a threshold that is off by any amount makes the formula too small, never too large.
-    # (capped where it is beyond any value anyway)
+    # (capped where it exceeds every possible value anyway)
     beyond = np.expm1(np.minimum(epsilons - loss + error, 700.0)) * tail
     low = value - beyond - 1e-12 * np.abs(beyond) - rounding
     # (1.2) H at the certified loss l - error <= eps is an upper bound; where l isn't certified to be below eps, (1.4) adds the slope.
@@ -39,7 +39,7 @@ def calls(noise: Noise, upper: Mixture, lower: Mixture, epsilons: Floats) -> Cal
     late = excess > 0.0
     if late.any():
         high[late] += excess[late] * (1.0 + 1e-9) * _tail_before(noise, upper, lower, x[late], epsilons[late])
-    # A line that is 0 or less at eps says no more than that H >= 0 does.
+    # A line that is 0 or less at eps says no more than H >= 0.
     tail = np.where(low > 0.0, tail * np.exp(np.minimum(epsilons - loss, 600.0)), 0.0)
     high = np.where(epsilons >= _largest_loss(noise, upper, lower), 0.0, np.minimum(high, 1.0))
     doubt = UNIT * tail * (16.0 + 4.0 * np.abs(loss) + 4.0 * np.square(x - lower.shifts[0]))
@@ -48,7 +48,7 @@ def calls(noise: Noise, upper: Mixture, lower: Mixture, epsilons: Floats) -> Cal
 
 @lru_cache(maxsize=256)
 def _largest_loss(noise: Noise, upper: Mixture, lower: Mixture) -> float:
-    """Certified to be at or above every loss; infinite where they have no plateau: then they approach theirs too slowly to matter."""
+    """Certified to be at or above every loss; infinite if there is no plateau: losses then approach their limit too slowly to matter."""
     ends = noise.plateaus(upper, lower)
     if ends is None:
         return math.inf
@@ -82,7 +82,7 @@ def _value(noise: Noise, upper: Mixture, lower: Mixture, x: Floats, loss: Floats
 
 
 def _remainder_error(mixture: Mixture, shift: float) -> float:
-    """Absolute error of a weight that stands for 1 minus the others."""
+    """Absolute error of a weight that represents 1 minus the others."""
     return 4.0 * UNIT if shift == 0.0 and len(mixture.weights) > 1 else 0.0
 
 
@@ -101,7 +101,7 @@ def log_ratio(noise: Noise, upper: Mixture, lower: Mixture, x: Floats) -> tuple[
 def _log_mixture(noise: Noise, mixture: Mixture, x: Floats) -> tuple[Floats, Floats]:
     """(log of a mixture's density relative to f(x), bound on its absolute error).
 
-    The weight at shift 0 stands for 1 minus the others: log(1 + sum of w_j (e^{z_j} - 1)), unless that weight is small itself.
+    The weight at shift 0 represents 1 minus the others: log(1 + sum of w_j (e^{z_j} - 1)), unless that weight is itself small.
     """
     terms = [(w, s, *noise.relative(x, s)) for w, s in zip(mixture.weights, mixture.shifts, strict=True) if s != 0.0]
     if not terms:
@@ -130,7 +130,7 @@ def _log_mixture(noise: Noise, mixture: Mixture, x: Floats) -> tuple[Floats, Flo
 
 
 def _tail_before(noise: Noise, upper: Mixture, lower: Mixture, x: Floats, epsilons: Floats) -> Floats:
-    """Upper bound on e^eps Q(L > eps): of Q beyond a point where the loss is certified to be below eps."""
+    """Upper bound on e^eps Q(L > eps), from the mass of Q beyond a point where the loss is certified to be below eps."""
     # e^eps Q(L > eps) <= P(L > eps) <= 1.
     result = np.exp(np.minimum(epsilons, 0.0))
     left = np.arange(len(x))
@@ -151,7 +151,7 @@ def _tail_before(noise: Noise, upper: Mixture, lower: Mixture, x: Floats, epsilo
 
 
 def _thresholds(noise: Noise, upper: Mixture, lower: Mixture, epsilons: Floats) -> Floats:
-    """Points x with log dP/dQ(x) about eps, clipped to where the tails end; nothing rests on their accuracy."""
+    """Points x with log dP/dQ(x) about eps, clipped to where the tails end; no bound depends on their accuracy."""
     x = noise.closed_thresholds(upper, lower, epsilons)
     if x is None:
         x = _by_table(noise, upper, lower, epsilons)

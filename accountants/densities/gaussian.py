@@ -21,7 +21,7 @@ _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 _TABLE_NODES = 512
 
 _MOMENT_REACH = 14.0
-"""Standard deviations beyond the outermost peak of a moment's integrand: it is below e^-98 of that peak there."""
+"""Standard deviations beyond the outermost peak of a moment's integrand, where the integrand is below e^-98 of that peak."""
 
 _MOMENT_STEP = 1.0 / 8.0
 """Trapezoid step: e^{-2 pi y / step} with the growth e^{y^2 / 2} of f at Im x = y is below 1e-17 for y = pi / 4."""
@@ -49,7 +49,7 @@ class GaussianDensity(LocationDensity):
         return math.inf
 
     def tail(self, x: Floats, log_factor: Floats) -> tuple[Floats, Floats]:
-        # scipy's ndtr is off by up to 1.5 x^2 units as measured; allowed are 3 x^2.
+        # scipy's ndtr is off by up to 1.5 x^2 units as measured; we allow 3 x^2.
         error = UNIT * (8.0 + 3.0 * np.square(np.maximum(x, 0.0)))
         result = np.exp(np.minimum(log_factor, 600.0)) * scipy.special.ndtr(-x)
         wide = (log_factor > 300.0) | (x > 30.0)
@@ -67,7 +67,7 @@ class GaussianDensity(LocationDensity):
         return -0.5 * x**2 - _LOG_SQRT_2PI
 
     def closed_thresholds(self, upper: Mixture, lower: Mixture, epsilons: Floats) -> Floats | None:
-        """One component against one, or against two of which one is the same."""
+        """For one component against one, or against two of which one is the same."""
         if len(upper.weights) == len(lower.weights) == 1:
             distance = upper.shifts[0] - lower.shifts[0]
             return epsilons / distance + 0.5 * (upper.shifts[0] + lower.shifts[0])
@@ -101,8 +101,8 @@ DENSITY = GaussianDensity()
 
 def _moment_nodes(upper: Mixture, lower: Mixture, order: float, start: float) -> tuple[Floats, Floats] | None:
     """(x, log of f dx) up to _MOMENT_REACH beyond every peak of f A^p B^{1 - p}, 1 - order <= p <= order; from ``start`` on."""
-    # The integrand's logarithm has the slope -x + p s + (1 - p) t, s and t the posterior mean shifts of A and B at x: within the
-    # mixtures' shifts, and increasing in x. For p < 0 and x <= 0, s is at most its value at 0.
+    # The integrand's logarithm has the slope -x + p s + (1 - p) t, where s and t are the posterior mean shifts of A and B at x: they lie
+    # within the mixtures' shifts and increase in x. For p < 0 and x <= 0, s is at most its value at 0.
     high = max(0.0, order * upper.shifts[-1] + (1.0 - order) * lower.shifts[0], (1.0 - order) * upper.shifts[0] + order * lower.shifts[-1])
     low = min(
         0.0, order * upper.shifts[0] + (1.0 - order) * lower.shifts[-1], (1.0 - order) * _mean_at_zero(upper) + order * lower.shifts[0]
@@ -113,7 +113,7 @@ def _moment_nodes(upper: Mixture, lower: Mixture, order: float, start: float) ->
         # A half-line has an end, where the trapezoid rule would be poor.
         nodes = panels(np.array([low, high]), max(1.0, span))
         return None if nodes is None else (nodes[0], nodes[1] - 0.5 * nodes[0] ** 2 - _LOG_SQRT_2PI)
-    # A and B have zeros from Im x = pi / span on, and keep their size up to half of it: the step shrinks with 1 / span.
+    # A and B have zeros from Im x = pi / span on and keep their size up to half of that, so the step shrinks with 1 / span.
     step = min(_MOMENT_STEP, 0.25 / span) if span > 0.0 else _MOMENT_STEP
     if not (high - low) / step <= MOST_NODES:
         return None

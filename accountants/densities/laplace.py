@@ -23,7 +23,7 @@ from mechanisms.loss import LaplaceLoss, PrivacyLoss
 
 _TABLE_NODES = 512
 _ROUNDING = 1e-13
-"""Relative allowance for a sampled loss: measured against 40 digits, less than a tenth of it is used."""
+"""Relative allowance for a sampled loss. Measured against 40 digits, the actual error is less than a tenth of it."""
 
 _ABSOLUTE = 1e-15
 _LARGEST_EXPONENT = 700.0
@@ -74,7 +74,7 @@ class LaplaceDensity(LocationDensity):
         return lower.shifts[0] - 1.0, upper.shifts[-1] + 1.0
 
     def table_nodes(self, shifts: list[float]) -> Floats:
-        # The log ratio is constant outside of the shifts and has kinks at them.
+        # The log ratio is constant outside the shifts and has kinks at them.
         parts = [np.linspace(a, b, _TABLE_NODES) for a, b in itertools.pairwise(shifts)]
         return np.unique(np.concatenate(parts))
 
@@ -109,12 +109,12 @@ def _moment_nodes(upper: Mixture, lower: Mixture, order: float, start: float) ->
     x, log_width = nodes
     log_mass = log_width - np.abs(x) - math.log(2.0)
     ends = [edges[-1]] if start > -math.inf else [edges[0], edges[-1]]
-    # A node at an end stands for the whole tail beyond it: int e^{-|x|} / 2.
+    # A node at an end represents the whole tail beyond it: int e^{-|x|} / 2.
     return np.append(x, ends), np.append(log_mass, [-abs(float(end)) - math.log(2.0) for end in ends])
 
 
 def _log_sum(mixture: Mixture) -> float:
-    """log sum_j w_j e^{s_j}; the weight at shift 0 of several components stands for 1 minus the others."""
+    """log sum_j w_j e^{s_j}. With several components, the weight at shift 0 represents 1 minus the others."""
     if len(mixture.weights) == 1:
         return mixture.shifts[0]
     if mixture.shifts[-1] > _LARGEST_EXPONENT:
@@ -123,7 +123,7 @@ def _log_sum(mixture: Mixture) -> float:
 
 
 def _log_sum_down(mixture: Mixture) -> float:
-    """The same for shifts <= 0, rounded down: 1 minus the others may have lost its digits, but e^{lowest shift} is below it."""
+    """The same for shifts <= 0, rounded down. 1 minus the others may have lost its digits, but e^{lowest shift} is a lower bound."""
     if len(mixture.weights) == 1:
         return mixture.shifts[0]
     rest = 1.0 + math.fsum(w * math.expm1(s) for w, s in zip(mixture.weights, mixture.shifts, strict=True))

@@ -1,4 +1,4 @@
-r"""Moment functions of Laplace releases, whole and sampled: their loss has atoms, so they hardly decay and need company that does."""
+r"""Moment functions of Laplace releases, whole and sampled. Their loss has atoms, so they hardly decay and need other releases that do."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class MixedLaplace(Transform):
         ends = self._breaks[[0, -1]]
         log_upper, log_lower = _log_density(upper, ends), _log_density(lower, ends)
         self._end_loss, self._end_log_mass = log_upper - log_lower, log_upper
-        # Rounded up: nothing lies beyond it.
+        # Rounded up, so no loss is beyond it.
         self.largest_loss = float(self._end_loss[1]) + 4.0 * ELEMENTARY * (2.0 + float(np.max(np.abs(self._breaks))))
         self.scale = max(self.largest_loss, -float(self._end_loss[0]))
 

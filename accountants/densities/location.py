@@ -1,4 +1,4 @@
-r"""Families of shifted copies of one noise density on the line: what all of them answer alike."""
+r"""Families of shifted copies of one noise density on the line: the methods that they all share."""
 
 from __future__ import annotations
 

@@ -33,11 +33,11 @@ class Mixture:
 
     @property
     def mirrored(self) -> Mixture:
-        """The law of -x where this is that of x."""
+        """The distribution of -x, where x has this mixture as its distribution."""
         return _mirrored(self)
 
 
 @lru_cache(maxsize=4096)
 def _mirrored(mixture: Mixture) -> Mixture:
-    # From 0, or a shift of 0 would become -0.
+    # Subtracted from 0: negation would turn a shift of 0 into -0.
     return Mixture(mixture.weights[::-1], tuple(0.0 - shift for shift in mixture.shifts[::-1]))

@@ -1,4 +1,4 @@
-r"""Sums over complex quadrature nodes at many heights at once, with their rounding counted; (R2) and (R3) of proofs/contour.md."""
+r"""Sums over complex quadrature nodes at many heights at once, with rounding bounds; (R2) and (R3) of proofs/contour.md."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
 
 TINY = 1e-150
-"""Stands for a modulus of 0 where its logarithm is asked for."""
+"""Replaces a modulus of 0 before its logarithm is taken."""
 
 ELEMENTARY = 16.0 * UNIT
 """Relative error allowed for an elementary function (numpy states at most 4 ulp, which is 8 UNIT) with the operations around it."""
 
 
 _FEW = 24
-"""Up to so many heights each power is taken by itself: fewer, larger steps."""
+"""Up to this many heights each power is computed separately, in fewer, larger steps."""
 
 
 @final
@@ -69,23 +69,23 @@ def expm1_complex(z: Complexes) -> Complexes:
 
 
 def log1p_complex(z: Complexes) -> Complexes:
-    """log(1 + z) with an error of at most ELEMENTARY |log(1 + z)|, also near 0, where numpy's own loses all digits.
+    """log(1 + z) with an error of at most ELEMENTARY |log(1 + z)|, even near 0, where numpy's function loses all digits.
 
-    Where 1 + z is 0 it is a large negative number.
+    Where 1 + z is 0, the result is a large negative number.
     """
     modulus = np.maximum(np.hypot(1.0 + z.real, z.imag), TINY)
     return _log_modulus(z.real, z.imag, modulus) + 1j * np.arctan2(z.imag, 1.0 + z.real)
 
 
 def _log_modulus(real: Floats, imaginary: Floats, modulus: Floats) -> Floats:
-    """log |1 + z|: from z's parts near 0; from the modulus, whose 1 + real is exact there, near -1, where the squares have cancelled."""
+    """log |1 + z|: near 0 from z's parts; near -1, where the squares cancel, from the modulus, since 1 + real is exact there."""
     square = real * (2.0 + real) + imaginary * imaginary
     return np.where(square < -0.5, np.log(modulus), 0.5 * np.log1p(np.maximum(square, -0.75)))
 
 
 @final
 class _Copies(NamedTuple):
-    """A mixture ratio A = e^{z_0} (1 + sum_j w_j (e^{d_j} - 1)) at real x: what its values at every height share.
+    """A mixture ratio A = e^{z_0} (1 + sum_j w_j (e^{d_j} - 1)) at real x: the parts shared by its values at every height.
 
     Each exponent is a difference that may cancel, at a node x that is itself rounded, by up to UNIT (2 |x| + 9): its error is at most
     6 UNIT times |exponent| + its square.
@@ -114,7 +114,7 @@ def _copies(mixture: Mixture, x: Floats) -> _Copies:
 
 
 def log_mixture_real(mixture: Mixture, x: Floats) -> Floats:
-    """log A(x) at real x: ``log_mixture`` at y = 0, for less, with the same error."""
+    """log A(x) at real x: ``log_mixture`` at y = 0, at less cost and with the same error."""
     if mixture.shifts == (0.0,):
         return np.zeros_like(x)
     copies = _copies(mixture, x)
@@ -128,8 +128,8 @@ def log_mixture_real(mixture: Mixture, x: Floats) -> Floats:
 def log_mixture_error(mixture: Mixture, ends: Floats) -> float:
     r"""Bound on the error of ``log_mixture_real`` between two points. (R2)
 
-    With shifts on one side of the base, log A and every exponent rise or fall throughout, so that their largest sizes, and the least
-    e^{-top} A, lie at the ends; every part of the sum is at most 1 there.
+    With all shifts on one side of the base, log A and every exponent are monotone, so their largest sizes and the smallest e^{-top} A are
+    at the ends; every part of the sum is at most 1 there.
     """
     if mixture.shifts == (0.0,):
         return 0.0
@@ -144,7 +144,7 @@ def log_mixture_error(mixture: Mixture, ends: Floats) -> float:
 
 
 def _moved(copies: _Copies, x: Floats, value: Floats, error: Floats) -> tuple[Floats, Floats]:
-    """With the factor e^{z_0} put back."""
+    """The value and error with the factor e^{z_0} restored."""
     origin = copies.origin
     if origin == 0.0:
         return value, error
@@ -155,9 +155,9 @@ def log_mixture(mixture: Mixture, x: Floats, y: float | Floats) -> LogMixture:
     r"""log of A(x + iy) = sum_j w_j e^{a_j (x + iy) - a_j^2 / 2}, for |y| times the mixture's span below pi.
 
     Args:
-      mixture: the weight of the copy nearest 0 stands for 1 minus the others.
+      mixture: the weight of the copy nearest 0 represents 1 minus the others.
       x: shape (n,).
-      y: a number, or a column of shape (m, 1): then all results have shape (m, n).
+      y: a number, or a column of shape (m, 1), in which case all results have shape (m, n).
     """
     if mixture.shifts == (0.0,):
         nothing = np.zeros(np.broadcast(x, y).shape)
@@ -184,12 +184,12 @@ def log_mixture(mixture: Mixture, x: Floats, y: float | Floats) -> LogMixture:
 
 
 def sum_on_line(nodes: Nodes, tilt: float, step: float, number: int) -> LineValues:
-    """M - 1 at tilt + i k step for k = 0 ... number - 1, in baby steps and giant steps: about 2 sqrt(number) powers a node."""
+    """M - 1 at tilt + i k step for k = 0 ... number - 1, by baby steps and giant steps: about 2 sqrt(number) powers per node."""
     loss, moved = nodes.loss, tilt * nodes.loss
     weight, tilted = np.exp(nodes.log_weight), np.exp(nodes.log_weight + moved)
     near = np.abs(moved) < 1.0
     still: Complexes = np.asarray(np.where(near, weight * expm1_complex(np.where(near, moved, 0.0)), tilted - weight), dtype=np.complex128)
-    # Its imaginary part is a quadrature error, and belongs to the sums at every height.
+    # Its imaginary part is a quadrature error and is part of the sums at every height.
     at_tilt = complex(math.fsum(still.real.tolist()), math.fsum(still.imag.tolist()))
     baby = 1 << max(1, math.ceil(0.5 * math.log2(max(number, 2))))
     giant = -(-number // baby)
@@ -222,11 +222,11 @@ def _powers(rise: Complexes, number: int) -> tuple[Complexes, Complexes]:
 def _rounding(nodes: Nodes, weight: Complexes, tilted: Complexes, tilt: float, step: float, number: int, padded: int) -> Floats:
     """(R3): bound on the rounding of ``sum_on_line`` at every height; each term counts |e^{iuL} - 1| <= min(2, u |L|).
 
-    The three parts of a sum over n nodes have moduli of together at most twice that, or 8, and n complex products and additions, in any
+    The moduli of the three parts of a sum over n nodes add up to at most twice that, or 8, and n complex products and additions, in any
     order, lose at most sqrt(8) n UNIT of them.
     """
     size, mass, length = np.abs(tilted), np.abs(weight), np.abs(nodes.loss)
-    # A term's relative error: its weight and its exponent. Its phase's: the loss, the first power, and the levels of doubling.
+    # A term's relative error comes from its weight and its exponent; its phase's from the loss, the first power and the doubling levels.
     relative = nodes.weight_error + tilt * (nodes.loss_error + 2.0 * UNIT * length) + 64.0 * UNIT
     phase = nodes.loss_error + UNIT * (24.0 + 6.0 * (math.log2(padded) + 2.0)) * length
     summed = 6.0 * UNIT * nodes.loss.size

@@ -1,4 +1,4 @@
-r"""What a noise density f on the line tells of itself; ``curve.py`` and ``quadrature.py`` make the answers about mixtures from it."""
+r"""What a noise density f on the line provides; ``curve.py`` and ``quadrature.py`` compute the answers about mixtures from it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class Noise(ABC):
     r"""A log-concave density f, symmetric around 0, of scale 1. S is its upper tail.
 
     Attributes:
-      underflow: distance from every shift beyond which nothing is looked for: tails underflow, or nearly.
-      reach: distance from the outermost shifts up to which a quadrature of the loss goes.
+      underflow: distance from every shift beyond which no search goes: tails underflow there, or nearly do.
+      reach: distance beyond the outermost shifts that a quadrature of the loss covers.
     """
 
     underflow: ClassVar[float]
@@ -24,7 +24,7 @@ class Noise(ABC):
     def tail(self, x: Floats, log_factor: Floats) -> tuple[Floats, Floats]:
         """(e^log_factor S(x), bound on the relative error of S).
 
-        A factor or a tail that leaves the range of floats is joined with the other before the exponential is taken.
+        If the factor or the tail leaves the range of floats, the two are combined before the exponential is taken.
         """
 
     @abstractmethod
@@ -33,19 +33,19 @@ class Noise(ABC):
 
     @abstractmethod
     def moment_relative(self, x: Floats, shift: float) -> Floats:
-        """The same as quadratures of moments take it: without a bound, and rounded otherwise."""
+        """The same, as quadratures of moments compute it: without a bound and with different rounding."""
 
     @abstractmethod
     def log_density(self, x: Floats) -> Floats:
         """log f(x)."""
 
     def plateaus(self, upper: Mixture, lower: Mixture) -> tuple[float, float] | None:
-        """A point below all shifts and one above, where the log ratio of the mixtures is constant and the loss has atoms; else None."""
+        """A point below all shifts and one above, where the mixtures' log ratio is constant and the loss has atoms; otherwise None."""
         del upper, lower
         return None
 
     def closed_thresholds(self, upper: Mixture, lower: Mixture, epsilons: Floats) -> Floats | None:
-        """Points where the log ratio is about epsilon, where a closed form has them; else None."""
+        """Points where the log ratio is about epsilon, if a closed form gives them; otherwise None."""
         del upper, lower, epsilons
         return None
 
@@ -55,12 +55,12 @@ class Noise(ABC):
 
     @abstractmethod
     def panel_width(self, span: float) -> float:
-        """How wide a panel of a quadrature of the loss may be, for shifts that lie this far apart."""
+        """The largest width of a panel in a quadrature of the loss, for shifts this far apart."""
 
     @abstractmethod
     def moment_nodes(self, upper: Mixture, lower: Mixture, order: float, start: float) -> tuple[Floats, Floats] | None:
-        """(x, log of f dx) for moments at powers from 1 - order to order; None where they would be too many.
+        """(x, log of f dx) for moments at powers from 1 - order to order; None if there would be too many.
 
         Args:
-          start: the end of the half-line that they cover, or -infinity.
+          start: the start of the half-line that they cover, or -infinity.
         """

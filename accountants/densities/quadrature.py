@@ -1,6 +1,6 @@
 r"""Quadratures in x for mixtures of noise on the line: of the law of their loss, and of the moments of their ratio.
 
-With P = f A and Q = f B, f the noise density, A = sum_j p_j e^{z_j} and z_j(x) = log f(x - a_j) / f(x), moments are taken from A - 1 and
+With P = f A and Q = f B, f the noise density, A = sum_j p_j e^{z_j} and z_j(x) = log f(x - a_j) / f(x), moments are computed from A - 1 and
 B - 1, sums of p_j (e^{z_j} - 1), so that nothing is lost where the pair's halves hardly differ.
 """
 
@@ -70,7 +70,7 @@ def _atoms(noise: Noise, upper: Mixture, lower: Mixture) -> tuple[float, ...]:
 
 
 def ratio_nodes(noise: Noise, upper: Mixture, lower: Mixture, order: float, *, upper_half: bool) -> RatioNodes | None:
-    """Nodes for powers of dP/dQ from 1 - order to order, or None where they would be too many."""
+    """Nodes for powers of dP/dQ from 1 - order to order, or None if there would be too many."""
     nodes = noise.moment_nodes(upper, lower, order, _crossing(noise, upper, lower) if upper_half else -math.inf)
     if nodes is None:
         return None
@@ -101,7 +101,7 @@ def _relative(noise: Noise, mixture: Mixture, x: Floats, log_mass: Floats) -> tu
 
 
 def panels(edges: Floats, density: float) -> tuple[Floats, Floats] | None:
-    """(x, log of dx) of Gauss and Legendre's rule with 16 points on every panel, at least ``density`` panels a unit between edges."""
+    """(x, log of dx) of the Gauss-Legendre rule with 16 points on every panel, at least ``density`` panels per unit between edges."""
     numbers = np.maximum(np.ceil(np.diff(edges) * density), 1.0)
     if not float(numbers.sum()) * len(_POINTS) <= MOST_NODES:
         return None
@@ -112,7 +112,7 @@ def panels(edges: Floats, density: float) -> tuple[Floats, Floats] | None:
 
 
 def _crossing(noise: Noise, upper: Mixture, lower: Mixture) -> float:
-    """Where P begins to exceed Q. Its error hardly matters: (R^k - 1)(R - R^-k) vanishes there to second order."""
+    """The point where P begins to exceed Q. Its error hardly matters: (R^k - 1)(R - R^-k) vanishes there to second order."""
     low, high = lower.shifts[0], upper.shifts[-1]
     point, nothing = np.zeros(1), np.zeros(1)
     for _ in range(60):

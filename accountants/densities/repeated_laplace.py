@@ -1,11 +1,11 @@
-r"""Laplace noise, repeated: delta is a finite sum in closed form, exact up to the largest loss, where lattices have little left to see.
+r"""Repeated Laplace noise: delta is a finite sum in closed form, exact up to the largest loss, where lattices resolve little.
 
 T releases at distance e have the loss T e - 2 Y. With G = (T e - t) / 2, half of the gap to the largest loss,
 
     delta(t) = 2^-T sum_{k e < G} C(T, k) e^{-k e} sum_j K_j I_j(G - k e),      sum_j K_j z^j = (1 + z)^{T - k} (1 - z)^k,
 
-I_0(R) = 1 - e^{-2R} and I_j(R) = int_0^R y^{j-1} / (j-1)! e^{-y} (1 - e^{2(y - R)}) dy. Terms for k > 0 have both signs: they are summed
-with as many digits as they may lose, and 25 more. proofs/lattice.md
+I_0(R) = 1 - e^{-2R} and I_j(R) = int_0^R y^{j-1} / (j-1)! e^{-y} (1 - e^{2(y - R)}) dy. Terms for k > 0 have both signs: the sum uses
+as many digits as they may lose, and 25 more. proofs/lattice.md
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from accountants.arithmetic import UNIT
 from mechanisms.base import Step
 
 MOST_RELEASES = 1000
-"""Beyond it sums take too many digits."""
+"""Beyond it the sums need too many digits."""
 
 _MOST_TERMS = 1200
-"""Longer sums take more than some milliseconds, and are for a lattice."""
+"""Longer sums take more than a few milliseconds; a lattice is used instead."""
 
 _SPARE_DIGITS = 25
 _LOG_TEN = math.log(10.0)
@@ -32,7 +32,7 @@ _LOG_TEN = math.log(10.0)
 
 @final
 class RepeatedLaplace:
-    """``count`` whole Laplace releases at one distance, in exact terms of these numbers."""
+    """``count`` whole Laplace releases at one distance, exact for these numbers."""
 
     def __init__(self, distance: float, count: int) -> None:
         self._distance, self._count = Fraction(distance), count
@@ -60,11 +60,11 @@ class RepeatedLaplace:
 
     @property
     def short_from(self) -> float:
-        """The epsilon from which on the sum is short; 0 where it always is."""
+        """The smallest epsilon from which the sum is short; 0 if it always is."""
         return short_from(float(self._distance), self._count)
 
     def step(self, *, in_part: bool) -> Step:
-        """The sum, for derivations; ``in_part`` where a lattice has answers, too."""
+        """The sum, for derivations; ``in_part`` if a lattice also gives some of the answers."""
         return Step(
             symbol="delta(eps)",
             value="2^-T sum_k C(T, k) e^(-k epsilon_0) sum_j K_j I_j(G - k epsilon_0), G = (T epsilon_0 - eps) / 2",
@@ -73,7 +73,7 @@ class RepeatedLaplace:
         )
 
     def _digits(self, gap: Fraction) -> int:
-        """So many that less than 1e-25 is lost of a sum that is off by at most 4^T 40 (T + G + 4) units, and at least 0.8 min(G, 1)."""
+        """Enough digits to lose less than 1e-25 of a sum that is off by at most 4^T 40 (T + G + 4) units and is at least 0.8 min(G, 1)."""
         size, least = max(float(gap), 1.0), min(gap, Fraction(1))
         lost = 2.0 * self._count * math.log10(2.0) + math.log10(40.0 * (self._count + size + 4.0)) - _log10(least)
         return math.ceil(lost) + _SPARE_DIGITS + 1
@@ -105,7 +105,7 @@ def _signed(count: int, k: int) -> tuple[int, ...]:
 
 
 def _decimal(value: Fraction) -> Decimal:
-    """In the digits of the caller."""
+    """The value as a decimal, with the caller's number of digits."""
     return Decimal(value.numerator) / Decimal(value.denominator)
 
 
@@ -114,6 +114,6 @@ def _log10(value: Fraction) -> float:
 
 
 def short_from(distance: float, count: int) -> float:
-    """The epsilon from which on the sums for these releases are short; 0 where they always are."""
+    """The smallest epsilon from which the sums for these releases are short; 0 if they always are."""
     terms = _MOST_TERMS // (count + 1)
     return 0.0 if 2 * terms > count else max((count - 2 * terms) * distance * (1.0 + 1e-12), 0.0)

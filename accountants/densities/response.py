@@ -50,14 +50,14 @@ class ResponseDensity(Density):
         return LossLaw(np.array([-distance, distance]), np.array([likely - distance, likely]), (-distance, distance))
 
     def ratio_nodes(self, upper: Mixture, lower: Mixture, order: float, *, upper_half: bool) -> RatioNodes | None:
-        del order, upper_half  # two atoms are all there is, and the pair is symmetric
+        del order, upper_half  # there are only two atoms, and the pair is symmetric
         distance = _distance(upper, lower)
         loss = np.array([-distance, distance])
         log_weight = np.array([0.0, -distance]) - math.log1p(math.exp(-distance))
         return RatioNodes(log_weight, loss, np.expm1(np.minimum(loss, 1.0)), np.exp(log_weight + loss) - np.exp(log_weight))
 
     def repeated(self, distance: float, count: int, shown: float) -> Sum | None:
-        # Several that are shown only sometimes would be a sum over how many of them are.
+        # With several that are shown only sometimes, the sum would run over how many of them are shown.
         covered = count <= MOST_RELEASES and (shown == 1.0 or count == 1)
         return RepeatedResponse(distance, count, shown) if covered else None
 

@@ -1,4 +1,4 @@
-"""Profiles of one release, repeated, whose delta is a sum in exact terms: no lattice, and no floor. Brackets come from two distances."""
+"""Profiles of one repeated release whose delta is an exact sum: no lattice and no floor. The brackets come from two distances."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WIDENINGS = (1e-15, 1e-14, 3e-14, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-6,
 
 
 class Sum(Protocol):
-    """A composed law, exact in terms of its own numbers."""
+    """The composed loss distribution, exact for the numbers that it holds."""
 
     @property
     def largest_loss(self) -> float:
@@ -29,11 +29,11 @@ class Sum(Protocol):
 
     @property
     def short_from(self) -> float:
-        """The epsilon from which on the sum is short; 0 where it always is."""
+        """The smallest epsilon from which the sum is short; 0 if it always is."""
         ...
 
     def step(self, *, in_part: bool) -> Step:
-        """What it is, for derivations; ``in_part`` where a lattice has answers, too."""
+        """The derivation step that describes this sum; ``in_part`` if a lattice also gives some of the answers."""
         ...
 
 
@@ -42,12 +42,12 @@ class SummedProfile(PrivacyProfile):
     """The profile between two sums.
 
     Args:
-      above: of a pair that dominates the release's.
-      below: of one that it dominates.
+      above: the sum for a pair that dominates the release's pair.
+      below: the sum for a pair that the release's pair dominates.
       steps: the derivation.
-      name: of the route.
-      start: the epsilon from which on the sums are short.
-      rest: who answers below it; None where it is 0.
+      name: the route's name.
+      start: the smallest epsilon from which the sums are short.
+      rest: the profile used below ``start``; None if ``start`` is 0.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class SummedProfile(PrivacyProfile):
         return self.epsilon_at_log_delta(math.log(delta))
 
     def epsilon_at_log_delta(self, log_delta: float) -> Bound:
-        """``epsilon`` at a delta given by its logarithm: there is no floor."""
+        """``epsilon`` at a delta given by its logarithm. There is no floor."""
         if not -math.inf < log_delta < 0.0:
             raise InvalidParameter("log_delta", "finite and < 0", log_delta)
         with within_floats(self.route):

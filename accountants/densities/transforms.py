@@ -1,9 +1,9 @@
 r"""Moment functions M(s) = E_P[e^{sL}] of one release on vertical lines of the complex plane, each with a proved error.
 
 For a pair of Gaussian mixtures, P = f A and Q = f B with f the standard normal density, A(x) = sum_j p_j e^{a_j x - a_j^2 / 2} and B
-likewise, L = log A - log B, so that M(s) = int f A^{s+1} B^{-s} dx. With the path of integration moved up to Im x = y > 0 the factor
-e^{iuL} never grows with u, since arg A >= arg B there: the same few nodes serve every height u, and the trapezoid rule's error is
-bounded once for all of them. Tags such as (Q1) name the inequalities of proofs/contour.md.
+likewise, L = log A - log B, so M(s) = int f A^{s+1} B^{-s} dx. When the path of integration is moved up to Im x = y > 0, the factor
+e^{iuL} never grows with u, since arg A >= arg B there. So the same few nodes work at every height u, and the trapezoid rule's error is
+bounded once for all of them. Tags such as (Q1) refer to the inequalities of proofs/contour.md.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ MOST_NODES = 50_000
 """Beyond this many quadrature nodes a release's noise is too small for this route."""
 
 SMALLEST_SHIFT, LARGEST_SHIFT = 1e-12, 1e3
-"""Distances of P from Q, in units of the noise, that this route takes on."""
+"""Distances of P from Q, in units of the noise, that this route accepts."""
 
 _REACH = 9.0
-"""How far beyond the outermost possible peak nodes go; what lies beyond is bounded, not ignored (Q3)."""
+"""How far the nodes extend beyond the outermost possible peak; what is beyond is bounded, not ignored (Q3)."""
 
 _VALLEY, _LONGEST = 12.0, 60.0
 """How far above the ceiling a range may reach before it is cut where that does no harm, and whatever it does: then the search for a
@@ -51,14 +51,14 @@ class TransformUnavailable(UnsupportedEvent):
 
 
 class Transform(ABC):
-    """The moment function of one release in one direction of neighbours, and how often it is released.
+    """The moment function of one release in one direction of neighbours, and the number of repetitions.
 
     Attributes:
-      count: how often; every answer here is of a single release, accurate enough to be raised to this power.
-      scale: of the tilts that matter: the largest shift, or the largest loss.
+      count: the number of repetitions; every result here is for a single release, accurate enough to be raised to this power.
+      scale: the scale of the tilts that matter: the largest shift, or the largest loss.
       largest_loss: the supremum of L, or infinity.
-      log_left_out: log of the probability of what was left out of P, a bound.
-      end: where the range of x ends; what is left out lies beyond.
+      log_left_out: bound on the log probability of what was left out of P.
+      end: where the range of x ends; what is left out is beyond it.
     """
 
     count: int
@@ -69,20 +69,20 @@ class Transform(ABC):
 
     @abstractmethod
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
-        """log M and its first two derivatives at a real point; accurate, but without a bound: for choosing, never for answering."""
+        """log M and its first two derivatives at a real point. Accurate, but without a bound: for making choices, never for results."""
 
     def look_ahead(self, tilt: float) -> None:  # noqa: B027 (most transforms have nothing to prepare)
-        """Told before a search for a tilt of about this size or below."""
+        """Called before a search for a tilt of about this size or below."""
 
     def settle(self, tilt: float, reach: float) -> None:  # noqa: B027 (most transforms have nothing to settle)
-        """Told before a contour is laid at this tilt, with others up to ``reach`` for its aliases: what is left out of P is chosen now."""
+        """Called before a contour is placed at this tilt, with others up to ``reach`` for its aliases; chooses what is left out of P."""
 
     @abstractmethod
     def log_moment_upper(self, tilts: Floats) -> Floats:
         """Upper bounds on log M at real points > 0, of the shape of ``tilts``."""
 
     def decay_rate(self, tilt: float) -> float:
-        """About twice what ``log_decay`` loses per squared height, for small heights; 0 where it hardly decays."""
+        """About twice what ``log_decay`` loses per squared height, for small heights; 0 if it hardly decays."""
         del tilt
         return 0.0
 
@@ -97,7 +97,7 @@ class Transform(ABC):
 
 @final
 class _Range(NamedTuple):
-    """The x that a trapezoid sum covers, and at both ends the logarithm of P's density and the loss; arrays of shape (2,)."""
+    """The range of x that a trapezoid sum covers, and the log of P's density and the loss at both ends; arrays of shape (2,)."""
 
     low: float
     high: float
@@ -113,8 +113,8 @@ class MixedGaussian(Transform):
       upper: P, shifts >= 0.
       lower: Q, shifts <= 0.
       count: how often it is released.
-      improbable: a probability's negative logarithm, >= 0; outcomes x beyond ``ceiling`` are less probable than e^-improbable,
-        and may be left out: M is that of what remains of P. Otherwise outcomes that never happen decide what a large tilt sees.
+      improbable: a probability's negative logarithm, >= 0; outcomes x beyond ``ceiling`` are less probable than e^-improbable
+        and may be left out: M is then that of the rest of P. Otherwise outcomes that never happen would dominate at a large tilt.
     """
 
     def __init__(self, upper: Mixture, lower: Mixture, count: int, improbable: float) -> None:
@@ -184,7 +184,7 @@ class MixedGaussian(Transform):
 
     def _make_rough(self, tilt: float) -> None:
         if tilt > self._rough_reach:
-            # Further ahead, so that it is made seldom while a search goes on upwards.
+            # Further ahead, so that it is rarely rebuilt while a search moves upwards.
             self._make_rough_for(tilt, 3.0 * tilt + 1.0)
 
     def _make_rough_for(self, tilt: float, reach: float) -> None:
@@ -209,10 +209,10 @@ class MixedGaussian(Transform):
         self._rough_depth = (log_mixture_error(self._upper, ends) + log_mixture_error(self._lower, ends)) / UNIT
 
     def _set_range(self, reach: float, tilt: float) -> None:
-        r"""The range of x for tilts up to ``reach``, cut where it would be far too long where that does least harm to ``tilt``. (Q3)
+        r"""The range of x for tilts up to ``reach``; if it would be far too long, it is cut where that harms ``tilt`` least. (Q3)
 
-        The integrand f A^{t+1} B^{-t} falls faster than e^{-d^2 / 2} from some point on, to both sides; the sum may end ``_REACH`` beyond
-        it. Where that lies far above the ceiling, the range of integration itself ends, and so does P. (T1)
+        From some point on, to both sides, the integrand f A^{t+1} B^{-t} falls faster than e^{-d^2 / 2}; the sum may end ``_REACH`` beyond
+        it. If that is far above the ceiling, the range of integration itself ends, and so does P. (T1)
         """
         self._low = min((reach + 1.0) * self._upper.shifts[0] - reach * self._lower.shifts[-1], 0.0) - _REACH
         self._high = (reach + 1.0) * self._upper.shifts[-1] - reach * self._lower.shifts[0] + _REACH
@@ -244,7 +244,7 @@ class MixedGaussian(Transform):
         return _Range(whole.low, float(self._x[last]), density, np.array([whole.loss[0], self._loss[last]]))
 
     def _grid(self, reach: _Range, step: float) -> tuple[Floats, float]:
-        """Nodes from the lower end of the range on, at most ``step`` apart, and their distance; a cut lies half way beyond the last."""
+        """Nodes from the lower end of the range, at most ``step`` apart, and their distance; a cut is half a step beyond the last node."""
         length = reach.high - reach.low
         if length > MOST_NODES * step:
             raise TransformUnavailable(f"it would take more than {MOST_NODES} quadrature nodes: the noise is too small")
@@ -280,7 +280,7 @@ class MixedGaussian(Transform):
         return max(mean, centre) ** 2 if self._lower.shifts == (0.0,) else centre**2
 
     def _slopes(self, tilt: float) -> tuple[float, float, float]:
-        """Means of dL/dx and of its square under the tilted law, and dL/dx at x = 0."""
+        """Means of dL/dx and of its square under the tilted distribution, and dL/dx at x = 0."""
         self._make_rough(tilt)
         if tilt not in self._slope_means:
             exponent = (self._log_mass + tilt * self._loss)[:-1]
@@ -291,8 +291,8 @@ class MixedGaussian(Transform):
         return self._slope_means[tilt]
 
     def log_decay(self, tilt: float, heights: Floats) -> Floats:
-        # Any shift gives a bound (D2). These two are nearly the best: one where the bulk of the tilted law matters, one where the
-        # untilted bulk near L = 0 does.
+        # Any shift gives a bound (D2). These two are nearly optimal: one where the bulk of the tilted distribution matters, the other
+        # where the untilted bulk near L = 0 does.
         mean, square, centre = self._slopes(tilt)
         both = self._log_decay_at(
             tilt, np.tile(heights, 2), np.concatenate([heights * mean / (1.0 + heights**2 * square), heights * centre])
@@ -350,7 +350,7 @@ class MixedGaussian(Transform):
         amplified = 0.5 * y * y - tilt * math.log(math.cos(0.5 * self._lower.span * y))
         ends = self._ends(reach, np.array([0.0, tilt]), np.zeros(2), h, amplified, 2.0 * y, float(growth[best]))
         beyond = float(ends.sum()) + math.exp(self.log_left_out)
-        # Nodes that carry nothing are left out, and counted as an error: a term is largest at u = 0.
+        # Nodes that contribute nothing are left out and counted as an error: a term is largest at u = 0.
         sizes = np.exp(log_weight.real) + np.exp(log_weight.real + tilt * loss.real)
         kept = sizes > 1e-3 * tolerance * moment / x.size
         dropped = float(sizes[~kept].sum())
@@ -361,5 +361,5 @@ class MixedGaussian(Transform):
 
 
 def _narrow(growth: float, tilt: float, span: float) -> float:
-    """Half-width of a strip in which cos(span y / 2)^-tilt isn't far above e^{growth / 8}, twice as wide for four times the growth."""
+    """Half-width of a strip in which cos(span y / 2)^-tilt isn't far above e^{growth / 8}; four times the growth doubles it."""
     return math.sqrt(growth / (tilt + 1.0)) / span if span > 0.0 else math.inf

@@ -1,1 +1,1 @@
-"""The routes from an event to its privacy profile: each a folder or a file, each an accountant by itself."""
+"""The routes from an event to its privacy profile. Each is a folder or a file, and each is an accountant."""

@@ -21,13 +21,13 @@ from mechanisms.errors import NumericalFloor, UnsupportedEvent
 ROUTE = "auto"
 
 WIDTH = 1e-6
-"""A bracket of epsilon no wider than this share of it is narrow enough; so is one of delta whose ends differ by ten times as much."""
+"""An epsilon bracket is narrow enough if its width is at most this share of epsilon; a delta bracket may differ by ten times as much."""
 
 FLOOR = 1e-9
-"""Or no wider than this: where epsilon is 0 or nearly so, a share of it can't be asked for."""
+"""Or if it is no wider than this: when epsilon is 0 or nearly 0, a relative width makes no sense."""
 
 ENOUGH = 10.0
-"""A bracket up to so many times as wide is kept: the next route takes a thousand times as long, and rounding limits all of them there."""
+"""A bracket up to this many times as wide is kept: the next route takes a thousand times as long, and rounding limits all routes there."""
 
 _Answer = TypeVar("_Answer", Bound, DeltaBound)
 _Refusal = TypeVar("_Refusal", bound=UnsupportedEvent | NumericalFloor)
@@ -35,7 +35,7 @@ _Refusal = TypeVar("_Refusal", bound=UnsupportedEvent | NumericalFloor)
 
 @final
 class RoutedProfile(PrivacyProfile):
-    """Routes for one event, cheapest first: each question goes to the next route until a bracket is narrow enough.
+    """Routes for one event, cheapest first: each query goes to the next route until a bracket is narrow enough.
 
     If none is, the answer is the smallest upper end and the largest lower end of all routes that answered.
 
@@ -110,7 +110,7 @@ class RoutedProfile(PrivacyProfile):
         raise UnsupportedEvent(ROUTE, refusal.reason if refusal is not None else "no route was given")
 
     def _profile(self, accountant: Accountant) -> PrivacyProfile | UnsupportedEvent:
-        """The route's profile, made at the first question, or why there is none."""
+        """The route's profile, computed at the first query, or the reason why there is none."""
         if accountant.name not in self._known:
             try:
                 self._known[accountant.name] = accountant.profile(self._event)
@@ -120,7 +120,7 @@ class RoutedProfile(PrivacyProfile):
 
 
 def _without_frames(refusal: _Refusal) -> _Refusal:
-    """A refusal that is kept: its traceback would keep every grid of the frames it went through, in a cycle that is freed late."""
+    """The refusal without its traceback, which would keep alive every grid of its frames, in a cycle that is freed late."""
     refusal.__traceback__ = None
     return refusal
 
@@ -138,7 +138,7 @@ def _is_narrow_delta(bound: DeltaBound) -> bool:
 
 @final
 class AutoAccountant(Accountant):
-    """Picks gdp if the event has a closed form, otherwise for each question the first route whose bracket is narrow enough."""
+    """Picks gdp if the event has a closed form, otherwise for each query the first route whose bracket is narrow enough."""
 
     name = ROUTE
     summary = (
@@ -163,6 +163,6 @@ class AutoAccountant(Accountant):
             return NonPrivateProfile(reason)
         if self._closed.unsupported(event) is None:
             return self._closed.profile(event)
-        # One release has a closed form. Where rounding limits that, a grid has the same rounding after a thousand times the work.
+        # One release has a closed form. If rounding limits it, a grid has the same rounding after a thousand times the work.
         is_single = SingleAccountant().unsupported(event) is None
         return RoutedProfile(event, tuple(one for one in self._others if not (is_single and isinstance(one, FftAccountant))))

@@ -1,8 +1,8 @@
 r"""Privacy loss distributions by Google's dp-accounting library: the second opinion, and for now the route for sampled Gaussians.
 
-Its discretisation is pessimistic (upper end) and optimistic (lower end) in exact arithmetic; its FFT's rounding isn't bounded by the
-library, and is the reason that it falls below the truth at small delta. Here every delta carries an allowance for it, and deltas
-below a floor are refused.
+Its discretisation is pessimistic (upper end) and optimistic (lower end) in exact arithmetic. The library doesn't bound its FFT's rounding,
+which is why it falls below the truth at small delta. Here every delta includes an allowance for this rounding, and deltas below a floor
+are refused.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from mechanisms.errors import NumericalFloor, UnsupportedEvent
 ROUTE = "pld"
 
 SMALLEST_DELTA = 1e-8
-"""Below it the library's rounding has been seen to understate epsilon ((q .01, multiplier 1, 10000 steps): by .048 at 1e-12)."""
+"""Below it the library's rounding was observed to understate epsilon ((q .01, multiplier 1, 10000 steps): by .048 at 1e-12)."""
 
 LARGEST_LOSS = 2e3
 """Beyond this epsilon (by the Renyi bound at delta 1e-12) the grid would be too coarse to be of use."""
 
 MOST_RELEASES = 10**8
-"""Beyond it the allowance for rounding would be all there is to see."""
+"""Beyond it only the allowance for rounding would be visible."""
 
 _FINEST_INTERVAL = 1e-6
 _COARSEST_INTERVAL = 1e-2
@@ -104,9 +104,9 @@ class PldProfile(PrivacyProfile):
 
 
 def _epsilon_at(distribution: Any, delta: float) -> tuple[float, float]:
-    """A narrow interval with delta(left) > delta >= delta(right); (0, 0) where delta(0) is small enough.
+    """A narrow interval with delta(left) > delta >= delta(right); (0, 0) if delta(0) is small enough.
 
-    By bisection of the library's delta(epsilon): its own inverse loses its digits beyond epsilon = 700 (it was 1.0 too high at 878).
+    Found by bisection of the library's delta(epsilon): the library's inverse loses its digits beyond epsilon = 700 (1.0 too high at 878).
     """
     if float(distribution.get_delta_for_epsilon(0.0)) <= delta:
         return 0.0, 0.0
@@ -134,7 +134,7 @@ def _composed(parts: Mapping[Leaf, int], interval: float, *, pessimistic: bool) 
 
 
 def _leaf_distribution(leaf: Leaf, interval: float, *, pessimistic: bool) -> Any:
-    # Imported here: it takes a second and a half, and most calculations never need it.
+    # Imported here because it takes a second and a half and most calculations never need it.
     from dp_accounting.pld import privacy_loss_distribution as library  # pyright: ignore[reportMissingTypeStubs]
 
     pair = pair_of(leaf)
@@ -198,5 +198,5 @@ def _reach(event: Event) -> float:
 
 @lru_cache(maxsize=256)
 def _reach_of(parts: tuple[tuple[Leaf, int], ...]) -> float:
-    # Kept, since ``unsupported`` and ``profile`` both ask. Leaves are frozen values, hashed by their fields.
+    # Cached, since ``unsupported`` and ``profile`` both need it. Leaves are frozen values, hashed by their fields.
     return RdpProfile(dict(parts), ()).epsilon(1e-12).upper

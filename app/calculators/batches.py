@@ -67,7 +67,7 @@ def _line(index: int, given: object, profile: Callable[[ProfileRequest], Profile
             raise TimeLimitReached(seconds)
         with time_limit(left):
             return ProfileLine(index=index, profile=profile(request))
-    except Exception as error:  # whatever it is, it is this line's alone; what isn't ours is logged there
+    except Exception as error:  # whatever it is, it affects only this line; what isn't ours is logged there
         return ProblemLine(index=index, problem=problem_of(error).marshal())
 
 

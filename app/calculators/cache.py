@@ -20,7 +20,7 @@ from app.calculators.schemas import Profile, ProfileRequest
 
 MOST_EVENTS = 256
 _TURN_SECONDS = 0.05
-"""How often a request waiting for another one's answer checks its own time limit."""
+"""How often a request that waits for another one's answer checks its time limit."""
 
 _SHARED = (type, ModuleType, FunctionType, BuiltinFunctionType)
 """Types that belong to the program, not to a value that refers to them."""
@@ -28,7 +28,7 @@ _SHARED = (type, ModuleType, FunctionType, BuiltinFunctionType)
 
 @final
 class _Entry:
-    """One event; ``answers`` is filled by the first who holds it."""
+    """One event; the first thread to hold it fills ``answers``."""
 
     def __init__(self) -> None:
         self.answers: Answers | None = None
@@ -37,7 +37,7 @@ class _Entry:
 
     @contextmanager
     def held(self) -> Generator[None]:
-        """Profiles compute lazily and aren't thread-safe: a second thread waits, and then finds the answer."""
+        """Holds the entry. Profiles compute lazily and aren't thread-safe: a second thread waits and then finds the answer."""
         while not self._lock.acquire(timeout=_TURN_SECONDS):
             deadline.check()
         try:
@@ -67,7 +67,7 @@ class ProfileCache:
         size: int | None = None
         try:
             with entry.held():
-                # Out of the entry while it is worked on: a calculation that is stopped halfway leaves nothing half-made in it.
+                # Removed from the entry during the calculation, so that one that is stopped halfway leaves nothing half-made in it.
                 answers, entry.answers = entry.answers or Answers(request.event, request.accountant), None
                 before = answers.count
                 answer = answers.at(request)
@@ -79,7 +79,7 @@ class ProfileCache:
 
     @property
     def bytes(self) -> int:
-        """About how many bytes are cached."""
+        """The approximate number of cached bytes."""
         return self._bytes
 
     def __len__(self) -> int:
@@ -92,9 +92,9 @@ class ProfileCache:
             return entry
 
     def _settle(self, key: bytes, entry: _Entry, size: int | None) -> None:
-        """Note an entry's current size, None for one to remove, and make room."""
+        """Records an entry's current size, or removes the entry if it is None, and makes room."""
         with self._lock:
-            if self._entries.get(key) is not entry:  # forgotten in the meantime
+            if self._entries.get(key) is not entry:  # removed in the meantime
                 return
             self._bytes += (size or 0) - entry.bytes
             entry.bytes = size or 0

@@ -67,7 +67,7 @@ class Calibration(Value):
       misses_at: the nearest less safe value that was tried and isn't proven to meet the target; null if there was none.
       at_limit: whether the value is the least safe one there is, so that the target may be met with room to spare.
       noise_multiplier: std / l2 of the event's single Gaussian mechanism; null for several mechanisms, unequal parts or Laplace.
-      std: its standard deviation per real component; null likewise.
+      std: its standard deviation per real component; null in the same cases.
     """
 
     event: Event
@@ -150,7 +150,7 @@ def _point(target: Target, solution: Solution | Exception) -> SweepPoint:
 
 
 def _noise(event: Event) -> tuple[float | None, float | None]:
-    """(noise multiplier, std per real component) where one number says it all."""
+    """(noise multiplier, std per real component) if one number describes all the noise."""
     parts = list(leaves(event))
     mechanism = parts[0].mechanism if len(parts) == 1 else None
     if isinstance(mechanism, Gaussian | ComplexGaussian | Spectral) and mechanism.std is not None and mechanism.sensitivity.l2 is not None:

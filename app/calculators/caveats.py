@@ -26,7 +26,7 @@ def caveats_of(event: Event) -> tuple[str, ...]:
     if neighbours is None or non_private_reason(event) is not None:
         return ()
     found = releases(event)
-    # Of a group the sensitivity bounds each of its units, which have another name than the group.
+    # For a group, the sensitivity bounds each of its units, which have a different name from the group.
     units = dict.fromkeys(leaf.mechanism.sensitivity.unit for leaf in found)
     assumed = dict.fromkeys(one for leaf in found for one in type(leaf.mechanism).FACTS.assumptions)
     whole = neighbours[1].replace("_", " ")

@@ -1,6 +1,6 @@
-r"""The calculators as a service offers them: each request has a time limit, and cached events are answered at once.
+r"""The calculators as a service offers them: each request has a time limit, and cached events are answered immediately.
 
-A request whose client has gone is given up: typing in a form sends a request with every key, and the plots for the previous key would
+A request is abandoned when its client has gone: typing in a form sends a request with every key, and the plots for the previous key would
 otherwise compete with the answer.
 """
 
@@ -37,7 +37,7 @@ class Calculators:
 
     @property
     def batch_seconds(self) -> float:
-        """How long a whole batch may take."""
+        """The time limit of a whole batch."""
         return self._settings.batch_seconds
 
     def profile(self, request: ProfileRequest) -> Profile:

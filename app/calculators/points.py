@@ -70,8 +70,8 @@ Alphas = Annotated[tuple[Annotated[Number, Field(ge=0.0, le=1.0)], ...], Field(m
 def epsilon_at(profile: PrivacyProfile, delta: float | str) -> Bound:
     r"""An interval that holds epsilon at exactly this delta.
 
-    Text is rarely a float: the upper end is taken at the nearest one below (the nearest logarithm, where floats end), the lower end at the
-    one above. Raises as ``PrivacyProfile.epsilon`` does.
+    Text is rarely a float: the upper end uses the nearest float below (the nearest logarithm, where floats end), the lower end the one
+    above. Raises as ``PrivacyProfile.epsilon`` does.
 
     >>> from accountants.routes.closed.closed_form import GdpProfile
     >>> round(epsilon_at(GdpProfile(1.0, ()), "1e-400").upper, 6)

@@ -1,4 +1,4 @@
-r"""The proofs, as Markdown: of mechanisms and formulas, of accountants and their arithmetic."""
+r"""The proofs of mechanisms and formulas, and of accountants and their arithmetic, as Markdown."""
 
 from __future__ import annotations
 

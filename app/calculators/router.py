@@ -36,7 +36,7 @@ class NdjsonResponse(StreamingResponse):
 
 
 def _json(answer: Value) -> Response:
-    # Written here, in the thread that computed it: FastAPI would validate the answer once more, in another one.
+    # Serialised here, in the thread that computed it: FastAPI would validate the answer again, in another thread.
     return Response(answer.model_dump_json(), media_type="application/json")
 
 
@@ -69,7 +69,7 @@ def create_sweep(request: SweepRequest, desk: Desk) -> Response:
     return _json(desk.sweep(request))
 
 
-# Here and not above, since the documentation lists routes in the order they came.
+# Here and not above, since the documentation lists routes in the order in which they are added.
 router.include_router(notions_router)
 router.include_router(noise_shapes_router)
 

@@ -15,7 +15,7 @@ from mechanisms.base import Extended, Number, OpenProbability, Value
 if TYPE_CHECKING:
     AccountantName = str
 else:
-    # The registered ones, so that a new accountant is offered here by being registered.
+    # The registered accountants, so that registering a new one also offers it here.
     AccountantName = Literal[tuple(accountant.name for accountant in ACCOUNTANTS)]
 
 Priors = Annotated[tuple[Annotated[Number, Field(ge=1e-300, lt=1.0)], ...], Field(max_length=LONGEST_LIST)]

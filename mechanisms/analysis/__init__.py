@@ -1,1 +1,1 @@
-"""What the papers' algorithms really move, keep and cost: sensitivities, ranges and counts behind the mechanisms and the errata."""
+"""Sensitivities, ranges and operation counts of the papers' algorithms, behind the mechanisms and the errata."""

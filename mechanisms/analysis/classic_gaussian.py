@@ -1,6 +1,6 @@
 r"""The range in which the classic calibration of Gaussian noise, sigma = c / epsilon with c = sqrt(2 log(1.25 / delta)), keeps its promise.
 
-Along that calibration mu = epsilon / c, and the exact delta rises with epsilon from 0 to 1: so there is one epsilon up to which the
+In that calibration mu = epsilon / c, and the exact delta rises with epsilon from 0 to 1, so there is one epsilon up to which the
 promised delta holds. Proof: proofs/classic_gaussian.md. The calibration itself is only quoted, never used.
 """
 
@@ -61,7 +61,7 @@ def classic_noise_renyi(order: float, noise_epsilon: float, delta: float) -> flo
 
 
 def largest_equivalent_epsilon(delta: float) -> float:
-    r"""The largest noise_epsilon for which the classic noise has, at any order a, divergence <= noise_epsilon - log(1 / delta) / (a - 1).
+    r"""The largest noise_epsilon for which the classic noise has divergence <= noise_epsilon - log(1 / delta) / (a - 1) at any order a.
 
     4 L' (1 - sqrt(L / L')) with L = log(1 / delta), L' = log(1.25 / delta).
 
@@ -69,7 +69,7 @@ def largest_equivalent_epsilon(delta: float) -> float:
     0.4484
     """
     small, large = -math.log(delta), 0.5 * classic_factor(delta) ** 2
-    # L' - L is log 1.25: written so, nothing cancels.
+    # L' - L is log 1.25; in this form nothing cancels.
     return 4.0 * math.sqrt(large) * math.log(1.25) / (math.sqrt(large) + math.sqrt(small))
 
 

@@ -12,7 +12,7 @@ import math
 def support(lower_count: int, lower: float, upper_count: int, upper: float, bound: float) -> float:
     r"""The largest sum of nonnegative coordinates, some <= lower and some <= upper, of a vector of l2 norm <= bound.
 
-    All coordinates are equal but for those held down by ``lower`` (water-filling).
+    All coordinates are equal except those limited by ``lower`` (water-filling).
 
     Args:
       lower_count, upper_count: how many coordinates have each limit.

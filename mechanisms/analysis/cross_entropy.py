@@ -1,6 +1,6 @@
 r"""The binary cross-entropy softplus(z) - x z, its second-order expansion about any point, and how far one record moves each coefficient.
 
-Only -x z depends on the record x. So of the expansion's coefficients one alone is private, whatever the expansion point and the
+Only -x z depends on the record x. So only one of the expansion's coefficients is private, whatever the expansion point and the
 stabilisation constant are (errata S3, S26). Proof: proofs/cross_entropy.md.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import final
 
 LARGEST_POINT = 1e6
-"""With expansion points and stabilisation constants beyond it, a float64 coefficient would keep fewer than nine digits of the record."""
+"""For larger expansion points and stabilisation constants, a float64 coefficient would keep fewer than nine digits of the record."""
 
 
 def sigmoid(a: float) -> float:
@@ -25,7 +25,7 @@ def sigmoid(a: float) -> float:
 
 
 def softplus(a: float) -> float:
-    r"""log(1 + e^a), without overflow and with all digits where it is tiny.
+    r"""log(1 + e^a), without overflow and with all digits even if it is tiny.
 
     >>> softplus(1e3), softplus(-50.0) == math.exp(-50.0)
     (1000.0, True)
@@ -85,7 +85,7 @@ class Expansion:
         return 0.5 * sigmoid_slope(self.expansion_point)
 
     def coefficients(self, x: float) -> tuple[float, float, float]:
-        """Of 1, z and z^2, for one feature x in [0, 1]."""
+        """The coefficients of 1, z and z^2, for one feature x in [0, 1]."""
         return self.public_constant - self.stabilisation * x, self.public_linear - x, self.quadratic
 
     def value(self, x: float, z: float) -> float:
@@ -100,7 +100,7 @@ def loss(x: float, z: float) -> float:
 
 
 def coefficient_l1(dimension: int) -> float:
-    """l1 sensitivity of all coefficients of z and z^2 of a record in [0, 1]^n, replacing it: n, for every a and c."""
+    """l1 sensitivity of all coefficients of z and z^2 when a record in [0, 1]^n is replaced: n, for every a and c."""
     return float(dimension)
 
 
@@ -115,7 +115,7 @@ def taylor_l1_with_constant(dimension: int, expansion_point: float) -> float:
 
 
 def affine_l1(dimension: int, at_zero: tuple[float, ...], at_one: tuple[float, ...]) -> float:
-    r"""l1 sensitivity, replacing a record in [0, 1]^n, of coefficients that are affine in their feature: n sum_k |f_k(1) - f_k(0)|.
+    r"""l1 sensitivity of coefficients that are affine in their feature, when a record in [0, 1]^n is replaced: n sum_k |f_k(1) - f_k(0)|.
 
     Args:
       dimension: n.

@@ -1,6 +1,6 @@
-r"""The true law of the factor b by which noise on an encoder's input multiplies the output of a hidden unit.
+r"""The true distribution of the factor b by which noise on an encoder's input multiplies the output of a hidden unit.
 
-A unit with noiseless output h = sigmoid(w . x) answers sigmoid(w . (x + n)) = b h to the input x + n. With n_i independent N(0, sigma^2),
+A unit with noiseless output h = sigmoid(w . x) gives sigmoid(w . (x + n)) = b h for the input x + n. With n_i independent N(0, sigma^2),
 D = w . n is N(0, effective_std^2), effective_std = sigma |w|_2, and
 
     b = e^D / (1 + h (e^D - 1)) = 1 / ((1 - h) e^-D + h),       0 < b < 1/h,
@@ -69,7 +69,7 @@ def _log_mixture(rest: float, weight: float, exponent: float) -> float:
 def log_odds_shift(x: float, h: float) -> float:
     r"""The D that gives b = x > 0: ln(x (1 - h) / (1 - h x)), infinite from x = 1/h on.
 
-    1 - h x is taken exactly, and near x = 1 the quotient is 1 + (x - 1) / (1 - h x): no digits are lost at either end.
+    1 - h x is computed exactly, and near x = 1 the quotient is 1 + (x - 1) / (1 - h x): no digits are lost at either end.
 
     >>> log_odds_shift(1.0, 0.7), log_odds_shift(2.0, 0.5), round(math.exp(log_odds_shift(0.5, 0.5)), 15)
     (0.0, inf, 0.333333333333333)
@@ -84,7 +84,7 @@ def _shift(x: float, h: float, room: float) -> float:
 
 
 def _room(x: float, h: float) -> float:
-    """1 - h x without loss where h x is near 1: the product's rounding error is taken exactly. Dekker 1971."""
+    """1 - h x without loss if h x is near 1: the product's rounding error is computed exactly. Dekker 1971."""
     product = h * x
     big = h * _SPLIT
     h_high = big - (big - h)
@@ -96,7 +96,7 @@ def _room(x: float, h: float) -> float:
 
 
 def log_normal_cdf(z: float) -> float:
-    """ln Phi(z), also where Phi(z) is near 1."""
+    """ln Phi(z), accurate even if Phi(z) is near 1."""
     return float(scipy.special.log_ndtr(z)) if z < 0.0 else math.log1p(-0.5 * math.erfc(z * _SQRT_HALF))
 
 
@@ -140,9 +140,9 @@ class Moments(NamedTuple):
 
 
 def moments(h: float, std: float) -> Moments:
-    r"""Mean and variance of b, to about 13 digits; in closed form where b is constant (std = 0) or lognormal (h = 0).
+    r"""Mean and variance of b, to about 13 digits; in closed form if b is constant (std = 0) or lognormal (h = 0).
 
-    For h > 1/2 through 1 - b h, which has the law of b h with 1 - h in the place of h: Var b_h = ((1 - h) / h)^2 Var b_{1-h}.
+    For h > 1/2 it uses 1 - b h, which has the law of b h with 1 - h instead of h: Var b_h = ((1 - h) / h)^2 Var b_{1-h}.
 
     >>> [round(math.exp(value), 12) for value in moments(0.5, 2.0)], moments(0.9, 0.0)
     ([1.0, 0.394294490398], Moments(log_mean=0.0, log_variance=-inf))
@@ -237,7 +237,7 @@ def coefficient_sensitivity(features: int, b: float) -> float:
 def log_ratio_of_scaled_releases(q: float, b: float, other: float, scale: float) -> float:
     r"""ln of the density at q of b Lap(scale) over that of other Lap(scale): |q| (1/other - 1/b) / scale + ln(other / b).
 
-    Without bound in q for b != other, so a noise scale that depends on the data is no pure differential privacy at any level (errata S21).
+    Unbounded in q for b != other, so a noise scale that depends on the data gives no pure differential privacy at any level (errata S21).
 
     >>> round(log_ratio_of_scaled_releases(1000.0, 0.5, 1.0, 21.0), 4)
     -46.9259

@@ -1,10 +1,10 @@
-r"""How far one record moves the coefficients of a quadratic loss that is summed over all records: what the functional mechanism perturbs.
+r"""How far one record moves the coefficients of a quadratic loss summed over all records, which the functional mechanism perturbs.
 
 A decoder whose outputs are z_i = w_i . h for codes h that are fixed and public functions of a record has the second-order loss
 
     sum over records and outputs of  r_i z_i + v_i z_i^2 / 2,      r_i affine in the feature x_i,
 
-whose coefficients in the weights are linear in two sums over the records: A = sum h t^T, t = x - 1/2, and G = sum h h^T. Here h lies in
+whose coefficients in the weights are linear in two sums over the records: A = sum h t^T, t = x - 1/2, and G = sum h h^T. Here h is in
 {1/2} x [-1/2, 1/2]^(l - 1) (the first unit is constant) and t in [-1/2, 1/2]^n. Proof: proofs/functional_mechanism.md.
 """
 
@@ -26,7 +26,7 @@ GRID_BITS = 16
 """Codes and targets are multiples of 2^-16 in [-1/2, 1/2]: their products, and the sums over a data set, are exact in float64."""
 
 MOST_RECORDS = 2**20
-"""Sums of so many products are exact."""
+"""Sums of up to this many products are exact."""
 
 
 def coefficient_count(features: int, units: int) -> int:
@@ -39,7 +39,7 @@ def coefficient_count(features: int, units: int) -> int:
 
 
 def l1_sensitivity(features: int, units: int, adjacency: Adjacency) -> float:
-    r"""Of A and G's upper triangle as one vector, for one record.
+    r"""The l1 sensitivity of A and G's upper triangle as one vector, for one record.
 
     With a record more, less or zeroed, l n / 4 + l (l + 1) / 8: every product is at most 1/4, and every corner of the box attains all of
     them at once. Replacing one, at most the largest number of products that change sign, over 2, and 1/4 for each square; never more

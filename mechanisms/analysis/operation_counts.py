@@ -1,7 +1,7 @@
 r"""How many arithmetic operations perturbing one record costs: polynomial coefficients against clipped gradients, term by term.
 
-The terms are those of the SPOF paper's Appendix G (errata S32: the arithmetic is right). A count says nothing of privacy, and of running
-time only as far as the costs of single operations do.
+The terms are those of the SPOF paper's Appendix G (errata S32: the arithmetic is right). A count says nothing about privacy, and about
+running time only as much as the costs of single operations do.
 """
 
 from __future__ import annotations

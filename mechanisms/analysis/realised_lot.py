@@ -1,8 +1,9 @@
-r"""What noise says of the size of a lot when a noisy sum is divided by the number of records that really came. proofs/realised_lot.md.
+r"""What noise reveals about the size of a lot when a noisy sum is divided by the realised number of records. proofs/realised_lot.md.
 
-With all gradients zero, a lot of n records gives N(0, (c/n)^2) on each of 2p real coordinates, one record more N(0, (c/(n+1))^2): two laws
-of different scale, ever easier to tell apart as p grows, whatever c is. In x = |y|^2 / (2 (c/n)^2) both are Gamma laws of shape p, with the
-rates 1 and (1 + 1/n)^2 = 1 + k, so the hockey-stick divergences are integrals of one positive function each, without cancellation:
+With all gradients zero, a lot of n records gives N(0, (c/n)^2) on each of 2p real coordinates, and one more record N(0, (c/(n+1))^2): two
+laws of different scale, which become easier to distinguish as p grows, whatever c is. In x = |y|^2 / (2 (c/n)^2) both are Gamma laws of
+shape p, with the rates 1 and (1 + 1/n)^2 = 1 + k, so the hockey-stick divergences are integrals of one positive function each, without
+cancellation:
 
     H(n, n+1) = int_t^inf g_1(x) (1 - e^{-k (x - t)}) dx,           t = (2p log(1 + 1/n) + eps) / k,
     H(n+1, n) = int_0^u g_{1+k}(x) (1 - e^{-k (u - x)}) dx,         u = (2p log(1 + 1/n) - eps) / k.
@@ -27,7 +28,7 @@ LARGEST_DIMENSION = 10**12
 LARGEST_LOT = 10**9
 
 _DROP = 45.0
-"""The integrand is taken where it is above e^-45 of its peak: being log-concave, it has less than e^-43 of its integral elsewhere."""
+"""The integration covers the integrand above e^-45 of its peak: it is log-concave, so less than e^-43 of its integral is elsewhere."""
 _PANELS = 24
 _ERROR = 1e-11
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
@@ -41,7 +42,7 @@ LARGEST_EPSILON = 1e50
 def realised_lot_log_delta(lot: int, dimension: int, epsilon: float) -> float:
     r"""Upper bound on log delta(epsilon) of the pair "lot" and "lot + 1 records", all gradients zero, each sum divided by its own size.
 
-    It says nothing of other gradients: the release as a whole has at least this delta. Rounding: proofs/realised_lot.md.
+    It says nothing about other gradients: the release as a whole has at least this delta. Rounding: proofs/realised_lot.md.
 
     Args:
       lot: records in the smaller lot; 1 to 10^9.
@@ -61,7 +62,7 @@ def realised_lot_log_delta(lot: int, dimension: int, epsilon: float) -> float:
         raise InvalidParameter("epsilon", f"in [0, {LARGEST_EPSILON!r}]", epsilon)
     step = 1.0 / lot
     k = step * (2.0 + step)
-    # 2 log(1 + 1/n) - k, of which nearly all cancels.
+    # 2 log(1 + 1/n) - k, which cancels almost entirely.
     gap = -2.0 * _phi(step) - step * step
     share = epsilon / dimension
     from_smaller = _log_integral(dimension, (gap + share) / k, k, 1.0)
@@ -80,7 +81,7 @@ def _log_integral(shape: float, edge: float, rate: float, sign: float) -> float:
         return -math.inf
     pull = rate * shape
     if sign * edge * shape > _FAR:
-        # Chernoff's bound on the tail: here 1 + w loses what decides, and log delta is below -10^7 or nearly so.
+        # Chernoff's bound on the tail: here 1 + w loses the decisive digits, and log delta is below -10^7 or nearly so.
         return -shape * _phi(edge) * (1.0 - 1e-14)
 
     def log_height(y: float) -> float:

@@ -1,4 +1,4 @@
-r"""A record from one update of a network with one hidden layer, whatever noise its outputs' derivatives carry (errata S14, S15, S31).
+r"""Recovers a record from one update of a network with one hidden layer, whatever the noise on its outputs' derivatives (S14, S15, S31).
 
 With code h = sigmoid(W^T x), outputs z and noisy derivatives g = dL~/dz, the gradients are G_d = h g^T for the decoder and
 G_e = x v^T with v_r = h_r (1 - h_r) sum_i w_ri g_i for the encoder: both of rank one, and the noise is in g alone. G_d has the direction
@@ -33,13 +33,13 @@ def recovered(encoder_gradient: Floats, decoder_gradient: Floats, decoder: Float
 
 
 def dominant_column(gradient: Floats) -> Floats:
-    """The direction of a gradient's largest column, of l2 norm 1: the record's or the code's, up to sign, where it has rank one."""
+    """The direction of a gradient's largest column, with l2 norm 1: the record's or the code's, up to sign, if it has rank one."""
     column = gradient[:, np.argmax(np.abs(gradient).sum(axis=0))]
     return column / np.linalg.norm(column)
 
 
 def distance_from_rank_one(gradient: Floats) -> float:
-    """Frobenius norm of what is left of a gradient without its largest row's direction, over its own: 0 where it has rank one."""
+    """Frobenius norm of a gradient without its largest row's direction, relative to the gradient's norm: 0 if it has rank one."""
     row = gradient[np.argmax(np.abs(gradient).sum(axis=1))]
     nearest = np.outer(gradient @ row / (row @ row), row)
     return float(np.linalg.norm(gradient - nearest) / np.linalg.norm(gradient))

@@ -13,7 +13,7 @@ from mechanisms.errors import InvalidParameter
 from mechanisms.numerics.spectrum import LowPass, half_spectrum_multiplicity
 
 _ROUNDING = 1e-14
-"""What the rounding of a transform may leave, relatively, in bins where a signal has nothing."""
+"""The largest relative remainder that a transform's rounding may leave in bins where the signal is 0."""
 
 
 @final
@@ -38,7 +38,7 @@ class SignalNorms:
         largest = float(np.max(np.abs(values)))
         if largest == 0.0:
             return cls(0.0, 0.0)
-        # Divided by the largest: squares then neither overflow nor vanish.
+        # Divided by the largest, so that squares neither overflow nor vanish.
         scaled = values.reshape(low_pass.shape) / largest
         spectrum = np.fft.rfftn(scaled, norm="ortho")
         whole = float(np.linalg.norm(scaled))

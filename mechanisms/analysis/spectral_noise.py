@@ -1,4 +1,4 @@
-r"""What "add N(0, s^2) to the spectral coefficients" protects, by reading: the same words have several meanings, and not all are private.
+r"""What "add N(0, s^2) to the spectral coefficients" protects in each reading: the words have several meanings, and not all are private.
 
 The query is a real signal of l2 sensitivity S, its transform is unitary, and s = noise_multiplier * S. Proof: proofs/spectral.md.
 """
@@ -29,7 +29,7 @@ class NoiseReading(StrEnum):
 
 
 def reading_gdp_mu(reading: NoiseReading, low_pass: LowPass, noise_multiplier: float) -> float:
-    r"""The exact mu of one release of query and noise, filtered by the mask ``index < K``; infinity where something is released exactly.
+    r"""The exact mu of one release of query and noise, filtered by the mask ``index < K``; infinity if something is released exactly.
 
     Args:
       reading: what is added.
@@ -54,12 +54,12 @@ def reading_gdp_mu(reading: NoiseReading, low_pass: LowPass, noise_multiplier: f
 
 
 def real_noise_variance(low_pass: LowPass, position: tuple[int, ...]) -> float:
-    r"""Variance of Re v_n where independent real N(0, 1) stands on the bins index < K, in closed form.
+    r"""Variance of Re v_n with independent real N(0, 1) on the bins index < K, in closed form.
 
     Var Re v_n = (1 / N) sum_{i < K} cos^2(2 pi i n / N) = (K + Re D(n)) / (2 N), D(n) = sum_{i < K} e^{4 pi j i n / N}; products over axes.
 
     Args:
-      position: n, one index an axis; taken modulo the axis length.
+      position: n, one index per axis, modulo the axis length.
     Source: errata P3.
 
     >>> real_noise_variance(LowPass((8,), (4,)), (0,)), real_noise_variance(LowPass((8,), (4,)), (1,))
@@ -101,7 +101,7 @@ def layers_gdp_mu(clips: tuple[float, ...], stds: tuple[float, ...]) -> float:
 
 
 def unnormalised_gdp_mu(low_pass: LowPass, noise_multiplier: float) -> float:
-    r"""mu where signals are clipped to S in time, transformed without 1 / sqrt(N), and noised with sigma S per component: sqrt(N) / sigma.
+    r"""mu if signals are clipped to S in time, transformed without 1 / sqrt(N), and get noise sigma S per component: sqrt(N) / sigma.
 
     The transform stretches every signal by sqrt(N) (by sqrt(N1 N2) in two dimensions), the noise stays. Errata P16.
 
@@ -112,5 +112,5 @@ def unnormalised_gdp_mu(low_pass: LowPass, noise_multiplier: float) -> float:
 
 
 def rfft_norm_undercount(low_pass: LowPass) -> float:
-    """Largest ratio of a signal's norm to that of its unitary ``rfft``: sqrt(2) once a bin has a conjugate that is left out, else 1."""
+    """Largest ratio of a signal's norm to that of its unitary ``rfft``: sqrt(2) if a bin has an omitted conjugate, otherwise 1."""
     return math.sqrt(2.0) if low_pass.shape[-1] >= 3 else 1.0

@@ -1,6 +1,6 @@
-r"""What a second-order Taylor polynomial of the cross-entropy loss misses, exactly and in closed bounds.
+r"""The error of a second-order Taylor polynomial of the cross-entropy loss, exactly and in closed bounds.
 
-The loss of one feature x in [0, 1] at the logit z is softplus(z) - x z, softplus(z) = ln(1 + e^z): x enters linearly only, so expanding
+The loss of one feature x in [0, 1] at the logit z is softplus(z) - x z, softplus(z) = ln(1 + e^z). x only enters linearly, so expanding
 at a leaves the remainder of softplus, whatever x is:
 
     R(z) = softplus(z) - softplus(a) - s (z - a) - s (1 - s) (z - a)^2 / 2,      s = sigmoid(a).
@@ -26,7 +26,7 @@ FOURTH_DERIVATIVE_BOUND = 0.125
 """max |softplus''''| = max |s (1 - s) (1 - 6 s (1 - s))|, attained at 0."""
 
 _CLOSE = 1.0
-"""Up to this distance the remainder is an integral of its third derivative; beyond it is taken as it stands."""
+"""Up to this distance the remainder is an integral of its third derivative; beyond it the formula is used as written."""
 _NODES, _WEIGHTS = (tuple(float(value) for value in values) for values in leggauss(20))
 _FAR_BELOW = -37.0
 """Below this point softplus(z) is e^z to the last digit."""
@@ -54,7 +54,7 @@ def polynomial(x: float, z: float, a: float) -> float:
 
 
 def remainder(z: float, a: float) -> float:
-    r"""R(z), with full relative precision near a too. Zero only at z = a, or where e^-|a| is smaller than any float.
+    r"""R(z), with full relative precision even near a. Zero only at z = a, or if e^-|a| is smaller than any float.
 
     >>> round(remainder(2.0, 0.0), 9), remainder(1e-6, 0.0) < 0.0, remainder(3.0, 3.0)
     (-0.06621917, True, 0.0)
@@ -69,7 +69,7 @@ def _remainder_after(step: float, a: float) -> float:
         return _remainder_after(-step, -a)
     z = a + step
     if abs(step) <= _CLOSE:
-        # Taylor's integral form, whose integrand has one sign unless 0 lies between a and z: nothing cancels as z nears a.
+        # Taylor's integral form, whose integrand has one sign unless 0 is between a and z: nothing cancels as z approaches a.
         middle, half = 0.5 * step, 0.5 * step
         total = 0.0
         for node, weight in zip(_NODES, _WEIGHTS, strict=True):

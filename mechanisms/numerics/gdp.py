@@ -5,8 +5,8 @@ With x = eps/mu - mu/2, y = x + mu and r(t) = erfcx(t / sqrt 2), the Mills ratio
     delta     = Phi(-x) - e^eps Phi(-y) = e^{-x^2/2} (r(x) - r(y)) / 2,
     1 - delta = Phi(x) + e^eps Phi(-y)  = e^{-x^2/2} (r(-x) + r(y)) / 2.
 
-The first form keeps delta far below the smallest float, the second keeps 1 - delta. Where r(x) and r(y) nearly cancel, ``mills.py`` takes
-their difference otherwise. Balle and Wang 2018, Theorem 8; Dong, Roth and Su 2022, Corollary 2.13. Rounding: proofs/gdp_numerics.md.
+The first form keeps delta far below the smallest float, the second keeps 1 - delta. If r(x) and r(y) nearly cancel, ``mills.py`` computes
+their difference differently. Balle and Wang 2018, Theorem 8; Dong, Roth and Su 2022, Corollary 2.13. Rounding: proofs/gdp_numerics.md.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 LOG_DELTA_ERROR = 2e-13
 """Error of ``gdp_log_delta``: at most LOG_DELTA_ERROR + 2e-15 |log delta| for mu <= 1e14 (proofs/gdp_numerics.md, which takes the
-accuracy of exp, log and erfcx for granted). Measured against 60 and more digits, a quarter of it is used."""
+accuracy of exp, log and erfcx for granted). Measured against 60 and more digits, the largest error is a quarter of it."""
 
 _ROUNDED_QUOTIENT_MATTERS = 16.0
 _CERTAIN = -40.0
@@ -37,7 +37,7 @@ _SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
 
 
 def log_delta_error(log_delta: float) -> float:
-    """Bound on the absolute error of a ``gdp_log_delta`` that came out as ``log_delta``; relative error of delta itself."""
+    """Bound on the absolute error of a ``gdp_log_delta`` with the result ``log_delta``; this is the relative error of delta itself."""
     return LOG_DELTA_ERROR + 2e-15 * abs(log_delta) if log_delta > -math.inf else 0.0
 
 
@@ -78,7 +78,7 @@ def gdp_log_delta(mu: float, epsilon: float) -> float:
 
 
 def _quotient_error(mu: float, epsilon: float, quotient: float) -> float:
-    """What fl(eps / mu) lacks, eps/mu - quotient: the product quotient * mu is split exactly. Dekker 1971."""
+    """The error of fl(eps / mu), eps/mu - quotient: the product quotient * mu is split exactly. Dekker 1971."""
     if mu > 1e100:
         return 0.0  # The split could overflow; ``LOG_DELTA_ERROR`` claims nothing there.
     carry_q, carry_m = _SPLIT * quotient, _SPLIT * mu
@@ -122,7 +122,7 @@ def _log_deltas(mu: Floats, epsilon: Floats) -> Floats:
     cancelled = mu < CANCELS_BELOW * (x + 1.5)
     negative = np.flatnonzero(x < 0.0)
     if negative.size:
-        # r(-x) stands in ``near`` there; where delta is the small one, that is taken.
+        # ``near`` holds r(-x) there; if delta is the smaller one, that is used.
         complement = 0.5 * np.exp(-square[negative]) * (near[negative] + far[negative])
         result[negative] = np.log1p(-complement)
         cancelled[negative] = False
@@ -143,7 +143,7 @@ def _log_deltas(mu: Floats, epsilon: Floats) -> Floats:
 def log_delta_slopes(mu: float, epsilon: float) -> tuple[float, float, float]:
     """``gdp_log_delta`` for mu > 0 with its derivatives, by epsilon -e^eps Phi(-y) / delta and by mu phi(x) / delta.
 
-    The derivatives are for iterations only: nothing is claimed of their error.
+    The derivatives are for iterations only: nothing is claimed about their error.
     """
     x = epsilon / mu - 0.5 * mu
     if 0.0 <= x < 1e3 and CANCELS_BELOW * (x + 1.5) <= mu <= _ROUNDED_QUOTIENT_MATTERS:

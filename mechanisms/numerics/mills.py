@@ -1,12 +1,12 @@
 r"""Differences of the Mills ratio R(t) = (1 - Phi(t)) / phi(t) = sqrt(pi/2) r(t), r(t) = erfcx(t / sqrt 2), without cancellation.
 
-Three forms, by where x and mu lie (proofs/gdp_numerics.md bounds the error of each):
+Three forms, depending on x and mu (proofs/gdp_numerics.md bounds the error of each):
 
-- r(x) - r(x + mu) as it stands for mu >= (x + 3/2) / 25, where a fortieth of r(x) and mostly more is left;
+- r(x) - r(x + mu) as written for mu >= (x + 3/2) / 25, where a fortieth of r(x), and mostly more, is left;
 - for smaller mu and x < 7 the odd derivatives of R at the middle c = x + mu/2, all of one sign,
   R(x) - R(x + mu) = -2 sum_k (mu/2)^{2k+1} R^{(2k+1)}(c) / (2k+1)!, with R^{(n+1)} = c R^{(n)} + n R^{(n-1)};
 - for smaller mu and x >= 7 Laplace's continued fraction 1 / R(t) = t + K_1(t), K_n(t) = n / (t + K_{n+1}(t)), whose differences obey a
-  recursion of their own: with D_n = (K_n(x) - K_n(x + mu)) / mu, D_n = K_n(x) K_n(x + mu) (1 - D_{n+1}) / n, and
+  recursion: with D_n = (K_n(x) - K_n(x + mu)) / mu, D_n = K_n(x) K_n(x + mu) (1 - D_{n+1}) / n, and
   R(x) - R(x + mu) = mu (1 - D_1) / ((x + K_1(x)) (x + mu + K_1(x + mu))).
 """
 
@@ -29,7 +29,7 @@ _SQRT_HALF_PI = math.sqrt(0.5 * math.pi)
 CANCELS_BELOW = 0.04
 _FRACTION_FROM = 7.0
 _LEVELS = ((50.0, 5), (20.0, 8), (10.0, 12), (_FRACTION_FROM, 16))
-"""From which x on how many levels of the fraction are enough: the proof carries what is cut off through it, as an interval."""
+"""The number of levels of the fraction that are enough from each x on; the proof carries the truncated part through it as an interval."""
 
 _LOG_SCALE = -0.5 * math.log(2.0 * math.pi)
 """log(r / (2 R)), a half of sqrt(2 / pi)."""

@@ -1,4 +1,4 @@
-r"""Low-pass filters of real signals: which frequencies are kept, how many real dimensions that is, and what it leaves of signal and noise.
+r"""Low-pass filters of real signals: the kept frequencies, their number of real dimensions, and what remains of signal and noise.
 
 All transforms are unitary (1 / sqrt(N) per axis). Frequency k of an axis of length N is kept when min(k, N - k) < K: the first K bins of
 its ``rfft``. The kept bins come in conjugate pairs, so that real signals stay real. Proof: proofs/spectral.md.
@@ -67,7 +67,7 @@ class LowPass:
 
     @property
     def kept_per_axis(self) -> tuple[int, ...]:
-        """min(2 K - 1, N): frequency 0, K - 1 conjugate pairs, and no more than there are."""
+        """min(2 K - 1, N): frequency 0 and K - 1 conjugate pairs, at most N."""
         return tuple(min(2 * count - 1, length) for length, count in self._axes)
 
     @property
@@ -77,7 +77,7 @@ class LowPass:
 
     @property
     def variance_ratio(self) -> float:
-        """Variance of filtered white noise at every position, as a part of that before the filter."""
+        """Variance of filtered white noise at every position, as a fraction of the variance before the filter."""
         return self.kept_dimensions / self.dimensions
 
     @property
@@ -97,7 +97,7 @@ class LowPass:
 
     @property
     def smallest_one_sided_amplitude(self) -> float:
-        """What literal mask and real part leave of the least favoured frequency it keeps: 1/2 where a conjugate is lost, else 1."""
+        """What the literal mask and the real part leave of the least favoured kept frequency: 1/2 if a conjugate is lost, otherwise 1."""
         return 0.5 if self.paired_one_sided_bins < self.one_sided_bins else 1.0
 
     @property
@@ -109,7 +109,7 @@ class LowPass:
         r"""Covariance of filtered white noise of variance 1 between positions this far apart: a product of Dirichlet kernels.
 
         Args:
-          lag: difference of the two positions, one integer an axis.
+          lag: difference of the two positions, one integer per axis.
 
         >>> LowPass((8,), (8,)).covariance((3,)), LowPass((8,), (3,)).covariance((0,))
         (0.0, 0.625)
@@ -117,7 +117,7 @@ class LowPass:
         return math.prod(_cosine_mean(bins, length, step) for bins, length, step in zip(self.kept_per_axis, self.shape, lag, strict=True))
 
     def half_spectrum_weights(self) -> NDArray[np.float64]:
-        r"""How often each kept bin of ``rfftn`` counts in the energy: 2 where the half spectrum leaves its conjugate out; 0 if not kept.
+        r"""How often each kept bin of ``rfftn`` counts in the energy: 2 if the half spectrum omits its conjugate; 0 if not kept.
 
         Returns:
           of shape (*shape[:-1], shape[-1] // 2 + 1).
@@ -163,12 +163,12 @@ def filtering_ratio(length: int, kept: int) -> float:
 
 
 def kept_for_ratio(length: int, ratio: float, rounding: Rounding) -> int:
-    r"""K = (1 - rho) N, rounded as told; rho is taken as the decimal it is written as, so that 0.9 of 10 leaves exactly 1.
+    r"""K = (1 - rho) N, rounded as ``rounding`` says; rho is read as the decimal it is written as, so that 0.9 of 10 leaves exactly 1.
 
     Args:
       length: N >= 1.
       ratio: rho in [0, 1).
-      rounding: which whole number is taken.
+      rounding: which whole number is used.
     Raises:
       InvalidParameter: a ratio out of range (a negative one is the printed sign), or one that leaves nothing.
 
@@ -195,7 +195,7 @@ def kept_for_ratio(length: int, ratio: float, rounding: Rounding) -> int:
 
 
 def half_spectrum_multiplicity(length: int) -> NDArray[np.float64]:
-    """1, 2, ..., 2, 1 (the last 1 for even lengths only): how many bins of the whole transform each bin of ``rfft`` stands for."""
+    """1, 2, ..., 2, 1 (the last 1 for even lengths only): how many bins of the whole transform each bin of ``rfft`` represents."""
     counts = np.full(length // 2 + 1, 2.0)
     counts[0] = 1.0
     if length % 2 == 0:

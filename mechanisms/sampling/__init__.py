@@ -1,1 +1,1 @@
-"""Exact noise: drawn on a grid from a cryptographic stream, with no probability rounded; and a test of what was drawn."""
+"""Exact noise, drawn on a grid from a cryptographic stream without rounding any probability."""

@@ -1,9 +1,9 @@
 r"""Rounds a real vector to the noise's grid at no privacy cost. Proof: proofs/grid_noise.md.
 
-Noise of scale 1 is drawn in whole steps of 2^-32. A value in units of its noise's scale is rounded to such steps first, so that the sum is
-one of integers. Rounding moves two neighbours' values apart by at most ``rounding`` a coordinate. So that their distance stays
-what the mechanism accounts for, both are drawn together beforehand by as much; the release is divided by it again, which is
-post-processing and makes the noise wider by that share.
+Noise of scale 1 is drawn in whole steps of 2^-32. A value in units of its noise's scale is first rounded to such steps, so that the sum is
+one of integers. Rounding moves two neighbours' values apart by at most ``rounding`` per coordinate. To keep their distance within what the
+mechanism accounts for, both are first contracted by as much; the release is divided by the contraction again, which is post-processing
+and makes the noise wider by that share.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from mechanisms.errors import InvalidParameter
 BITS: Final = 32
 
 STEP: Final = 2.0**-BITS
-"""Of the grid, in units of the noise's scale."""
+"""Step of the grid, in units of the noise's scale."""
 
 FEW: Final = 16
-"""Up to this many numbers (such as counts) are computed as fractions: nothing is rounded but onto the grid, and nothing is too large."""
+"""Up to this many numbers (such as counts) are computed as fractions: only the grid rounds them, and none is too large."""
 
 LARGEST: Final = 2.0**18
-"""Largest coordinate if there are more, in the noise's scale: a larger value is clamped to it, which moves no values apart."""
+"""Largest coordinate if there are more, in the noise's scale. A larger value is clamped to it, which moves no values apart."""
 
 LARGEST_SHARE: Final = 2.0**-4
-"""The largest share of contraction: noise so large for its sensitivity, on so many coordinates, that it needs more isn't sound."""
+"""The largest share of contraction: noise that needs more (large for its sensitivity, on many coordinates) isn't sound."""
 
 
 def largest(coordinates: int) -> float:
@@ -43,7 +43,7 @@ def rounding(coordinates: int) -> float:
 
 
 def contraction(distance: float, coordinates: int, norm: Literal["l1", "l2"], each: float | None = None) -> float:
-    r"""1 - eta: what a value is multiplied by before it is rounded.
+    r"""1 - eta: the factor that a value is multiplied by before it is rounded.
 
     Args:
       distance: the least distance of two neighbours' values that the mechanism accounts for, in units of the noise's scale.
@@ -59,5 +59,5 @@ def contraction(distance: float, coordinates: int, norm: Literal["l1", "l2"], ea
     if not moved <= LARGEST_SHARE * distance:
         least = moved / LARGEST_SHARE
         raise InvalidParameter("noise", f"such that sensitivity / scale >= {least:.3g} for {coordinates} coordinates", distance)
-    # A little more, for the rounding of this number, of the factor that it becomes part of, and of what is called the distance.
+    # A little more, for the rounding of this number, of the factor that it becomes part of, and of the distance.
     return 1.0 - moved / distance * (1.0 + 2.0**-40) - 2.0**-50

@@ -1,7 +1,7 @@
 r"""Laplace noise on a grid, drawn exactly: floor(2^32 L) of a Laplace variable L of scale 1. Proof: proofs/grid_noise.md.
 
 Its magnitude is geometric, and the binary digits of a geometric variable are independent: digit i of v is 1 with probability
-1 / (1 + e^(2^(i - 32))). Each is decided by comparing as many random bits with that number as it takes. Nothing is cut off: what lies
+1 / (1 + e^(2^(i - 32))). Each is decided by comparing as many random bits with that number as necessary. Nothing is cut off: the part
 above the last digit is geometric again.
 """
 
@@ -20,11 +20,11 @@ DIGITS: Final = 38
 """Drawn one by one: up to 2^6 scales."""
 
 BLOCK: Final = 1 << 12
-"""Numbers worked on at a time."""
+"""Numbers per block."""
 
 
 def _probability(digit: int) -> Any:
-    """In an mpmath context: that digit ``digit`` is 1; for ``DIGITS``, that there is anything from 2^6 scales on."""
+    """The probability, in an mpmath context, that digit ``digit`` is 1; for ``DIGITS``, that the variable reaches 2^6 scales."""
 
     def exactly(of: Any) -> Any:
         of.prec += 64
@@ -36,7 +36,7 @@ def _probability(digit: int) -> Any:
 
 @cache
 def _first_words() -> tuple[int, ...]:
-    """floor(2^32 p) of every digit's probability, and of anything beyond."""
+    """floor(2^32 p) for every digit's probability p, and for that of anything beyond."""
     return tuple(int(_probability(digit)(digits(256)) * 2**32) for digit in range(DIGITS + 1))
 
 
@@ -68,7 +68,7 @@ def draw(count: int, fill: Fill) -> NDArray[np.float64]:
 
 
 def _beyond(word: int, fill: Fill) -> int:
-    """How often another 2^6 scales are exceeded."""
+    """The number of times that another 2^6 scales are exceeded."""
     passed, bits = 0, 32
     while bits_below(word, bits, _probability(DIGITS), fill):
         passed += 1

@@ -1,12 +1,12 @@
 r"""Normal noise on a grid, drawn exactly: floor(2^32 Z) of a standard normal Z, with no probability rounded and no tail cut off.
 
-A sum of floats tells more than its noise hides: float noise reaches few of the numbers that floats can hold, and a neighbour's sum is off
-that lattice. An integer plus floor(2^32 Z) is instead the floor of a sum with continuous noise. Proof: proofs/grid_noise.md.
+A sum of floats reveals more than its noise hides: float noise takes only few of the values that floats can hold, and a neighbour's sum is
+off that lattice. In contrast, an integer plus floor(2^32 Z) is the floor of a sum with continuous noise. Proof: proofs/grid_noise.md.
 
-The density of |Z| below 8 is a mixture of rectangles that lie under it, one for each of 2048 bins, and a rest: the wedges above them, and
+The density of |Z| is a mixture of rectangles under the density below 8, one for each of 2048 bins, and a rest: the wedges above them and
 the tail. One word of 64 bits decides which part it is (an alias table whose probabilities are whole multiples of 2^-39), the sign, and the
-place in a rectangle. The rest, one draw in 600, is accepted or not by comparing random bits with a probability that is computed as exactly
-as it has to be.
+position in a rectangle. The rest, one draw in 600, is accepted or not by comparing random bits with a probability that is computed as
+exactly as necessary.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TOTAL: Final = COLUMNS << THRESHOLD_BITS
 """Probabilities of the outcomes are multiples of 1 / TOTAL = 2^-39."""
 
 BLOCK: Final = 1 << 15
-"""Words worked on at a time: they and what is made of them stay in a core's cache."""
+"""Words per block, so that they and the numbers made from them stay in a core's cache."""
 
 Cells = NDArray[np.int64]
 
@@ -46,10 +46,10 @@ class Table:
 
     Attributes:
       columns: (4096,), a threshold above 16 bits of alias: a column's own number where 27 random bits are below its threshold, else its
-        alias; 2048 stands for the rest, and larger numbers have threshold 0.
+        alias; 2048 means the rest, and larger numbers have threshold 0.
       rectangles: (2048,), their masses in units of 2^-39.
       ends: (2049,), sums of the rest's envelopes from the first bin on, of which the last is the tail's.
-      shift: that takes a word of 64 bits to as few as the last of these has.
+      shift: reduces a word of 64 bits to as many bits as the last of these ends has.
     """
 
     columns: kernel.Columns
@@ -60,7 +60,7 @@ class Table:
 
 @cache
 def table() -> Table:
-    r"""Made once a process, from decimal numbers of 50 digits: the same integers on every machine.
+    r"""Made once per process, from decimal numbers with 50 digits: the same integers on every machine.
 
     >>> found = table()
     >>> int(found.rectangles.sum()) / TOTAL  # of all draws that need no second look
@@ -71,7 +71,7 @@ def table() -> Table:
         # 2 phi at the bins' edges, times a bin's width, in units of 2^-39.
         front = Decimal(2) / (2 * _pi()).sqrt() * 2**31
         edges = [front * (-((Decimal(edge) / 256) ** 2) / 2).exp() for edge in range(BINS + 1)]
-        rectangles = [int(right) for right in edges[1:]]  # rounded down: they must lie under the density
+        rectangles = [int(right) for right in edges[1:]]  # rounded down: they must be under the density
         envelopes = [int(left) + 1 - rectangle for left, rectangle in zip(edges, rectangles, strict=False)]
     weights = [*rectangles, TOTAL - sum(rectangles), *[0] * (COLUMNS - BINS - 1)]
     thresholds, aliases = _alias_table(weights)
@@ -117,7 +117,7 @@ def draw(count: int, fill: Fill, fill_rest: Fill) -> NDArray[np.float64]:
 
     Args:
       fill: gives the words of every draw, 64 bits each, in order.
-      fill_rest: gives those of the few that need more, from another stream: how many depends on what was drawn.
+      fill_rest: gives the words of the few draws that need more, from another stream; how many depends on the drawn words.
 
     >>> draw(2, lambda words: words.fill(0), lambda words: words.fill(0)) * 2**32
     array([0.5, 0.5])
@@ -134,7 +134,7 @@ def draw(count: int, fill: Fill, fill_rest: Fill) -> NDArray[np.float64]:
 
 
 def released(value: NDArray[Any], factor: float, largest: float, scale: float, fill: Fill, fill_rest: Fill) -> NDArray[Any]:
-    r"""``kernel.released`` of a value and as many drawn numbers, to the bit, without the memory that these would take.
+    r"""``kernel.released`` of a value and as many drawn numbers, identical to the bit, without the memory for these numbers.
 
     Args:
       value: (count,), contiguous, float32 or float64, of more than ``grid.FEW`` numbers; factor, largest and scale are as there.
@@ -158,19 +158,19 @@ def released(value: NDArray[Any], factor: float, largest: float, scale: float, f
 
 
 def _drawn(part: NDArray[np.float64], words: NDArray[np.uint64], fill: Fill) -> NDArray[np.int64]:
-    """Writes a block's numbers; the places in it that are left to the rest."""
+    """Writes a block's numbers; returns the places in it that are left to the rest."""
     own = words[: len(part)]
     fill(own)
     return kernel.normals(own, table().columns, part)
 
 
 def of_rest(signs: NDArray[np.float64], fill: Fill) -> NDArray[np.float64]:
-    """Numbers of the rest, (count,); the sign is decided already, by the word."""
+    """Numbers of the rest, (count,); the word has already decided the sign."""
     return np.copysign((draw_rest(len(signs), fill) + 0.5) * STEP, signs) if len(signs) else signs
 
 
 def draw_rest(count: int, fill: Fill) -> Cells:
-    """``count`` cells of |Z| from what lies above the rectangles, (count,), >= 0, exactly."""
+    """``count`` cells of |Z| from the part above the rectangles, (count,), >= 0, exactly."""
     found = table()
     accepted: list[Cells] = []
     missing = count
@@ -188,7 +188,7 @@ def draw_rest(count: int, fill: Fill) -> Cells:
 
 
 def _octaves(word: int, fill: Fill) -> int:
-    """m with probability 2^-(m + 1): how many fair coins fall the same way first."""
+    """m with probability 2^-(m + 1): the number of fair coins that first fall the same way."""
     passed = 0
     while word == 0:
         passed += 64
@@ -197,14 +197,14 @@ def _octaves(word: int, fill: Fill) -> int:
 
 
 def is_below(word: int, cell: int, fill: Fill) -> bool:
-    r"""Whether random bits, of which ``word`` is the first 64, lie below (cell's mass - its rectangle's) / its envelope's, exactly.
+    r"""Whether random bits, of which ``word`` is the first 64, are below (cell's mass - its rectangle's) / its envelope's, exactly.
 
-    With as many further bits and digits as it takes.
+    Uses as many further bits and digits as necessary.
     """
     found, number = table(), cell >> BIN_BITS
 
     def probability(of: Any) -> Any:
-        # A cell's mass of |Z| by the tails beyond its ends, whose digits largely cancel.
+        # A cell's mass of |Z| from the tails beyond its ends, whose digits largely cancel.
         of.prec += 256 + 3 * max(0, (cell >> BITS) - 8) ** 2
         step = of.mpf(2) ** -BITS
         mass = of.erfc(cell * step / of.sqrt(2)) - of.erfc((cell + 1) * step / of.sqrt(2))

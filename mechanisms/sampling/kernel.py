@@ -1,4 +1,4 @@
-r"""The inner loops of noise on a grid: in C if the installation could compile it, otherwise in NumPy, with the same bits."""
+r"""The inner loops for noise on a grid: in C if the installation could compile it, otherwise in NumPy, with identical bits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _compiled() -> Any:
         found = import_module("mechanisms.sampling._kernel")
     except ImportError:
         return None
-    # One that was compiled from an earlier version lies about until the next installation.
+    # A module compiled from an earlier version remains until the next installation.
     return found if all(hasattr(found, name) for name in LOOPS) else None
 
 
@@ -35,13 +35,13 @@ KINDS: Final = ("float32", "float64")
 OFFSET_BITS: Final = 24
 THRESHOLD_BITS: Final = 27
 REST: Final = 2048
-"""Bins of grid_normal's table; the outcome beside them has this number."""
+"""Bins of grid_normal's table; the additional outcome has this number."""
 
 REJECTED, ACCEPTED, UNDECIDED = 0, 1, -1
 """Verdicts on a cell of the rest."""
 
 DENSITY_ERROR: Final = 2.0**-44
-"""Of the normal density in float64, relatively, at most. Nearer to its probability a comparison isn't trusted."""
+"""Largest relative error of the normal density in float64. A comparison closer to its probability isn't trusted."""
 UNIFORM_ERROR: Final = 2.0**-50
 
 Columns = NDArray[np.uint64]
@@ -52,10 +52,10 @@ Proposals = tuple[NDArray[np.int64], NDArray[np.int8], int]
 
 
 def normals(words: NDArray[np.uint64], columns: Columns, numbers: NDArray[np.float64]) -> NDArray[np.int64]:
-    r"""What each word says as a normal number, (cell + 1/2) / 2^32, written to ``numbers``.
+    r"""Writes the normal number that each word gives, (cell + 1/2) / 2^32, to ``numbers``.
 
     Returns:
-      places of the rest, where only the sign is decided: (1/2 or -1/2) / 2^32 stands there.
+      places of the rest, where only the sign is decided: these hold (1/2 or -1/2) / 2^32.
     """
     if COMPILED is not None:
         rest = np.empty(len(words), np.int64)
@@ -81,11 +81,11 @@ def rest(words: NDArray[np.uint64], ends: NDArray[np.int64], rectangles: NDArray
     r"""Cells of |Z| proposed for the rest, and the verdict on each, as far as float64 can decide.
 
     Args:
-      words: (4, n); the first says under which envelope, the second where in it, the third whether it is accepted.
+      words: (4, n); the first selects the envelope, the second the place in it, the third whether it is accepted.
       ends, rectangles: of ``grid_normal.Table``.
       shift: of the first word, to a place below the last end.
     Returns:
-      ``UNDECIDED`` marks what is too close to decide and what lies in the tail, where the cell is that of the first octave.
+      ``UNDECIDED`` marks what is too close to decide and what is in the tail, where the cell is that of the first octave.
     """
     if COMPILED is None:
         return _rest(words, ends, rectangles, shift)
@@ -94,7 +94,7 @@ def rest(words: NDArray[np.uint64], ends: NDArray[np.int64], rectangles: NDArray
 
 
 def released(value: NDArray[Any], noise: NDArray[np.float64], factor: float, largest: float, scale: float) -> NDArray[Any]:
-    r"""(value * factor, held within +-largest and rounded to the grid, + noise) * scale, in the type of the value.
+    r"""(value * factor, clamped to +-largest and rounded to the grid, + noise) * scale, in the type of the value.
 
     Args:
       value: real and contiguous; its numbers are float64 or narrower.
@@ -133,13 +133,13 @@ def rounded(
 def watched(
     before: NDArray[np.float32], after: NDArray[np.float32], last: NDArray[np.float32], noise: NDArray[np.float32], shift: int
 ) -> tuple[tuple[float, ...], ...] | None:
-    r"""Writes the noise after - before, and gives its products with itself, with the last noise and with itself ``shift`` places on.
+    r"""Writes the noise after - before, and returns its products with itself, with the last noise and with itself ``shift`` places on.
 
     Four sums each: over even places, over odd ones, of the first's even places by the second's odd ones, and the reverse; added in float32
-    for a few thousand numbers and in float64 beyond. None without the compiled kernel: torch's own sums do the same in more passes.
+    for a few thousand numbers and in float64 beyond. None without the compiled kernel: torch's sums do the same in more passes.
 
     Args:
-      before, after, noise: (count,), contiguous; ``last`` likewise, or empty.
+      before, after, noise: (count,), contiguous; ``last`` too, or empty.
     """
     if COMPILED is None:
         return None
@@ -149,12 +149,12 @@ def watched(
 
 def _check_finite(is_finite: bool) -> None:
     if not is_finite:
-        # inf + noise is inf: the release would tell the record, and no sensitivity bound covers it.
+        # inf + noise is inf: the release would reveal the record, and no sensitivity bound covers it.
         raise InvalidParameter("value", "finite in every coordinate", "a value with NaN or infinity")
 
 
 def _of_fractions(value: NDArray[Any], noise: NDArray[np.float64], factor: float, largest: float, scale: float) -> NDArray[Any]:
-    """The same for a few numbers of any size, whose product with ``factor`` isn't rounded before it gets on the grid."""
+    """The same for a few numbers of any size, whose product with ``factor`` isn't rounded before it is put on the grid."""
     found = np.empty(value.shape)
     exact, times = Fraction(factor) / Fraction(STEP), Fraction(scale)
     for place in np.ndindex(value.shape):
@@ -162,7 +162,7 @@ def _of_fractions(value: NDArray[Any], noise: NDArray[np.float64], factor: float
         if largest < math.inf:
             number = min(max(number, Fraction(-largest / STEP)), Fraction(largest / STEP))
         whole = (round(number) * Fraction(STEP) + Fraction(float(noise[place]))) * times
-        # What double precision can't hold is held at its end.
+        # Values outside double precision are clamped to its largest number.
         found[place] = float(min(max(whole, Fraction(-sys.float_info.max)), Fraction(sys.float_info.max)))
     return found.astype(value.dtype, copy=False) if np.issubdtype(value.dtype, np.inexact) else found
 

@@ -1,7 +1,7 @@
-r"""The key stream of AES-256 in counter mode, by OpenSSL's fastest code for it.
+r"""The key stream of AES-256 in counter mode, computed by OpenSSL's fastest code for it.
 
-GCM encrypts with the same stream from its third block on, and its code uses wide registers if the processor has them: it takes half of
-the time that CTR takes. Its checksum is discarded.
+GCM encrypts with the same stream from its third block on, and its code uses wide registers if the processor has them: it takes half the
+time of CTR. Its checksum is discarded.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ZEROS: Final = memoryview(bytes(1 << 18))
 
 @final
 class KeyStream:
-    r"""The stream from counter 0 on, each byte once.
+    r"""The stream from counter 0; each byte is used once.
 
     >>> KeyStream(bytes(32)).next(20) == Cipher(algorithms.AES(bytes(32)), modes.CTR(bytes(16))).encryptor().update(bytes(20))
     True
@@ -36,13 +36,13 @@ class KeyStream:
         self._begin(0)
 
     def next(self, count: int) -> bytes:
-        """The next bytes, this many."""
+        """The next ``count`` bytes."""
         found = bytearray(count)
         self.fill(memoryview(found))
         return bytes(found)
 
     def fill(self, target: memoryview) -> None:
-        """Overwrites bytes."""
+        """Overwrites the target with the next bytes."""
         while len(target):
             if not self._left:
                 self._go_on()

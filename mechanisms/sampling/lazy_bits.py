@@ -1,4 +1,4 @@
-r"""Events of a probability that is a real number, decided exactly: random bits are drawn, and digits computed, until they differ."""
+r"""Exact decisions of events whose probability is a real number: random bits are drawn, and digits computed, until they differ."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ Fill = Callable[[NDArray[Any]], None]
 """Overwrites an array with fresh random bytes."""
 
 Probability = Callable[[Any], Any]
-"""An mpmath context -> the number in it, with an error below 2^-prec of the context's precision as it was given."""
+"""An mpmath context -> the number in it, with an error below 2^-prec for the precision that the context was given."""
 
 
 def more_bits(fill: Fill) -> int:
-    """64 fresh ones."""
+    """64 fresh random bits."""
     word = np.empty(1, "<u8")
     fill(word)
     return int(word[0])
 
 
 def digits(prec: int) -> Any:
-    """An mpmath context of so many binary digits, one of our own: other threads compute too."""
+    """A new mpmath context with this many binary digits, not shared, because other threads also compute."""
     import mpmath  # pyright: ignore[reportMissingTypeStubs] (seldom needed, and slow to load)
 
     of: Any = mpmath.MPContext()
@@ -32,7 +32,7 @@ def digits(prec: int) -> Any:
 
 
 def bits_below(word: int, bits: int, probability: Probability, fill: Fill) -> bool:
-    r"""Whether the number 0.w of which ``word`` is the first ``bits`` bits lies below ``probability``.
+    r"""Whether the number 0.w, of which ``word`` is the first ``bits`` bits, is below ``probability``.
 
     >>> bits_below(3, 3, lambda of: of.exp(-1), lambda more: more.fill(0))  # 0.375 < 0.3678...
     False
@@ -42,7 +42,7 @@ def bits_below(word: int, bits: int, probability: Probability, fill: Fill) -> bo
     while True:
         of = digits(bits + 64)
         low = int(of.floor(probability(of) * of.mpf(2) ** bits))
-        # Only whole numbers are compared, with one to spare for the last digit of the arithmetic.
+        # Only whole numbers are compared, with a margin of one for the last digit of the arithmetic.
         if word + 1 < low:
             return True
         if word > low + 1:

@@ -1,7 +1,7 @@
 r"""Where noise comes from: one interface over NumPy and torch, and a cryptographic stream beneath it.
 
-The stream is AES-256 in counter mode. Its key comes from the operating system, or, for a job that asks to be reproducible, from a
-seed; only ``description`` tells which, and the key itself is never shown or stored.
+The stream is AES-256 in counter mode. Its key comes from the operating system, or from a seed for a job that must be reproducible;
+only ``description`` says which, and the key itself is never shown or stored.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class RandomOrigin(StrEnum):
 
 
 class NoiseSource(Protocol[Array]):
-    """What a mechanism needs of an array library: fresh noise on a grid, values on it, questions about a value, and a filter."""
+    """What a mechanism needs from an array library: fresh noise on a grid, values on it, checks of a value, and a filter."""
 
     @property
     def origin(self) -> RandomOrigin: ...
@@ -54,9 +54,9 @@ class NoiseSource(Protocol[Array]):
         ...
 
     def released(self, value: Array, noise: Array, factor: float, largest: float, scale: float) -> Array:
-        """A real value times ``factor``, held within +-largest and rounded to the grid, plus noise on it, times ``scale``; as its type.
+        """A real value times ``factor``, clamped to +-largest and rounded to the grid, plus noise on it, times ``scale``; in its type.
 
-        Raises InvalidParameter where the value isn't finite everywhere.
+        Raises InvalidParameter if the value isn't finite everywhere.
         """
         ...
 
@@ -65,7 +65,7 @@ class NoiseSource(Protocol[Array]):
         ...
 
     def shortened(self, first: Array, second: Array, largest: float) -> tuple[Array, Array]:
-        """Pairs of real float64 numbers; one that is longer than ``largest`` is shortened to that."""
+        """Pairs of real float64 numbers; a pair longer than ``largest`` is shortened to that length."""
         ...
 
     def wide(self, value: Array) -> Array:
@@ -73,7 +73,7 @@ class NoiseSource(Protocol[Array]):
         ...
 
     def pairs(self, value: Array) -> Array:
-        """Complex numbers as pairs of reals, along one more axis at the end."""
+        """Complex numbers as pairs of reals, along an additional last axis."""
         ...
 
     def complex(self, pairs: Array) -> Array:
@@ -101,7 +101,7 @@ class NoiseSource(Protocol[Array]):
         ...
 
     def all_within(self, value: Array, lower: float, upper: float) -> bool:
-        """Whether every coordinate of a real value lies in [lower, upper]; no NaN does."""
+        """Whether every coordinate of a real value is in [lower, upper]; a NaN isn't."""
         ...
 
 
@@ -109,8 +109,8 @@ class NoiseSource(Protocol[Array]):
 class RandomStream:
     r"""Noise on a grid, signs, and numbers for other purposes from an AES-256-CTR key stream; no part of it is used twice.
 
-    ``grid_normal``, ``grid_laplace`` and ``signs`` are exact, and what a release may use. ``uniform`` and ``normal`` are floats, which have
-    lattices and ends: for samples, initial weights and made-up data.
+    ``grid_normal``, ``grid_laplace`` and ``signs`` are exact; a release may use them. ``uniform`` and ``normal`` are floats, which have
+    lattices and ends: they are for samples, initial weights and synthetic data.
     """
 
     def __init__(self, key: bytes, origin: RandomOrigin) -> None:
@@ -125,7 +125,7 @@ class RandomStream:
 
     @classmethod
     def from_seed(cls, seed: int, purpose: str) -> Self:
-        """A reproducible stream, not private against someone who knows the seed. Another ``purpose`` is another stream."""
+        """A reproducible stream, not private against someone who knows the seed. Each ``purpose`` gives a different stream."""
         key = hashlib.sha256(f"zetadp {purpose} {seed}".encode()).digest()
         return cls(key, RandomOrigin.USER_SEED)
 
@@ -135,7 +135,7 @@ class RandomStream:
             self._stream.fill(target.data.cast("B"))
 
     def key(self) -> bytes:
-        """32 bytes to key another stream with; they are used for nothing else."""
+        """32 bytes as a key for another stream; they are used for nothing else."""
         return self._stream.next(32)
 
     def uniform(self, count: int) -> NDArray[np.float64]:
@@ -184,14 +184,14 @@ class RandomStream:
         return grid_normal.draw(count, self.fill, self._beside().fill)
 
     def normal_words(self, count: int) -> NDArray[np.uint64]:
-        """The words that ``grid_normal`` makes ``count`` numbers of, for whoever makes them elsewhere."""
+        """The words from which ``grid_normal`` makes ``count`` numbers, for code that makes them elsewhere."""
         self._beside()  # before them, as there
         words = np.empty(count, "<u8")
         self.fill(words)
         return words
 
     def rest_of_normals(self, signs: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The numbers that these words left to the rest, in their order; of ``signs`` only the signs count."""
+        """The numbers that these words left to the rest, in their order; only the signs of ``signs`` are used."""
         return grid_normal.of_rest(signs, self._beside().fill)
 
     def released_normal(self, value: NDArray[Any], factor: float, largest: float, scale: float) -> NDArray[Any]:
@@ -275,7 +275,7 @@ class NumpySource:
 
     def hides(self, value: NDArray[Any]) -> bool:
         if isinstance(value, np.ma.MaskedArray):
-            # A masked entry is somebody's number still.
+            # A masked entry is still somebody's number.
             return True
         kind = np.asarray(value).dtype
         return np.issubdtype(kind, np.inexact) and np.finfo(kind).nmant > np.finfo(np.float64).nmant

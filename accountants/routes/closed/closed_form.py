@@ -115,7 +115,7 @@ class GdpAccountant(Accountant):
             (leaf.mechanism, leaf.group * (leaf.mechanism.privacy_loss().gdp_mu or 0.0), count) for leaf, count in leaves(event).items()
         ]
         largest = max(mu for _, mu, _ in parts)
-        # Divided by the largest part: squares then neither overflow nor vanish.
+        # Divided by the largest part, so that squares neither overflow nor vanish.
         mu = largest * math.sqrt(math.fsum(count * (part / largest) ** 2 for _, part, count in parts))
         steps = tuple(step for mechanism, _, _ in parts for step in mechanism.derivation())
         total = Step(symbol="mu", value=mu, formula="sqrt(sum of count_i mu_i^2)", source="Dong, Roth and Su 2022, Corollary 3.3")

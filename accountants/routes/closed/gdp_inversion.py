@@ -1,7 +1,7 @@
-r"""epsilon and mu of Gaussian differential privacy from the other and delta, safe ends checked at the numbers that are returned.
+r"""epsilon or mu of Gaussian differential privacy, from the other one and delta. Safe ends are checked at the returned numbers.
 
-log delta falls concavely in epsilon and rises with mu, and two or three of Halley's steps find the root; what they find is only a proposal.
-The safe end is whatever passes ``log_delta_bounds`` there, moved until it does; so nothing rests on the iteration.
+log delta falls concavely in epsilon and rises with mu, and two or three of Halley's steps find the root; this is only a proposal. It is
+moved until it passes ``log_delta_bounds``, and the result is the safe end. So correctness doesn't depend on the iteration.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def log_delta_bounds(mu: float, epsilon: float) -> tuple[float, float]:
 
 
 def log_delta_upper(mu: float, epsilon: float) -> float:
-    """The upper one of ``log_delta_bounds``.
+    """The upper bound of ``log_delta_bounds``.
 
     >>> round(math.exp(log_delta_upper(1.0, 1.0)), 12)
     0.126936737507
     """
-    # high plus its error, at -infinity too.
+    # high plus its error, even at -infinity.
     return min(0.0, gdp_log_delta(mu * _RAISED, epsilon) * _KEPT + LOG_DELTA_ERROR)
 
 
@@ -57,7 +57,7 @@ def log_deltas_upper(mu: ArrayLike, epsilon: ArrayLike) -> Floats:
 
 
 def epsilon_at(mu: float, log_delta: float) -> Bound:
-    """Bounds on the epsilon of mu-GDP at a delta given by its logarithm (so that 1e-400 can be asked for).
+    """Bounds on the epsilon of mu-GDP at a delta given by its logarithm (so that it can be as small as 1e-400).
 
     >>> round(epsilon_at(5.0, math.log(1e-9)).upper, 9)
     41.833375081
@@ -91,7 +91,7 @@ def _met_at_zero(mu: float, log_delta: float) -> bool:
 
 
 def _epsilon_upper(mu: float, log_delta: float) -> tuple[float, float]:
-    """A safe epsilon, and by how much it may exceed an epsilon that is known to be too small."""
+    """A safe epsilon, and the most by which it may exceed an epsilon that is known to be too small."""
     epsilon, width = _epsilon_by_newton(mu, log_delta) or (_epsilon_by_bisection(mu, log_delta), 0.0)
     return _moved(epsilon, 0.1 * width, lambda e: log_delta_upper(mu, e) <= log_delta), width
 
@@ -115,7 +115,7 @@ def _epsilon_by_newton(mu: float, log_delta: float) -> tuple[float, float] | Non
         error = log_delta_error(value)
         gap = log_delta - (value + error)
         nearly = abs(gap) < _NEARLY * min(1.0, -log_delta)
-        # By x at a fixed mu, (e^eps Phi(-y))' = mu e^eps Phi(-y) - phi(x). The last step aims a little below, to pass at once.
+        # In x at a fixed mu, (e^eps Phi(-y))' = mu e^eps Phi(-y) - phi(x). The last step aims a little lower, to pass immediately.
         second = slope * raised + by_log_mu - slope * slope
         epsilon = max(epsilon + raised * _halley(gap - (0.1 * error if nearly else 0.0), slope, second), 0.0)
         if nearly:
@@ -124,7 +124,7 @@ def _epsilon_by_newton(mu: float, log_delta: float) -> tuple[float, float] | Non
 
 
 def _epsilon_by_bisection(mu: float, log_delta: float) -> float:
-    """The root where slopes vanish or are beyond floats."""
+    """The root when slopes vanish or exceed the range of floats."""
     # delta(eps) <= Phi(-x) <= e^{-x^2/2} with x = eps/mu - mu/2 >= 0: at this end the target is met.
     top = 0.5 * mu**2 + mu * math.sqrt(-2.0 * log_delta) + mu
     # For mu beyond 1e8 rounding of eps/mu - mu/2 can hide that by a few units in the last place.
@@ -142,7 +142,7 @@ def largest_mu(epsilon: float, log_delta: float) -> float:
     _check_log_delta(log_delta)
     if epsilon == math.inf:
         return math.inf
-    # What holds for a smaller epsilon holds for this one.
+    # A guarantee for a smaller epsilon also holds for this one.
     epsilon = min(epsilon, _LARGEST_EPSILON)
     mu, width = _mu_by_newton(epsilon, log_delta) or (_mu_by_bisection(epsilon, log_delta), 0.0)
     return _moved(mu, -0.1 * width, lambda m: log_delta_upper(m, epsilon) <= log_delta)
@@ -151,7 +151,7 @@ def largest_mu(epsilon: float, log_delta: float) -> float:
 def _mu_by_newton(epsilon: float, log_delta: float) -> tuple[float, float] | None:
     if log_delta < _STEEPEST:
         return None
-    # delta < Phi(-x) and delta < mu / sqrt(2 pi): the true mu is above what either gives, and the first is refined as for epsilon.
+    # delta < Phi(-x) and delta < mu / sqrt(2 pi): the true mu is above the value from either, and the first is refined as for epsilon.
     x = -float(scipy.special.ndtri_exp(log_delta))
     mu = max(_mu_at(x, epsilon), 2.5 * math.exp(max(log_delta, -700.0)))
     if x > 1.0:
@@ -180,7 +180,7 @@ def _mu_by_newton(epsilon: float, log_delta: float) -> tuple[float, float] | Non
 
 
 def _halley(gap: float, first: float, second: float) -> float:
-    """The step that closes the gap, from the first and second derivative; never more than twice Newton's."""
+    """The step that closes the gap, from the first and second derivatives; never more than twice Newton's step."""
     step = gap / first
     return step / min(max(1.0 + 0.5 * second * step / first, 0.5), 2.0)
 
@@ -202,7 +202,7 @@ def _mu_by_bisection(epsilon: float, log_delta: float) -> float:
     def excess(log_mu: float) -> float:
         return max(gdp_log_delta(math.exp(log_mu), epsilon), _FLOOR) - log_delta
 
-    # At mu = 2 sqrt(2 eps) + 4 sqrt(2 L) ... delta exceeds any target; below eps / (2 sqrt(2 L) + ...) it is under it. A walk by
+    # At mu = 2 sqrt(2 eps) + 4 sqrt(2 L) ... delta exceeds any target; below eps / (2 sqrt(2 L) + ...) it is under it. Going by
     # factors of 4 from a first guess brackets the root without a case analysis.
     first = max(epsilon, math.exp(max(log_delta, -700.0))) / math.sqrt(2.0 * max(1.0, -log_delta))
     low = high = math.log(max(first, SMALLEST_FLOAT))

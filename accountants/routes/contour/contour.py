@@ -23,13 +23,13 @@ from mechanisms.numerics import logspace
 ROUTE = "contour"
 
 MOST_RELEASES = 10**13
-"""Beyond it rounding, multiplied by the number of releases, is all there is to see."""
+"""Beyond it only rounding, multiplied by the number of releases, would be visible."""
 
 LOWER_SLACK = 1e-10
-"""Relative slack of every lower end for the rounding of shifts themselves, which are taken 1e-14 too large for the upper end."""
+"""Relative slack of every lower end for the rounding of the shifts, which are 1e-14 too large for the upper end."""
 
 _SHARPNESS = 5e-7
-"""A bracket narrower than this share of epsilon is good enough; otherwise a second contour is laid through the better epsilon."""
+"""A bracket narrower than this share of epsilon is good enough; otherwise a second contour goes through the better epsilon."""
 
 _SPARE_NATS = 22.0
 _INTEGRAL_NATS = 1.15
@@ -64,7 +64,7 @@ class ContourProfile(PrivacyProfile):
         return self.epsilon_at_log_delta(math.log(delta))
 
     def epsilon_at_log_delta(self, log_delta: float) -> Bound:
-        """``epsilon`` at a delta given by its logarithm, so that 1e-400 can be asked for."""
+        """``epsilon`` at a delta given by its logarithm, so that it can be as small as 1e-400."""
         if not -math.inf < log_delta < 0.0:
             raise InvalidParameter("log_delta", "finite and < 0", log_delta)
         # A NaN in one direction would vanish in the maximum over both.
@@ -111,7 +111,7 @@ class ContourProfile(PrivacyProfile):
             low, high = first.log_delta(epsilon)
             if high > -self._depth or depth > 1e6:
                 break
-            # So small a delta sees outcomes that a smaller depth leaves out.
+            # A delta this small depends on outcomes that a smaller depth leaves out.
             depth *= 8.0
         for side in others:
             side.start_from(first)
@@ -125,7 +125,7 @@ class ContourProfile(PrivacyProfile):
         return low - LOWER_SLACK * max(1.0, -low) if low > -math.inf else low, high
 
     def _sides(self, log_delta: float) -> tuple[_Side, ...]:
-        """Both directions, or one where it says all, good for deltas down to this."""
+        """Both directions, or one if it is enough; valid for deltas down to this one."""
         if -log_delta > self._depth or not self._directions:
             self._depth = -log_delta + _SPARE_NATS
             both = (False,) if all(pair.symmetric for pair, _ in self._pairs) else (False, True)
@@ -136,7 +136,7 @@ class ContourProfile(PrivacyProfile):
 
 @final
 class _Side:
-    """One direction of neighbours, and the contours laid in it so far."""
+    """One direction of neighbours, and its contours so far."""
 
     def __init__(self, direction: Direction) -> None:
         self._direction = direction
@@ -144,7 +144,7 @@ class _Side:
         self._saddles: dict[tuple[str, float], Saddle] = {}
 
     def start_from(self, other: _Side) -> None:
-        """Search near the tilt that the other direction's last contour has."""
+        """Starts the search near the tilt of the other direction's last contour."""
         if other._contours:
             self._direction.start = other._contours[0].tilt
 
@@ -160,7 +160,7 @@ class _Side:
         return self._saddles[key]
 
     def log_delta_by_chernoff(self, epsilon: float) -> float:
-        """An upper bound on log delta(epsilon) that costs next to nothing; 0 where even that can't be had."""
+        """An upper bound on log delta(epsilon) that costs almost nothing; 0 if even that isn't available."""
         if epsilon >= self._direction.largest_loss:
             return -math.inf
         try:
@@ -172,7 +172,7 @@ class _Side:
         return min(0.0, logspace.log_add(value, self._direction.log_left_out))
 
     def epsilon_by_chernoff(self, log_delta: float) -> float:
-        """Likewise for epsilon; the largest loss, or infinity, where it can't be had."""
+        """The same for epsilon; the largest loss, or infinity, if it isn't available."""
         try:
             tilts = np.array([self._saddle_for(log_delta).tilt])
             size = float(chernoff(self._direction, tilts)[0])
@@ -187,7 +187,7 @@ class _Side:
             return True
         try:
             saddle = self._saddle_for(log_delta)
-            # The second bound is a few times smaller; where that can't be enough it isn't worth its time.
+            # The second bound is a few times smaller; if that can't be enough, it isn't worth the time.
             if excess * saddle.tilt > _INTEGRAL_NATS:
                 return False
             return self._epsilon_from(log_integral(self._direction, saddle), saddle.tilt, log_delta) <= epsilon
@@ -195,7 +195,7 @@ class _Side:
             return False
 
     def _epsilon_from(self, size: float, tilt: float, log_delta: float) -> float:
-        """The epsilon at which e^{size - tilt epsilon} and what is left out are together e^log_delta."""
+        """The epsilon at which e^{size - tilt epsilon} plus what is left out equals e^log_delta."""
         lost = self._direction.log_left_out - log_delta
         if lost > -1.0:
             return self._direction.largest_loss
@@ -204,7 +204,7 @@ class _Side:
         return min(max(0.0, (size - rest + slack) / tilt), self._direction.largest_loss)
 
     def epsilon(self, log_delta: float) -> Ends:
-        """(lower, upper) of epsilon at this delta, 0 at the least."""
+        """(lower, upper) of epsilon at this delta, at least 0."""
         contour, root = self._root(log_delta)
         if root <= 0.0:
             if contour.bracket(0.0)[1] <= log_delta:
@@ -222,7 +222,7 @@ class _Side:
         return max(lower, 0.0), upper
 
     def _root(self, log_delta: float) -> tuple[Contour, float]:
-        """A contour whose bracket is narrow where its trapezoid sum is e^log_delta, and that epsilon."""
+        """A contour with a narrow bracket where its trapezoid sum is e^log_delta, and the epsilon there."""
         for contour in self._contours:
             root = contour.solve(log_delta, contour.centre)
             if root > 0.0 and _is_sharp(contour, root):
@@ -247,7 +247,7 @@ class _Side:
         return contour
 
     def _walked(self, contour: Contour, root: float, step: float, log_delta: float) -> float:
-        """An epsilon above the root at which the target is proved to be met."""
+        """An epsilon above the root at which the target is proved to hold."""
         step *= 1.01
         while step < contour.period:
             if contour.bracket(root + step)[1] <= log_delta:

@@ -4,9 +4,9 @@ With M(s) = E_P[e^{sL}] of the composed event, and any t > 0,
 
     delta(eps) = 1/(2 pi i) int_{Re s = t} M(s) e^{-s eps} / (s (s + 1)) ds,
 
-taken by the trapezoid rule through the real saddle point. Aliasing is one-sided and bounded by Chernoff's inequality at another tilt
+computed by the trapezoid rule through the real saddle point. Aliasing is one-sided and bounded by Chernoff's inequality at another tilt
 (A), the cut-off by a bound on |M| at every greater height (D), and quadrature (Q) and rounding (R) node by node: proofs/contour.md. One
-set of values of M serves every epsilon near it. Both directions of neighbours are taken, unless one is a mirror image of the other.
+set of values of M works for every nearby epsilon. Both directions of neighbours are used, unless one is a mirror image of the other.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ MOST_HEIGHTS = 2**19
 """Points on the contour beyond which this route declines: releases too sparse, or too few, for their moment function to decay."""
 
 _LEAST_TOLERANCE, _LARGEST_TOLERANCE = 1e-13, 1e-6
-"""Range of the relative error of delta that aliasing, cut-off and quadrature together aim at; rounding comes on top."""
+"""Range of the relative error of delta that aliasing, cut-off and quadrature together aim at; rounding is added to it."""
 
 _ALIAS_TILTS = np.array([0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0])
 _HEIGHTS = np.array([1.0, 1.3, 2.2])
 _ENOUGH = 0.3
-"""How near the saddle a contour has to be, in units of log delta: any tilt gives a bracket, and this one is as good as the best."""
+"""How near the saddle a contour must be, in units of log delta. Any tilt gives a bracket; one this near is as good as the best."""
 
 _SMALLEST_SHARE = 1e-20
-"""No quadrature needs to be better than this: rounding isn't."""
+"""No quadrature needs to be better than this, because rounding isn't."""
 
 _CLIFF = 10.0
 _STAIRS = np.concatenate([np.linspace(0.0, 2.6, 11), np.array([3.1, 4.2])])
@@ -51,7 +51,7 @@ _LOWER_TILTS, _SPARE_SIZE, _MANY_HEIGHTS = (0.93, 0.85, 0.75, 0.6), 1.5, 600.0
 @final
 @dataclass(frozen=True)
 class Saddle:
-    """Where log M(s) - s epsilon - log s (s + 1) has its real minimum: tilt, epsilon, curvature, and about log delta there."""
+    """The real minimum of log M(s) - s epsilon - log s (s + 1): its tilt, epsilon, curvature, and approximate log delta."""
 
     tilt: float
     epsilon: float
@@ -74,7 +74,7 @@ class Direction:
       gaussian: half the sum of mu^2 over whole Gaussian releases; they compose in closed form.
 
     Attributes:
-      start: a tilt to search from, where a good one is known.
+      start: a tilt to search from, if a good one is known.
     """
 
     def __init__(self, transforms: tuple[Transform, ...], gaussian: float) -> None:
@@ -82,12 +82,12 @@ class Direction:
         self.start: float | None = None
         scales = [transform.scale for transform in transforms]
         self.scale = max([*scales, math.sqrt(2.0 * gaussian)])
-        # Rounded up: nothing lies beyond it.
+        # Rounded up, so no loss is beyond it.
         self.largest_loss = math.fsum(t.count * t.largest_loss for t in transforms) * (1.0 + 4.0 * UNIT) if gaussian == 0.0 else math.inf
 
     @property
     def log_left_out(self) -> float:
-        """Bound on the log probability of the outcomes that the transforms, asked so far, leave out of P. (T1)"""
+        """Bound on the log probability of the outcomes that the transforms, as used so far, leave out of P. (T1)"""
         total = -math.inf
         for transform in self.transforms:
             total = log_add(total, math.log(transform.count) + transform.log_left_out)
@@ -95,7 +95,7 @@ class Direction:
 
     @property
     def ends(self) -> tuple[float, ...]:
-        """Where each transform's range ends at present: all bounds of one contour must be of the same ranges."""
+        """Where each transform's range currently ends: all bounds of one contour must use the same ranges."""
         return tuple(transform.end for transform in self.transforms)
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
@@ -122,7 +122,7 @@ class Direction:
         return total
 
     def decay_height(self, saddle: Saddle, need: float) -> float:
-        """About the height from which on log |M| is ``need`` below its value at the tilt, as far as that can be proved cheaply."""
+        """About the height from which log |M| is ``need`` below its value at the tilt, as far as this can be proved cheaply."""
         rate = 2.0 * self.gaussian + sum(transform.count * transform.decay_rate(saddle.tilt) for transform in self.transforms)
         return max(math.sqrt(2.0 * need / saddle.curvature), math.sqrt(2.0 * need / max(rate, 1e-300)) if rate > 0.0 else 0.0)
 
@@ -133,12 +133,12 @@ class Direction:
     def saddle_for(self, log_delta: float) -> Saddle:
         """The saddle point whose approximate delta is this; its epsilon may be negative."""
         found = self._searched(lambda saddle: (log_delta - saddle.log_delta) / saddle.tilt**2, -log_delta)
-        # Of epsilon at this delta the tilt says more than of its own: an error of the tilt counts only squared.
+        # The tilt says more about epsilon at this delta than about its own: an error of the tilt only counts squared.
         epsilon = found.epsilon + (found.log_delta - log_delta) / found.tilt
         return Saddle(found.tilt, epsilon, found.curvature, found.log_moment)
 
     def _searched(self, excess: Callable[[Saddle], float], size: float) -> Saddle:
-        """Guarded Newton steps on log tilt: ``excess`` rises with the tilt, about as fast as the curvature says."""
+        """Guarded Newton steps on log tilt: ``excess`` rises with the tilt at about the rate that the curvature gives."""
         low, high, tilt = 1e-15 / self.scale, math.inf, self._first_tilt(size)
         below: Saddle | None = None
         for _ in range(_MOST_ITERATIONS):
@@ -152,12 +152,12 @@ class Direction:
                 low, below = max(low, tilt), saddle
             else:
                 high = min(high, tilt)
-            # A cliff: the tilt before it is as good as any, unless log delta is so large that much still lies between the two.
+            # A cliff: the tilt before it is as good as any, unless log delta is so large that much is still between the two.
             near = 0.02 if below is not None and abs(excess(below)) * low * low < _CLIFF + 0.05 * size else 1e-6
             if below is not None and high - low < near * low:
                 return below
             moved = tilt * math.exp(min(max(move, -1.0), 1.1))
-            # High on a cliff Newton's steps are short: down to between the last tilt before it and this one.
+            # High on a cliff Newton's steps are short, so go down to between the last tilt before it and this one.
             on_cliff = value > 0.0 and low > 0.0 and abs(move) * saddle.tilt**2 * saddle.curvature > _CLIFF
             tilt = moved if low < moved < high and not on_cliff else low**0.4 * high**0.6
             if not 1e-12 < tilt * self.scale < 1e9:
@@ -170,7 +170,7 @@ class Direction:
         return Saddle(tilt, slope - 1.0 / tilt - 1.0 / (1.0 + tilt), curvature, value)
 
     def _first_tilt(self, size: float) -> float:
-        """A start from below: far too large a tilt would ask for a huge grid."""
+        """A start from below: a tilt that is far too large would need a huge grid."""
         reach = math.sqrt(2.0 * max(size, 1.0))
         if self.start is not None:
             return self.start
@@ -185,13 +185,13 @@ class Direction:
 
 @final
 class Contour:
-    r"""Values of M on one vertical line, and a proved bracket of delta at any epsilon near the one that it was made for.
+    r"""Values of M on one vertical line, and a proved bracket of delta at any epsilon near the one that the contour was made for.
 
     Args:
       direction: the composed loss.
       saddle: where the line crosses the real axis, and the epsilon it is for.
-      log_delta: of the delta that is looked for, as far as known: errors are kept small beside it.
-      tolerance: relative error of delta to aim at, rounding apart.
+      log_delta: log of the delta of interest, as far as known; errors are kept small relative to it.
+      tolerance: relative error of delta to aim at, without rounding.
     Raises:
       TransformUnavailable: M's decay can't be proved within ``MOST_HEIGHTS`` points.
     """
@@ -215,7 +215,7 @@ class Contour:
         if number > MOST_HEIGHTS:
             raise TransformUnavailable(f"the moment function decays too slowly: it would take {number:.1e} points")
         deadline.check()
-        # Where the tilted law has most of its mass below epsilon, delta is far smaller than the integrand: errors must be as well.
+        # If the tilted distribution has most of its mass below epsilon, delta is far smaller than the integrand; so must errors be.
         excess = saddle.log_moment - saddle.tilt * saddle.epsilon - math.log(saddle.tilt) - wanted
         self._values(direction, number, max(0.03 * tolerance * math.exp(-max(excess - 3.0, 0.0)), _SMALLEST_SHARE))
         self._log_left_out = direction.log_left_out
@@ -223,7 +223,7 @@ class Contour:
             raise TransformUnavailable("what is left out of P has changed under way")
 
     def _cut_off(self, direction: Direction, saddle: Saddle, wanted: float) -> tuple[float, float]:
-        """(height, log bound on |M| from there on) so that what lies above is below e^wanted. (D)"""
+        """(height, log bound on |M| from there on) such that what is above that height contributes less than e^wanted. (D)"""
         heights = _HEIGHTS * direction.decay_height(saddle, math.log(8.0 / self.tolerance))
         while heights[0] * self._period < 8.0 * MOST_HEIGHTS:
             decay = direction.log_decay(saddle.tilt, heights)
@@ -253,7 +253,7 @@ class Contour:
         values[0] *= 0.5
         self._s, self._heights, self._integrand = s, heights, values
         sizes = np.abs(values)
-        # |value| (e^error - 1), also where the value has underflowed and the error is huge.
+        # |value| (e^error - 1), even if the value has underflowed and the error is huge.
         moved = np.where(
             error < 1.0, sizes * np.expm1(np.minimum(error, 1.0)), np.exp(np.minimum(exponent.real - self._peak + error, 700.0))
         )
@@ -265,11 +265,11 @@ class Contour:
 
     @property
     def period(self) -> float:
-        """Distance of the aliases: so far from its centre a contour says nothing any more."""
+        """Distance of the aliases: this far from its centre a contour gives no more information."""
         return self._period
 
     def estimate(self, epsilon: float) -> tuple[float, float]:
-        """(log, slope of the log) of the trapezoid sum at an epsilon; (-inf, 0) where it isn't positive."""
+        """(log, slope of the log) of the trapezoid sum at an epsilon; (-inf, 0) if it isn't positive."""
         terms = self._integrand * np.exp(-1j * epsilon * self._heights)
         total = float(terms.sum().real)
         if not total > 0.0:
@@ -319,9 +319,9 @@ class Contour:
 
 
 def _shortest(direction: Direction, saddle: Saddle, tilts: Floats, beyond: Floats, below: float) -> tuple[Saddle, float]:
-    """The saddle, or a smaller tilt with hardly larger an integrand whose aliases may lie nearer together; and their distance. (A)
+    """The saddle, or a smaller tilt with a hardly larger integrand whose aliases may be closer together; and their distance. (A)
 
-    Where the loss is a bulk and rare jumps, M rises like a cliff beyond the saddle and is flat before it.
+    If the loss consists of a bulk and rare jumps, M rises like a cliff beyond the saddle and is flat before it.
     """
 
     def period(tilt: float) -> float:
@@ -340,7 +340,7 @@ def _shortest(direction: Direction, saddle: Saddle, tilts: Floats, beyond: Float
 
 
 def tolerance_for(epsilon: float, tilt: float) -> float:
-    """The relative error of delta that moves epsilon by less than a tenth of 1e-6 of itself."""
+    """The relative error of delta that changes epsilon by less than a tenth of 1e-6 of its value."""
     return min(max(1e-7 * abs(epsilon) * tilt, _LEAST_TOLERANCE), _LARGEST_TOLERANCE)
 
 
@@ -352,8 +352,8 @@ def chernoff(direction: Direction, tilts: Floats) -> Floats:
 def log_integral(direction: Direction, saddle: Saddle) -> float:
     r"""log of b, where delta(epsilon) <= b e^{-t epsilon} + what the direction leaves out, t the saddle's tilt, for every epsilon. (B)
 
-    The integral of |M(t + iu) / (s (s + 1))| over stairs: |M| is bounded on each step by its bound from the step's lower end on, and the
-    kernel by its value there. A few tenths above delta where Chernoff's bound is a factor of ten above it.
+    The integral of |M(t + iu) / (s (s + 1))| over stairs: on each step, |M| is bounded by its bound from the step's lower end on, and the
+    kernel by its value there. It is a few tenths above delta where Chernoff's bound is a factor of ten above it.
     """
     heights = _STAIRS / math.sqrt(saddle.curvature)
     decay = np.concatenate([direction.log_moment_upper(np.array([saddle.tilt])), direction.log_decay(saddle.tilt, heights[1:])])

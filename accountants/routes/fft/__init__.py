@@ -1,1 +1,1 @@
-"""The grid route: laws of the privacy loss on a lattice, composed by tilted FFT."""
+"""The grid route: distributions of the privacy loss on a lattice, composed by tilted FFT."""

@@ -1,10 +1,10 @@
-r"""Composition of lattice laws by tilted FFT, with a bound on everything that the cyclic sum and the rounding can do.
+r"""Composition of lattice laws by tilted FFT, with a bound on all effects of the cyclic sum and of rounding.
 
 Weights w_k = p_k e^{t h k - kappa} of sum about 1 are convolved; the composed mass at lattice index K is x_K e^{sum kappa - t h K}, and
 
     delta(eps_K) = e^{sum kappa - t h K} sum_{j > 0} x_{K + j} g_j,    g_j = e^{-t h j} (1 - e^{-h j}).
 
-An error of x is so measured against the mass near eps_K, however small delta is. proofs/fft.md, section 4.
+An error of x is thus measured against the mass near eps_K, however small delta is. proofs/fft.md, section 4.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ _SUM_ERROR = 1e-12
 """More than the rounding of any sum of 2^22 positive terms that NumPy adds pairwise."""
 
 _UNDERFLOW = 1e-300
-"""More than all tilted weights, kernel values and products that vanish below the range of floats, together. (4.7)"""
+"""More than the total of all tilted weights, kernel values and products that underflow. (4.7)"""
 
 
 @final
 @dataclass(frozen=True)
 class Window:
-    """Where to look at the composed law, and how.
+    """Where and how to evaluate the composed law.
 
     Attributes:
       tilt: per unit of loss; > 0.
-      first: lattice index of the first point at which delta is wanted.
-      last: of the last one.
+      first: lattice index of the first point at which delta is needed.
+      last: lattice index of the last one.
       size: period of the cyclic sum, a power of 2.
       kernel: how many lattice points ahead to look; what is beyond is bounded.
-      before: further tilt, < 0, for the bound on what lies far before the window.
-      after: further tilt, > 0, for the bound on what lies far after it.
+      before: further tilt, < 0, for the bound on what is far before the window.
+      after: further tilt, > 0, for the bound on what is far after it.
     """
 
     tilt: float
@@ -64,7 +64,7 @@ class Window:
 
 @final
 class TiltedLaw:
-    """w_k, with every rounding of theirs upwards (``grow``) or downwards."""
+    """The weights w_k, all rounded upwards (``grow``) or downwards."""
 
     def __init__(self, law: GridLaw, tilt_step: float, grow: bool) -> None:
         index = law.index
@@ -93,9 +93,9 @@ class Composition:
     """The composed law of leaves on one lattice, as upper or lower bounds of its delta at lattice points.
 
     Args:
-      laws: leaf laws of one step, each with its count; not empty laws.
-      window: where the tilted composed law lives.
-      upper: which of the two bounds.
+      laws: leaf laws with the same step, each with its count; none of them empty.
+      window: where the tilted composed law has its mass.
+      upper: whether the bounds are upper bounds.
     """
 
     def __init__(self, laws: tuple[tuple[GridLaw, int], ...], window: Window, upper: bool) -> None:
@@ -108,7 +108,7 @@ class Composition:
         self._log_scale = math.fsum(count * leaf.log_mass for leaf, count in self._leaves)
         self._scale_error = 4.0 * UNIT * math.fsum(abs(count * leaf.log_mass) for leaf, count in self._leaves)
         self._log_total = sum(count * math.log1p(leaf.excess) for leaf, count in self._leaves)
-        # (4.6) total masses above 1 multiply what is at infinity.
+        # (4.6) total masses above 1 multiply the mass at infinity.
         surplus = sum(count * max(float(law.masses.sum()) * (1.0 + _SUM_ERROR) + law.infinity - 1.0, 0.0) for law, count in laws)
         self.infinity = sum(count * law.infinity for law, count in laws) * math.exp(min(surplus, 700.0)) * (1.0 + 1e-12)
         self._values, self._noise = self._composed()
@@ -129,7 +129,7 @@ class Composition:
             deadline.check()
             folded = leaf.folded(size)
             norm = float(np.linalg.norm(folded)) * (1.0 + 1e-9)
-            # Weights that meet at one remainder are added, each sum with one rounding.
+            # Weights with the same remainder are added, each sum with one rounding.
             error += count * (FFT_ERROR * levels + UNIT * (int(leaf.index[-1]) // size)) * norm
             growth += count * (leaf.excess + FFT_ERROR * levels * math.sqrt(size) * norm)
             factor = _power(np.asarray(scipy.fft.rfft(folded)), count)
@@ -145,8 +145,8 @@ class Composition:
     def aliases(self) -> float:
         """Bound on what wraps around into the sum at any index of the window. (4.4)
 
-        Masses at or beyond last + size come in from above; what lies at or below first + half - size comes in from below, and lands
-        no more than ``half`` ahead, or further ahead, where the kernel is small.
+        Masses at or beyond last + size come in from above; masses at or below first + half - size come in from below, and end up at
+        most ``half`` ahead, or further ahead, where the kernel is small.
         """
         half = len(self._kernel) - len(self._kernel) // 4
         above, below = self.window.first + self.window.size, self.window.last + half - self.window.size
@@ -180,7 +180,7 @@ class Composition:
         return self.start_error + 4.0 * UNIT * abs(self.step * index)
 
     def log_delta(self, index: int) -> float:
-        """log of a bound on the composed law's delta at a lattice index inside the window; -inf where a lower bound has nothing left."""
+        """log of a bound on the composed law's delta at a lattice index inside the window; -inf if nothing is left of a lower bound."""
         place, terms = index - self.window.first, len(self._kernel)
         assert 0 <= place <= self.window.last - self.window.first
         total = float(self._values[place + 1 : place + 1 + terms] @ self._kernel)
@@ -204,7 +204,7 @@ def _log_sum(log_value: float, other: float) -> float:
 
 
 def _power(base: Complexes, exponent: int) -> Complexes:
-    """base^exponent by squaring: as many roundings as products, of known size, where the library's power promises none."""
+    """base^exponent by squaring: one rounding of known size per product, whereas the library's power gives no error bound."""
     result: Complexes | None = None
     square = base
     while True:

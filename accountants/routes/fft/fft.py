@@ -1,8 +1,8 @@
 r"""The grid route: any composition on a lattice, between a law that dominates it and one that it dominates, composed by tilted FFT.
 
-Few releases, sparse samples, Laplace noise and pairs with a kink, alone or together, are all the same to it. Whole Gaussian releases are
-merged into one first. The step is refined until the bracket is narrow enough or the grid is as large as is reasonable; a wider bracket is
-returned as it is. proofs/fft.md
+It handles few releases, sparse samples, Laplace noise and pairs with a kink, alone or together, in the same way. Whole Gaussian releases
+are first merged into one. The step is refined until the bracket is narrow enough or the grid is as large as is reasonable; a wider bracket
+is then returned as it is. proofs/fft.md
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SMALLEST_DISTANCE, LARGEST_DISTANCE = 1e-12, 1e3
 """Distances of P from Q, in units of the noise, whose losses fit on a lattice."""
 
 MOST_RELEASES = 10**12
-"""Beyond it rounding, multiplied by the number of releases, is all there is to see."""
+"""Beyond it only rounding, multiplied by the number of releases, would be visible."""
 
 _COARSE, _POOR = 3.0, 0.1
 _MOST_ROUNDS = 5
@@ -47,7 +47,7 @@ _KEPT = 4
 
 
 def epsilon_upper(composition: Composition, log_delta: float) -> float:
-    """An epsilon at which this upper law's delta is at most e^log_delta; infinity where the window has none."""
+    """An epsilon at which this upper law's delta is at most e^log_delta; infinity if the window has none."""
     first, last = _range(composition)
     if first >= last:
         return math.inf if composition.is_upper else 0.0
@@ -57,13 +57,13 @@ def epsilon_upper(composition: Composition, log_delta: float) -> float:
     if low < first:
         return max(0.0, _rounded_loss(composition, high, 1.0))
     left, right = composition.log_delta(low), composition.log_delta(high)
-    # The true curve is convex in e^eps, so it lies below the chord between two upper bounds.
+    # The true curve is convex in e^eps, so it is below the chord between two upper bounds.
     share = min(1.0, math.expm1(log_delta - left) / math.expm1(right - left) * (1.0 + 1e-9))
     return max(0.0, _rounded_loss(composition, low, 1.0) + math.log1p(share * math.expm1(composition.step)) * (1.0 + 1e-14))
 
 
 def epsilon_lower(composition: Composition, log_delta: float) -> float:
-    """An epsilon up to which this lower law's delta, and so the true one, is above e^log_delta; 0 where none is known."""
+    """An epsilon up to which this lower law's delta, and so the true one, is above e^log_delta; 0 if none is known."""
     first, last = _range(composition)
     if first >= last:
         return math.inf if composition.is_upper else 0.0
@@ -79,18 +79,18 @@ def epsilon_lower(composition: Composition, log_delta: float) -> float:
 
 
 def log_delta_bound(composition: Composition, epsilon: float) -> float:
-    """log of a bound on delta(epsilon), upper or lower as the law is: linear between nodes. Flat outside of the window."""
+    """log of a bound on delta(epsilon), upper or lower like the law: linear between nodes, and flat outside the window."""
     first, last = _range(composition)
     if first > last:
         return 0.0 if composition.is_upper else -math.inf
-    # delta falls with epsilon: it is taken where rounding of the lattice's losses can only be on the safe side.
+    # delta falls with epsilon: it is evaluated where rounding of the lattice's losses can only be on the safe side.
     error = 2.0 * max(composition.loss_error(first), composition.loss_error(last))
     moved = epsilon - error if composition.is_upper else epsilon + error
     place = math.floor((moved - composition.start) / composition.step)
     if place < first:
         if not composition.is_upper:
             return composition.log_delta(first)
-        # delta falls by at most the difference of e^epsilon, Q(L > epsilon) being at most 1: epsilon = 0 lies within an error of a node.
+        # delta falls by at most the difference of e^epsilon, as Q(L > epsilon) is at most 1: epsilon = 0 is within an error of a node.
         last_loss = composition.loss(first) + error
         fall = math.exp(last_loss) - math.exp(moved) if last_loss < 1.0 else 1.0
         return min(log_add(composition.log_delta(first), math.log(max(fall, 1e-300))) + 1e-14, 0.0)
@@ -106,7 +106,7 @@ def log_delta_bound(composition: Composition, epsilon: float) -> float:
 
 
 def _range(composition: Composition) -> tuple[int, int]:
-    """Lattice indices of losses about >= 0 inside the window."""
+    """Lattice indices inside the window whose losses are >= 0, approximately."""
     zero = math.floor(-composition.start / composition.step)
     window = composition.window
     return max(window.first, zero), window.last
@@ -129,7 +129,7 @@ def _rounded_loss(composition: Composition, index: int, direction: float) -> flo
 
 
 def merged(parts: Mapping[Leaf, int]) -> tuple[tuple[Pair, int], ...]:
-    """Pairs with counts: whole Gaussian releases together are one, with the root of the sum of squares."""
+    """Pairs with counts; all whole Gaussian releases become one, with the root of the sum of squares."""
     counts: dict[Pair, int] = {}
     squares: list[float] = []
     for leaf, count in parts.items():
@@ -178,7 +178,7 @@ class FftProfile(PrivacyProfile):
 
         low, high = self._bracket([Plan(side, *Estimates.for_delta(side, log_delta)) for side in self._sides], ends, _width_of)
         if 0.0 < high < math.inf and high - low > _POOR * high:
-            # The estimate of epsilon was far off, and the lattices lie elsewhere: once more, around the upper end.
+            # The estimate of epsilon was far off and the lattices are elsewhere: try again around the upper end.
             self._kept = [[] for _ in self._sides]
             plans = [Plan(side, *Estimates.for_epsilon(side, high)) for side in self._sides]
             again = self._bracket(plans, ends, _width_of)
@@ -197,12 +197,12 @@ class FftProfile(PrivacyProfile):
         return DeltaBound(log_lower=low, log_upper=min(high, 0.0), route=self.route)
 
     def _silent_upper(self, epsilon: float) -> tuple[float, float] | None:
-        """Beyond an epsilon without a lower end (a largest loss, say) no law is composed in vain: earlier ones' upper ends have to do."""
+        """Beyond an epsilon without a lower end (such as a largest loss), the upper ends of earlier laws are used and none is composed."""
         bounds = [log_upper for at, log_upper in self._silent if at <= epsilon]
         if not bounds:
             return None
         sides = [min((log_delta_bound(layer.upper, epsilon) for layer in kept), default=0.0) for kept in self._kept]
-        # delta falls: what bounds it at a smaller epsilon bounds it here.
+        # delta falls: a bound at a smaller epsilon is also a bound here.
         return -math.inf, min(*bounds, max(sides))
 
     def _log_delta(self, epsilon: float) -> tuple[float, float]:
@@ -218,7 +218,7 @@ class FftProfile(PrivacyProfile):
     def _bracket(
         self, plans: list[Plan], ends: Callable[[Layer], tuple[float, float]], allowed: Callable[[float, float], float]
     ) -> tuple[float, float]:
-        """(largest lower end, largest upper end) over the directions, the direction with the larger upper end refined until it will do."""
+        """(largest lower end, largest upper end) over the directions; the direction with the larger one is refined until it suffices."""
         found = [self._known(index, ends) for index in range(len(self._sides))]
         steps = [plan.step() for plan in plans]
         rough = [len(self._sides) > 1] * len(self._sides)
@@ -252,7 +252,7 @@ class FftProfile(PrivacyProfile):
     def _known(self, index: int, ends: Callable[[Layer], tuple[float, float]]) -> tuple[float, float, Layer] | None:
         """The best answer of the laws composed before, if any of them has one."""
         answers = [(*ends(layer), layer) for layer in self._kept[index] if layer.lower is not None]
-        # A law that was laid elsewhere may say nothing here.
+        # A law that was placed elsewhere may give no information here.
         answers = [answer for answer in answers if math.isfinite(answer[0]) and math.isfinite(answer[1])]
         return min(answers, key=lambda answer: answer[1] - answer[0], default=None)
 

@@ -1,7 +1,7 @@
-r"""Laws of the privacy loss on a lattice c + h Z that dominate, or are dominated by, a pair, exactly: every rounding goes one way.
+r"""Privacy loss laws on a lattice c + h Z that exactly dominate a pair, or are dominated by it: every rounding goes one way.
 
 A law with mass p_k at loss eps_k = c + k h has H(gamma) = sum_k p_k (1 - gamma e^{-eps_k})_+, linear in gamma between nodes. It dominates
-a pair if H(gamma_k) is at or above the pair's at every node and at 0 (the pair's curve is convex), and is dominated if every chord lies
+a pair if H(gamma_k) is at or above the pair's at every node and at 0 (the pair's curve is convex), and is dominated if every chord is
 below a tangent of the pair's curve. Neither needs total mass 1. proofs/fft.md, sections 2 and 3.
 """
 
@@ -41,7 +41,7 @@ class Stretches:
 
     @property
     def size(self) -> int:
-        """About how many nodes ``indices`` has."""
+        """The approximate number of nodes in ``indices``."""
         total = self.stops[0] - self.begins[0]
         for level in range(1, len(self.stops)):
             total += (self.stops[level] - self.stops[level - 1] + self.begins[level - 1] - self.begins[level]) >> level
@@ -72,7 +72,7 @@ class GridLaw:
       start: loss at index 0.
       step: h.
       index: ascending lattice indices >= 0.
-      masses: of P, at start + h index; > 0. None at all for the law that is dominated by everything.
+      masses: masses of P at start + h index; > 0. Empty for the law that everything dominates.
       infinity: mass of P at loss +infinity.
     """
 
@@ -91,7 +91,7 @@ class Lattice:
       pair: what to discretise.
       start: loss at index 0, < 0.
       step: h.
-      index: ascending lattice indices from 0 on, not necessarily all; the loss at the last but one is > 0.
+      index: ascending lattice indices from 0 on, not necessarily all; the loss at the second-to-last one is > 0.
     """
 
     def __init__(self, pair: Pair, start: float, step: float, index: Indices) -> None:
@@ -104,14 +104,14 @@ class Lattice:
     def upper(self) -> GridLaw:
         """Dominates the pair: connects the dots (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022)."""
         zero, nodes = self._zero, self._nodes
-        # Taken where the exact lattice's value can only be smaller: calls fall in epsilon, puts rise.
+        # Evaluated where the exact lattice's value can only be smaller: calls fall in epsilon, puts rise.
         call = self._values(nodes[zero:] - self._blur(nodes[zero:]), calls).upper
         put = self._values(nodes[:zero] + self._blur(nodes[:zero]), puts).upper
         masses, rounding = self._masses(np.arange(len(nodes)), np.concatenate((put, call)), -4.0 * UNIT, 0.0, 0.0)
         return self._law(np.arange(len(nodes)), masses + rounding, float(call[-1]))
 
     def lower(self) -> GridLaw:
-        """Is dominated by the pair: at every node the lower of the tangents to the cells beside it, made convex."""
+        """Dominated by the pair: at every node the lower of the tangents to the adjacent cells, made convex."""
         curve, missing = self._tangents()
         # Losses beyond the last node count as if they were there: the whole curve is lower by its value at that node. (3.4)
         dropped = max(float(curve[self._zero :].min()), 0.0)
@@ -145,7 +145,7 @@ class Lattice:
         return np.concatenate((left, _chain(np.append(last, after), self._nodes, joined)[1:]))
 
     def _straightened(self, kept: Indices, curve: Floats, doubtful: NDArray[np.bool_], rounding: Floats) -> Indices:
-        """Without the nodes at which the curve is straight up to rounding; the ends of each straight piece go down by all of it. (3.5)"""
+        """Drops the nodes at which the curve is straight up to rounding; the ends of each straight piece go down by all of it. (3.5)"""
         if doubtful[0]:
             curve[kept[0]] -= 4.0 * rounding[0] * self._widths[0]
         doubtful[0] = doubtful[-1] = False
@@ -164,7 +164,7 @@ class Lattice:
         return GridLaw(self._start, self._step, self._index[kept[some]], masses[some], infinity)
 
     def _values(self, epsilons: Floats, kind: Kind) -> Calls:
-        """In chunks that stay in the processor's cache."""
+        """The values, computed in chunks that stay in the processor's cache."""
         parts = [kind(self._pair, epsilons[i : i + _CHUNK]) for i in range(0, max(len(epsilons), 1), _CHUNK)]
         deadline.check()
         if len(parts) == 1:
@@ -172,15 +172,15 @@ class Lattice:
         return Calls(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("lower", "upper", "tail", "doubt")))
 
     def _blur(self, epsilons: Floats) -> Floats:
-        """How far the exact lattice may lie from the floats that stand for it."""
+        """How far the exact lattice may be from the floats that represent it."""
         return 4.0 * UNIT * (np.abs(epsilons) + abs(self._start))
 
     def _masses(self, kept: Indices, curve: Floats, lean: float, dropped: float, missing: float) -> tuple[Floats, Floats]:
-        """Second differences, in gamma, of the curve that is linear between the nodes ``kept``; times gamma; and a bound on their rounding.
+        """Second differences in gamma, times gamma, of the curve that is linear between the nodes ``kept``; and a bound on their rounding.
 
         Args:
           curve: puts at nodes below 0, calls less ``dropped`` from 0 on.
-          lean: which way the join of puts and calls is rounded, and how far.
+          lean: in which direction and how far the join of puts and calls is rounded.
           missing: by how much the curve at gamma = 0 is below 1.
         """
         zero = int(np.searchsorted(kept, self._zero))
@@ -237,7 +237,7 @@ class Lattice:
         if float(start.upper[0]) <= 1e-12 * slope or slope == 0.0:
             return np.concatenate((put, call)), 0.0
         if put[0] < 0.5 * value:
-            # The first cell's tangent is low: rather than dropping what lies before the node, let it go there. The tangent is 1 - gamma.
+            # The first cell's tangent is low: instead of dropping what is before the node, move it there. The tangent is 1 - gamma.
             put[0] = min(put[0], 0.0)
             return np.concatenate((put, call)), 0.0
         put[0] = min(put[0], value)
@@ -250,7 +250,7 @@ class Lattice:
         return float(value) + shift - 8.0 * UNIT * (abs(float(value)) + abs(shift)) - 2.0 * blur * math.exp(float(self._nodes[place]))
 
     def _call_lines(self, middles: Floats, first: int) -> tuple[Floats, Floats]:
-        """Values at both ends of tangents to the cells from ``first`` on: in the middle; near the right end, or 0, where below 0."""
+        """Values at both ends of tangents to the cells from ``first`` on: in the middle; if below 0, near the right end, or 0."""
         cells = np.arange(first, len(self._widths))
         left, right = self._lines(middles, cells, 0.5, calls)
         steep = cells[right < 0.0]
@@ -261,7 +261,7 @@ class Lattice:
         return left, right
 
     def _put_lines(self, middles: Floats) -> tuple[Floats, Floats]:
-        """Values at both ends of tangents to the first cells: at the middle; near the left end, or 0, where that falls below 0."""
+        """Values at both ends of tangents to the first cells: in the middle; if that is below 0, near the left end, or 0."""
         cells = np.arange(len(middles))
         left, right = self._lines(middles, cells, 0.5, puts)
         steep = cells[left < 0.0]
@@ -272,7 +272,7 @@ class Lattice:
         return left, right
 
     def _lines(self, points: Floats, cells: Indices, share: float, kind: Kind) -> tuple[Floats, Floats]:
-        """Values at both ends of some cells, of tangents at points that lie this share of the cell inside."""
+        """Values, at both ends of some cells, of tangents at points that are this share of the cell inside."""
         known = self._values(points, kind)
         before, after = -np.expm1(-share * self._widths[cells]), np.expm1((1.0 - share) * self._widths[cells])
         sign = 1.0 if kind is calls else -1.0
@@ -287,7 +287,7 @@ def _chain(kept: Indices, nodes: Floats, curve: Floats) -> Indices:
     losses, values = nodes.tolist(), curve.tolist()
 
     def slope(a: int, b: int) -> float:
-        """Of the chord, times e^loss at a."""
+        """The slope of the chord, times e^loss at a."""
         return (values[b] - values[a]) / math.expm1(min(losses[b] - losses[a], 700.0))
 
     found: list[int] = []

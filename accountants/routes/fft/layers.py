@@ -1,6 +1,6 @@
-r"""Laws of a composition's leaves on one lattice, and their composition, for one direction of neighbours.
+r"""Loss distributions of a composition's leaves on one lattice, and their composition, for one direction of neighbours.
 
-What is chosen here, by estimates, is where nodes lie; every choice gives laws above and below. proofs/fft.md, section 6
+Estimates choose the positions of the nodes here; every choice gives bounds from above and below. proofs/fft.md, section 6
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from accountants.routes.single.hockey_stick import calls, puts
 from mechanisms.errors import UnsupportedEvent
 
 WIDTH = 1e-6
-"""Width of a bracket that is aimed at, relative to epsilon."""
+"""Target width of a bracket, relative to epsilon."""
 
 MOST_POINTS = 2**21
-"""Largest window of the composed law."""
+"""Largest window of the composed distribution."""
 
 MOST_NODES = 2**20
-"""Most nodes of the leaves' laws together."""
+"""The most nodes of all leaves' distributions together."""
 
 _MOST_TRIALS = 4000
 
 _LEAST_GROWTH = 1.05
-"""A step that is too fine grows at least by this factor."""
+"""A step that is too fine grows by at least this factor."""
 
 
 @final
 @dataclass
 class Layer:
-    """One direction at one step: its upper law, and its lower law where it was asked for."""
+    """One direction at one step: its upper law, and its lower law if requested."""
 
     upper: Composition
     lower: Composition | None
@@ -54,7 +54,7 @@ class Plan:
         self._edges = estimates.edges(saddle)
 
     def step(self) -> float:
-        """Step whose bracket should be about half as wide as is aimed at."""
+        """The step whose bracket should be about half as wide as the target."""
         saddle = self.saddle
         spread = sum(count * leaf.spread_share(saddle.tilt) for leaf, count in self._estimates.leaves)
         epsilon = max(saddle.epsilon, 1e-3 * saddle.spread)
@@ -62,7 +62,7 @@ class Plan:
         return max(min(step, 0.1 * max(saddle.spread, 1.0 / saddle.tilt)), 1e-11 * self._estimates.scale)
 
     def layer(self, step: float, both: bool) -> Layer:
-        """The composed laws at about this step, or at the finest that is allowed if that is larger."""
+        """The composed laws at about this step, or at the finest allowed step if that is larger."""
         finest, step = False, self._aligned(step)
         while True:
             deadline.check()
@@ -78,7 +78,7 @@ class Plan:
             step = self._wider(step, step * 1.1 * min(excess, 1.9))
         lattices = [(start, one.indices()) for start, one in zip(starts, stretches, strict=True)]
         if not all(start < 0.0 < start + step * float(index[-2]) for start, index in lattices):
-            # Tilts for a delta next to 1 can leave a law whose losses, to the grid's precision, all lie on one side.
+            # Tilts for a delta close to 1 can leave a law whose losses, to the grid's precision, are all on one side.
             raise UnsupportedEvent("fft", "a release's losses lie on one side of 0 at the precision of its grid")
         above = tuple(
             (Lattice(widened(pair), start, step, index).upper(), count)
@@ -107,11 +107,11 @@ class Plan:
         return float(distances[0] / parts[int(np.argmin(np.round(miss, 4)))])
 
     def _wider(self, step: float, wanted: float) -> float:
-        """A step clearly above this one, about as wanted, with the first atoms on the lattice. Raises UnsupportedEvent where none is."""
+        """A step clearly above this one, about ``wanted``, with the first atoms on the lattice. Raises UnsupportedEvent if none exists."""
         wider = self._aligned(wanted)
         if wider > _LEAST_GROWTH * step:
             return wider
-        # The best alignment would lie where the search comes from, and it would never end.
+        # The best alignment would be where the search comes from, so the search would never end.
         distance = next(leaf.atoms[1] - leaf.atoms[0] for leaf, _ in self._estimates.leaves if len(leaf.atoms) > 1)
         wider = distance / max(1, math.floor(distance / wanted))
         if not wider > step:
@@ -139,7 +139,7 @@ class Plan:
             top += count * leaf.last_index(begin, step)
         reach = 2.0 / saddle.tilt
         first, last = saddle.epsilon - reach, saddle.epsilon + reach
-        # Nothing may wrap around: from the right edge to the first point, from the left one to the end of the last point's kernel.
+        # Nothing may wrap around: from the right edge to the first point, or from the left edge to the end of the last point's kernel.
         left, right = max(before.loss, start), min(after.loss, start + step * top)
         period = max(right - first, last + saddle.kernel - left) / step + 8.0
         low = math.floor((first - start) / step)
@@ -152,8 +152,8 @@ class Plan:
 def _lower_law(pair: Pair, leaf: Losses, start: float, step: float, index: Indices) -> GridLaw:
     """The lower law of one leaf, its nodes moved down a little.
 
-    Atoms must not lie below their nodes, nor so close above them that rounding hides it: hence 1e-9 of a step. If that leaves nothing,
-    nearly all of a sparse release lies inside one cell at an end of its losses: a node then goes where those outcomes lie when merged.
+    Atoms must not be below their nodes, nor so close above them that rounding hides it: hence 1e-9 of a step. If that leaves nothing,
+    nearly all of a sparse release is inside one cell at an end of its losses; a node then goes where those outcomes are when merged.
     """
     law = Lattice(pair, start - 1e-9 * step, step, index).lower()
     if len(law.masses) > 0 or leaf.atoms:
@@ -172,7 +172,7 @@ def _lower_law(pair: Pair, leaf: Losses, start: float, step: float, index: Indic
 
 
 def merged_below(pair: Pair, edge: float) -> float:
-    """log P(L < edge) / Q(L < edge), about."""
+    """Approximate log P(L < edge) / Q(L < edge)."""
     if edge < 0.0:
         under = puts(pair, np.array([edge]))
         mass = float(under.tail[0])
@@ -185,7 +185,7 @@ def merged_below(pair: Pair, edge: float) -> float:
 
 
 def merged_above(pair: Pair, edge: float) -> float:
-    """log P(L > edge) / Q(L > edge), about."""
+    """Approximate log P(L > edge) / Q(L > edge)."""
     if edge < 0.0:
         under = puts(pair, np.array([edge]))
         value, slope = float(under.lower[0]), float(under.tail[0])

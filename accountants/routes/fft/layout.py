@@ -1,4 +1,4 @@
-r"""Where to lay the lattice: tilt, step, ends of the leaves' laws and window of the composed law. Estimates: no bound rests on them."""
+r"""Where to place the lattice: tilt, step, ends of the leaves' laws and window of the composed law. No bound depends on these estimates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from accountants.pairs import Pair
 from accountants.routes.fft.grid import Floats, Stretches
 
 _NEGLIGIBLE = 1e-11
-"""Share of the mass that matters that may fall off the ends of the leaves' laws, all releases together."""
+"""Share of the relevant mass that may fall off the ends of the leaves' laws, for all releases together."""
 
 _COARSE_POINTS = 4096
 _SPARE_NATS = 14.0
@@ -26,7 +26,7 @@ _LOG_CUT = math.log(1e-8)
 _LEAST_MASS = 1e-22
 
 _EDGE_NATS = 21.0
-"""-log of the share of delta that what lies beyond each edge of the window, or beyond the kernel, may make."""
+"""-log of the share of delta that may come from beyond each edge of the window, or from beyond the kernel."""
 
 
 @final
@@ -38,8 +38,8 @@ class Losses:
       losses: nodes, in ascending order.
       log_weights: logarithms of their weights.
       atoms: losses of positive probability.
-      low: the smallest loss, or about.
-      high: the largest loss, or about.
+      low: the smallest loss, approximately.
+      high: the largest loss, approximately.
     """
 
     losses: Floats
@@ -59,9 +59,9 @@ class Losses:
         return peak + math.log(total), mean, float(shares @ (centred * centred)) / total
 
     def cut(self, log_probability: float) -> Losses:
-        """Without the largest losses, of together less than this probability: what is beyond counts as infinite, or as the last.
+        """Drops the largest losses, of total probability less than this: what is beyond counts as infinite, or as the last.
 
-        And without the smallest, whose mass is tiny next to the rounding of 1: they are moved up, or dropped.
+        Also removes the smallest ones, whose mass is tiny compared with the rounding of 1: they are moved up, or dropped.
         """
         with np.errstate(under="ignore"):
             beyond = np.cumsum(np.exp(self.log_weights[::-1]))[::-1]
@@ -70,7 +70,7 @@ class Losses:
         return Losses(self.losses[first:last], self.log_weights[first:last], self.atoms, self.low, self.high)
 
     def first(self, tilt: float, count: int) -> float:
-        """Loss below which the tilted law of ``count`` such leaves has next to nothing, even moved up to it."""
+        """Loss below which the tilted law of ``count`` such leaves has almost no mass, even if moved up to it."""
         below = np.log(np.cumsum(np.exp(self.log_weights)) + 1e-300) + tilt * self.losses - self.cumulants(tilt)[0] + math.log(count)
         return float(self.losses[max(int(np.argmax(below > math.log(_NEGLIGIBLE))) - 1, 0)])
 
@@ -79,9 +79,9 @@ class Losses:
         return math.ceil((max(float(self.losses[-1]), 0.0) - start) / step - 1e-9) + 2
 
     def stretches(self, start: float, step: float, tilt: float, weight: float) -> Stretches:
-        """Where on the lattice spacings of 1, 2, 4, ... steps will do, from the middle outwards.
+        """Where on the lattice spacings of 1, 2, 4, ... steps are enough, from the middle outwards.
 
-        A spacing of 2^j steps squared, times the share of delta that comes through it, is at most an eighth of what single steps cost
+        A spacing of 2^j steps squared, times the share of delta that comes through it, is at most an eighth of the cost of single steps
         everywhere. That share is at most the tilted mass times ``weight``, the tilted bound on delta over delta.
         """
         count = self.last_index(start, step)
@@ -113,14 +113,14 @@ def _index_at(loss: float, start: float, step: float, count: int) -> int:
 
 @lru_cache(maxsize=256)
 def losses_of(pair: Pair) -> Losses:
-    """The losses of a pair, kept."""
+    """The losses of a pair, cached."""
     if pair.shown < 1.0:
         return _shown(losses_of(Pair(pair.family, pair.upper, pair.lower)), pair.shown)
     losses, logs, atoms = pair.family.losses(pair.upper, pair.lower)
     if pair.family.is_discrete:
         return Losses(losses, logs, atoms, float(losses[0]), float(losses[-1]))
     if pair.worst_of_both:
-        # For losses above 0 the law of (P, Q), below it the mirror image, and the rest at 0: about the law of the larger curve.
+        # For losses above 0 the law of (P, Q), below 0 its mirror image, and the rest at 0: approximately the law of the larger curve.
         above = losses > 0.0
         logs, losses = logs[above], losses[above]
         rest = max(1.0 - float(np.exp(logs).sum() + np.exp(logs - losses).sum()), 1e-300)
@@ -133,7 +133,7 @@ def losses_of(pair: Pair) -> Losses:
 
 
 def _shown(base: Losses, shown: float) -> Losses:
-    """The same with probability ``shown``, and the rest at 0."""
+    """The same losses with probability ``shown``, and the rest at 0."""
     place = int(np.searchsorted(base.losses, 0.0))
     logs = np.insert(base.log_weights + math.log(shown), place, math.log1p(-shown))
     return Losses(np.insert(base.losses, place, 0.0), logs, (*base.atoms[:1], 0.0, *base.atoms[1:]), base.low, base.high)
@@ -153,7 +153,7 @@ def _spread(places: Floats, weights: Floats) -> Floats:
 @final
 @dataclass(frozen=True)
 class Saddle:
-    """A tilt, an epsilon that it is good for, about log delta and its slope there, and spread and mean of the tilted composed law."""
+    """A tilt, an epsilon that it suits, the approximate log delta and its slope there, and spread and mean of the tilted composed law."""
 
     tilt: float
     epsilon: float
@@ -165,19 +165,19 @@ class Saddle:
 
     @property
     def kernel(self) -> float:
-        """Beyond this distance from epsilon the tilted law's mass, times e^{-tilt distance}, is nothing next to delta."""
+        """Beyond this distance from epsilon the tilted law's mass, times e^{-tilt distance}, is negligible compared with delta."""
         return (_EDGE_NATS + self.excess) / self.tilt
 
     @property
     def excess(self) -> float:
-        """log of the tilted bound on delta over delta: how much less than everything matters, as the tilted law sees it."""
+        """log of the tilted bound on delta over delta: how much less than the whole tilted law matters."""
         return max(self.log_moment - self.tilt * self.epsilon - self.log_delta, 0.0)
 
 
 @final
 @dataclass(frozen=True)
 class Edge:
-    """A loss that the tilted composed law hardly passes, and the further tilt that shows it."""
+    """A loss that the tilted composed law hardly exceeds, and the further tilt that shows this."""
 
     loss: float
     tilt: float
@@ -189,20 +189,20 @@ class Estimates:
 
     def __init__(self, leaves: tuple[tuple[Losses, int], ...]) -> None:
         self.leaves = leaves
-        # A tilt that isn't the saddle's makes rounding, which grows with the releases, larger next to delta.
+        # A tilt other than the saddle's makes rounding, which grows with the releases, larger relative to delta.
         self._spare = max(_SPARE_NATS - 1.25 * math.log(sum(count for _, count in leaves)), 1.0)
         reach = sum(count * max(abs(float(leaf.losses[0])), abs(float(leaf.losses[-1]))) for leaf, count in leaves)
         self.scale = max(math.sqrt(sum(count * leaf.cumulants(0.0)[2] for leaf, count in leaves)), 1e-6 * reach)
 
     @classmethod
     def for_delta(cls, pairs: tuple[tuple[Pair, int], ...], log_delta: float) -> tuple[Estimates, Saddle]:
-        """Estimates for a delta, with the tilt and the epsilon to lay the lattice around."""
+        """Estimates for a delta, with the tilt and the epsilon at which to centre the lattice."""
         found = cls._cut(pairs, log_delta)
         return found, found._located(found.saddle_for_delta(log_delta), lambda curve, _: curve > log_delta)
 
     @classmethod
     def for_epsilon(cls, pairs: tuple[tuple[Pair, int], ...], epsilon: float) -> tuple[Estimates, Saddle]:
-        """Estimates for an epsilon, likewise."""
+        """The same for an epsilon."""
         log_delta, rounds = -1.0, 4
         while True:
             found = cls._cut(pairs, log_delta)
@@ -229,12 +229,12 @@ class Estimates:
             epsilon, log_delta = float(losses[place]), float(curve[place])
             slope = (curve[place - 3] - curve[place + 3]) / (losses[place + 3] - losses[place - 3])
             if not slope > 0.0:
-                # delta is 1 up to rounding here: nothing to correct the approximation by.
+                # delta is 1 up to rounding here, so there is nothing to correct the approximation with.
                 return saddle
             tilt = min(max(float(slope), 1e-4 / self.scale), 1e7 / self.scale)
             value, _, variance = self.cumulants(tilt)
             if value - tilt * epsilon - log_delta > self._spare:
-                # The tilted law would lie elsewhere: the tilt that moves its mean there.
+                # The tilted law would be elsewhere: take the tilt that moves its mean there.
                 found = self._with_mean(epsilon)
                 tilt, variance, value = found.tilt, found.spread**2, found.log_moment
             moved = self._gentlest(Saddle(tilt, epsilon, min(log_delta, 0.0), math.sqrt(variance), float(slope), epsilon, value))
@@ -244,7 +244,7 @@ class Estimates:
         return saddle
 
     def _gentlest(self, saddle: Saddle) -> Saddle:
-        """The same with the tilt, out of a few, that needs the shortest window: a strong one raises far tails of sparse releases."""
+        """The same with the tilt, out of a few, that needs the shortest window: a strong tilt raises far tails of sparse releases."""
         best, shortest = saddle, math.inf
         for share in (1.0, 0.7, 0.5, 0.35):
             tilt = share * saddle.tilt
@@ -259,7 +259,7 @@ class Estimates:
         return best
 
     def _coarse(self, saddle: Saddle) -> tuple[Floats, Floats]:
-        """(losses, about log delta at them), on a lattice of a few thousand points."""
+        """(losses, approximate log delta at them), on a lattice of a few thousand points."""
         left, right = (edge.loss for edge in self.edges(saddle))
         low, high = min(left, -0.1 * (right - left)), max(right, saddle.epsilon + 20.0 / saddle.tilt)
         step = (high - low) / _COARSE_POINTS
@@ -284,7 +284,7 @@ class Estimates:
         return losses, curve
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
-        """log M and its first two derivatives, of the composed loss."""
+        """log M of the composed loss, and its first two derivatives."""
         parts = [(count, leaf.cumulants(tilt)) for leaf, count in self.leaves]
         return tuple(sum(count * part[i] for count, part in parts) for i in range(3))  # type: ignore[return-value]
 
@@ -297,17 +297,17 @@ class Estimates:
         return Saddle(tilt, epsilon, min(log_delta, 0.0), math.sqrt(variance), tilt, mean, value)
 
     def saddle_for_delta(self, log_delta: float) -> Saddle:
-        """Where delta is about e^log_delta, or at epsilon 0 where it is less there already."""
+        """The saddle where delta is about e^log_delta, or at epsilon 0 if delta is already smaller there."""
         found = self._solve(lambda saddle: saddle.log_delta > log_delta)
         return found if found.epsilon >= 0.0 else self.saddle_for_epsilon(0.0)
 
     def _with_mean(self, epsilon: float) -> Saddle:
         found = self._solve(lambda saddle: saddle.mean < epsilon)
-        # Near the untilted mean that tilt is next to 0, and the kernel's reach, 1 / tilt, far beyond the law.
+        # Near the untilted mean this tilt is close to 0, and the kernel's reach, 1 / tilt, is far beyond the law.
         return self.saddle(max(found.tilt, 0.5 / found.spread)) if found.spread > 0.0 else found
 
     def saddle_for_epsilon(self, epsilon: float) -> Saddle:
-        """Where the composed law, tilted, sits around epsilon."""
+        """The saddle at which the tilted composed law is centred around epsilon."""
         return self._solve(lambda saddle: saddle.epsilon < epsilon)
 
     def _solve(self, before: Callable[[Saddle], bool]) -> Saddle:
@@ -323,7 +323,7 @@ class Estimates:
         return self.saddle(math.exp(low))
 
     def edges(self, saddle: Saddle) -> tuple[Edge, Edge]:
-        """Losses between which the tilted composed law lies, by Chernoff's bound."""
+        """Losses between which the tilted composed law is, by Chernoff's bound."""
         base = self.cumulants(saddle.tilt)[0] - _EDGE_NATS - saddle.excess
         tilts = np.geomspace(0.3, 40.0, 14) / max(saddle.spread, 0.03 / saddle.tilt)
         right = [Edge((self.cumulants(saddle.tilt + t)[0] - base) / t, t) for t in tilts]

@@ -1,1 +1,1 @@
-"""Laws with atoms: Laplace noise and randomized response, repeated."""
+"""Loss distributions with atoms: repeated Laplace noise and randomized response."""

@@ -1,9 +1,9 @@
-r"""The lattice route: whole Laplace releases and randomized response, with atoms at both ends of (-e, e), on a lattice of every atom.
+r"""The lattice route: whole Laplace releases and randomized response, with atoms at both ends of (-e, e), on a lattice with every atom.
 
-The laws, their composition and the proofs are the grid route's (``fft.py``); with h = e / m the atoms need no splitting, and only the
-part of the loss between them, of mass about e / 2, is discretised: a few points per e do. Distinct e with a common divisor share a
-lattice; others are for ``fft``. Randomized response alone, at one e, has a sum of its own (``binomial.py``), and so has Laplace noise where
-few releases or a loss next to the largest one make it short (``repeated_laplace.py``). proofs/lattice.md
+The distributions, their composition and the proofs are those of the grid route (``fft.py``). With h = e / m the atoms need no splitting,
+and only the part of the loss between them, of mass about e / 2, is discretised; a few points per e are enough. Distinct e with a common
+divisor share a lattice; others go to ``fft``. Randomized response alone, at one e, has its own sum (``binomial.py``), and so does Laplace
+noise when few releases or a loss close to the largest one make it short (``repeated_laplace.py``). proofs/lattice.md
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def shared_divisor(distances: tuple[float, ...]) -> float | None:
 
 @final
 class _Repetition(NamedTuple):
-    """One pair, released some times and nothing else, and the sum that its composed loss is."""
+    """One pair, released a number of times without other releases, and the sum for its composed loss."""
 
     pair: Pair
     times: int
@@ -53,7 +53,7 @@ class _Repetition(NamedTuple):
 
     @classmethod
     def of(cls, parts: Mapping[Leaf, int]) -> _Repetition | None:
-        """Of all these leaves; None where they differ, or their family has no sum for so many of them."""
+        """The repetition of all these leaves; None if they differ, or if their family has no sum for that many of them."""
         if any(unsupported_reason(leaf) is not None for leaf in parts):
             return None
         pairs = {pair_of(leaf) for leaf in parts}
@@ -62,7 +62,7 @@ class _Repetition(NamedTuple):
         return None if law is None else cls(one, times, law)
 
     def profile(self, steps: tuple[Step, ...], rest: PrivacyProfile | None) -> SummedProfile:
-        """Between the sums of a larger and a smaller distance; ``rest`` answers where they are long: None where they never are."""
+        """The profile between the sums of a larger and a smaller distance. ``rest`` answers where they are long; None if they never are."""
         upper, lower = (_sum_of(one, self.times) for one in (widened(self.pair), narrowed(self.pair)))
         assert upper is not None
         assert lower is not None

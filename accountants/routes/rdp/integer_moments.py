@@ -16,15 +16,15 @@ from functools import lru_cache
 from accountants.pairs import Pair
 
 LARGEST_ORDER = 256
-"""Beyond it the quadrature is as fast, and its allowance of 1e-9 matters to nobody."""
+"""Beyond it the quadrature is as fast, and its allowance of 1e-9 doesn't matter."""
 
 _UNIT = 2.0**-53
 _NEGLIGIBLE = 60.0
-"""Terms e^-60 of the largest one add less than a rounding, and their own errors don't count."""
+"""Terms below e^-60 of the largest one add less than a rounding, and their errors don't count."""
 
 
 def covers(pair: Pair, order: float) -> bool:
-    """Whether ``renyi`` has this pair and order: one sampled Gaussian shift, a whole order from 2 to ``LARGEST_ORDER``."""
+    """Whether ``renyi`` supports this pair and order: one sampled Gaussian shift, a whole order from 2 to ``LARGEST_ORDER``."""
     if not (2.0 <= order <= LARGEST_ORDER and order == math.floor(order)) or pair.shown < 1.0 or pair.worst_of_both:
         return False
     sampled = pair.lower.shifts == (0.0,) and len(pair.upper.shifts) == 2 and pair.upper.shifts[0] == 0.0
@@ -35,8 +35,8 @@ def covers(pair: Pair, order: float) -> bool:
 def renyi(pair: Pair, order: int) -> float:
     r"""Upper bound on the Renyi divergence of both directions, off by a few roundings only.
 
-    Every term's logarithm is a sum of four numbers, each correct to 3 units in its last place; of the sum of positive terms the largest
-    such error counts, and one unit for each term added.
+    Every term's logarithm is a sum of four numbers, each correct to 3 units in its last place. For the sum of positive terms, the largest
+    such error counts, plus one unit for each term added.
 
     Args:
       order: a >= 2, for which ``covers`` is true.

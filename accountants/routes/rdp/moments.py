@@ -1,8 +1,8 @@
 r"""Moments of a dominating pair: log E_Q[(dP/dQ)^power], for real and complex powers, by quadrature.
 
-Both directions' Renyi divergences and moment functions are such powers: order a of P against Q is power a, of Q against P power 1 - a.
-The nodes are the family's (``densities``). A pair's "worse direction" has moments of its own (proofs/pairs.md), integrals over the
-half-line where P exceeds Q.
+The Renyi divergences and moment functions of both directions are such moments: order a of P against Q is power a, and of Q against P
+power 1 - a. The family provides the nodes (``densities``). A pair's "worse direction" has different moments (proofs/pairs.md): integrals
+over the half-line where P exceeds Q.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _SERIES_TERMS = 12
 @final
 @dataclass(frozen=True)
 class PairMoments:
-    """Quadrature nodes of Q with R = dP/dQ at each, good for |power| up to the order they were made for.
+    """Quadrature nodes of Q with R = dP/dQ at each, valid for |power| up to the order that they were made for.
 
     Attributes:
       log_weight: log of Q's mass at each node.
       log_ratio: log R.
       minus_one: R - 1 where it is small, exact to its last digits; 1 elsewhere.
-      weighted_minus_one: Q's mass times R - 1, kept apart since R alone may overflow where the mass makes it harmless.
-      upper_half: the nodes cover R > 1 only, and the moments are those of the pair's worse direction.
+      weighted_minus_one: Q's mass times R - 1, stored separately because R alone may overflow where the mass makes it harmless.
+      upper_half: whether the nodes cover R > 1 only; the moments are then those of the pair's worse direction.
     """
 
     log_weight: Floats
@@ -44,7 +44,7 @@ class PairMoments:
 
     @classmethod
     def of(cls, pair: Pair, order: float) -> Self | None:
-        """Nodes for powers from 1 - order to order, or None where they would be too many."""
+        """Nodes for powers from 1 - order to order, or None if there would be too many."""
         if pair.shown < 1.0:
             whole = cls.of(Pair(pair.family, pair.upper, pair.lower), order)
             return None if whole is None else whole._shown(pair.shown)
@@ -52,7 +52,7 @@ class PairMoments:
         return None if nodes is None else cls(*nodes, upper_half=pair.worst_of_both)
 
     def _shown(self, shown: float) -> Self:
-        """Of the pair that is shown with this probability: the loss is 0 where it isn't."""
+        """The moments of the pair shown with this probability; otherwise the loss is 0."""
         return type(self)(
             log_weight=np.append(self.log_weight + math.log(shown), math.log1p(-shown)),
             log_ratio=np.append(self.log_ratio, 0.0),
@@ -62,14 +62,14 @@ class PairMoments:
         )
 
     def log_moment(self, power: float) -> float:
-        """log E_Q[R^power] for a real power outside [0, 1]: >= 0, accurate also where it is 1e-20."""
+        """log E_Q[R^power] for a real power outside [0, 1]: >= 0, and accurate even if it is 1e-20."""
         if self.upper_half:
             return self._log_half_moment(max(power, 1.0 - power) - 1.0)
         direct = _log_sum(self.log_weight + power * self.log_ratio)
         if direct > 0.5:
             return direct
         # E u = 0, so E (1 + u)^p - 1 = E [(1 + u)^p - 1 - p u], whose terms all have one sign: nothing cancels across nodes. Near
-        # u = 0 each term is taken from its binomial series, elsewhere directly.
+        # u = 0 each term is computed from its binomial series, elsewhere directly.
         small = np.abs(self.minus_one) * max(1.0, abs(power)) < _SMALL
         u = np.where(small, self.minus_one, 0.0)
         series = np.ones_like(u)
@@ -106,6 +106,6 @@ class PairMoments:
 
 
 def _log_sum(exponents: Floats) -> float:
-    """log of the sum of exponentials; scipy's takes longer to call than to compute here."""
+    """log of the sum of exponentials; calling scipy's function would take longer than the computation."""
     peak = float(exponents.max())
     return peak + math.log(float(np.exp(exponents - peak).sum()))

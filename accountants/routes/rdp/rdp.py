@@ -1,4 +1,4 @@
-r"""Renyi accounting: every release has a curve of Renyi divergences, curves add up, and the best order gives (epsilon, delta)."""
+r"""Renyi accounting: every release has a curve of Renyi divergences, the curves add up, and the best order gives (epsilon, delta)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ QUADRATURE_ERROR = 1e-9
 four times as fine, over random pairs of every kind and orders from 1.001 to 300, the error is at most 1e-11."""
 
 _SHARED_REACH = 500.0
-"""Quadrature nodes that reach less far (at most 1 MB) are kept for other orders of the same pair."""
+"""Quadrature nodes with a smaller reach (at most 1 MB) are kept for other orders of the same pair."""
 
 _LOG_ORDERS = [float(x) for x in np.linspace(math.log(1e-3), math.log(2e5), 48)]
 """log(order - 1) of the coarse search; every order gives a valid bound, so the grid only costs tightness."""
@@ -48,7 +48,7 @@ _PATIENCE = 6
 
 @final
 class RdpProfile(PrivacyProfile):
-    """The profile that follows from a sum of Renyi curves."""
+    """The profile implied by a sum of Renyi curves."""
 
     def __init__(self, parts: Mapping[Leaf, int], steps: tuple[Step, ...]) -> None:
         self._parts = parts
@@ -86,7 +86,7 @@ class RdpProfile(PrivacyProfile):
 
     @cached_property
     def pure_epsilon(self) -> float:
-        """The Renyi divergence of infinite order: the sum of the largest losses; infinite where one has none."""
+        """The Renyi divergence of infinite order: the sum of the largest losses; infinite if one of them is unbounded."""
         losses = (count * pure_epsilon(pair_of(leaf)) for leaf, count in self._parts.items())
         return math.fsum(losses) * (1.0 + SHIFT_ERROR)
 
@@ -126,9 +126,9 @@ class RdpProfile(PrivacyProfile):
 
 
 def epsilon_at_order(order: float, renyi: float, delta: float) -> float:
-    """epsilon at ``delta`` that a Renyi divergence of one order > 1 implies; negative where even 0 is more than needed.
+    """epsilon at ``delta`` that a Renyi divergence of one order > 1 implies; negative if even 0 is more than needed.
 
-    The inequality of ``RdpProfile.delta`` solved for epsilon; Balle, Barthe, Gaboardi, Hsu and Sato 2020, Theorem 21.
+    This solves the inequality of ``RdpProfile.delta`` for epsilon; Balle, Barthe, Gaboardi, Hsu and Sato 2020, Theorem 21.
 
     >>> round(epsilon_at_order(2.0, 0.1, 1e-5), 9)
     10.226631104
@@ -145,7 +145,7 @@ _shared_moments = lru_cache(maxsize=64)(PairMoments.of)
 
 
 def pair_renyi(pair: Pair, order: float) -> float:
-    """Upper bound on the Renyi divergence of this order of a dominating pair, the larger of both directions."""
+    """Upper bound on a dominating pair's Renyi divergence of this order, the larger of both directions."""
     distance = pair.distance
     loss = pair.family.loss(distance)
     if pair.shown < 1.0:
@@ -167,7 +167,7 @@ def pair_renyi(pair: Pair, order: float) -> float:
 
 
 def _shown_renyi(whole: float, order: float, shown: float) -> float:
-    """Renyi divergence of a pair that is shown with this probability, from that of the pair itself."""
+    """Renyi divergence of a pair shown with this probability, from the Renyi divergence of the pair itself."""
     exponent = (order - 1.0) * whole
     if exponent < 700.0:
         return math.log1p(shown * math.expm1(exponent)) / (order - 1.0)
@@ -176,7 +176,7 @@ def _shown_renyi(whole: float, order: float, shown: float) -> float:
 
 
 def sampling_reason(event: Event) -> str | None:
-    """Why a release in this event has no dominating pair that is known here, or None."""
+    """Why no dominating pair is known here for a release in this event, or None."""
     return next((reason for leaf in leaves(event) if (reason := unsupported_reason(leaf)) is not None), None)
 
 
@@ -212,7 +212,7 @@ def _counted_as(leaf: Leaf) -> str:
 
 
 def leaf_steps(parts: Mapping[Leaf, int]) -> tuple[Step, ...]:
-    """The derivation lines of every leaf: its mechanism's, its sampling and its count."""
+    """The derivation lines of every leaf: its mechanism, its sampling and its count."""
     steps: list[Step] = []
     for leaf, count in parts.items():
         steps.extend(leaf.mechanism.derivation())

@@ -1,6 +1,6 @@
 r"""delta of one release: H_{e^eps}(P || Q) of a dominating pair at any real epsilon, in the order given, with a proved error.
 
-A family of densities knows the curve of its own pairs (``densities``); here are the pairs that a release may show only sometimes, or in
+A family of densities knows the curve of its own pairs (``densities``). This module adds pairs that a release shows only sometimes or in
 either order, and puts. proofs/fft.md, section 1.
 """
 
@@ -58,7 +58,7 @@ def puts(pair: Pair, epsilons: Floats) -> Calls:
 
 
 def _shown(base: Calls, shown: float, epsilons: Floats) -> Calls:
-    """(1 - shown) (1 - e^eps)_+ + shown H: calls of a pair that is shown with this probability. (1.6)"""
+    """(1 - shown) (1 - e^eps)_+ + shown H: calls of a pair shown with this probability. (1.6)"""
     rest = (1.0 - shown) * np.maximum(-np.expm1(np.minimum(epsilons, 0.0)), 0.0)
     slope = np.where(epsilons < 0.0, (1.0 - shown) * np.exp(np.minimum(epsilons, 0.0)), 0.0)
     lower, upper = rest + shown * base.lower, rest + shown * base.upper

@@ -22,7 +22,7 @@ from mechanisms.errors import NumericalFloor, UnsupportedEvent
 ROUTE = "single"
 
 SMALLEST_DELTA = 1e-290
-"""Below it tails underflow, and this route has no answer."""
+"""Below it the tails underflow, and this route has no answer."""
 
 _LEAST_POWER, _LARGEST_POWER, _POINTS = -120, 110, 34
 
@@ -82,11 +82,11 @@ class SingleProfile(PrivacyProfile):
         return np.max([calls(pair, epsilons).lower for pair in self._lower], axis=0)
 
     def _smallest(self, delta: float, *, lower_end: bool) -> float:
-        """An epsilon at which the upper end has come down to delta, or the last one tried at which the lower end has not."""
+        """An epsilon at which the upper end is at most delta, or the last one tried at which the lower end is still above delta."""
         values = self._lowers if lower_end else self._uppers
         if float(values(np.zeros(1))[0]) <= delta:
             return 0.0
-        # value(left) > delta >= value(right) throughout: each serves one end of epsilon.
+        # value(left) > delta >= value(right) throughout: each gives one end of epsilon.
         powers = np.asarray(2.0 ** np.arange(_LEAST_POWER, _LARGEST_POWER), dtype=np.float64)
         above = values(powers) > delta
         if above[-1]:
@@ -103,7 +103,7 @@ class SingleProfile(PrivacyProfile):
 
 
 def _largest_loss(pair: Pair) -> float:
-    """A bound on the loss; infinite where none is as simple as the distance itself."""
+    """A bound on the loss; infinite if there is none as simple as the distance itself."""
     return pure_epsilon(pair) if pair.is_plain else math.inf
 
 
@@ -113,7 +113,7 @@ def _orders(pair: Pair) -> tuple[Pair, ...]:
 
 @final
 class SingleAccountant(Accountant):
-    """Exactly one release of any mechanism with a dominating pair, whole, sampled or of a group."""
+    """Exactly one release of any mechanism with a dominating pair: whole, sampled or for a group."""
 
     name = ROUTE
     summary = "One release, whole or sampled, in closed form: exact to rounding."

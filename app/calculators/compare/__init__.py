@@ -1,1 +1,1 @@
-r"""The papers' printed statements next to what is proven: one module per family, all answering with findings."""
+r"""The papers' printed statements next to what is proven: one module per family, all returning findings."""

@@ -1,6 +1,6 @@
 r"""The four ways in which a table of private training can be read (errata Z14), as events that the accountants take.
 
-Papers print one sigma and one sampling rate. What the noise then is per real component, and how a sample is drawn, decides epsilon by
+Papers print one sigma and one sampling rate. The noise per real component that this means, and how a sample is drawn, change epsilon by
 factors of two to seventy.
 """
 
@@ -21,7 +21,7 @@ NoiseConvention = Literal["per_component", "total"]
 Letter = Literal["A", "B", "C", "D"]
 
 LARGEST_POPULATION = 10**12
-"""Sampling rates that are no fraction of counts up to this are rounded up to the next one that is."""
+"""Sampling rates that aren't a fraction of counts up to this are rounded up to the next one that is."""
 
 
 @final
@@ -45,12 +45,12 @@ CONVENTIONS: tuple[Convention, ...] = (
 
 
 def convention_of(sampler: Sampler, noise: NoiseConvention) -> Convention:
-    """The one that is read so."""
+    """The convention with this sampler and this meaning of sigma."""
     return next(found for found in CONVENTIONS if (found.sampler, found.noise) == (sampler, noise))
 
 
 def multiplier(noise_multiplier: float, noise: NoiseConvention) -> float:
-    """Deviation of one real component over the clipping bound, of a sigma that means the whole coordinate or one component.
+    """Deviation of one real component over the clipping bound, for a sigma that means the whole coordinate or one component.
 
     >>> multiplier(2.0, "total") == 2.0**0.5
     True
@@ -59,7 +59,7 @@ def multiplier(noise_multiplier: float, noise: NoiseConvention) -> float:
 
 
 def rate_as_fraction(probability: float) -> Fraction:
-    """The decimal a rate is written as, as a fraction of counts; rounded up where none of ``LARGEST_POPULATION`` is equal.
+    """The decimal that a rate is written as, as a fraction of counts up to ``LARGEST_POPULATION``; rounded up if none is equal.
 
     >>> rate_as_fraction(0.063), rate_as_fraction(1e-30)
     (Fraction(63, 1000), Fraction(1, 1000000000000))
@@ -79,7 +79,7 @@ def probability_of(rate: Fraction) -> float:
 
 
 def sum_sensitivity(adjacency: Adjacency, unit: PrivacyUnit) -> Sensitivity:
-    """Of a sum of terms clipped to norm 1: replacing one moves it by 2, of which each contributes 1."""
+    """The sensitivity of a sum of terms clipped to norm 1: replacing one moves it by 2, of which each term contributes 1."""
     if adjacency is Adjacency.REPLACE_ONE:
         return Sensitivity(l2=2.0, l2_contribution=1.0, adjacency=adjacency, unit=unit)
     return Sensitivity(l2=1.0, adjacency=adjacency, unit=unit)
@@ -104,5 +104,5 @@ def training_event(
 
 
 def limit_epsilon(mu: float, delta: float) -> float:
-    """epsilon at ``delta`` as if a training were mu-GDP, which it isn't: NOT A BOUND. No and infinite mu are their own limits."""
+    """epsilon at ``delta`` as if a training were mu-GDP, which it isn't: NOT A BOUND. A zero or infinite mu gives the limit."""
     return mu if mu == 0.0 or math.isinf(mu) else GdpProfile(mu, ()).epsilon(delta).upper

@@ -1,4 +1,4 @@
-r"""A finding: one printed statement of a paper next to what is proven about the same quantity, and how to see the difference by hand."""
+r"""A finding: one printed statement of a paper next to what is proven about the same quantity, and how to check the difference by hand."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from mechanisms.base import Extended, Value
 from mechanisms.errata import Paper
 
 Direction = Literal["overclaims", "loose", "equal", "differs", "does_not_apply"]
-"""overclaims: the print promises more than holds. loose: less. differs: no order makes one of them the larger promise,
+"""overclaims: the print promises more than holds. loose: it promises less. differs: no order makes one of them the larger promise,
 or the print lies between the ends of a bracket that is too wide to judge it."""
 
 Stronger = Literal["smaller", "larger", "neither"]
 """Which of two values of a quantity promises more: a smaller epsilon or sensitivity, a larger noise or probability of doing well."""
 
 ROUNDING = 1e-12
-"""Relative difference up to which two values are called equal: formulas of a few operations agree to far less."""
+"""Relative difference up to which two values count as equal: formulas of a few operations agree far more closely."""
 
 
 @final
@@ -74,7 +74,7 @@ class Finding(Value):
 
 
 def ratio_of(printed: float | None, proven: float | None) -> float | None:
-    """printed / proven, 1 for two equal infinities, None where there is no such number.
+    """printed / proven, 1 for two equal infinities, None if there is no such number.
 
     >>> ratio_of(1.0, float("inf")), ratio_of(2.0, 0.0), ratio_of(0.0, 0.0), ratio_of(None, 1.0)
     (0.0, inf, None, None)
@@ -89,7 +89,7 @@ def ratio_of(printed: float | None, proven: float | None) -> float | None:
 
 
 def direction_of(printed: float | None, proven: float | None, stronger: Stronger) -> Direction:
-    """What the print does to a reader who relies on it.
+    """What the print means for a reader who relies on it.
 
     >>> direction_of(1.0, 2.0, "smaller"), direction_of(1.0, 2.0, "larger"), direction_of(1.0, 1.0, "neither")
     ('overclaims', 'loose', 'equal')
@@ -104,7 +104,7 @@ def direction_of(printed: float | None, proven: float | None, stronger: Stronger
 
 
 def compared_at(at: float, printed: float, proven: float) -> PointComparison:
-    """A consequence at one point, in a quantity of which less promises more (delta or epsilon)."""
+    """A consequence at one point, for a quantity whose smaller values promise more (delta or epsilon)."""
     return PointComparison(
         at=at, printed=printed, proven=proven, ratio=ratio_of(printed, proven), direction=direction_of(printed, proven, "smaller")
     )
@@ -127,7 +127,7 @@ def finding(
     delta: tuple[PointComparison, ...] = (),
     epsilon: tuple[PointComparison, ...] = (),
 ) -> Finding:
-    """A finding with its ratio and direction worked out; ``stronger`` says which value would promise more."""
+    """A finding with its ratio and direction; ``stronger`` says which value would promise more."""
     return Finding(
         quantity=quantity,
         paper=paper,

@@ -1,4 +1,4 @@
-r"""What two values of mu, printed and proven, mean at the requested points; how proven numbers are rounded; lines of a derivation."""
+r"""What two values of mu, printed and proven, mean at the requested points; the rounding of proven numbers; lines of a derivation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SMALL = 1e-290
 @final
 @dataclass(frozen=True)
 class Points:
-    """Where a comparison is asked for."""
+    """The points at which a comparison is requested."""
 
     epsilons: tuple[float, ...] = ()
     deltas: tuple[float, ...] = ()
@@ -28,16 +28,16 @@ class Points:
 
 
 def raised(mu: float) -> float:
-    """mu, a few roundings away from its exact value, as an upper bound."""
+    """An upper bound on the exact value of a mu that is off by a few roundings."""
     return mu * (1.0 + MU_ERROR)
 
 
 def consequences(printed: float | None, proven: float, points: Points) -> tuple[tuple[PointComparison, ...], tuple[PointComparison, ...]]:
-    """delta and epsilon under the printed and the proved mu, an infinite one too; nothing where the print gives none."""
+    """delta and epsilon under the printed and the proved mu, which may be infinite; nothing if the print gives none."""
     if printed is None:
         return (), ()
     if math.isclose(printed, proven, rel_tol=ROUNDING):
-        # Far in the tail a rounding of mu would show as a difference of delta.
+        # Far in the tail a rounding of mu would appear as a difference of delta.
         printed = proven
     deltas = tuple(_delta_at(epsilon, _log_delta(printed, epsilon), _log_delta(proven, epsilon)) for epsilon in points.epsilons)
     return deltas, tuple(compared_at(delta, _epsilon(printed, delta), _epsilon(proven, delta)) for delta in points.deltas)
@@ -58,7 +58,7 @@ def _delta_at(epsilon: float, printed: float, proven: float) -> PointComparison:
     delta_printed, delta_proven = min(1.0, exp_up(printed)), min(1.0, exp_up(proven))
     if min(delta_printed, delta_proven) > _SMALL:
         return compared_at(epsilon, delta_printed, delta_proven)
-    # Both may be the smallest float: their logarithms still tell them apart.
+    # Both may be the smallest float; their logarithms still differ.
     ratio = math.exp(min(printed - proven, 700.0)) if printed > -math.inf and proven > -math.inf else None
     return PointComparison(
         at=epsilon, printed=delta_printed, proven=delta_proven, ratio=ratio, direction=direction_of(printed, proven, "smaller")

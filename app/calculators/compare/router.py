@@ -1,4 +1,4 @@
-r"""POST /v1/compare/...: one small router a family, gathered here."""
+r"""POST /v1/compare/...: one small router per family, combined here."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def compare(request: TrainingComparison, desk: Desk) -> TrainingAnswer:
 
 
 def compared(request: TrainingComparison) -> TrainingAnswer:
-    """The answer, without a time limit of its own."""
+    """The answer, without a separate time limit."""
     found: dict[Letter, Accounted] = {each.letter: _accounted(request, each) for each in CONVENTIONS}
     yours = convention_of(request.sampler, request.convention)
     return TrainingAnswer(
@@ -164,7 +164,7 @@ def _accounted(request: TrainingComparison, convention: Convention) -> Accounted
     try:
         epsilon = profile(event).epsilon(request.delta)
     except (UnsupportedEvent, NumericalFloor) as reason:
-        # One convention out of reach leaves the others their answer.
+        # If one convention can't be answered, the others still are.
         refusal = str(reason)
     return Accounted(
         letter=convention.letter, meaning=convention.meaning, noise_multiplier=std, event=event, epsilon=epsilon, refusal=refusal
@@ -197,7 +197,7 @@ def _derivation(request: TrainingComparison, found: dict[Letter, Accounted], con
 
 
 def _stronger(printed: float | None, proven: Bound | None) -> Stronger:
-    """Between the ends of a bracket, which can be wide, a print is neither refuted nor proved: then neither value promises more."""
+    """A print between the ends of a bracket, which can be wide, is neither refuted nor proved: then neither value promises more."""
     undecided = proven is not None and printed is not None and proven.lower <= printed < proven.upper
     return "neither" if undecided else "smaller"
 
@@ -227,7 +227,7 @@ def _printed(request: TrainingComparison, convention: Convention, found: dict[Le
 
 
 def _half_variance(request: TrainingComparison, yours: Convention, found: dict[Letter, Accounted]) -> Finding:
-    """Accounting for sigma where each component has sigma / sqrt(2)."""
+    """Accounting for sigma although each component has sigma / sqrt(2)."""
     assumed, true = convention_of(yours.sampler, "per_component"), convention_of(yours.sampler, "total")
     return finding(
         f"epsilon at delta = {request.delta!r} of noise N_C(0, sigma^2 B^2)",
@@ -245,7 +245,7 @@ def _half_variance(request: TrainingComparison, yours: Convention, found: dict[L
 
 
 def _sampling(request: TrainingComparison, yours: Convention, found: dict[Letter, Accounted]) -> Finding:
-    """Accounting for Poisson samples where they have a fixed size."""
+    """Accounting for Poisson samples although they have a fixed size."""
     assumed, true = convention_of("poisson", yours.noise), convention_of("fixed_size", yours.noise)
     return finding(
         f"epsilon at delta = {request.delta!r} with samples of fixed size",

@@ -1,4 +1,4 @@
-r"""The numbers of a complex Gaussian mechanism that the papers' statements speak of."""
+r"""The numbers of a complex Gaussian mechanism that the papers' statements refer to."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ def bounds(mechanism: ComplexGaussian) -> tuple[float, float, float]:
 
 
 def is_circular(mechanism: ComplexGaussian) -> bool:
-    """Whether both components have one deviation and no correlation."""
+    """Whether both components have the same deviation and no correlation."""
     std_real, std_imag = mechanism.stds
     return std_real == std_imag and mechanism.correlation == 0.0

@@ -1,4 +1,4 @@
-r"""POST /v1/compare/zeta_dp_means and /zeta_dp_lipschitz: what two means or a gradient say, as printed and as it is. Errata Z6 and Z8."""
+r"""POST /v1/compare/zeta_dp_means and /zeta_dp_lipschitz: what two means or a gradient imply, as printed and in truth. Errata Z6 and Z8."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class LipschitzComparison(Value):
 
     @property
     def sensitivity(self) -> float:
-        """How far the query moves when the record is replaced, at most."""
+        """The largest distance that the query moves when the record is replaced."""
         return self.gradient_bound * self.domain_diameter
 
 
@@ -111,7 +111,7 @@ def _inner_product(request: MeansComparison) -> Finding:
     first, second = ([complex(*pair) for pair in means] for means in (request.first, request.second))
     moves = [b - a for a, b in zip(first, second, strict=True)]
     length = raised(whitened_length(moves, found.std_real, found.std_imag, found.correlation)) + _rounding(moves, found)
-    # Multiplied before it is squared, and up: where the square is below all floats, the divergence still isn't 0.
+    # Multiplied before it is squared, and rounded up: if the square is below all floats, the divergence still isn't 0.
     proven = math.nextafter((math.sqrt(0.5 * request.order) * length) ** 2, math.inf) if length > 0.0 else 0.0
     circular = found.correlation == 0.0
     return finding(
@@ -137,12 +137,12 @@ def _inner_product(request: MeansComparison) -> Finding:
 
 
 def _paper_sigma(noise: TotalNoise | PerComponentNoise) -> float:
-    """The sigma of the zeta-DP paper's N_C(0, sigma^2), which is that of both components together."""
+    """The sigma of the zeta-DP paper's N_C(0, sigma^2), which covers both components together."""
     return noise.sigma if isinstance(noise, TotalNoise) else total_from_per_component(noise.sigma)
 
 
 def _rounding(moves: list[complex], noise: ComponentNoise) -> float:
-    """How much x - rho y may lack by its parts' roundings, 4 units of |x| + |y|; it matters where rho nears 1 and nearly all cancels."""
+    """Error of x - rho y from its parts' roundings, 4 units of |x| + |y|; it matters if rho is near 1 and nearly everything cancels."""
     independent = math.sqrt((1.0 - noise.correlation) * (1.0 + noise.correlation))
     return 1e-15 * whitened_length(moves, noise.std_real, noise.std_imag, 0.0) / independent
 

@@ -17,7 +17,7 @@ from mechanisms.published import complex_dp_federated
 def replacing(stated: Sensitivity) -> Sensitivity:
     r"""The sensitivity under replacing a unit, of a query that moves by at most ``stated`` when one is added or removed.
 
-    Out with one, in with another: each bound doubles, and a unit that turns its contribution around attains all of them. Errata C9.
+    One unit is removed and another added: each bound doubles, and a unit that reverses its contribution attains all of them. Errata C9.
 
     Raises:
       InvalidParameter: stated for other neighbours, or doubled beyond the largest scale.
@@ -49,9 +49,9 @@ def findings(mechanism: ComplexGaussian, read: ComplexGaussian, group: int, poin
 
     Args:
       mechanism: as stated.
-      read: under the neighbours asked for.
+      read: under the requested neighbours.
       group: how many units one person holds.
-      points: where consequences are asked for.
+      points: where consequences are requested.
     """
     return _replaced(mechanism, points), _grouped(read, group, points)
 
@@ -114,7 +114,7 @@ def _grouped(read: ComplexGaussian, group: int, points: Points) -> Finding:
     )
 
 
-# Its figures take scipy, which starting the service leaves alone.
+# Its figures need scipy, which isn't loaded when the service starts.
 @cache
 def _replaced_example() -> Counterexample:
     mu, delta = 0.5, 1e-3

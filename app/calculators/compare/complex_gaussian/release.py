@@ -1,4 +1,4 @@
-r"""POST /v1/compare/complex_gaussian: one release of complex Gaussian noise, as two papers state it and as it is."""
+r"""POST /v1/compare/complex_gaussian: one release of complex Gaussian noise, as two papers state it and as it really is."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class ComplexGaussianComparison(Value):
 
     @cached_property
     def stated(self) -> ComplexGaussian:
-        """The mechanism, for the neighbours its sensitivity is stated for."""
+        """The mechanism, for the neighbours for which its sensitivity is stated."""
         if self.mechanism is not None:
             return self.mechanism
         assert self.noise is not None  # checked at construction
@@ -137,7 +137,7 @@ def _profile(request: ComplexGaussianComparison) -> Profile:
     one = Release(mechanism=request.read)
     unit = request.read.sensitivity.unit
     named = f"group_of_{request.group}_{unit}"[:64]
-    # Cut off, the name could be the unit's own.
+    # If it were cut off, the name could equal the unit's.
     larger = named if named != unit else f"group_of_{request.group}"
     event = one if request.group == 1 else Grouped(size=request.group, unit=larger, event=one)
     return compute_profile(ProfileRequest(event=event, epsilons=request.epsilons, deltas=request.deltas, orders=request.orders))

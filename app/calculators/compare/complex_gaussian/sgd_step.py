@@ -1,4 +1,4 @@
-r"""POST /v1/compare/zeta_dp_sgd_step: one step of training with complex Gaussian noise, as printed and as it is. Errata Z10, Z11, Z15."""
+r"""POST /v1/compare/zeta_dp_sgd_step: one training step with complex Gaussian noise, as printed and in truth. Errata Z10, Z11, Z15."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _realised_lot(request: SgdStepComparison, epsilon: float) -> Finding:
         printed_formula="at most delta_G(1 / sigma, epsilon), for every pair of neighbours",
         proven=proven,
         proven_formula="hockey-stick divergence of N(0, (c/L)^2) and N(0, (c/(L+1))^2) on 2p coordinates, in its worse direction",
-        # Where this one pair is within the claim, that shows nothing of the others.
+        # If this one pair is within the claim, that shows nothing about the others.
         stronger="smaller" if refuted else "neither",
         erratum="Z11",
         note="The noise's own scale tells the lot's size, whatever sigma is. Divide by a public constant: the expected lot size."
@@ -182,7 +182,7 @@ def _share_above(norms: tuple[float, ...], bound: float) -> float:
     return sum(norm > bound for norm in norms) / len(norms)
 
 
-# Their figures take scipy, which starting the service leaves alone.
+# Their figures need scipy, which isn't loaded when the service starts.
 @cache
 def _multiplier_example() -> Counterexample:
     sigma, epsilon = 1.0, 1.0

@@ -151,7 +151,7 @@ def _phi(x: float) -> float:
     return float(scipy.special.ndtr(x))
 
 
-# Their figures take scipy, which starting the service leaves alone.
+# Their figures need scipy, which isn't loaded when the service starts.
 @cache
 def _event() -> Counterexample:
     sigma, length, epsilon = 1.0, 1.0, 1.0

@@ -1,1 +1,1 @@
-r"""Spectral-DP as printed and as it is, with the classic Gaussian noise it is calibrated by."""
+r"""Spectral-DP as printed and as it really is, with the classic Gaussian noise that it uses for calibration."""

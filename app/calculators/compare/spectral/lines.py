@@ -1,4 +1,4 @@
-r"""Whose statements these are, where their truth is proved, and lines of a derivation that rest on that proof."""
+r"""The paper whose statements these are, the proof of what is true, and lines of a derivation that use that proof."""
 
 from __future__ import annotations
 

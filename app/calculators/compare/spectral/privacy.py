@@ -17,7 +17,7 @@ from mechanisms.published import spectral_dp
 
 
 def findings(request: SpectralComparison, low_pass: LowPass) -> tuple[Finding, ...]:
-    """What one unit can move, in the domain where the noise stands."""
+    """How far one unit can move the query, in the domain where noise is added."""
     return (
         _single_release(request),
         _replacement(request),

@@ -1,4 +1,4 @@
-r"""What is asked about Spectral-DP: a filter, a noise, and where wanted a signal."""
+r"""The request of a comparison with Spectral-DP: a filter, a noise, and optionally a signal."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class SpectralComparison(Value):
 
     @property
     def low_pass(self) -> LowPass:
-        """The filter, K worked out where a ratio was given."""
+        """The filter; K is computed if a ratio was given."""
         if self.kept is not None:
             return LowPass(self.shape, self.kept)
         assert self.filtering_ratio is not None  # checked at construction
@@ -103,7 +103,7 @@ class SpectralComparison(Value):
         return LowPass(self.shape, tuple(kept_for_ratio(length, ratio, self.rounding) for length, ratio in pairs))
 
     def norms_under(self, low_pass: LowPass) -> SignalNorms | None:
-        """Norms of the signal that was sent, if any; this takes a transform, so call it once."""
+        """Norms of the request's signal, if any; this needs a transform, so call it once."""
         if self.signal is not None:
             return SignalNorms.of_signal(low_pass, self.signal)
         return None if self.power_spectrum is None else SignalNorms.of_power(low_pass, self.power_spectrum)
@@ -123,7 +123,7 @@ class SpectralComparison(Value):
 
     @property
     def chosen_positions(self) -> tuple[tuple[int, ...], ...]:
-        """Those asked for, else the first one or two on the diagonal."""
+        """The requested positions, or else the first one or two on the diagonal."""
         if self.positions:
             return self.positions
         zero = tuple(0 for _ in self.shape)

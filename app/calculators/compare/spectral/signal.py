@@ -17,7 +17,7 @@ from mechanisms.published import spectral_dp
 
 
 def findings(request: SpectralComparison, low_pass: LowPass, norms: SignalNorms | None) -> tuple[Finding, ...]:
-    """Those on the signal that was sent, of these norms, and those on the paper's products of spectra."""
+    """The findings about the request's signal, with these norms, and about the paper's products of spectra."""
     return (
         *(() if norms is None else (_order(request, norms),)),
         *(() if norms is None or request.support is None else (_crop(request, norms),)),
@@ -62,7 +62,7 @@ def _clipped_first() -> Counterexample:
 
 
 def _crop(request: SpectralComparison, norms: SignalNorms) -> Finding:
-    assert request.support is not None  # the caller asked
+    assert request.support is not None  # the caller checked
     assert request.signal is not None  # checked at construction
     inside = norm_inside(request.shape, request.signal, request.support)
     inside, clip = min(inside, norms.whole), request.clip

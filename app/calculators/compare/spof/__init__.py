@@ -1,1 +1,1 @@
-r"""SPOF, its relatives and its environmental noise as printed and as they are."""
+r"""SPOF, its relatives and its environmental noise, as printed and as they really are."""

@@ -1,6 +1,6 @@
 r"""Recovering a record from one update of Algorithm 1 (S14, S15, S31): whatever the noise, the gradients carry the record itself.
 
-How, ``mechanisms.analysis.record_recovery`` says.
+``mechanisms.analysis.record_recovery`` explains how.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ FEATURES, UNITS = 14, 7
 SEED = 14
 
 ALGORITHM_EPSILON = math.inf
-"""Of Algorithm 1 and 2 as a whole: each update is a function of the record that no noise in g hides."""
+"""The epsilon of Algorithms 1 and 2 as a whole: each update is a function of the record that no noise in g hides."""
 
 
 @final
 @dataclass(frozen=True)
 class Recovery:
-    """How far off the attack was: largest errors of features and of code entries, and dL~/dW's relative distance from rank one."""
+    """The attack's accuracy: largest errors of features and of code entries, and dL~/dW's relative distance from rank one."""
 
     features: float
     code: float
@@ -54,7 +54,7 @@ def _sigmoid(z: Floats) -> Floats:
 
 @functools.lru_cache(maxsize=64)
 def attack(epsilon: float, c: float) -> Recovery:
-    """One update on the synthetic record, with Algorithm 1's noise for this epsilon and c >= 0, undone."""
+    """Recovers the synthetic record from one update with Algorithm 1's noise for this epsilon and c >= 0."""
     x, encoder, decoder = _setting()
     scale = published.algorithm_1_scale(FEATURES, c, epsilon)
     source = NumpySource.from_seed(SEED + 1)
@@ -83,7 +83,7 @@ def _judged(gradients: tuple[Floats, Floats], decoder: Floats) -> Recovery:
 
 
 def findings(epsilon: float, c: float) -> tuple[Finding, Finding]:
-    """S14 and S15: what the whole algorithm is worth, and what the decoder is sent."""
+    """S14 and S15: what the whole algorithm guarantees, and what the decoder receives."""
     seen = attack(epsilon, max(c, 0.0))
     algorithm = finding(
         "pure epsilon of Algorithm 1 as a whole, from its updates",
@@ -121,7 +121,7 @@ def findings(epsilon: float, c: float) -> tuple[Finding, Finding]:
 
 
 def counterexample(seen: Recovery, epsilon: float) -> Counterexample:
-    """What the attack got out of one update."""
+    """What the attack recovered from one update."""
     how = f"synthetic record, n = {FEATURES}, l = {UNITS}, noise for epsilon = {epsilon!r}"
     return Counterexample(
         description="One update and the public decoder weights, without knowing the noise: x and h(x) follow from the two gradients.",

@@ -32,7 +32,7 @@ class DpSgdLaplaceComparison(Value):
 
     Attributes:
       dimension: n, features in a record, each in [0, 1].
-      expansion_point: a, where the derivative s - x by z is taken, s = sigmoid(a); |a| <= 1e6.
+      expansion_point: a, where the derivative s - x with respect to z is evaluated, s = sigmoid(a); |a| <= 1e6.
       clipping_bound: C > 0, on the l2 norm of that derivative.
       epsilon: the epsilon given to Algorithm 2.
       releases: T, the number of times that noise is drawn for the same record.
@@ -56,7 +56,7 @@ class DpSgdLaplaceAnswer(Value):
     """What holds for the clipped derivative with respect to z, then what the paper prints.
 
     Attributes:
-      below, above: the derivative's features lie in [-below, above] = [s - 1, s].
+      below, above: the derivative's features are in [-below, above] = [s - 1, s].
       l1: the exact l1 diameter of the clipped derivative, replacing one record.
       mechanism: Laplace noise of one fixed scale for the requested epsilon, on the clipped derivative. Each user releases its own, so
         sampling users amplifies nothing: count whole releases.
@@ -112,7 +112,7 @@ def compare(request: DpSgdLaplaceComparison) -> DpSgdLaplaceAnswer:
 
 
 def _diameter(request: DpSgdLaplaceComparison) -> float:
-    """As an upper bound: what noise is scaled by mustn't be a rounding too small. Never above n, which the diameter can't exceed."""
+    """An upper bound: noise mustn't be scaled by a number that is too small by a rounding. Never above n, the diameter's maximum."""
     a, n = request.expansion_point, request.dimension
     return min(float(n), l1_diameter(n, sigmoid(-a), sigmoid(a), request.clipping_bound) * (1.0 + _ROUNDING))
 
@@ -159,12 +159,12 @@ def _unclipped(request: DpSgdLaplaceComparison) -> Finding:
 
 
 def _quotient(value: float, scale: float) -> float:
-    """value / scale, infinite where the scale is 0 or the quotient leaves the floats: an upper bound in either case."""
+    """value / scale, infinite if the scale is 0 or the quotient exceeds the range of floats: an upper bound in either case."""
     return quotient_up(value, scale) if scale > 0.0 and value / scale < math.inf else math.inf
 
 
 def _fixed_scale(request: DpSgdLaplaceComparison, diameter: float, printed: float, where: str, formula: str, erratum: str) -> Finding:
-    """The epsilon of T releases, were the scale of this branch used for every record."""
+    """The epsilon of T releases if the scale of this branch were used for every record."""
     scale = printed / request.epsilon
     once = _quotient(diameter, scale)
     total = multiple_up(request.releases, once)

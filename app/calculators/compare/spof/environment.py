@@ -129,7 +129,7 @@ class Law(Value):
     """The true distribution of b = e^D / (1 + h (e^D - 1)), D normal of deviation ``effective_std``.
 
     Attributes:
-      upper_end: 1 / h; b lies in (0, 1/h).
+      upper_end: 1 / h; b is in (0, 1/h).
       mean, variance: null if they are outside the range of floats; their logarithms aren't.
     """
 

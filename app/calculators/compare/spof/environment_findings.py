@@ -51,7 +51,7 @@ def all_findings(environment: Environment) -> tuple[Finding, ...]:
 
 
 def _under_noise(environment: Environment, printed: float) -> float | None:
-    """The statements are on noisy inputs (n_j != 0): without noise they say nothing."""
+    """The statements are about noisy inputs (n_j != 0): without noise they say nothing."""
     return printed if environment.noise_std > 0.0 else None
 
 

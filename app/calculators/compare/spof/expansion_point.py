@@ -17,7 +17,7 @@ from mechanisms.published import spof as published
 
 
 def findings(request: SpofComparison) -> tuple[Finding, ...]:
-    """Every printed statement on the choice of a."""
+    """Every printed statement about the choice of a."""
     return *_derivative_terms(request), _minimum(), _any_point(request)
 
 
@@ -63,7 +63,7 @@ def _derivative_terms(request: SpofComparison) -> tuple[Finding, Finding]:
 
 @functools.cache
 def _minimum_of_58() -> float:
-    """Where the printed (58) is smallest, by golden section: it falls up to there and grows after it."""
+    """The minimum of the printed (58), by golden section: it falls before this point and grows after it."""
     shrink = 0.5 * (math.sqrt(5.0) - 1.0)
     low, high = -5.0, 5.0
     while high - low > 1e-7:
@@ -74,7 +74,7 @@ def _minimum_of_58() -> float:
 
 def _term(a: float) -> float:
     found = published.sensitivity_term(a)
-    assert found is not None  # only asked within (-5, 5)
+    assert found is not None  # only called within (-5, 5)
     return found
 
 

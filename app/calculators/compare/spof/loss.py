@@ -18,7 +18,7 @@ from mechanisms.published import spof as published
 
 
 def findings(request: SpofComparison) -> tuple[Finding, ...]:
-    """Every printed statement on the coefficients without stabilisation, at these numbers."""
+    """Every printed statement about the coefficients without stabilisation, at these numbers."""
     return (
         _second_derivative(request),
         _quadratic_factor(request),

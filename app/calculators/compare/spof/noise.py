@@ -15,7 +15,7 @@ _PROOF = "proofs/laplace.md"
 
 
 def findings(request: SpofComparison) -> tuple[Finding, ...]:
-    """Every printed statement on epsilon and on the noise's scale, at these numbers."""
+    """Every printed statement about epsilon and about the noise's scale, at these numbers."""
     return (
         *_algorithm_1(request),
         _variance(request),
@@ -41,7 +41,7 @@ def printed_pair_l1(dimension: int) -> float:
 
 
 def algorithm_1_epsilon(request: SpofComparison) -> float | None:
-    """The pure epsilon of the coefficients that one run of step 5 releases, exactly; None where the scale isn't printed."""
+    """The exact pure epsilon of the coefficients that one run of step 5 releases; None if the scale isn't printed."""
     if not _covered(request):
         return None
     scale = published.algorithm_1_scale(request.dimension, request.stabilisation, request.epsilon)
@@ -314,7 +314,7 @@ def _functional_mechanism(request: SpofComparison) -> Finding:
 
 
 def functional_mechanism_difference(n: int, m: int, epsilon: float) -> Finding:
-    """S17: SPOF at m = 1, c = 0 beside the functional mechanism, which it is said to be."""
+    """S17: SPOF at m = 1, c = 0 next to the functional mechanism, to which the paper says it is equal."""
     scale = published.algorithm_1_scale(n, 0.0, epsilon)
     central = published.functional_mechanism_scale(n, epsilon)
     return finding(

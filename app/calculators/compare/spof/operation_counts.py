@@ -80,7 +80,7 @@ def compare(request: OperationCountsComparison) -> OperationCountsAnswer:
 
 
 def _saving(spof: int, dp_sgd: int) -> float | None:
-    # Of whole numbers, so rounded once.
+    # A ratio of whole numbers, so it is rounded only once.
     return (dp_sgd - spof) / dp_sgd if dp_sgd else None
 
 

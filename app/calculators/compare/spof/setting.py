@@ -84,7 +84,7 @@ class SpofComparison(Value):
 
 
 def laplace_for(l1: float, epsilon: float) -> Laplace:
-    """Laplace noise for this pure epsilon of a record, replacing it, rounded toward more noise."""
+    """Laplace noise for this pure epsilon when a record is replaced, rounded toward more noise."""
     return Laplace(scale=quotient_up(l1, epsilon), sensitivity=Sensitivity(l1=l1, adjacency=Adjacency.REPLACE_ONE, unit="record"))
 
 

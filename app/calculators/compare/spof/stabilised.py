@@ -16,18 +16,18 @@ from mechanisms.published import spof as published
 
 
 def findings(request: SpofComparison) -> tuple[Finding, ...]:
-    """Every printed statement on the coefficients at z + c."""
+    """Every printed statement about the coefficients at z + c."""
     return *_stabilised_coefficients(request), *_stabilised_sensitivity(request), _third_line(request)
 
 
 def _right_stabilised_print(x: float, c: float) -> tuple[float, float, float]:
-    """The printed polynomial at z + c, expanded right: coefficients of 1 (beyond log 2), z and z^2 at a = 0."""
+    """The printed polynomial at z + c, expanded correctly: coefficients of 1 (beyond log 2), z and z^2 at a = 0."""
     alpha_2, alpha_3 = printed_pair(x, 0.0)
     return c * alpha_2 + c**2 * alpha_3, alpha_2 + 2.0 * c * alpha_3, alpha_3
 
 
 def _stabilised_coefficients(request: SpofComparison) -> tuple[Finding, Finding]:
-    """(31), by what one record can move: the coefficient of z, and the constant."""
+    """(31), split by what one record can move: the coefficient of z, and the constant."""
     n, c = request.dimension, request.stabilisation
     printed = [published.stabilised_coefficients(x, c) for x in (0.0, 1.0)]
     right = [_right_stabilised_print(x, c) for x in (0.0, 1.0)]
@@ -80,7 +80,7 @@ def _wrong_expansion(c: float) -> Counterexample:
 
 
 def _stabilised_sensitivity(request: SpofComparison) -> tuple[Finding, ...]:
-    """(32), beside three quantities it could be read as a bound of."""
+    """(32), next to three quantities that it could be read as bounding."""
     n, c, at_origin = request.dimension, request.stabilisation, request.expansion_point == 0.0
     covered = at_origin and c >= 0.0
     printed = published.stabilised_sensitivity(n, c) if covered else None

@@ -1,4 +1,4 @@
-r"""POST /v1/compare/taylor: what the second-order polynomial of the loss misses, as printed and as proved."""
+r"""POST /v1/compare/taylor: the error of the loss's second-order polynomial, as printed and as proved."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class TaylorComparison(Value):
 
     @property
     def z(self) -> float:
-        """The logit at which the loss is taken, before c."""
+        """The logit at which the loss is evaluated, before c."""
         return self.expansion_point + self.distance if self.logit is None else self.logit
 
 
@@ -151,7 +151,7 @@ def _loss_at(request: TaylorComparison) -> LossAt:
 
 
 def _published_error(x: float, z: float, a: float) -> float:
-    """published - loss, without cancellation: the wrong coefficient of (z - a)^2, and what the true polynomial misses."""
+    """published - loss, without cancellation: the wrong coefficient of (z - a)^2, and the error of the true polynomial."""
     return (2.0 * x - 1.5) * sigmoid_slope(a) * (z - a) ** 2 - taylor.remainder(z, a)
 
 
