@@ -119,7 +119,7 @@ class AttackFacts(Value):
 
     Attributes:
       victims, public_records: attacked, and trained on by the attackers.
-      coordinates: of one feature.
+      coordinates: the number of coordinates of one feature.
       attackers: what each learned attacker was.
       figures: as the run's method sends features.
       curve: the same network at other noises; absent where the method has none of a stated scale.
