@@ -3,7 +3,7 @@ r"""Lower bounds on epsilon from one run with canaries, and whether they contrad
 Half of m canaries, chosen by fair coins, take part in a run; an observer of the outputs gives each canary a score, higher for "it took
 part". Two tests of a claimed trade-off function use the scores:
 
-** ``one_run_p_value`` computes how often this many guesses could be right. It assumes nothing but the claim and the coins.
+* ``one_run_p_value`` computes how often this many guesses could be right. It assumes nothing but the claim and the coins.
 * ``quantile_test`` compares rates of false positives and false negatives with the claim as if scores were independent of each other,
   which largely holds for canaries in orthogonal directions; it detects more.
 
