@@ -6,8 +6,9 @@ SETUP := $(VENV)/.installed
 DEV_SETUP := $(VENV)/.installed-dev
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-# Processes that the tests run in: one for each core, up to eight. PROCESSES=0 runs them in this one, for a debugger.
-PROCESSES ?= auto
+# Processes that the tests run in: three for two cores, since many wait for services and workers; up to eight. PROCESSES=0 runs them in
+# this one, for a debugger.
+PROCESSES ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 3 / 2)
 # Each process computes with one thread, or they are in each other's way.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
@@ -20,7 +21,7 @@ export PYTHONDONTWRITEBYTECODE :=
 help:
 	@echo "make demo   train privately on handwritten digits, end to end, and check the certificate"
 	@echo "make serve  run the service and one worker; prints the address of the documentation"
-	@echo "make test   run the tests, a process a core (make test PROCESSES=1 for fewer)"
+	@echo "make test   run the tests, three processes for two cores (make test PROCESSES=1 for fewer)"
 	@echo "make test-all  run all tests, with those that repeat at more power, points or rounds what make test shows"
 	@echo "make lint   linters, types and import rules"
 	@echo "make bench  benchmarks, as ratios against peers"
