@@ -1,8 +1,8 @@
 r"""The order of the tests: the longest first, so that no process is left with a long one at the end.
 
 A unit of work is a file, whose tests share what they make; or a single test that takes long and shares nothing; or several files that share
-what is dear. How long each takes stands in ``seconds.json``, which ``pytest tests --record-seconds`` writes anew. A figure that is missing or
-stale costs time and nothing else.
+what is dear. How long each takes stands in ``seconds.json``, which ``pytest tests --record-seconds`` writes anew. A figure that is
+missing or stale costs time and nothing else.
 """
 
 from __future__ import annotations
