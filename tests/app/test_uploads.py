@@ -62,12 +62,16 @@ def client(service: httpx2.Client, of: Settings) -> Generator[httpx2.Client]:
 
 
 def nothing_is_kept(client: httpx2.Client, of: Settings) -> None:
-    wait_until(lambda: files_below(of.uploads_dir) == [])
-    assert client.get("/v1/uploads").json() == {"uploads": [], "next": None}
     database = Database(of)
-    with database.reading() as session:
-        assert session.query(UploadRow).count() == 0
+
+    def rows() -> int:
+        with database.reading() as session:
+            return session.query(UploadRow).count()
+
+    # The file goes first, then its row, after the connection is gone.
+    wait_until(lambda: files_below(of.uploads_dir) == [] and rows() == 0)
     database.close()
+    assert client.get("/v1/uploads").json() == {"uploads": [], "next": None}
 
 
 def test_an_upload_is_told_by_its_arrays_and_kept_for_this_account_alone(client: httpx2.Client, of: Settings) -> None:
