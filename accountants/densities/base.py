@@ -71,7 +71,7 @@ class Density(ABC):
       is_discrete: the loss of a whole pair takes finitely many values: its moment function never decays, and no noise has this density.
       has_atoms: the losses -distance and distance of a whole pair have positive probability.
       has_transform: the pairs have a moment function whose inversion is proved (``transform``).
-      library_name: the noise's name in dp-accounting's ``from_<name>_mechanism``; None if it has no such noise.
+      dp_accounting_name: the noise's name in dp-accounting's ``from_<name>_mechanism``; None if it has no such noise.
     """
 
     loss_type: ClassVar[type[PrivacyLoss]]
@@ -80,7 +80,7 @@ class Density(ABC):
     is_discrete: ClassVar[bool]
     has_atoms: ClassVar[bool]
     has_transform: ClassVar[bool] = False
-    library_name: ClassVar[str | None] = None
+    dp_accounting_name: ClassVar[str | None] = None
 
     @abstractmethod
     def loss(self, distance: float) -> PrivacyLoss:

@@ -37,7 +37,7 @@ class GaussianDensity(LocationDensity):
     norm = "l2"
     has_atoms = False
     has_transform = True
-    library_name = "gaussian"
+    dp_accounting_name = "gaussian"
     underflow = 38.0
     reach = 38.0
 

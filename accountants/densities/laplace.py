@@ -39,7 +39,7 @@ class LaplaceDensity(LocationDensity):
     norm = "l1"
     has_atoms = True
     has_transform = True
-    library_name = "laplace"
+    dp_accounting_name = "laplace"
     underflow = 700.0
     reach = 60.0
 

@@ -135,12 +135,12 @@ def _composed(parts: Mapping[Leaf, int], interval: float, *, pessimistic: bool) 
 
 def _leaf_distribution(leaf: Leaf, interval: float, *, pessimistic: bool) -> Any:
     # Imported here because it takes a second and a half and most calculations never need it.
-    from dp_accounting.pld import privacy_loss_distribution as library  # pyright: ignore[reportMissingTypeStubs]
+    from dp_accounting.pld import privacy_loss_distribution as peer  # pyright: ignore[reportMissingTypeStubs]
 
     pair = pair_of(leaf)
     q = pair.upper.weights[-1]
     # The connect-the-dots form is tighter but exists for the upper end only.
-    return getattr(library, f"from_{pair.family.library_name}_mechanism")(
+    return getattr(peer, f"from_{pair.family.dp_accounting_name}_mechanism")(
         1.0 / pair.upper.shifts[-1],
         pessimistic_estimate=pessimistic,
         value_discretization_interval=interval,
@@ -154,7 +154,7 @@ def _pair_reason(leaf: Leaf) -> str | None:
     if (reason := unsupported_reason(leaf)) is not None:
         return reason
     pair = pair_of(leaf)
-    if pair.family.library_name is None or pair.shown < 1.0:
+    if pair.family.dp_accounting_name is None or pair.shown < 1.0:
         return "this route has the library discretise Gaussian and Laplace noise only, whole or one sampled unit"
     if pair.lower.shifts == (0.0,) and len(pair.upper.shifts) <= 2 and not pair.worst_of_both:
         return None
