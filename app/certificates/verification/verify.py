@@ -142,6 +142,6 @@ def _meaning(checks: list[Check], predicate: PrivacyCertificate | None, verdict:
     says = "the certificate states NO privacy guarantee" if without else "its figures follow from the event it states"
     missing = [check.name for check in checks if check.status is Status.NOT_CHECKED]
     return (
-        f"Signed by one of the keys that it was checked against, and {says}. This doesn't prove that the training was done as stated: for that you rely on whoever "
-        f"holds the key. Not checked: {', '.join(missing) or 'nothing'}."
+        f"Signed by one of the keys that it was checked against, and {says}. This doesn't prove that the training was done as stated: for "
+        f"that you rely on whoever holds the key. Not checked: {', '.join(missing) or 'nothing'}."
     )
