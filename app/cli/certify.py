@@ -12,12 +12,12 @@ from app.certificates.facts.report import Status, VerificationReport
 from app.certificates.log.evidence import Evidence
 from app.certificates.log.revocations import RevocationsRefused, read_revocations
 from app.certificates.page.html import html_of
+from app.certificates.page.plain import describe
 from app.certificates.page.rendering import rendered
 from app.certificates.signing.keys import PublicKeySet
 from app.certificates.verification.opening import CertificateUnreadable, open_certificate
 from app.certificates.verification.verify import read
 from app.certificates.verification.verify import verify as verify_envelope
-from app.certificates.words.text import describe
 from app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, Key, clear_errors, fail, out, print_json
 from app.client import Client, RequestRefused
 

@@ -10,9 +10,9 @@ import pytest
 
 from app.certificates.facts.statement import PrivacyCertificate
 from app.certificates.issuing.issue import CertificateInput, issue_certificate
+from app.certificates.page.plain import describe
 from app.certificates.signing.keys import PublicKeySet, jwks
 from app.certificates.verification.verify import read
-from app.certificates.words.text import describe
 from app.kit.settings import Settings
 from tests.app.certificate_kinds import run_named, runs, write_table
 from tests.app.certificates_harness import finished_run

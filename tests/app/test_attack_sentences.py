@@ -18,10 +18,10 @@ from accountants.attack_sentences import guessing_sentence, naming_sentence
 from app.certificates.log.evidence import Evidence
 from app.certificates.page.html import html_of
 from app.certificates.page.pdf import pdf_of
+from app.certificates.page.plain import describe
 from app.certificates.page.rendering import rendered
 from app.certificates.signing.keys import PublicKeySet
 from app.certificates.verification.verify import read
-from app.certificates.words.text import describe
 from app.kit.settings import Settings
 from app.main import create_app
 from mechanisms import Adjacency

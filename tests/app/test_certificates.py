@@ -24,13 +24,13 @@ from app.certificates.facts.errata import rows_in_order
 from app.certificates.facts.guarantee import SEED_SENTENCE, ApproximateDp, NoGuarantee
 from app.certificates.facts.statement import PrivacyCertificate, Statement
 from app.certificates.issuing.issue import CertificateInput, issue_certificate
+from app.certificates.page.plain import describe
 from app.certificates.signing.canonical import canonical_json
 from app.certificates.signing.digests import DataManifest, code_manifest
 from app.certificates.signing.envelope import Envelope
 from app.certificates.signing.keys import jwks
 from app.certificates.verification.verify import read
 from app.certificates.words.reading import Reading
-from app.certificates.words.text import describe
 from app.kit.settings import Settings
 from mechanisms import MECHANISMS, ComplexGaussian, Laplace, RandomOrigin, Sensitivity
 from mechanisms.errata import UnknownRow, erratum

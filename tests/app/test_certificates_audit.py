@@ -10,9 +10,9 @@ import pytest
 from app.certificates.errors import CertificateRefused
 from app.certificates.facts.audit import CanaryFacts
 from app.certificates.issuing.issue import CertificateInput, issue_certificate
+from app.certificates.page.plain import describe
 from app.certificates.signing.keys import PublicKeySet
 from app.certificates.verification.verify import read, verify
-from app.certificates.words.text import describe
 from app.kit.settings import Settings
 from tests.app.certificates_harness import CANARIES, details, finished_run, lied
 from trainer.specs.report import RunReport

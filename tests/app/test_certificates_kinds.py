@@ -179,10 +179,10 @@ def test_nothing_of_an_unprotected_run_sounds_like_a_promise(
     name: str, texts: dict[str, str], predicates: dict[str, PrivacyCertificate]
 ) -> None:
     text = texts[name]
-    assert text.splitlines()[2] == "THERE IS NO PRIVACY GUARANTEE."
+    assert text.splitlines()[3] == "THERE IS NO PRIVACY GUARANTEE"
     assert "treat each of them as if it held the training data themselves" in text
     assert Reading(predicates[name]).unit_meaning.endswith("no row is protected")
-    promises = ("Guarantee:", "Protected:", "stronger than", "post-processing", "would rest on", "with probability at most", "It holds")
+    promises = ("guarantee:", "Protected:", "stronger than", "post-processing", "would rest on", "with probability at most", "It holds")
     for promise in promises:
         assert promise not in text
 
@@ -200,7 +200,7 @@ def test_a_printed_algorithms_errata_tell_print_and_truth(predicates: dict[str, 
     assert "What holds: " in told["S14"]
     # What is done otherwise in a protected run isn't done by such a run.
     assert not any(row.here is not None and row.here in meaning for row, meaning in rows)
-    assert "  - S14 (O): Printed (" in texts["printed"]
+    assert "  - S14 (overclaims privacy): Printed (" in texts["printed"]
 
 
 # Comparisons

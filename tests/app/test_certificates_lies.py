@@ -8,7 +8,7 @@ import pytest
 
 from app.certificates.page.content import document_of
 from app.certificates.signing.keys import PublicKeySet
-from app.certificates.verification.verify import read, read_statement, verify
+from app.certificates.verification.verify import read, verify
 from app.kit.settings import Settings
 from tests.app.certificates_harness import ABSENT, CANARIES, details, lied
 
@@ -235,6 +235,6 @@ def test_an_event_that_nobody_can_read_is_refused_and_nothing_is_raised(issued: 
     report = verify(lie, keys, None)
     assert report.verdict == "invalid"
     # A page shows certificates that weren't verified too.
-    assert document_of(read_statement(lie), report.checks).verdict.headline == "DO NOT RELY ON THIS CERTIFICATE"
+    assert document_of(read(lie), checks=report.checks).verdict.headline == "DO NOT RELY ON THIS CERTIFICATE"
     assert "event: isn't that of the plan" in details(report, "plan")
     assert "the figures can't be recomputed from this event" in details(report, "recomputation")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 
 from app.certificates.facts.guarantee import ApproximateDp, DeltaPoint
 from app.certificates.facts.statement import Environment, PrivacyCertificate, RunFacts
 from app.certificates.issuing.issue import CertificateInput, predicate_of
+from app.certificates.page.plain import describe
 from app.certificates.words.caveats import caveats, not_covered_elsewhere
 from app.certificates.words.reading import Reading
-from app.certificates.words.text import advantage, describe, most_true_positives
+from app.certificates.words.strength import advantage, most_true_positives
 from mechanisms.numerics.gdp import gdp_log_delta, gdp_trade_off
 from mechanisms.version import VERSION
 from tests.app.certificates_harness import finished_run
@@ -46,12 +48,12 @@ def _claim(*points: tuple[str, str]) -> ApproximateDp:
 
 def test_text_names_epsilon_and_delta_as_certified(text: str, predicate: PrivacyCertificate) -> None:
     assert isinstance(predicate.guarantee, ApproximateDp)
-    assert f"epsilon = {predicate.guarantee.epsilon}, delta = 1e-05" in text
+    assert text.splitlines()[3] == f"Privacy guarantee: epsilon {predicate.guarantee.epsilon} at delta 1e-05"
 
 
 def test_what_can_void_it_stands_directly_after_epsilon(text: str, predicate: PrivacyCertificate) -> None:
     lines = text.splitlines()
-    start = next(place for place, line in enumerate(lines) if line.startswith("Guarantee:"))
+    start = next(place for place, line in enumerate(lines) if line.startswith("Privacy guarantee:"))
     (held_out,) = (line for line in Reading(predicate).not_covered if line.startswith("the held-out records"))
     expected = [
         "  It holds only if all of the following hold:",
@@ -90,7 +92,7 @@ def test_words_of_another_version_than_the_runs_are_said_to_be(predicate: Privac
     of = Environment.model_validate({**dict(predicate.environment), "versions": {"zetadp": "0.0.1"}})
     other = PrivacyCertificate.model_validate({**dict(predicate), "environment": of})
     told = f"The run was of version 0.0.1; the words are of version {VERSION}, about its own runs."
-    assert describe(other).splitlines()[1] == told
+    assert f"  {told}" in describe(other).split("\n\n")[1].splitlines()
     assert Reading(predicate).other_version is None
 
 
@@ -101,17 +103,18 @@ def seeded(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_text_of_a_seeded_run_says_first_that_there_is_no_guarantee(seeded: str) -> None:
-    assert seeded.splitlines()[2] == "THERE IS NO PRIVACY GUARANTEE."
+    assert seeded.splitlines()[3] == "THERE IS NO PRIVACY GUARANTEE"
 
 
 def test_text_of_a_seeded_run_says_directly_after_it_that_nothing_is_promised(seeded: str) -> None:
-    why, promised = seeded.splitlines()[3:5]
+    why, promised = seeded.splitlines()[4:6]
     assert why.startswith("  Why: not private against someone who knows the seed")
     assert promised.startswith("  Nothing is promised")
 
 
 def test_text_of_a_seeded_run_states_no_epsilon(seeded: str) -> None:
-    assert "epsilon =" not in seeded
+    assert "Privacy guarantee: epsilon" not in seeded
+    assert not re.search(r"epsilon (= )?[0-9]", seeded)
 
 
 def test_true_positives_at_one_point_are_those_of_the_formula() -> None:

@@ -15,12 +15,12 @@ from accountants.events import non_private_reason
 from app.certificates.facts.guarantee import ApproximateDp
 from app.certificates.facts.ledger_entry import LedgerFacts
 from app.certificates.issuing.issue import issue_certificate
+from app.certificates.page.plain import describe
 from app.certificates.signing.envelope import Envelope
 from app.certificates.signing.keys import PublicKeySet
 from app.certificates.verification.verify import read, verify
 from app.certificates.words.caveats import RESTS, SEEDED, of_run
 from app.certificates.words.reading import Reading
-from app.certificates.words.text import describe
 from app.kit.settings import Settings
 from mechanisms import ComplexGaussian
 from tests.app.certificate_kinds import BASELINE, DIGITS, KINDS, MLP, SETTINGS, SPECTRAL
@@ -150,7 +150,7 @@ def test_a_run_is_told_with_what_voids_its_epsilon_the_gravest_first(folder: Pat
 
 def test_a_seeded_run_says_of_nothing_that_it_is_covered(text: Texts) -> None:
     told = text("seeded")
-    assert "THERE IS NO PRIVACY GUARANTEE." in told
+    assert "THERE IS NO PRIVACY GUARANTEE" in told
     assert "no guarantee covers any of it" in told
     assert "not covered, as nothing of this run is: a checkpoint holds" in told
     assert "stronger than the model needs" not in told

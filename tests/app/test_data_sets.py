@@ -12,11 +12,11 @@ from typing import Any
 import httpx2
 import pytest
 
+from app.certificates.page.plain import describe
 from app.certificates.signing.envelope import Envelope
 from app.certificates.signing.keys import PublicKeySet
 from app.certificates.verification.verify import read, verify
 from app.certificates.words.reading import Reading
-from app.certificates.words.text import describe
 from app.kit.database import Database, now
 from app.kit.settings import Settings
 from app.tables.certificates import CertificateRow

@@ -12,9 +12,9 @@ import httpx2
 import pytest
 
 from app.certificates.facts.report import Status, VerificationReport
+from app.certificates.page.plain import describe
 from app.certificates.signing.keys import PublicKeySet
 from app.certificates.verification.verify import read, verify
-from app.certificates.words.text import describe
 from tests.app.jobs_harness import serving, settings, stream, working
 from tests.selection import chosen
 from trainer import ALGORITHMS
@@ -83,7 +83,7 @@ def test_its_certificate_verifies_with_every_file_that_it_left(ended: Ended) -> 
 
 def test_it_is_told_to_be_private_or_not(ended: Ended) -> None:
     text = describe(read((ended.folder / "certificate.json").read_bytes()))
-    assert ("THERE IS NO PRIVACY GUARANTEE." in text) == (ended.job["algorithm"] in UNPROTECTED)
+    assert ("THERE IS NO PRIVACY GUARANTEE" in text) == (ended.job["algorithm"] in UNPROTECTED)
     assert (ended.job["progress"]["epsilon"] == "Infinity") == (ended.job["algorithm"] in UNPROTECTED)
 
 

@@ -13,7 +13,6 @@ from pydantic import Field
 
 from app.certificates.facts.decimals import DecimalText, SignedDecimalText, exact, fraction, lower, upper
 from app.certificates.facts.guarantee import Words
-from app.certificates.facts.phrases import sentence
 from mechanisms.base import Count, Value, is_absent
 from trainer.specs.attack_findings import RESOLUTION, SHARES, AttackFigure, AttackFindings, AttackName, Measure, key_bits
 
@@ -180,27 +179,6 @@ def attack_problems(facts: AttackFacts | None, clipping_norm: float | None) -> I
             std = 2 * fraction(point.noise_multiplier) * Fraction(clipping_norm)
             if abs(fraction(point.std) / std - 1) > TOLERANCE:
                 yield f"{where}.std: a multiplier of {point.noise_multiplier} and C {clipping_norm} make another one than {point.std}"
-
-
-def attack_lines(facts: AttackFacts) -> Iterator[str]:
-    """The figures in words, one line each."""
-    what, key = attacks_in_words(facts)
-    yield f"Attacks: {what}."
-    yield sentence(key)
-    for one in facts.figures:
-        yield f"  {figure_phrase(one)}"
-    for name, words in facts.attackers.items():
-        yield f"Attacker for {ATTACKS[name]}: {words}."
-    for point in facts.curve:
-        yield f"With noise of standard deviation {point.std} (mu {point.mu} a query):"
-        for one in point.figures:
-            yield f"  {figure_phrase(one)}"
-
-
-def figure_phrase(one: AttackFigureFacts) -> str:
-    """One figure in words."""
-    interval = f"{one.lower} to {one.upper}"
-    return f"{ATTACKS[one.attack]}: {MEASURES[one.measure]} {one.value} ({interval}; guessing {one.chance}; {one.trials} trials)"
 
 
 def _figure(one: AttackFigure) -> AttackFigureFacts:

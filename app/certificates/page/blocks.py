@@ -1,4 +1,4 @@
-r"""The parts of a readable certificate, independent of page or PDF. Texts are plain; each renderer escapes them."""
+r"""The parts of a readable certificate, independent of page, PDF or text. Texts are plain; each renderer escapes them."""
 
 from __future__ import annotations
 
@@ -79,10 +79,11 @@ Block = Text | Bullets | Table | CurvePlot
 @final
 @dataclass(frozen=True)
 class Section:
-    """A heading and what is under it."""
+    """A heading and what is under it. ``is_detail``: figures and digests, which plain text leaves to the page and the PDF."""
 
     heading: str
     blocks: tuple[Block, ...]
+    is_detail: bool = False
 
 
 @final

@@ -9,13 +9,14 @@ from itertools import chain
 from app.certificates.facts.attacks import ATTACKS, MEASURES, AttackFigureFacts, attacks_in_words
 from app.certificates.facts.claims import why_no_epsilon_without_sampling
 from app.certificates.facts.guarantee import ApproximateDp, NoGuarantee
+from app.certificates.facts.phrases import sentence
 from app.certificates.facts.report import Check, Status
-from app.certificates.facts.statement import Statement
+from app.certificates.facts.statement import PrivacyCertificate, Subject
 from app.certificates.page.blocks import Block, Bullets, CurvePlot, Document, Section, Table, Text, Tone, Verdict
 from app.certificates.words.caveats import Caveat, caveats, not_covered_elsewhere
 from app.certificates.words.reading import Reading
 from app.certificates.words.releases import noise_figures, sampling_in_words, sensitivity_figures
-from app.certificates.words.text import advantage, caution, nothing_promised, strength, worth_of_sampling
+from app.certificates.words.strength import advantage, caution, nothing_promised, strength, worth_of_sampling
 from mechanisms import AnyMechanism
 
 WEAK_FROM = 0.9
@@ -41,24 +42,32 @@ _SEVERITY = {
 }
 
 
-def document_of(statement: Statement, checks: Sequence[Check]) -> Document:
-    r"""The document. ``checks``: of form, signature, log and revoked keys; if one failed, that is the headline."""
-    reading, job = Reading(statement.predicate), statement.predicate.job
-    finished = job.finished.astimezone(UTC)
+def document_of(certificate: PrivacyCertificate, files: Sequence[Subject] = (), checks: Sequence[Check] = ()) -> Document:
+    r"""The document.
+
+    Args:
+      certificate: what is signed.
+      files: that it is about.
+      checks: of form, signature, log and revoked keys; if one failed, that is the headline.
+    """
+    reading, job = Reading(certificate), certificate.job
     return Document(
         title="Privacy certificate",
-        subtitle=f"Job {job.id}, {job.algorithm}, finished {finished:%Y-%m-%d %H:%M} UTC",
+        subtitle=f"Job {job.id}, {job.algorithm}, finished {job.finished.astimezone(UTC):%Y-%m-%d %H:%M} UTC",
         verdict=_verdict(reading, checks),
-        note=NOTE if reading.other_version is None else f"{NOTE} {reading.other_version}",
+        note=NOTE,
         sections=tuple(
             chain(
                 _guarantee(reading),
-                (Section("What was done", (Bullets(tuple(line.strip() for line in reading.done())), *_releases(reading))),),
+                (Section("What was done", (Bullets(tuple(reading.done())),)),),
+                _releases(reading),
                 _attacks(reading),
                 _not_covered(reading),
                 _foundations(reading),
                 _errata(reading),
-                (_origin(reading), _digests(statement), _standing(checks)),
+                (_origin(reading),),
+                _digests(files),
+                _standing(checks),
             )
         ),
     )
@@ -69,20 +78,30 @@ def _verdict(reading: Reading, checks: Sequence[Check]) -> Verdict:
     if broken:
         return Verdict(Tone.NONE, "DO NOT RELY ON THIS CERTIFICATE", (), ("It didn't pass its checks.", *broken))
     guarantee = reading.certificate.guarantee
+    words = () if reading.other_version is None else (reading.other_version,)
     if isinstance(guarantee, NoGuarantee):
-        why = (f"Why: {guarantee.reason}.", nothing_promised(reading), *caution(reading, guarantee), _trust(reading))
-        return Verdict(Tone.NONE, "THERE IS NO PRIVACY GUARANTEE", (), why)
-    unit = reading.unit
+        lines = (f"Why: {guarantee.reason}.", nothing_promised(reading), *caution(reading, guarantee), _trust(reading), *words)
+        return Verdict(Tone.NONE, "THERE IS NO PRIVACY GUARANTEE", (), lines)
     is_weak = (1.0 + advantage(guarantee)) / 2.0 >= WEAK_FROM
-    beside, lines = tuple(caveats(reading, guarantee)), list(strength(reading, guarantee))
-    if is_weak:
-        lines.append(f"That is a weak guarantee: it still allows an attack on one {unit} that is nearly always right.")
-    lines += [f"Protected: each {unit} of the {reading.kind.protected}; {reading.unit_meaning}.", _trust(reading)]
+    lines = (*_meaning(reading, guarantee, is_weak=is_weak), *words)
+    beside = tuple(caveats(reading, guarantee))
     headline = f"{'Weak privacy guarantee' if is_weak else 'Privacy guarantee'}: epsilon {guarantee.epsilon} at delta {guarantee.delta}"
     if any(check.name == "signature" and check.status is Status.NOT_CHECKED for check in checks):
         unsigned = Caveat("No keys were given, so nobody checked who signed this. What follows is only what the file says.")
-        return Verdict(Tone.WEAK, f"Not verified. {headline}", (unsigned, *beside), tuple(lines))
-    return Verdict(Tone.WEAK if is_weak else Tone.STATED, headline, beside, tuple(lines))
+        return Verdict(Tone.WEAK, f"Not verified. {headline}", (unsigned, *beside), lines)
+    return Verdict(Tone.WEAK if is_weak else Tone.STATED, headline, beside, lines)
+
+
+def _meaning(reading: Reading, guarantee: ApproximateDp, *, is_weak: bool) -> Iterator[str]:
+    if guarantee.pure_epsilon is not None:
+        yield f"It also holds with epsilon {guarantee.pure_epsilon} at delta 0: pure differential privacy."
+    yield from strength(reading, guarantee)
+    if is_weak:
+        yield f"That is a weak guarantee: it still allows an attack on one {reading.unit} that is nearly always right."
+    yield f"Protected: each {reading.unit} of the {reading.kind.protected}; {reading.unit_meaning}."
+    yield f"Against: anyone who sees what was released. Formally, it is (epsilon, delta)-differential privacy: {reading.neighbours}."
+    yield _trust(reading)
+    yield from worth_of_sampling(guarantee)
 
 
 def _trust(reading: Reading) -> str:
@@ -96,9 +115,8 @@ def _guarantee(reading: Reading) -> Iterator[Section]:
             line = "What would hold if nobody knew the seed is in the certificate file. It is no guarantee of this run."
             yield Section("The seed", (Text((line,)),))
         return
-    sampling = tuple(worth_of_sampling(guarantee))
-    gain = (Text(sampling),) if sampling else ()
-    yield Section("The guarantee in figures", (Table(("figure", "value"), tuple(_figures(reading, guarantee))), *gain, *_curve(guarantee)))
+    table = Table(("figure", "value"), tuple(_figures(reading, guarantee)))
+    yield Section("The guarantee in figures", (table, *_curve(guarantee)), is_detail=True)
 
 
 def _figures(reading: Reading, guarantee: ApproximateDp) -> Iterator[tuple[str, str]]:
@@ -129,15 +147,16 @@ def _curve(guarantee: ApproximateDp) -> tuple[Block, ...]:
     )
 
 
-def _releases(reading: Reading) -> tuple[Block, ...]:
+def _releases(reading: Reading) -> Iterator[Section]:
     if not reading.releases:
-        return ()
+        return
     rows = tuple(
         (str(one.count), _noise(one.mechanism), sampling_in_words(one), sensitivity_figures(one)) for one in reading.releases[:MOST_ROWS]
     )
     more = len(reading.releases) - len(rows)
     left_out = (Text((f"And {more} more, in the certificate file.",)),) if more else ()
-    return (Table(("releases", "mechanism and noise per real component", "sampling", "sensitivity"), rows), *left_out)
+    table = Table(("releases", "mechanism and noise per real component", "sampling", "sensitivity"), rows)
+    yield Section("What was released", (table, *left_out), is_detail=True)
 
 
 def _noise(mechanism: AnyMechanism) -> str:
@@ -151,7 +170,7 @@ def _attacks(reading: Reading) -> Iterator[Section]:
     header = ("attack", "measure", "found", "95 % interval", "guessing", "trials")
     lines = tuple(f"{ATTACKS[name]}: {words}" for name, words in found.attackers.items())
     blocks: list[Block] = [
-        Text(tuple(f"{words}." for words in attacks_in_words(found))),
+        Text(tuple(sentence(words) for words in attacks_in_words(found))),
         Table(header, _attack_rows(found.figures), frozenset({2, 3, 4, 5})),
     ]
     for point in found.curve:
@@ -177,17 +196,17 @@ def _foundations(reading: Reading) -> Iterator[Section]:
     floats = reading.floating_point
     if isinstance(reading.certificate.guarantee, ApproximateDp):
         yield Section("The floating-point caveat", (Text((floats,)),))  # all other assumptions stand beside epsilon
-    else:
+    elif reading.is_protected:
         yield Section("What a guarantee would rest on", (Bullets((*reading.assumptions, floats)),))
     named = tuple(f"{title}: {', '.join(found)}" for title, found in (("Proofs", reading.proofs), ("Sources", reading.sources)) if found)
     if named:
-        yield Section("Proofs and sources", (Text(named),))
+        yield Section("Proofs and sources", (Text(named),), is_detail=True)
 
 
 def _errata(reading: Reading) -> Iterator[Section]:
     if found := reading.errata:
-        rows = tuple((row.row, _SEVERITY[row.severity], meaning) for row, meaning in found)
-        yield Section("What the errata say about the papers behind it", (Table(("row", "kind", "meaning"), rows),))
+        lines = tuple(f"{row.row} ({_SEVERITY[row.severity]}): {meaning}" for row, meaning in found)
+        yield Section("What the errata say about the papers behind it", (Bullets(lines),), is_detail=reading.is_protected)
 
 
 def _origin(reading: Reading) -> Section:
@@ -201,14 +220,16 @@ def _origin(reading: Reading) -> Section:
         ("steps", f"{run.steps_released} released of {reading.certificate.plan.steps} planned"),
         ("hardware, versions", f"{environment.hardware}; {versions}"),
     ]
-    return Section("Where it comes from", (Table(("fact", "value"), tuple(rows)),))
+    return Section("Where it comes from", (Table(("fact", "value"), tuple(rows)),), is_detail=True)
 
 
-def _digests(statement: Statement) -> Section:
-    rows = tuple((subject.name, subject.digest.sha256) for subject in statement.subject)
-    return Section("The files it is about", (Table(("file", "SHA-256"), rows, frozenset({1})),))
+def _digests(files: Sequence[Subject]) -> Iterator[Section]:
+    if files:
+        rows = tuple((subject.name, subject.digest.sha256) for subject in files)
+        yield Section("The files it is about", (Table(("file", "SHA-256"), rows, frozenset({1})),), is_detail=True)
 
 
-def _standing(checks: Sequence[Check]) -> Section:
-    rows = tuple((check.name, _STATUS[check.status], check.detail) for check in checks)
-    return Section("Signature and log", (Table(("check", "outcome", "detail"), rows),))
+def _standing(checks: Sequence[Check]) -> Iterator[Section]:
+    if checks:
+        rows = tuple((check.name, _STATUS[check.status], check.detail) for check in checks)
+        yield Section("Signature and log", (Table(("check", "outcome", "detail"), rows),), is_detail=True)

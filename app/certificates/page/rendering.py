@@ -28,4 +28,5 @@ def rendered(certificate: bytes, keys: PublicKeySet | None, evidence: Evidence) 
         checks = check_form(opened, keys)
         if all(check.status is Status.PASSED for check in checks):
             checks += check_evidence(opened.content, opened.key_ids, keys, evidence)
-    return document_of(read_statement(certificate), checks)
+    statement = read_statement(certificate)
+    return document_of(statement.predicate, statement.subject, checks)
