@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SETUP := $(VENV)/.installed
 DEV_SETUP := $(VENV)/.installed-dev
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+INSTALL := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check
 
 # Processes that the tests run in: three for two cores, since many wait for services and workers; up to eight. PROCESSES=0 runs them in
 # this one, for a debugger.

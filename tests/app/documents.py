@@ -63,14 +63,19 @@ def blocks(path: Path, language: str) -> list[str]:
 
 
 def calls(path: Path, folder: Path) -> list[Call]:
-    """Every call in the page's shell blocks. A shell types them; only the programs are others."""
+    """Every call in the page's shell blocks."""
+    return typed([*blocks(path, "sh"), *blocks(path, "console")], folder)
+
+
+def typed(lines: list[str], folder: Path) -> list[Call]:
+    """Every call in these lines. A shell types them; only the programs are others."""
     noted = folder / "calls"
     programs = folder / ".venv" / "bin"
     programs.mkdir(parents=True)
     for name in RECORDED:
         (programs / name).write_text(RECORDER.format(python=sys.executable, calls=str(noted)))
         (programs / name).chmod(0o700)
-    script = "\n".join(["set -euo pipefail", *blocks(path, "sh"), *blocks(path, "console")])
+    script = "\n".join(["set -euo pipefail", *lines])
     environment = {**os.environ, "ZETADP_KEY": "zdp_...", "PATH": f"{programs}:{os.environ['PATH']}"}
     done = subprocess.run(
         ["bash", "-c", script], cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import subprocess
@@ -16,8 +17,9 @@ from fastapi.testclient import TestClient
 
 from app.kit.settings import Settings
 from app.main import create_app
+from app.web.start import STEPS
 from tests.app import documents
-from tests.app.documents import DOCUMENTS, NAMES, PAGES, README, ROOT
+from tests.app.documents import DOCUMENTS, NAMES, PAGES, README, ROOT, Call
 
 LONGEST_README = 120
 SERVICE = "http://127.0.0.1:8000"
@@ -84,6 +86,15 @@ def test_every_line_to_type_is_understood(path: Path, client: TestClient, tmp_pa
             ask(client, call.arguments)
     for arguments in documents.commands(path):
         documents.understand(arguments, whole=False)
+
+
+def test_the_start_page_shows_the_lines_of_the_readme_which_are_typed_as_they_stand(client: TestClient, tmp_path: Path) -> None:
+    text = client.get("/start").text
+    shown = {name: html.unescape(lines) for name, lines in re.findall(r'<pre id="step-(\w+)"[^>]*>(.*?)</pre>', text, re.DOTALL)}
+    assert list(shown) == [step.name for step in STEPS]
+    assert documents.typed([shown.pop("serve")], tmp_path / "serve") == [Call("python", ("-m", "app", "serve", "--with-worker"))]
+    of_readme = [call for call in documents.calls(README, tmp_path / "readme") if call.program != "make"]
+    assert documents.typed(list(shown.values()), tmp_path / "page") == of_readme
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)

@@ -13,7 +13,8 @@ from torch import Tensor
 from mechanisms import ComplexGaussian, Gaussian, InvalidParameter, NoiseSource
 from tests.data_sets import data_sets
 from trainer import RuntimeSpec, ZetaDpSgd, load_train
-from trainer.engine import ClippedGradients, ClippedSum
+from trainer.engine import ClippedGradients, ClippedSum, torch_seed
+from trainer.engine.torch_seed import seed_torch
 from trainer.errors import TrainingStopped
 from trainer.specs.report import CheckpointWritten, Metrics, RunReport, TrainingEvent
 
@@ -130,14 +131,13 @@ def test_masks_of_dropout_are_reproducible_and_leave_torchs_own_generator_alone(
 def test_masks_of_a_private_run_do_not_come_from_a_known_seed(tmp_path: Path) -> None:
     # Every unit in every sample and hardly any noise: what differs between two runs is their masks and initial weights.
     seeds: list[int] = []
-    original = torch.manual_seed
 
-    def watched(seed: int) -> torch.Generator:
+    def watched(device: torch.device, seed: int) -> None:
         seeds.append(seed)
-        return original(seed)
+        seed_torch(device, seed)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch, "manual_seed", watched)
+        patch.setattr(torch_seed, "seed_torch", watched)
         for name in ("a", "b"):
             _train(_spec(model=DROPOUT, reproducible=False, seed=None), tmp_path / name)
     large = [seed for seed in seeds if seed > 2**32]

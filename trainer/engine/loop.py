@@ -28,6 +28,7 @@ from trainer.engine.noise.randomness import Randomness
 from trainer.engine.noise.releasing import Clipped
 from trainer.engine.team.distributed import rows
 from trainer.engine.team.interface import Team
+from trainer.engine.torch_seed import torch_seeded
 from trainer.layers.flat_parameters import ParameterLayout
 from trainer.specs.execution_plan import ExecutionPlan
 
@@ -208,6 +209,5 @@ def _fresh_masks(stream: RandomStream, device: torch.device) -> Iterator[None]:
     nobody can tell from independent ones this reveals nothing; with a known seed one unit's presence would change the others' masks, and
     so their gradients, by more than that unit's clipped gradient.
     """
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        torch.manual_seed(int(stream.uniform(1)[0] * 2.0**53))
+    with torch_seeded(device, int(stream.uniform(1)[0] * 2.0**53)):
         yield

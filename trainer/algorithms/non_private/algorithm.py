@@ -19,6 +19,7 @@ from trainer.engine.membership import seed_of
 from trainer.engine.noise.randomness import origin_of, stream_of
 from trainer.engine.requests import architecture
 from trainer.engine.run import Ending, Model, PreparedRun, Setting
+from trainer.engine.torch_seed import seed_torch
 from trainer.layers.flat_parameters import model_tensors
 from trainer.models import losses_for
 from trainer.specs.algorithms.non_private import NonPrivateTraining
@@ -78,7 +79,7 @@ class PreparedDescent(PreparedRun):
     def step(self, state: TrainingState) -> TrainingState:
         step, batch = state.step + 1, self._epochs.after(state.step)
         if self._spec.seed is not None:
-            torch.manual_seed(seed_of(self._spec.seed, f"masks of step {step}"))  # of dropout
+            seed_torch(self.loaded.features.device, seed_of(self._spec.seed, f"masks of step {step}"))  # of dropout
         gradient = self.gradient(state.parameters, batch)
         moved, optimizer_state = update(self._spec.optimizer, state.optimizer, state.parameters, gradient, step, self._spec.steps)
         return TrainingState(step, moved, optimizer_state, NO_BOUND)

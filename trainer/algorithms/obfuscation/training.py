@@ -17,6 +17,7 @@ from trainer.algorithms.obfuscation.networks import DividedNetwork, set_statisti
 from trainer.engine import ParameterLayout, TrainingState, initial_state, update
 from trainer.engine.finite import all_finite
 from trainer.engine.loop import NO_BOUND
+from trainer.engine.torch_seed import seed_torch
 from trainer.errors import TrainingDiverged
 from trainer.specs.algorithms.obfuscation import Obfuscation
 from trainer.specs.descent import Adam
@@ -111,7 +112,7 @@ class JointTraining:
         self._network.train()
         generator = generator_of(stream, self._device)
         # Dropout draws from torch's own generator.
-        torch.manual_seed(int.from_bytes(stream.key()[:8], "big") >> 1)
+        seed_torch(self._device, int.from_bytes(stream.key()[:8], "big") >> 1)
         feature = self._network.encoder(batch.images)
         std = self._std * min(1.0, (state.step + 1) / (RAMP * self._spec.steps))
         sent = hidden(self._spec.method, std, feature, generator)

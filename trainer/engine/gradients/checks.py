@@ -10,8 +10,9 @@ from torch.func import functional_call  # pyright: ignore[reportPrivateImportUsa
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from mechanisms.errors import InvalidParameter
-from trainer.engine.gradients.probe import SEED, made_up_features, made_up_parameters, mode, same_randomness, some_targets, uneven
+from trainer.engine.gradients.probe import SEED, made_up_features, made_up_parameters, mode, some_targets, uneven
 from trainer.engine.gradients.problem import Problem
+from trainer.engine.torch_seed import torch_seeded
 from trainer.layers.flat_parameters import as_real
 
 RECORDS = 4
@@ -168,7 +169,7 @@ def _same(results: Tensor, expected: Tensor, tolerance: float) -> bool:
 
 def _run(what: str, function: Callable[[Tensor], Tensor], records: Tensor, seed: int) -> Tensor:
     try:
-        with torch.no_grad(), same_randomness(records.device, seed):
+        with torch.no_grad(), torch_seeded(records.device, seed):
             result: object = function(records.clone())  # the function may change it in place
     except (RuntimeError, IndexError, TypeError) as error:
         reason = str(error).splitlines()[0]

@@ -70,15 +70,6 @@ def some_rows(values: Tensor, records: int) -> Tensor:
 
 
 @contextmanager
-def same_randomness(device: torch.device, seed: int) -> Iterator[None]:
-    """Seeds torch's global generator with ``seed``, and restores it afterwards."""
-    devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices):
-        torch.manual_seed(seed)
-        yield
-
-
-@contextmanager
 def mode(network: nn.Module, training: bool) -> Iterator[None]:
     """Puts the network in one mode, and restores each module's mode afterwards."""
     before = {name: module.training for name, module in network.named_modules()}

@@ -20,9 +20,10 @@ from trainer.engine.gradients.per_unit import (
     squared_features,
     takes_batched_parameters,
 )
-from trainer.engine.gradients.probe import SEED, made_up_features, made_up_parameters, same_randomness, some_targets, uneven
+from trainer.engine.gradients.probe import SEED, made_up_features, made_up_parameters, some_targets, uneven
 from trainer.engine.gradients.problem import Problem
 from trainer.engine.gradients.tape import UnsuitableCall
+from trainer.engine.torch_seed import torch_seeded
 from trainer.layers.flat_parameters import as_real
 from trainer.layers.rules import LayerGradients
 
@@ -77,7 +78,7 @@ def _agrees(problem: Problem, layers: Sequence[Layer], route: Route, parameters:
     """Whether each unit's gradient is autograd's for that unit's loss alone, and has the stated norm."""
     copied = replace(batch, features=batch.features.clone())  # the network may change it in place
     try:
-        with same_randomness(batch.features.device, SEED):
+        with torch_seeded(batch.features.device, SEED):
             gradients = route.gradients(parameters, batch)
         expected = _autograd(problem, parameters, copied)
     except (UnsuitableCall, RuntimeError):
@@ -111,7 +112,7 @@ def _autograd(problem: Problem, parameters: Mapping[str, Tensor], batch: Microba
         # Requested as well: torch 2.13's group norm on channels_last crashes if only its parameters' gradients are requested.
         features = features.detach().requires_grad_()
         wanted.append(features)
-    with torch.enable_grad(), same_randomness(features.device, SEED):
+    with torch.enable_grad(), torch_seeded(features.device, SEED):
         outputs = functional_call(problem.network, leaves, (features.clone(),))  # a leaf can't be changed in place
         losses = problem.losses(outputs, batch.targets).reshape(UNITS, -1).sum(dim=1)
     units: list[dict[str, Tensor]] = []
