@@ -40,8 +40,8 @@ def test_every_check_that_can_be_made_is_made(report: VerificationReport) -> Non
     ("check", "told"),
     [
         ("plan", "event: isn't that of the plan"),
-        ("plan", "run.metrics: stated exactly where something was measured"),
-        ("parts", "can't have gone on from a checkpoint 7 times"),
+        ("plan", "run.metrics: must be stated if and only if something was measured"),
+        ("parts", "can't have continued from a checkpoint 7 times"),
         ("accountants", "epsilon is 0.001, but by"),
         ("accountants", "delta(0.001) is 1e-05, but by"),
         ("other_figures", "renyi(2.0) is 1e-9, but recomputed it is"),

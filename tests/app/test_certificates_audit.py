@@ -48,12 +48,12 @@ def test_findings_are_stated_and_called_a_lower_bound(certificate: bytes, keys: 
     assert stated.noise_numbers == 100_000
     assert stated.canaries == CanaryFacts.model_validate(CANARIES)
     text = " ".join(describe(read(certificate)).split())
-    assert "nothing released was found to tell which of 500 made-up records took part better than the guarantee allows" in text
+    assert "nothing released was found to distinguish which of 500 made-up records took part better than the guarantee allows" in text
     assert "epsilon is at least 0.5 with 95% confidence, at least 1.25 if their scores are independent" in text
     assert "a lower bound, not a proof" in text
     assert "the drawn noise, 100000 numbers of it, had the claimed scale in each component" in text
     assert "and no release's noise was found to repeat the one before or its own first half" in text
-    assert "that this verdict is told as well adds at most 1e-17 (1 + e^epsilon) to delta, also where delta is 0" in text
+    assert "publishing this verdict as well adds at most 1e-17 (1 + e^epsilon) to delta, even where delta is 0" in text
 
 
 def test_without_canaries_the_noise_alone_is_spoken_of(folder: Path, settings: Settings, keys: PublicKeySet) -> None:

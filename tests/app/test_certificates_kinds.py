@@ -57,21 +57,21 @@ def test_layer_bounds_are_named_with_the_bound_of_the_whole(texts: dict[str, str
 
 def test_kept_frequencies_are_told_layer_by_layer(texts: dict[str, str]) -> None:
     # Seven of nine numbers are kept along each axis: 49 / 81 of the variance, and more than the kernel has.
-    first = "Layer 1_convolution: 200 of 200 numbers (8 signals of 5 x 5, filled up to 9 x 9, the first 4 x 4 frequencies)"
+    first = "Layer 1_convolution: 200 of 200 numbers (8 signals of 5 x 5, padded to 9 x 9, the first 4 x 4 frequencies)"
     assert f"{first}; noise variance in a weight: 0.6049383 of that on a released number." in texts["spectral"]
     second = "Layer 3_block_circulant_linear: 80 of 128 numbers (16 signals of 8, the first 3 frequencies)"
     assert f"{second}; noise variance in a weight: 0.625 of that on a released number." in texts["spectral"]
 
 
 def test_filtering_is_said_to_earn_no_privacy(texts: dict[str, str]) -> None:
-    sentence = "filtering earns no privacy: mu and epsilon are those of the same noise without any filter"
+    sentence = "filtering adds no privacy: mu and epsilon are those of the same noise without any filter"
     assert sentence in texts["spectral"]
     assert sentence in texts["clipped_first"]
 
 
 def test_the_order_of_clipping_and_filtering_is_told(texts: dict[str, str]) -> None:
     assert "norms are those of the kept coordinates" in texts["spectral"]
-    assert "scaled down by the norms of what it was before any filter" in texts["clipped_first"]
+    assert "scaled down by the norms that it had before any filter" in texts["clipped_first"]
 
 
 def test_a_filter_changes_nothing_of_the_guarantee(predicates: dict[str, PrivacyCertificate]) -> None:
@@ -87,7 +87,7 @@ def test_a_local_release_is_certified_with_its_pure_epsilon(predicates: dict[str
     assert isinstance(guarantee, ApproximateDp)
     assert guarantee.pure_epsilon == "4"
     assert float(guarantee.epsilon) <= 4.0
-    assert "one record is one row, and its one release is all that it spends" in texts["spof_duchi"]
+    assert "one record is one row, and its one release is its whole privacy cost" in texts["spof_duchi"]
     assert "One record's release costs epsilon 4 at delta 0." in texts["spof_duchi"]
 
 
@@ -100,7 +100,7 @@ def test_a_users_rows_share_its_budget(predicates: dict[str, PrivacyCertificate]
     assert (
         "a user's rows share its budget equally: each was released by itself with the same noise, at most 3 of one" in texts["spof_users"]
     )
-    assert "how many rows a user has isn't hidden" in texts["spof_users"]
+    assert "the number of a user's rows isn't hidden" in texts["spof_users"]
 
 
 def test_gaussian_rows_have_mu_and_no_pure_epsilon(predicates: dict[str, PrivacyCertificate], texts: dict[str, str]) -> None:
@@ -180,7 +180,7 @@ def test_nothing_of_an_unprotected_run_sounds_like_a_promise(
 ) -> None:
     text = texts[name]
     assert text.splitlines()[3] == "THERE IS NO PRIVACY GUARANTEE"
-    assert "treat each of them as if it held the training data themselves" in text
+    assert "treat each of them as if it contained the training data" in text
     assert Reading(predicates[name]).unit_meaning.endswith("no row is protected")
     promises = ("guarantee:", "Protected:", "stronger than", "post-processing", "would rest on", "with probability at most", "It holds")
     for promise in promises:
@@ -231,8 +231,8 @@ def test_one_part_without_a_guarantee_leaves_the_whole_without(predicates: dict[
     guarantee = predicates["with_baseline"].guarantee
     assert isinstance(guarantee, NoGuarantee)
     assert "without clipping and without noise" in guarantee.reason
-    assert "nothing is guaranteed of them together" in texts["with_baseline"]
-    assert "what is guaranteed is all of them together" not in texts["with_baseline"]
+    assert "nothing is guaranteed for them together" in texts["with_baseline"]
+    assert "the guarantee is for all of them together" not in texts["with_baseline"]
 
 
 def test_parts_about_different_neighbours_have_no_common_guarantee(predicates: dict[str, PrivacyCertificate]) -> None:
@@ -267,8 +267,8 @@ def test_the_metrics_of_a_comparison_are_said_to_be_its_first_parts(texts: dict[
 
 def test_times_and_memory_in_a_table_are_said_not_to_be_covered(predicates: dict[str, PrivacyCertificate]) -> None:
     reading = Reading(predicates["comparison"])
-    assert "but for the times and the memory that the table and the plots tell" in reading.kind.released(reading.setting)
-    assert any(line.startswith("running time and memory, which the table and the plots tell") for line in reading.not_covered)
+    assert "except the running times and the memory in the table and the plots" in reading.kind.released(reading.setting)
+    assert any(line.startswith("running time and memory, which the table and the plots show") for line in reading.not_covered)
 
 
 def test_a_certificate_that_nobody_could_read_is_refused(

@@ -46,7 +46,7 @@ def test_the_text_tells_every_attack_beside_guessing(texts: dict[str, str]) -> N
     judged = ["the angle from a learned judge of both quadratures", "mean error in radians", "0.0215", "0.02128 to 0.02172", "1.571", "363"]
     assert judged in columns
     assert ["the answer by way of the estimated angle", "share that is right", "0.96"] in [row[:3] for row in columns]
-    assert "told to 0.05 radians it has 6.973" in text
+    assert "at a resolution of 0.05 radians it has 6.973" in text
     assert "- the angle from a learned judge of both quadratures: a small network" in text
 
 
@@ -83,8 +83,10 @@ def test_the_sound_form_guarantees_what_its_noise_does(predicates: dict[str, Pri
 def test_the_sound_form_says_whom_it_protects_and_that_turning_earns_nothing(texts: dict[str, str]) -> None:
     text = texts["noisy_rotation"]
     assert "Protected: each image of the held-out data; one image is one row of the held-out data as described" in text
-    assert "they earn nothing, and the figures are those of the same noise sent without them, with the angle told" in text
-    assert "the training records, which network and attackers were trained on: whoever submitted the job takes them for public" in text
+    assert "they add no privacy, and the figures are those of the same noise sent without them, with the angle known" in text
+    assert (
+        "the training records, on which the network and the attackers were trained: whoever submitted the job declared them public" in text
+    )
     assert "Released: 4 noisy features of each of 363 held-out records, gaussian noise of standard deviation 12.0" in text
     assert "on each real component, C 3.0: mu 0.5 a query." in text
 

@@ -91,7 +91,7 @@ def test_text_says_that_the_audit_did_not_run(text: str) -> None:
 def test_words_of_another_version_than_the_runs_are_said_to_be(predicate: PrivacyCertificate) -> None:
     of = Environment.model_validate({**dict(predicate.environment), "versions": {"zetadp": "0.0.1"}})
     other = PrivacyCertificate.model_validate({**dict(predicate), "environment": of})
-    told = f"The run was of version 0.0.1; the words are of version {VERSION}, about its own runs."
+    told = f"The run used version 0.0.1; this text is by version {VERSION}, as for its own runs."
     assert f"  {told}" in describe(other).split("\n\n")[1].splitlines()
     assert Reading(predicate).other_version is None
 

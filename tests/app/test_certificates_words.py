@@ -31,7 +31,7 @@ Readings = Callable[[str], Reading]
 Texts = Callable[[str], str]
 
 ENTRY = LedgerFacts(ledger="0" * 31 + "1", reservation="0" * 31 + "2", entry=7, sha256="ab" * 32)
-OWNERS = "whose record each one is, is as the data set says; which of a user's records are used depends on its own records alone"
+OWNERS = "each record belongs to the user that the data set states; which of a user's records are used depends on its own records alone"
 
 
 WEIGHTS = save({"1_convolution.weight": np.zeros((4, 2, 5, 5), np.float32), "1_convolution.bias": np.zeros(4, np.float32)})
@@ -84,7 +84,7 @@ def test_a_plain_certificate_is_short(issued: Issued) -> None:
 def test_a_guarantee_for_patients_says_what_a_patient_is_and_that_its_sum_is_clipped(text: Texts) -> None:
     told = text("patients")
     assert "Protected: each patient of the training data; one patient is all rows of the training data that are that patient's" in told
-    assert "160 training records, of 40 of the unit 'patient', at most 3 records of each used" in told
+    assert "160 training records, of 40 of the unit 'patient', at most 3 records of each are used" in told
     assert "each patient's whole gradient" in told
     assert "a patient's gradient is the sum over all of its records that are used" in told
     assert "each patient drawn with probability 0.25" in told
@@ -99,7 +99,7 @@ def test_a_guarantee_for_owners_rests_on_the_data_sets_word_for_whose_records_th
     assert OWNERS in reading("sums_users").assumptions
     assert OWNERS.replace("user", "patient") in reading("patients").assumptions
     for name in ("sums", "federated"):
-        assert not any("whose record each one is" in line for line in reading(name).assumptions)
+        assert not any("each record belongs to the" in line for line in reading(name).assumptions)
 
 
 def test_a_guarantee_for_rows_of_people_names_the_row_of_the_errata(reading: Readings) -> None:
@@ -108,12 +108,12 @@ def test_a_guarantee_for_rows_of_people_names_the_row_of_the_errata(reading: Rea
 
 
 def test_a_declared_number_is_called_so_and_nothing_counts_the_units(issued: Issued, text: Texts, reading: Readings) -> None:
-    assert "Data: taken to be of 1000 of the unit 'record', a number that was declared without counting them." in text("declared")
-    patients = "taken to be of 64 of the unit 'patient', a number that was declared without counting them, at most"
+    assert "Data: assumed to be of 1000 of the unit 'record', a number that was declared without counting them." in text("declared")
+    patients = "assumed to be of 64 of the unit 'patient', a number that was declared without counting them, at most"
     assert patients in text("declared_patients")
     for name, counted in (("declared", 710), ("declared_patients", 160)):
         assert any(
-            line.startswith("the number of units that the sampling probability follows from was declared")
+            line.startswith("the number of units, from which the sampling probability follows, was declared")
             for line in reading(name).assumptions
         )
         assert counted not in set(_numbers(statement_of(issued(name))))
@@ -170,7 +170,7 @@ def test_a_federated_run_names_its_nodes_and_whose_noise_it_is(text: Texts) -> N
 
 
 def test_a_federations_neighbours_leave_everybody_else_where_they_were(reading: Readings) -> None:
-    at_one = "every unit's data are at one node only, which follows from that unit alone, and the nodes' random numbers are independent"
+    at_one = "every unit's data are at one node only, that node depends on that unit alone, and the nodes' random numbers are independent"
     assert at_one in reading("federated_private").assumptions
     assert at_one not in reading("private").assumptions
 
@@ -204,7 +204,7 @@ def test_adaptive_clipping_is_accounted_with_the_joint_vectors_sensitivity(readi
 
 def test_private_counts_are_told_as_what_they_are_and_cost_epsilon(text: Texts, reading: Readings) -> None:
     # After steps 15, 30 and the last of 40.
-    told = "3 counts of right answers among all 181 held-out records with gaussian noise of standard deviation 20.0."
+    told = "3 counts of correct answers among all 181 held-out records with gaussian noise of standard deviation 20.0."
     assert told in text("private")
     assert "on all of the data" not in text("private")
     assert reading("private").releases[-1].count == 3
@@ -237,7 +237,7 @@ def test_a_ledgers_entry_is_named_and_what_it_ties_together_is_said(folder: Path
     assert read(envelope).ledger == ENTRY
     told = " ".join(describe(read(envelope)).split())
     assert f"Budget: reserved in ledger {ENTRY.ledger}, entry 7, whose digest is {'ab' * 32}." in told
-    assert "ties this one to those alone that were charged to the same ledger" in told
+    assert "ties this one only to those that were charged to the same ledger" in told
     assert "no ledger entry ties" not in told
 
 

@@ -31,7 +31,7 @@ def test_one_changed_character_of_the_payload_breaks_the_signature(envelope: byt
     outer = json.loads(envelope)
     content = base64.b64decode(outer["payload"]).replace(b'"attempts":2', b'"attempts":1')
     report = verify(_repacked(envelope, payload=base64.b64encode(content).decode()), keys, None)
-    assert "doesn't hold" in details(report, "signature")
+    assert "never signed it" in details(report, "signature")
 
 
 def test_nothing_is_computed_before_the_signature_holds(envelope: bytes, keys: PublicKeySet) -> None:
@@ -58,7 +58,7 @@ def test_one_bad_signature_beside_a_good_one_is_refused(envelope: bytes, keys: P
     good = json.loads(envelope)["signatures"][0]
     report = verify(_repacked(envelope, signatures=[good, {**good, "keyid": other.kid}]), PublicKeySet(keys=(*keys.keys, other)), None)
     assert report.verdict == "invalid"
-    assert "doesn't hold" in details(report, "signature")
+    assert "never signed it" in details(report, "signature")
 
 
 def test_one_signature_by_a_stranger_beside_a_good_one_is_refused(envelope: bytes, keys: PublicKeySet, tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_raw_signature_without_the_encoding_of_dsse_does_not_hold(envelope: by
     content = base64.b64decode(json.loads(envelope)["payload"])
     signature = {"keyid": kid, "sig": base64.b64encode(private.sign(content)).decode()}
     report = verify(_repacked(envelope, signatures=[signature]), PublicKeySet(keys=(PublicKey(x=raw, kid=kid),)), None)
-    assert "doesn't hold" in details(report, "signature")
+    assert "never signed it" in details(report, "signature")
 
 
 # Anything else
@@ -161,7 +161,7 @@ def test_a_signed_statement_that_names_a_key_twice_is_invalid(envelope: bytes, s
 
 def test_two_subjects_of_one_name_are_invalid(envelope: bytes, settings: Settings, keys: PublicKeySet) -> None:
     twice = forged(envelope, settings, lambda statement: statement["subject"].append(statement["subject"][0]))  # pyright: ignore
-    assert details(verify(twice, keys, None), "statement") == "two subjects have one name"
+    assert details(verify(twice, keys, None), "statement") == "two subjects have the same name"
 
 
 def test_a_subject_that_climbs_out_of_the_folder_is_refused(envelope: bytes, settings: Settings, keys: PublicKeySet) -> None:

@@ -23,15 +23,15 @@ TOLERANCE = 1e-9
 """Relative, between a stated parameter and the same computed again."""
 
 MEANING = (
-    "attacks that were tried, on {victims} public records that neither network nor attackers were trained on, by attackers trained on "
-    "{public} public records; intervals are for other records of the same kind, with 95 % confidence each. They are lower bounds on "
-    "what somebody learns, for this network, these data and these attackers alone: an attack that fails here proves nothing. What the "
-    "paper calls k-anonymity is its critic's loss at k - 1 angles; it isn't k-anonymity, and no figure here is a guarantee of anything"
+    "attacks were tried on {victims} public records on which neither the network nor the attackers were trained, by attackers trained on "
+    "{public} public records; intervals are for other records of the same kind, with 95 % confidence each. The figures are lower bounds on "
+    "what somebody can learn, only for this network, these data and these attackers: an attack that fails here proves nothing. What the "
+    "paper calls k-anonymity is its critic's loss at k - 1 angles; it isn't k-anonymity, and no figure here is a guarantee"
 )
 
 KEY = (
-    "the secret of one encoding is one angle, the same for the whole feature: told to {resolution} radians it has {bits} bits, which can "
-    "be tried out"
+    "the secret of one encoding is one angle, the same for the whole feature: at a resolution of {resolution} radians it has {bits} bits, "
+    "which can be found by trial"
 )
 
 ATTACKS: dict[AttackName, str] = {

@@ -17,8 +17,8 @@ NOT_RUN = "not run: no empirical lower bound on epsilon was measured"
 
 NOISE_TESTED = (
     "; the drawn noise, {} numbers of it, had the claimed scale in each component, and no release's noise was found to repeat the one "
-    "before or its own first half; the guarantee's figures are those of the releases alone: that this verdict is told as well adds at most "
-    "1e-17 (1 + e^epsilon) to delta, also where delta is 0"
+    "before or its own first half; the guarantee's figures are those of the releases alone: publishing this verdict as well adds at most "
+    "1e-17 (1 + e^epsilon) to delta, even where delta is 0"
 )
 """Reporting the verdict costs very little, and no figure includes it, so the text says so."""
 
@@ -69,8 +69,8 @@ def audit_in_words(noise_numbers: int | None, canaries: CanaryFacts | None) -> s
     if canaries is None:
         return NOT_RUN + noise
     return (
-        f"consistent: nothing released was found to tell which of {canaries.canaries} made-up records took part better than the guarantee "
-        f"allows; epsilon is at least {canaries.epsilon_lower} with {_percent(canaries)} confidence, at least "
+        f"consistent: nothing released was found to distinguish which of {canaries.canaries} made-up records took part better than the "
+        f"guarantee allows; epsilon is at least {canaries.epsilon_lower} with {_percent(canaries)} confidence, at least "
         f"{canaries.epsilon_lower_if_independent} if their scores are independent, for a Gaussian trade-off; "
         f"a lower bound, not a proof{noise}"
     )

@@ -24,7 +24,7 @@ RELEASED = {
     "none": "the final model and the checkpoints",
     "encoded": "the final model, the checkpoints and noisy features of the held-out records",
     "public": "the final model, the checkpoints, and metrics on public held-out records on the way and at the end",
-    "private": "the final model, the checkpoints, and noisy counts of held-out records classified rightly",
+    "private": "the final model, the checkpoints, and noisy counts of correctly classified held-out records",
 }
 """What of it is covered, or that nothing is, comes after."""
 
@@ -34,8 +34,8 @@ CHECKPOINTS = "a checkpoint holds model, optimizer and step count, which follow 
 """Whether that is covered comes before."""
 
 TRAINING_METRICS = (
-    "not published: training loss, gradient norms, sample sizes, clipped fractions and how many gradients weren't finite depend on the "
-    "records and aren't covered"
+    "not published: training loss, gradient norms, sample sizes, clipped fractions and the number of gradients that weren't finite depend "
+    "on the records and aren't covered"
 )
 
 FREE_METRICS = "not published; they are functions of what was released, and would cost nothing"
@@ -44,25 +44,25 @@ UNPROTECTED_METRICS = "not published, and as unprotected as everything else of t
 
 EVALUATION = {
     "none": "nothing about the held-out records left the run",
-    "encoded": "the held-out records left the run as noisy features, which are in the event, and in no other way",
+    "encoded": "the held-out records left the run only as noisy features, which are in the event",
     "public": (
         "whoever submitted the job declared the held-out records public; metrics on them are exact, computed on records that were never "
         "trained on"
     ),
     "private": (
-        "the held-out records are as private as the trained ones: counts of right answers were released with Gaussian noise, and those "
-        "releases are in the event"
+        "the held-out records are as private as the training records: counts of correct answers were released with Gaussian noise, and "
+        "these releases are in the event"
     ),
 }
 
 TEST_METRICS = {
-    "none": "not trained on, and nothing about them is said",
-    "encoded": "covered: they left the run as noisy features alone, which are accounted for",
+    "none": "not trained on, and nothing about them was published",
+    "encoded": "covered: they left the run only as noisy features, which are accounted for",
     "public": (
         "not covered: they were declared public, and the guarantee says nothing about them, even where one is of somebody who is also in "
         "the training data"
     ),
-    "private": "covered: what was measured on them carries noise, which is accounted for",
+    "private": "covered: measurements on them carry noise, which is accounted for",
 }
 
 RUNNING_TIME = "running time: how long a step takes depends on how many records it drew"
@@ -78,8 +78,8 @@ METRICS = {
 
 CLIPPING = {
     "flat": (
-        "each {unit}'s whole gradient, all parameters as one vector of real pairs, is scaled down to this l2 norm where it is longer; one "
-        "that isn't finite counts as zero"
+        "each {unit}'s whole gradient, all parameters as one vector of real pairs, is scaled down to this l2 norm if it is longer; a "
+        "gradient that isn't finite counts as zero"
     ),
     "per_layer": (
         "each layer's part of a {unit}'s gradient, as a vector of real pairs, is scaled down to this bound over the root of the number of "
@@ -87,19 +87,19 @@ CLIPPING = {
     ),
     "adaptive": (
         "each {unit}'s whole gradient, all parameters as one vector of real pairs, is scaled down to a bound that starts here and follows "
-        "a quantile of the norms; that quantile is read off a noisy count, which is released in one vector with the sum, in units of the "
-        "bound: a {unit} moves that vector by at most 1 whatever the bound is, and the noise is stated in these units (on the sum itself "
-        "it has the stated deviation times the step's bound over the root of 1 minus the count's share); a gradient that isn't finite "
-        "counts as zero"
+        "a quantile of the norms; that quantile is estimated from a noisy count, which is released in one vector with the sum, in units of "
+        "the bound: a {unit} moves that vector by at most 1 whatever the bound is, and the noise is stated in these units (on the sum "
+        "itself it has the stated deviation times the step's bound over the root of 1 minus the count's share); a gradient that isn't "
+        "finite counts as zero"
     ),
     "layer_bounds": (
-        "each trained layer has a bound of its own, and its part of a {unit}'s gradient is scaled down to that l2 norm where it is longer; "
+        "each trained layer has a bound of its own, and its part of a {unit}'s gradient is scaled down to that l2 norm if it is longer; "
         "the whole then has at most the root of the sum of their squares, which is what the noise is for; a gradient that isn't finite "
         "counts as zero"
     ),
     "l1": (
-        "each {unit}'s whole gradient, all parameters as one vector, is scaled down to this l1 norm where it is longer: the bound that "
-        "Laplace noise needs; one that isn't finite counts as zero"
+        "each {unit}'s whole gradient, all parameters as one vector, is scaled down to this l1 norm if it is longer: the bound that "
+        "Laplace noise needs; a gradient that isn't finite counts as zero"
     ),
 }
 
@@ -107,11 +107,11 @@ SUMMED = "; a {unit}'s gradient is the sum over all of its records that are used
 """Added to the clipping where a unit is somebody with several records."""
 
 PARTICIPATION = (
-    "every node takes part in every round with a Poisson sample of its own units; what a node failed to send, or sent without its being "
-    "finite, counts as zero, the divisor stays the same, and its units are charged for the round all the same"
+    "every node takes part in every round with a Poisson sample of its own units; an update that a node failed to send, or that "
+    "wasn't finite, counts as zero, the divisor stays the same, and the node's units are charged for the round anyway"
 )
 
-NODE_NOISE = "every node adds the whole stated noise to its own sum before anything leaves it; nobody else's noise is relied on"
+NODE_NOISE = "every node adds the whole stated noise to its own sum before anything leaves it; its guarantee relies on nobody else's noise"
 
 
 def not_covered(evaluation: str, running_time: str = RUNNING_TIME) -> tuple[str, ...]:
@@ -125,27 +125,27 @@ def held_out_records(evaluation: str) -> str:
     return f"the held-out records: {EVALUATION[evaluation]}"
 
 
-OTHER_USES = "other uses of the same data: guarantees of several releases add up, and no ledger entry ties this one to others"
+OTHER_USES = "other uses of the same data: the privacy costs of several releases add up, and no ledger entry ties this one to others"
 
 OTHER_USES_IN_LEDGER = (
-    "other uses of the same data: guarantees of several releases add up; the ledger entry named here ties this one to those alone that "
-    "were charged to the same ledger"
+    "other uses of the same data: the privacy costs of several releases add up; the ledger entry named here ties this one only to those "
+    "that were charged to the same ledger"
 )
 
 _NOT_COVERED = (
-    "hyper-parameter search: if other runs on the same data were used to choose this one, they cost privacy of their own",
-    "preprocessing: whatever was computed from the data before training, beyond the public recipe named here",
+    "hyper-parameter search: if other runs on the same data were used to choose this one, they cost additional privacy",
+    "preprocessing: anything computed from the data before training, beyond the public recipe named here",
     OTHER_USES,
     "a unit that is in the data more than once, and several units of one person: their joint guarantee is weaker",
-    "facts about the population: what a model says about everybody, it may say about someone who isn't in the data",
+    "facts about the population: what a model reveals about everybody, it may also reveal about someone who isn't in the data",
 )
 
 ASSUMPTIONS = {
     Assumption.SENSITIVITY_AS_COMPUTED: (
-        "what noise is added to differs between neighbours by no more than the sensitivity, as the machine computes it "
+        "the values to which noise is added differ between neighbours by no more than the sensitivity, as the machine computes them "
         "(see the floating-point caveat)"
     ),
-    Assumption.INDEPENDENT_NOISE: "noise of different coordinates and steps is independent, as good as the generator named here is",
+    Assumption.INDEPENDENT_NOISE: "the noise of different coordinates and steps is independent, as far as the named generator makes it so",
 }
 
 PUBLIC_NUMBERS = "the numbers of units, of training records and of held-out records are public"
@@ -153,33 +153,35 @@ PUBLIC_NUMBERS = "the numbers of units, of training records and of held-out reco
 COUNTED_NUMBER = f"{PUBLIC_NUMBERS}, and the sampling probability, which follows from them, is the same for neighbouring data sets"
 
 DECLARED_NUMBER = (
-    "the number of units that the sampling probability follows from was declared without counting them; the number of held-out records is "
-    "public"
+    "the number of units, from which the sampling probability follows, was declared without counting them; the number of held-out "
+    "records is public"
 )
 
 SAMPLED_INDEPENDENTLY = "every unit joins every sample independently with the stated probability, secretly and afresh at each step"
 
-PUBLIC_BOX = "the box that values were put into, and every scale before it, were chosen without looking at the data"
+PUBLIC_BOX = "the box that bounds the values, and every scaling before it, were chosen without looking at the data"
 
 RUN_ASSUMPTIONS = (
     "the hyper-parameters and the data set's recipe were fixed without looking at the data",
     "the service ran the code whose digest is a subject of this certificate, on a machine that wasn't tampered with",
 )
 
-USER_ASSUMPTION = "whose record each one is, is as the data set says; which of a {unit}'s records are used depends on its own records alone"
+USER_ASSUMPTION = (
+    "each record belongs to the {unit} that the data set states; which of a {unit}'s records are used depends on its own records alone"
+)
 
 FEDERATED_ASSUMPTION = (
-    "every unit's data are at one node only, which follows from that unit alone, and the nodes' random numbers are independent"
+    "every unit's data are at one node only, that node depends on that unit alone, and the nodes' random numbers are independent"
 )
 
 UPLOADED_ASSUMPTION = (
-    "of the data set, that one row is one record as it is called, which rows are one {unit}'s, and that its scaling, bounds, classes, "
-    "shape and split were chosen without looking at the data: that is the word of whoever made it, and nobody checked it"
+    "that one row of the data set is one record as described, which rows belong to one {unit}, and that its scaling, bounds, classes, "
+    "shape and split were chosen without looking at the data: this is the word of its maker, and nobody checked it"
 )
 
-UPLOADED_NOT_COVERED = "whatever was done to the data before they were uploaded, and the choice of what to upload"
+UPLOADED_NOT_COVERED = "anything done to the data before they were uploaded, and the choice of what to upload"
 
-CENTRAL_EVALUATION = "the held-out records are at one place, which is trusted with them and adds the noise of the counts"
+CENTRAL_EVALUATION = "the held-out records are at one place, which is trusted with them and adds the noise to the counts"
 
 KEYED = {
     RandomOrigin.OPERATING_SYSTEM: "keyed by the operating system",
@@ -222,26 +224,26 @@ ARITHMETIC: dict[ArithmeticName, str] = {
     "probed_gradient_sums": (
         "the run computed gradients {precision}, scaled them to 2^-8 below their bound, which is more than rounding of norms and sums can "
         "move them (clipped_sum.md), and added them in float32, or in float64 where clipping is adaptive or a sample may be expected to "
-        "hold more than 1024 units; that a unit's own gradient keeps its bits whoever is computed beside it, and adds no more to the sum "
-        "than the noise is for, was probed with made-up records before training, on that machine, and isn't proved of the machine"
+        "hold more than 1024 units; that a unit's own gradient has the same bits whichever units are computed beside it, and adds no "
+        "more to the sum than the noise is for, was tested with made-up records before training, on that machine; it isn't proved"
     ),
     "float64_sums": "the run computed the sums in float64",
-    "float64_boxes": "the run put records into the public box in float64",
+    "float64_boxes": "the run mapped records into the public box in float64",
     "float32_features": (
-        "features were computed in float32, scaled in float64 to 2^-20 below their bound, and got their noise before anything else was "
-        "done with them"
+        "features were computed in float32, scaled in float64 to 2^-20 below their bound, and received their noise before any other "
+        "operation"
     ),
     "exact_normal": f"normal noise was drawn exactly, in {_ON_GRID}",
     "exact_laplace": f"Laplace noise was drawn exactly, in {_ON_GRID}",
     "compared_signs": "signs are drawn by comparing 256 random bits with their probability, which is rounded to as many",
-    "unclaimed": "no noise is claimed of this run, whatever it drew",
+    "unclaimed": "no noise is claimed for this run, whatever it drew",
 }
 """How a run computed: what a certificate names, and what the name stands for. Code that computes otherwise needs another name."""
 
 ACCOUNTING = (
     "rounding in the accounting itself is counted in every figure: by proof on "
     + ", ".join(f"route {route} ({proof})" for route, proof in ROUNDING_PROOFS.items())
-    + ", which take for granted that float64 operations round correctly and that elementary functions, error functions and the constants "
+    + ", which assume that float64 operations round correctly and that elementary functions, error functions and the constants "
     "of the Fourier transform are as accurate as these proofs say; on every other route and in Renyi divergences by allowances that were "
     "measured against exact values, not proved (every delta of a pld route: 1e-11 and 1e-15 per release; every sampled Renyi divergence: "
     "1e-9 relatively)"
@@ -255,7 +257,7 @@ def floating_point(names: Iterable[ArithmeticName], precision: str) -> str:
     sentences = [ARITHMETIC[name].replace("{precision}", PRECISION[precision]) for name in names]
     if names == ("unclaimed",):
         return sentences[0]
-    return f"what was computed before noise came to it was computed with floats: {'; '.join(sentences)}; {ACCOUNTING}"
+    return f"values were computed with floats before noise was added: {'; '.join(sentences)}; {ACCOUNTING}"
 
 
 def variates(mechanisms: Iterable[AnyMechanism]) -> tuple[ArithmeticName, ...]:

@@ -39,7 +39,7 @@ def check_plan(certificate: PrivacyCertificate) -> Check:
         problems = [*_event_problems(certificate), *_data_problems(certificate), *_run_problems(certificate)]
     except PrivacyError as error:
         return failed("plan", f"the event can't be read: {error}")
-    return outcome("plan", problems, "the event is that of the plan, and data, steps and held-out records are those that it is for")
+    return outcome("plan", problems, "the event is that of the plan, and data, steps and held-out records match it")
 
 
 def check_parts(certificate: PrivacyCertificate) -> Check:
@@ -88,15 +88,15 @@ def _event_problems(certificate: PrivacyCertificate) -> Iterator[str]:
     named = [certificate.job.algorithm, *(part.algorithm for part in certificate.parts)]
     for (name, one), algorithm in zip(_plans(plan), named, strict=True):
         if not _is_of(algorithm, one):
-            yield f"algorithm of {name}: {algorithm} doesn't train by such a plan"
+            yield f"algorithm of {name}: {algorithm} has no such plan"
     if certificate.run.arithmetic != (ours := kind_of(plan, certificate.parts).arithmetic()):
-        yield f"run.arithmetic: the certificate says {list(certificate.run.arithmetic)}, such a plan is computed by {list(ours)}"
+        yield f"run.arithmetic: the certificate says {list(certificate.run.arithmetic)}, such a plan computes by {list(ours)}"
 
 
 def _data_problems(certificate: PrivacyCertificate) -> Iterator[str]:
     plan, data = certificate.plan, certificate.data
     if (data.training_records is None) == (plan.declared_units is None):
-        yield "data.training_records: stated exactly where the plan doesn't go by a declared number of units"
+        yield "data.training_records: must be stated if and only if the plan's number of units was counted"
     counted = data.test_records if plan.protects_held_out else data.training_records
     if counted is not None and (counted < plan.units if data.records_per_unit is not None else counted != plan.units):
         name = "test_records" if plan.protects_held_out else "training_records"
@@ -105,7 +105,7 @@ def _data_problems(certificate: PrivacyCertificate) -> Iterator[str]:
         if isinstance(one, RecordReleasePlan):
             yield from _release_problems(name, one, data)
         if one.protects_held_out and data.records_per_unit is not None:
-            yield "data.records_per_unit: stated, but features are released of one record each"
+            yield "data.records_per_unit: stated, but each feature is of one record"
         if one.counts is not None and one.counts.units != data.test_records:
             yield f"{name}.evaluation.units: {one.counts.units}, but {data.test_records} records were held out"
 
@@ -113,9 +113,9 @@ def _data_problems(certificate: PrivacyCertificate) -> Iterator[str]:
 def _release_problems(name: str, plan: RecordReleasePlan, data: DataFacts) -> Iterator[str]:
     used, is_row = data.records_per_unit or 1, plan.unit == plan.mechanism.sensitivity.unit
     if plan.records_per_unit != used:
-        yield f"{name}.records_per_unit: {plan.records_per_unit}, but {used} of a unit are used at most"
+        yield f"{name}.records_per_unit: {plan.records_per_unit}, but at most {used} of a unit are used"
     if is_row == (data.records_per_unit is not None):
-        yield f"data.records_per_unit: stated exactly where a unit isn't one row, and {name} releases rows of {plan.unit!r}"
+        yield f"data.records_per_unit: must be stated if and only if a unit isn't one row, and {name} releases rows of {plan.unit!r}"
     if plan.records != data.training_records:
         yield f"{name}.records: {plan.records}, but there are {data.training_records} training records"
 
@@ -126,23 +126,23 @@ def _run_problems(certificate: PrivacyCertificate) -> Iterator[str]:
         yield f"run.steps_released: the certificate says {run.steps_released}, its plan has {plan.steps}"
     counted = [one.counts is not None for _, one in _single_plans(certificate)]
     if has_counts(plan) != (run.held_out == "private") or any(counted) != all(counted):
-        yield f"run.held_out: the certificate says {run.held_out!r}; it is 'private' exactly where counts are in the plan"
+        yield f"run.held_out: the certificate says {run.held_out!r}; it is 'private' if and only if the plan has counts"
     if plan.protects_held_out != (run.held_out == "encoded"):
-        yield f"run.held_out: the certificate says {run.held_out!r}; it is 'encoded' exactly where features are in the plan"
+        yield f"run.held_out: the certificate says {run.held_out!r}; it is 'encoded' if and only if the plan has features"
     if (run.metrics is None) != (run.held_out in {"none", "encoded"}):
-        yield f"run.metrics: stated exactly where something was measured, got held_out {run.held_out!r}"
+        yield f"run.metrics: must be stated if and only if something was measured, got held_out {run.held_out!r}"
     for name, value in (run.metrics or {}).items():
         if name in FRACTIONS and not 0 <= fraction(value) <= 1:
             yield f"run.metrics.{name} must be in [0, 1], got {value}"
         if run.held_out == "private" and name != "accuracy":
-            yield f"run.metrics.{name}: counts of right answers have an accuracy, and nothing else was measured"
+            yield f"run.metrics.{name}: counts of correct answers give an accuracy and nothing else"
     yield from _audit_problems(certificate)
 
 
 def _audit_problems(certificate: PrivacyCertificate) -> Iterator[str]:
     plan, run = certificate.plan, certificate.run
     if run.noise_numbers is not None and not plan.mechanisms:
-        yield "run.noise_numbers: stated, but nothing is claimed of any noise that the plan has"
+        yield "run.noise_numbers: stated, but the plan claims no noise"
     if run.canaries is not None and not isinstance(plan, ExecutionPlan):
         yield "run.canaries: stated, but only noisy sums have canaries"
     if run.attacks is not None and certificate.job.algorithm != Obfuscation.algorithm_name():
@@ -178,7 +178,7 @@ def _is_of(algorithm: str, plan: AnyPlan) -> bool:
 def _history_problems(certificate: PrivacyCertificate) -> Iterator[str]:
     job = certificate.job
     if job.resumptions >= job.attempts:
-        yield f"job: {job.attempts} attempts can't have gone on from a checkpoint {job.resumptions} times"
+        yield f"job: {job.attempts} attempts can't have continued from a checkpoint {job.resumptions} times"
     if job.finished < job.started:
         yield "job: it finished before it started"
 

@@ -73,7 +73,7 @@ def check_parts_alone(plan: ComparisonPlan, parts: tuple[PartFacts, ...], origin
         if part.by_itself.epsilon is not None and not found.proves(part.by_itself.epsilon):
             missed.append(part.name)
     if missed and not problems:
-        return not_checked("parts_alone", f"no bracket gave again what these guarantee by themselves: {', '.join(missed)}")
+        return not_checked("parts_alone", f"no accountant's bracket reproduced what these guarantee by themselves: {', '.join(missed)}")
     return outcome("parts_alone", problems, "what each part guarantees by itself follows from its own event")
 
 

@@ -119,7 +119,7 @@ class _Brackets:
                     self._compare_point(name, found, point)
                     asked += 1
         except TimeLimitReached:
-            self._recomputed.append(f"{name} was asked for {asked} of the curve's {len(curve)} points, for want of time")
+            self._recomputed.append(f"{name} was asked for {asked} of the curve's {len(curve)} points, since time ran out")
 
     def _compare_point(self, name: str, found: PrivacyProfile, point: DeltaPoint) -> None:
         try:
@@ -188,8 +188,8 @@ class _Recomputation:
                 epsilon = cross_check.recomputed_epsilon(self._event, float(claim.delta))
         except (UnsupportedEvent, TimeLimitReached) as error:
             if proved_by is not None:
-                return not_checked("recomputation", f"{error}; the bracket of accountant {proved_by} gives epsilon {claim.epsilon} again")
-            return failed("recomputation", f"{error}; and no accountant's bracket gives epsilon {claim.epsilon} again")
+                return not_checked("recomputation", f"{error}; the bracket of accountant {proved_by} reproduces epsilon {claim.epsilon}")
+            return failed("recomputation", f"{error}; and no accountant's bracket reproduces epsilon {claim.epsilon}")
         problems: list[str] = []
         if float(claim.epsilon) < epsilon * (1.0 - TOLERANCE):
             problems.append(f"epsilon is {claim.epsilon}, but recomputed from the event it is {epsilon:.9g}")

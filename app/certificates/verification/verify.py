@@ -43,7 +43,7 @@ def verify(certificate: bytes, keys: PublicKeySet, directory: Path | None, evide
         return _report([error.check], None)
     checks = check_form(opened, keys)
     if any(check.status is not Status.PASSED for check in checks):
-        return _report([*checks, not_checked("statement", "nothing unsigned was looked into")], None)
+        return _report([*checks, not_checked("statement", "an unsigned statement isn't read")], None)
     standing = list(check_evidence(opened.content, opened.key_ids, keys, evidence or Evidence()))
     try:
         statement = _statement(opened.content)
@@ -80,7 +80,7 @@ def _check_signature(signature: Signature, keys: PublicKeySet) -> Check:
     if key is None:
         return failed("signature", f"by a key that isn't among the {len(keys.keys)} trusted: {signature.key_id}")
     if not signature.is_by(key):
-        return failed("signature", f"doesn't hold: content or signature was changed after key {key.kid} signed, or that key never did")
+        return failed("signature", f"is wrong: the content or the signature was changed, or key {key.kid} never signed it")
     return passed("signature", f"by the trusted key {key.kid}")
 
 
@@ -101,7 +101,7 @@ def _statement(content: bytes) -> Statement:
         raise CertificateUnreadable(failed("statement", "isn't laid out as issued (canonical JSON, RFC 8785)"))
     names = [subject.name for subject in statement.subject]
     if len(set(names)) != len(names):
-        raise CertificateUnreadable(failed("statement", "two subjects have one name"))
+        raise CertificateUnreadable(failed("statement", "two subjects have the same name"))
     return statement
 
 
@@ -134,7 +134,7 @@ def _guarantee(predicate: PrivacyCertificate | None, verdict: str) -> Literal["s
 
 def _meaning(checks: list[Check], predicate: PrivacyCertificate | None, verdict: str) -> str:
     if verdict == "revoked":
-        return "Don't rely on this certificate: the key that signed it was revoked. The check `revocation` says why it doesn't stand."
+        return "Don't rely on this certificate: the key that signed it was revoked. The check `revocation` says why it isn't valid."
     if verdict == "invalid" or predicate is None:
         names = dict.fromkeys(check.name for check in checks if check.status is Status.FAILED)
         return f"Don't rely on this certificate. What failed: {', '.join(names)}."

@@ -39,7 +39,7 @@ class Reading:
         Facts that this version doesn't know can't be read at all; those that it knows are worded as for its own runs.
         """
         run = self.certificate.environment.versions.get("zetadp", VERSION)
-        return None if run == VERSION else f"The run was of version {run}; the words are of version {VERSION}, about its own runs."
+        return None if run == VERSION else f"The run used version {run}; this text is by version {VERSION}, as for its own runs."
 
     @cached_property
     def kind(self) -> Kind:
@@ -186,7 +186,7 @@ class Reading:
 
     def _history(self) -> History:
         job, run = self.certificate.job, self.certificate.run
-        again = f"; the run was taken up {job.attempts} times and went on from a checkpoint {job.resumptions} times"
+        again = f"; the run was started {_times(job.attempts)} and continued from a checkpoint {_times(job.resumptions)}"
         return History(
             released=run.steps_released,
             test_records=self.certificate.data.test_records,
@@ -196,9 +196,9 @@ class Reading:
 
     def _size(self) -> str:
         data, setting, units = self.certificate.data, self.setting, self.certificate.plan.units
-        used = "" if setting.records_per_unit is None else f", at most {setting.records_per_unit} records of each used"
+        used = "" if setting.records_per_unit is None else f", at most {setting.records_per_unit} records of each are used"
         if setting.is_declared:
-            return f"taken to be of {units} of the unit {setting.unit!r}, a number that was declared without counting them{used}"
+            return f"assumed to be of {units} of the unit {setting.unit!r}, a number that was declared without counting them{used}"
         of = "" if setting.records_per_unit is None else f", of {units} of the unit {setting.unit!r}"
         return f"{data.training_records} training records{of}{used}"
 
@@ -207,3 +207,7 @@ class Reading:
         if processes == 1:
             return ""
         return f" {processes} processes shared each sample; their sums were added before one of them added the noise, once."
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"

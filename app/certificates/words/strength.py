@@ -44,7 +44,7 @@ def caution(reading: Reading, guarantee: NoGuarantee) -> Iterator[str]:
     if guarantee.if_seed_stays_secret is not None:
         yield "Treat the model as if it could reveal every record of its training data to whoever knows or guesses the seed."
     elif not reading.is_protected:
-        yield "Treat the released files as if they held the training data themselves."
+        yield "Treat the released files as if they contained the training data."
 
 
 def strength(reading: Reading, guarantee: ApproximateDp) -> tuple[str, str]:

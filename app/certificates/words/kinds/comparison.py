@@ -15,34 +15,34 @@ from app.certificates.words.kinds.single import single_kind
 from app.certificates.words.kinds.unprotected import NO_ROWS
 from trainer.specs.plans import ComparisonPlan
 
-_TABLE = "The metrics stated here are those of the first part; those of all are in the table"
+_TABLE = "The metrics stated here are those of the first part; the table has those of all parts"
 
 _MEANING = (
-    "all parts are released, so what is guaranteed is all of them together, and choosing among them by their results costs nothing more: "
-    "every part is counted, whichever is kept. A part's own figures are for someone who sees that part's releases and nothing of the "
-    "others, and no guarantee of this run. " + _TABLE
+    "all parts are released, so the guarantee is for all of them together, and choosing among them by their results costs nothing more: "
+    "every part is counted, whichever is kept. A part's own figures hold for someone who sees only that part's releases; they are no "
+    "guarantee of this run. " + _TABLE
 )
 
 _NOTHING = (
-    "all parts are released, and nothing is guaranteed of them together. What stands at a part is what its releases alone would guarantee "
-    "to someone who saw nothing of the others, and no guarantee of this run. " + _TABLE
+    "all parts are released, and nothing is guaranteed for them together. A part's own figures are what its releases alone would guarantee "
+    "against someone who saw only these; they are no guarantee of this run. " + _TABLE
 )
 
 RELEASED = "of every part {released}; the table and the plots that compare them"
 
 COVERED = (
-    "the guarantee of the whole holds for someone who sees everything that any part released, but for the times and the memory that the "
-    "table and the plots tell"
+    "the guarantee of the whole holds against someone who sees everything that any part released, except the running times and the memory "
+    "in the table and the plots"
 )
 
 RUNNING = (
-    "running time and memory, which the table and the plots tell of every part: what a step takes depends on how many records it drew; and "
-    "every other side channel of the machine"
+    "running time and memory, which the table and the plots show for every part: they depend on how many records a step drew; and every "
+    "other side channel of the machine"
 )
 
 SELECTION = (
-    "hyper-parameter search beyond the parts named here: if other runs on the same data were used to choose these, they cost privacy of "
-    "their own (choosing among the parts doesn't: all of them are counted)"
+    "hyper-parameter search beyond the parts named here: if other runs on the same data were used to choose these, they cost "
+    "additional privacy (choosing among the parts doesn't: all of them are counted)"
 )
 
 
@@ -63,7 +63,7 @@ class Comparison(Kind):
 
     def checkpoint(self) -> str:
         held = dict.fromkeys(kind.checkpoint() for kind in self._kinds())
-        return f"the results of finished parts, and of the one that is running: {'; '.join(held)}"
+        return f"the results of finished parts, and of the running part: {'; '.join(held)}"
 
     def not_covered(self, setting: Setting) -> tuple[str, ...]:
         return (SELECTION, *wording.not_covered(setting.held_out, RUNNING)[1:])

@@ -15,24 +15,24 @@ from app.certificates.words.releases import noise_phrase
 from trainer.specs.plans import FeatureReleasePlan
 
 MEANING = (
-    "the feature of every held-out record was scaled down to l2 norm C where it is longer (one that isn't finite counted as zero), and "
-    "each query of it, {queries} in all, added fresh Gaussian noise to every coordinate; two clipped features are at most 2 C apart, so"
-    " that one query is Gaussian differentially private with mu = 2 C over the noise's standard deviation, and q of them with root q "
-    "times that"
+    "the feature of every held-out record was scaled down to l2 norm C if it was longer (one that wasn't finite counted as zero), and "
+    "each query of it, {queries} in all, added fresh Gaussian noise to every coordinate; two clipped features are at most 2 C apart, so "
+    "one query is Gaussian differentially private with mu = 2 C over the noise's standard deviation, and q queries with root q times "
+    "that"
 )
 
 ROTATION = (
-    "turning the noisy feature by a secret angle, the counterpart beside it with or without noise, and the critic that the network was "
-    "trained against are post-processing: they earn nothing, and the figures are those of the same noise sent without them, with the "
-    "angle told"
+    "rotating the noisy feature by a secret angle, the counterpart beside it with or without noise, and the critic that the network was "
+    "trained against are post-processing: they add no privacy, and the figures are those of the same noise sent without them, with the "
+    "angle known"
 )
 
-PUBLIC = "the training records, which network and attackers were trained on: whoever submitted the job takes them for public"
+PUBLIC = "the training records, on which the network and the attackers were trained: whoever submitted the job declared them public"
 
 NOT_COVERED = (
     PUBLIC,
     "that a record was sent, when, and how often",
-    "further queries: this counts those named here, and every other encoding of the same record adds to them",
+    "further queries: only those named here are counted, and every other encoding of the same record costs more",
     "what a record's owner does with the answer",
 )
 
@@ -41,11 +41,11 @@ RELEASED = (
     "found, which follow from the public training records alone; {covered}"
 )
 
-CHECKPOINT = "a checkpoint holds the network and its optimizers, which follow from public training records; no held-out record touches it"
+CHECKPOINT = "a checkpoint holds the network and its optimizers, which follow from public training records and no held-out record"
 
 TEST_METRICS = "covered: nothing about them left the run but those encodings, and no label of theirs was used"
 
-TRAINING_METRICS = "published where attacks were measured, on public training records that were set apart; outside the guarantee"
+TRAINING_METRICS = "published where attacks were measured, on public training records that were set apart; not covered by the guarantee"
 
 ASSUMED = "the clipping norm, the noise and the network were fixed without looking at the held-out records"
 

@@ -77,7 +77,7 @@ class GradientSums(Kind):
             yield f"{release_phrase(release, plan.unit)}{nodes}{units}"
         if counts and plan.evaluation is not None:
             noise = f"{plan.evaluation.mechanism.kind} noise of standard deviation {exact(plan.evaluation.mechanism.std)}"
-            yield f"{counts} counts of right answers among all {history.test_records} held-out records with {noise}"
+            yield f"{counts} counts of correct answers among all {history.test_records} held-out records with {noise}"
 
 
 def _clipped(clipping: Clipping, setting: Setting) -> str:

@@ -15,23 +15,23 @@ from app.certificates.words.releases import noise_phrase
 from trainer.specs.plans import RecordReleasePlan
 
 MEANING = (
-    "every training record that is used was released once, by itself, with noise of its own, by the service, which held them all until "
-    "then; from there on training saw nothing but the released records, and everything that it did is post-processing of them: any number "
-    "of steps and epochs costs nothing more"
+    "the service, which held all records until then, released every training record that is used once, by itself, with its own noise; "
+    "after that, training saw only the released records, and everything that it did is post-processing of them: any number of steps and "
+    "epochs costs nothing more"
 )
 
-OF_ONE_ROW = "one {unit} is one row, and its one release is all that it spends"
+OF_ONE_ROW = "one {unit} is one row, and its one release is its whole privacy cost"
 
 OF_SEVERAL_ROWS = (
     "a {unit}'s rows share its budget equally: each was released by itself with the same noise, at most {count} of one {unit}, and the "
-    "guarantee counts so many releases; further rows of the {unit} were never released, and how many rows a {unit} has isn't hidden"
+    "guarantee counts that many releases; further rows of the {unit} were never released, and the number of a {unit}'s rows isn't hidden"
 )
 
-PUBLIC_COUNTS = "how many rows each {unit} has is public: neighbours differ in what one {unit}'s rows say, never in how many there are"
+PUBLIC_COUNTS = "the number of each {unit}'s rows is public: neighbours differ in the values of one {unit}'s rows, never in their number"
 
 CUSTODY = "in this run the service held the rows and released them, and is trusted with them"
 
-RELEASED = "every training record that is used, once, each with noise of its own"
+RELEASED = "every training record that is used, once, each with its own noise"
 
 CHECKPOINT = "a checkpoint holds the released records or what follows from them, and the step count; no key and no raw record"
 

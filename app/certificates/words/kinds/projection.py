@@ -10,18 +10,18 @@ from trainer.specs.projection import SpectralProjection
 
 MEANING = {
     "project_then_clip": (
-        "of each layer's weight gradient only the stated low frequencies are kept, before its norm is taken: norms are those of the kept "
+        "only the stated low frequencies of each layer's weight gradient are kept, before its norm is taken: norms are those of the kept "
         "coordinates"
     ),
     "clip_then_filter": (
-        "each gradient is scaled down by the norms of what it was before any filter, and then only the stated low frequencies are kept of "
-        "each layer's weight gradient"
+        "each gradient is scaled down by the norms that it had before any filter, and then only the stated low frequencies of each layer's "
+        "weight gradient are kept"
     ),
 }
 
 NO_PRIVACY = (
-    "noise of the full stated deviation is added to every released coordinate; filtering earns no privacy: mu and epsilon are those of the "
-    "same noise without any filter, and the variance ratio is a figure of the noise in the weights, not of the guarantee"
+    "noise of the full stated deviation is added to every released coordinate; filtering adds no privacy: mu and epsilon are those of the "
+    "same noise without any filter, and the variance ratio describes the noise in the weights, not the guarantee"
 )
 
 
@@ -29,7 +29,7 @@ def projection_lines(projection: SpectralProjection) -> Iterator[str]:
     """In words: one line for the whole, one for each layer."""
     yield f"Released of each gradient: {MEANING[projection.order]}; {NO_PRIVACY}."
     for layer in projection.layers:
-        padded = "" if layer.transform == layer.shape else f", filled up to {_axes(layer.transform)}"
+        padded = "" if layer.transform == layer.shape else f", padded to {_axes(layer.transform)}"
         kept, whole = layer.signals * layer.coordinates, layer.signals * math.prod(layer.shape)
         # The diagonal of a filter's projection is constant, so cropping to the signal keeps the average.
         yield (

@@ -14,8 +14,8 @@ from app.certificates.words.releases import release_phrase, releases_of
 from trainer.specs.plans import StatisticReleasePlan
 
 MEANING = (
-    "one vector of {numbers} sums over all training records was released once, with noise on every one of them; from then on nothing "
-    "looked at the records, and everything that training did is post-processing of that vector: any number of steps costs nothing more"
+    "one vector of {numbers} sums over all training records was released once, with noise on every one of them; after that, nothing "
+    "read the records, and everything that training did is post-processing of that vector: any number of steps costs nothing more"
 )
 
 RELEASED = "one noisy vector of {numbers} sums over all training records"

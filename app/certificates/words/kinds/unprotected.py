@@ -13,11 +13,11 @@ from app.certificates.words.kinds.base import History, Kind, Setting
 from trainer.specs.plans import UnprotectedPlan
 
 NOT_COVERED = (
-    "anything: nothing in this run limits what the released files tell of any record",
-    "the files beside this certificate: treat each of them as if it held the training data themselves",
+    "anything: nothing in this run limits what the released files reveal about any record",
+    "the files beside this certificate: treat each of them as if it contained the training data",
 )
 
-CHECKPOINT = "a checkpoint holds whatever the run needs to go on, and nothing keeps the records out of it"
+CHECKPOINT = "a checkpoint holds everything that the run needs to continue, and nothing keeps the records out of it"
 
 NO_ROWS = "no row is protected"
 
