@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import pytest
 import torch
 
@@ -23,7 +21,7 @@ def attacked(scheme: Scheme, ground: Ground, effort: AttackEffort = HASTY, *, tu
     return run_attacks(scheme, ground, effort, seed_stream=seed_stream(3), turned=turned, tick=lambda: None)
 
 
-@cache
+@pytest.fixture(scope="module")
 def of_digits() -> AttackFindings:
     ground = digits()
     return attacked(RandomConvolution(ground), ground, EFFORT)
@@ -34,8 +32,8 @@ def figure(findings: AttackFindings, attack: str, measure: str) -> AttackFigure:
     return found
 
 
-def test_findings_say_who_was_attacked_with_what() -> None:
-    findings = of_digits()
+def test_findings_say_who_was_attacked_with_what(of_digits: AttackFindings) -> None:
+    findings = of_digits
     assert (findings.victims, findings.public_records, findings.coordinates) == (200, 1176, 8 * 8 * 8)
     assert len({(found.attack, found.measure) for found in findings.figures}) == len(findings.figures) == NAMES_WHEN_TURNED
     assert set(findings.attackers) == {
@@ -50,22 +48,22 @@ def test_findings_say_who_was_attacked_with_what() -> None:
 
 
 @pytest.mark.slow
-def test_the_image_comes_back_without_the_key_nearly_as_with_it() -> None:
+def test_the_image_comes_back_without_the_key_nearly_as_with_it(of_digits: AttackFindings) -> None:
     by_angle, with_key, blind = (
-        figure(of_digits(), f"inversion_{name}", "mean_squared_error") for name in ("by_angle", "with_key", "mean_image")
+        figure(of_digits, f"inversion_{name}", "mean_squared_error") for name in ("by_angle", "with_key", "mean_image")
     )
     assert by_angle.value < 1.2 * with_key.value < 0.4 * blind.lower
     assert blind.value == blind.chance == by_angle.chance
     assert blind.value == pytest.approx(0.0738, abs=0.003)  # errata, sub-table O9: of all 597 victims
 
 
-def test_planes_give_an_image_better_than_the_mean() -> None:
-    direct = figure(of_digits(), "inversion_direct", "mean_squared_error")
+def test_planes_give_an_image_better_than_the_mean(of_digits: AttackFindings) -> None:
+    direct = figure(of_digits, "inversion_direct", "mean_squared_error")
     assert direct.upper < 0.95 * direct.chance
 
 
-def test_the_answer_is_read_without_the_key() -> None:
-    without, scanned, with_key = (figure(of_digits(), f"label_{name}", "accuracy") for name in ("without_key", "by_scan", "with_key"))
+def test_the_answer_is_read_without_the_key(of_digits: AttackFindings) -> None:
+    without, scanned, with_key = (figure(of_digits, f"label_{name}", "accuracy") for name in ("without_key", "by_scan", "with_key"))
     assert with_key.value > 0.93
     assert without.value > with_key.value - 0.03
     assert without.chance < 0.15
@@ -83,8 +81,8 @@ def test_the_answer_is_read_without_the_key() -> None:
         "property_nearest_neighbours",
     ],
 )
-def test_properties_are_inferred(attack: str) -> None:
-    found = figure(of_digits(), attack, "accuracy")
+def test_properties_are_inferred(attack: str, of_digits: AttackFindings) -> None:
+    found = figure(of_digits, attack, "accuracy")
     assert found.lower > 0.75
     assert found.chance == pytest.approx(0.5, abs=0.06)
 
