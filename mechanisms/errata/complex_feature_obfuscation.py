@@ -86,7 +86,8 @@ ROWS: tuple[Erratum, ...] = (
         proven="for independent coordinates, only if every linear functional of a is Gaussian with mean zero; even then O5 and O6 hold",
         why="Applying the equality in distribution repeatedly makes a a sum of ever smaller independent parts, hence Gaussian, and equal "
         "means force the mean to be 0.",
-        here="Only features with zero mean and no skew of any kind could hide the angle; nothing here relies on that.",
+        here="For independent coordinates, only features whose every linear functional is Gaussian with mean zero can hide the angle; nothing "
+        "here relies on that.",
     ),
     _row(
         row="O9",
@@ -183,7 +184,7 @@ ROWS: tuple[Erratum, ...] = (
         row="O18",
         where="appendix F",
         severity="U",
-        printed="an error of 42.41 % in recognising related pairs is called preserved privacy",
+        printed="an error of 42.41 % in recognising related pairs preserves attribute correlations",
         proven="an error below one half is leakage: an advantage of 15.2 % if the classes are balanced",
         why="The advantage of a balanced binary test is 1 - 2 error.",
         here="An attacker who is right more often than chance has learned something; the attack table says how much, with intervals.",

@@ -46,8 +46,8 @@ ROWS: tuple[Erratum, ...] = (
         severity="W",
         printed="one constant G bounds every derivative from the third on",
         proven="no constant does; the remainder is at most d^3 / (36 sqrt(3)), or d^4 / 192 at a = 0, where d = |z - a|",
-        why="The derivative of softplus has poles at distance sqrt(a^2 + pi^2), so its derivatives grow like r! / pi^r and the series "
-        "converges only within that distance; |softplus'''| <= 1 / (6 sqrt(3)) and |softplus''''| <= 1/8.",
+        why="The derivative of softplus has poles at distance sqrt(a^2 + pi^2), so at a = 0 its derivatives grow like r! / pi^r, and the "
+        "series converges only within that distance; |softplus'''| <= 1 / (6 sqrt(3)) and |softplus''''| <= 1/8.",
         evidence="the 20th derivative at 0 is -2.77e7.",
         here=(
             "No constant bounds all derivatives of the loss, contrary to SPOF's Proposition 1; here privacy doesn't depend on the "
@@ -119,7 +119,7 @@ ROWS: tuple[Erratum, ...] = (
         proven="they are alpha_2 + 2 c alpha_3 and c alpha_2 + c^2 alpha_3; with the printed alpha_3, alpha_2 (1 - c) and alpha_2 (c - "
         "c^2/2)",
         why="Expand alpha_2 (z + c) + alpha_3 (z + c)^2. With the correct loss, c adds nothing that depends on x to the coefficient of z.",
-        here="SPOF expands a stabilisation constant wrongly; here a public constant changes no coefficient that depends on the record.",
+        here="SPOF expands a stabilisation constant wrongly; here a public constant changes nothing that depends on the record.",
     ),
     _row(
         row="S11",
