@@ -86,8 +86,8 @@ ROWS: tuple[Erratum, ...] = (
         proven="for independent coordinates, only if every linear functional of a is Gaussian with mean zero; even then O5 and O6 hold",
         why="Applying the equality in distribution repeatedly makes a a sum of ever smaller independent parts, hence Gaussian, and equal "
         "means force the mean to be 0.",
-        here="For independent coordinates, only features whose every linear functional is Gaussian with mean zero can hide the angle; nothing "
-        "here relies on that.",
+        here="For independent coordinates, only features whose every linear functional is Gaussian with mean zero can hide the angle; "
+        "nothing here relies on that.",
     ),
     _row(
         row="O9",

@@ -110,7 +110,8 @@ ROWS: tuple[Erratum, ...] = (
         printed="(G / max(1, |G| / C_l)) / |G|",
         proven="G / max(1, |G| / C_l)",
         why="The second division gives every short gradient norm 1, whatever C_l is.",
-        here="A stray division gives every short gradient norm 1, whatever its layer's bound; here a layer's part has at most the stated bound.",
+        here="A stray division gives every short gradient norm 1, whatever its layer's bound; here a layer's part has "
+        "at most the stated bound.",
     ),
     _row(
         row="P11",
@@ -199,7 +200,7 @@ ROWS: tuple[Erratum, ...] = (
         printed="the padded spectral gradient is clipped",
         proven="cropping to the kernel first is equally private and less biased",
         why="Cropping is linear and shortens vectors, so a clipped crop stays in the same ball.",
-        here="Padding before clipping is as private as cropping first but more biased; the lengths before and after padding are stated here.",
+        here="Padding before clipping is as private as cropping first but more biased; both lengths are stated here.",
     ),
     _row(
         row="P19",
@@ -209,7 +210,8 @@ ROWS: tuple[Erratum, ...] = (
         proven="filter, clip, add noise: this has the same guarantee and keeps at least as much signal",
         why="Filtering shortens a gradient, so less of it is clipped away.",
         here=(
-            "Filtering before clipping is equally private and keeps at least as much signal; here the sensitivity may be stated for the filtered query."
+            "Filtering before clipping is equally private and keeps at least as much signal; here the sensitivity may be stated for "
+            "the filtered query."
         ),
     ),
     _row(
