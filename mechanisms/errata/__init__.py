@@ -1,7 +1,7 @@
-r"""What the five papers print, and what is true: one row per statement, named by everything here that corrects it.
+r"""What the five papers print, and what is true: one row per statement. Everything here that corrects a statement names its row.
 
-A row explains a difference and is never a source of numbers: those are computed, by ``mechanisms.published`` for the print and by the
-mechanisms and accountants for what holds.
+A row explains a difference and is never a source of numbers. ``mechanisms.published`` computes what is printed; the mechanisms and
+accountants compute what holds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def erratum(row: str) -> Erratum:
     """The row with this name.
 
     Raises:
-      UnknownRow: there is none.
+      UnknownRow: no row has this name.
 
     >>> erratum("Z2").severity, erratum("C3").paper
     ('O', 'complex_dp_federated')

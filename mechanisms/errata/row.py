@@ -13,12 +13,12 @@ Paper = Literal["zeta_dp", "complex_dp_federated", "spof", "complex_feature_obfu
 Severity = Literal["O", "o", "W", "L", "N", "U", "OK"]
 
 SEVERITIES: dict[Severity, str] = {
-    "O": "overclaims: built or certified as printed, it promises more privacy than there is",
+    "O": "overclaims: built or certified as printed, it promises more privacy than it gives",
     "o": "overclaims under one reading that the text leaves open",
-    "W": "wrong, but nobody's privacy suffers from it",
-    "L": "loose: it holds, and a smaller figure holds as well",
-    "N": "notation, a slip of the pen or an inconsistency",
-    "U": "an empirical or utility claim that its evidence doesn't carry",
+    "W": "wrong, but without harm to privacy",
+    "L": "loose: it holds, but a smaller figure holds too",
+    "N": "notation, a typo or an inconsistency",
+    "U": "an empirical or utility claim that its evidence doesn't support",
     "OK": "checked and found right",
 }
 
@@ -31,14 +31,14 @@ class Erratum(Value):
 
     Attributes:
       row: its id; the letter stands for the paper.
-      paper: whose statement it is.
-      where: its theorem, equation, algorithm, table or section.
-      severity: what the error means for someone who relies on the print; ``SEVERITIES`` explains each.
+      paper: the paper that makes the statement.
+      where: the theorem, equation, algorithm, table or section of the statement.
+      severity: what the error means for someone who relies on the printed statement; ``SEVERITIES`` explains each.
       printed: the paper's statement.
       proven: what is true instead.
       why: the proof in brief.
-      evidence: figures that anyone can recompute, if they say more than the proof.
-      here: what this service does instead, in one line for the reader of a certificate; None if the row concerns none of its runs.
+      evidence: figures that anyone can recompute, if they add something to the proof.
+      here: what this service does instead, in one line for the reader of a certificate; None if the row doesn't concern any of its runs.
     """
 
     row: RowName
