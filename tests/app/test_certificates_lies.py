@@ -74,7 +74,7 @@ COUNT = {
         ("spectral", {"plan.projection.layers.1.kept": [9]}, "statement", "kept must be at most [5] frequencies"),
         ("spectral", {"plan.projection": ABSENT}, "plan", "algorithm of plan: spectral_dp doesn't train by such a plan"),
         ("laplace", {"plan.clipping.bound": 10.0}, "statement", "must be the clipping bound"),
-        ("laplace", {"plan.clipping.kind": "flat"}, "statement", "laplace exactly for clipping in l1"),
+        ("laplace", {"plan.clipping.kind": "flat"}, "statement", "laplace if and only if the clipping norm is l1"),
         ("per_layer", {"plan.clipping.quantile": 0.5}, "statement", "clipping.per_layer.quantile"),
         ("per_layer", {"plan.clipping.kind": "adaptive"}, "statement", "clipping.adaptive"),
         ("adaptive", {"plan.clipping.count_share": 1.5}, "statement", "count_share"),
@@ -144,7 +144,7 @@ COUNT = {
         ("comparison", {"parts.0": ABSENT, "plan.parts.0": ABSENT}, "plan", "event: isn't that of the plan"),
         ("comparison", {"plan.parts.0.plan.steps": 60}, "plan", "event: isn't that of the plan"),
         ("comparison", {"plan.parts.0.plan.clipping": {"kind": "flat", "bound": 1.0}}, "statement", "must be the clipping bound 1.0"),
-        ("comparison", {"plan.parts.0.name": "clipped-first"}, "statement", "parts must be of different names"),
+        ("comparison", {"plan.parts.0.name": "clipped-first"}, "statement", "parts must be trainings with different names"),
         ("comparison", {"parts.0.algorithm": "non_private"}, "plan", "algorithm of plan.parts.spectral: non_private doesn't train by"),
         (
             "with_baseline",

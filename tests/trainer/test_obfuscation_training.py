@@ -299,7 +299,7 @@ def test_what_cant_be_trained_is_refused(tmp_path: Path) -> None:
         with pytest.raises(InvalidParameter, match=message):
             train(spec, spec.plan(), runtime, tmp_path, report=lambda _event: None, should_stop=lambda: False)
     other = _spec(method=SOUND, evaluation={"kind": "none"}).plan()
-    with pytest.raises(InvalidParameter, match="plan must be the one that the spec comes to"):
+    with pytest.raises(InvalidParameter, match="plan must be the one that follows from the spec"):
         train(spec, other, RUNTIME, tmp_path, report=lambda _event: None, should_stop=lambda: False)
     assert not list(tmp_path.iterdir())
 
