@@ -33,4 +33,4 @@ def within_floats(route: str) -> Generator[None]:
         raise
     except (ArithmeticError, ValueError) as reason:
         # ValueError is what ``math`` raises for logarithms of 0 and for NaN where a whole number is needed.
-        raise UnsupportedEvent(route, "its numbers leave the range of floats here") from reason
+        raise UnsupportedEvent(route, "its numbers are outside the range of floats here") from reason

@@ -36,7 +36,7 @@ class LocalGaussian(LocalRelease):
     """
 
     FACTS: ClassVar[Facts] = Facts(
-        summary="Independent Gaussian noise on every coordinate of every record of a box: each record is released by itself, once.",
+        summary="Independent Gaussian noise on every coordinate of every record of a box: each record is released separately, once.",
         assumptions=(Assumption.SENSITIVITY_AS_COMPUTED, Assumption.INDEPENDENT_NOISE),
         sources=(
             "Dong, Roth and Su 2022, arXiv:1905.02383, Theorem 1 and Corollary 3.3",

@@ -37,7 +37,7 @@ class LocalLaplace(LocalRelease):
     """
 
     FACTS: ClassVar[Facts] = Facts(
-        summary="Independent Laplace noise on every coordinate of every record of a box: each record is released by itself, once.",
+        summary="Independent Laplace noise on every coordinate of every record of a box: each record is released separately, once.",
         assumptions=(Assumption.SENSITIVITY_AS_COMPUTED, Assumption.INDEPENDENT_NOISE),
         sources=("Dwork, McSherry, Nissim and Smith 2006, Proposition 1", "Kasiviswanathan et al. 2011, arXiv:0803.0924 (the local model)"),
         errata=("S8", "S9", "S14", "S16"),

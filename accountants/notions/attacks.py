@@ -106,8 +106,8 @@ def from_advantage(given: Advantage, to: Target) -> Answer:
 
 def _unbounded(name: str) -> str:
     return (
-        f"{name}: what is published with the record never is without it, so that the privacy loss and every Renyi divergence are infinite "
-        "and no mu's curve lies below"
+        f"{name}: what is published with the record is never published without it, so the privacy loss and every Renyi divergence are "
+        "infinite, and no mu's curve lies below"
     )
 
 

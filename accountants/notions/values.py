@@ -153,7 +153,7 @@ class ToApproximate(Value):
     def _check(self) -> Self:
         if (self.epsilon is None) == (self.delta is None):
             raise InvalidParameter(
-                "approximate", "asked at either an epsilon or a delta", "both" if self.epsilon is not None else "neither"
+                "approximate", "requested at either an epsilon or a delta", "both" if self.epsilon is not None else "neither"
             )
         return self
 

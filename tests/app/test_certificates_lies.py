@@ -67,9 +67,19 @@ COUNT = {
         # Clipping and filters
         ("spectral", {"plan.clipping.layers.0.bound": 0.1}, "statement", "must be the clipping bound 1.2688"),
         ("spectral", {"plan.clipping.layers.0.bound": 0.0}, "statement", "clipping.layer_bounds.layers.0.bound: Input should be greater"),
-        ("spectral", {"plan.clipping.layers.1.layer": "1_convolution"}, "statement", "clipping.layers must be each layer once"),
+        (
+            "spectral",
+            {"plan.clipping.layers.1.layer": "1_convolution"},
+            "statement",
+            "clipping.layers must be a list that names each layer once",
+        ),
         ("spectral", {"plan.clipping.kind": "flat"}, "statement", "clipping.flat"),
-        ("spectral", {"plan.projection.layers.1.layer": "1_convolution"}, "statement", "projection.layers must be each layer once"),
+        (
+            "spectral",
+            {"plan.projection.layers.1.layer": "1_convolution"},
+            "statement",
+            "projection.layers must be a list that names each layer once",
+        ),
         ("spectral", {"plan.projection.layers.1.layer": "9_linear"}, "statement", "among the layers that have a bound"),
         ("spectral", {"plan.projection.layers.1.kept": [9]}, "statement", "kept must be at most [5] frequencies"),
         ("spectral", {"plan.projection": ABSENT}, "plan", "algorithm of plan: spectral_dp doesn't train by such a plan"),

@@ -113,7 +113,7 @@ def test_plots_name_every_part_and_are_reproducible(finished: Finished) -> None:
     _, _, workdir, _ = finished
     svg = (workdir / "artifacts/comparison.svg").read_bytes()
     text = " ".join(element.text or "" for element in ElementTree.fromstring(svg).iter())
-    assert "no epsilon here holds against someone who knows it" in text
+    assert "no epsilon here holds against someone who knows the seed" in text
     for word in ("bound-1", "plain (no guarantee)", "accuracy", "training time [s]", "peak memory [MiB]"):
         assert word in text
     result = ComparisonResult.model_validate_json((workdir / "artifacts/comparison.json").read_bytes())
@@ -276,7 +276,7 @@ def test_plots_say_what_all_runs_cost_together(finished: Finished) -> None:
     _, _, workdir, _ = finished
     result = ComparisonResult.model_validate_json((workdir / "artifacts/comparison.json").read_bytes())
     fresh = {**dict(result), "random_origin": "operating_system"}
-    for epsilon, words in ((3.25, b"all runs together: epsilon 3.25 at delta 1e-05 for one record"), (math.inf, b"together: no guarantee")):
+    for epsilon, words in ((3.25, b"all runs combined: epsilon 3.25 at delta 1e-05 for one record"), (math.inf, b"combined: no guarantee")):
         assert words in parts_run.plots(ComparisonResult.model_validate(fresh | {"epsilon": epsilon}))
 
 

@@ -80,7 +80,7 @@ def test_biases_or_one_relu_are_refused(name: str) -> None:
 
     network = _built(name, Rotation())
     last = [module for module in network.processing.modules() if give_bias(module)][-1]
-    with pytest.raises(InvalidParameter, match=r"network\.processing must be of layers that turn with their input"):
+    with pytest.raises(InvalidParameter, match=r"network\.processing must be equivariant to rotations of its input"):
         check_equivariant(network.processing, network.divided.feature)
     assert last.bias is not None
 
@@ -89,7 +89,7 @@ def test_biases_or_one_relu_are_refused(name: str) -> None:
         (child, module) for module in network.processing.modules() for child, inner in module.named_children() if isinstance(inner, Delta)
     ][-1]
     setattr(parent, place, nn.ReLU())
-    with pytest.raises(InvalidParameter, match="turn with their input"):
+    with pytest.raises(InvalidParameter, match="equivariant to rotations of its input"):
         check_equivariant(network.processing, network.divided.feature)
 
 

@@ -273,12 +273,14 @@ def test_data_that_hide_nothing_are_refused(monkeypatch: pytest.MonkeyPatch) -> 
     empty = data.training_features.copy()
     empty[17] = 0.0
     _with_data(monkeypatch, empty)
-    with pytest.raises(InvalidParameter, match=r"no image's feature is all zero .*1 of the training records, the first of them number 17"):
+    with pytest.raises(
+        InvalidParameter, match=r"no image's feature is all zero .*1 of the training records, the first of them is number 17"
+    ):
         _prepared(_spec())
     victims = data.test_features.copy()
     victims[[3, 5]] = 0.0
     _with_data(monkeypatch, data.training_features, victims)
-    with pytest.raises(InvalidParameter, match="2 of the attacked records, the first of them number 3"):
+    with pytest.raises(InvalidParameter, match="2 of the attacked records, the first of them is number 3"):
         _prepared(_spec())
     # A baseline hides nothing anyway, and protected records aren't looked at.
     _prepared(_spec(method=_method("additional_layers")))

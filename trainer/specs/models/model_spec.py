@@ -55,7 +55,7 @@ class BlockCirculantLinear(Value):
 
     Attributes:
       outputs: of the layer; any number.
-      block: rows and columns of a block; at most the larger of inputs and outputs. Inputs and outputs that are no multiples of it are
+      block: rows and columns of a block; at most the larger of inputs and outputs. Inputs and outputs that aren't multiples of it are
         filled up with zeros and cropped: the weight is then the upper left corner of a block-circulant one.
     """
 

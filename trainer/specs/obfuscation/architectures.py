@@ -68,7 +68,7 @@ class LeNet(Value):
     """LeCun et al. 1998: the encoder is the first convolution, the decoder the softmax layer. Images of 8 x 8 pixels or more.
 
     Attributes:
-      width: channels of the first convolution, 6 in 1998; all other layers grow with it. In measurements, turned features needed more
+      width: channels of the first convolution, 6 in 1998; all other layers grow with it. In measurements, rotated features needed more
         of them than real ones for equally good answers; each channel's magnitude may depend on the counterpart too, which averages out.
     """
 
