@@ -24,7 +24,7 @@ def within_floats(route: str) -> Generator[None]:
     >>> with within_floats("example"):
     ...     np.exp(np.array([1000.0]))
     Traceback (most recent call last):
-    mechanisms.errors.UnsupportedEvent: accountant example can't bound this event: its numbers leave the range of floats here
+    mechanisms.errors.UnsupportedEvent: accountant example can't bound this event: its numbers are outside the range of floats here
     """
     try:
         with np.errstate(over="raise", divide="raise", invalid="raise"):

@@ -24,7 +24,7 @@ class LocalRelease(Mechanism):
     r"""Releases each record of a box [lower, upper]^dimension separately, with its own randomness.
 
     The last axis of a value is one record's coordinates; every index before it is a record. The neighbours are two values of one record
-    (replace_one): with a record more or less, the number of outputs would tell them apart. A unit of k records is k releases, and a
+    (replace_one): with a record more or less, the number of outputs would distinguish them. A unit of k records is k releases, and a
     sample's records are released or not: nothing else hides them (accountants/proofs/pairs.md, row 7).
 
     Attributes:

@@ -27,7 +27,7 @@ class LocalLaplace(LocalRelease):
       sensitivity: replace_one, with l1 at least n (upper - lower); epsilon is l1 / b, rounded up.
     Raises:
       ValidationError: as ``LocalRelease``.
-    Assumes: the value moves by no more than the sensitivity as the machine computes it (proofs/grid_noise.md says the rest).
+    Assumes: the value moves by no more than the sensitivity as the machine computes it (for the rest see proofs/grid_noise.md).
     Sources: Dwork, McSherry, Nissim and Smith 2006; errata S9, S14 and S16. Proof: proofs/local_laplace.md.
 
     >>> sensitivity = Sensitivity(l1=14.0, adjacency="replace_one", unit="record")

@@ -116,5 +116,5 @@ def _decimal(x: Fraction) -> Decimal:
 
 
 def same_laws(given: TradeOff) -> bool:
-    """Whether the point says that nothing is told: exactly on the line of blind guesses, or above it by rounding."""
+    """Whether the point says that nothing is revealed: exactly on the line of blind guesses, or above it by rounding."""
     return 0.0 < given.alpha < 1.0 and Fraction(given.alpha) + Fraction(given.beta) >= 1
