@@ -24,7 +24,7 @@ def within_floats(route: str) -> Generator[None]:
     >>> with within_floats("example"):
     ...     np.exp(np.array([1000.0]))
     Traceback (most recent call last):
-    mechanisms.errors.UnsupportedEvent: accountant example can't bound this event: its numbers leave the range of floats here
+    mechanisms.errors.UnsupportedEvent: accountant example can't bound this event: its numbers are outside the range of floats here
     """
     try:
         with np.errstate(over="raise", divide="raise", invalid="raise"):
@@ -33,4 +33,4 @@ def within_floats(route: str) -> Generator[None]:
         raise
     except (ArithmeticError, ValueError) as reason:
         # ValueError is what ``math`` raises for logarithms of 0 and for NaN where a whole number is needed.
-        raise UnsupportedEvent(route, "its numbers leave the range of floats here") from reason
+        raise UnsupportedEvent(route, "its numbers are outside the range of floats here") from reason

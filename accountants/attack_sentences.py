@@ -84,7 +84,7 @@ def guessing_sentence(prior: float, success: float, neighbours: Neighbours | Non
       InvalidParameter: a probability is out of range.
 
     >>> print(guessing_sentence(0.5, 0.6914, (Adjacency.ADD_REMOVE, "record")))  # doctest: +NORMALIZE_WHITESPACE
-    Somebody who knows all other data, and takes it for 50 % likely beforehand that this very record wasn't left out, is right about
+    Somebody who knows all other data, and considers it 50 % likely beforehand that this very record wasn't left out, is right about
     that with probability at most 69.2 % (a blind guess: 50 %).
     """
     check_prior(prior)
@@ -93,7 +93,7 @@ def guessing_sentence(prior: float, success: float, neighbours: Neighbours | Non
     if neighbours is None:
         return _NOBODY
     true = _OTHERWISE[neighbours[0]][1].replace("{unit}", _spelled(neighbours[1]))
-    who = f"who knows all other data, and takes it for {_printed(prior)} % likely beforehand that {true},"
+    who = f"who knows all other data, and considers it {_printed(prior)} % likely beforehand that {true},"
     printed = Fraction(Decimal(repr(prior)))
     blind = max(printed, 1 - printed)
     # The success at a prior changes by no more than the prior does; the printed decimal isn't exactly the float.

@@ -60,7 +60,7 @@ class Scores:
 
     def __post_init__(self) -> None:
         if self.members.ndim != 1 or self.members.shape != self.values.shape or self.members.size < 2:
-            raise InvalidParameter("scores", "as many as members, two or more", (self.members.shape, self.values.shape))
+            raise InvalidParameter("scores", "as many as members, at least two", (self.members.shape, self.values.shape))
         if not np.isfinite(self.values).all():
             raise InvalidParameter("scores", "finite", int((~np.isfinite(self.values)).sum()))
 
@@ -143,7 +143,7 @@ def one_run_p_value(canaries: int, guesses: int, right: int, rate: Rate, at_leas
     True
     """
     if not 0 <= right <= guesses <= canaries or guesses == 0:
-        raise InvalidParameter("right <= guesses <= canaries", "counts in this order, with a guess", (right, guesses, canaries))
+        raise InvalidParameter("right <= guesses <= canaries", "counts in this order, with at least one guess", (right, guesses, canaries))
     if is_possible(canaries, guesses, right, rate, 1.0):
         return 1.0
     low, high = math.log(at_least), 0.0

@@ -9,7 +9,7 @@ A release with whole-data pair f(x - m) against f(x) (m: mu of a Gaussian mechan
     fixed size                P = (1 - q) f(x) + q f(x - m)                 Q = f(x), the worse direction       replace_one
     fixed size                P = (1 - q) f(x) + q f(x - 2 m)               Q = f(x), the worse direction       zero_out
 
-for a group of k, with c the shift of what one unit contributes. A local release (one record by itself, replace_one) keeps its whole pair,
+for a group of k, with c the shift of what one unit contributes. A local release (of a single record, replace_one) keeps its whole pair,
 and a sample of any kind only shows it with probability q: epsilon isn't amplified. Laplace noise on the n coordinates of a whole record
 is n leaves. proofs/pairs.md proves each row and says which of them are attained.
 """

@@ -58,7 +58,7 @@ def from_dp_accounting(event: library.DpEvent, *, adjacency: Adjacency, unit: Pr
     # Text is accepted as an adjacency everywhere else, and must not pass as a different one here.
     found = _Reader(Adjacency(adjacency), unit).read(event)
     if found is None:
-        raise _no_twin(f"{type(event).__name__}: it does nothing, and there is no event here for nothing")
+        raise _no_twin(f"{type(event).__name__}: it does nothing, and there is no event here that does nothing")
     leaves(found)  # refuses samplings over more than one release
     return found
 
@@ -139,7 +139,7 @@ class _Reader:
         if not kept:
             return None
         if len(kept) > 1 or min(kept) < 0.0 or len(set(shifts)) != len(shifts):
-            raise _no_twin(f"{name} of other than one positive sensitivity: not one unit's sample (state it as grouped)")
+            raise _no_twin(f"{name} with sensitivities other than a single positive one: not one unit's sample (state it as grouped)")
         (shift, weight), std = next(iter(kept.items())), float(event.standard_deviation)
         release = self._noise(name, std / shift, is_laplace=False)
         return release if weight == 1.0 or isinstance(release, NonPrivate) else PoissonSampled(probability=weight, event=release)
@@ -204,7 +204,7 @@ def _noise(leaf: Leaf) -> library.DpEvent:
 
     if isinstance(leaf.mechanism, LocalRelease):
         # There a sample of records amplifies every event, and PLD counts a repeated randomized response once.
-        raise _no_twin(f"{leaf.mechanism.kind}, which releases every record by itself")
+        raise _no_twin(f"{leaf.mechanism.kind}, which releases every record separately")
     pair, given = pair_of(leaf), leaf.mechanism.sensitivity
     replaced = given.adjacency is Adjacency.REPLACE_ONE
     match leaf.mechanism:

@@ -131,7 +131,7 @@ class Grouped(_Composite):
         self._check_parts((self.event,))
         inner = neighbourhood(self.event)
         if inner is not None and inner[1] == self.unit:
-            raise InvalidParameter("grouped.unit", f"another unit than the event's own, {inner[1]!r}", self.unit)
+            raise InvalidParameter("grouped.unit", f"a unit other than the event's own, {inner[1]!r}", self.unit)
         return self
 
 
@@ -261,7 +261,7 @@ def _counted(event: Event) -> dict[Leaf, int]:
     for leaf, count in _walk(event, 1, 1):
         found[leaf] = found.get(leaf, 0) + count
         if found[leaf] > LARGEST_COUNT:
-            raise InvalidParameter("event", f"at most {LARGEST_COUNT:.0e} releases in all", f"{found[leaf]:.3e}")
+            raise InvalidParameter("event", f"at most {LARGEST_COUNT:.0e} releases in total", f"{found[leaf]:.3e}")
     return found
 
 
@@ -273,7 +273,7 @@ def _walk(event: Event, group: int, count: int) -> Iterator[tuple[Leaf, int]]:
             yield from _by_record(_sampled(event, group), count)
         case Grouped():
             if group * event.size > LARGEST_GROUP:
-                raise InvalidParameter("event", f"groups of at most {LARGEST_GROUP} units in all", group * event.size)
+                raise InvalidParameter("event", f"groups of at most {LARGEST_GROUP} units in total", group * event.size)
             yield from _walk(event.event, group * event.size, count)
         case Repeated():
             yield from _walk(event.event, group, count * event.count)
@@ -323,7 +323,7 @@ def _sampled(event: PoissonSampled | FixedSizeSampled, group: int) -> Leaf:
                 part = part.event
             case PoissonSampled() | FixedSizeSampled():
                 raise InvalidParameter(
-                    f"{event.kind}.event", "not sampled in another way (samplings of two kinds don't combine)", part.kind
+                    f"{event.kind}.event", "not sampled in another way (two kinds of sampling can't be combined)", part.kind
                 )
             case Grouped():
                 raise InvalidParameter(

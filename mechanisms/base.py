@@ -129,7 +129,9 @@ class Sensitivity(Value):
                 continue
             if self.adjacency is not Adjacency.REPLACE_ONE:
                 # For these the move is what a unit contributes, or what it contributes beyond a null unit.
-                raise InvalidParameter(f"{name}_contribution", f"absent under {self.adjacency.value} ({name} says it all)", contribution)
+                raise InvalidParameter(
+                    f"{name}_contribution", f"absent under {self.adjacency.value} ({name} already covers it)", contribution
+                )
             if move is None:
                 raise InvalidParameter(name, f"given where {name}_contribution is", None)
         return self

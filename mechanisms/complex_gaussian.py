@@ -32,7 +32,7 @@ class ComplexGaussian(AdditiveNoise):
       sensitivity: with l2, optionally l2_real and l2_imag.
     Raises:
       ValidationError: not exactly one of std and (std_real, std_imag), |correlation| >= 1, or sensitivity without l2.
-    Assumes: the value moves by no more than the sensitivity as the machine computes it (proofs/grid_noise.md says the rest).
+    Assumes: the value moves by no more than the sensitivity as the machine computes it (for the rest see proofs/grid_noise.md).
     Sources: Riess et al. 2024, Theorem 1 (a looser bound; errata C3); errata C6 (general covariance); Dong, Roth and Su 2022 (GDP).
       Proof: proofs/complex_gaussian.md.
 

@@ -20,7 +20,7 @@ class Gaussian(AdditiveNoise):
       sensitivity: with l2, and without bounds on real and imaginary parts.
     Raises:
       ValidationError: sensitivity without l2, or with l2_real or l2_imag.
-    Assumes: the value moves by no more than the sensitivity as the machine computes it (proofs/grid_noise.md says the rest).
+    Assumes: the value moves by no more than the sensitivity as the machine computes it (for the rest see proofs/grid_noise.md).
     Sources: Balle and Wang 2018, Theorem 8; Dong, Roth and Su 2022, Theorem 1. Proof: proofs/gaussian.md.
 
     >>> from mechanisms import Sensitivity

@@ -21,7 +21,7 @@ class Laplace(AdditiveNoise):
       sensitivity: with l1.
     Raises:
       ValidationError: sensitivity without l1, or with l2_real or l2_imag.
-    Assumes: the value moves by no more than the sensitivity as the machine computes it (proofs/grid_noise.md says the rest).
+    Assumes: the value moves by no more than the sensitivity as the machine computes it (for the rest see proofs/grid_noise.md).
     Sources: Dwork, McSherry, Nissim and Smith 2006; Dong, Roth and Su 2022, Section 2. Proof: proofs/laplace.md.
 
     >>> from mechanisms import Sensitivity

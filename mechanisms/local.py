@@ -24,7 +24,7 @@ class LocalRelease(Mechanism):
     r"""Releases each record of a box [lower, upper]^dimension separately, with its own randomness.
 
     The last axis of a value is one record's coordinates; every index before it is a record. The neighbours are two values of one record
-    (replace_one): with a record more or less, the number of outputs would tell them apart. A unit of k records is k releases, and a
+    (replace_one): with a record more or less, the number of outputs would distinguish them. A unit of k records is k releases, and a
     sample's records are released or not: nothing else hides them (accountants/proofs/pairs.md, row 7).
 
     Attributes:
@@ -121,7 +121,7 @@ class LocalRelease(Mechanism):
         given = self.sensitivity
         if given.adjacency is not Adjacency.REPLACE_ONE:
             raise InvalidParameter(
-                "sensitivity.adjacency", "replace_one (a local release shows how many records there are)", given.adjacency.value
+                "sensitivity.adjacency", "replace_one (a local release reveals the number of records)", given.adjacency.value
             )
         if getattr(given, self.NORM) is None:
             raise InvalidParameter(f"sensitivity.{self.NORM}", "given for a local release", None)
@@ -140,7 +140,7 @@ def _refuse_other_bounds(given: Sensitivity) -> None:
     for name in ("l2_real", "l2_imag", "l1_contribution", "l2_contribution"):
         if getattr(given, name) is not None:
             raise InvalidParameter(
-                f"sensitivity.{name}", "absent for a local release, which is of real records, each by itself", getattr(given, name)
+                f"sensitivity.{name}", "absent for a local release, which releases each real record separately", getattr(given, name)
             )
 
 

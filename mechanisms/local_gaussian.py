@@ -26,7 +26,7 @@ class LocalGaussian(LocalRelease):
       sensitivity: replace_one, with l2 at least sqrt(n) (upper - lower); mu is l2 / std.
     Raises:
       ValidationError: as ``LocalRelease``.
-    Assumes: the value moves by no more than the sensitivity as the machine computes it (proofs/grid_noise.md says the rest).
+    Assumes: the value moves by no more than the sensitivity as the machine computes it (for the rest see proofs/grid_noise.md).
     Sources: Dong, Roth and Su 2022, Theorem 1 and Corollary 3.3; errata S9, S14 and S16. Proof: proofs/local_gaussian.md.
 
     >>> sensitivity = Sensitivity(l2=4.0, adjacency="replace_one", unit="record")
@@ -36,7 +36,7 @@ class LocalGaussian(LocalRelease):
     """
 
     FACTS: ClassVar[Facts] = Facts(
-        summary="Independent Gaussian noise on every coordinate of every record of a box: each record is released by itself, once.",
+        summary="Independent Gaussian noise on every coordinate of every record of a box: each record is released separately, once.",
         assumptions=(Assumption.SENSITIVITY_AS_COMPUTED, Assumption.INDEPENDENT_NOISE),
         sources=(
             "Dong, Roth and Su 2022, arXiv:1905.02383, Theorem 1 and Corollary 3.3",

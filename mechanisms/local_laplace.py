@@ -27,7 +27,7 @@ class LocalLaplace(LocalRelease):
       sensitivity: replace_one, with l1 at least n (upper - lower); epsilon is l1 / b, rounded up.
     Raises:
       ValidationError: as ``LocalRelease``.
-    Assumes: the value moves by no more than the sensitivity as the machine computes it (proofs/grid_noise.md says the rest).
+    Assumes: the value moves by no more than the sensitivity as the machine computes it (for the rest see proofs/grid_noise.md).
     Sources: Dwork, McSherry, Nissim and Smith 2006; errata S9, S14 and S16. Proof: proofs/local_laplace.md.
 
     >>> sensitivity = Sensitivity(l1=14.0, adjacency="replace_one", unit="record")
@@ -37,7 +37,7 @@ class LocalLaplace(LocalRelease):
     """
 
     FACTS: ClassVar[Facts] = Facts(
-        summary="Independent Laplace noise on every coordinate of every record of a box: each record is released by itself, once.",
+        summary="Independent Laplace noise on every coordinate of every record of a box: each record is released separately, once.",
         assumptions=(Assumption.SENSITIVITY_AS_COMPUTED, Assumption.INDEPENDENT_NOISE),
         sources=("Dwork, McSherry, Nissim and Smith 2006, Proposition 1", "Kasiviswanathan et al. 2011, arXiv:0803.0924 (the local model)"),
         errata=("S8", "S9", "S14", "S16"),

@@ -24,7 +24,7 @@ class PrivacyLoss(ABC):
     """A dominating pair, symmetric in its order for every mechanism here (so no ``reverse`` is needed).
 
     Attributes:
-      shown: probability in (0, 1] that the output tells the neighbours apart at all.
+      shown: probability in (0, 1] that the output distinguishes the neighbours at all.
     """
 
     shown: float = 1.0

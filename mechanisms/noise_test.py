@@ -6,7 +6,7 @@ distance other than that of the products.
 
 The sums themselves must not be published: the squared length of the noise together with the noisy vector reveals something about the
 vector without noise. Only the verdict may be published. It fails with probability at most ``ERROR`` if the noise is right, whatever the
-data are, so whoever sees verdict and release has at most e^epsilon ``ERROR`` more delta.
+data are, so for an observer of verdict and release delta grows by at most e^epsilon ``ERROR``.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Products:
 
 
 def has_claimed_scale(mechanism: NumberNoise, sums: NoiseSums) -> bool:
-    r"""Whether the drawn noise has the mechanism's claimed scale, each component by itself and both together.
+    r"""Whether the drawn noise has the mechanism's claimed scale, each component separately and both together.
 
     Squares over variance are chi-square with n degrees of freedom, absolute values over Laplace's scale Gamma(n). The part of Im n that
     Re n doesn't explain must be uncorrelated with it. True if there are fewer than ``SMALLEST_COUNT`` draws.

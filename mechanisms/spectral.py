@@ -35,7 +35,7 @@ class Spectral(Mechanism):
       sensitivity: with l2, a bound over all signals of the value together; of the query, or of its projection (which is no longer).
     Raises:
       ValidationError: K above N, kept and shape of different length, sensitivity without l2, or with l2_real or l2_imag.
-    Assumes: the value moves by no more than the sensitivity as the machine computes it (proofs/grid_noise.md says the rest).
+    Assumes: the value moves by no more than the sensitivity as the machine computes it (for the rest see proofs/grid_noise.md).
     Sources: Feng et al. 2023, Algorithm 1 (its noise corrected; errata P1 to P5); Dong, Roth and Su 2022. Proof: proofs/spectral.md.
 
     >>> sensitivity = Sensitivity(l2=1.0, adjacency="add_remove", unit="record")

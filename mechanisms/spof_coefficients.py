@@ -26,11 +26,11 @@ class SpofCoefficients(LocalRelease):
     in which only the coefficient of z is private. Released is [s + v (c - a)] - (x + Laplace(scale)), one number a feature; what
     else the loss needs is public (``public_linear``, ``quadratic``), and ``recovered`` gives back the noisy record x + Laplace(scale).
     Everything computed from the release alone is as private as the release, over any number of epochs; what also uses x itself (an encoder
-    fed with the raw record, say) isn't. A user with k rows spends k times as much (an event ``grouped`` by k says so).
+    fed with the raw record, for example) isn't. A user with k rows spends k times as much (an event ``grouped`` by k says so).
 
     Attributes:
       dimension: n, features in a record; the last axis of a released value.
-      lower, upper: 0 and 1, the box that the cross-entropy is for; a record outside is refused, never clipped in silence.
+      lower, upper: 0 and 1, the box that the cross-entropy is for; a record outside is refused, never silently clipped.
       expansion_point: a, public; |a| <= 1e6.
       stabilisation: c, a public constant added to z; |c| <= 1e6. No field lets it depend on data.
       scale: b of the noise, in units of a feature (whose range is 1).
@@ -38,7 +38,7 @@ class SpofCoefficients(LocalRelease):
         bound would promise what two records refute.
     Raises:
       ValidationError: as ``LocalRelease``.
-    Assumes: the value moves by no more than the sensitivity as the machine computes it (proofs/grid_noise.md says the rest);
+    Assumes: the value moves by no more than the sensitivity as the machine computes it (for the rest see proofs/grid_noise.md);
       features scaled to [0, 1] by public numbers.
     Sources: Habib, Chou and Kim, SPOF, equations (8) to (12) made right (errata S1 to S3), Proposition 2. Proof:
       proofs/spof_coefficients.md, proofs/cross_entropy.md.

@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
     """Runs one request and returns the exit status; every other end goes through ``report_failure``."""
     parser = argparse.ArgumentParser(prog="python -m trainer.child", description="Train one job.")
     parser.add_argument("workdir", type=Path)
-    parser.add_argument("--parent", type=int, required=True, help="process id that this one must not outlive")
+    parser.add_argument("--parent", type=int, required=True, help="id of the process that this one must not outlive")
     options = parser.parse_args(arguments)
     if not die_with_parent(options.parent, signal.SIGKILL):
         sys.stderr.write(f"process {options.parent} isn't the parent: not started\n")
@@ -63,7 +63,7 @@ def run_request(workdir: Path, should_stop: Callable[[], bool]) -> None:
 
 
 def report_failure(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """An exception hook: the trace goes to standard error, one line for the user to standard output."""
+    """An exception hook: the traceback goes to standard error, one line for the user to standard output."""
     traceback.print_exception(kind, error, trace)
     match error:
         case TrainingDiverged() | TrainingAborted():
@@ -89,7 +89,7 @@ def failure_reason(error: BaseException) -> str:
         case OSError():
             reason = f"{error.strerror or type(error).__name__}: {error.filename}"
         case _:
-            reason = f"internal error ({type(error).__name__}); the trace is in the job's log"
+            reason = f"internal error ({type(error).__name__}); the traceback is in the job's log"
     return " ".join(reason.split())
 
 

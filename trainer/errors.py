@@ -42,7 +42,7 @@ class CheckpointRefused(PrivacyError):
 
 
 class PartFailed(PrivacyError):
-    """A comparison's training couldn't go on; ``reason`` is its own message, ``executed`` its executed steps if known."""
+    """A comparison's training couldn't continue; ``reason`` is its own message, ``executed`` its executed steps if known."""
 
     def __init__(self, name: str, reason: str, executed: int | None = None) -> None:
         self.name = name

@@ -102,7 +102,9 @@ class ClippingBound(_Parameter):
     def limits(self, event: Event) -> Limits:
         mechanisms = _mechanisms(self.part(event))
         if (local := next((m for m in mechanisms if isinstance(m, LocalRelease)), None)) is not None:
-            raise InvalidParameter("parameter.at", "a part without local releases (their box says how far a record moves them)", local.kind)
+            raise InvalidParameter(
+                "parameter.at", "a part without local releases (their box determines how far a record moves them)", local.kind
+            )
         most = NO_NOISE_MU / min(_size(mechanism) for mechanism in mechanisms)
         bounds = [bound for mechanism in mechanisms for bound in _bounds(mechanism.sensitivity).values() if bound > 0.0]
         return Limits(SMALLEST_SCALE / min(bounds), min(most, LARGEST_SCALE / max(bounds)))
@@ -221,7 +223,7 @@ def _only(kind: type[_Kind], part: Event, at: str) -> tuple[str, _Kind]:
     if len(found) != 1:
         name = kind.model_fields["kind"].default
         there = ", ".join(repr(at + pointer) for pointer, _ in found[:10]) or "none"
-        raise InvalidParameter("parameter.at", f"a part of the event with exactly one {name} in it (there: {there})", at)
+        raise InvalidParameter("parameter.at", f"a part of the event with exactly one {name} in it (found: {there})", at)
     return found[0]
 
 

@@ -139,7 +139,7 @@ class MixedLaplace(Transform):
 
 def _check(exponent: float) -> None:
     if exponent > _LARGEST_EXPONENT:
-        raise TransformUnavailable("a single release's moment function is beyond what a float holds")
+        raise TransformUnavailable("a single release's moment function exceeds what a float can hold")
 
 
 def _log_density(mixture: Mixture, x: Floats) -> Floats:

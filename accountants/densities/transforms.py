@@ -119,7 +119,7 @@ class MixedGaussian(Transform):
 
     def __init__(self, upper: Mixture, lower: Mixture, count: int, improbable: float) -> None:
         if not upper.shifts[0] >= 0.0 >= lower.shifts[-1]:
-            raise TransformUnavailable("shifts of P and Q don't lie on two sides of 0")
+            raise TransformUnavailable("shifts of P and Q don't lie on opposite sides of 0")
         self._upper, self._lower, self.count = upper, lower, count
         self._span = max(upper.span, lower.span)
         self.scale = max(upper.shifts[-1], -lower.shifts[0])
@@ -269,7 +269,7 @@ class MixedGaussian(Transform):
         """
         density = reach.density + tilts[:, None] * reach.loss - units[:, None]
         if float(density.max()) > 600.0:
-            raise TransformUnavailable("the moment function is ruled by outcomes that never happen")
+            raise TransformUnavailable("the moment function is dominated by outcomes that never happen")
         density = np.exp(density)
         falling = step * math.exp(amplified) / -math.expm1(-_REACH * step)
         right = 4.0 * width * math.exp(min(growth, 700.0)) if self._cut else falling
@@ -344,7 +344,7 @@ class MixedGaussian(Transform):
         log_weight = 0.5 * (y * y - x * x) + upper.size + math.log(h / math.sqrt(2.0 * math.pi)) + 1j * (upper.angle - y * x)
         log_moment = self._log_moment(tilt)
         if log_moment > 300.0:
-            raise TransformUnavailable("a single release's moment function is beyond what a float holds")
+            raise TransformUnavailable("a single release's moment function exceeds what a float can hold")
         moment = math.exp(log_moment)
         strip = 2.0 * (math.exp(float(growth[best])) * moment + math.exp(2.0 * y * y)) / math.expm1(2.0 * math.pi * y / h)
         amplified = 0.5 * y * y - tilt * math.log(math.cos(0.5 * self._lower.span * y))

@@ -44,7 +44,7 @@ class Grid:
         return math.ceil(_divided(cost, self.exponent))
 
     def amount(self, steps: int) -> Fraction:
-        """What so many steps are, exactly."""
+        """The exact value of this many steps."""
         return Fraction(steps << self.exponent) if self.exponent >= 0 else Fraction(steps, 1 << -self.exponent)
 
     def rung(self, steps: int) -> Fraction | None:

@@ -154,7 +154,7 @@ class Filter(Value):
         """The spend's costs in steps, rounded up."""
         found = spend if isinstance(spend, Price) else self.price(spend)
         if len(found.steps) != len(self.spent):
-            raise InvalidParameter("price", f"of a budget with this one's number of limits, {len(self.spent)}", len(found.steps))
+            raise InvalidParameter("price", f"of a budget with the same number of limits, {len(self.spent)}", len(found.steps))
         return found.steps
 
     def _added(self, steps: tuple[int, ...]) -> tuple[int, ...]:

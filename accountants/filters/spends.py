@@ -181,4 +181,4 @@ def _parts(event: Event) -> Iterator[tuple[Leaf, int]]:
 
 def _refuse_non_private(event: Event) -> None:
     if (reason := non_private_reason(event)) is not None:
-        raise UnsupportedEvent(FILTER, f"no guarantee, no budget covers it: {reason}")
+        raise UnsupportedEvent(FILTER, f"it has no guarantee, so no budget covers it: {reason}")

@@ -12,7 +12,7 @@ from accountants.notions.values import Status, Target, ToApproximate, ToRdp, ToT
 from mechanisms.base import Step
 
 PROOF = "accountants/proofs/notions.md"
-ZERO_LEVEL = "any mechanism whose output doesn't depend on the data; there is no other with this notion"
+ZERO_LEVEL = "any mechanism whose output doesn't depend on the data; no other mechanism has this notion"
 
 
 @final

@@ -106,8 +106,8 @@ def from_advantage(given: Advantage, to: Target) -> Answer:
 
 def _unbounded(name: str) -> str:
     return (
-        f"{name}: what is published with the record never is without it, so that the privacy loss and every Renyi divergence are infinite "
-        "and no mu's curve lies below"
+        f"{name}: what is published with the record is never published without it, so the privacy loss and every Renyi divergence are "
+        "infinite, and no mu's curve lies below"
     )
 
 
@@ -116,5 +116,5 @@ def _decimal(x: Fraction) -> Decimal:
 
 
 def same_laws(given: TradeOff) -> bool:
-    """Whether the point says that nothing is told: exactly on the line of blind guesses, or above it by rounding."""
+    """Whether the point says that nothing is revealed: exactly on the line of blind guesses, or above it by rounding."""
     return 0.0 < given.alpha < 1.0 and Fraction(given.alpha) + Fraction(given.beta) >= 1

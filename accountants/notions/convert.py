@@ -111,7 +111,7 @@ def _is_empty(given: Notion) -> bool:
 
 
 def _nothing(to: Target) -> Answer:
-    name = "publishing the record, which has this notion as every mechanism does"
+    name = "publishing the record, which satisfies this notion, as every mechanism does"
     if isinstance(to, ToTradeOff):
         return exact(0.0, name)
     if to.kind == "advantage" or (isinstance(to, ToApproximate) and to.epsilon is not None):

@@ -147,7 +147,7 @@ _RDP: dict[Kind, Row] = {
     "zcdp": ("impossible", "none", f"{PROOF}, section 5", _TAIL, None),
     "rdp": (
         "exact",
-        "the divergence at the order asked of the randomised response with the given one",
+        "the divergence, at the requested order, of the randomised response with the given divergence",
         f"{PROOF}, section 5",
         "Both orders of neighbours are bounded; among all such mechanisms randomised response has the largest divergence of a lower order.",
         "impossible: an order above the given one, whose moment a heavy tail makes infinite",
@@ -162,7 +162,7 @@ _RDP: dict[Kind, Row] = {
     ),
     "advantage": (
         "exact",
-        "tanh(eps / 2), eps that of the randomised response with this divergence",
+        "tanh(eps / 2) with the eps of the randomised response with this divergence",
         f"{PROOF}, section 6",
         "Randomised response with this eps has the level, and no pair of two outputs does better.",
         None,

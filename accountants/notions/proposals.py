@@ -1,6 +1,6 @@
 r"""Where a tangent of ``tangents.py`` should touch, found in floats: a grid of orders, then parabolas. Any answer is sound.
 
-The tangents of order 1 + k are told apart by one place, d or u. One constraint stands for RDP, and all of k >= 0 with value
+Each tangent of order 1 + k is identified by one place, d or u. One constraint stands for RDP, and all of k >= 0 with value
 (1 + k) rho for zCDP. Everything works on logarithms, and differences that cancel are written without their cancellation.
 """
 
@@ -36,7 +36,7 @@ _LOG_SMALLEST = -736.0
 @final
 @dataclass(frozen=True)
 class Touch:
-    """A proposal: the order is 1 + k, and the place is d or u, whichever was asked."""
+    """A proposal: the order is 1 + k, and the place is d or u, whichever was requested."""
 
     k: float
     place: float

@@ -42,8 +42,8 @@ def from_approximate(given: Approximate, to: Target) -> Answer:
     if isinstance(to, ToApproximate | ToTradeOff) or to.kind == "advantage":
         return _curve(epsilon, delta, name, to)
     return impossible(
-        f"{name}: an output of probability {given.delta} under one neighbour is impossible under the other, so that the privacy loss "
-        "is infinite there, and with it every Renyi divergence; the curve of tests starts at 1 - delta instead of 1, below every mu's"
+        f"{name}: an output of probability {given.delta} under one neighbour is impossible under the other, so the privacy loss is "
+        "infinite there, and so is every Renyi divergence; the curve of tests starts at 1 - delta instead of 1, below every mu's"
     )
 
 

@@ -22,9 +22,9 @@ _MARGIN = Decimal("1e-25")
 _TINY = Decimal((0, (1,), -(10**15)))
 """A delta below it is given as it: exponents end at -10^18."""
 _FLOAT_SHARE = 1e-9
-"""Likewise where the epsilon asked is a smaller share of randomised response's: sums of the two hide it."""
+"""Likewise where the requested epsilon is a smaller share of randomised response's: sums of the two hide it."""
 _FLOAT_NOISE = 1e8
-"""Where (order) * epsilon is beyond this, floats can't tell orders apart well enough, and the answer is called a bound."""
+"""Where (order) * epsilon is beyond this, floats can't distinguish orders well enough, and the answer is called a bound."""
 
 
 @final
@@ -50,7 +50,7 @@ class Region:
 
     @cached_property
     def digits(self) -> int:
-        """So many that squares of the smallest widths keep fifty, and so do exponents of the largest."""
+        """Enough digits that squares of the smallest widths keep fifty, and so do exponents of the largest."""
         order, level = (1.0, self.rho) if self.rho is not None else (self.order or 1.0, self.value)
         # epsilon lies between the root and the sum.
         root = math.sqrt(2.0 * level / order)

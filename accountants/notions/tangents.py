@@ -21,7 +21,7 @@ from typing import final
 from accountants.notions.digits import ONE, ZERO, exp, expm1, log1p
 
 _AIM = Decimal("1e-27")
-"""Relative distance below the epsilon asked for at which a slope is aimed: it costs as little of delta."""
+"""Relative distance below the requested epsilon at which a slope is aimed: it costs as little of delta."""
 _STEPS = 12
 NARROW = 1e-5
 """Below this width a difference of logarithms is taken as a derivative: floats don't see it otherwise."""
@@ -63,7 +63,7 @@ class Constraint:
         return (self._scaled_limit(u) + rest) / (self.order * (self._shrunk(u) + below))
 
     def delta(self, epsilon: Decimal, d: Decimal) -> tuple[Decimal, Decimal]:
-        """An upper bound on delta(epsilon) and the u it was found at: that of a slope whose epsilon is just below the one asked."""
+        """An upper bound on delta(epsilon) and the u it was found at: that of a slope whose epsilon is just below the requested one."""
         # From above, where Newton's method for a convex function stays, first in floats.
         start = 2.0 * float(epsilon + d)
         if self.k > ZERO:

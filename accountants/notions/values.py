@@ -136,14 +136,14 @@ Notion: TypeAlias = Annotated[Pure | Approximate | Zcdp | Rdp | Gdp | TradeOff |
 
 @final
 class ToPure(Value):
-    """Asks for epsilon."""
+    """Requests epsilon."""
 
     kind: Literal["pure"] = "pure"
 
 
 @final
 class ToApproximate(Value):
-    """Asks for delta at this epsilon, or for epsilon at this delta; give exactly one of the two."""
+    """Requests delta at this epsilon, or epsilon at this delta; give exactly one of the two."""
 
     kind: Literal["approximate"] = "approximate"
     epsilon: Level | None = None
@@ -153,21 +153,21 @@ class ToApproximate(Value):
     def _check(self) -> Self:
         if (self.epsilon is None) == (self.delta is None):
             raise InvalidParameter(
-                "approximate", "asked at either an epsilon or a delta", "both" if self.epsilon is not None else "neither"
+                "approximate", "requested at either an epsilon or a delta", "both" if self.epsilon is not None else "neither"
             )
         return self
 
 
 @final
 class ToZcdp(Value):
-    """Asks for rho."""
+    """Requests rho."""
 
     kind: Literal["zcdp"] = "zcdp"
 
 
 @final
 class ToRdp(Value):
-    """Asks for the Renyi divergence at this order."""
+    """Requests the Renyi divergence at this order."""
 
     kind: Literal["rdp"] = "rdp"
     order: Order
@@ -175,14 +175,14 @@ class ToRdp(Value):
 
 @final
 class ToGdp(Value):
-    """Asks for mu."""
+    """Requests mu."""
 
     kind: Literal["gdp"] = "gdp"
 
 
 @final
 class ToTradeOff(Value):
-    """Asks for the least false negative rate at this false positive rate."""
+    """Requests the least false negative rate at this false positive rate."""
 
     kind: Literal["trade_off"] = "trade_off"
     alpha: UnitInterval
@@ -190,7 +190,7 @@ class ToTradeOff(Value):
 
 @final
 class ToAdvantage(Value):
-    """Asks for the largest true positive minus false positive rate."""
+    """Requests the largest true positive minus false positive rate."""
 
     kind: Literal["advantage"] = "advantage"
 

@@ -64,7 +64,7 @@ class PldProfile(PrivacyProfile):
             return -math.inf
         upper = min(1.0, float(self._pessimistic.get_delta_for_epsilon(epsilon)) + self._rounding)
         if upper < self._floor:
-            raise NumericalFloor("delta", upper, self._floor, "ask for a smaller epsilon, or use accountant rdp or gdp")
+            raise NumericalFloor("delta", upper, self._floor, "request a smaller epsilon, or use accountant rdp or gdp")
         return math.log(upper)
 
     def delta(self, epsilon: float) -> DeltaBound:
@@ -155,7 +155,7 @@ def _pair_reason(leaf: Leaf) -> str | None:
         return reason
     pair = pair_of(leaf)
     if pair.family.dp_accounting_name is None or pair.shown < 1.0:
-        return "this route has the library discretise Gaussian and Laplace noise only, whole or one sampled unit"
+        return "this route lets the library discretise only Gaussian and Laplace noise, whole or one sampled unit"
     if pair.lower.shifts == (0.0,) and len(pair.upper.shifts) <= 2 and not pair.worst_of_both:
         return None
     return "the library discretises whole releases and one sampled unit only: (1 - q) f(x) + q f(x - d) against f(x)"

@@ -17,7 +17,7 @@ def theorem_1_noise_multiplier(epsilon: float, delta: float) -> float:
 
 
 def algorithm_1_gdp_mu(noise_multiplier: float) -> float:
-    r"""What Theorem 1's proof takes Algorithm 1 for: the Gaussian mechanism of sensitivity S and deviation sigma S (P1, P2)."""
+    r"""What Theorem 1's proof assumes Algorithm 1 to be: the Gaussian mechanism of sensitivity S and deviation sigma S (P1, P2)."""
     return 1.0 / noise_multiplier
 
 

@@ -10,7 +10,7 @@ from mechanisms.published import spof
 CLAIMED_PROBABILITY = 0.5
 """Pr[b_max < 1] >= 0.5 "for sufficiently large environmental noise": Figure 5, Remark 2 and Proposition 4 (S24)."""
 NOISELESS_MULTIPLIER = 1.0
-"""The b_j that the comparison b_j < 1 takes for noiseless inputs; by (36) and (39) it is l (S20)."""
+"""The b_j that the comparison b_j < 1 assumes for noiseless inputs; by (36) and (39) it is l (S20)."""
 
 
 def inverse(x: float, h: float) -> float:
@@ -42,7 +42,7 @@ def pdf(x: float, h: float, std: float) -> float:
 
 
 def mass_on_support(h: float, std: float) -> float:
-    """What (53) puts on (0, 1/h), outside of which b can't be: Phi(-2 ln h / std).
+    """The mass that (53) puts on (0, 1/h), outside which b can't lie: Phi(-2 ln h / std).
 
     >>> round(mass_on_support(0.5, 1.0), 3), round(mass_on_support(0.7, 2.0), 3), mass_on_support(0.0, 1.0)
     (0.917, 0.639, 1.0)

@@ -108,7 +108,7 @@ def _alias_table(weights: list[int]) -> tuple[NDArray[np.uint64], NDArray[np.uin
         held[column] += thresholds[column]
         held[aliases[column]] += full - thresholds[column]
     if held != list(weights):
-        raise AssertionError("an alias table must hold exactly the probabilities that it was made of")
+        raise AssertionError("an alias table must hold exactly the probabilities that it was made from")
     return np.array(thresholds, np.uint64), np.array(aliases, np.uint64)
 
 

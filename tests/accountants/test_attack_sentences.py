@@ -43,7 +43,7 @@ def test_the_neighbour_is_that_of_the_adjacency(adjacency: Adjacency) -> None:
         f"9.24 %.{ending}"
     )
     guessed = guessing_sentence(0.5, 0.6914, (adjacency, "patient"))
-    assert f"takes it for 50 % likely beforehand that {THERE[adjacency]}, is right about that" in guessed
+    assert f"considers it 50 % likely beforehand that {THERE[adjacency]}, is right about that" in guessed
     assert told(guessed) == Fraction("0.692")
 
 

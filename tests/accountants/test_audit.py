@@ -115,7 +115,7 @@ def test_epsilon_of_a_gaussian_pair() -> None:
     ("members", "values", "told"),
     [
         (np.ones(3, dtype=np.bool_), np.zeros(4), "as many as members"),
-        (np.ones(1, dtype=np.bool_), np.zeros(1), "two or more"),
+        (np.ones(1, dtype=np.bool_), np.zeros(1), "at least two"),
         (np.ones(3, dtype=np.bool_), np.array([0.0, math.nan, 1.0]), "finite"),
     ],
 )

@@ -79,7 +79,7 @@ def test_steps_find_the_only_repetition_of_a_part():
 
 
 def test_steps_among_several_repetitions_name_them():
-    with pytest.raises(InvalidParameter, match=r"exactly one repeated in it \(there: '/events/0', '/events/1'\)"):
+    with pytest.raises(InvalidParameter, match=r"exactly one repeated in it \(found: '/events/0', '/events/1'\)"):
         Steps().limits(tree())
 
 

@@ -181,5 +181,5 @@ def test_a_range_that_changes_under_way_is_refused(monkeypatch):
         return cut_off(self, *arguments)
 
     monkeypatch.setattr(Contour, "_cut_off", changing)
-    with pytest.raises(TransformUnavailable, match="changed under way"):
+    with pytest.raises(TransformUnavailable, match="changed in between"):
         Contour(way, way.saddle_for(math.log(1e-6)), math.log(1e-6), 1e-9)

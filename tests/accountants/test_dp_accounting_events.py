@@ -142,7 +142,7 @@ def test_what_does_nothing_is_left_out_and_alone_is_refused(event):
     assert _read(library.ComposedDpEvent([library.GaussianDpEvent(2.0), event])) == _read(
         library.ComposedDpEvent([library.GaussianDpEvent(2.0)])
     )
-    with pytest.raises(InvalidParameter, match="it does nothing, and there is no event here for nothing"):
+    with pytest.raises(InvalidParameter, match="it does nothing, and there is no event here that does nothing"):
         _read(event)
 
 
@@ -159,7 +159,10 @@ def test_no_noise_is_no_privacy():
         (library.SingleEpochTreeAggregationDpEvent(1.0, 3), "SingleEpochTreeAggregationDpEvent"),
         (library.ZCDpEvent(0.1), "ZCDpEvent"),
         (library.UnsupportedDpEvent(), "UnsupportedDpEvent"),
-        (library.MixtureOfGaussiansDpEvent(1.0, [0.0, 1.0, 2.0], [0.8, 0.1, 0.1]), "MixtureOfGaussiansDpEvent of other than one positive"),
+        (
+            library.MixtureOfGaussiansDpEvent(1.0, [0.0, 1.0, 2.0], [0.8, 0.1, 0.1]),
+            "MixtureOfGaussiansDpEvent with sensitivities other than a single positive",
+        ),
         (
             library.PoissonSampledDpEvent(0.1, library.SelfComposedDpEvent(library.GaussianDpEvent(1.0), 2)),
             "PoissonSampledDpEvent of SelfComposedDpEvent",

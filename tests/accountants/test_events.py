@@ -58,7 +58,7 @@ def test_too_many_releases_are_refused():
     event = gaussian()
     for _ in range(3):
         event = Repeated(count=10**6, event=event)
-    with pytest.raises(InvalidParameter, match=r"at most 1e\+15 releases in all, got '1\.000e\+18'"):
+    with pytest.raises(InvalidParameter, match=r"at most 1e\+15 releases in total, got '1\.000e\+18'"):
         leaves(event)
 
 
@@ -145,7 +145,7 @@ def test_a_group_and_a_single_unit_disagree_in_one_composition():
 
 
 def test_a_group_needs_a_unit_of_its_own():
-    with pytest.raises(ValidationError, match="another unit than the event's own, 'record', got 'record'"):
+    with pytest.raises(ValidationError, match="a unit other than the event's own, 'record', got 'record'"):
         Grouped(size=2, unit="record", event=gaussian())
 
 
@@ -156,7 +156,7 @@ def test_a_group_inside_a_sampling_is_refused_with_a_way_out():
 
 def test_groups_beyond_the_largest_are_refused():
     event = Grouped(size=10**4, unit="clinic", event=Grouped(size=10**4, unit="patient", event=gaussian()))
-    with pytest.raises(InvalidParameter, match="groups of at most 1000000 units in all, got 100000000"):
+    with pytest.raises(InvalidParameter, match="groups of at most 1000000 units in total, got 100000000"):
         leaves(event)
 
 

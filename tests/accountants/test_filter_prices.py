@@ -76,7 +76,7 @@ def test_a_refusal_speaks_of_a_limit_that_held_until_then():
 
 def test_a_price_of_another_budget_is_refused():
     price = opened(TARGET).price(gaussian(3.0))
-    with pytest.raises(InvalidParameter, match=r"price must be of a budget with this one's number of limits, 1, got 2"):
+    with pytest.raises(InvalidParameter, match=r"price must be of a budget with the same number of limits, 1, got 2"):
         opened(PureBudget(epsilon=1.0)).spend(price)
 
 

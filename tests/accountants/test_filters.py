@@ -208,7 +208,7 @@ def test_renyi_costs_of_events_are_the_accountants():
         (GdpBudget(mu=1.0), training(0.1, 1.0, 2), "use an rdp budget"),
         (GdpBudget(mu=1.0), ZcdpSpend(rho=0.1), "isn't mu-GDP for any mu"),
         (ZcdpBudget(rho=1.0), RdpSpend(orders=(2.0,), values=(0.1,)), "isn't one at all orders"),
-        (GdpBudget(mu=1.0), NonPrivate(reason="raw labels released"), "no guarantee, no budget covers it: raw labels released"),
+        (GdpBudget(mu=1.0), NonPrivate(reason="raw labels released"), "it has no guarantee, so no budget covers it: raw labels released"),
         (BUDGETS[3], Composed(events=(gaussian(), NonPrivate(reason="raw labels released"))), "raw labels released"),
     ],
 )

@@ -226,7 +226,7 @@ def test_at_a_delta_next_to_nothing_calibration_gives_the_pure_scale():
 
 def test_derivations_say_that_coordinates_are_counted():
     whole = {step.formula for step in leaf_steps(leaves(record(1.0, 14))) if step.symbol == "T"}
-    assert whole == {"times released: every coordinate of every record by itself"}
+    assert whole == {"times released: every coordinate of every record separately"}
     assert profile(record(1.0, 14)).derivation()[-1].source == "accountants/proofs/lattice.md"
     sampled = leaf_steps(leaves(PoissonSampled(probability=0.5, event=record(1.0, 14))))
     assert [step.formula for step in sampled if step.symbol == "T"] == ["times released"]

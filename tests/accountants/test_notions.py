@@ -305,8 +305,8 @@ def test_every_section_that_is_cited_is_in_the_proof():
         (lambda: TradeOff(alpha=1.0, beta=5e-324), "alpha + beta <= 1"),
         (lambda: TradeOff(alpha=1e-20, beta=1.0), "alpha + beta <= 1"),
         (lambda: Approximate(epsilon=1.0, delta="2"), "a number in [0, 1], like 1e-400, got '2'"),
-        (ToApproximate, "asked at either an epsilon or a delta, got 'neither'"),
-        (lambda: ToApproximate(epsilon=1.0, delta=0.1), "asked at either an epsilon or a delta, got 'both'"),
+        (ToApproximate, "requested at either an epsilon or a delta, got 'neither'"),
+        (lambda: ToApproximate(epsilon=1.0, delta=0.1), "requested at either an epsilon or a delta, got 'both'"),
     ],
 )
 def test_what_is_out_of_range_is_refused_by_name(build, words):

@@ -317,7 +317,7 @@ def test_shifts_out_of_range_are_declined(shift):
 
 
 def test_pairs_across_0_are_declined():
-    with pytest.raises(TransformUnavailable, match="two sides of 0"):
+    with pytest.raises(TransformUnavailable, match="opposite sides of 0"):
         MixedGaussian(Mixture((0.5, 0.5), (-1.0, 1.0)), Mixture((1.0,), (-1.0,)), 1, 50.0)
 
 

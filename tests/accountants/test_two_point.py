@@ -255,7 +255,7 @@ def test_the_grid_agrees_with_the_binomial_sum(count, share):
 
 @pytest.mark.parametrize(
     ("route", "text"),
-    [("gdp", "isn't Gaussian"), ("contour", "has a loss with a kink"), ("pld", "discretise Gaussian and Laplace noise only")],
+    [("gdp", "isn't Gaussian"), ("contour", "has a loss with a kink"), ("pld", "discretise only Gaussian and Laplace noise")],
 )
 @pytest.mark.parametrize("event", [response(1.0), PoissonSampled(probability=0.5, event=local_laplace(1.0))], ids=["response", "sampled"])
 def test_routes_that_have_no_bound_say_why(route, text, event):
@@ -269,7 +269,7 @@ def test_the_recomputation_declines_losses_on_a_lattice():
 
 @pytest.mark.parametrize("event", [response(1.0), local_laplace(1.0), Grouped(size=3, unit="user", event=response(1.0))])
 def test_export_to_dp_accounting_is_refused(event):
-    with pytest.raises(InvalidParameter, match="releases every record by itself"):
+    with pytest.raises(InvalidParameter, match="releases every record separately"):
         to_dp_accounting(event)
 
 

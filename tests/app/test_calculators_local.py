@@ -149,7 +149,7 @@ def test_the_registry_shows_the_mechanism_with_its_proof(client: TestClient, kin
             local(sensitivity={"l1": 13.0, "adjacency": "replace_one", "unit": "record"}),
             "event.mechanism.sensitivity.l1: must be at least dimension",
         ),
-        (local(sensitivity={"l1": 14.0, "adjacency": "add_remove", "unit": "record"}), "a local release shows how many records there are"),
+        (local(sensitivity={"l1": 14.0, "adjacency": "add_remove", "unit": "record"}), "a local release reveals the number of records"),
     ],
     ids=str,
 )

@@ -238,7 +238,7 @@ def test_one_part_without_a_guarantee_leaves_the_whole_without(predicates: dict[
 def test_parts_about_different_neighbours_have_no_common_guarantee(predicates: dict[str, PrivacyCertificate]) -> None:
     guarantee = predicates["other_neighbours"].guarantee
     assert guarantee == NoGuarantee(
-        reason="the parts are about different neighbours (add_remove and replace_one), and their guarantees don't add up"
+        reason="the parts have different notions of neighbours (add_remove and replace_one), so their guarantees don't add up"
     )
 
 

@@ -165,7 +165,8 @@ def test_a_federated_run_names_its_nodes_and_whose_noise_it_is(text: Texts) -> N
     assert "Nodes: 4, each with units of its own. Every node takes part in every round" in told
     assert "Every node adds the whole stated noise to its own sum before anything leaves it" in told
     assert "probability 0.16901408450704225 at each node." in told  # 30 * 4 / 710
-    assert "Trust: Here all nodes and the server were simulated at one place: whoever ran it held all data and is trusted with them" in told
+    trust = "Trust: Here all nodes and the server were simulated in one place: the party that ran the simulation held all data"
+    assert f"{trust} and is trusted with them" in told
     assert "Nodes:" not in text("per_layer")
 
 
@@ -258,7 +259,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_given_weights_are_named_and_not_covered(root: Path, settings: Settings, keys: PublicKeySet) -> None:
     envelope = issue_certificate(run_of(SPECTRAL | STARTED, root / "run"), settings)
-    sentence = f"the weights that training started from (SHA-256 {DIGEST}): they are taken as public"
+    sentence = f"the weights that training started from (SHA-256 {DIGEST}): they are assumed to be public"
     assert read(envelope).run.given_weights == (DIGEST,)
     assert any(line.startswith(sentence) for line in Reading(read(envelope)).not_covered)
     assert sentence in describe(read(envelope))

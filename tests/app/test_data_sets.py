@@ -126,7 +126,7 @@ def test_uploads_that_arent_ones_own_are_not_there(client: httpx2.Client, other:
 def test_what_cant_be_made_leaves_nothing(client: httpx2.Client, of: Settings, upload_id: str) -> None:
     before = files_below(of.made_data_sets_dir)
     refused = client.post("/v1/data-sets", json=definition(upload_id, classes=3))
-    assert (refused.status_code, "every class has a record" in refused.json()["detail"]) == (422, True)
+    assert (refused.status_code, "every class has at least one record" in refused.json()["detail"]) == (422, True)
     assert files_below(of.made_data_sets_dir) == before
     assert not list(of.made_data_sets_dir.glob(".*"))
 
@@ -238,7 +238,7 @@ def test_a_changed_array_is_not_trained_on(client: httpx2.Client, of: Settings, 
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    with pytest.raises(InvalidParameter, match="as it was made"):
+    with pytest.raises(InvalidParameter, match="unchanged since it was made"):
         recipe.read()
 
 

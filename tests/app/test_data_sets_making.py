@@ -164,7 +164,7 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
     "no labels": ({"targets": [{"upload": A, "array": "x"}]}, r"targets\[0\] must be one value for each record"),
     "too few labels": ({"features": [{"upload": A, "array": "x"}] * 2}, "targets must be as many labels as the 120 records"),
     "labels outside": ({"targets": [{"upload": A, "array": "patient"}]}, "labels must be in 0 .. 1"),
-    "no such class": ({"classes": 3}, "every class has a record"),
+    "no such class": ({"classes": 3}, "every class has at least one record"),
     "other shapes": ({"record_shape": [3]}, r"record_shape must be of as many numbers as a record's \(4,\)"),
     "an axis too many": ({"features": [{"upload": A, "array": "x", "records_axis": 2}]}, "records_axis must be one of the array's 2 axes"),
     "no such array": ({"features": [{"upload": A, "array": "q"}]}, r"features\[0\].array must be one of x, y, patient, got 'q'"),

@@ -191,7 +191,7 @@ def test_the_list_has_every_recipe_with_what_is_proved(client: TestClient, no_da
 def test_a_recipe_without_a_guarantee_is_listed_without_an_epsilon(client: TestClient, no_data: None, name: str) -> None:
     entry = next(entry for entry in client.get("/v1/recipes").json() if entry["name"] == name)
     assert entry["proven"] is None
-    assert "private at no epsilon" in entry["no_guarantee"]
+    assert "isn't private at any epsilon" in entry["no_guarantee"]
 
 
 def test_a_recipe_that_samples_nothing_is_listed_without_a_rate_and_with_its_pure_epsilon(client: TestClient, no_data: None) -> None:

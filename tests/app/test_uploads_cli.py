@@ -62,7 +62,7 @@ def test_a_file_becomes_a_data_set_and_both_are_deleted(service: httpx2.Client, 
 def test_a_file_of_no_known_name_needs_its_format(service: httpx2.Client, archive: Path) -> None:
     path = archive.rename(archive.with_name("beats"))
     assert "format must be one of npz, npy" in run(service, "upload", str(path), code=2)
-    assert "format must be that of the file's content, npz" in run(service, "upload", str(path), "--format", "npy", code=2)
+    assert "format must be the format of the file's content, npz" in run(service, "upload", str(path), "--format", "npy", code=2)
     assert "upload " in run(service, "upload", str(path), "--format", "npz")
 
 

@@ -56,7 +56,7 @@ def test_a_file_is_read_and_a_data_set_made_in_a_process_of_its_own(reader: Read
 def test_a_pickle_in_disguise_is_refused_in_words(reader: Reader, tmp_path: Path) -> None:
     path = tmp_path / "upload"
     path.write_bytes(pickle.dumps([1, 2]))
-    with pytest.raises(InvalidParameter, match="format must be that of the file's content"):
+    with pytest.raises(InvalidParameter, match="format must be the format of the file's content"):
         reader.inspect(path, "npz")
 
 

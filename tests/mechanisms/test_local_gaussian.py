@@ -79,7 +79,7 @@ def test_the_least_diagonal_is_the_float_at_or_just_above_the_exact_one(seed):
         ({"sensitivity": {"l2": None, "l1": 9.0}}, "sensitivity.l2 must be given for a local release"),
         ({"sensitivity": {"l2": 1.99}}, r"sensitivity.l2 must be at least sqrt\(dimension\) \* \(upper - lower\), here 2.0, got 1.99"),
         ({"sensitivity": {"l2": 2.0, "l1": 3.0}}, "sensitivity.l1 must be at least dimension"),
-        ({"sensitivity": {"adjacency": "add_remove"}}, "a local release shows how many records there are"),
+        ({"sensitivity": {"adjacency": "add_remove"}}, "a local release reveals the number of records"),
         ({"sensitivity": {"l2_contribution": 1.0}}, "sensitivity.l2_contribution must be absent"),
         ({"sensitivity": {"l2_real": 1.0}}, "sensitivity.l2_real must be absent"),
     ],

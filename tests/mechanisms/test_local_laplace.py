@@ -78,7 +78,7 @@ def test_a_sum_that_rounds_down_is_found_out():
         ({"scale": math.inf}, "finite number"),
         ({"sensitivity": {"l1": None, "l2": 9.0}}, "sensitivity.l1 must be given for a local release"),
         ({"sensitivity": {"l1": 9.0, "l2": 1.0}}, "sensitivity.l2 must be at least sqrt"),
-        ({"sensitivity": {"l1": 9.0, "adjacency": "add_remove"}}, "a local release shows how many records there are"),
+        ({"sensitivity": {"l1": 9.0, "adjacency": "add_remove"}}, "a local release reveals the number of records"),
         ({"sensitivity": {"l1": 9.0, "adjacency": "zero_out"}}, "sensitivity.adjacency must be replace_one"),
         ({"sensitivity": {"l1": 9.0, "l1_contribution": 4.0}}, "sensitivity.l1_contribution must be absent"),
         ({"sensitivity": {"l1": 9.0, "l2": 9.0, "l2_real": 4.0}}, "sensitivity.l2_real must be absent"),

@@ -13,7 +13,7 @@ from mechanisms import Sensitivity
         ({"l2": 1.0, "l2_real": 2.0}, "l2_real must be <= l2 = 1.0, got 2.0"),
         ({"l1": 1.0, "l2_imag": 0.5}, "l2 must be given where l2_imag is, got None"),
         ({"l2": 1.0, "l2_real": 0.0, "l2_imag": 0.0}, "l2_real and l2_imag must be not both 0"),
-        ({"l2": 1.0, "l2_contribution": 1.0}, "l2_contribution must be absent under add_remove (l2 says it all), got 1.0"),
+        ({"l2": 1.0, "l2_contribution": 1.0}, "l2_contribution must be absent under add_remove (l2 already covers it), got 1.0"),
         ({"l2": 0.0}, "Input should be greater than or equal to"),
         ({"l2": 1.0, "l3": 1.0}, "Extra inputs are not permitted"),
     ],

@@ -66,7 +66,7 @@ MULTIPLIERS = {40: 1.5, 100: 2.25}
 
 UNITS, LOT, DELTA = 30, 5, 1e-5
 COUNTS = torch.arange(20) % 3
-REFUSED = "a made-up unit moves the released sum by at most what the noise is for"
+REFUSED = "a made-up unit moves the released sum by at most the bound that the noise is for"
 
 FACTORS, ROW_FACTORS, GRADIENTS, START = clipping._factors, rows_clipping._weights, ClippedGradients.gradients, lifecycle._starting_point
 

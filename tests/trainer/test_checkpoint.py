@@ -78,7 +78,7 @@ def test_a_damaged_checkpoint_is_refused_in_plain_words(tmp_path: Path, checkpoi
     save_checkpoint(path, checkpoint, "digest")
     written = path.read_bytes()
     path.write_bytes(written[:-1] + bytes([written[-1] ^ 1]))
-    with pytest.raises(CheckpointRefused, match=r"the file is damaged, its contents aren't those that were written; submit the job again$"):
+    with pytest.raises(CheckpointRefused, match=r"the file is damaged: its contents aren't those that were written; submit the job again$"):
         load_checkpoint(path, "digest", CPU)
     path.write_bytes(written[:-1])
     with pytest.raises(CheckpointRefused, match="it is damaged, or it isn't a checkpoint of this version"):

@@ -93,7 +93,7 @@ def test_a_loss_that_weighs_by_the_batchs_labels_is_refused_where_the_first_labe
 
     labels = torch.zeros(RECORDS, dtype=torch.int64)
     labels[RECORDS // 2] = 1  # neither first nor last
-    with pytest.raises(InvalidParameter, match=r"losses must be a function of each record by itself"):
+    with pytest.raises(InvalidParameter, match=r"losses must be a function of each record separately"):
         check_problem(_problem(nn.Linear(FEATURES, 2), weighed, labels))
 
 
@@ -102,7 +102,7 @@ def test_a_network_that_changes_its_parameters_is_refused_and_they_stay_as_they_
     network = Renormalised()
     before = network.embedding.weight.detach().clone()
     problem = Problem(network, _sums, torch.arange(RECORDS) % 8, torch.zeros(RECORDS), None)
-    with pytest.raises(InvalidParameter, match=r"network.embedding.weight must be the same after a forward pass"):
+    with pytest.raises(InvalidParameter, match=r"network.embedding.weight must be unchanged by a forward pass"):
         check_problem(problem)
     assert torch.equal(network.embedding.weight, before)
 

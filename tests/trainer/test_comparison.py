@@ -113,7 +113,7 @@ def test_plots_name_every_part_and_are_reproducible(finished: Finished) -> None:
     _, _, workdir, _ = finished
     svg = (workdir / "artifacts/comparison.svg").read_bytes()
     text = " ".join(element.text or "" for element in ElementTree.fromstring(svg).iter())
-    assert "no epsilon here holds against someone who knows it" in text
+    assert "no epsilon here holds against someone who knows the seed" in text
     for word in ("bound-1", "plain (no guarantee)", "accuracy", "training time [s]", "peak memory [MiB]"):
         assert word in text
     result = ComparisonResult.model_validate_json((workdir / "artifacts/comparison.json").read_bytes())
@@ -193,11 +193,11 @@ def test_repetitions_are_summarised_by_mean_and_deviation() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"repetitions": 100}, "parts, epsilons and repetitions must be at most 256 runs together, got 400"),
-        ({"epsilons": [1.0, 1.0]}, "epsilons must be each once, got [1.0, 1.0]"),
+        ({"repetitions": 100}, "parts, epsilons and repetitions must be at most 256 runs in total, got 400"),
+        ({"epsilons": [1.0, 1.0]}, "epsilons must be distinct, got [1.0, 1.0]"),
         (
             {"epsilons": [1.0, 1.0000001]},
-            "parts and epsilons must be told apart by the names of their runs, got 'bound-1_epsilon-1'",
+            "parts and epsilons must be such that all runs have different names, got 'bound-1_epsilon-1'",
         ),
     ],
 )
@@ -231,14 +231,14 @@ def test_parts_for_other_units_or_deltas_are_refused() -> None:
 def test_two_parts_of_one_name_are_refused() -> None:
     document = _document()
     document["parts"][1]["name"] = document["parts"][0]["name"]
-    with pytest.raises(ValidationError, match=r"parts must be of different names"):
+    with pytest.raises(ValidationError, match=r"parts must be trainings with different names"):
         Comparison.model_validate(document)
 
 
 def test_a_name_that_has_no_room_for_its_budget_is_refused() -> None:
     document = _document()
     document["parts"][0]["name"] = "b" * 60
-    with pytest.raises(ValidationError, match=r"parts must be of short names .* got 'b{60}_epsilon-1'"):
+    with pytest.raises(ValidationError, match=r"parts must be given short names .* got 'b{60}_epsilon-1'"):
         Comparison.model_validate(document)
 
 
@@ -276,7 +276,7 @@ def test_plots_say_what_all_runs_cost_together(finished: Finished) -> None:
     _, _, workdir, _ = finished
     result = ComparisonResult.model_validate_json((workdir / "artifacts/comparison.json").read_bytes())
     fresh = {**dict(result), "random_origin": "operating_system"}
-    for epsilon, words in ((3.25, b"all runs together: epsilon 3.25 at delta 1e-05 for one record"), (math.inf, b"together: no guarantee")):
+    for epsilon, words in ((3.25, b"all runs combined: epsilon 3.25 at delta 1e-05 for one record"), (math.inf, b"combined: no guarantee")):
         assert words in parts_run.plots(ComparisonResult.model_validate(fresh | {"epsilon": epsilon}))
 
 

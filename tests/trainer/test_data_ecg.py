@@ -134,7 +134,7 @@ def test_beats_without_patients_are_refused(root: Path) -> None:
 
 def test_class_without_a_beat_is_refused(root: Path) -> None:
     np.savez(root / "beats_normal_vs_lbbb.npz", x=np.arange(4 * 256).reshape(4, 256), y=np.zeros(4, dtype=int), record=np.arange(4))
-    with pytest.raises(InvalidParameter, match=r"none of class \[1\]"):
+    with pytest.raises(InvalidParameter, match=r"none for classes \[1\]"):
         EcgMitBih(folder="set", split="beats", split_seed=0, test_fraction=0.5).read()
 
 
@@ -194,7 +194,7 @@ def test_physionet_recordings_are_scaled_by_their_header_and_labelled_by_it_wher
         ("record,class_code\nA1,normal\n", "a table with the columns"),
         ("name,label\nA1,1\n", "a table with the columns"),
         ("", "a table with the columns"),
-        ("record,class_code\nA1,1\nA2,1\n", r"none of class \[1\]"),
+        ("record,class_code\nA1,1\nA2,1\n", r"none for classes \[1\]"),
     ],
 )
 def test_broken_tables_of_labels_are_refused(root: Path, table: str, message: str) -> None:

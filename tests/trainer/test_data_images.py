@@ -103,7 +103,7 @@ def test_images_drawn_with_replacement_are_uniform() -> None:
         (IMAGE_FILE, lambda _: gzip.compress(b""), "an IDX file with magic number 2051"),
         (IMAGE_FILE, lambda _: gzip.compress(_idx(2051, IMAGES[:39])), "as many images as labels, 40"),
         ("t10k-labels-idx1-ubyte", lambda _: _idx(2049, np.full(40, 10, dtype=np.uint8)), r"labels in 0 \.\. 9"),
-        ("train-labels-idx1-ubyte", lambda _: _idx(2049, np.full(40, 3, dtype=np.uint8)), "each of them at least once"),
+        ("train-labels-idx1-ubyte", lambda _: _idx(2049, np.full(40, 3, dtype=np.uint8)), "each occurring at least once"),
     ],
 )
 def test_broken_mnist_files_are_refused(mnist: Path, name: str, change: Callable[[bytes], bytes], message: str) -> None:
@@ -148,7 +148,7 @@ def test_imaginary_part_is_zero_or_a_copy(cifar: Path, imaginary: str, factor: f
 
 
 def test_real_numbers_have_no_imaginary_part_to_copy() -> None:
-    with pytest.raises(ValidationError, match="imaginary must be zero for real numbers"):
+    with pytest.raises(ValidationError, match="imaginary must be zero for numbers real"):
         Cifar10(folder="set", numbers="real", imaginary="copy")
 
 

@@ -100,7 +100,7 @@ def test_files_that_change_while_they_are_read_are_refused(root: Path, monkeypat
         return data
 
     monkeypatch.setattr(Cifar10, "arrays", meanwhile)
-    with pytest.raises(InvalidParameter, match="left alone while it is read"):
+    with pytest.raises(InvalidParameter, match="unchanged while it is read"):
         data_set_facts(Cifar10(folder="set", numbers="real"))
 
 

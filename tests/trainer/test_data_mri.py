@@ -85,8 +85,8 @@ def test_resolution_above_the_slices_is_refused(slices: Path) -> None:
     ("change", "message"),
     [
         ({"x": np.zeros((24, 40), dtype=np.uint16)}, "x .slices, height, width"),
-        ({"y": np.full(24, 3)}, r"of labels in 0 \.\. 2"),
-        ({"y": np.zeros(24, dtype=int)}, r"none of class \[1, 2\]"),
+        ({"y": np.full(24, 3)}, r"a file with labels in 0 \.\. 2"),
+        ({"y": np.zeros(24, dtype=int)}, r"none for classes \[1, 2\]"),
         ({"patient": np.arange(3)}, "patient .slices"),
         ({"patient": np.zeros(24, dtype=int)}, "no held-out records"),
         ({"x": np.full((24, 40, 36), np.nan)}, "features must be finite"),
@@ -260,7 +260,7 @@ def test_patient_in_training_and_validation_is_refused(fastmri: Path) -> None:
 def test_links_out_of_a_file_are_refused(fastmri: Path) -> None:
     with h5py.File(fastmri / "singlecoil_train" / "file9.h5", "w") as file:
         file["kspace"] = h5py.ExternalLink("file0.h5", "/kspace")
-    with pytest.raises(InvalidParameter, match="in the file itself, no link"):
+    with pytest.raises(InvalidParameter, match="a file that itself contains the data set kspace, not a link"):
         _reconstruction(source="fastmri", size=16).read()
 
 

@@ -121,9 +121,9 @@ def test_folders_of_other_words_are_left_out_whatever_they_hold(folder: Path) ->
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (_wav(_noise(0), rate=8000), "mono, 2 bytes a sample, 16000 samples a second"),
-        (_wav(_noise(0), channels=2), "mono, 2 bytes a sample"),
-        (_wav(_noise(0), width=1), "mono, 2 bytes a sample"),
+        (_wav(_noise(0), rate=8000), "mono with 2 bytes per sample and 16000 samples per second"),
+        (_wav(_noise(0), channels=2), "mono with 2 bytes per sample"),
+        (_wav(_noise(0), width=1), "mono with 2 bytes per sample"),
         (_wav(_noise(0))[:-10], "as long as its header says"),
         (_wav(np.zeros(0)), "at least one"),
         (_wav(_noise(0)).replace(b"data", b"junk", 1), "a WAV file of PCM samples"),
@@ -145,7 +145,7 @@ def test_recording_of_nobody_is_refused(folder: Path) -> None:
 
 
 def test_word_without_recordings_is_refused(folder: Path) -> None:
-    with pytest.raises(InvalidParameter, match="words that the folder has recordings of"):
+    with pytest.raises(InvalidParameter, match="words of which the folder has recordings"):
         _spec(words=["yes", "up"]).read()
 
 

@@ -98,7 +98,7 @@ def test_a_name_has_one_key_as_a_word_and_as_a_number() -> None:
 def test_names_that_would_be_one_unit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainer.data.splits._key", len)
     assert len(set(name_keys(np.array(["a", "bb", "a"])).tolist())) == 2
-    with pytest.raises(InvalidParameter, match="names with different 64-bit hashes"):
+    with pytest.raises(InvalidParameter, match="a data set whose names have different 64-bit hashes"):
         name_keys(np.array(["a", "bb", "c"]))
 
 

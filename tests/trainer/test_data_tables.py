@@ -75,7 +75,7 @@ def test_column_without_public_bounds_is_refused(missing: str) -> None:
 
 
 def test_bounds_that_bound_nothing_are_refused() -> None:
-    with pytest.raises(ValidationError, match=r"columns\.x\.upper must be above lower"):
+    with pytest.raises(ValidationError, match=r"columns\.x\.upper must be at least 1e-30 above lower"):
         Column(name="x", lower=1.0, upper=1.0)
 
 
@@ -99,7 +99,7 @@ def test_values_outside_are_clipped_at_the_public_bounds(folder: Path) -> None:
     (folder / "rows.csv").write_text("minutes,balance\n99999,-99\n1,2\n", encoding="utf-8")
     data = _table(outside="clip").read()
     assert data.training_features[0].tolist() == [1.0, 0.0]
-    assert "moved to them" in _table(outside="clip").describe()
+    assert "clipped to them" in _table(outside="clip").describe()
 
 
 @pytest.mark.parametrize(
@@ -142,13 +142,13 @@ def test_pickled_numpy_files_are_never_opened(folder: Path) -> None:
 
 
 def test_the_training_rows_are_never_held_out_too(folder: Path) -> None:
-    expected = r"held_out.file must be a file of other rows than the training rows \(what is measured .* without noise\), got 'rows.csv'"
+    expected = r"held_out.file must be a file with rows other than the training rows \(measurements .* without noise\), got 'rows.csv'"
     with pytest.raises(ValidationError, match=expected):
         _table(held_out={"kind": "file", "file": "rows.csv"})
     (folder / "linked.csv").symlink_to(folder / "rows.csv")
     (folder / "copy.csv").write_text(CSV.replace("720", "720.0"), encoding="utf-8")
     for name in ("linked.csv", "copy.csv"):
-        with pytest.raises(InvalidParameter, match="a file of other rows than the training rows"):
+        with pytest.raises(InvalidParameter, match="a file with rows other than the training rows"):
             _table(held_out={"kind": "file", "file": name}).read()
 
 
@@ -213,7 +213,7 @@ def test_fitbit_holds_out_other_days_of_mostly_the_same_people(fitbit: Fitbit) -
     assert not trained & set(later)
     assert trained & set(held_out)
     assert len({user for user, _ in later} & {user for user, _ in trained}) == 33
-    assert "mostly the same people's" in fitbit.describe()
+    assert "mostly from the same people" in fitbit.describe()
 
 
 def test_fitbits_bounds_are_fields_that_can_be_changed(fitbit: Fitbit) -> None:

@@ -94,14 +94,14 @@ def test_another_format_than_the_declared_one_is_refused(path: Path, which: str)
     make(path)
     for other in FORMATS:
         if other != name:
-            with pytest.raises(InvalidParameter, match=f"format must be that of the file's content, {name}"):
+            with pytest.raises(InvalidParameter, match=f"format must be the format of the file's content, {name}"):
                 declared(path, other)
 
 
 @pytest.mark.parametrize("content", [b"", b"\x00", pickle.dumps({"x": 1}), b"\x1f\x8b", b"PK\x03\x04", bytes(range(256)) * 8])
 def test_what_is_in_no_format_is_refused(path: Path, content: bytes) -> None:
     path.write_bytes(content)
-    with pytest.raises(InvalidParameter, match="which is in none of npz, npy"):
+    with pytest.raises(InvalidParameter, match="which is none of npz, npy"):
         declared(path, "npz")
 
 
@@ -247,7 +247,7 @@ def test_files_that_lie_over_each_other_are_refused(path: Path) -> None:
     entry[42:46] = struct.pack("<I", 30 + len("outer.npy") + len(start))
     entries = whole[place:end] + bytes(entry)
     path.write_bytes(whole[:place] + entries + struct.pack("<4s4H2IH", b"PK\x05\x06", 0, 0, 2, 2, len(entries), place, 0))
-    with pytest.raises(InvalidParameter, match=r"fit into its \d+ bytes side by side|\(BadZipFile\)"):
+    with pytest.raises(InvalidParameter, match=r"fit into its \d+ bytes without overlapping|\(BadZipFile\)"):
         declared(path, "npz").inspect(path)
 
 
@@ -277,7 +277,7 @@ def test_recordings_of_different_lengths_or_rates_are_refused(path: Path) -> Non
     with pytest.raises(InvalidParameter, match="recordings of 8 and of 9 samples"):
         declared(path, "wav_zip").inspect(path)
     wav_zip(path, recording(8), recording(8, rate=16_000))
-    with pytest.raises(InvalidParameter, match="8000 samples a second"):
+    with pytest.raises(InvalidParameter, match="8000 samples per second"):
         declared(path, "wav_zip").inspect(path)
 
 
@@ -294,7 +294,7 @@ def test_a_group_that_holds_itself_is_refused(path: Path) -> None:
     hdf5_file(path)
     with h5py.File(path, "a") as file:
         file["scan/again"] = file["scan"]
-    with pytest.raises(InvalidParameter, match="in itself, or twice"):
+    with pytest.raises(InvalidParameter, match="contains itself or occurs twice"):
         declared(path, "hdf5").inspect(path)
 
 
@@ -315,14 +315,14 @@ def test_data_outside_the_hdf5_file_are_refused(path: Path, tmp_path: Path) -> N
 def test_other_filters_of_an_hdf5_file_are_refused(path: Path) -> None:
     with h5py.File(path, "w") as file:
         file.create_dataset("x", data=np.arange(64), chunks=(64,), scaleoffset=0)
-    with pytest.raises(InvalidParameter, match="packed by gzip, shuffle, fletcher32, lzf or nothing"):
+    with pytest.raises(InvalidParameter, match="compressed by gzip, shuffle, fletcher32, lzf or not at all"):
         declared(path, "hdf5").inspect(path)
 
 
 def test_an_hdf5_shape_with_nothing_stored_behind_it_is_refused(path: Path) -> None:
     with h5py.File(path, "w") as file:
         file.create_dataset("x", (2**20, 64), "f4", chunks=(1024, 64))
-    with pytest.raises(InvalidParameter, match="less is stored than its shape says"):
+    with pytest.raises(InvalidParameter, match="less data stored for .* than its shape says"):
         declared(path, "hdf5").inspect(path)
 
 
@@ -337,7 +337,7 @@ def test_what_isnt_numbers_in_hdf5_and_matlab_files_is_left_out_by_name(path: Pa
     ("text", "told"),
     [
         ("a,b\n1,2\n3\n", "a row of 1 cells in a table of 2 columns"),
-        ("a,a\n1,2\n", "1 different names"),
+        ("a,a\n1,2\n", "1 distinct names"),
         ("1,2\n3,4\n", "a first line of numbers"),
         ("a,b\n", "no row"),
         ('a,b\n1,"2\n', "a table that can't be read"),

@@ -137,7 +137,7 @@ def test_exactly_one_of_epsilon_and_noise_multiplier_is_given(table: dict[str, A
 
 def test_a_plan_of_another_spec_is_refused(table: dict[str, Any], tmp_path: Path) -> None:
     for other in (_spec(table, steps=3), _spec(table, "gaussian"), _spec(table, privacy=_privacy(noise_multiplier=0.9))):
-        with pytest.raises(InvalidParameter, match="plan must be the one that the spec comes to"):
+        with pytest.raises(InvalidParameter, match="plan must be the one that follows from the spec"):
             run(_spec(table), tmp_path / "job", plan=other.plan())
 
 

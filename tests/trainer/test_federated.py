@@ -96,7 +96,7 @@ def test_the_plan_must_be_for_these_nodes() -> None:
     sites = [Site(torch.arange(UNITS), SeededRandomness(0))]
     layout = ParameterLayout.of(problem.network)
     loop = PrivateLoop(ClippedGradients(problem, plan.clipping, 4), layout, plan, sites, lambda s, p, g, _: (p - g, s), Alone())
-    with pytest.raises(ValueError, match=r"plan\.sampling\.nodes must be 1, as there are sites, got 3"):
+    with pytest.raises(ValueError, match=r"plan\.sampling\.nodes must be 1, the number of sites, got 3"):
         loop.check_sites()
 
 

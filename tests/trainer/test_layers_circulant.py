@@ -120,7 +120,7 @@ def test_a_block_of_no_length_is_refused() -> None:
 @pytest.mark.parametrize("block", [4, LARGEST_MATRIX + 2])
 def test_another_number_of_features_than_it_was_made_for_is_refused(block: int) -> None:
     # It would fill up the same blocks.
-    with pytest.raises(InvalidParameter, match="x must be 7 features, which the layer was made for"):
+    with pytest.raises(InvalidParameter, match="x must be a tensor with 7 features, the number the layer was made for"):
         layer_of((7, 300, block))(torch.zeros(2, 8))
 
 

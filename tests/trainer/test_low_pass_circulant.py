@@ -140,5 +140,5 @@ def test_a_filter_does_not_give_back_what_another_dropped() -> None:
 def test_complex_weights_are_refused() -> None:
     layer = BlockCirculantLinear(8, 8, 4, RandomStream.from_seed(8, "layer"), is_complex=True)
     rows = torch.ones(UNITS, 8, dtype=torch.complex64)
-    with pytest.raises(InvalidParameter, match="low_passed must be a layer of real weights: complex ones have no conjugate pairs"):
+    with pytest.raises(InvalidParameter, match="low_passed must be a layer with real weights: complex ones have no conjugate pairs"):
         whole(layer, Use(rows, rows)).low_passed(1)

@@ -213,7 +213,7 @@ def test_a_run_may_be_refused_before_its_first_release_where_the_probe_fails(
     def run(runtime: RuntimeSpec) -> None:
         load_train(spec)(spec, spec.plan(), runtime, tmp_path, report=events.append, should_stop=lambda: False)
 
-    with pytest.raises(InvalidParameter, match=r"runtime\.when_probe_fails must be 'one_by_one' for this network here"):
+    with pytest.raises(InvalidParameter, match=r"runtime\.when_probe_fails must be 'one_by_one' for this network on this machine"):
         run(RuntimeSpec(device="cpu", threads=1, when_probe_fails="refuse"))
     assert not [event for event in events if not isinstance(event, Started)]
     assert not list(tmp_path.glob("checkpoint*"))

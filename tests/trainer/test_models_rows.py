@@ -35,7 +35,7 @@ def test_a_real_network_that_ends_as_wide_as_the_rows_fits() -> None:
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (_model(outputs=2), r"such that real rows come out as they went in, \(3,\)"),
+        (_model(outputs=2), r"such that the output has the shape of the input real rows, \(3,\)"),
         (
             Sequential.model_validate({"numbers": "complex", "layers": (Linear(outputs=3),), "head": "none"}),
             "model.numbers must be real where real rows are reconstructed, got 'complex'",

@@ -83,7 +83,7 @@ def test_checking_a_network_loads_no_torch() -> None:
         ({"numbers": "real", "head": "magnitude"}, "model.head must be none for numbers real"),
         ({"numbers": "real", "layers": [{"kind": "activation", "name": "crelu"}]}, r"layers\[0\].name must be a real activation"),
         ({"layers": [{"kind": "flatten"}, {"kind": "activation", "name": "relu"}]}, r"layers\[1\].name must be a complex activation"),
-        ({"numbers": "real", "layers": [{"kind": "fourier"}]}, "a spectrum is complex"),
+        ({"numbers": "real", "layers": [{"kind": "fourier"}]}, "the output of fourier is complex"),
         ({"layers": []}, "at least 1 item"),
         ({"layers": [{"kind": "flatten"}] * 129}, "at most 128 items"),
         ({"layers": [{"kind": "batch_norm"}]}, "batch_norm"),
@@ -102,7 +102,7 @@ def test_a_network_that_no_data_fit_is_refused_at_construction(fields: dict[str,
 
 def test_fixed_filters_stand_before_everything_that_learns() -> None:
     bank = FilterBank(wavelengths=(4.0,), orientations=4, size=9, pool=4)
-    with pytest.raises(ValidationError, match=r"layers\[1\] must be before all layers that learn"):
+    with pytest.raises(ValidationError, match=r"layers\[1\] must be before all trainable"):
         sequential(Convolution(outputs=2, kernel=1), bank)
 
 
@@ -117,22 +117,22 @@ def test_groups_of_a_unet_divide_its_channels() -> None:
         ((Linear(outputs=10),), r"layers\[0\] must be after a flatten layer"),
         (
             (Flatten(), BlockCirculantLinear(outputs=10, block=4), Convolution(outputs=3, kernel=1)),
-            r"layers\[2\] must be on records with one",
+            r"layers\[2\] must be applied to records with one",
         ),
         ((Convolution(outputs=4, kernel=9),), r"layers\[0\] must be small enough"),
         ((Convolution(outputs=4, kernel=5, dilation=2),), r"layers\[0\] must be small enough"),
         ((Convolution(outputs=4, kernel=3, groups=2),), r"layers\[0\].groups must be a divisor of 3 inputs and 4 outputs"),
         ((Convolution(outputs=6, kernel=3), GroupNorm(groups=4)), r"layers\[1\].groups must be a divisor of 6 channels"),
-        ((AdaptiveAveragePool(size=1), InstanceNorm()), r"layers\[1\] must be where every group has at least two numbers"),
+        ((AdaptiveAveragePool(size=1), InstanceNorm()), r"layers\[1\] must be applied where every group has at least two numbers"),
         ((MaxPool(kernel=9, stride=1),), r"layers\[0\] must be small enough"),
         ((AdaptiveAveragePool(size=9),), r"layers\[0\] must be small enough"),
-        ((Flatten(), Unflatten(channels=3, height=8, width=9)), r"layers\[1\] must be on flat records of 216 numbers"),
+        ((Flatten(), Unflatten(channels=3, height=8, width=9)), r"layers\[1\] must be applied to flat records of 216 numbers"),
         (
             (Flatten(), FilterBank(wavelengths=(4.0,), orientations=1, size=3, pool=2)),
-            r"layers\[1\] must be on records with two spatial axes",
+            r"layers\[1\] must be applied to records with two spatial axes",
         ),
-        ((Flatten(), Linear(outputs=9)), "such that 10 class scores come out"),
-        ((Convolution(outputs=10, kernel=3),), "such that 10 class scores come out"),
+        ((Flatten(), Linear(outputs=9)), "such that the output is 10 class scores"),
+        ((Convolution(outputs=10, kernel=3),), "such that the output is 10 class scores"),
     ],
 )
 def test_a_layer_that_does_not_take_its_input_is_named(layers: tuple[LayerSpec, ...], text: str) -> None:
@@ -154,7 +154,7 @@ def test_a_block_larger_than_the_layer_is_refused(inputs: int, outputs: int) -> 
 
 
 def test_a_transposed_convolution_needs_two_spatial_axes() -> None:
-    with pytest.raises(InvalidParameter, match=r"layers\[0\] must be on records with two spatial axes \(transposed_convolution\)"):
+    with pytest.raises(InvalidParameter, match=r"layers\[0\] must be applied to records with two spatial axes \(transposed_convolution\)"):
         check_model(sequential(TransposedConvolution(outputs=1, kernel=2)), facts_of((3, 8)))
 
 
@@ -167,11 +167,11 @@ def test_a_transposed_convolution_needs_two_spatial_axes() -> None:
         (papers.mri_reconstruction(), facts_of((1, 32, 32)), "complex_unet reconstructs complex images"),
         (papers.mri_reconstruction(), facts_of((1, 32, 40), None), "multiples of 16"),
         (papers.mri_reconstruction(), facts_of((1, 16, 16), None), "multiples of 16"),
-        (Sequential(numbers="complex", layers=(Fourier(),), head="none"), facts_of((10,)), "real class scores of complex outputs"),
+        (Sequential(numbers="complex", layers=(Fourier(),), head="none"), facts_of((10,)), "complex outputs into real class scores"),
         (
             Sequential(numbers="complex", layers=(AveragePool(kernel=2, stride=2),), head="none"),
             facts_of((1, 8, 8), None),
-            "as they went in",
+            "the shape of the input",
         ),
         (
             Sequential(numbers="real", layers=(Activation(name="relu"),), head="none"),
@@ -225,6 +225,6 @@ def test_a_unet_has_the_weights_of_its_convolutions() -> None:
 def test_a_transform_of_real_pairs_needs_whole_pairs() -> None:
     layers = (Convolution(outputs=5, kernel=3), Fourier(), Flatten(), Linear(outputs=10))
     with pytest.raises(
-        InvalidParameter, match=r"layers\[1\] must be behind an even number of channels or features, half of them imaginary, got 5"
+        InvalidParameter, match=r"layers\[1\] must be applied to an even number of channels or features, half of them imaginary, got 5"
     ):
         check_model(sequential(*layers, numbers="real_pairs"), facts_of((3, 8, 8)))

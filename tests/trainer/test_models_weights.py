@@ -160,7 +160,7 @@ def _altered(change: Callable[[dict[str, Tensor]], object]) -> dict[str, Tensor]
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        (lambda t: t.pop("1_group_norm.bias"), r"with all tensors of the given layers \(1_group_norm.bias among them\), got 'public/start"),
+        (lambda t: t.pop("1_group_norm.bias"), r"with all tensors of the given layers \(including 1_group_norm.bias\), got 'public/start"),
         (lambda t: t.update({"0_linear.weight": torch.ones(2)}), "tensors of the network's layers only, got .* with 0_linear.weight"),
         (lambda t: t.update({"encoder.weight": torch.ones(2)}), "tensors of the network's layers only, got .* with encoder.weight"),
         (
@@ -168,8 +168,11 @@ def _altered(change: Callable[[dict[str, Tensor]], object]) -> dict[str, Tensor]
             r"1_group_norm.bias has dtype F32 and shape \(6, 2\), got .*\(3, 2\)",
         ),
         (lambda t: t.update({"1_group_norm.bias": torch.ones(6, 2).double()}), r"has dtype F32 and shape \(6, 2\), got \('F64'"),
-        (lambda t: t["0_convolution.weight"].view(-1)[3:4].fill_(torch.nan), "finite numbers, got '0_convolution.weight with others'"),
-        (lambda t: t["1_group_norm.bias"].view(-1)[3:4].fill_(-torch.inf), "finite numbers, got '1_group_norm.bias with others'"),
+        (
+            lambda t: t["0_convolution.weight"].view(-1)[3:4].fill_(torch.nan),
+            "finite numbers, got 'NaN or infinity in 0_convolution.weight'",
+        ),
+        (lambda t: t["1_group_norm.bias"].view(-1)[3:4].fill_(-torch.inf), "finite numbers, got 'NaN or infinity in 1_group_norm.bias'"),
     ],
 )
 def test_tensors_that_are_not_the_networks_are_refused(root: Path, change: Callable[[dict[str, Tensor]], object], text: str) -> None:
@@ -247,8 +250,8 @@ def test_a_file_too_large_is_not_read(root: Path, monkeypatch: pytest.MonkeyPatc
         ({"sha256": "0" * 63}, "String should match pattern"),
         ({"frozen_layers": 3}, r"frozen_layers must be <= given_layers = 2, got 3"),
         ({"frozen_layers": 0, "given_layers": 0}, "greater than or equal to 1"),
-        ({"frozen_layers": 4, "given_layers": 5}, "given_layers must be at most the 4 layers, got 5"),
-        ({"given_layers": 4, "frozen_layers": 2}, r"model.layers\[1\] must be behind the frozen layers, got 'dropout'"),
+        ({"frozen_layers": 4, "given_layers": 5}, "given_layers must be at most 4, the number of layers, got 5"),
+        ({"given_layers": 4, "frozen_layers": 2}, r"model.layers\[1\] must be after the frozen layers, got 'dropout'"),
     ],
 )
 def test_bad_given_weights_are_refused_at_construction(fields: dict[str, Any], text: str) -> None:
@@ -267,7 +270,7 @@ def test_bad_given_weights_are_refused_at_construction(fields: dict[str, Any], t
 @pytest.mark.parametrize(
     ("frozen", "count", "text"),
     [
-        (2, 2, "frozen_layers must be such that a layer with weights is left to train, got 2"),
+        (2, 2, "frozen_layers must be such that a layer with weights remains to be trained, got 2"),
         (0, 1, "given_layers must be such that a layer with weights is among them, got 1"),
     ],
 )
@@ -286,8 +289,8 @@ def test_a_network_with_given_weights_survives_json() -> None:
 def test_a_certificate_can_say_that_their_own_training_is_not_covered() -> None:
     start = GivenWeights(file="a/start.safetensors", sha256="ab" * 32, frozen_layers=1, given_layers=2)
     assert start.not_covered == (
-        f"the weights that training started from (SHA-256 {'ab' * 32}): they are taken as public; if they were trained on the same data, "
-        "that cost privacy of its own"
+        f"the weights that training started from (SHA-256 {'ab' * 32}): they are assumed to be public; if they were trained on the same "
+        "data, that had a privacy cost of its own"
     )
 
 

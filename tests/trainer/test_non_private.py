@@ -119,7 +119,7 @@ def test_nothing_is_measured_unless_the_held_out_records_are_public(tmp_path: Pa
     ("changes", "message"),
     [
         ({"batch_size": 10**6}, "batch_size must be <= the 710 training records, got 1000000"),
-        ({"unit": "patient"}, "unit must be 'record' (what one row of this data set is), got 'patient'"),
+        ({"unit": "patient"}, "unit must be 'record' (one row of this data set), got 'patient'"),
         ({"records_per_user": 3}, "records_per_user must be absent where the unit is one row ('record'), got 3"),
     ],
 )

@@ -88,7 +88,7 @@ def test_the_same_image_has_the_same_number() -> None:
 
 def test_what_cant_be_divided_is_refused() -> None:
     spec = _spec(batch_size=8, method=SOUND, evaluation={"kind": "none"}, evaluation_records=33)
-    with pytest.raises(InvalidParameter, match="batch_size must be <= the 7 records left to train on, got 8"):
+    with pytest.raises(InvalidParameter, match="batch_size must be <= the 7 records that remain for training, got 8"):
         divide(spec, _data())
     data = _data()
     complexes = DataSet(

@@ -80,7 +80,7 @@ def test_biases_or_one_relu_are_refused(name: str) -> None:
 
     network = _built(name, Rotation())
     last = [module for module in network.processing.modules() if give_bias(module)][-1]
-    with pytest.raises(InvalidParameter, match=r"network\.processing must be of layers that turn with their input"):
+    with pytest.raises(InvalidParameter, match=r"network\.processing must be equivariant to rotations of its input"):
         check_equivariant(network.processing, network.divided.feature)
     assert last.bias is not None
 
@@ -89,7 +89,7 @@ def test_biases_or_one_relu_are_refused(name: str) -> None:
         (child, module) for module in network.processing.modules() for child, inner in module.named_children() if isinstance(inner, Delta)
     ][-1]
     setattr(parent, place, nn.ReLU())
-    with pytest.raises(InvalidParameter, match="turn with their input"):
+    with pytest.raises(InvalidParameter, match="equivariant to rotations of its input"):
         check_equivariant(network.processing, network.divided.feature)
 
 
@@ -186,19 +186,27 @@ def _custom(**changes: Any) -> CustomNetwork:
 @pytest.mark.parametrize(
     ("network", "image", "message"),
     [
-        (LeNet(), (1, 7, 8), "network must be one for such images (lenet takes 8 x 8 pixels or more), got (1, 7, 8)"),
-        (ResNet(depth=20, variant="alpha"), (3, 28, 28), "network must be one for such images (resnet takes 32 x 32 pixels or more)"),
-        (Vgg16(), (3, 32, 31), "(vgg16 takes 32 x 32 pixels or more)"),
-        (AlexNet(), (1, 8, 8), "(alexnet takes 32 x 32 pixels or more)"),
+        (LeNet(), (1, 7, 8), "network must be one for images of this size (lenet needs at least 8 x 8 pixels), got (1, 7, 8)"),
+        (
+            ResNet(depth=20, variant="alpha"),
+            (3, 28, 28),
+            "network must be one for images of this size (resnet needs at least 32 x 32 pixels)",
+        ),
+        (Vgg16(), (3, 32, 31), "(vgg16 needs at least 32 x 32 pixels)"),
+        (AlexNet(), (1, 8, 8), "(alexnet needs at least 32 x 32 pixels)"),
         (_custom(encoder=(Flatten(),)), IMAGE, "network.encoder must be such that a feature is an image (channels, height, width)"),
         (_custom(encoder=(Fourier(),)), IMAGE, "network.encoder[0] must be a convolution, linear layer"),
         (_custom(encoder=(Activation(name="crelu"),)), IMAGE, "network.encoder[0] must be one of relu"),
-        (_custom(decoder=(Convolution(outputs=3, kernel=1),)), IMAGE, "network.decoder[0] must be on records with one or two spatial axes"),
+        (
+            _custom(decoder=(Convolution(outputs=3, kernel=1),)),
+            IMAGE,
+            "network.decoder[0] must be applied to records with one or two spatial axes",
+        ),
         (_custom(processing=(Convolution(outputs=3, kernel=40, bias=False),)), IMAGE, "network.processing[0] must be small enough"),
         (
             _custom(processing=(SkipSpec(layers=(Flatten(),)),)),
             IMAGE,
-            "network.processing[0] must be around layers that keep a record's shape, or halve an image's sides or the like",
+            "network.processing[0] must be around layers that keep a record's shape or reduce an image's sides by a common stride",
         ),
         (Vgg16(width=2048), IMAGE, "real numbers in weights"),
     ],

@@ -28,7 +28,7 @@ def curve(*, with_pixels: bool) -> tuple[CurvePoint, ...]:
 
 def test_what_was_measured_is_drawn_and_named() -> None:
     drawn = curve_plot(curve(with_pixels=True)).decode()
-    for words in ("the owner's answer is right", "angle error of the learned attack", "by way of the estimated angle", "radians"):
+    for words in ("the owner's answer is right", "angle error of the learned attack", "with the estimated angle", "radians"):
         assert words in drawn
     assert "the attacker's answer is right" not in drawn
 

@@ -273,12 +273,14 @@ def test_data_that_hide_nothing_are_refused(monkeypatch: pytest.MonkeyPatch) -> 
     empty = data.training_features.copy()
     empty[17] = 0.0
     _with_data(monkeypatch, empty)
-    with pytest.raises(InvalidParameter, match=r"no image's feature is all zero .*1 of the training records, the first of them number 17"):
+    with pytest.raises(
+        InvalidParameter, match=r"no image's feature is all zero .*1 of the training records, the first of them is number 17"
+    ):
         _prepared(_spec())
     victims = data.test_features.copy()
     victims[[3, 5]] = 0.0
     _with_data(monkeypatch, data.training_features, victims)
-    with pytest.raises(InvalidParameter, match="2 of the attacked records, the first of them number 3"):
+    with pytest.raises(InvalidParameter, match="2 of the attacked records, the first of them is number 3"):
         _prepared(_spec())
     # A baseline hides nothing anyway, and protected records aren't looked at.
     _prepared(_spec(method=_method("additional_layers")))
@@ -299,7 +301,7 @@ def test_what_cant_be_trained_is_refused(tmp_path: Path) -> None:
         with pytest.raises(InvalidParameter, match=message):
             train(spec, spec.plan(), runtime, tmp_path, report=lambda _event: None, should_stop=lambda: False)
     other = _spec(method=SOUND, evaluation={"kind": "none"}).plan()
-    with pytest.raises(InvalidParameter, match="plan must be the one that the spec comes to"):
+    with pytest.raises(InvalidParameter, match="plan must be the one that follows from the spec"):
         train(spec, other, RUNTIME, tmp_path, report=lambda _event: None, should_stop=lambda: False)
     assert not list(tmp_path.iterdir())
 

@@ -146,7 +146,7 @@ ADAPTED = AdaptiveClipping(initial_bound=0.3, quantile=0.5, learning_rate=0.2, c
     [
         (FlatClipping(bound=0.3), 0.2, r"mechanism\.sensitivity\.l2 must be the clipping bound 0\.3, got 0\.2"),
         (PerLayerClipping(bound=0.3), 0.2, r"mechanism\.sensitivity\.l2 must be the clipping bound 0\.3, got 0\.2"),
-        (ADAPTED, 0.3, r"mechanism\.sensitivity\.l2 must be the joint vector's 1\.0, got 0\.3"),
+        (ADAPTED, 0.3, r"mechanism\.sensitivity\.l2 must be the joint vector's sensitivity 1\.0, got 0\.3"),
     ],
     ids=["flat", "per layer", "adaptive"],
 )
@@ -181,7 +181,7 @@ def test_users_are_sampled_where_they_are_the_unit(spec_json: dict[str, Any]) ->
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"privacy": _privacy(unit="user")}, r"privacy\.unit must be 'image' \(what one row of this data set is\) or 'patient' \(whose"),
+        ({"privacy": _privacy(unit="user")}, r"privacy\.unit must be 'image' \(one row of this data set\) or 'patient' \(whose"),
         (
             {"privacy": _privacy(unit="patient")},
             r"records_per_user must be given where the unit is 'patient', who may have several records",

@@ -94,7 +94,7 @@ def test_a_tables_row_has_every_ratio_and_the_papers_bold_figure_is_its_best(of:
 @pytest.mark.parametrize("of", [SPECTRAL_MODEL_2, SPECTRAL_MODEL_3], ids=lambda of: of.name)
 def test_figures_on_a_part_of_cifar_are_said_not_to_compare(of: Recipe) -> None:
     assert of.declared.training_records == 4000
-    assert any("no figure here compares with the paper's" in line for line in of.differences)
+    assert any("no figure here is comparable with the paper's" in line for line in of.differences)
 
 
 @scattered

@@ -57,7 +57,7 @@ class OnlyInTraining(Function):
 
 @pytest.mark.parametrize("norm", [nn.BatchNorm1d(3), nn.SyncBatchNorm(3), nn.LazyBatchNorm1d()], ids=lambda norm: type(norm).__name__)
 def test_batch_norm_is_refused_by_name(norm: nn.Module) -> None:
-    with pytest.raises(InvalidParameter, match=r"network\.1 must be a layer that mixes no records .* got '\w*BatchNorm"):
+    with pytest.raises(InvalidParameter, match=r"network\.1 must be a layer that doesn't mix records .* got '\w*BatchNorm"):
         plan(nn.Sequential(nn.Linear(4, 3), norm))
 
 
@@ -68,7 +68,7 @@ def test_batch_norm_is_refused_by_name(norm: nn.Module) -> None:
 )
 @pytest.mark.parametrize("kind", [Function, OnlyInTraining])
 def test_a_network_that_mixes_records_is_refused(kind: type[Function], after: Callable[[Tensor], Tensor]) -> None:
-    with pytest.raises(InvalidParameter, match="network must be a function of each record by itself, got 'one that mixes records'"):
+    with pytest.raises(InvalidParameter, match="network must be a function of each record separately, got 'one that mixes records'"):
         plan(kind(after))
 
 
@@ -78,7 +78,7 @@ def test_mixing_is_found_behind_dropout_too() -> None:
 
 
 def test_a_network_that_depends_on_the_number_of_records_is_refused() -> None:
-    with pytest.raises(InvalidParameter, match="got 'one that depends on how many records there are'"):
+    with pytest.raises(InvalidParameter, match="got 'one that depends on the number of records'"):
         plan(Function(lambda x: x / len(x)))
 
 
@@ -97,7 +97,7 @@ class Counter(nn.Module):
 
 def test_a_statistic_of_the_records_is_refused_and_left_as_it_was() -> None:
     network = Counter()
-    with pytest.raises(InvalidParameter, match=r"network\.seen must be the same after a forward pass"):
+    with pytest.raises(InvalidParameter, match=r"network\.seen must be unchanged by a forward pass"):
         plan(network)
     assert not network.seen.any()
 
@@ -138,8 +138,8 @@ def test_a_network_without_parameters_is_refused() -> None:
         (lambda o, t: each(o, t).sum(), "losses must be one real number for each record .* of shape ()"),
         (lambda o, t: each(o, t)[:, None], r"losses must be one real number .* of shape (4, 1)"),
         (lambda o, t: each(o, t).to(C), "losses must be one real number .* got 'torch.complex64"),
-        (lambda o, t: each(o, t) - each(o, t).mean(), "losses must be a function of each record by itself, got 'one that mixes records'"),
-        (lambda o, t: each(o, t) / len(o), "losses must be .* 'one that depends on how many records there are'"),
+        (lambda o, t: each(o, t) - each(o, t).mean(), "losses must be a function of each record separately, got 'one that mixes records'"),
+        (lambda o, t: each(o, t) / len(o), "losses must be .* 'one that depends on the number of records'"),
         (lambda o, t: each(o.sum(dim=0, keepdim=True).expand_as(o), t), "losses must be .* 'one that mixes records'"),
         (lambda o, t: o @ t, "losses must be a function of data of these shapes and types"),
     ],
@@ -194,7 +194,7 @@ def test_labels_that_are_no_classes_are_refused(targets: Tensor, message: str) -
     [
         (torch.tensor([[0, 8]]), "members must be record numbers from 0 to 7, or -1, got '0 to 8'"),
         (torch.tensor([[0, -2]]), "members must be record numbers"),
-        (torch.tensor([[-1, 0]]), "members must be at least one record in each unit, and padding only behind them"),
+        (torch.tensor([[-1, 0]]), "members must be at least one record in each unit, and padding only after its records"),
         (torch.tensor([[0, 1], [-1, -1]]), "members must be at least one record in each unit"),
         (torch.tensor([[0, 1], [1, 2]]), "members must be units that share no record"),
         (torch.tensor([0, 1]), r"members must be \(units, records_per_unit\), int64"),
@@ -238,7 +238,7 @@ class InPlace(nn.Module):
 
 
 def test_an_input_that_is_changed_after_its_use_is_refused() -> None:
-    with pytest.raises(InvalidParameter, match=re.escape("network.layer must be called with an input that nothing changes in place")):
+    with pytest.raises(InvalidParameter, match=re.escape("network.layer must be called with an input that isn't changed in place")):
         plan(InPlace())
 
 

@@ -145,7 +145,7 @@ def test_another_runs_checkpoint_is_refused_before_anything_is_prepared(tmp_path
 def test_another_plan_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     other = NonPrivateTraining.model_validate(SPEC.model_dump(mode="json", exclude_none=True) | {"steps": STEPS + 1})
     noted: list[str] = []
-    with pytest.raises(InvalidParameter, match="plan must be the one that the spec comes to"):
+    with pytest.raises(InvalidParameter, match="plan must be the one that follows from the spec"):
         _run(Counting(noted, spec=other), tmp_path / "run")
     assert not noted
     assert not (tmp_path / "run").exists()

@@ -115,7 +115,7 @@ def test_it_is_computed_once_in_front_and_has_nothing_to_learn() -> None:
         (
             (Scattering(scales=2, normalisation_groups=None),),
             (1, 40),
-            r"layers\[0\] must be on records with two spatial axes \(scattering\)",
+            r"layers\[0\] must be applied to records with two spatial axes \(scattering\)",
         ),
         ((Scattering(scales=2, normalisation_groups=27),), (2, 8, 8), None),
         (
@@ -137,7 +137,7 @@ def test_images_that_it_does_not_take_are_refused(layers: tuple[LayerSpec, ...],
 
 def test_complex_networks_and_a_place_behind_weights_are_refused() -> None:
     layer = Scattering(scales=2, normalisation_groups=None)
-    with pytest.raises(ValueError, match=r"model\.numbers must be real behind a scattering layer, which is of real images, got 'complex'"):
+    with pytest.raises(ValueError, match=r"model\.numbers must be real with a scattering layer, which takes real images, got 'complex'"):
         Sequential(numbers="complex", layers=(layer, Flatten(), Linear(outputs=10)), head="magnitude")
-    with pytest.raises(ValueError, match=r"layers\[1\] must be before all layers that learn or drop, got 'scattering'"):
+    with pytest.raises(ValueError, match=r"layers\[1\] must be before all trainable and dropout layers, got 'scattering'"):
         real(Convolution(outputs=1, kernel=1), layer)

@@ -162,7 +162,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a transform of blocks": (
         {"layers": _each(PLAIN, PLAIN, _setting(1.0, 0.5, 16), PLAIN)},
-        r"layers.settings\[2\].transform_size must be absent for 5_block_circulant_linear \(it is for convolutions\), got 16",
+        r"layers.settings\[2\].transform_size must be absent for 5_block_circulant_linear \(only convolutions have one\), got 16",
     ),
     "a transform of a dense layer": (
         {"layers": _each(PLAIN, PLAIN, PLAIN, _setting(1.0, 0.0, 16))},
@@ -170,11 +170,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a transform shorter than the kernel": (
         {"layers": _each(_setting(1.0, 0.5, 4), PLAIN, PLAIN, PLAIN)},
-        r"layers.settings\[0\].transform_size must be >= 5, the kernel of 1_convolution, got 4",
+        r"layers.settings\[0\].transform_size must be >= 5, the kernel size of 1_convolution, got 4",
     ),
     "a common transform shorter than a kernel": (
         {"layers": SAME | {"transform_size": 4}},
-        r"layers.transform_size must be >= 5, the kernel of 1_convolution, got 4",
+        r"layers.transform_size must be >= 5, the kernel size of 1_convolution, got 4",
     ),
     "a filter that nothing has": (
         {"model": _network(DENSE)},

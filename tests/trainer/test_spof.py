@@ -96,7 +96,7 @@ def test_exactly_one_of_epsilon_and_scale_is_given(table: dict[str, Any], given:
         ({"hidden": 4}, "hidden must be <= the 3 features"),
         ({"records_per_user": 2}, "records_per_user must be absent where the unit is one row"),
         ({"privacy": for_users()}, "records_per_user must be given where the unit is 'user'"),
-        ({"privacy": for_users(unit="patient")}, r"method.privacy.unit must be 'record' \(what one row of this data set is\) or 'user'"),
+        ({"privacy": for_users(unit="patient")}, r"method.privacy.unit must be 'record' \(one row of this data set\) or 'user'"),
     ],
 )
 def test_specs_that_dont_fit_the_data_are_refused(table: dict[str, Any], changes: dict[str, Any], message: str) -> None:
@@ -109,7 +109,7 @@ def test_without_users_there_may_be_as_many_encoders_as_rows(table: dict[str, An
     assert spof(nobody, encoders=60).plan()
     with pytest.raises(InvalidParameter, match="encoders must be <= the 60 training rows"):
         spof(nobody, encoders=61).plan()
-    with pytest.raises(InvalidParameter, match=r"unit must be 'record' \(what one row of this data set is\), got 'user'"):
+    with pytest.raises(InvalidParameter, match=r"unit must be 'record' \(one row of this data set\), got 'user'"):
         spof(nobody, privacy=for_users(), records_per_user=1).plan()
 
 
@@ -147,8 +147,8 @@ def test_a_plan_of_another_spec_is_refused(table: dict[str, Any], tmp_path: Path
         spof(table, privacy=for_users(), records_per_user=2),
         spof(table | {"columns": table["columns"][:2]}),
     ):
-        with pytest.raises(InvalidParameter, match="plan must be the one that the spec comes to"):
+        with pytest.raises(InvalidParameter, match="plan must be the one that follows from the spec"):
             run(calibrated, tmp_path / "job", plan=other.plan())
     scaled = spof(table, privacy={"adjacency": "replace_one", "unit": "record", "delta": 1e-5, "scale": 6.0})
-    with pytest.raises(InvalidParameter, match="plan must be the one that the spec comes to"):
+    with pytest.raises(InvalidParameter, match="plan must be the one that follows from the spec"):
         run(scaled, tmp_path / "job", plan=calibrated.plan())

@@ -193,7 +193,7 @@ def test_reason_of_a_missing_file_names_it() -> None:
 def test_reason_of_an_unknown_error_never_quotes_it() -> None:
     # torch's own text here names a label.
     reason = failure_reason(IndexError("Target 7 is out of bounds."))
-    assert reason == "internal error (IndexError); the trace is in the job's log"
+    assert reason == "internal error (IndexError); the traceback is in the job's log"
 
 
 def test_reason_of_broken_json_says_where() -> None:

@@ -329,7 +329,7 @@ def test_a_missing_cuda_device_is_refused_by_name(spec: ZetaDpSgd, tmp_path: Pat
 
 def test_a_unit_that_the_rows_are_not_is_refused(spec_json: dict[str, Any]) -> None:
     spec = _changed(spec_json, privacy={**spec_json["privacy"], "unit": "patient"})
-    with pytest.raises(InvalidParameter, match=r"privacy\.unit must be 'record' \(what one row of this data set is\), got 'patient'"):
+    with pytest.raises(InvalidParameter, match=r"privacy\.unit must be 'record' \(one row of this data set\), got 'patient'"):
         spec.plan()
 
 

@@ -69,7 +69,7 @@ def _facts(spec_text: str, before: tuple[Stamp, ...]) -> DataSetFacts:
     spec = _SPECS.validate_json(spec_text)
     facts = facts_of(spec, spec.read())
     if stamps(spec.sources()) != before:
-        raise InvalidParameter("data.folder", "left alone while it is read", "files that changed")
+        raise InvalidParameter("data.folder", "unchanged while it is read", "files that changed")
     return facts
 
 

@@ -173,7 +173,9 @@ def check(data: DataSet) -> None:
     for side, features, targets in sides:
         _check_features(side, features)
         if features.shape[1:] != data.training_features.shape[1:] or features.dtype != data.training_features.dtype:
-            raise InvalidParameter(f"{side} features", "of the training features' shape and type", (features.dtype.name, features.shape))
+            raise InvalidParameter(
+                f"{side} features", "of the same shape and type as the training features", (features.dtype.name, features.shape)
+            )
         if len(targets) != len(features):
             raise InvalidParameter(f"{side} targets", f"as many as the {len(features)} features", len(targets))
         if data.classes is None:
@@ -183,7 +185,9 @@ def check(data: DataSet) -> None:
     if data.classes is not None:
         counts = sum(np.bincount(labels, minlength=data.classes) for labels in (data.training_targets, data.test_targets))
         if not np.all(counts):
-            raise InvalidParameter("labels", "such that every class has a record", f"none of class {np.flatnonzero(counts == 0).tolist()}")
+            raise InvalidParameter(
+                "labels", "such that every class has at least one record", f"none for classes {np.flatnonzero(counts == 0).tolist()}"
+            )
     if data.training_users is not None:
         _check_users(data.training_users, len(data.training_features))
 
@@ -203,7 +207,7 @@ def _check_labels(side: str, labels: NDArray[Any], classes: int) -> None:
     if labels.dtype != np.int64 or labels.ndim != 1:
         raise InvalidParameter(f"{side} labels", "int64 of shape (records,)", (labels.dtype.name, labels.shape))
     if classes < 2 or labels.min() < 0 or labels.max() >= classes:
-        raise InvalidParameter(f"{side} labels", f"in 0 .. {classes - 1}, of two classes at least", "labels outside")
+        raise InvalidParameter(f"{side} labels", f"in 0 .. {classes - 1}, with at least two classes", "labels outside")
 
 
 def _check_references(side: str, features: NDArray[Any], references: NDArray[Any]) -> None:
@@ -216,7 +220,7 @@ def _check_references(side: str, features: NDArray[Any], references: NDArray[Any
         for values in (features, references):
             # The losses and the local releases of rows are of this box.
             if values.min() < 0.0 or values.max() > 1.0:
-                raise InvalidParameter(what, "in [0, 1], moved there by public bounds", "values outside")
+                raise InvalidParameter(what, "in [0, 1], scaled by public bounds", "values outside")
 
 
 def _check_users(users: NDArray[Any], records: int) -> None:

@@ -45,7 +45,7 @@ class Cifar10(DataRecipe):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.numbers == "real" and self.imaginary == "copy":
-            raise InvalidParameter("imaginary", "zero for real numbers", self.imaginary)
+            raise InvalidParameter("imaginary", "zero for numbers real", self.imaginary)
         return self
 
     def describe(self) -> str:

@@ -40,13 +40,13 @@ class EcgCpsc(SplitRecipe):
       folder: with ``.mat`` files, in it or below it: the challenge's own struct ``ECG``, or PhysioNet's ``val`` with a ``.hea`` each.
       lead: 1 to 12 in the order I II III aVR aVL aVF V1 ... V6; the paper's channel is 3.
       transform_length: samples transformed, from the start; the paper's is 512.
-      (others): as in ``SplitRecipe``; a recording is told by its name.
+      (others): as in ``SplitRecipe``; a recording is identified by its name.
     """
 
     UNIT: ClassVar[str] = "recording"
     DESCRIPTION: ClassVar[str] = (
-        "China Physiological Signal Challenge 2018 (Liu et al. 2018), normal against left bundle branch block recordings, in millivolt, "
-        f"trimmed or padded to {LENGTH} samples. One record is one recording; the files don't say whose, so a person with several is "
+        "China Physiological Signal Challenge 2018 (Liu et al. 2018), normal versus left bundle branch block recordings, in millivolt, "
+        f"trimmed or padded to {LENGTH} samples. One record is one recording; the files don't say whose it is, so a person with several is "
         "protected less."
     )
 
@@ -126,5 +126,5 @@ def _lead(path: Path, lead: int) -> NDArray[Any]:
         return signals[lead - 1].astype(np.float64)
     header = read_header(path.with_suffix(".hea"))
     if len(header.signals) != LEADS:
-        raise InvalidParameter(path.name, f"with a header of {LEADS} leads", len(header.signals))
+        raise InvalidParameter(path.name, f"accompanied by a header of {LEADS} leads", len(header.signals))
     return (signals[lead - 1].astype(np.float64) - header.signals[lead - 1].baseline) / header.signals[lead - 1].gain

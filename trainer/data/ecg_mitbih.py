@@ -50,7 +50,7 @@ class EcgMitBih(SplitRecipe):
     UNIT: ClassVar[str] = "beat"
     USER_UNIT: ClassVar[str | None] = "patient"
     DESCRIPTION: ClassVar[str] = (
-        "MIT-BIH Arrhythmia Database (Moody and Mark 2001), lead MLII, normal against left bundle branch block beats: 256 samples at 360 "
+        "MIT-BIH Arrhythmia Database (Moody and Mark 2001), lead MLII, normal versus left bundle branch block beats: 256 samples at 360 "
         "Hz, 100 of them before the R peak, in millivolt, unitary Fourier transform."
     )
 
@@ -64,11 +64,11 @@ class EcgMitBih(SplitRecipe):
         return "users" if self.split == "patients" else self.split_by
 
     def describe(self) -> str:
-        centred = " Each window's own mean is taken off first." if self.centring == "record_mean" else ""
+        centred = " Each window's own mean is subtracted first." if self.centring == "record_mean" else ""
         apart = (
             "Training and test patients are different people."
             if self.split == "patients"
-            else "The split is over beats: the same patients are on both sides."
+            else "Beats are split, not patients: the same patients are on both sides."
         )
         return f"{self.DESCRIPTION}{centred} {apart} One record is one beat; a patient has many."
 

@@ -38,7 +38,7 @@ FEATURES: tuple[Column, ...] = (
     _CALORIES,
     _CALORIES,
 )
-r"""The SPOF paper's fourteen columns, energy twice as there, with bounds anybody could name: a day has 1440 minutes, of which at most half
+r"""The SPOF paper's fourteen columns, energy twice as there, with bounds anyone could name: a day has 1440 minutes, of which at most half
 are spent on the feet and four hours in sport; 30,000 steps are about 25 km; 5000 kcal is an endurance athlete's day."""
 
 
@@ -48,15 +48,15 @@ class Fitbit(DataRecipe):
 
     Attributes:
       folder: with the two files of daily activity.
-      columns: the features, with public bounds; values beyond them are moved to them.
+      columns: the features, with public bounds; values beyond them are clipped to them.
     """
 
     UNIT: ClassVar[str] = "day"
     USER_UNIT: ClassVar[str | None] = "user"
     DESCRIPTION: ClassVar[str] = (
-        "Fitbit Fitness Tracker Data (Furberg et al. 2016, CC0), daily activity: trained on days from 12 March to 12 April 2016, held out "
-        "days from 13 April to 12 May. Each column is moved to [0, 1] by public bounds, and values beyond them are moved to them. One "
-        "record is one person's day. The held-out days are mostly the same people's: a guarantee for users says nothing of these."
+        "Fitbit Fitness Tracker Data (Furberg et al. 2016, CC0), daily activity: trained on the days from 12 March to 12 April 2016, held "
+        "out the days from 13 April to 12 May. Each column is scaled to [0, 1] by public bounds; values beyond them are clipped to them. "
+        "One record is one person's day. The held-out days are mostly from the same people: a guarantee for users says nothing about them."
     )
 
     kind: Literal["fitbit"] = "fitbit"
@@ -88,4 +88,4 @@ def _day(path: Path, cell: str) -> date:
         return date(year, month, day)
     except ValueError:
         pass  # whose text quotes the cell
-    raise InvalidParameter(f"{path.name}: column {DAY!r}", "dates as month/day/year", "a cell that is none")
+    raise InvalidParameter(f"{path.name}: column {DAY!r}", "dates as month/day/year", "a cell that isn't a date")

@@ -40,7 +40,7 @@ def _paths(folder: str) -> tuple[Path, ...]:
 def _labels(path: Path) -> NDArray[Any]:
     labels = idx_array(path, LABELS_MAGIC).astype(np.int64)
     if len(labels) == 0 or labels.max() >= CLASSES or len(np.unique(labels)) != CLASSES:
-        raise InvalidParameter(path.name, "labels in 0 .. 9, each of them at least once", "labels outside, or digits that are missing")
+        raise InvalidParameter(path.name, "labels in 0 .. 9, each occurring at least once", "labels outside, or missing digits")
     return labels
 
 
@@ -110,7 +110,7 @@ class PhaseMnist(DataRecipe):
     UNIT: ClassVar[str] = "phase_pair"
     DESCRIPTION: ClassVar[str] = (
         "PhaseMNIST from MNIST handwritten digits (LeCun, Cortes and Burges), grey values divided by 255: real part an image of digit L, "
-        "imaginary part an image of digit 9 - L of the same side of the original split, label L."
+        "imaginary part an image of digit 9 - L from the same side of the original split, label L."
     )
 
     kind: Literal["phase_mnist"] = "phase_mnist"
@@ -131,7 +131,7 @@ class PhaseMnist(DataRecipe):
         most = records_of_one_image(self._pairs(_labels(_paths(self.folder)[1]), "training"))
         return (
             f"{self.DESCRIPTION} The imaginary image is drawn with replacement: one image lies in up to {most} training records, so a "
-            "guarantee for one record is not one for one image (errata Z19). One record is one pair of images."
+            "guarantee for one record is not a guarantee for one image (errata Z19). One record is one pair of images."
         )
 
     def arrays(self) -> DataSet:

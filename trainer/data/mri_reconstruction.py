@@ -48,8 +48,8 @@ class MriReconstruction(DataRecipe):
     UNIT: ClassVar[str] = "slice"
     USER_UNIT: ClassVar[str | None] = "patient"
     DESCRIPTION: ClassVar[str] = (
-        "zero-filled complex image of undersampled Cartesian single-coil k-space, to be turned into the image of all of it; both divided "
-        "by the zero-filled image's largest magnitude"
+        "zero-filled complex image of undersampled Cartesian single-coil k-space, to be turned into the image of the full k-space; both "
+        "divided by the zero-filled image's largest magnitude"
     )
 
     kind: Literal["mri_reconstruction"] = "mri_reconstruction"
@@ -71,7 +71,7 @@ class MriReconstruction(DataRecipe):
 
     def describe(self) -> str:
         names = {
-            "slices": "Axial brain MRI slices (Lesjak et al. 2016 and 2017), times a smooth random phase each",
+            "slices": "Axial brain MRI slices (Lesjak et al. 2016 and 2017), each times a smooth random phase",
             "fastmri": "fastMRI single-coil k-space (Zbontar et al. 2018)",
         }
         return (

@@ -1,4 +1,4 @@
-r"""MRI pulse sequences told apart in k-space (Riess et al. 2024, section 5), from slices or the Medical Segmentation Decathlon."""
+r"""MRI pulse sequences classified in k-space (Riess et al. 2024, section 5), from slices or the Medical Segmentation Decathlon."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class MriSequences(DataRecipe):
         names = {
             "slices": "Axial brain MRI slices of patients with multiple sclerosis (Lesjak et al. 2016 and 2017), FLAIR, T1w and T2w",
             "decathlon": "Brain MRI of the Medical Segmentation Decathlon (Antonelli et al. 2022), FLAIR, T1w, T1w with contrast agent and "
-            f"T2w, {self.slices_per_volume} slices of each volume's middle",
+            f"T2w, {self.slices_per_volume} slices from each volume's middle",
         }
         magnitudes = "" if self.magnitudes == "linear" else ", logarithmic magnitudes"
         return (

@@ -75,10 +75,10 @@ class SpeechCommands(SplitRecipe):
     Attributes:
       folder: with ZIP archives of ``<word>/<speaker>_nohash_<n>.wav``, or with the word folders themselves (Google's layout).
       words: the classes, in the order of their labels; folders of other words are left out.
-      share: of the recordings, each drawn by itself by ``split_seed``; None for all. The paper has 2000 of each word.
+      share: of the recordings, each drawn separately by ``split_seed``; None for all. The paper has 2000 of each word.
       scaling: of the spectrogram; see ``Scaling``.
       split: "speakers" has other people in the test; "recordings" draws over recordings, as the paper seems to.
-      (others): as in ``SplitRecipe``, of speakers or of recordings; a recording is told by its name.
+      (others): as in ``SplitRecipe``, of speakers or of recordings; a recording is identified by its name.
     """
 
     UNIT: ClassVar[str] = "recording"
@@ -129,7 +129,7 @@ class SpeechCommands(SplitRecipe):
             file = name.rsplit("/", 1)[-1]
             found = re.fullmatch(r"([0-9a-f]{6,40})_nohash_(\d{1,4})\.wav", file)
             if found is None:
-                # Whose it is stands in the name: without it no guarantee could name speakers.
+                # The name says whose recording it is: without it no guarantee could name speakers.
                 raise InvalidParameter(name, "named <speaker>_nohash_<number>.wav", file)
             yield _Recording(name, labels[_word(name)], found[1], int(found[2]))
 
@@ -137,8 +137,8 @@ class SpeechCommands(SplitRecipe):
         for label, word in enumerate(self.words):
             mine = [recording for recording in recordings if recording.label == label]
             if not mine:
-                raise InvalidParameter("words", "words that the folder has recordings of", word)
-            # Not so many of each word: one recording more would push another one out.
+                raise InvalidParameter("words", "words of which the folder has recordings", word)
+            # Not a fixed number of each word: one more recording would displace another one.
             kept = np.ones(len(mine), bool) if self.share is None else is_chosen(_names(mine), self.share, self.split_seed, _DRAWN)
             yield from (mine[number] for number in np.flatnonzero(kept))
 
@@ -180,7 +180,7 @@ class SpokenDigits(DataRecipe):
         apart = (
             "Training and test speakers are different people."
             if self.split == "speakers"
-            else "Takes 0 to 4 are the test, of the same speakers."
+            else "Takes 0 to 4 are the test set, from the same speakers."
         )
         scaled = "divided by 16" if self.scaling == "unitary" else "each divided by its own root mean square"
         return f"{self.DESCRIPTION}, {scaled}. {apart} One record is one recording; a speaker has many."

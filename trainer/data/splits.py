@@ -39,16 +39,16 @@ def name_keys(names: NDArray[Any]) -> Keys:
     known, member = np.unique(names, return_inverse=True)
     keys = np.array([_key(_spelled(name).encode()) for name in known.tolist()], dtype=np.int64)
     if len(np.unique(keys)) != len(keys):
-        # They would be one unit with one bound: who left it would move the sum by two.
-        raise InvalidParameter("data", "of names with different 64-bit hashes", "two with the same")
+        # They would be one unit with one bound: if one of them left, the sum would move by two.
+        raise InvalidParameter("data", "a data set whose names have different 64-bit hashes", "two with the same hash")
     return keys[member]
 
 
 def record_keys(*arrays: NDArray[Any]) -> Keys:
     """For each record the key of its numbers in all of the arrays, (records,): for example of its features and its target.
 
-    Two that have the same are at the same place, and separate units all the same. A transform's last bits aren't the same on every machine:
-    what was measured has keys that are.
+    Two records with the same key are placed together and are still separate units. A transform's last bits aren't the same on every
+    machine, so keys are made of what was measured.
     """
     rows = [array.astype(array.dtype.newbyteorder("<"), order="C", copy=False) for array in arrays]
     return np.array([_key(b"".join(row.tobytes() for row in record)) for record in zip(*rows, strict=True)], dtype=np.int64)
@@ -76,7 +76,7 @@ def sides(keys: Keys, seed: int, test_fraction: float) -> tuple[NDArray[Any], ND
     held_out = is_chosen(keys, test_fraction, seed, _PURPOSE)
     if held_out.all() or not held_out.any():
         empty = "training" if held_out.all() else "held-out"
-        raise InvalidParameter("data.split_seed", "one that leaves records on both sides", f"no {empty} records, with {seed}")
+        raise InvalidParameter("data.split_seed", "a seed that leaves records on both sides", f"no {empty} records, with {seed}")
     return np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
 
@@ -95,7 +95,7 @@ def _spelled(name: object) -> str:
 
 
 def _key(identity: bytes) -> int:
-    """Two identities out of 10^6 have the same with probability 3e-8."""
+    """Two identities out of 10^6 have the same key with probability 3e-8."""
     return int.from_bytes(hashlib.blake2b(identity, digest_size=8).digest(), "little", signed=True)
 
 

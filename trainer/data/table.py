@@ -18,7 +18,7 @@ from trainer.data.splits import Keys, SplitBy, SplitSeed, by_record, name_keys, 
 
 FileName = Annotated[str, StringConstraints(strict=True, max_length=200, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_. -]*\.(csv|npy)$")]
 
-_OTHER_ROWS = "a file of other rows than the training rows (what is measured on held-out rows is published without noise)"
+_OTHER_ROWS = "a file with rows other than the training rows (measurements on held-out rows are published without noise)"
 
 
 @final
@@ -44,7 +44,7 @@ class HeldOutFraction(Value):
 
 @final
 class Table(DataRecipe):
-    r"""Rows of numbers, each column moved to [0, 1] by public bounds.
+    r"""Rows of numbers, each column scaled to [0, 1] by public bounds.
 
     Attributes:
       folder: with the files.
@@ -59,7 +59,7 @@ class Table(DataRecipe):
 
     UNIT: ClassVar[str] = "record"
     USER_UNIT: ClassVar[str | None] = "user"
-    DESCRIPTION: ClassVar[str] = "A table of numbers, each column moved to [0, 1] by public bounds that the request names"
+    DESCRIPTION: ClassVar[str] = "A table of numbers, each column scaled to [0, 1] by public bounds that the request names"
 
     kind: Literal["table"] = "table"
     folder: Folder
@@ -81,13 +81,13 @@ class Table(DataRecipe):
         return self.held_out.split_by if self.user_column is None else "users"
 
     def describe(self) -> str:
-        beyond = "values beyond them are moved to them" if self.outside == "clip" else "no value lies beyond them"
+        beyond = "values beyond them are clipped to them" if self.outside == "clip" else "no value lies beyond them"
         if isinstance(self.held_out, HeldOutFile):
-            split = "The held-out rows are another file's; whether they are of the same people isn't known."
+            split = "The held-out rows are from another file; whether they are about the same people isn't known."
         elif self.user_column is None:
-            split = "The held-out rows are drawn at random; whether they are of the same people isn't known."
+            split = "The held-out rows are drawn at random; whether they are about the same people isn't known."
         else:
-            split = "The held-out rows are those of users drawn at random, who have no training rows."
+            split = "The held-out rows belong to users drawn at random, who have no training rows."
         return f"{self.DESCRIPTION}; {beyond}. One record is one row. {split}"
 
     def sources(self) -> tuple[Path, ...]:

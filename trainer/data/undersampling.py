@@ -30,7 +30,7 @@ def cartesian_mask(columns: int, acceleration: float, centre_fraction: float, st
 def smooth_phase(height: int, width: int, stream: RandomStream) -> NDArray[Any]:
     """exp(i phi) for a random polynomial phi of degree 2 over [-1, 1]^2, complex (height, width).
 
-    A magnitude image has a Hermitian k-space, half of which says everything; a coil's phase makes it a realistic one.
+    A magnitude image has a Hermitian k-space, half of which determines the rest; a coil's phase makes it realistic.
     """
     y, x = np.meshgrid(np.linspace(-1.0, 1.0, height), np.linspace(-1.0, 1.0, width), indexing="ij")
     coefficients = PHASE_SPREAD * stream.normal(6)

@@ -91,7 +91,7 @@ class Uploaded(DataRecipe):
         stored, folder = self.stored(), _folder(self.data_set)
         arrays = {name: _array(folder / name) for name in _files(stored)}
         if array_digest(*arrays.values()) != stored.arrays_sha256:
-            raise InvalidParameter("data.data_set", "as it was made (its description has another digest)", self.data_set)
+            raise InvalidParameter("data.data_set", "unchanged since it was made (its description has another digest)", self.data_set)
         return DataSet(
             training_features=arrays[TRAINING_FEATURES],
             training_targets=arrays[TRAINING_FEATURES if stored.rebuilds_itself else TRAINING_TARGETS],
@@ -144,7 +144,7 @@ def store(folder: Path, data: DataSet) -> tuple[str, bool]:
     for name, values in arrays.items():
         with (folder / name).open("xb") as file:
             np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(values))
-            # Not np.save: the last bytes it writes go through a buffer of C's, and where the disk is full nobody is told.
+            # Not np.save: the last bytes it writes go through a buffer of C's, and where the disk is full no error is reported.
             file.write(values.reshape(-1).view(np.uint8).data)
             file.flush()
             os.fsync(file.fileno())
@@ -171,4 +171,4 @@ def _array(path: Path) -> NDArray[Any]:
         with path.open("rb") as file:
             return np.load(file, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise InvalidParameter("data.data_set", "with its arrays beside its description", type(error).__name__) from error
+        raise InvalidParameter("data.data_set", "stored with its arrays beside its description", type(error).__name__) from error

@@ -36,7 +36,7 @@ UNKNOWN = "0" * 64
 """Stands in for the digest in the text that the digest is computed from."""
 
 NO_CHECKPOINT = "it is damaged, or it isn't a checkpoint of this version"
-DAMAGED = "the file is damaged, its contents aren't those that were written; submit the job again"
+DAMAGED = "the file is damaged: its contents aren't those that were written; submit the job again"
 
 
 @final

@@ -22,7 +22,7 @@ def prepare_torch(runtime: RuntimeSpec) -> torch.device:
     r"""Sets torch's threads, turns off its shortcuts in matrix products, and returns the device; ``auto`` is CUDA where there is one.
 
     Raises:
-      InvalidParameter: a CUDA device was asked for and there is none.
+      InvalidParameter: a CUDA device was requested and there is none.
     """
     there = torch.cuda.is_available()
     if runtime.device == "cuda" and not there:
@@ -48,7 +48,7 @@ def whole_products() -> None:
 
 
 def autocast(runtime: RuntimeSpec, network: nn.Module) -> AbstractContextManager[None]:
-    r"""The context for the network's forward pass, in the precision asked for.
+    r"""The context for the network's forward pass, in the requested precision.
 
     In ``bfloat16`` torch's real matrix products and convolutions, those on planes too, run in half precision; the parameters stay in
     float32. Only the forward pass belongs inside: norms, clipped sums and noise in half precision would break the clipping bound.

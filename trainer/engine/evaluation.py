@@ -37,7 +37,7 @@ class HeldOutRecords:
         """Before training: raises InvalidParameter if every image to be reconstructed is empty."""
         if not bool(self._measurable.any()):
             raise InvalidParameter(
-                "evaluation", "none where every held-out image is zero (its relative error isn't defined)", "public_held_out"
+                "evaluation", "none where every held-out image is zero (the relative error isn't defined)", "public_held_out"
             )
 
     @property

@@ -115,10 +115,10 @@ class PrivateLoop:
         """Raises InvalidParameter if the plan is for other numbers of units."""
         sampling = self.plan.sampling
         if sampling.nodes != len(self.sites):
-            raise InvalidParameter("plan.sampling.nodes", f"{len(self.sites)}, as there are sites", sampling.nodes)
+            raise InvalidParameter("plan.sampling.nodes", f"{len(self.sites)}, the number of sites", sampling.nodes)
         found = sum(len(site.units) for site in self.sites)
         if not sampling.is_declared and sampling.records != found:
-            raise InvalidParameter("plan.sampling.records", f"{found} units, as the data set has", sampling.records)
+            raise InvalidParameter("plan.sampling.records", f"{found}, the number of units in the data set", sampling.records)
 
     def step(self, state: TrainingState) -> TrainingState:
         """The state after one more release of each site; its parameters might not be finite (``Publisher.after_step`` checks that)."""
@@ -206,8 +206,8 @@ def _fresh_masks(stream: RandomStream, device: torch.device) -> Iterator[None]:
     r"""Seeds torch's own generator, which dropout draws from, with 53 secret bits, and restores it afterwards.
 
     Which numbers of that generator a record's mask gets depends on who else is in the sample, and in the samples before. With masks that
-    nobody can tell from independent ones this reveals nothing; with a known seed one unit's presence would change the others' masks, and
-    so their gradients, by more than that unit's clipped gradient.
+    nobody can distinguish from independent ones this reveals nothing; with a known seed one unit's presence would change the others'
+    masks, and so their gradients, by more than that unit's clipped gradient.
     """
     with torch_seeded(device, int(stream.uniform(1)[0] * 2.0**53)):
         yield

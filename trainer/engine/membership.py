@@ -34,7 +34,7 @@ def members_of(users: NDArray[Any], records_per_user: int) -> Tensor:
 
 
 def at_one_place(units: int, _keys: Callable[[], Keys]) -> tuple[Tensor, ...]:
-    """All units at one place."""
+    """All units in one place."""
     return (torch.arange(units),)
 
 

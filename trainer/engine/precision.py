@@ -10,7 +10,7 @@ from trainer.specs.base import RuntimeSpec
 
 
 def compute_in(runtime: RuntimeSpec, network: nn.Module) -> None:
-    r"""Makes the network's forward pass run in the precision asked for; its outputs are float32 again.
+    r"""Makes the network's forward pass run in the requested precision; its outputs are float32 again.
 
     The context covers the forward pass alone. Over the backward pass and the clipping it would make products of per-unit gradients
     bfloat16: their weighted sum would be rounded to 2^-8 of itself, by more than the bound if a lot is large.

@@ -48,7 +48,7 @@ class Publisher:
     crash would be run again with other noise: released twice and counted once. That checkpoint also has private evaluations' results.
 
     This holds for the run's end too, since the end is an output: whether the parameters are still finite after a step is a function of all
-    releases so far. So a run that diverges ends with its last state on disk, and whoever tries it again gets the same answer. A step that
+    releases so far. So a run that diverges ends with its last state on disk, and trying it again gives the same answer. A step that
     an error ended counts as executed and isn't run again, as far as the disk can be written. A killed process publishes nothing more; the
     steps since its last checkpoint were seen by nobody, except for when it was killed and by what, which no guarantee covers.
     """
@@ -101,7 +101,7 @@ class Publisher:
 
         Raises:
           TrainingDiverged: an earlier attempt ended with parameters that aren't finite, and reported this.
-          TrainingStopped: a stop was asked for while the run was being set up; the state is saved.
+          TrainingStopped: a stop was requested while the run was being set up; the state is saved.
         """
         if self._evaluated is not None:
             self._report(Metrics(step=self._evaluated.step, held_out="private", metrics=self._evaluated.metrics))
@@ -118,7 +118,7 @@ class Publisher:
 
         Raises:
           TrainingDiverged: the parameters stopped being finite; this very state is saved.
-          TrainingStopped: a stop was asked for; the state is saved.
+          TrainingStopped: a stop was requested; the state is saved.
         """
         self._reached = state
         if not all_finite(state.parameters):

@@ -29,7 +29,7 @@ def blocks_of(vector: Tensor, block: int) -> Tensor:
 class BlockCirculantLinear(nn.Module):
     r"""x -> W x + bias over the last axis, W of b x b circulant blocks: y_i = sum_j w_ij * x_j, circular convolutions of length b.
 
-    ``weight[i, j]`` (length b) is the first column of block (i, j). Inputs and outputs that are no multiples of b are filled up with
+    ``weight[i, j]`` (length b) is the first column of block (i, j). Inputs and outputs that aren't multiples of b are filled up with
     zeros and cropped, so W is then the upper left corner of a block-circulant matrix; a block may be longer than a side of W, or both.
     Three ways to the same product, by size: W itself where it is small, real products of the blocks' spectra (``BlockSpectra``), and
     fast Fourier transforms of long blocks.
@@ -60,7 +60,7 @@ class BlockCirculantLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if x.shape[-1] != self.inputs:
-            raise InvalidParameter("x", f"{self.inputs} features, which the layer was made for", tuple(x.shape))
+            raise InvalidParameter("x", f"a tensor with {self.inputs} features, the number the layer was made for", tuple(x.shape))
         with _full_precision(x.device.type):
             # From half precision, and real numbers for complex weights. A complex input of real weights is left for torch to refuse.
             values = x if x.is_complex() else x.to(self.weight.dtype)

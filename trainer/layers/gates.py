@@ -1,6 +1,6 @@
 r"""Gated activations g(z) z with a real gain g, written once on (re, im) pairs, with their derivatives, for native tensors and planes.
 
-By hand for three reasons: autograd's own chain divides 0 by 0 at z = 0; it keeps every intermediate result, this only the input; and it
+By hand, for three reasons: autograd's own chain divides 0 by 0 at z = 0; it keeps every intermediate result, this only the input; and it
 takes about twice the time. |z| is ``hypot``, which neither overflows nor underflows; below the smallest normal number it is taken
 as that number, so that every quotient is finite. For a cotangent (a, b) of the output, p = a Re z/|z| + b Im z/|z| is its part along z.
 """
@@ -60,7 +60,7 @@ def like(z: Tensor, re: Tensor, im: Tensor) -> Tensor:
 
 
 def plus_product(fresh: Tensor, x: Tensor, y: Tensor, factor: float = 1.0) -> Tensor:
-    """fresh + factor x y, in the memory of ``fresh``, which nobody else holds, where no derivative of it can be asked for."""
+    """fresh + factor x y, in the memory of ``fresh``, which nobody else holds, where no derivative of it can be requested."""
     # torch.func always asks (and has no batching rule for the operation in place); an ordinary backward pass doesn't.
     return fresh.addcmul(x, y, value=factor) if torch.is_grad_enabled() else fresh.addcmul_(x, y, value=factor)
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from mechanisms.errors import InvalidParameter
 
 NUMBERS_AT_ONCE = 2**20
-"""Complex numbers in the largest tensor that a chunk of images becomes on its way: 8 MiB, which caches hold in part."""
+"""Complex numbers in the largest tensor that a chunk of images becomes in between: 8 MiB, which caches hold in part."""
 
 FLOOR = 1e-5
 """Added to a group's variance: a group of equal numbers becomes zeros."""
@@ -40,12 +40,12 @@ class Scattering(nn.Module):
       scales: J >= 1.
       orientations: L >= 1; the wavelets are made for 8.
       depth: 1 or 2, the most moduli taken in sequence.
-      groups: each record's C P channels are shifted and scaled in so many groups of neighbours to mean 0 and variance 1, by that
-        record's own numbers; None for no such thing.
+      groups: each record's C P channels are shifted and scaled, in this many groups of neighbours, to mean 0 and variance 1, by
+        that record's own numbers; None for no normalisation.
     Raises:
       InvalidParameter: images too small for the scales.
     Sources: Bruna and Mallat 2013, arXiv:1203.1513; Oyallon and Mallat 2015; groups: Tramer and Boneh 2021, arXiv:2011.11660, whose other
-      normalisation is by means and variances of all training records: those are a release with a price (errata P24).
+      normalisation is by means and variances of all training records: those are a release with a privacy cost (errata P24).
 
     >>> Scattering(28, 28, scales=2, orientations=8, depth=2, groups=27)(torch.zeros(3, 1, 28, 28)).shape
     torch.Size([3, 81, 7, 7])
@@ -84,7 +84,7 @@ class Scattering(nn.Module):
         yield self._average(padded, 0)
         for j, modulus in enumerate(moduli):
             yield self._average(modulus, j)
-        # Behind the coarsest scale no coarser one follows.
+        # No scale follows the coarsest one.
         for j, modulus in enumerate(moduli[:-1] if self._depth == 2 else ()):
             for one in torch.fft.fft2(modulus).split(1, dim=1):
                 for coarser in range(j + 1, self._scales):

@@ -20,7 +20,7 @@ from trainer.layers.activations import Elementwise
 
 
 def align(parameter: Tensor, z: Tensor) -> Tensor:
-    """A parameter (..., features or 1), with or without a leading axis of records, so shaped that it broadcasts against Re z."""
+    """A parameter (..., features or 1), with or without a leading axis of records, shaped so that it broadcasts against Re z."""
     if parameter.ndim == 1:
         return parameter if z.is_complex() else parameter.reshape(-1, *(1,) * (z.ndim - 2))
     if parameter.ndim != 2 or z.ndim < 2 or parameter.shape[0] != z.shape[0]:

@@ -29,7 +29,7 @@ ROUNDING = 2.0**-20
 """Part of a group's variance that is added too: a group on a line has rounding errors across it, which 1 / sqrt(eps) would blow up."""
 
 BLOCK = 2**18
-"""Numbers that are worked on at once on a CPU, so that intermediate results stay in its cache and are no fresh memory."""
+"""Numbers that are worked on at once on a CPU, so that intermediate results stay in its cache and need no new memory."""
 
 
 @final

@@ -43,7 +43,7 @@ HEADS: dict[Head, Callable[[Tensor], Tensor]] = {
 
 @final
 class Applied(nn.Module):
-    """A function of a batch that mixes no records, as a module without parameters."""
+    """A function of a batch that doesn't mix records, as a module without parameters."""
 
     def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
         super().__init__()

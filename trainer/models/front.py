@@ -34,7 +34,7 @@ FIXED = (
     nn.AdaptiveMaxPool1d,
     nn.AdaptiveMaxPool2d,
 )
-"""Public functions of one record: no parameters, no randomness, the same in every step. Of the last ones a frozen network is made."""
+"""Public functions of one record: no parameters, no randomness, the same in every step. The last ones make up frozen networks."""
 
 RECORDS_AT_ONCE = 512
 

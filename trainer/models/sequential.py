@@ -47,7 +47,7 @@ Format = Literal["native", "planes", "real"]
 """Complex tensors, the same as planes, or the numbers of a real network, which are never converted."""
 
 NATIVE = (BlockCirculantLinear, Fourier)
-"""Linear layers take what comes: behind convolutions they stay on planes."""
+"""Linear layers take either format: after convolutions they stay on planes."""
 
 PLANES = (
     Convolution,
@@ -145,7 +145,7 @@ def _fill(network: nn.Sequential, arrays: dict[str, NDArray[np.float32]]) -> Non
 
 
 def _freeze(network: nn.Sequential, spec: Sequential) -> None:
-    """Frozen parameters ask for no gradient; ``trainer.models.front`` takes their layers off."""
+    """Frozen parameters require no gradient; ``trainer.models.front`` splits their layers off."""
     for place, layer in enumerate(spec.layers[: spec.frozen_layers]):
         network.get_submodule(module_name(place, layer)).requires_grad_(requires_grad=False)
 

@@ -33,15 +33,15 @@ _DECLARED = DeclaredData(
     largest_user=32,
 )
 _PARAMETERS = (
-    "14 features, 7 hidden units, m = 2 encoders, c = 2.5, clipping norm 4, 36480 training rows made of 456 by drawing and 2 % noise, 100 "
-    "runs; learning rate and epochs aren't stated"
+    "14 features, 7 hidden units, m = 2 encoders, c = 2.5, clipping norm 4, 36480 training rows made from 456 by resampling and 2 % noise, "
+    "100 runs; learning rate and epochs aren't stated"
 )
 _ORIGINAL = "Fitbit Fitness Tracker Data (Furberg et al. 2016, Kaggle arashnic/fitbit), daily activity of both months"
 _DIFFERENCES = (
-    "columns are moved to [0, 1] by public bounds instead of the data's own maxima (S9); the paper's scaling is in the benchmark only",
-    "457 real days (one of them not in the paper's 456) instead of 36480 made of them",
+    "columns are scaled to [0, 1] by public bounds instead of the data's own maxima (S9); the paper's scaling is only in the benchmark",
+    "457 real days (one of them not in the paper's 456) instead of 36480 made from them",
     "scores are for the days of the following month, next to those of zeros and column means",
-    "one unit is a day; 35 people are too few to hide one, and nothing is claimed per person",
+    "one unit is a day; 35 people are too few to hide one person, and nothing is claimed per person",
     "hyper-parameters were chosen on this public data set, which no guarantee counts",
 )
 _STORED = "the authors' repository theorycoder/distributedautoencoders, results_2 of commit 664931b (its data, repeated and perturbed)"
@@ -107,7 +107,7 @@ FITBIT_SPOF = _recipe(
         evaluation=PublicHeldOut(),
     ),
     (_SPOF,),
-    ("each row is released once and training sees nothing else (S14 to S16); Algorithm 1 perturbs coefficients of raw rows in every step",),
+    ("each row is released once, and training sees nothing else (S14 to S16); Algorithm 1 perturbs raw rows' coefficients in every step",),
     ("S7", "S9", "S13", "S14", "S15", "S16"),
 )
 
@@ -142,7 +142,7 @@ FITBIT_FUNCTIONAL_MECHANISM = _recipe(
         evaluation=PublicHeldOut(),
     ),
     (_FUNCTIONAL,),
-    ("sums over all rows are perturbed once, by whoever holds them, and the encoder is public (S17)",),
+    ("sums over all rows are perturbed once, by the party that holds the rows, and the encoder is public (S17)",),
     ("S1", "S3", "S5", "S9", "S14", "S17"),
 )
 
@@ -151,7 +151,7 @@ FITBIT_DP_SGD_LAPLACE = _recipe(
     "Fitbit days through DP-SGD with Laplace noise on all weights' gradients",
     _descent(LaplaceMethod(privacy=_for_days(10.0), clipping_bound=4.0, expected_batch_size=ROWS // 2)),
     (_DP_SGD,),
-    ("the gradient of all weights is clipped in l1 and perturbed (S31); Algorithm 2 perturbs the derivative by the outputs",),
+    ("the gradient of all weights is clipped in l1 and perturbed (S31); Algorithm 2 perturbs the derivative with respect to the outputs",),
     ("S9", "S16", "S28", "S29", "S31"),
 )
 

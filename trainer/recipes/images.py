@@ -125,10 +125,10 @@ def _cifar10(name: str, numbers: Literal["complex", "real_pairs", "real"], print
         declared=DeclaredData(training_records=4000, test_records=1000, shape=(3, 32, 32), is_complex=is_complex, classes=10, unit="image"),
         differences=(
             "4000 training images of the 50000, and 1000 of the 10000 test images: rate, noise and steps are the paper's, so the epsilon "
-            "is too, and a lot is 20 images instead of 250 under the same noise; with the whole data set in the folder set "
+            "is too, but a lot is 20 images instead of 250 under the same noise; with the whole data set in the folder, set "
             "spec.expected_batch_size to 250",
             "Poisson samples instead of samples of a fixed size (Z12, Z14)",
-            "tanh acts on real and imaginary part separately where weights are complex: the analytic tanh has poles",
+            "tanh acts on real and imaginary parts separately if weights are complex: the analytic tanh has poles",
         ),
         errata=("Z12", "Z13", "Z14", "Z15"),
         original_data="CIFAR-10, binary version (cifar-10-binary.tar.gz; Krizhevsky 2009), or a NumPy archive of it",

@@ -54,13 +54,13 @@ MRI_RECONSTRUCTION = Recipe(
     differences=(
         "700 brain slices with simulated phase instead of 41877 knee slices: fastMRI may not be passed on. One slice of 480 is a rate of "
         "2e-3, seventy times the paper's, so lots are 4 and steps 1200 at the same noise",
-        "a U-Net of 8 channels instead of 32, for a processor; spec.model.channels=32 is fastMRI's",
-        "instance norm: batch norm on single records is that (Z24); the schedule's first step, after 40 epochs in fastMRI, never comes",
+        "a U-Net of 8 channels instead of 32, to run on a CPU; spec.model.channels=32 is fastMRI's",
+        "instance norm: batch norm on single records is the same (Z24); the schedule's first step, after 40 epochs in fastMRI, never comes",
         "the guarantee is for a slice, as in the paper; nothing is claimed per patient (Z20)",
         "Poisson samples instead of samples of a fixed size (Z12, Z14)",
     ),
     errata=("Z12", "Z13", "Z14", "Z20", "Z24"),
-    original_data="fastMRI single-coil knee (Zbontar et al. 2018), after registration at its site; spec.data.source=fastmri reads it",
+    original_data="fastMRI single-coil knee (Zbontar et al. 2018), after registration on its website; spec.data.source=fastmri reads it",
 )
 
 _SEQUENCE_PARAMETERS = (
@@ -73,7 +73,7 @@ _EPSILONS = (1.0, 3.0, 5.0, 8.0, 10.0)
 _SEQUENCE_ERRATA = ("C10", "C11", "C12", "C13", "C14", "C15", "C16", "C17", "C18")
 _ORIGINAL = "Medical Segmentation Decathlon, Task01_BrainTumour (Antonelli et al. 2022): 484 training and 266 test patients"
 _WHITENED = "input is whitened slice by slice: statistics of the whole data set would be an unaccounted release (C12)"
-_EPSILON = "epsilon 3 of the paper's; spec.privacy.epsilon takes the others"
+_EPSILON = "epsilon 3, one of the paper's; set spec.privacy.epsilon for the others"
 
 
 def _accuracies(of: str, fractions: tuple[float, ...]) -> tuple[PrintedResult, ...]:
@@ -160,7 +160,7 @@ MRI_SEQUENCES_FEDERATED = _sequences(
     "MRI pulse sequences in k-space, at 11 nodes",
     _federated(_SLICES, 3, "slice", None),
     _SLICES_DECLARED,
-    (*_SLICES_DIFFERENCES, "slices are dealt to the nodes one by one, so that one patient's lie at several"),
+    (*_SLICES_DIFFERENCES, "slices are distributed to the nodes one by one, so one patient's slices are at several nodes"),
 )
 
 _DECATHLON = MriSequences(folder="Task01_BrainTumour", source="decathlon", split_seed=0, test_fraction=0.2)
@@ -175,7 +175,7 @@ _DECATHLON_DECLARED = DeclaredData(
     users=484,
     largest_user=80,
 )
-_PATIENTS = "a patient's slices are summed before they are clipped, which the paper's words leave open (C10)"
+_PATIENTS = "a patient's slices are summed before they are clipped, which the paper's wording leaves open (C10)"
 MRI_DECATHLON = _sequences(
     "mri_decathlon",
     "MRI pulse sequences in k-space, central, on the paper's own data",
@@ -205,7 +205,7 @@ _PHANTOMS_DECLARED = DeclaredData(
 )
 _PHANTOMS_DIFFERENCES = (
     "SYNTHETIC heads instead of patients: the guarantee has the paper's form, its accuracy says nothing about real images",
-    "2 slices of each sequence instead of 20, for a processor; spec.data.slices=20 with spec.records_per_user=80 is the paper's",
+    "2 slices of each sequence instead of 20, to run on a CPU; spec.data.slices=20 with spec.records_per_user=80 is the paper's",
     _PATIENTS,
 )
 MRI_PHANTOMS = _sequences(

@@ -18,13 +18,13 @@ _NO_GUARANTEE = (
     "nothing is guaranteed, whatever the attacks find: k-anonymity in the paper is a critic's loss, and isn't k-anonymity (O1, O5, O6)"
 )
 _PART_OF_CIFAR = (
-    "4000 training images of the 50000 and 1000 of the 10000 test images: no error here compares with one of the whole data set"
+    "4000 training images of the 50000 and 1000 of the 10000 test images: no error here is comparable with one on the whole data set"
 )
 _FROZEN = "norm statistics are frozen after training: those of a batch would make one user's feature depend on another's (O13)"
 _SCORES = "angle errors are given modulo a turn and a quarter turn, and the attacker uses both quadratures (O9)"
 _ERRORS = (
-    "reconstruction errors are mean squared errors of values in [0, 1]; the paper's are of an unsquared norm that it doesn't normalise in "
-    "words, so that only their order compares"
+    "reconstruction errors are mean squared errors of values in [0, 1]; the paper's are of an unsquared norm whose normalisation it "
+    "doesn't state, so only their order is comparable"
 )
 _CIFAR_NAME = "CIFAR-10, binary version (cifar-10-binary.tar.gz; Krizhevsky 2009), or a NumPy archive of it"
 _DIGITS_NAME = "scikit-learn's bundled digits (UCI optical recognition of handwritten digits); the paper has no such experiment"
@@ -37,12 +37,12 @@ _DIGITS = Digits(split_seed=0, test_fraction=0.332, split_by="position")
 _DIGITS_DECLARED = DeclaredData(training_records=1176, test_records=621, shape=(1, 8, 8), is_complex=False, classes=10, unit="image")
 
 _STEPS = {"lenet": 600, "resnet": 1500}
-"""Of training: what serves both turned and conventional features best in single trials. 4000 images are soon learned by heart."""
+"""Steps of training that suit both rotated and conventional features best in single trials. 4000 images are soon memorised."""
 
 _LENET = LeNet(width=18)
 _LENET_WIDTH = (
-    "LeNet with 18 channels in its first convolution, and the rest in proportion: the paper doesn't state its own. With the 6 of 1998 "
-    "turned features stayed 4 points behind additional layers here, in a single trial of 1000 steps each"
+    "LeNet with 18 channels in its first convolution, and the rest in proportion: the paper doesn't state its own. With the 6 of 1998, "
+    "rotated features stayed 4 points behind additional layers here, in a single trial of 1000 steps each"
 )
 
 
@@ -66,7 +66,7 @@ def _printed(of: str, error: float, reconstruction: float, where: str) -> Printe
 
 OBFUSCATION_DIGITS = Recipe(
     name="obfuscation_digits",
-    title="Digits turned by a secret angle, and read all the same",
+    title="Digits rotated by a secret angle, and read nevertheless",
     paper=None,
     reference="the obfuscation paper's method and attacks (sections 4.2 and 4.3), LeNet on small digits",
     spec=Obfuscation(
@@ -80,7 +80,7 @@ OBFUSCATION_DIGITS = Recipe(
         attacks=AttackEffort(),
     ),
     hyper_parameters=(
-        "no experiment of the paper: Adam at 0.005 with cosine decay, batches of 64, 1500 steps with three of the critic, k 8, weight 1"
+        "no experiment of the paper: Adam at 0.005 with cosine decay, batches of 64, 1500 steps with three critic steps each, k 8, weight 1"
     ),
     declared=_DIGITS_DECLARED,
     differences=("a data set of ours, small enough for a minute or two", _FROZEN, _SCORES, _NO_GUARANTEE),
@@ -90,7 +90,7 @@ OBFUSCATION_DIGITS = Recipe(
 
 OBFUSCATION_DIGITS_SOUND = Recipe(
     name="obfuscation_digits_sound",
-    title="Digits' features with Gaussian noise: the sound form, and what noise does to answers and attacks",
+    title="Digits' features with Gaussian noise: the sound form, and the effect of noise on answers and attacks",
     paper=None,
     reference="the sound form of the obfuscation paper's method",
     spec=Obfuscation(
@@ -111,15 +111,15 @@ OBFUSCATION_DIGITS_SOUND = Recipe(
         attacks=AttackEffort(),
         curve=(0.02, 0.05, 0.1, 0.2, 0.6, 1.0),
     ),
-    hyper_parameters="no experiment of the paper: features clipped to 4, one query a record, noise multiplier 0.2",
+    hyper_parameters="no experiment of the paper: features clipped to 4, one query per record, noise multiplier 0.2",
     declared=_DIGITS_DECLARED,
     differences=(
-        "features are clipped and get noise before they are turned: that alone is what the guarantee rests on; turning earns nothing",
-        "multiplier 0.2 is mu 5 a query, an epsilon above 30: hardly a guarantee. The curve goes on to multiplier 0.6, which is epsilon 8, "
-        "and beyond, where little of the answers is left: that is what hiding one image in its feature costs",
+        "features are clipped and get noise before they are rotated: the guarantee rests on that alone; the rotation adds nothing",
+        "multiplier 0.2 is mu 5 per query, an epsilon above 30: hardly a guarantee. The curve goes on to multiplier 0.6, which is epsilon "
+        "8, and beyond, where few answers remain right: that is the cost of hiding one image in its feature",
         "the counterpart is a public record's feature: another private record's would be released without any guarantee (O11)",
-        "no critic: what it teaches the network earns nothing here",
-        "the held-out records are protected, so that answers and attacks are measured on 300 training records that are set apart",
+        "no critic: what it teaches the network adds nothing here",
+        "the held-out records are protected, so answers and attacks are measured on 300 training records that are set apart",
     ),
     errata=_PRINTED,
     original_data=_DIGITS_NAME,
@@ -141,7 +141,7 @@ def _cifar_recipe(
         declared=_CIFAR_DECLARED,
         differences=(
             _PART_OF_CIFAR,
-            f"Adam at {learning_rate:g} with cosine decay, batches of 64, {spec.steps} steps with one of the critic each, k 8, weight 1",
+            f"Adam at {learning_rate:g} with cosine decay, batches of 64, {spec.steps} steps with one critic step each, k 8, weight 1",
             *more,
             _FROZEN,
             _SCORES,
@@ -155,7 +155,7 @@ def _cifar_recipe(
 
 OBFUSCATION_CIFAR10_LENET = _cifar_recipe(
     "obfuscation_cifar10_lenet",
-    "CIFAR-10, LeNet with turned features",
+    "CIFAR-10, LeNet with rotated features",
     "section 5, Table 2",
     _LENET,
     0.005,
@@ -170,8 +170,8 @@ OBFUSCATION_CIFAR10_LENET = _cifar_recipe(
 
 OBFUSCATION_CIFAR10_RESNET_20 = _cifar_recipe(
     "obfuscation_cifar10_resnet_20",
-    "CIFAR-10, ResNet-20-alpha with turned features",
-    "section 5, Table 1; the other depths and the beta variant by spec.network",
+    "CIFAR-10, ResNet-20-alpha with rotated features",
+    "section 5, Table 1; the other depths and the beta variant through spec.network",
     ResNet(depth=20, variant="alpha"),
     0.005,
     (
@@ -198,7 +198,7 @@ _RATES = {"rotation": 0.005}
 
 OBFUSCATION_CIFAR10_BASELINES = Recipe(
     name="obfuscation_cifar10_baselines",
-    title="CIFAR-10, LeNet: turned features and the paper's three baselines",
+    title="CIFAR-10, LeNet: rotated features and the paper's three baselines",
     paper="complex_feature_obfuscation",
     reference="section 5, Table 2",
     spec=Comparison(
@@ -217,7 +217,7 @@ OBFUSCATION_CIFAR10_BASELINES = Recipe(
     declared=_CIFAR_DECLARED,
     differences=(
         *OBFUSCATION_CIFAR10_LENET.differences,
-        "the text's gamma of 2 is left out (O17); noise whose scale follows the record guarantees nothing",
+        "the text's gamma of 2 is left out (O17); noise whose scale depends on the record guarantees nothing",
     ),
     errata=_PRINTED,
     original_data=_CIFAR_NAME,

@@ -13,11 +13,13 @@ from trainer.specs.models import papers
 from trainer.specs.models.model_spec import FilterBank, Flatten, Linear, ModelSpec, Sequential
 from trainer.specs.network_training import PublicHeldOut
 
-_TUNED = "hyper-parameters were tuned on this public data set: the search itself has no guarantee, and needs none, as its images are public"
+_TUNED = (
+    "hyper-parameters were tuned on this public data set: the search itself has no guarantee, and needs none, since its images are public"
+)
 _LOTS = "lots of 2048 instead of 60 and a clipping norm of 0.5: more of each noisy sum is signal at a given epsilon"
 _EPSILON = (
-    "noise calibrated to epsilon 0.5, just below the printed 0.51, instead of a multiplier of 1.1: what is proved of the paper's own run "
-    "is smaller than it printed, and smaller than ours"
+    "noise calibrated to epsilon 0.5, just below the printed 0.51, instead of a multiplier of 1.1: the epsilon proved for the paper's own "
+    "run is smaller than the printed one, and smaller than ours"
 )
 
 

@@ -27,7 +27,7 @@ _ECG_EPSILONS = (
 )
 _ECG_ERRATA = ("Z12", "Z13", "Z14", "Z15")
 _ECG_RUN = PrintedRun(sampling_probability=0.063, noise_multiplier=5.0, steps=1587, delta=5e-4, unit="recording")
-_ECG_HEAD = "two outputs whose magnitudes the softmax compares: one output's sigmoid of a magnitude never falls below 1/2"
+_ECG_HEAD = "two outputs whose magnitudes the softmax compares: a single output's sigmoid of a magnitude never falls below 1/2"
 _POISSON = "Poisson samples instead of samples of a fixed size (Z12, Z14)"
 
 
@@ -57,8 +57,8 @@ def _ecg_mitbih(
         differences=(
             "another data set: single beats of 256 samples of the MIT-BIH database instead of recordings of CPSC 2018",
             *differences,
-            f"delta is 4e-5, by the paper's rule n^-1.1 for the {declared.training_records} beats: its 5e-4 would be above one over their "
-            "number",
+            f"delta is 4e-5, by the paper's rule n^-1.1 for the {declared.training_records} beats: its 5e-4 would be above one over the "
+            "number of beats",
             _ECG_HEAD,
             _POISSON,
         ),
@@ -83,32 +83,32 @@ def _beats(training: int, test: int, patients: int, largest: int) -> DeclaredDat
 
 ECG_MITBIH = _ecg_mitbih(
     "ecg_mitbih",
-    "Normal beats against left bundle branch block, from the Fourier transform (MIT-BIH, patients apart)",
+    "Normal beats versus left bundle branch block, from the Fourier transform (MIT-BIH, split by patient)",
     "patients",
     617,
     _beats(9800, 2600, 31, 1400),
     (
-        "patients are kept apart: three of the four with left bundle branch block are trained on, and what is learned of them hardly helps "
-        "with the fourth",
-        "one unit is a beat, and a patient has many: 31 patients are too few to hide one, and nothing is claimed per patient",
+        "patients are kept apart: three of the four with left bundle branch block are trained on, and what is learned from them hardly "
+        "helps with the fourth",
+        "one unit is a beat, and a patient has many: 31 patients are too few to hide one patient, and nothing is claimed per patient",
     ),
 )
 
 ECG_MITBIH_BEATS = _ecg_mitbih(
     "ecg_mitbih_beats",
-    "Normal beats against left bundle branch block, from the Fourier transform (MIT-BIH, beats split at random)",
+    "Normal beats versus left bundle branch block, from the Fourier transform (MIT-BIH, beats split at random)",
     "beats",
     623,
     _beats(9889, 2511, 37, 1134),
     (
         "beats are split at random, so that the same patients are on both sides: its metrics say nothing about new patients",
-        "one unit is a beat, and a patient has many: 37 patients are too few to hide one, and nothing is claimed per patient",
+        "one unit is a beat, and a patient has many: 37 patients are too few to hide one patient, and nothing is claimed per patient",
     ),
 )
 
 ECG_CPSC = Recipe(
     name="ecg_cpsc",
-    title="Normal recordings against left bundle branch block, from the Fourier transform (CPSC 2018)",
+    title="Normal recordings versus left bundle branch block, from the Fourier transform (CPSC 2018)",
     paper="zeta_dp",
     reference="section 5.2, appendix A.6.2, Table 1",
     spec=ZetaDpSgd(
@@ -128,7 +128,7 @@ ECG_CPSC = Recipe(
     declared=DeclaredData(training_records=1012, test_records=113, shape=(512,), is_complex=True, classes=2, unit="recording"),
     differences=(
         "which recordings are held out follows from their names, about a tenth of them",
-        "needs the challenge's own training set in the folder cpsc2018; a handful of sample recordings is refused: a lot is 64",
+        "needs the challenge's own training set in the folder cpsc2018; a handful of sample recordings is refused, since a lot is 64",
         "a rate of 64 of 1012 (0.0632) instead of 0.063, and so a slightly larger epsilon",
         _ECG_HEAD,
         _POISSON,
@@ -179,7 +179,7 @@ SPEECH_COMMANDS = Recipe(
     differences=(
         "1000 recordings instead of 8000: a rate of 8 of 893 (0.0090) instead of 0.009 with the paper's noise and steps, so nearly its "
         "epsilon; a lot is 8 instead of 64 under the same noise; with 800 recordings of each word in the "
-        "folder set spec.expected_batch_size to 64",
+        "folder, set spec.expected_batch_size to 64",
         "10 outputs for the 10 words: the paper has 8 (Z23)",
         "one unit is a recording; a speaker has several, and spec.privacy.unit=speaker with spec.records_per_user protects speakers",
         _POISSON,

@@ -19,11 +19,11 @@ RATIOS = (0.0, 0.25, 0.5, 0.75, 0.875)
 
 SOUND = (
     "noise is real white noise on the kept coordinates, the same as Hermitian noise on the spectrum: the paper's real noise on a complex "
-    "spectrum leaves half of it bare (P1, P2)",
-    "gradients are projected, then clipped, and noise is drawn for what is kept alone (P9, P10, P18, P19); spec.order clip_then_filter is "
+    "spectrum leaves half of it without noise (P1, P2)",
+    "gradients are projected, then clipped, and noise is drawn only for what is kept (P9, P10, P18, P19); spec.order clip_then_filter is "
     "the paper's order with the same guarantee",
     "a ratio counts dimensions, in conjugate pairs (P4, P6): a kernel of 3 keeps 3 or 1 of 3, a block of 8 keeps 8, 7, 5, 3 or 1",
-    "the epsilon is proved for Poisson samples under add-or-remove (P8, P11, P12, P13); a filter earns none of it (P20)",
+    "the epsilon is proved for Poisson samples under add-or-remove (P8, P11, P12, P13); a filter contributes nothing to it (P20)",
 )
 _ERRATA = ("P1", "P2", "P4", "P6", "P8", "P9", "P10", "P11", "P12", "P13", "P18", "P19", "P20")
 _TUNED = (
@@ -126,8 +126,8 @@ _CIFAR10 = _Experiment(
     declared=DeclaredData(training_records=4000, test_records=1000, shape=(3, 32, 32), is_complex=False, classes=10, unit="image"),
     epsilon=3.0,
     differences=(
-        "4000 training images of the 50000, and 1000 of the 10000 test images: at one epsilon the noise weighs about twelve times as much, "
-        "so no figure here compares with the paper's; with the whole data set in the folder set spec.expected_batch_size to 4096",
+        "4000 training images of the 50000, and 1000 of the 10000 test images: at the same epsilon the noise weighs about twelve times as "
+        "much, so no figure here is comparable with the paper's; with the whole data set, set spec.expected_batch_size to 4096",
     ),
     original_data="CIFAR-10, binary version (cifar-10-binary.tar.gz; Krizhevsky 2009), or a NumPy archive of it",
 )

@@ -16,17 +16,17 @@ from trainer.specs.network_training import PublicHeldOut
 
 _TUNED = (
     "bounds, rate and steps come from about thirty trials that looked at this public data set's test images, which no guarantee counts: "
-    "an accuracy here is a little better than it would be on digits that nobody had looked at"
+    "an accuracy here is a little better than it would be on digits that had never been looked at"
 )
 _SCATTERED = (
-    "channels are normalised in 27 groups by each record's own numbers; the paper's normalisation by means of the training set would be a "
-    "release of its own (P24)"
+    "channels are normalised in 27 groups by each record's own numbers; the paper's normalisation by statistics of the training set would "
+    "be a release of its own (P24)"
 )
 _UNFILTERED = (
-    "no filter: with these steps, ratios of 0.5 and 0.75 in the first layer gave a little less accuracy in single runs (0.976 for 0.978), "
-    "and a filter in the last layer more: its ten scores then move along the few kept frequencies only"
+    "no filter: with these steps, ratios of 0.5 and 0.75 in the first layer gave slightly lower accuracy in single runs (0.976 for 0.978), "
+    "and a filter in the last layer lowered it more: its ten scores then move only along the few kept frequencies"
 )
-_NO_SPECTRUM = "dense layers have no spectrum, so that Spectral-DP of them is DP-SGD clipped layer by layer"
+_NO_SPECTRUM = "dense layers have no spectrum, so Spectral-DP on them is DP-SGD clipped layer by layer"
 
 
 class _Descent(NamedTuple):

@@ -111,7 +111,7 @@ class AutoencoderSpec(TrainingSpec, ABC):
 
     @property
     def runs_alone(self) -> str:
-        return "an autoencoder, which is too small to share"
+        return "an autoencoder, which is too small to share among processes"
 
     @property
     def runs_in_float32(self) -> str:
@@ -124,7 +124,7 @@ class AutoencoderSpec(TrainingSpec, ABC):
           InvalidParameter: the data aren't rows of real numbers to be reconstructed, or don't fit the encoders or hidden units.
         """
         if facts.task != "reconstruction" or facts.is_complex or len(facts.shape) != 1:
-            raise InvalidParameter("data", "rows of real numbers to be reconstructed (fitbit or table, say)", self.data.kind)
+            raise InvalidParameter("data", "rows of real numbers to be reconstructed (fitbit or table, for example)", self.data.kind)
         owners, whose = (facts.training_records, "training rows") if facts.users is None else (facts.users, "users")
         if self.encoders > owners:
             raise InvalidParameter("encoders", f"<= the {owners} {whose} (an encoder without any would learn nothing)", self.encoders)

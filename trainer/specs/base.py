@@ -38,7 +38,7 @@ class CalibratedPrivacy(Value, ABC):
     def _check(self) -> Self:
         if (self.noise_multiplier is None) == (self.epsilon is None):
             got = "neither" if self.noise_multiplier is None else "both"
-            raise InvalidParameter("privacy", "given exactly one of noise_multiplier and epsilon", got)
+            raise InvalidParameter("privacy", "given with exactly one of noise_multiplier and epsilon", got)
         return self
 
 
@@ -81,7 +81,7 @@ class RuntimeSpec(Value):
     def check_probe(self, *, keeps_its_bits: bool) -> None:
         """Raises InvalidParameter if the probe failed and the run is to be refused in that case."""
         if not keeps_its_bits and self.when_probe_fails == "refuse":
-            expected = "'one_by_one' for this network here: a record's gradient depends on the records beside it"
+            expected = "'one_by_one' for this network on this machine: a record's gradient depends on the records computed with it"
             raise InvalidParameter("runtime.when_probe_fails", expected, self.when_probe_fails)
 
 
@@ -145,7 +145,7 @@ class TrainingSpec(Value, ABC):
     def check_plan(self, plan: Plan, facts: DataSetFacts) -> None:
         """Raises InvalidParameter if the plan isn't the spec's, since its event would be that of another run."""
         if plan != (expected := self.replanned(facts, plan)):
-            raise InvalidParameter("plan", f"the one that the spec comes to, {expected.model_dump_json()}", plan.model_dump_json())
+            raise InvalidParameter("plan", f"the one that follows from the spec, {expected.model_dump_json()}", plan.model_dump_json())
 
     @property
     def canaries(self) -> int | None:

@@ -200,7 +200,7 @@ class LayerBoundsClipping(ClippingRule):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if len(set(self.names)) != len(self.names):
-            raise InvalidParameter("clipping.layers", "each layer once", list(self.names))
+            raise InvalidParameter("clipping.layers", "a list that names each layer once", list(self.names))
         return self
 
     @property
@@ -311,8 +311,8 @@ class ExecutionPlan(Plan):
         stated = self.mechanism.sensitivity
         needed = clipped_sensitivity(self.clipping, stated.adjacency, stated.unit)
         if isinstance(self.mechanism, Laplace) != (self.clipping.norm == "l1"):
-            raise InvalidParameter("mechanism", "laplace exactly for clipping in l1", self.mechanism.kind)
-        what = "the joint vector's" if isinstance(self.clipping, AdaptiveClipping) else "the clipping bound"
+            raise InvalidParameter("mechanism", "laplace if and only if the clipping norm is l1", self.mechanism.kind)
+        what = "the joint vector's sensitivity" if isinstance(self.clipping, AdaptiveClipping) else "the clipping bound"
         for name in ("l2", "l1", "l2_contribution", "l1_contribution"):
             if getattr(needed, name) is not None and getattr(stated, name) != getattr(needed, name):
                 raise InvalidParameter(f"mechanism.sensitivity.{name}", f"{what} {getattr(needed, name)!r}", getattr(stated, name))
@@ -367,8 +367,8 @@ class ExecutionPlan(Plan):
         the unit's loss is that of its own node's releases; and every node has the same probability and the same noise.
 
         With private evaluations it is both, composed. A training unit is touched by the noisy sums alone: given those, the counts are
-        functions of others' data. A held-out unit is touched by the counts alone. Whoever the unit is, its loss is at most that of all
-        of the releases together.
+        functions of others' data. A held-out unit is touched by the counts alone. Whichever unit it is, its loss is at most that of
+        all the releases together.
         """
         sampled = PoissonSampled(probability=self.sampling.probability, event=Release(mechanism=self.mechanism))
         training = Repeated(count=steps, event=sampled)

@@ -263,7 +263,9 @@ class NetworkTraining(TrainingSpec, ABC):
         if not isinstance(asked, PrivateAccuracy):
             return None
         if facts.task != "classification":
-            raise InvalidParameter("evaluation", "none or public_held_out for a reconstruction (accuracy counts right classes)", asked.kind)
+            raise InvalidParameter(
+                "evaluation", "none or public_held_out for a reconstruction (accuracy counts correct classes)", asked.kind
+            )
         if self.protects_users(facts):
             # The number of held-out records of one user isn't bounded.
             raise InvalidParameter("evaluation", f"none or public_held_out where the unit is {self.privacy.unit!r}", asked.kind)
@@ -299,7 +301,7 @@ def _calibrated(draft: ExecutionPlan, epsilon: float) -> float:
 
 
 def _units(row: PrivacyUnit, user: PrivacyUnit | None) -> str:
-    of_row = f"{row!r} (what one row of this data set is)"
+    of_row = f"{row!r} (one row of this data set)"
     return of_row if user is None else f"{of_row} or {user!r} (whose rows they are)"
 
 

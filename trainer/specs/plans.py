@@ -259,7 +259,7 @@ class ComparisonPlan(Plan):
     def _check(self) -> Self:
         names = [part.name for part in self.parts]
         if len(set(names)) != len(names):
-            raise InvalidParameter("parts", "of different names", names)
+            raise InvalidParameter("parts", "trainings with different names", names)
         for what in ("unit", "units", "delta"):
             # A part that guarantees nothing guarantees nothing at any delta.
             counted = (part for part in self.parts if what != "delta" or part.plan.is_protected)
@@ -328,7 +328,7 @@ def _composed(events: tuple[Event, ...]) -> Event:
     meanings = {pair for event in events if (pair := neighbourhood(event)) is not None}
     if len(meanings) > 1:
         adjacencies = " and ".join(sorted({adjacency.value for adjacency, _ in meanings}))
-        return NonPrivate(reason=f"the parts are about different neighbours ({adjacencies}), and their guarantees don't add up")
+        return NonPrivate(reason=f"the parts have different notions of neighbours ({adjacencies}), so their guarantees don't add up")
     return Composed(events=events)
 
 

@@ -1,4 +1,4 @@
-r"""Specs of algorithms as a paper prints them, which are private at no epsilon: for comparison and demonstration. Free of torch."""
+r"""Specs of algorithms as a paper prints them, which aren't private at any epsilon: for comparison and demonstration. Free of torch."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class PrintedTraining(AutoencoderDescent, ABC):
     @model_validator(mode="after")
     def _check_stabilisation(self) -> Self:
         if self.stabilisation < 0.0:
-            raise InvalidParameter("stabilisation", ">= 0 (Proposition 3 is for nothing else)", self.stabilisation)
+            raise InvalidParameter("stabilisation", ">= 0 (Proposition 3 covers nothing else)", self.stabilisation)
         return self
 
     @property

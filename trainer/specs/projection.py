@@ -92,5 +92,5 @@ class SpectralProjection(Value):
     def _check(self) -> Self:
         names = [layer.layer for layer in self.layers]
         if len(set(names)) != len(names):
-            raise InvalidParameter("projection.layers", "each layer once", names)
+            raise InvalidParameter("projection.layers", "a list that names each layer once", names)
         return self

@@ -96,7 +96,7 @@ class RunReport(Value):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if (self.held_out in {"none", "encoded"}) != (self.metrics is None):
-            raise InvalidParameter("metrics", "given exactly where held_out is 'public' or 'private'", self.held_out)
+            raise InvalidParameter("metrics", "given if and only if held_out is 'public' or 'private'", self.held_out)
         _check_fractions(self.metrics)
         return self
 
@@ -176,7 +176,7 @@ class Stopped(Value):
 
 @final
 class Failed(Value):
-    r"""The run can't go on.
+    r"""The run can't continue.
 
     Attributes:
       reason: one line for the user.

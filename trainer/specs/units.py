@@ -20,7 +20,7 @@ def protects_users(unit: PrivacyUnit, records_per_user: int | None, facts: DataS
             raise InvalidParameter("records_per_user", f"absent where the unit is one row ({facts.unit!r})", records_per_user)
         return False
     if facts.user_unit is None or unit != facts.user_unit:
-        row = f"{facts.unit!r} (what one row of this data set is)"
+        row = f"{facts.unit!r} (one row of this data set)"
         raise InvalidParameter(field, row if facts.user_unit is None else f"{row} or {facts.user_unit!r} (whose rows they are)", unit)
     if records_per_user is None:
         raise InvalidParameter("records_per_user", f"given where the unit is {unit!r}, who may have several records", None)
@@ -34,9 +34,9 @@ def check_split(facts: DataSetFacts, adjacency: Adjacency) -> None:
       InvalidParameter: records are identified by places although one may come or go, or by their content although that may be replaced.
     """
     if adjacency is Adjacency.ADD_REMOVE and facts.split == "position":
-        raise InvalidParameter("data.split_by", "'content' under add_remove (one record more would move those behind it)", facts.split)
+        raise InvalidParameter("data.split_by", "'content' under add_remove (one more record would shift those after it)", facts.split)
     if adjacency is Adjacency.REPLACE_ONE and facts.split == "content":
-        raise InvalidParameter("data.split_by", "'position' under replace_one (another in its place may be on the other side)", facts.split)
+        raise InvalidParameter("data.split_by", "'position' under replace_one (a replacement may fall on the other side)", facts.split)
 
 
 def units_of(unit: PrivacyUnit, records_per_user: int | None, facts: DataSetFacts, field: str = "unit") -> int:

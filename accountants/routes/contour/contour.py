@@ -319,16 +319,16 @@ def _reason(parts: Mapping[Leaf, int]) -> str | None:
         if (reason := unsupported_reason(leaf) or _pair_reason(pair_of(leaf))) is not None:
             return reason
     if all(pair_of(leaf).family.has_atoms for leaf in parts):
-        return "Laplace losses have atoms: without Gaussian company their moment function hardly decays"
+        return "Laplace losses have atoms: without a Gaussian release beside them their moment function hardly decays"
     if sum(parts.values()) > MOST_RELEASES:
-        return f"more than {MOST_RELEASES:.0e} releases: their rounding would be all there is to see"
+        return f"more than {MOST_RELEASES:.0e} releases: their rounding errors would swamp the result"
     return None
 
 
 def _pair_reason(pair: Pair) -> str | None:
     if not pair.is_whole and not 2.0 * SMALLEST_SHIFT <= pair.distance <= LARGEST_SHIFT:
         return (
-            f"a sampled release moves its noise by {pair.distance:.3g} scales, and this route takes {SMALLEST_SHIFT:g} to {LARGEST_SHIFT:g}"
+            f"a sampled release moves its noise by {pair.distance:.3g} scales; this route supports {SMALLEST_SHIFT:g} to {LARGEST_SHIFT:g}"
         )
     if pair.worst_of_both or pair.family.is_discrete or pair.shown < 1.0:
         return "a release that is local, or whose direction may change from step to step, has a loss with a kink, which hardly decays"

@@ -220,7 +220,7 @@ class Contour:
         self._values(direction, number, max(0.03 * tolerance * math.exp(-max(excess - 3.0, 0.0)), _SMALLEST_SHARE))
         self._log_left_out = direction.log_left_out
         if direction.ends != ends:
-            raise TransformUnavailable("what is left out of P has changed under way")
+            raise TransformUnavailable("the part of P that is left out has changed in between")
 
     def _cut_off(self, direction: Direction, saddle: Saddle, wanted: float) -> tuple[float, float]:
         """(height, log bound on |M| from there on) such that what is above that height contributes less than e^wanted. (D)"""

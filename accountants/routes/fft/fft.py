@@ -281,9 +281,9 @@ def unsupported_parts(parts: Mapping[Leaf, int]) -> str | None:
         pair = pair_of(leaf)
         distance = pair.upper.shifts[-1] - pair.lower.shifts[0]
         if not SMALLEST_DISTANCE <= distance <= LARGEST_DISTANCE:
-            return f"a release moves its noise by {distance:.3g} scales, and this route takes {SMALLEST_DISTANCE:g} to {LARGEST_DISTANCE:g}"
+            return f"a release moves its noise by {distance:.3g} scales; this route supports {SMALLEST_DISTANCE:g} to {LARGEST_DISTANCE:g}"
     if sum(parts.values()) > MOST_RELEASES:
-        return f"more than {MOST_RELEASES:.0e} releases: their rounding would be all there is to see"
+        return f"more than {MOST_RELEASES:.0e} releases: their rounding errors would swamp the result"
     return None
 
 

@@ -115,7 +115,7 @@ class Plan:
         distance = next(leaf.atoms[1] - leaf.atoms[0] for leaf, _ in self._estimates.leaves if len(leaf.atoms) > 1)
         wider = distance / max(1, math.floor(distance / wanted))
         if not wider > step:
-            raise UnsupportedEvent("fft", "its window would take more points than a grid has, at the largest step that its atoms allow")
+            raise UnsupportedEvent("fft", "its window would need more points than a grid has, at the largest step that its atoms allow")
         return wider
 
     def _start(self, leaf: Losses, count: int, step: float) -> float:

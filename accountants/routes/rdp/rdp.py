@@ -207,7 +207,7 @@ class RdpAccountant(Accountant):
 def _counted_as(leaf: Leaf) -> str:
     mechanism = leaf.mechanism
     if isinstance(mechanism, LocalRelease) and leaf.probability == 1.0 and mechanism.coordinate() == mechanism:
-        return "times released: every coordinate of every record by itself"
+        return "times released: every coordinate of every record separately"
     return "times released"
 
 

@@ -107,7 +107,7 @@ def run_part(
         case _, Failed():
             raise PartFailed(name, last.reason, last.executed)
         case _:
-            raise PartFailed(name, f"its process ended with {process.returncode} and no reason; see {LOG}")
+            raise PartFailed(name, f"its process ended with exit status {process.returncode} and without a reason; see {LOG}")
 
 
 def _follow(

@@ -37,7 +37,7 @@ def run_parts(
 
     Raises:
       InvalidParameter: plan and spec disagree.
-      PartFailed: a part couldn't go on.
+      PartFailed: a part couldn't continue.
       TrainingStopped: on ``should_stop``; parts that ended are kept, the one that ran is in its checkpoint.
     """
     runs = spec.runs()

@@ -24,7 +24,7 @@ def plots(result: ComparisonResult) -> bytes:
     found = groups(result)
     measured: list[MetricName] = [name for name in HEADLINE if any(name in group.metrics for group in found)]
     headline: MetricName | None = measured[0] if measured else None
-    # Text stays text, for readers that search or speak it.
+    # Text stays text, for search and for screen readers.
     with rc_context({"svg.hashsalt": "zetadp", "svg.fonttype": "none", "font.size": 9.0}):
         figure = Figure(figsize=(12.0, 4.3), layout="constrained")
         figure.suptitle(_together(result))
@@ -44,10 +44,10 @@ def plots(result: ComparisonResult) -> bytes:
 def _together(result: ComparisonResult) -> str:
     """The cost of all runs together, in words."""
     if result.random_origin is RandomOrigin.USER_SEED:
-        return "from a user's seed: no epsilon here holds against someone who knows it"
+        return "from a user's seed: no epsilon here holds against someone who knows the seed"
     if math.isinf(result.epsilon):
-        return "all runs together: no guarantee"
-    return f"all runs together: epsilon {result.epsilon:.4g} at delta {result.delta:g} for one {result.unit}"
+        return "all runs combined: no guarantee"
+    return f"all runs combined: epsilon {result.epsilon:.4g} at delta {result.delta:g} for one {result.unit}"
 
 
 def _against_epsilon(axes: Axes, found: Sequence[Group], headline: MetricName, delta: float) -> None:
@@ -61,7 +61,7 @@ def _against_epsilon(axes: Axes, found: Sequence[Group], headline: MetricName, d
         for group in mine:
             if not math.isfinite(group.epsilon):
                 axes.axhline(group.metrics[headline][0], linestyle="--", color="0.4", label=f"{part} (no guarantee)")
-    axes.set_xlabel(f"epsilon of one run by itself, at delta {delta:g}")
+    axes.set_xlabel(f"epsilon of a single run at delta {delta:g}")
     axes.set_ylabel(headline)
     axes.set_title(f"{headline} on held-out records")
     axes.grid(visible=True, alpha=0.3)

@@ -21,7 +21,7 @@ def noisy_descent(spec: DpSgdLaplace, plan: ExecutionPlan, prepared: Prepared) -
 
 
 def private_loop(spec: DpSgdLaplace, plan: ExecutionPlan, prepared: Prepared) -> PrivateLoop:
-    """The loop over all units at one place."""
+    """The loop over all units in one place."""
 
     def optimizer(state: dict[str, Tensor], parameters: Tensor, gradient: Tensor, step: int) -> tuple[Tensor, dict[str, Tensor]]:
         return update(spec.optimizer, state, parameters, gradient, step, plan.steps)

@@ -20,7 +20,7 @@ from trainer.specs.plans import StatisticReleasePlan
 
 
 def minimisation(spec: FunctionalMechanism, plan: StatisticReleasePlan, prepared: Prepared) -> Descent:
-    r"""Its one step releases the sums and minimises.
+    r"""The only step releases the sums and minimises the loss.
 
     An attempt that is killed before its one checkpoint has published nothing: the next attempt releases anew, and that is the only release.
     """

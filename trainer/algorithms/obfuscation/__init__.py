@@ -1,1 +1,1 @@
-"""Complex-feature obfuscation: networks whose features are turned by a secret angle, and what this does and does not hide."""
+"""Complex-feature obfuscation: networks whose features are rotated by a secret angle, and what this does and does not hide."""

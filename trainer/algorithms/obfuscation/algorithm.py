@@ -130,7 +130,7 @@ class PreparedObfuscation(PreparedRun):
         return Ending(origin_of(prepared.spec), generator, parameter_count(prepared.network), noise_test, attacks=attacks)
 
     def _measured(self, state: TrainingState) -> MetricValues:
-        """Metrics on the public held-out records for whoever has the key; the networks hold ``state`` when this is called."""
+        """Metrics on the public held-out records for someone who has the key; the networks hold ``state`` when this is called."""
         prepared = self._prepared
         assert prepared.victims is not None  # they are the held-out records where those are public
         generator = _generator(prepared, f"evaluation after step {state.step}")

@@ -1,4 +1,4 @@
-r"""From a feature to what is sent: clipped, noisy, with a counterpart, turned. Differentiable, so that training uses the same path.
+r"""From a feature to what is sent: clipped, noisy, with a counterpart, rotated. Differentiable, so that training uses the same path.
 
 Random numbers come from torch's generators, seeded by the caller. They aren't cryptographic: what is released of protected records isn't
 encoded here.
@@ -19,7 +19,7 @@ from trainer.algorithms.obfuscation.layers import aligned
 from trainer.specs.obfuscation.methods import Method, Noisy, NoisyRotation
 
 REDRAWS = 16
-"""Of counterparts, before those that are still alike are chosen one by one."""
+"""Attempts at drawing counterparts before those that are still alike are chosen one by one."""
 
 LARGEST_ANGLE = 6.2831845
 """The float32 before 2 pi's own, which is above 2 pi."""
@@ -33,7 +33,7 @@ def angles(count: int, generator: Generator, device: torch.device) -> Tensor:
 
 
 def others(images: Tensor, generator: Generator) -> Tensor:
-    r"""For each record another one with another image, int64 (records,): one cycle through all records where images differ.
+    r"""For each record another one with a different image, int64 (records,): one cycle through all records where images differ.
 
     Args:
       images: which image each record has, (records,), the same number for the same image; at least two different ones.
@@ -44,7 +44,7 @@ def others(images: Tensor, generator: Generator) -> Tensor:
         if not len(alike):
             return chosen.to(images.device)
         chosen, alike = _cycle(kinds, generator)
-    # Too many are alike for a lucky draw: each of them gets any record with another image.
+    # Too many are alike for a draw to separate them: each of them gets any record with another image.
     for place in alike.tolist():
         different = (kinds != kinds[place]).nonzero().reshape(-1)
         chosen[place] = different[_integers(len(different), 1, generator)]

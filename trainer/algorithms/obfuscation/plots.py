@@ -19,17 +19,17 @@ Line = tuple[AttackName, Measure, str]
 ANSWERS: tuple[Line, ...] = (
     ("label_with_key", "accuracy", "the owner's answer is right"),
     ("label_without_key", "accuracy", "the attacker's answer is right"),
-    ("candidate_pair", "true_positive_rate", "an input that was sent is recognised"),
-    ("candidate_pair", "false_positive_rate", "an input that wasn't is taken for one"),
+    ("candidate_pair", "true_positive_rate", "a sent input is recognised"),
+    ("candidate_pair", "false_positive_rate", "an input that wasn't sent is mistaken for one that was"),
 )
 ANGLES: tuple[Line, ...] = (
     ("angle_by_learned_quadratures", "mean_error_radians", "angle error of the learned attack"),
     ("angle_by_learned_quadratures", "mean_error_radians_mod_quarter_turn", "the same modulo a quarter turn"),
 )
 PIXELS: tuple[Line, ...] = (
-    ("inversion_by_angle", "mean_squared_error", "by way of the estimated angle"),
+    ("inversion_by_angle", "mean_squared_error", "with the estimated angle"),
     ("inversion_with_key", "mean_squared_error", "with the true angle"),
-    ("inversion_direct", "mean_squared_error", "straight from what is sent"),
+    ("inversion_direct", "mean_squared_error", "directly from what is sent"),
 )
 
 
@@ -42,7 +42,7 @@ def curve_plot(curve: Sequence[CurvePoint]) -> bytes:
     ]
     with rc_context({"svg.hashsalt": "zetadp", "svg.fonttype": "none", "font.size": 9.0}):
         figure = Figure(figsize=(5.0 * len(panels), 4.3), layout="constrained")
-        figure.suptitle("What noise on the feature does, on public records; no attack that fails here proves anything")
+        figure.suptitle("The effect of noise on the feature, on public records; an attack that fails here proves nothing")
         for axes, (title, lines) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
             _panel(axes, curve, title, lines)
         target = io.BytesIO()

@@ -94,7 +94,7 @@ class Prepared:
     def batch(self, rows: Tensor) -> Batch:
         r"""Some training records, by number.
 
-        Where a batch happens to hold one image only, its last record gives way to the first with another image: b would else be a.
+        If a batch happens to hold only one image, its last record is replaced by the first with another image: otherwise b would be a.
         """
         if self.network.divided.turned and bool((self.kinds[rows] == self.kinds[rows[0]]).all()):
             rows = rows.clone()
@@ -112,12 +112,14 @@ def check_trainable(spec: Obfuscation, division: Division, kinds: np.ndarray, tr
       InvalidParameter: there is nothing to take a counterpart from, or an image whose feature hides nothing at any angle.
     """
     if spec.batch_size < 2:
-        expected = ">= 2: a record's counterpart, and what norms divide by, come from its batch"
+        expected = ">= 2: a record's counterpart and the norms' statistics come from its batch"
         raise InvalidParameter("batch_size", expected, spec.batch_size)
     if not trained.turned:
         return
     if int(kinds.max()) == 0:
-        raise InvalidParameter("data", "of at least two different training images: a record's counterpart must not be itself", "one image")
+        raise InvalidParameter(
+            "data", "a data set with at least two different training images: a record's counterpart must not be itself", "one image"
+        )
     # Protected records aren't looked at: a refusal would reveal something about them.
     public = (("training", division.training), ("attacked", division.victims))
     for side, records in public:
@@ -125,5 +127,5 @@ def check_trainable(spec: Obfuscation, division: Division, kinds: np.ndarray, tr
             continue
         empty = trained.unclipped(Placed.of(records, device).images).flatten(1).eq(0.0).all(dim=1).nonzero().reshape(-1)
         if len(empty):
-            expected = "such that no image's feature is all zero (turned by any angle, it stays so, and shows that it is)"
-            raise InvalidParameter("data", expected, f"{len(empty)} of the {side} records, the first of them number {int(empty[0])}")
+            expected = "such that no image's feature is all zero (rotated by any angle it stays zero, and shows that it is)"
+            raise InvalidParameter("data", expected, f"{len(empty)} of the {side} records, the first of them is number {int(empty[0])}")

@@ -49,7 +49,7 @@ def check_size(plan: FeatureReleasePlan, coordinates: int) -> None:
     """Raises InvalidParameter if all encodings together are too large for a file; ``coordinates``: of one feature."""
     size = plan.records * plan.queries * coordinates * BYTES
     if size > LARGEST_FILE:
-        raise InvalidParameter("method.queries", f"such that all encodings have at most {LARGEST_FILE} bytes", size)
+        raise InvalidParameter("method.queries", f"such that all encodings together take at most {LARGEST_FILE} bytes", size)
 
 
 def clipped(features: Tensor, bound: float) -> Tensor:

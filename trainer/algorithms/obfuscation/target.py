@@ -1,4 +1,4 @@
-r"""What an attacker faces: a public network, and features that were turned by undisclosed angles."""
+r"""What an attacker faces: a public network, and features that were rotated by undisclosed angles."""
 
 from __future__ import annotations
 

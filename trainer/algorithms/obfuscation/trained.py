@@ -80,12 +80,12 @@ class Trained:
         return self._piecewise(self._network.decoder, processed)
 
     def answers(self, images: Tensor, generator: Generator) -> Tensor:
-        """Logits (records, classes) for whoever has the key, from one fresh encoding each."""
+        """Logits (records, classes) for someone who has the key, from one fresh encoding each."""
         encoded = self.encode(images, generator)
         return self.decide(turned_back(to_parts(self.process(encoded.sent)), encoded.theta))
 
     def public_counterparts(self, count: int, generator: Generator) -> Tensor:
-        """So many public or made-up features, (count, *feature), as ``method`` says; no image to keep away from."""
+        """This many public or made-up features, (count, *feature), as ``method`` says; no image is excluded."""
         if self._takes("synthetic"):
             return self.law().draw(count, generator)
         places = torch.randint(len(self._public), (count,), generator=generator, device=generator.device).to(self._public.device)

@@ -1,1 +1,1 @@
-"""SPOF: training of a distributed autoencoder on rows that were released once, each by itself. ``spec`` is free of torch."""
+"""SPOF: training of a distributed autoencoder on rows that were released once, each separately. ``spec`` is free of torch."""

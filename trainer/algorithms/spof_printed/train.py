@@ -1,4 +1,4 @@
-r"""Training of SPOF's Algorithm 1 as printed. Nothing it leaves is private."""
+r"""Training of SPOF's Algorithm 1 as printed. Nothing that it outputs is private."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""Training of a zeta-DP-SGD spec: all units live at one place."""
+r"""Training of a zeta-DP-SGD spec: all units are in one place."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def train(
     Args:
       plan: as calibrated when the job was submitted; training runs from exactly it.
       report: receives every event as it happens.
-      should_stop: asked after every step.
+      should_stop: called after every step.
     Raises: as ``run``.
     """
     algorithm = NoisyGradients(spec, plan, at_one_place)

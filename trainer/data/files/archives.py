@@ -87,7 +87,7 @@ def _check_members(archive: zipfile.ZipFile, path: Path, largest: int) -> None:
     for member in archive.infolist():
         parts = member.filename.replace("\\", "/").split("/")
         if ".." in parts or parts[0] == "" or ":" in parts[0]:
-            raise InvalidParameter(path.name, "an archive whose names stay inside it", member.filename)
+            raise InvalidParameter(path.name, "an archive whose file names stay inside it", member.filename)
         if member.file_size > largest or member.file_size > HIGHEST_RATIO * max(member.compress_size, 1):
             raise InvalidParameter(path.name, f"an archive of files of at most {largest} bytes", f"{member.filename}: {member.file_size}")
         total += member.file_size

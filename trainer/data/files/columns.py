@@ -1,4 +1,4 @@
-r"""Columns of numbers from a table, each moved to [0, 1] by bounds that the caller states, never by the table's own values.
+r"""Columns of numbers from a table, each scaled to [0, 1] by bounds that the caller states, never by the table's own values.
 
 A column divided by its own maximum reveals that maximum to everybody, without any guarantee (errata S9).
 """
@@ -31,10 +31,10 @@ Outside = Literal["refuse", "clip"]
 
 @final
 class Column(Value):
-    r"""One feature: x is moved to (x - lower) / (upper - lower).
+    r"""One feature: x is scaled to (x - lower) / (upper - lower).
 
     Attributes:
-      name: of the column in a CSV file's first line; its number, from 0, in a NumPy file. A column may be taken several times.
+      name: of the column in a CSV file's first line; its number, from 0, in a NumPy file. A column may be used several times.
       lower, upper: public bounds that follow from the column's meaning (such as 1440 minutes in a day); in units of the column.
     Raises:
       ValidationError: a bound is missing, or they bound nothing.
@@ -52,7 +52,7 @@ class Column(Value):
                 raise InvalidParameter(f"columns.{self.name}.{bound}", expected, None)
         low, high = self.bounds
         if not SMALLEST_WIDTH <= high - low < math.inf:
-            raise InvalidParameter(f"columns.{self.name}.upper", f"above lower by {SMALLEST_WIDTH:g} at least", high)
+            raise InvalidParameter(f"columns.{self.name}.upper", f"at least {SMALLEST_WIDTH:g} above lower", high)
         return self
 
     @property
@@ -67,7 +67,7 @@ Columns = Annotated[tuple[Column, ...], Field(min_length=1, max_length=MOST_COLU
 
 
 def scaled(table: NDArray[Any], columns: Sequence[Column], outside: Outside) -> NDArray[np.float32]:
-    r"""The columns moved to [0, 1] by their public bounds, float32.
+    r"""The columns scaled to [0, 1] by their public bounds, float32.
 
     Args:
       table: (rows, len(columns)), float64.
@@ -81,7 +81,9 @@ def scaled(table: NDArray[Any], columns: Sequence[Column], outside: Outside) -> 
         places = np.flatnonzero(np.any((table < lower) | (table > upper), axis=0))
         if len(places):
             names = [columns[int(place)].name for place in places]
-            raise InvalidParameter("data.columns", "within their public bounds (outside: clip moves values to them)", f"others in {names}")
+            raise InvalidParameter(
+                "data.columns", "within their public bounds (outside: clip moves values to the nearer bound)", f"values outside in {names}"
+            )
     return np.clip((np.clip(table, lower, upper) - lower) / (upper - lower), 0.0, 1.0).astype(np.float32)
 
 
@@ -96,7 +98,7 @@ def csv_cells(path: Path, names: Sequence[str]) -> dict[str, list[str]]:
     header = lines[0] if lines else []
     for name in names:
         if header.count(name) != 1:
-            raise InvalidParameter(path.name, f"a table with one column {name!r}", f"{header.count(name)} of it")
+            raise InvalidParameter(path.name, f"a table with one column {name!r}", f"{header.count(name)} of them")
     if any(len(line) != len(header) for line in lines) or len(lines) < 2:
         raise InvalidParameter(path.name, f"a table with rows of {len(header)} cells each", f"{len(lines) - 1} rows")
     return {name: [line[header.index(name)] for line in lines[1:]] for name in names}
@@ -108,7 +110,7 @@ def as_numbers(path: Path, name: str, cells: Sequence[str]) -> NDArray[np.float6
         return np.array([float(cell) for cell in cells])
     except ValueError:
         pass  # whose text quotes the cell
-    raise InvalidParameter(f"{path.name}: column {name!r}", "a number in every row", "a cell that is none")
+    raise InvalidParameter(f"{path.name}: column {name!r}", "a number in every row", "a cell that isn't a number")
 
 
 def npy_table(path: Path) -> NDArray[Any]:

@@ -37,7 +37,7 @@ def read_slices(path: Path) -> Slices:
         raise InvalidParameter(path.name, expected, (x.shape, y.shape, patient.shape, classes.dtype.str))
     labels = y.astype(np.int64)
     if len(labels) == 0 or labels.min() < 0 or labels.max() >= len(classes):
-        raise InvalidParameter(path.name, f"of labels in 0 .. {len(classes) - 1}", "labels outside, or none")
+        raise InvalidParameter(path.name, f"a file with labels in 0 .. {len(classes) - 1}", "labels outside, or none")
     return Slices(x, labels, patient.astype(np.int64), tuple(classes.tolist()))
 
 
@@ -81,12 +81,14 @@ def read_fastmri(path: Path, slices: int | None) -> tuple[NDArray[Any], str]:
     try:
         with h5py.File(path, "r") as file:
             if not isinstance(file.get("kspace", getlink=True), h5py.HardLink):
-                raise InvalidParameter(path.name, "with a data set kspace in the file itself, no link", "a link, or none")
+                raise InvalidParameter(path.name, "a file that itself contains the data set kspace, not a link to it", "a link, or none")
             k_space = file["kspace"]
             if not isinstance(k_space, h5py.Dataset) or k_space.external is not None or k_space.is_virtual:
-                raise InvalidParameter(path.name, "with kspace as a plain data set, stored in the file itself", type(k_space).__name__)
+                raise InvalidParameter(
+                    path.name, "a file with kspace as a plain data set stored in the file itself", type(k_space).__name__
+                )
             if k_space.ndim != 3 or k_space.dtype != np.complex64 or k_space.nbytes > LARGEST_VOLUME or not k_space.size:
-                expected = f"with kspace complex64 (slices, height, width) of at most {LARGEST_VOLUME} bytes"
+                expected = f"a file with kspace complex64 (slices, height, width) of at most {LARGEST_VOLUME} bytes"
                 raise InvalidParameter(path.name, expected, (k_space.dtype.name, k_space.shape))
             kept = len(k_space) if slices is None else min(slices, len(k_space))
             start = (len(k_space) - kept) // 2

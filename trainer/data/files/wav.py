@@ -35,7 +35,7 @@ def wav_files(folder: str, wanted: Callable[[str], bool]) -> dict[str, bytes]:
     for path in wav_sources(folder):
         for name, content in _files_in(path, path.relative_to(place).as_posix(), wanted):
             if name in found:
-                raise InvalidParameter(path.name, "files that no other archive of the folder has", name)
+                raise InvalidParameter(path.name, "an archive whose files are in no other archive of the folder", name)
             found[name] = content
     if not found:
         raise InvalidParameter("data.folder", "a folder with WAV files of these classes", folder)
@@ -65,7 +65,7 @@ def waveform(content: bytes, name: str, rate: int) -> NDArray[Any]:
     except (wave.Error, EOFError, RuntimeError) as error:  # the last where a chunk's length points outside the file
         raise InvalidParameter(name, "a WAV file of PCM samples", str(error) or "a file that is cut off") from error
     if form != (1, 2, rate):
-        raise InvalidParameter(name, f"mono, 2 bytes a sample, {rate} samples a second", form)
+        raise InvalidParameter(name, f"mono with 2 bytes per sample and {rate} samples per second", form)
     if not raw or len(raw) != 2 * frames:
-        raise InvalidParameter(name, f"as long as its header says, {frames} samples and at least one", len(raw) // 2)
+        raise InvalidParameter(name, f"as long as its header says, {frames} samples, with at least one", len(raw) // 2)
     return np.frombuffer(raw, dtype="<i2").astype(np.float64) / LOUDEST

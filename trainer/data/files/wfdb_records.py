@@ -78,7 +78,7 @@ def _signal(line: str) -> Signal:
     fields = line.split()
     file, form, gain, *rest = fields
     if "/" in file or "\\" in file or file.startswith("."):
-        raise ValueError(f"a signal file of the same folder expected, got {file}")
+        raise ValueError(f"expected a signal file in the same folder, got {file}")
     zero = int(rest[1]) if len(rest) > 1 else 0
     number, _, baseline = gain.split("/")[0].partition("(")
     if not float(number) > 0.0:
@@ -103,10 +103,12 @@ def read_samples(header_path: Path) -> tuple[Header, NDArray[Any]]:
     leads = len(header.signals)
     path = header_path.with_suffix(".dat")
     if {(signal.file, signal.form) for signal in header.signals} != {(path.name, "212")}:
-        raise InvalidParameter(header_path.name, f"of a record whose leads are all in {path.name}, format 212", header.signals[0].form)
+        raise InvalidParameter(
+            header_path.name, f"the header of a record whose leads are all in {path.name}, format 212", header.signals[0].form
+        )
     raw = np.frombuffer(_bytes(path), dtype=np.uint8)
     if len(raw) * 2 != header.samples * leads * 3:
-        raise InvalidParameter(path.name, f"{header.samples} samples of {leads} leads, 3 bytes for two", len(raw))
+        raise InvalidParameter(path.name, f"{header.samples} samples of {leads} leads, 3 bytes for two samples", len(raw))
     low, middle, high = raw.reshape(-1, 3).astype(np.int16).T
     pairs = np.stack((low | ((middle & 0x0F) << 8), high | ((middle & 0xF0) << 4)), axis=1)
     samples = ((pairs + 2048) % 4096 - 2048).reshape(header.samples, leads)

@@ -66,7 +66,7 @@ def declared(path: Path, name: FormatName) -> Format:
     """The declared format, which the content must be in. Raises InvalidParameter."""
     found = recognised(path)
     if found != name:
-        raise InvalidParameter("format", f"that of the file's content, {found or 'which is in none of ' + ', '.join(FORMATS)}", name)
+        raise InvalidParameter("format", f"the format of the file's content, {found or 'which is none of ' + ', '.join(FORMATS)}", name)
     return FORMATS[name]
 
 

@@ -92,7 +92,7 @@ def checked_size(shape: Sequence[int], dtype: np.dtype[Any], format_: Format) ->
         raise format_.broken(f"an array of {len(shape)} axes")
     size = math.prod(shape) * dtype.itemsize
     if size > MOST_UNPACKED:
-        raise InvalidParameter(FILE, f"of at most {MOST_UNPACKED} bytes unpacked", size)
+        raise InvalidParameter(FILE, f"at most {MOST_UNPACKED} bytes unpacked", size)
     return size
 
 

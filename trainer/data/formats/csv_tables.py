@@ -1,4 +1,4 @@
-r"""CSV tables: a first line of names, then rows of as many cells. Each column is an array, of numbers or of text."""
+r"""CSV tables: a first line of names, then rows with the same number of cells. Each column is an array, of numbers or of text."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ LONGEST_NAME = 200
 
 @final
 class Csv(Format):
-    """A table, read line by line. A file that was cut off between two lines can't be told from a shorter one: compare its SHA-256."""
+    """A table, read line by line. A file that was cut off between two lines looks like a shorter one: compare its SHA-256."""
 
     NAME: ClassVar[str] = "csv"
-    IS: ClassVar[str] = "a CSV table in UTF-8: a first line of different names, then rows of as many cells"
+    IS: ClassVar[str] = "a CSV table in UTF-8: a first line of distinct names, then rows with the same number of cells"
 
     def inspect(self, path: Path) -> Contents:
         names: list[str] = []
@@ -83,9 +83,9 @@ class Csv(Format):
 
     def _checked_header(self, names: list[str]) -> int:
         if len(set(names)) != len(names) or len(names) > MOST_ARRAYS:
-            raise self.broken(f"{len(names)} columns, of {len(set(names))} different names")
+            raise self.broken(f"{len(names)} columns with {len(set(names))} distinct names")
         if any(not name or len(name) > LONGEST_NAME or not name.isprintable() for name in names):
-            raise self.broken(f"a column without a name, or with one beyond {LONGEST_NAME} printable characters")
+            raise self.broken(f"a column without a name, or with one longer than {LONGEST_NAME} printable characters")
         if all(_number(name) is not None for name in names):
             raise self.broken("a first line of numbers instead of names")
         return len(names)

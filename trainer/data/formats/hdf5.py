@@ -74,7 +74,7 @@ class _Hdf5File(Format):
                 left_out: list[str] = []
                 self._walk(file, "", found, left_out, {_address(file)})
                 if sum(stored.nbytes for stored in found.values()) > MOST_UNPACKED:
-                    raise InvalidParameter(FILE, f"of at most {MOST_UNPACKED} bytes unpacked", "more")
+                    raise InvalidParameter(FILE, f"at most {MOST_UNPACKED} bytes unpacked", "more")
                 yield found, left_out
         except InvalidParameter:
             raise
@@ -89,13 +89,13 @@ class _Hdf5File(Format):
         for key in group:
             name = f"{prefix}{key}"
             if len(found) + len(left_out) >= MOST_ARRAYS or len(name) > 200 or not name.isprintable():
-                raise self.broken(f"more than {MOST_ARRAYS} things in it, or a name beyond 200 printable characters")
+                raise self.broken(f"more than {MOST_ARRAYS} objects in it, or a name longer than 200 printable characters")
             if not isinstance(group.get(key, getlink=True), h5py.HardLink):
                 raise InvalidParameter(FILE, "an HDF5 file without soft and external links", name)
             member = cast("object", group[key])
             if isinstance(member, h5py.Group):
                 if (address := _address(member)) in seen:
-                    raise self.broken("a group that is in itself, or twice")
+                    raise self.broken("a group that contains itself or occurs twice")
                 seen.add(address)
                 self._walk(member, f"{name}/", found, left_out, seen)
             elif isinstance(member, h5py.Dataset) and self._is_array(member, name):
@@ -110,11 +110,11 @@ class _Hdf5File(Format):
         properties = stored.id.get_create_plist()
         used = [int(properties.get_filter(number)[0]) for number in range(properties.get_nfilters())]
         if any(one not in FILTERS for one in used):
-            raise InvalidParameter(FILE, f"packed by {', '.join(FILTERS.values())} or nothing", f"filter {used} of {name}")
+            raise InvalidParameter(FILE, f"compressed by {', '.join(FILTERS.values())} or not at all", f"filter {used} of {name}")
         if stored.shape is None or not stored.shape or not is_number(_dtype(stored.dtype)):
             return False
         if checked_size(stored.shape, stored.dtype, self) > HIGHEST_RATIO * stored.id.get_storage_size():
-            raise self.broken(f"{name}, of which less is stored than its shape says")
+            raise self.broken(f"less data stored for {name} than its shape says")
         return True
 
 

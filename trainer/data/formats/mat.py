@@ -72,11 +72,11 @@ class Matlab(Format):
         except Exception as error:  # SciPy's reader raises whatever a broken file makes it stumble on
             raise self.broken(f"a file that is cut off or damaged ({type(error).__name__})") from error
         if len(found) > MOST_ARRAYS or len({name for name, _, _ in found}) != len(found):
-            raise self.broken(f"more than {MOST_ARRAYS} variables, or one that is there twice")
+            raise self.broken(f"more than {MOST_ARRAYS} variables, or one that occurs twice")
         return [name for name, _, kind in found if kind in CLASSES], [name for name, _, kind in found if kind not in CLASSES and name]
 
     def _check_elements(self, path: Path) -> None:
-        """That the file's elements fill it exactly: SciPy would take one that is cut off between two of them for a shorter file."""
+        """Checks that the file's elements fill it exactly: SciPy would read one that is cut off between two elements as a shorter file."""
         size = path.stat().st_size
         with path.open("rb") as file:
             order = "<" if file.read(HEADER)[126:128] == b"IM" else ">"
@@ -102,5 +102,5 @@ class Matlab(Format):
             raise self.broken(f"a file that is cut off or damaged ({type(error).__name__})") from error
         for name, values in arrays.items():
             if not isinstance(values, np.ndarray) or not is_number(values.dtype):
-                raise InvalidParameter(FILE, "with full matrices of numbers", f"something else in {name}")
+                raise InvalidParameter(FILE, "a file of full matrices of numbers", f"something else in {name}")
         return arrays

@@ -86,7 +86,7 @@ class Nifti(Format):
         raw = start + stream.read(length - 4)
         order = byte_order(raw)
         if order is None or len(raw) != length:
-            raise self.broken("no header of one")
+            raise self.broken("no NIfTI header")
         first = length == 348
         axes = np.frombuffer(raw, f"{order}{'i2' if first else 'i8'}", 8, 40 if first else 16)
         kind = int(np.frombuffer(raw, f"{order}i2", 1, 70 if first else 12)[0])
@@ -94,7 +94,7 @@ class Nifti(Format):
         slope, intercept = (float(one) for one in np.frombuffer(raw, f"{order}{'f4' if first else 'f8'}", 2, 112 if first else 176))
         count = int(axes[0])
         if not 1 <= count <= 7 or kind not in DTYPES or not length <= offset <= LARGEST_OFFSET or offset != int(offset):
-            raise self.broken("a header with other axes, numbers or places")
+            raise self.broken("a header with other axes, number types or offsets")
         if math.isfinite(slope) and slope != 0.0 and not math.isfinite(intercept):
             raise self.broken("an intercept that isn't finite")
         shape, dtype = tuple(int(length) for length in axes[1 : count + 1]), np.dtype(order + DTYPES[kind])

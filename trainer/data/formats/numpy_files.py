@@ -40,9 +40,9 @@ def _header(stream: IO[bytes], format_: Format) -> _Header:
     except (TokenError, SyntaxError, RecursionError, TypeError) as error:  # NumPy tries to repair a header that isn't one
         raise format_.broken(f"a header that can't be read ({type(error).__name__})") from error
     if dtype.hasobject:
-        raise InvalidParameter(FILE, "of arrays of numbers (Python objects are never unpickled)", "an array of objects")
+        raise InvalidParameter(FILE, "a file of arrays of numbers (Python objects are never unpickled)", "an array of objects")
     if not is_number(dtype) and dtype.kind not in "US":
-        raise InvalidParameter(FILE, "of arrays of plain numbers or text", f"an array of {dtype.str}")
+        raise InvalidParameter(FILE, "a file of arrays of plain numbers or text", f"an array of {dtype.str}")
     return _Header(shape, fortran, dtype, checked_size(shape, dtype, format_))
 
 

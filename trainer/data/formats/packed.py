@@ -48,25 +48,25 @@ def archive(path: Path, format_: Format, most_members: int) -> Generator[tuple[z
 def _check(members: Sequence[zipfile.ZipInfo], file_size: int) -> None:
     names = {member.filename for member in members}
     if len(names) != len(members):
-        raise InvalidParameter(FILE, "an archive whose files have different names", "a name that is there twice")
+        raise InvalidParameter(FILE, "an archive whose files have different names", "a name that occurs twice")
     for member in members:
         parts = member.filename.replace("\\", "/").split("/")
         if ".." in parts or parts[0] == "" or ":" in parts[0] or not member.filename.isprintable():
-            raise InvalidParameter(FILE, "an archive whose names stay inside it", member.filename)
+            raise InvalidParameter(FILE, "an archive whose file names stay inside it", member.filename)
         mode = member.external_attr >> 16
         if mode and not stat.S_ISREG(mode) and stat.S_IFMT(mode):
             raise InvalidParameter(FILE, "an archive of plain files (no links, no devices)", member.filename)
         if member.flag_bits & ENCRYPTED:
             raise InvalidParameter(FILE, "an archive without encrypted files", member.filename)
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise InvalidParameter(FILE, "an archive of stored and deflated files", member.filename)
+            raise InvalidParameter(FILE, "an archive of stored or deflated files", member.filename)
         if member.file_size > HIGHEST_RATIO * max(member.compress_size, 1):
             raise InvalidParameter(FILE, "an archive with sizes that its compression can reach", member.filename)
     if (total := sum(member.file_size for member in members)) > MOST_UNPACKED:
-        raise InvalidParameter(FILE, f"of at most {MOST_UNPACKED} bytes unpacked", total)
+        raise InvalidParameter(FILE, f"at most {MOST_UNPACKED} bytes unpacked", total)
     if (packed := sum(member.compress_size for member in members)) > file_size:
         # Members that lie over each other: one small file that counts a thousand times.
-        raise InvalidParameter(FILE, f"an archive whose files fit into its {file_size} bytes side by side", packed)
+        raise InvalidParameter(FILE, f"an archive whose files fit into its {file_size} bytes without overlapping", packed)
 
 
 @contextmanager

@@ -30,7 +30,7 @@ class WavArchive(Format):
     """
 
     NAME: ClassVar[str] = "wav_zip"
-    IS: ClassVar[str] = "a ZIP archive of WAV files, 16 bits, mono, of one rate and one length"
+    IS: ClassVar[str] = "a ZIP archive of WAV files, 16 bits, mono, all with the same rate and length"
 
     def inspect(self, path: Path) -> Contents:
         names, samples = self._names(path), 0
@@ -75,10 +75,10 @@ class WavArchive(Format):
                 recording = waveform(content, FILE, rate).astype(np.float32)
                 form = form or (rate, len(recording))
                 if len(recording) != form[1]:
-                    # Padding to the longest would tell how long somebody's recording is.
+                    # Padding to the longest would reveal how long somebody's recording is.
                     raise self.broken(f"recordings of {form[1]} and of {len(recording)} samples")
                 if 4 * form[1] * len(names) > MOST_UNPACKED:
-                    raise InvalidParameter(FILE, f"of at most {MOST_UNPACKED} bytes unpacked", 4 * form[1] * len(names))
+                    raise InvalidParameter(FILE, f"at most {MOST_UNPACKED} bytes unpacked", 4 * form[1] * len(names))
                 yield number, recording
 
     def _rate(self, content: bytes) -> int:
@@ -86,7 +86,7 @@ class WavArchive(Format):
             with wave.open(io.BytesIO(content)) as stream:
                 return stream.getframerate()
         except (wave.Error, EOFError, RuntimeError) as error:
-            raise self.broken(f"a file that is none ({type(error).__name__})") from error
+            raise self.broken(f"a file that isn't a WAV file ({type(error).__name__})") from error
 
     @staticmethod
     def _identities(names: Sequence[str]) -> dict[str, NDArray[Any]]:

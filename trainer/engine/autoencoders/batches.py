@@ -1,4 +1,4 @@
-r"""Batches of rows, each row once in every epoch, in an order that anybody may know."""
+r"""Batches of rows, each row once in every epoch, in a public order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""Gradient descent on rows that anybody may see, over any number of epochs: post-processing of the release that made them."""
+r"""Gradient descent on rows that anyone may see, over any number of epochs: post-processing of the release that made them."""
 
 from __future__ import annotations
 

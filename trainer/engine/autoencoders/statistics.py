@@ -31,7 +31,7 @@ class Code:
     r"""A fixed, public function of one record into {1/2} x [-1/2, 1/2]^(l - 1).
 
     The hidden units sigmoid(W^T x) of an encoder, all but the first mapped from the interval that x in [0, 1]^n can reach to
-    [-1/2, 1/2]: a wider interval would cost noise for nothing.
+    [-1/2, 1/2]: a wider interval would only require more noise.
 
     Attributes:
       encoder: W, (n, l) float64 of float32's numbers; its first column is zero.

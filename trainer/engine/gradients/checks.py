@@ -50,7 +50,7 @@ def _check_parameters(network: nn.Module) -> None:
             # Half precision would round norms and sums by more than the clipping margin; complex half lacks most kernels.
             raise InvalidParameter(f"network.{name}", "float32 or complex64", str(parameter.dtype))
         if not parameter.requires_grad:
-            raise InvalidParameter(f"network.{name}", "trainable (a constant belongs into a buffer)", "requires_grad=False")
+            raise InvalidParameter(f"network.{name}", "trainable (a constant belongs in a buffer)", "requires_grad=False")
 
 
 def _check_data(problem: Problem) -> None:
@@ -73,7 +73,7 @@ def _check_members(members: Tensor, records: int) -> None:
         raise InvalidParameter("members", f"record numbers from 0 to {records - 1}, or -1", f"{int(members.min())} to {int(members.max())}")
     real = members >= 0
     if not bool(real[:, 0].all()) or bool((real[:, 1:] & ~real[:, :-1]).any()):
-        raise InvalidParameter("members", "at least one record in each unit, and padding only behind them", "padding before a record")
+        raise InvalidParameter("members", "at least one record in each unit, and padding only after its records", "padding before a record")
     numbers = members[real]
     if len(numbers.unique()) != len(numbers):
         # It would count twice, and one of its two units wouldn't be protected from the other's presence.
@@ -83,7 +83,9 @@ def _check_members(members: Tensor, records: int) -> None:
 def _check_modules(network: nn.Module) -> None:
     for name, module in network.named_modules():
         if isinstance(module, _BatchNorm):
-            raise InvalidParameter(f"network.{name}", "a layer that mixes no records (group or layer norm, say)", type(module).__name__)
+            raise InvalidParameter(
+                f"network.{name}", "a layer that doesn't mix records (group or layer norm, for example)", type(module).__name__
+            )
 
 
 def _check_outputs(problem: Problem) -> Tensor:
@@ -97,7 +99,7 @@ def _check_outputs(problem: Problem) -> Tensor:
         for name, tensor in (*values.items(), *network.named_buffers()):
             if not torch.equal(tensor, before[name]):
                 tensor.copy_(before[name])
-                raise InvalidParameter(f"network.{name}", "the same after a forward pass (a statistic of records is private)", "changed")
+                raise InvalidParameter(f"network.{name}", "unchanged by a forward pass (a statistic of records is private)", "changed")
         with mode(network, training):
             _check_separate("network", lambda records: functional_call(network, values, (records,)), features)
         # A parameter that is 0 at the start may make the network mix records later.
@@ -135,7 +137,7 @@ def _check_separate(what: str, function: Callable[[Tensor], Tensor], records: Te
     """Each row of the result depends on its own record only: not on another's values, and not on how many there are."""
     together = _run(what, function, records, SEED)
     if together.shape[:1] != (len(records),):
-        raise InvalidParameter(what, f"a function of {len(records)} records with as many results", tuple(together.shape))
+        raise InvalidParameter(what, f"a function that returns one result for each of {len(records)} records", tuple(together.shape))
     if not bool(as_real(together).isfinite().all()):
         raise InvalidParameter(what, "finite on standard normal features", "NaN or infinity")
     _check_mixes_nothing(what, function, records)
@@ -148,12 +150,12 @@ def _check_mixes_nothing(what: str, function: Callable[[Tensor], Tensor], record
         changed = torch.cat([records[:row], records[row - 1][None], records[row + 1 :]])
         rest = torch.arange(len(records), device=records.device) != row
         if not _same(_run(what, function, changed, SEED)[rest], together[rest], EQUALITY):
-            raise InvalidParameter(what, "a function of each record by itself", "one that mixes records")
+            raise InvalidParameter(what, "a function of each record separately", "one that mixes records")
     if not _same(_run(what, function, records, SEED + 1), together, 0.0):
         return  # random (dropout): one record at a time would get other masks
     alone = [_run(what, function, records[row : row + 1], SEED) for row in range(len(records))]
     if not _same(torch.cat(alone), together, AGREEMENT):
-        raise InvalidParameter(what, "a function of each record by itself", "one that depends on how many records there are")
+        raise InvalidParameter(what, "a function of each record separately", "one that depends on the number of records")
 
 
 def _same(results: Tensor, expected: Tensor, tolerance: float) -> bool:

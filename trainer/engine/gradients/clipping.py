@@ -126,7 +126,7 @@ class ClippedGradients:
         clipped = self._clipped_sum(parameters, units, bound)
         if [tensor._version for tensor in watched] != before:
             # Other records would read what one record writes there.
-            raise InvalidParameter("network", "one that changes no parameter and no buffer", "a change in place")
+            raise InvalidParameter("network", "one that changes no parameter and no buffer", "an in-place change")
         return clipped
 
     def _clipped_sum(self, parameters: Mapping[str, Tensor], units: Tensor, bound: float) -> ClippedSum:
@@ -238,7 +238,7 @@ def _single_precision(device: str) -> AbstractContextManager[object]:
 def _bounds_of(clipping: Clipping, layers: Sequence[Layer]) -> Callable[[float], Sequence[float]]:
     """A function from the whole gradient's bound to one bound for each layer, or to the single bound."""
     if isinstance(clipping, L1Clipping):
-        raise InvalidParameter("clipping", "in l2 (gradients per unit have l2 norms here)", clipping.kind)
+        raise InvalidParameter("clipping", "in l2 (per-unit gradients have l2 norms here)", clipping.kind)
     if isinstance(clipping, PerLayerClipping):
         return lambda bound: [bound / math.sqrt(len(layers))] * len(layers)
     if not isinstance(clipping, LayerBoundsClipping):

@@ -1,7 +1,7 @@
 r"""Measures what one unit adds to a clipped sum, on made-up units before the first release, and compares it with what the noise is for.
 
-Nobody would see a bound that is too large, a layer that isn't clipped or a norm that leaves something out: sums, noise and weights look as
-they should. No outcome depends on anybody's data values.
+A bound that is too large, a layer that isn't clipped or a norm that leaves something out would go unnoticed: sums, noise and weights look
+as they should. No outcome depends on anybody's data values.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def check_contributions(clipped: Tried, plan: ExecutionPlan, bound: float) -> No
         rest -= alone
     mixed = float(torch.linalg.vector_norm(rest, ord=order))
     if not mixed <= allowed * AGREEMENT:
-        raise _refused(f"a sum of {UNITS} units that is off the sum of their own by {mixed / allowed:.6g} times as much")
+        raise _refused(f"a sum of {UNITS} units that differs from the sum of their own by {mixed / allowed:.6g} times as much")
 
 
 def _released(summed: MadeUpSum, units: Tensor, plan: ExecutionPlan, bound: float, share: float) -> Tensor:
@@ -79,4 +79,4 @@ def _released(summed: MadeUpSum, units: Tensor, plan: ExecutionPlan, bound: floa
 
 
 def _refused(got: str) -> InvalidParameter:
-    return InvalidParameter("network", "one in which a made-up unit moves the released sum by at most what the noise is for", got)
+    return InvalidParameter("network", "one in which a made-up unit moves the released sum by at most the bound that the noise is for", got)

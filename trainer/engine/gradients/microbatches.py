@@ -47,7 +47,7 @@ class Sizes:
         return Sizes(step, min(most // step, MOST_SIZES) * step)
 
     def of_microbatch(self, units: int) -> int:
-        """The smallest size that holds so many units."""
+        """The smallest size that holds this many units."""
         return -(-units // self.step) * self.step
 
     def all(self) -> Iterator[int]:

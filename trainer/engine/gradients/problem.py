@@ -16,7 +16,7 @@ class Problem:
     r"""A training problem, everything on one device.
 
     Attributes:
-      network: features (n, ...) -> outputs (n, ...); mixes no records. In every call of every module row r belongs to record r, whatever
+      network: features (n, ...) -> outputs (n, ...); doesn't mix records. In every call of every module row r belongs to record r, whatever
         the data are: this is checked before training on made-up records; control flow that only rare data trigger can't be checked.
       losses: gives the loss of each record separately, neither summed nor averaged.
       features: of all training records, (records, ...); ``targets``: (records, ...).

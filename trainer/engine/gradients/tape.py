@@ -79,9 +79,7 @@ class Tape:
         gradients = torch.autograd.grad(loss, wanted, allow_unused=True)
         for (name, call), gradient in zip(calls, gradients, strict=False):
             if call.input._version != call.version:
-                raise InvalidParameter(
-                    f"network.{name}", "called with an input that nothing changes in place afterwards", "a changed input"
-                )
+                raise InvalidParameter(f"network.{name}", "called with an input that isn't changed in place afterwards", "a changed input")
             if gradient is not None:
                 uses[name].append(Use(_full(call.input), _full(gradient), self._known(call)))
         return uses, list(gradients[len(calls) :])

@@ -56,7 +56,7 @@ class FreshRandomness:
 
 @final
 class SeededRandomness:
-    """One stream per step and purpose, all from a seed: a resumed run equals an uninterrupted one. Not private against who knows it."""
+    """One stream per step and purpose, all from a seed: a resumed run equals an uninterrupted one. Not private if the seed is known."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed

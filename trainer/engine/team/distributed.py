@@ -42,7 +42,7 @@ class TeamFailed(PrivacyError):
     def __init__(self, rank: int, status: int | None) -> None:
         self.rank = rank
         self.status = status
-        super().__init__(f"process {rank} of the team ended early with status {status}; what it wrote on standard error says why")
+        super().__init__(f"process {rank} of the team ended early with status {status}; its standard error says why")
 
 
 def rows(units: Tensor, team: Team) -> Tensor:

@@ -68,7 +68,7 @@ def axis_analysis(length: int, transform: int, kept: int) -> NDArray[np.float64]
     r"""M of one axis, (coordinates, length): min(2 kept - 1, transform, length) rows, as many as A has eigenvalues that aren't 0.
 
     A trigonometric polynomial of these frequencies that is 0 at ``length`` positions in a row is 0, or has more than they: no eigenvalue
-    is exactly 0. Those that are smaller than float64 can tell from 0 keep their coordinate, which then has noise and hardly anything else.
+    is exactly 0. Those too small for float64 to distinguish from 0 keep their coordinate, which then has noise and hardly anything else.
 
     >>> axis_analysis(4, 4, 1).tolist()
     [[0.5, 0.5, 0.5, 0.5]]

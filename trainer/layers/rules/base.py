@@ -163,11 +163,11 @@ def weighted_rows(values: Tensor, factors: Tensor, sample: int = 0) -> Tensor:
 
 def added_at_once(units: int, sample: int, each: int = REAL) -> int:
     r"""How many of these units float32 may add in one product, if the products are then added one by one, in whatever order a library
-    likes within a product. 0 where they are too few to be worth it.
+    chooses within a product. 0 where they are too few to be worth it.
 
-    One unit more or less rounds the others' sum otherwise. With products of n units, m of them, and a sample of s units it is moved by at
-    most s (each n + m + 5) 2^-24 of the bound. No library adds worse, and some add as badly: of numbers that are alike, rounding errors are
-    too. Proof: mechanisms/proofs/clipped_sum.md.
+    One unit more or less changes how the others' sum is rounded. With products of n units, m of them, and a sample of s units it moves by
+    at most s (each n + m + 5) 2^-24 of the bound. No library adds worse, and some add as badly: of numbers that are alike, rounding errors
+    are too. Proof: mechanisms/proofs/clipped_sum.md.
 
     A unit's products at several positions may be long and cancel, so nothing like that holds for them: they are always added in float64.
 

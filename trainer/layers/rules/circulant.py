@@ -72,7 +72,7 @@ class BlockCirculantGradients(WritableGradients):
           InvalidParameter: complex weights, whose frequencies come in no conjugate pairs, or a number out of its range.
         """
         if self._spectra.is_complex:
-            raise InvalidParameter("low_passed", "a layer of real weights: complex ones have no conjugate pairs", "complex weights")
+            raise InvalidParameter("low_passed", "a layer with real weights: complex ones have no conjugate pairs", "complex weights")
         block, most = self._spectra.block, self._spectra.kept
         if not 1 <= kept <= most:
             raise InvalidParameter("kept", f"at least 1 and at most {most} frequencies of a block of {block}", kept)

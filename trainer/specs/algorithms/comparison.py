@@ -53,7 +53,7 @@ class Comparison(TrainingSpec):
     r"""Runs every part on the same data, one after the other, and puts their results side by side.
 
     All runs together leave the service, so the guarantee is for their composition: a comparison costs more than its best
-    part. Choosing that part by its result is then free, since every run is counted. A part without a guarantee leaves the whole without.
+    part. Choosing that part by its result is then free, since every run is counted. If one part has no guarantee, the whole has none.
 
     Attributes:
       data: the data set of all parts.
@@ -65,12 +65,12 @@ class Comparison(TrainingSpec):
       ValidationError: parts that differ in data or held-out records, two with one name, names that become too long, or more than 256 runs.
     """
 
-    SUMMARY: ClassVar[str] = "Several algorithms on one data set: a table and plots of what they reach, and what all of them cost together."
+    SUMMARY: ClassVar[str] = "Several algorithms on one data set: a table and plots of their results, and the cost of all of them together."
     SOURCES: ClassVar[tuple[str, ...]] = (
         "Papernot and Steinke 2022, arXiv:2110.03620 (choosing among private trainings costs privacy; here every run is counted)",
     )
     ERRATA: ClassVar[tuple[str, ...]] = ("P14", "S33")
-    TRUST: ClassVar[str] = "Whoever runs the trainings is trusted with the data; everybody else sees only what is released."
+    TRUST: ClassVar[str] = "The party that runs the trainings is trusted with the data; everyone else sees only what is released."
     PLANS: ClassVar[tuple[str, ...]] = ("comparison",)
 
     algorithm: Literal["comparison"] = "comparison"
@@ -102,27 +102,29 @@ class Comparison(TrainingSpec):
     def _check_parts(self) -> Self:
         names = [part.name for part in self.parts]
         if len(set(names)) != len(names):
-            raise InvalidParameter("parts", "of different names", names)
+            raise InvalidParameter("parts", "trainings with different names", names)
         if self.epsilons is not None and len(set(self.epsilons)) != len(self.epsilons):
-            raise InvalidParameter("epsilons", "each once", list(self.epsilons))
+            raise InvalidParameter("epsilons", "distinct", list(self.epsilons))
         for place, part in enumerate(self.parts):
             where = f"parts[{place}].spec"
             if part.spec.data != self.data:
                 raise InvalidParameter(f"{where}.data", "the comparison's own data set", part.spec.data.kind)
             if part.spec.reproducible:
-                raise InvalidParameter(f"{where}.reproducible", "false (the comparison's own seed serves all parts)", True)
+                raise InvalidParameter(f"{where}.reproducible", "false (the comparison's own seed is used for all parts)", True)
             if part.spec.canaries is not None:
-                raise InvalidParameter(f"{where}.audit", "absent (canaries audit one training by itself)", "canaries")
+                raise InvalidParameter(f"{where}.audit", "absent (canaries audit a single training)", "canaries")
             if part.spec.held_out == "encoded":
                 # Its guarantee is for held-out records and assumes public training records, which other parts may protect.
-                raise InvalidParameter(f"{where}.method", "any but noisy_rotation, which protects other records than the other parts", "it")
+                raise InvalidParameter(
+                    f"{where}.method", "other than noisy_rotation, which protects different records than the other parts", "noisy_rotation"
+                )
             if part.spec.held_out != self.parts[0].spec.held_out:
                 raise InvalidParameter(f"{where}.evaluation", f"{self.parts[0].spec.held_out!r} as in the first part", part.spec.held_out)
             if part.spec.records_per_unit != self.parts[0].spec.records_per_unit:
                 limits = self.parts[0].spec.records_per_unit, part.spec.records_per_unit
                 raise InvalidParameter(f"{where}.records_per_user", f"{limits[0]!r} as in the first part", limits[1])
         if (runs := self.repetitions * sum(1 for part in self.parts for _ in self._at_budgets(part.spec))) > MOST_RUNS:
-            raise InvalidParameter("parts, epsilons and repetitions", f"at most {MOST_RUNS} runs together", runs)
+            raise InvalidParameter("parts, epsilons and repetitions", f"at most {MOST_RUNS} runs in total", runs)
         _check_names([run.name for run in self.runs()])
         return self
 
@@ -190,9 +192,11 @@ def _check_names(names: Sequence[str]) -> None:
         try:
             _NAME.validate_python(name)
         except ValidationError:
-            raise InvalidParameter("parts", "of short names (at most 64 characters with budget and repetition behind)", name) from None
+            raise InvalidParameter(
+                "parts", "given short names (at most 64 characters including the suffixes for budget and repetition)", name
+            ) from None
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
-        raise InvalidParameter("parts and epsilons", "told apart by the names of their runs", twice[0])
+        raise InvalidParameter("parts and epsilons", "such that all runs have different names", twice[0])
 
 
 def _with_epsilon(document: dict[str, Any], epsilon: float) -> dict[str, Any] | None:

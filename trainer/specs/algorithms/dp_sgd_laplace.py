@@ -105,7 +105,7 @@ class DpSgdLaplace(AutoencoderTraining):
         "Dwork, McSherry, Nissim and Smith 2006",
     )
     ERRATA: ClassVar[tuple[str, ...]] = ("S16", "S28", "S29", "S30", "S31", "Z11", "Z22")
-    TRUST: ClassVar[str] = "Whoever runs the training is trusted with the data; everybody else sees only what is released."
+    TRUST: ClassVar[str] = "The party that runs the training is trusted with the data; everyone else sees only what is released."
     PLANS: ClassVar[tuple[str, ...]] = ("noisy_sums",)
 
     UNIT_FIELD: ClassVar[str] = "method.privacy.unit"

@@ -29,13 +29,13 @@ class DpSgdLaplacePrinted(PrintedTraining):
         "section VII",
     )
     ERRATA: ClassVar[tuple[str, ...]] = ("S9", "S15", "S16", "S18", "S27", "S28", "S29", "S30", "S31")
-    TRUST: ClassVar[str] = "Whoever sees the model, a checkpoint, an update or a metric is trusted with the data."
+    TRUST: ClassVar[str] = "Anyone who sees the model, a checkpoint, an update or a metric is trusted with the data."
     REASON: ClassVar[str] = (
-        "it ran Algorithm 2 of the SPOF paper as printed, which is private at no epsilon. It perturbs the derivative by the outputs and "
-        "propagates that through the raw row: each update is an outer product with the row, whose direction no noise hides (errata S31). "
-        "The codes that the decoder receives are functions of the rows without noise (S15). The noise's scale is chosen by the norm of the "
-        "row's own derivative (S29), and with environmental noise holds b_j, a function of the row, which the clip leaves out (S30). Every "
-        "step draws anew, so that steps and a user's rows add up (S16)"
+        "it ran Algorithm 2 of the SPOF paper as printed, which isn't private at any epsilon. It perturbs the derivative with respect to "
+        "the outputs and propagates it through the raw row: each update is an outer product with the row, whose direction no noise hides "
+        "(errata S31). The codes that the decoder receives are noiseless functions of the rows (S15). The noise's scale is chosen from the "
+        "norm of the row's own derivative (S29), and with environmental noise it contains b_j, a function of the row that clipping leaves "
+        "out (S30). Every step draws fresh noise, so the costs of steps and of a user's rows add up (S16)"
     )
     PLANS: ClassVar[tuple[str, ...]] = ("unprotected",)
 

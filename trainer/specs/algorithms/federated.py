@@ -42,10 +42,10 @@ class FederatedZetaDpSgd(BoundedTraining):
     )
     ERRATA: ClassVar[tuple[str, ...]] = ("Z10", "Z11", "Z12", "Z13", "Z22", "C9", "C10", "C11", "C18")
     TRUST: ClassVar[str] = (
-        "Here all nodes and the server were simulated at one place: whoever ran it held all data and is trusted with them; everybody else "
-        "sees only what is released. The accounting is that of separate places, where the server and the other nodes need not be trusted: "
-        "every node samples, clips and adds its whole noise itself before anything leaves it, so the guarantee holds against whoever sees "
-        "all nodes' updates and every model, and a node is trusted with its own units' data alone."
+        "Here all nodes and the server were simulated in one place: the party that ran the simulation held all data and is trusted with "
+        "them; everyone else sees only what is released. The accounting is for nodes in separate places, where the server and the other "
+        "nodes need not be trusted: every node samples, clips and adds its whole noise itself before anything leaves it, so the guarantee "
+        "holds against anyone who sees all nodes' updates and every model, and a node is trusted only with its own units' data."
     )
     PLANS: ClassVar[tuple[str, ...]] = ("noisy_sums",)
 

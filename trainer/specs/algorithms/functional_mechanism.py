@@ -43,9 +43,9 @@ class FunctionalMechanism(AutoencoderSpec):
     r"""Release a decoder's quadratic loss once, and minimise it.
 
     Attributes:
-      encoders: 1: the sums are over all rows, whoever's they are.
-      hidden: l, units of the code; the first is constant, so 1 gives only the noisy column means. More units see more of a row, and
-        cost noise for l n + l (l + 1) / 2 numbers.
+      encoders: 1: the sums are over all rows, whichever user they belong to.
+      hidden: l, units of the code; the first is constant, so 1 gives only the noisy column means. More units capture more of a row,
+        but require noise on l n + l (l + 1) / 2 numbers.
       spread: standard deviation of the encoder's random weights, times sqrt(n).
       noise: the noise added to the sums.
       expansion: where the loss is approximated by a quadratic; post-processing.
@@ -64,7 +64,7 @@ class FunctionalMechanism(AutoencoderSpec):
         "Jaakkola and Jordan 2000 (the quadratic bound)",
     )
     ERRATA: ClassVar[tuple[str, ...]] = ("S1", "S2", "S3", "S5", "S14", "S17")
-    TRUST: ClassVar[str] = "Whoever runs the training is trusted with the data; everybody else sees only what is released."
+    TRUST: ClassVar[str] = "The party that runs the training is trusted with the data; everyone else sees only what is released."
     PLANS: ClassVar[tuple[str, ...]] = ("statistic_release",)
 
     algorithm: Literal["functional_mechanism"] = "functional_mechanism"

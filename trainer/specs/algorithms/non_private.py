@@ -17,7 +17,7 @@ from trainer.specs.network_training import HELD_OUT, NoEvaluation, PublicHeldOut
 from trainer.specs.plans import UnprotectedPlan
 from trainer.specs.report import HeldOut
 
-REASON = "it was trained on the data as they are, without clipping and without noise: anything of them may be read off the model"
+REASON = "it was trained on the data as they are, without clipping and without noise: the model may reveal anything about them"
 
 REPORTED_DELTA = 1e-5
 """Epsilon is infinite at every delta, but progress reports need one."""
@@ -40,7 +40,7 @@ class NonPrivateTraining(TrainingSpec):
     SUMMARY: ClassVar[str] = "Ordinary training without privacy, as a baseline."
     SOURCES: ClassVar[tuple[str, ...]] = ("Robbins and Monro 1951, A stochastic approximation method",)
     ERRATA: ClassVar[tuple[str, ...]] = ()
-    TRUST: ClassVar[str] = "Whoever sees the model, a checkpoint or a metric is trusted with the data."
+    TRUST: ClassVar[str] = "Anyone who sees the model, a checkpoint or a metric is trusted with the data."
     PLANS: ClassVar[tuple[str, ...]] = ("unprotected",)
 
     algorithm: Literal["non_private"] = "non_private"
@@ -92,7 +92,7 @@ class NonPrivateTraining(TrainingSpec):
                 raise InvalidParameter("records_per_user", f"absent where the unit is one row ({facts.unit!r})", self.records_per_user)
             return facts.training_records
         if self.unit != facts.user_unit or facts.users is None:
-            rows = f"{facts.unit!r} (what one row of this data set is)"
+            rows = f"{facts.unit!r} (one row of this data set)"
             raise InvalidParameter("unit", rows if facts.user_unit is None else f"{rows} or {facts.user_unit!r}", self.unit)
         if self.records_per_user is None:
             raise InvalidParameter("records_per_user", f"given where the unit is {self.unit!r}, who may have several records", None)

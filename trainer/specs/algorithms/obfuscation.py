@@ -54,7 +54,7 @@ class Obfuscation(TrainingSpec):
       curve: ascending noise multipliers at which network and attacks are also measured; for ``noisy_rotation`` with attacks.
     """
 
-    SUMMARY: ClassVar[str] = "Complex-feature obfuscation: features turned by a secret angle, and attacks on what is sent."
+    SUMMARY: ClassVar[str] = "Complex-feature obfuscation: features rotated by a secret angle, and attacks on what is sent."
     SOURCES: ClassVar[tuple[str, ...]] = (
         "Attributes obfuscation with complex-valued features (anonymous, under double-blind review), sections 4 and 5",
         "Arjovsky, Chintala and Bottou 2017, arXiv:1701.07875 (the critic)",
@@ -62,8 +62,8 @@ class Obfuscation(TrainingSpec):
     )
     ERRATA: ClassVar[tuple[str, ...]] = tuple(f"O{number}" for number in range(1, 20))
     TRUST: ClassVar[str] = (
-        "The training records are public to whoever sees the model, a checkpoint or a metric; nothing protects them. Whoever runs the "
-        "encoder is trusted with the records that are encoded."
+        "The training records are public to anyone who sees the model, a checkpoint or a metric; nothing protects them. The party that "
+        "runs the encoder is trusted with the records that are encoded."
     )
     PLANS: ClassVar[tuple[str, ...]] = ("feature_release", "unprotected")
 
@@ -87,14 +87,16 @@ class Obfuscation(TrainingSpec):
         if not sound and attacked and not self.held_out_is_public:
             raise InvalidParameter("evaluation", "public_held_out where attacks are measured on the held-out records", self.evaluation.kind)
         if (self.evaluation_records is not None) != (sound and attacked):
-            raise InvalidParameter("evaluation_records", "given exactly for attacks under noisy_rotation", self.evaluation_records)
+            raise InvalidParameter(
+                "evaluation_records", "given if and only if attacks are run under noisy_rotation", self.evaluation_records
+            )
         if self.curve and not (sound and attacked):
             raise InvalidParameter("curve", "empty unless attacks are measured under noisy_rotation", self.curve)
         if any(later <= earlier for earlier, later in pairwise(self.curve)):
             raise InvalidParameter("curve", "ascending noise multipliers", self.curve)
         labels = [label for group in self.task_groups or () for label in group]
         if len(set(labels)) != len(labels):
-            raise InvalidParameter("task_groups", "each label in one group", self.task_groups)
+            raise InvalidParameter("task_groups", "groups in which each label occurs once", self.task_groups)
         return self
 
     @classmethod
@@ -176,19 +178,19 @@ class Obfuscation(TrainingSpec):
 
     def _check_fits(self, facts: DataSetFacts) -> None:
         if facts.task != "classification" or facts.is_complex or len(facts.shape) != 3 or facts.classes is None:
-            raise InvalidParameter("data", "real images (channels, height, width) to be told apart", self.data.kind)
+            raise InvalidParameter("data", "real images (channels, height, width) with classes", self.data.kind)
         if isinstance(self.method, NoisyRotation) and self.method.privacy.unit != facts.unit:
-            raise InvalidParameter("method.privacy.unit", f"{facts.unit!r} (what one row of this data set is)", self.method.privacy.unit)
+            raise InvalidParameter("method.privacy.unit", f"{facts.unit!r} (one row of this data set)", self.method.privacy.unit)
         classes = facts.classes if self.task_groups is None else len(self.task_groups)
         _ = divided(self.network, self.method, facts.shape, classes)
         if self.batch_size < 2:
             raise InvalidParameter(
-                "batch_size", ">= 2 (a record's counterpart, and what norms divide by, come from its batch)", self.batch_size
+                "batch_size", ">= 2 (a record's counterpart and the norms' statistics come from its batch)", self.batch_size
             )
         kept = self.public_training_records(facts)
         if kept < max(2, self.batch_size):
-            expected = f"such that at least batch_size = {self.batch_size} (and 2) training records are left to train on"
+            expected = f"such that at least batch_size = {self.batch_size} (and 2) training records remain for training"
             raise InvalidParameter("batch_size and evaluation_records", expected, kept)
         labels = sorted(label for group in self.task_groups or () for label in group)
         if self.task_groups is not None and labels != list(range(facts.classes)):
-            raise InvalidParameter("task_groups", f"of every label in 0 .. {facts.classes - 1}, each once", self.task_groups)
+            raise InvalidParameter("task_groups", f"groups that contain every label in 0 .. {facts.classes - 1} once", self.task_groups)

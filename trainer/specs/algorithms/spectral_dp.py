@@ -93,7 +93,7 @@ class SpectralDp(NetworkTraining):
         *("P1", "P2", "P4", "P6", "P7", "P8", "P9", "P10", "P11", "P12", "P13", "P14"),
         *("P15", "P16", "P17", "P18", "P19", "P20", "P21", "P22", "P24", "Z22"),
     )
-    TRUST: ClassVar[str] = "Whoever runs the training is trusted with the data; everybody else sees only what is released."
+    TRUST: ClassVar[str] = "The party that runs the training is trusted with the data; everyone else sees only what is released."
     PLANS: ClassVar[tuple[str, ...]] = ("noisy_sums",)
 
     algorithm: Literal["spectral_dp"] = "spectral_dp"
@@ -224,9 +224,9 @@ def _check_setting(name: str, layer: WeightedLayer, setting: LayerSetting) -> No
     if size is None:
         return
     if shape is None or _transforms_block_or_nothing(layer):
-        raise InvalidParameter(f"{name}.transform_size", f"absent for {layer.name} (it is for convolutions)", size)
+        raise InvalidParameter(f"{name}.transform_size", f"absent for {layer.name} (only convolutions have one)", size)
     if size < max(shape):
-        raise InvalidParameter(f"{name}.transform_size", f">= {max(shape)}, the kernel of {layer.name}", size)
+        raise InvalidParameter(f"{name}.transform_size", f">= {max(shape)}, the kernel size of {layer.name}", size)
 
 
 def _spectrum(layer: WeightedLayer, shape: Shape, numbers: int, setting: LayerSetting) -> LayerSpectrum:

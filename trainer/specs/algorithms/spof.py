@@ -102,8 +102,8 @@ class Spof(AutoencoderTraining):
     )
     ERRATA: ClassVar[tuple[str, ...]] = ("S1", "S2", "S3", "S7", "S9", "S14", "S15", "S16")
     TRUST: ClassVar[str] = (
-        "Here one place read all rows and released each by itself: whoever ran it is trusted with them; everybody else sees only what was "
-        "released. Where each row's owner releases it, nobody else need be trusted: the training needs only what was released."
+        "Here one party read all rows and released each of them separately: this party is trusted with them; everyone else sees only what "
+        "was released. Where each row's owner releases it, nobody else need be trusted: the training needs only what was released."
     )
     PLANS: ClassVar[tuple[str, ...]] = ("record_release",)
 

@@ -1,4 +1,4 @@
-r"""The spec of SPOF's Algorithm 1 as printed, which is private at no epsilon. ``spof`` is the sound form."""
+r"""The spec of SPOF's Algorithm 1 as printed, which isn't private at any epsilon. ``spof`` is the sound form."""
 
 from __future__ import annotations
 
@@ -32,13 +32,14 @@ class SpofPrinted(PrintedTraining):
         *("S1", "S2", "S3", "S5", "S7", "S8", "S9", "S10", "S11", "S13"),
         *("S14", "S15", "S16", "S18", "S19", "S20", "S21", "S24", "S33"),
     )
-    TRUST: ClassVar[str] = "Whoever sees the model, a checkpoint, an update or a metric is trusted with the data."
+    TRUST: ClassVar[str] = "Anyone who sees the model, a checkpoint, an update or a metric is trusted with the data."
     REASON: ClassVar[str] = (
-        "it ran Algorithm 1 of the SPOF paper as printed, which is private at no epsilon. Each update is an outer product with the raw "
-        "row: its direction is the row, whatever noise its coefficients carry, so one update gives the row away (errata S14). The codes "
-        "that the decoder receives are functions of the rows without noise (S15). The noise's scale holds c_j, a function of the row, and "
-        "with environmental noise b_j, another (S13, S21). Its two coefficients together cost sqrt(2) times the stated epsilon (S7), and "
-        "twice by the text's own reading (S8). Every step draws anew, so that steps and a user's rows add up (S16)"
+        "it ran Algorithm 1 of the SPOF paper as printed, which isn't private at any epsilon. Each update is an outer product with the raw "
+        "row: its direction is the row, whatever noise its coefficients have, so one update reveals the row (errata S14). The codes that "
+        "the decoder receives are noiseless functions of the rows (S15). The noise's scale contains c_j, a function of the row, and with "
+        "environmental noise b_j, another one (S13, S21). Its two coefficients together cost sqrt(2) times the stated epsilon (S7), and "
+        "twice that epsilon by the text's own reading (S8). Every step draws fresh noise, so the costs of steps and of a user's rows add "
+        "up (S16)"
     )
     PLANS: ClassVar[tuple[str, ...]] = ("unprotected",)
 

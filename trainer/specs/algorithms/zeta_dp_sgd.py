@@ -35,7 +35,7 @@ class ZetaDpSgd(BoundedTraining):
         "Andrew, Thakkar, McMahan and Ramaswamy 2021, arXiv:1905.03871 (adaptive clipping)",
     )
     ERRATA: ClassVar[tuple[str, ...]] = ("Z2", "Z10", "Z11", "Z12", "Z13", "Z15", "Z22")
-    TRUST: ClassVar[str] = "Whoever runs the training is trusted with the data; everybody else sees only what is released."
+    TRUST: ClassVar[str] = "The party that runs the training is trusted with the data; everyone else sees only what is released."
     PLANS: ClassVar[tuple[str, ...]] = ("noisy_sums",)
 
     algorithm: Literal["zeta_dp_sgd"] = "zeta_dp_sgd"

@@ -1,6 +1,6 @@
-r"""Networks as values: what a spec names, a certificate's digest covers and ``build`` makes real. Free of torch.
+r"""Networks as values: named in a spec, covered by a certificate's digest and built by ``build``. Free of torch.
 
-Whether a network fits a data set is known only with the data set's facts: ``shapes.check_model`` tells, without torch too.
+Whether a network fits a data set is known only with the data set's facts: ``shapes.check_model`` checks it, also without torch.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Head = Literal["magnitude", "real_part", "magnitude_softmax", "none"]
 
 @final
 class Linear(Value):
-    """W x + b over the features of a record, which is flat by then."""
+    """W x + b over the features of a record, which must be flat."""
 
     kind: Literal["linear"] = "linear"
     outputs: Width
@@ -55,7 +55,7 @@ class BlockCirculantLinear(Value):
 
     Attributes:
       outputs: of the layer; any number.
-      block: rows and columns of a block; at most the larger of inputs and outputs. Inputs and outputs that are no multiples of it are
+      block: rows and columns of a block; at most the larger of inputs and outputs. Inputs and outputs that aren't multiples of it are
         filled up with zeros and cropped: the weight is then the upper left corner of a block-circulant one.
     """
 
@@ -67,7 +67,7 @@ class BlockCirculantLinear(Value):
 
 @final
 class Convolution(Value):
-    """Over one or two spatial axes, whichever the record has; zeros are padded on both sides."""
+    """Over one or two spatial axes, as many as the record has; zeros are padded on both sides."""
 
     kind: Literal["convolution"] = "convolution"
     outputs: Width
@@ -182,7 +182,7 @@ class Unflatten(Value):
 
 @final
 class FilterBank(Value):
-    """|x * psi| for fixed Gabor filters psi, and x, averaged over squares: nothing is learned, so it stands before all weights.
+    """|x * psi| for fixed Gabor filters psi, and x, averaged over squares: nothing is learned, so it comes before all weights.
 
     Attributes:
       wavelengths: in pixels; each with ``orientations`` filters.
@@ -200,23 +200,23 @@ class FilterBank(Value):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.size % 2 == 0:
-            raise InvalidParameter("size", "odd (a filter has a middle)", self.size)
+            raise InvalidParameter("size", "odd (a filter has a centre pixel)", self.size)
         return self
 
 
 @final
 class Scattering(Value):
-    r"""The scattering transform of real images (channels, height, width): fixed wavelets, so it stands before all weights.
+    r"""The scattering transform of real images (channels, height, width): fixed wavelets, so it comes before all weights.
 
     Each channel becomes 1 + L J + L^2 J (J - 1) / 2 channels of height // 2^J times width // 2^J numbers for J scales, L orientations
-    and depth 2. It is a public function of one record. Normalising by means and variances of the whole training set, as some of the
-    field does behind such features, is not offered: those are a release that has its own price (errata P24).
+    and depth 2. It is a public function of one record. Normalising by means and variances of the whole training set, as some others
+    do after such features, is not offered: those are a release with a privacy cost of its own (errata P24).
 
     Attributes:
       scales: J; height and width are greater than 2^J.
       orientations: L, equally spaced in half a turn; the wavelets are made for 8.
-      depth: 1 or 2, the most wavelets one behind the other.
-      normalisation_groups: the channels that come out are shifted and scaled in so many groups of neighbours to mean 0 and variance 1, by
+      depth: 1 or 2, the most wavelets applied one after the other.
+      normalisation_groups: the output channels are shifted and scaled, in this many groups of neighbours, to mean 0 and variance 1, by
         one record's own numbers; None for not at all.
     Sources: Bruna and Mallat 2013; Tramer and Boneh 2021, with J = 2, L = 8 and 27 groups.
     """
@@ -281,7 +281,7 @@ class Sequential(Value):
         where an activation shrinks what is small, as iGaussian does, a deep network's outputs would start at 0. Or weights from a
         public file, for all or the first layers, and of these the first may be frozen.
     Raises:
-      InvalidParameter: an activation, a layer or a head of the other kind of numbers; more given or frozen layers than there are, or a
+      InvalidParameter: an activation, a layer or a head for the other kind of numbers; more given or frozen layers than there are, or a
         dropout among the frozen ones.
     """
 
@@ -303,7 +303,7 @@ class Sequential(Value):
         is_fixed = True
         for place, layer in enumerate(self.layers):
             if isinstance(layer, FilterBank | Scattering) and not is_fixed:
-                raise InvalidParameter(f"model.layers[{place}]", "before all layers that learn or drop", layer.kind)
+                raise InvalidParameter(f"model.layers[{place}]", "before all trainable and dropout layers", layer.kind)
             is_fixed = is_fixed and isinstance(layer, Flatten | Unflatten | Fourier | FilterBank | Scattering)
             if isinstance(layer, Activation):
                 is_real = layer.name in RealActivation.__args__
@@ -311,9 +311,9 @@ class Sequential(Value):
                     kind = "complex" if self.numbers == "complex" else "real"
                     raise InvalidParameter(f"model.layers[{place}].name", f"a {kind} activation for numbers {self.numbers}", layer.name)
             elif isinstance(layer, Fourier) and self.numbers == "real":
-                raise InvalidParameter(f"model.layers[{place}]", "a layer for numbers real (a spectrum is complex)", layer.kind)
+                raise InvalidParameter(f"model.layers[{place}]", "a layer for numbers real (the output of fourier is complex)", layer.kind)
             elif isinstance(layer, Scattering) and self.numbers != "real":
-                raise InvalidParameter("model.numbers", "real behind a scattering layer, which is of real images", self.numbers)
+                raise InvalidParameter("model.numbers", "real with a scattering layer, which takes real images", self.numbers)
         self._check_given()
         return self
 
@@ -322,11 +322,11 @@ class Sequential(Value):
         if not isinstance(given, GivenWeights):
             return
         if given.given_layers > len(self.layers):
-            raise InvalidParameter(f"{FIELD}.given_layers", f"at most the {len(self.layers)} layers", given.given_layers)
+            raise InvalidParameter(f"{FIELD}.given_layers", f"at most {len(self.layers)}, the number of layers", given.given_layers)
         for place, layer in enumerate(self.layers[: given.frozen_layers]):
             if isinstance(layer, Dropout):
                 # A frozen layer is a fixed function of a record, computed once; masks are drawn anew in every step.
-                raise InvalidParameter(f"model.layers[{place}]", "behind the frozen layers", layer.kind)
+                raise InvalidParameter(f"model.layers[{place}]", "after the frozen layers", layer.kind)
 
 
 @final
@@ -362,6 +362,6 @@ ModelSpec = Annotated[ComplexMlp | Sequential | ComplexUnet, Field(discriminator
 
 
 def given_weights_of(model: ModelSpec) -> tuple[str, ...]:
-    """SHA-256 of the weights that such a network starts from instead of drawing its own; none where it draws them."""
+    """SHA-256 of the weights that the network starts from instead of drawing its own; none where it draws them."""
     given = model.initial_weights if isinstance(model, Sequential) else None
     return (given.sha256,) if isinstance(given, GivenWeights) else ()

@@ -88,7 +88,7 @@ def speech(classes: int, activation: ComplexActivation = "igaussian", head: Scor
 
     Max pooling (2 x 2, not stated) between the second and the third, adaptive max pooling (to one position, not stated) after the
     last. The activation follows every convolution and the layer of 64. The paper has 8 outputs for the 10 words it names. It doesn't
-    say how weights start: iGaussian is quadratic near 0, and after five of them Glorot's leave the scores at 0, so they are scaled.
+    say how weights start: iGaussian is quadratic near 0, and after five of them Glorot's weights leave the scores at 0, so they are scaled.
 
     Args:
       classes: outputs of the last layer.

@@ -1,7 +1,7 @@
 r"""The Spectral-DP paper's networks as values (its section 4.1 and appendix A.5). Without torch.
 
 Fully connected layers are made of circulant blocks where the paper filters them: of 8 or 16, and of 10 in the last one. It names an
-activation for Model-2 alone, tanh; the others take tanh too unless another is asked for, since it keeps outputs and gradients short.
+activation for Model-2 alone, tanh; the others use tanh too unless another is requested, since it keeps outputs and gradients small.
 Where widths are no multiples of a block they are filled up with zeros (``BlockCirculantLinear``).
 
 Its section 4.4 puts the scattering transform before a linear layer or two convolutions, as Tramer and Boneh 2021 (arXiv:2011.11660) do;

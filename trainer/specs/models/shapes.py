@@ -1,4 +1,4 @@
-r"""What every layer makes of a record's shape: whether a network fits its data is known, and refused, before torch is loaded.
+r"""How every layer changes a record's shape: a network that doesn't fit its data is refused before torch is loaded.
 
 Shapes are (features,) or (channels, *spatial), in complex numbers for complex networks and in real ones otherwise: real pairs start
 with twice the channels, all real parts first.
@@ -44,7 +44,7 @@ from trainer.specs.models.weights import FIELD, GivenWeights
 LARGEST_WEIGHTS = 2**28
 """Real numbers in a network's weights: 1 GiB of float32. Noise, gradient and optimizer state are each as large."""
 LARGEST_ACTIVATIONS = 2**28
-"""Real numbers that one record becomes on its way, all layers together."""
+"""Real numbers in one record's activations, all layers together."""
 
 
 @final
@@ -99,7 +99,7 @@ def given_parameters(model: Sequential, stages: tuple[LayerShapes, ...]) -> dict
     if not isinstance(given, GivenWeights):
         return {}
     if not any(stage.parameters for stage in stages[given.frozen_layers :]):
-        raise InvalidParameter(f"{FIELD}.frozen_layers", "such that a layer with weights is left to train", given.frozen_layers)
+        raise InvalidParameter(f"{FIELD}.frozen_layers", "such that a layer with weights remains to be trained", given.frozen_layers)
     expected = {name: shape for stage in stages[: given.given_layers] for name, shape in stage.parameters.items()}
     if not expected:
         raise InvalidParameter(f"{FIELD}.given_layers", "such that a layer with weights is among them", given.given_layers)
@@ -110,7 +110,7 @@ def sequential_shapes(model: Sequential, facts: DataSetFacts) -> tuple[LayerShap
     """Every layer's shapes.
 
     Raises:
-      InvalidParameter: a layer doesn't take what the one before it gives, or what comes out in the end isn't what the task asks.
+      InvalidParameter: a layer doesn't take what the one before it gives, or the last output isn't what the task requires.
     """
     if model.numbers == "real" and facts.is_complex:
         raise InvalidParameter("model.numbers", "complex or real_pairs for complex data", "real")
@@ -120,7 +120,7 @@ def sequential_shapes(model: Sequential, facts: DataSetFacts) -> tuple[LayerShap
     for place, layer in enumerate(model.layers):
         if model.numbers == "real_pairs" and isinstance(layer, Fourier) and shape[0] % 2:
             raise InvalidParameter(
-                f"model.layers[{place}]", "behind an even number of channels or features, half of them imaginary", shape[0]
+                f"model.layers[{place}]", "applied to an even number of channels or features, half of them imaginary", shape[0]
             )
         outputs = shape_after(f"model.layers[{place}]", layer, shape)
         own = parameter_shapes(layer, shape, model.numbers)
@@ -138,14 +138,14 @@ def input_shape(model: Sequential, facts: DataSetFacts) -> Shape:
 
 def _classes(facts: DataSetFacts) -> int:
     if facts.classes is None:
-        raise InvalidParameter("model", "one that makes images: this data set has no classes", "a classifier")
+        raise InvalidParameter("model", "one that outputs images: this data set has no classes", "a classifier")
     return facts.classes
 
 
 def _check_end(model: Sequential, shape: Shape, start: Shape, facts: DataSetFacts) -> None:
     if facts.task == "reconstruction":
         if not facts.is_complex and len(facts.shape) != 1:
-            raise InvalidParameter("data", "complex images or flat rows of real numbers, where these are reconstructed", facts.shape)
+            raise InvalidParameter("data", "complex images or flat rows of real numbers, since these are to be reconstructed", facts.shape)
         what = "images" if facts.is_complex else "real rows"
         if (model.numbers == "real") == facts.is_complex:
             expected = "complex or real_pairs" if facts.is_complex else "real"
@@ -153,12 +153,12 @@ def _check_end(model: Sequential, shape: Shape, start: Shape, facts: DataSetFact
         if model.head != "none":
             raise InvalidParameter("model.head", f"none where {what} are reconstructed", model.head)
         if shape != start:
-            raise InvalidParameter("model.layers", f"such that {what} come out as they went in, {start}", shape)
+            raise InvalidParameter("model.layers", f"such that the output has the shape of the input {what}, {start}", shape)
         return
     if model.numbers == "complex" and model.head == "none":
-        raise InvalidParameter("model.head", "one that makes real class scores of complex outputs", "none")
+        raise InvalidParameter("model.head", "one that turns complex outputs into real class scores", "none")
     if shape != (_classes(facts),):
-        raise InvalidParameter("model.layers", f"such that {facts.classes} class scores come out", shape)
+        raise InvalidParameter("model.layers", f"such that the output is {facts.classes} class scores", shape)
 
 
 def _check_size(weights: int, activations: int) -> None:
@@ -185,7 +185,9 @@ def shape_after(name: str, layer: LayerSpec, shape: Shape) -> Shape:
         case Unflatten():
             wanted = (layer.channels, layer.height, layer.width)
             if len(shape) != 1 or math.prod(wanted) != shape[0]:
-                raise InvalidParameter(name, f"on flat records of {math.prod(wanted)} numbers (unflatten)", f"a record of shape {shape}")
+                raise InvalidParameter(
+                    name, f"applied to flat records of {math.prod(wanted)} numbers (unflatten)", f"a record of shape {shape}"
+                )
             return wanted
         case Activation() | Dropout() | Fourier():
             return shape
@@ -216,7 +218,7 @@ def _check_groups(name: str, field: str, groups: int, shape: Shape) -> None:
         raise InvalidParameter(f"{name}.{field}", f"a divisor of {shape[0]} channels", groups)
     if math.prod(shape) == groups:
         # The only number of a group is its own mean: what comes out would be the same for every record.
-        raise InvalidParameter(name, "where every group has at least two numbers", f"{groups} groups of a record of shape {shape}")
+        raise InvalidParameter(name, "applied where every group has at least two numbers", f"{groups} groups of a record of shape {shape}")
 
 
 def _after_spatial(
@@ -227,7 +229,7 @@ def _after_spatial(
     channels, *spatial = shape
     if len(spatial) != 2 and (len(spatial) != 1 or isinstance(layer, TransposedConvolution | FilterBank | Scattering)):
         axes = "two" if isinstance(layer, TransposedConvolution | FilterBank | Scattering) else "one or two"
-        raise InvalidParameter(name, f"on records with {axes} spatial axes ({layer.kind})", f"a record of shape {shape}")
+        raise InvalidParameter(name, f"applied to records with {axes} spatial axes ({layer.kind})", f"a record of shape {shape}")
     match layer:
         case Convolution():
             if channels % layer.groups or layer.outputs % layer.groups:
@@ -272,8 +274,8 @@ def _check_unet(model: ComplexUnet, facts: DataSetFacts) -> None:
         raise InvalidParameter("model", "another network: complex_unet reconstructs complex images (channels, height, width)", facts.shape)
     multiple = 2**model.pools
     if any(size % multiple or size < 2 * multiple for size in facts.shape[1:]):
-        # At the bottom two positions along each axis remain at least: a norm over one position has nothing to normalise.
-        raise InvalidParameter("model.pools", f"such that height and width are multiples of {multiple} beyond it", facts.shape)
+        # At the lowest level at least two positions along each axis remain: a norm over one position has nothing to normalise.
+        raise InvalidParameter("model.pools", f"such that height and width are multiples of {multiple} and greater than it", facts.shape)
     _check_size(2 * unet_weights(model, facts.shape[0]), 2 * _unet_activations(model, facts.shape))
 
 

@@ -42,8 +42,8 @@ class _Stored(TypedDict):
 def not_covered(sha256: str) -> str:
     """What a certificate says of weights of this digest, among what the guarantee doesn't cover."""
     return (
-        f"the weights that training started from (SHA-256 {sha256}): they are taken as public; if they were trained on the same data, that "
-        "cost privacy of its own"
+        f"the weights that training started from (SHA-256 {sha256}): they are assumed to be public; if they were trained on the same data, "
+        "that had a privacy cost of its own"
     )
 
 
@@ -52,7 +52,7 @@ class GivenWeights(Value):
     r"""Public weights from a file; the layers behind the first ``given_layers`` start fresh, as with ``glorot``.
 
     Whoever submits the job declares the weights public. The guarantee says nothing about the records they were trained on: weights that
-    were trained on the same private data are a release that cost privacy of its own, and its guarantee and this one add up.
+    were trained on the same private data are a release that had a privacy cost of its own, and its guarantee and this one add up.
 
     The file's tensors are named as in our own ``model.safetensors``, ``0_convolution.weight`` for layer 0, and are float32; a complex
     one has a last axis of (real, imaginary). Those of the first ``given_layers`` layers must all be there, in the network's shapes, and
@@ -60,10 +60,10 @@ class GivenWeights(Value):
 
     Attributes:
       file: under the data sets' root.
-      sha256: of the whole file, 64 hexadecimal digits: what names the model names the weights.
-      frozen_layers: so many layers, from the first on, keep the file's weights and are never trained: they are part of the public
+      sha256: of the whole file, 64 hexadecimal digits: it makes the weights part of the model's description.
+      frozen_layers: this many layers, from the first on, keep the file's weights and are never trained: they are part of the public
         preprocessing of a record, computed once. Not a dropout, and not all layers with weights.
-      given_layers: so many layers, from the first on, start at the file's weights; >= frozen_layers.
+      given_layers: this many layers, from the first on, start at the file's weights; >= frozen_layers.
     Raises:
       InvalidParameter: fewer given than frozen layers.
     """
@@ -104,7 +104,7 @@ class GivenWeights(Value):
             raise InvalidParameter(f"{FIELD}.file", "a safetensors file", f"{self.file}: {error}") from error
         needed = {name for name in tensors if not self._is_left_unread(name)}
         if missing := sorted(expected.keys() - needed):
-            raise InvalidParameter(f"{FIELD}.file", f"a file with all tensors of the given layers ({missing[0]} among them)", self.file)
+            raise InvalidParameter(f"{FIELD}.file", f"a file with all tensors of the given layers (including {missing[0]})", self.file)
         if extra := sorted(needed - expected.keys()):
             raise InvalidParameter(f"{FIELD}.file", "a file with tensors of the network's layers only", f"{self.file} with {extra[0]}")
         return {name: _checked(name, tensors[name], shape) for name, shape in expected.items()}
@@ -139,5 +139,5 @@ def _checked(name: str, tensor: _Stored, shape: tuple[int, ...]) -> NDArray[np.f
         raise InvalidParameter(f"{FIELD}.file", f"a file in which {name} has dtype F32 and shape {shape}", found)
     values = np.frombuffer(tensor["data"], dtype="<f4").reshape(shape)
     if not np.isfinite(values).all():
-        raise InvalidParameter(f"{FIELD}.file", "a file of finite numbers", f"{name} with others")
+        raise InvalidParameter(f"{FIELD}.file", "a file of finite numbers", f"NaN or infinity in {name}")
     return values

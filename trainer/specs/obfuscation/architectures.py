@@ -68,7 +68,7 @@ class LeNet(Value):
     """LeCun et al. 1998: the encoder is the first convolution, the decoder the softmax layer. Images of 8 x 8 pixels or more.
 
     Attributes:
-      width: channels of the first convolution, 6 in 1998; all other layers grow with it. In measurements, turned features needed more
+      width: channels of the first convolution, 6 in 1998; all other layers grow with it. In measurements, rotated features needed more
         of them than real ones for equally good answers; each channel's magnitude may depend on the counterpart too, which averages out.
     """
 
@@ -155,14 +155,12 @@ def _check_equivariant(where: str, layers: tuple[ProcessingLayer, ...]) -> None:
             case Skip():
                 _check_equivariant(f"{at}.layers", layer.layers)
             case Convolution() | Linear() if layer.bias:
-                expected = "without bias in the processing module (a constant isn't turned with the feature)"
+                expected = "without bias in the processing module (a constant isn't rotated with the feature)"
                 raise InvalidParameter(f"{at}.bias", f"false: {layer.kind} {expected}", True)
             case Activation():
-                raise InvalidParameter(
-                    at, "delta in place of an activation of real and imaginary parts, which turn into each other", layer.name
-                )
+                raise InvalidParameter(at, "delta instead of an activation of real and imaginary parts, which a rotation mixes", layer.name)
             case GroupNorm():
-                raise InvalidParameter(at, "magnitude_norm in place of a norm that moves means", layer.kind)
+                raise InvalidParameter(at, "magnitude_norm instead of a norm that shifts means", layer.kind)
             case Delta() | MagnitudeNorm() | Convolution() | Linear() | Dropout():
                 pass
             case _ if isinstance(layer, (*_LINEAR, *_BY_MAGNITUDE)):

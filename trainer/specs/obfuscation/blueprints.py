@@ -55,7 +55,9 @@ def blueprint(network: Architecture, image: Shape) -> Blueprint:
     """
     smallest = SMALLEST_SIDES.get(network.kind, 1)
     if min(image[1:]) < smallest:
-        raise InvalidParameter("network", f"one for such images ({network.kind} takes {smallest} x {smallest} pixels or more)", image)
+        raise InvalidParameter(
+            "network", f"one for images of this size ({network.kind} needs at least {smallest} x {smallest} pixels)", image
+        )
     match network:
         case LeNet():
             return _lenet(network.width)

@@ -70,7 +70,7 @@ def divide(spec: Obfuscation, data: DataSet) -> Division:
       InvalidParameter: not enough training records are left, or the data set isn't one of real images with classes.
     """
     if data.classes is None or data.training_features.ndim != 4 or np.iscomplexobj(data.training_features):
-        raise InvalidParameter("data", "real images (channels, height, width) to be told apart", data.training_features.shape)
+        raise InvalidParameter("data", "real images (channels, height, width) with classes", data.training_features.shape)
     given, held_out = (
         _records(spec, data.classes, *pair)
         for pair in ((data.training_features, data.training_targets), (data.test_features, data.test_targets))
@@ -78,7 +78,7 @@ def divide(spec: Obfuscation, data: DataSet) -> Division:
     classes = data.classes if spec.task_groups is None else len(spec.task_groups)
     apart = spec.evaluation_records or 0
     if len(given) - apart < spec.batch_size:
-        raise InvalidParameter("batch_size", f"<= the {max(0, len(given) - apart)} records left to train on", spec.batch_size)
+        raise InvalidParameter("batch_size", f"<= the {max(0, len(given) - apart)} records that remain for training", spec.batch_size)
     if not isinstance(spec.method, NoisyRotation):
         return Division(given, held_out if spec.held_out_is_public else None, None, classes, data.classes)
     order = shuffled(len(given), PUBLIC_SEED, _PURPOSE)

@@ -99,7 +99,7 @@ def divided(network: Architecture, method: Method, image: Shape, classes: int) -
 
 
 def shortcut(name: str, before: Shape, after: Shape) -> Convolution | None:
-    r"""The convolution that takes a record around a skip's layers; None if the record can pass unchanged.
+    r"""The convolution on the shortcut around a skip's layers; None if the record can pass unchanged.
 
     Raises:
       InvalidParameter: no 1 x 1 convolution of any stride fits.
@@ -110,7 +110,7 @@ def shortcut(name: str, before: Shape, after: Shape) -> Convolution | None:
         stride = math.ceil(before[1] / after[1])
         if tuple((size - 1) // stride + 1 for size in before[1:]) == after[1:]:
             return Convolution(outputs=after[0], kernel=1, stride=stride, bias=False)
-    raise InvalidParameter(name, "around layers that keep a record's shape, or halve an image's sides or the like", (before, after))
+    raise InvalidParameter(name, "around layers that keep a record's shape or reduce an image's sides by a common stride", (before, after))
 
 
 @final

@@ -1,4 +1,4 @@
-r"""Attacks on obfuscated features: what somebody who sees x, and knows the public network, finds out about whom it was made from."""
+r"""Attacks on obfuscated features: what someone who sees x and knows the public network finds out about the person behind it."""
 
 from trainer.algorithms.obfuscation.attacks.every_attack import curve_figures, run_attacks
 

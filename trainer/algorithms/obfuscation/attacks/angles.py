@@ -1,8 +1,8 @@
 r"""The secret angle from one x, by moments of its coordinates, and how far off an estimate is (errata O7).
 
 Each attacker knows the encoder, so it learns the constant between its statistic and theta (pi/4 for the mean of like a and b, 0 or pi/2
-for the axis, 0 or pi/4 for the cumulant) from its own encodings of public images. A statistic that only tells theta up to some part of
-the circle is completed by the mean's estimate.
+for the axis, 0 or pi/4 for the cumulant) from its own encodings of public images. A statistic that determines theta only modulo part
+of the circle is completed by the mean's estimate.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CHANCE_NEAR = NEAR / math.pi
 _ROWS = 64
 
 _TINY = 1e-6
-"""Times a feature's largest magnitude: a float32 coordinate below it has no phase to speak of."""
+"""Times a feature's largest magnitude: a float32 coordinate below it has no meaningful phase."""
 
 
 def error_mod(estimate: Tensor, theta: Tensor, period: float) -> Tensor:
@@ -120,7 +120,7 @@ def _calibrated(off: Tensor, statistic: Tensor, period: float) -> Tensor:
 
 
 def _axis_calibrated(off: Tensor, axis: Tensor) -> Tensor:
-    """Likewise; of some records a varies more and of others b, so the constant is told modulo pi/2 first, then which of the two it is."""
+    """Likewise; a varies more for some records and b for others, so the constant is determined modulo pi/2 first, then which of the two."""
     constant = _mean_angle(off, QUARTER)
     is_other = ((2.0 * (off - constant)).cos().mean() < 0.0).to(off.dtype)
     return axis - constant - QUARTER * is_other

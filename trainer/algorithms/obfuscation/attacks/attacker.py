@@ -36,7 +36,7 @@ class Attacker:
     tick: Callable[[], None]
 
     def encode(self, images: Tensor, generator: Generator) -> Encoded:
-        """Of any number of images, some at a time; a counterpart is then of the same some."""
+        """Encodes any number of images in chunks; a counterpart then comes from the same chunk."""
         parts: list[Encoded] = []
         with torch.no_grad():
             for start, chunk in self._chunks(images):

@@ -56,7 +56,7 @@ class Verdicts:
 def residuals(sent: Tensor, candidates: Tensor, attacker: Attacker) -> Tensor:
     r"""|part of g(I) outside span(Re x, Im x)| / |g(I)| of all pairs (records, candidates), in float64.
 
-    A feature of zeros lies in every plane and tells nothing: its residual is 1.
+    A feature of zeros lies in every plane and reveals nothing: its residual is 1.
 
     Args:
       sent: x (records, *feature).
@@ -126,7 +126,7 @@ def _units(rows: Tensor) -> Tensor:
 
 
 def _first(encoded: Encoded, count: int) -> Encoded:
-    """Whose counterparts may lie behind the cut: those that do count as of no record here."""
+    """The first ``count`` encodings; counterparts beyond them count as those of no record here."""
     if len(encoded.sent) <= count:
         return encoded
     parts = (encoded.sent[:count], encoded.theta[:count], encoded.feature[:count], encoded.counterpart[:count])

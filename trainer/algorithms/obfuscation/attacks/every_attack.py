@@ -190,7 +190,7 @@ def _reconstruction_figure(
 def _properties(
     attacker: Attacker, victims: Encoded, angles: _Angles, images: _Images, figures: Figures
 ) -> tuple[tuple[AttackFigure, ...], dict[AttackName, str]]:
-    """The attackers are trained on what the learned angle attack makes of encodings of public images."""
+    """The attackers are trained on the output of the learned angle attack for encodings of public images."""
     known, places = _known(attacker)
     features = turned_back(known.sent, quadratures.sweep(attacker, angles.module, known.sent).to(known.theta.dtype))
     return property_figures(
@@ -221,7 +221,7 @@ def _labels(attacker: Attacker, victims: Encoded, estimates: Tensor, figures: Fi
 
 
 def _known(attacker: Attacker) -> tuple[Encoded, Tensor]:
-    """``KNOWN`` encodings of public images, of some several times or of some none, and of which record each is."""
+    """``KNOWN`` encodings of public images, some encoded several times or some not at all, and the record of each."""
     public = len(attacker.ground.public_images)
     generator = attacker.seed_stream("known")
     device = attacker.ground.public_images.device

@@ -74,7 +74,7 @@ def learn(attacker: Attacker, planes: Planes, pixels: Pixels, purpose: str) -> R
 
 
 def reconstructed(attacker: Attacker, module: Reconstruction, planes: Tensor) -> Tensor:
-    """Images in [0, 1]; what an attacker that diverged gives instead of numbers is black, and counts."""
+    """Images in [0, 1]; NaN, from an attacker that diverged, becomes black and counts."""
     return attacker.in_chunks(lambda part: module(part).nan_to_num(nan=0.0).clamp(0.0, 1.0), planes, _ROWS)
 
 

@@ -25,7 +25,7 @@ def decided(attacker: Attacker, processed: Tensor, angles: Tensor) -> Tensor:
 
 
 def scanned(attacker: Attacker, processed: Tensor) -> Tensor:
-    """Labels (records,) at the angle at which the public decoder is surest of one."""
+    """Labels (records,) at the angle at which the public decoder is most certain of one."""
     surest = torch.full((len(processed),), -1.0, device=processed.device)
     labels = torch.zeros(len(processed), dtype=torch.int64, device=processed.device)
     for place in range(SCANNED):

@@ -59,7 +59,7 @@ def in_words(module: Quadratures, attacker: Attacker) -> str:
     effort = attacker.effort
     return (
         f"two-quadrature discriminator, {weights_of(module)} weights, {effort.steps} steps of Adam on fresh encodings of public images; "
-        f"{effort.angles} angles a victim and a parabola"
+        f"{effort.angles} angles per victim and a parabola fit"
     )
 
 

@@ -1,7 +1,7 @@
 r"""The paper's activation on parts (eq. 6): f |f| / max(|f|, c), which is f min(|f| / c, 1): the phase stays, small numbers shrink.
 
 With s = min(|f| / c, 1), g the gradient of the output and <f, g> = Re f Re g + Im f Im g, the gradient is s g, and where |f| < c also
-f <f, g> / (c |f|). Where c is the mean of |f| over P positions, f / |f| dL/dc / P comes to every number, dL/dc = -sum s <f, g> / c over
+f <f, g> / (c |f|). Where c is the mean of |f| over P positions, f / |f| dL/dc / P is added to every number, dL/dc = -sum s <f, g> / c over
 those below c. f / |f| is taken as 0 at f = 0, so every gradient is finite.
 """
 

@@ -1,6 +1,6 @@
 r"""Norm of complex parts without a mean: f / sqrt(E |f|^2), one statistic per channel.
 
-While training, E is over records and positions of the batch, as paper's App. A has it (its eq. 7 has one for every position: another
+While training, E is over records and positions of the batch, as in the paper's App. A (its eq. 7 has one for every position: another
 layer), and a running mean of it is kept. In evaluation that running mean replaces it, frozen: with statistics of the current
 batch one user's feature would depend on another's (errata O13). So a model file isn't complete without the statistics.
 """

@@ -114,7 +114,7 @@ def _batch_norm(shape: Shape) -> nn.Module:
 
 
 def _real_module(layer: LayerSpec, shape: Shape, stream: RandomStream) -> nn.Module:
-    """Parts go through the same modules: none of those that reach here on complex numbers has a bias or tells the parts apart."""
+    """Parts go through the same modules: none of those that reach here on complex numbers has a bias or distinguishes the parts."""
     match layer:
         case Linear():
             return real_layers.real_linear(layer, shape[0], stream)

@@ -44,5 +44,5 @@ def check_equivariant(processing: nn.Module, shape: Shape) -> None:
     finally:
         processing.train(before)
     if not worst <= TOLERANCE:  # a NaN isn't
-        expected = f"of layers that turn with their input, to {TOLERANCE} of its length on made-up features"
+        expected = f"equivariant to rotations of its input, to a relative error of {TOLERANCE} on made-up features"
         raise InvalidParameter("network.processing", expected, worst)
