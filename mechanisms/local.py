@@ -140,7 +140,7 @@ def _refuse_other_bounds(given: Sensitivity) -> None:
     for name in ("l2_real", "l2_imag", "l1_contribution", "l2_contribution"):
         if getattr(given, name) is not None:
             raise InvalidParameter(
-                f"sensitivity.{name}", "absent for a local release, which releases each real record separately", getattr(given, name)
+                f"sensitivity.{name}", "absent for a local release, which releases each real-valued record separately", getattr(given, name)
             )
 
 

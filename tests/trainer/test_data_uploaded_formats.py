@@ -322,7 +322,7 @@ def test_other_filters_of_an_hdf5_file_are_refused(path: Path) -> None:
 def test_an_hdf5_shape_with_nothing_stored_behind_it_is_refused(path: Path) -> None:
     with h5py.File(path, "w") as file:
         file.create_dataset("x", (2**20, 64), "f4", chunks=(1024, 64))
-    with pytest.raises(InvalidParameter, match="less data stored for .* than its shape says"):
+    with pytest.raises(InvalidParameter, match="less data stored for x than its shape says"):
         declared(path, "hdf5").inspect(path)
 
 

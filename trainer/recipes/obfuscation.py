@@ -116,7 +116,7 @@ OBFUSCATION_DIGITS_SOUND = Recipe(
     differences=(
         "features are clipped and get noise before they are rotated: the guarantee rests on that alone; the rotation adds nothing",
         "multiplier 0.2 is mu 5 per query, an epsilon above 30: hardly a guarantee. The curve goes on to multiplier 0.6, which is epsilon "
-        "8, and beyond, where few answers remain right: that is the cost of hiding one image in its feature",
+        "8, and beyond, where little of the answers remains: that is the cost of hiding one image in its feature",
         "the counterpart is a public record's feature: another private record's would be released without any guarantee (O11)",
         "no critic: what it teaches the network adds nothing here",
         "the held-out records are protected, so answers and attacks are measured on 300 training records that are set apart",

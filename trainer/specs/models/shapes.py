@@ -145,7 +145,7 @@ def _classes(facts: DataSetFacts) -> int:
 def _check_end(model: Sequential, shape: Shape, start: Shape, facts: DataSetFacts) -> None:
     if facts.task == "reconstruction":
         if not facts.is_complex and len(facts.shape) != 1:
-            raise InvalidParameter("data", "complex images or flat rows of real numbers, since these are to be reconstructed", facts.shape)
+            raise InvalidParameter("data", "complex images or flat rows of real numbers, for a reconstruction", facts.shape)
         what = "images" if facts.is_complex else "real rows"
         if (model.numbers == "real") == facts.is_complex:
             expected = "complex or real_pairs" if facts.is_complex else "real"

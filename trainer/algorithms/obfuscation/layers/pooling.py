@@ -1,6 +1,6 @@
 r"""The number of largest magnitude in every window of parts. Its place comes from both halves, and both are read there.
 
-It isn't a linear map, as the paper's App. A says: which number is picked depends on the feature, but not on its angle (errata O14).
+It isn't the linear map that the paper's App. A calls it: which number is picked depends on the feature, but not on its angle (errata O14).
 """
 
 from __future__ import annotations
