@@ -39,7 +39,7 @@ class ArraySource(Value):
 
 @final
 class ColumnsSource(Value):
-    r"""Columns of a table, or of a two-dimensional NumPy array (by their numbers), each moved to [0, 1] by public bounds.
+    r"""Columns of a table, or of a two-dimensional NumPy array (by their numbers), each scaled to [0, 1] by public bounds.
 
     Attributes:
       columns: in this order.

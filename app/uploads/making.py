@@ -99,7 +99,7 @@ def described(definition: DataSetDefinition) -> str:
 
 
 def _beyond(outside: str) -> str:
-    return "values beyond them are moved to them" if outside == "clip" else "no value lies beyond them"
+    return "values beyond them are clipped to them" if outside == "clip" else "no value lies beyond them"
 
 
 def _split(

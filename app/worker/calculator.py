@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> int:
         return FAILED
     except Exception as error:  # the trace is for the log, its type for the user
         traceback.print_exc()
-        _emit(Failed(reason=f"internal error ({type(error).__name__}); the trace is in the job's log"))
+        _emit(Failed(reason=f"internal error ({type(error).__name__}); the traceback is in the job's log"))
         return FAILED
     _emit(Finished())
     return FINISHED
