@@ -63,7 +63,7 @@ VOCABULARY: tuple[tuple[str, str], ...] = (
     ("finding", "one printed statement next to the proven one; `erratum` names the row that proves the difference"),
     ("plan", "sampling, clipping, mechanism and steps of a training; its event is what is accounted for and what the training loop does"),
     (
-        "turned feature",
+        "rotated feature",
         "in the obfuscation paper, x = e^(i theta) (a + i b), where a is the input's feature, b another input's, and theta is "
         "secret; the attacks here read all that it hides",
     ),

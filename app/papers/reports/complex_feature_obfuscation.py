@@ -19,7 +19,7 @@ def report() -> PaperReport:
         paper="complex_feature_obfuscation",
         title="Attributes obfuscation with complex-valued features",
         authors="anonymous, under double-blind review",
-        proposes="hiding a feature as one part of a complex one, turned by a secret angle, with a fake feature as the other part",
+        proposes="hiding a feature as one part of a complex one, rotated by a secret angle, with a fake feature as the other part",
         holds="No statement of differential privacy: epsilon is infinite and delta 1 (O1, O5). k-anonymity isn't reached either (O6, O7).",
         experiments=tuple(
             ExperimentReport(

@@ -1,4 +1,4 @@
-r"""Features of held-out records that were clipped, got Gaussian noise and were turned: the sound form of complex-feature obfuscation."""
+r"""Features of held-out records that were clipped, got Gaussian noise and were rotated: the sound form of complex-feature obfuscation."""
 
 from __future__ import annotations
 
