@@ -23,8 +23,7 @@ from app.certificates.facts.report import VerificationReport
 from app.certificates.signing.keys import PublicKeySet
 from app.jobs.calculation import Calculation
 from app.jobs.events import Artifact, JobEventRecord
-from app.jobs.executors import ExecutorList
-from app.jobs.resources import ArtifactList, Job, JobPage, JobSubmission, LabelsChange, MeasuresPage
+from app.jobs.resources import ArtifactList, ExecutorList, Job, JobPage, JobSubmission, LabelsChange, MeasuresPage
 from app.ledgers.entries import EntryPage, EntryRecord
 from app.ledgers.ledger_definition import LedgerDefinition, Spent
 from app.ledgers.requests import CommitRequest, ProjectionRequest, ReservationRequest

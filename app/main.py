@@ -10,12 +10,13 @@ from typing import Literal, final
 from fastapi import Depends, FastAPI
 from fastapi.staticfiles import StaticFiles
 
-from app.access.caller import Scope, requires
+from app.access.caller import requires
 from app.access.gate import Gate
 from app.access.lifecycle import attached as access_attached
 from app.access.rates import Rates
 from app.access.record import RequestRecord
 from app.access.router import router as access_router
+from app.access.scopes import Scope
 from app.calculators.limits import Calculators
 from app.calculators.router import comparisons as comparisons_router
 from app.calculators.router import router as calculators_router

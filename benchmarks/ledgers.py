@@ -25,7 +25,7 @@ from psycopg import sql
 from sqlalchemy import text
 
 from accountants.filters import PureBudget, PureSpend
-from app.access.caller import Scope
+from app.access.scopes import Scope
 from app.access.service import KeyService
 from app.client import Client, RequestRefused
 from app.kit.database import Database, new_id

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cache
 from typing import cast, final
 
@@ -12,18 +11,9 @@ from fastapi import Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from app.access.errors import AccessError, ScopeMissing
+from app.access.scopes import Scope
 from app.tables.tenants import Tenant
 from mechanisms.base import Value
-
-
-class Scope(StrEnum):
-    """What a key may be used for. No scope includes another: a key lists each of its scopes by name."""
-
-    CALCULATE = "calculate"
-    SUBMIT = "submit"
-    LEDGER = "ledger"
-    ADMIN = "admin"
-    METRICS = "metrics"
 
 
 @final

@@ -14,8 +14,9 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Send
 
 from app.access.audit_log import AuditEvent, AuditLog
-from app.access.caller import Admission, Scope
+from app.access.caller import Admission
 from app.access.rates import Rates, address_of
+from app.access.scopes import Scope
 from app.kit.database import now
 from app.kit.key_text import without_secrets
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, final
 
 from pydantic import AwareDatetime, ConfigDict, Field
 
-from app.access.caller import Scope
+from app.access.scopes import Scope
 from mechanisms.base import Value
 
 LONGEST_GRACE = 30 * 86_400

@@ -7,9 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query, Response, status
 
 from app.access.audit_log import AuditLog
-from app.access.caller import Caller, Scope, requires
+from app.access.caller import Caller, requires
 from app.access.lifecycle import audit_log, key_service
 from app.access.resources import AuditPage, Key, KeyPage, KeyRequest, KeyRotation, NewKey
+from app.access.scopes import Scope
 from app.access.service import KeyService
 from app.kit.key_text import ID_PATTERN
 

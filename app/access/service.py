@@ -9,9 +9,10 @@ from typing import final
 
 from sqlalchemy import exists, select
 
-from app.access.caller import Caller, Scope
+from app.access.caller import Caller
 from app.access.errors import KeyConflict, KeyNeeded, KeyNotFound
 from app.access.resources import Key, KeyPage, NewKey
+from app.access.scopes import Scope
 from app.kit.database import Database, now
 from app.kit.key_text import KeyText
 from app.tables.access import KeyRow

@@ -7,11 +7,10 @@ from typing import Annotated, Any, final
 from pydantic import Field
 
 from accountants import Bound, Event, PrivacyProfile, Target, accountant_named, leaves, neighbourhood
-from accountants.calibration import NoiseScale, Parameter, Solution, solve, solve_many
+from accountants.calibration import NoiseScale, Parameter, solve
 from app.calculators.points import LONGEST_LIST
 from app.calculators.profiles import trade_off_at
 from app.calculators.schemas import TRAINING, AccountantName, TradeOffAt, example
-from app.kit.problems import problem_of
 from mechanisms import Adjacency, ComplexGaussian, Gaussian, PrivacyUnit, Spectral, Step
 from mechanisms.base import Extended, Value
 
@@ -108,7 +107,7 @@ def compute_calibration(request: CalibrationRequest) -> Calibration:
     accountant = accountant_named(request.accountant)
     solution = solve(request.event, request.parameter, request.target, accountant)
     found = accountant.profile(solution.event)
-    multiplier, std = _noise(solution.event)
+    multiplier, std = noise_of(solution.event)
     is_noise = isinstance(solution.parameter, NoiseScale)
     symbol = "factor" if is_noise else solution.parameter.kind
     step = Step(symbol=symbol, value=solution.value, formula=solution.parameter.meaning, source=found.route)
@@ -126,30 +125,7 @@ def compute_calibration(request: CalibrationRequest) -> Calibration:
     )
 
 
-def compute_sweep(request: SweepRequest) -> Sweep:
-    """A calibration for each target; a target that can't be met doesn't affect the others. Raises the accountants' errors."""
-    solutions = solve_many(request.event, request.parameter, request.targets, accountant_named(request.accountant))
-    points = (_point(target, solution) for target, solution in zip(request.targets, solutions, strict=True))
-    return Sweep(parameter=request.parameter, points=tuple(points))
-
-
-def _point(target: Target, solution: Solution | Exception) -> SweepPoint:
-    if isinstance(solution, Exception):
-        problem = problem_of(solution).marshal()
-        return SweepPoint(target=target, value=None, misses_at=None, at_limit=None, noise_multiplier=None, std=None, problem=problem)
-    multiplier, std = _noise(solution.event)
-    return SweepPoint(
-        target=target,
-        value=solution.value,
-        misses_at=solution.misses_at,
-        at_limit=solution.at_limit,
-        noise_multiplier=multiplier,
-        std=std,
-        problem=None,
-    )
-
-
-def _noise(event: Event) -> tuple[float | None, float | None]:
+def noise_of(event: Event) -> tuple[float | None, float | None]:
     """(noise multiplier, std per real component) if one number describes all the noise."""
     parts = list(leaves(event))
     mechanism = parts[0].mechanism if len(parts) == 1 else None

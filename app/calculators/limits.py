@@ -16,8 +16,9 @@ from fastapi import Request
 
 from accountants.deadline import time_limit
 from app.calculators.cache import ProfileCache
-from app.calculators.calibrations import Calibration, CalibrationRequest, Sweep, SweepRequest, compute_calibration, compute_sweep
+from app.calculators.calibrations import Calibration, CalibrationRequest, Sweep, SweepRequest, compute_calibration
 from app.calculators.schemas import Profile, ProfileRequest
+from app.calculators.sweeps import compute_sweep
 from app.kit.settings import Settings
 
 _Answer = TypeVar("_Answer")

@@ -8,7 +8,8 @@ from fastapi import APIRouter, Depends, Response
 from fastapi.responses import StreamingResponse
 
 from app.calculators import catalogue
-from app.calculators.batches import BatchLine, BatchRequest, answered, as_text
+from app.calculators.batch_answers import answered, as_text
+from app.calculators.batches import BatchLine, BatchRequest
 from app.calculators.calibrations import Calibration, CalibrationRequest, Sweep, SweepRequest
 from app.calculators.catalogue import AccountantEntry, AlgorithmEntry, MechanismEntry, Proof
 from app.calculators.compare.router import router as compare_router

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
 
-from app.access.caller import Caller, Scope, requires
+from app.access.caller import Caller, requires
+from app.access.scopes import Scope
 from app.certificates.facts.report import VerificationReport
 from app.certificates.facts.schema import MEDIA_TYPE as SCHEMA
 from app.certificates.facts.schema import statement_schema

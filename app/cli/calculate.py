@@ -14,7 +14,7 @@ from app.calculators.profiles import compute_profile
 from app.calculators.schemas import Profile, ProfileRequest
 from app.cli.console import AsJson, Exit, JsonFile, Key, OptionalAddress, clear_errors, fail, out, print_json, read_json
 from app.client import Client
-from app.kit.problems import field_errors, summary
+from app.kit.field_errors import field_errors, summary
 
 Accountant = Annotated[str, typer.Option(help=f"{', '.join(a.name for a in ACCOUNTANTS)}; each gives an upper bound.")]
 ParameterKind = Literal["noise_scale", "sampling_probability", "sample_size", "steps", "clipping_bound"]

@@ -14,7 +14,8 @@ from app.access.audit_log import AuditLog, local_event
 from app.certificates.errors import CertificateError, SigningKeyNotFound
 from app.certificates.log.checkpoint import CheckpointRefused, open_checkpoint
 from app.certificates.log.merkle_proofs import ConsistencyProof, ProofRefused, SignedHead, check_consistency, encode, read_proof
-from app.certificates.log.revocations import Reason, Revocation, revocations
+from app.certificates.log.revocation_list import Reason, Revocation
+from app.certificates.log.revocations import revocations
 from app.certificates.log.revocations import revoke as revoke_key
 from app.certificates.signing.keys import jwks
 from app.certificates.signing.keys import rotate as rotate_key

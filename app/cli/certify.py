@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from app.certificates.facts.report import Status, VerificationReport
 from app.certificates.log.evidence import Evidence
-from app.certificates.log.revocations import RevocationsRefused, read_revocations
+from app.certificates.log.revocation_list import RevocationsRefused, read_revocations
 from app.certificates.page.html import html_of
 from app.certificates.page.plain import describe
 from app.certificates.page.rendering import rendered

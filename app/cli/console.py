@@ -14,7 +14,7 @@ from rich.console import Console
 
 from app.cli.exits import Exit
 from app.client import ClientError, RequestRefused
-from app.kit.problems import field_errors, summary
+from app.kit.field_errors import field_errors, summary
 from mechanisms.errors import PrivacyError
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8000"

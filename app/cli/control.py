@@ -11,7 +11,7 @@ from app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, Key, clear_e
 from app.cli.follow import JobId, print_job
 from app.client import Client
 from app.jobs.resources import LabelsChange
-from app.kit.problems import field_errors, summary
+from app.kit.field_errors import field_errors, summary
 
 
 def register(app: typer.Typer) -> None:

@@ -13,9 +13,9 @@ from typing import Annotated
 import typer
 
 from app.access.audit_log import AuditLog, local_event
-from app.access.caller import Scope
 from app.access.errors import AccessError, KeyNotFound
 from app.access.resources import LONGEST_GRACE, NewKey
+from app.access.scopes import Scope
 from app.access.service import KeyService
 from app.cli.console import AsJson, Exit, clear_errors, fail, out, print_json
 from app.cli.processes import read_settings

@@ -23,7 +23,7 @@ from app.cli.console import (
     read_json,
 )
 from app.client import Client
-from app.kit.problems import field_errors, summary
+from app.kit.field_errors import field_errors, summary
 from app.ledgers.entries import EntryRecord
 from app.ledgers.ledger_definition import LedgerDefinition, Spent
 from app.ledgers.requests import ProjectionRequest, ReservationRequest

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from app.access.service import KeyService
 from app.cli.console import Exit, clear_errors, fail, out
 from app.kit.database import Database
-from app.kit.problems import field_errors
+from app.kit.field_errors import field_errors
 from app.kit.settings import Settings
 from trainer.parent import die_with_parent
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, Key, clear_errors, fail, out
 from app.client import Client
 from app.jobs.resources import JobSubmission
-from app.kit.problems import field_errors, summary
+from app.kit.field_errors import field_errors, summary
 from app.recipes.schemas import ProvenEpsilon, RecipeEntry
 from mechanisms.errors import InvalidParameter
 

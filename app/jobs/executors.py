@@ -3,49 +3,19 @@ r"""``GET /v1/hardware``: the live workers, what they run on, and which of your 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, final
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
-from pydantic import AwareDatetime
 from sqlalchemy import select
 
-from app.access.caller import Caller, Scope, requires
+from app.access.caller import Caller, requires
+from app.access.scopes import Scope
 from app.jobs.leases import database_time
+from app.jobs.resources import ExecutorEntry, ExecutorList
 from app.kit.database import Database
 from app.tables.jobs import ExecutorRow, JobRow
-from mechanisms.base import Value
 
 router = APIRouter(tags=["jobs"])
-
-
-@final
-class ExecutorEntry(Value):
-    r"""A worker.
-
-    Attributes:
-      device: what its jobs run on: auto (whatever the machine has), cpu, cuda or one accelerator by number.
-      hardware: of its machine, in words.
-      is_busy: whether it is running a job.
-      job: the id of that job, if it is the caller's.
-      alive: whether it renewed its lease in time; if not, another worker removes it.
-      since: when it took its lease.
-    """
-
-    id: str
-    device: str
-    hardware: str
-    is_busy: bool
-    job: str | None
-    alive: bool
-    since: AwareDatetime
-    renewed: AwareDatetime
-
-
-@final
-class ExecutorList(Value):
-    """Every worker, by name."""
-
-    workers: tuple[ExecutorEntry, ...]
 
 
 @router.get("/hardware", summary="List the live workers")

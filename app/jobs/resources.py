@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, final
 
-from pydantic import Field, Strict
+from pydantic import AwareDatetime, Field, Strict
 
 from app.jobs.calculation import CalculationKind, CalculationResult
 from app.jobs.document import Labels
@@ -160,3 +160,33 @@ class ArtifactList(Value):
     """The files of a job; empty until it has succeeded."""
 
     artifacts: tuple[Artifact, ...]
+
+
+@final
+class ExecutorEntry(Value):
+    r"""A worker.
+
+    Attributes:
+      device: what its jobs run on: auto (whatever the machine has), cpu, cuda or one accelerator by number.
+      hardware: of its machine, in words.
+      is_busy: whether it is running a job.
+      job: the id of that job, if it is the caller's.
+      alive: whether it renewed its lease in time; if not, another worker removes it.
+      since: when it took its lease.
+    """
+
+    id: str
+    device: str
+    hardware: str
+    is_busy: bool
+    job: str | None
+    alive: bool
+    since: AwareDatetime
+    renewed: AwareDatetime
+
+
+@final
+class ExecutorList(Value):
+    """Every worker, by name."""
+
+    workers: tuple[ExecutorEntry, ...]

@@ -7,7 +7,7 @@ from typing import Annotated, Any, final
 from fastapi import FastAPI
 from pydantic import Field
 
-from app.kit.problems import FieldError
+from app.kit.field_errors import FieldError
 from mechanisms.base import Value
 
 _FRAMEWORKS = "HTTPValidationError"

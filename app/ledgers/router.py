@@ -6,7 +6,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response, status
 
-from app.access.caller import Caller, Scope, requires
+from app.access.caller import Caller, requires
+from app.access.scopes import Scope
 from app.kit.parameters import ID_PATTERN, IdempotencyKey
 from app.ledgers.entries import EntryPage
 from app.ledgers.ledger_definition import LedgerDefinition

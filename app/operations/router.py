@@ -6,8 +6,9 @@ from typing import Annotated, cast
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from app.access.caller import Caller, Scope, requires
+from app.access.caller import Caller, requires
 from app.access.errors import ScopeMissing
+from app.access.scopes import Scope
 from app.operations.metrics import CONTENT_TYPE, Metrics
 from app.operations.readiness import Readiness, ReadinessChecks
 from app.tables.tenants import DEFAULT_TENANT

@@ -8,7 +8,8 @@ from typing import Annotated
 
 from fastapi import Depends, FastAPI, Request
 
-from app.access.caller import Caller, Scope, requires
+from app.access.caller import Caller, requires
+from app.access.scopes import Scope
 from app.jobs.deliveries import Deliveries
 from app.jobs.queue import JobQueue
 from app.kit.database import Database

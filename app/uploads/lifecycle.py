@@ -8,7 +8,8 @@ from typing import Annotated
 
 from fastapi import Depends, FastAPI, Request
 
-from app.access.caller import Caller, Scope, requires
+from app.access.caller import Caller, requires
+from app.access.scopes import Scope
 from app.kit.settings import Settings
 from app.uploads.data_sets import DataSetService
 from app.uploads.housekeeping import sweep

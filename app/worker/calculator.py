@@ -15,9 +15,11 @@ import traceback
 from pathlib import Path
 
 from accountants.deadline import time_limit
-from app.calculators.batches import BatchRequest, answered
-from app.calculators.calibrations import compute_calibration, compute_sweep
+from app.calculators.batch_answers import answered
+from app.calculators.batches import BatchRequest
+from app.calculators.calibrations import compute_calibration
 from app.calculators.profiles import compute_profile
+from app.calculators.sweeps import compute_sweep
 from app.jobs.calculation import CalculationDocument, CalculationResult
 from mechanisms.errors import PrivacyError
 from trainer.parent import die_with_parent

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from app.access.caller import Scope
 from app.access.resources import NewKey
+from app.access.scopes import Scope
 from app.access.service import KeyService
 from app.kit.database import Database
 from app.kit.settings import Settings

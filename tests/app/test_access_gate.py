@@ -16,9 +16,9 @@ from sqlalchemy import text
 from sqlalchemy.exc import DatabaseError, OperationalError
 
 from app.access.audit_log import AuditLog, local_event
-from app.access.caller import Scope
 from app.access.errors import TooManyRequests
 from app.access.rates import Rates, address_of
+from app.access.scopes import Scope
 from app.kit.database import Database
 from app.kit.settings import Settings
 from tests.app.access_harness import made, shown

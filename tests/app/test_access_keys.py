@@ -8,7 +8,7 @@ from datetime import timedelta
 import httpx2
 import pytest
 
-from app.access.caller import Scope
+from app.access.scopes import Scope
 from app.client import Client, RequestRefused
 from app.kit.database import now
 from app.kit.settings import Settings

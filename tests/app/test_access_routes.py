@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from pydantic import SecretStr
 
-from app.access.caller import Scope
+from app.access.scopes import Scope
 from app.kit.database import now
 from app.kit.settings import Settings
 from tests.app.access_harness import made, shown

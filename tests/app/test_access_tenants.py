@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.access.caller import Scope
+from app.access.scopes import Scope
 from app.kit.database import Database, now
 from app.kit.settings import Settings
 from app.tables.certificates import CertificateRow

@@ -15,7 +15,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from accountants import deadline
-from app.calculators.batches import LARGEST_BATCH, BatchLine, ProblemLine, ProfileLine, as_text
+from app.calculators.batch_answers import as_text
+from app.calculators.batches import LARGEST_BATCH, BatchLine, ProblemLine, ProfileLine
 from app.calculators.cache import ProfileCache
 from app.calculators.limits import Calculators
 from app.calculators.profiles import compute_profile

@@ -11,11 +11,12 @@ import httpx2
 import pytest
 from typer.testing import CliRunner, Result
 
-from app.access.caller import Scope
+from app.access.scopes import Scope
 from app.certificates.errors import SigningKeyRevoked
 from app.certificates.issuing.issue import CertificateInput
 from app.certificates.log.evidence import Evidence
-from app.certificates.log.revocations import Reason, revoke
+from app.certificates.log.revocation_list import Reason
+from app.certificates.log.revocations import revoke
 from app.certificates.signing.keys import PublicKeySet, jwks, rotate
 from app.certificates.verification.verify import verify
 from app.cli import app

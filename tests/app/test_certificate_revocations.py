@@ -15,7 +15,8 @@ from app.certificates.issuing.issue import CertificateInput, issue_certificate
 from app.certificates.log.evidence import Evidence
 from app.certificates.log.journal import size_of
 from app.certificates.log.merkle_proofs import encode
-from app.certificates.log.revocations import Reason, RevocationsRefused, read_revocations, revocations, revoke, signed_revocations
+from app.certificates.log.revocation_list import Reason, RevocationsRefused, read_revocations
+from app.certificates.log.revocations import revocations, revoke, signed_revocations
 from app.certificates.log.service import inclusion_proof, own_evidence
 from app.certificates.log.storing import store_certificate
 from app.certificates.signing.canonical import canonical_json

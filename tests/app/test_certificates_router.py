@@ -11,7 +11,8 @@ from fastapi.responses import PlainTextResponse
 from fastapi.testclient import TestClient
 from sqlalchemy import create_engine
 
-from app.access.caller import Caller, Scope, requires
+from app.access.caller import Caller, requires
+from app.access.scopes import Scope
 from app.certificates.errors import CertificateNotFound
 from app.certificates.issuing.issue import issue_certificate
 from app.certificates.router import router

@@ -7,7 +7,8 @@ from pydantic import TypeAdapter, ValidationError
 
 import app.main
 from app.kit.errors import ServiceError, Unavailable
-from app.kit.problems import PRIVACY_PROBLEMS, field_errors, problem_of
+from app.kit.field_errors import field_errors
+from app.kit.problems import PRIVACY_PROBLEMS, problem_of
 from mechanisms import BudgetExceeded, PrivacyError
 from mechanisms.conventions import NoiseStatement
 

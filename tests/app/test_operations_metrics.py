@@ -14,7 +14,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
-from app.access.caller import Scope
+from app.access.scopes import Scope
 from app.cli import app
 from app.kit.database import revisions
 from app.kit.settings import Settings

@@ -42,6 +42,13 @@ def test_the_service_imports_no_library_that_only_an_answer_needs() -> None:
     assert sorted(loaded & heavy) == []
 
 
+def test_the_client_imports_nothing_of_the_service_but_what_goes_over_the_wire() -> None:
+    loaded = modules_after("import app.client, app.cli.certify, app.cli.calculate")
+    heavy = {"fastapi", "starlette", "sqlalchemy", "torch", "reportlab", "alembic", "dbos", "dp_accounting", "uvicorn"}
+    assert "httpx2" in loaded
+    assert sorted(loaded & heavy) == []
+
+
 @pytest.mark.parametrize("module", LISTED)
 def test_help_lists_every_command_with_the_first_paragraph_of_its_own_help(module: str) -> None:
     found = {name: (command.help or "").split("\n\n")[0] for name, command in registered(module).items()}

@@ -108,6 +108,6 @@ def test_what_another_request_left_is_never_taken_for_this_ones(
     assert outcome(tmp_path, other) is not None
     assert outcome(tmp_path, request_) is None
     _stub(tmp_path, monkeypatch, "exit 9")
-    with pytest.raises(PartFailed, match="part a: its process ended with 9 and no reason"):
+    with pytest.raises(PartFailed, match="part a: its process ended with exit status 9 and without a reason"):
         run_part("a", tmp_path, request_, _ignore, lambda: False)
     assert outcome(tmp_path, request_) is None

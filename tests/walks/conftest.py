@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.access.caller import Scope
+from app.access.scopes import Scope
 from tests.walks.pages import Complaints, Service, browser, new_key, serving_jobs
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.access.caller import Scope
+from app.access.scopes import Scope
 from app.access.service import KeyService
 from app.kit.database import Database
 from app.kit.settings import Settings

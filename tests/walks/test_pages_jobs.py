@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.access.caller import Scope
+from app.access.scopes import Scope
 from app.access.service import KeyService
 from app.kit.database import Database
 from tests.app.jobs_harness import FINAL_STATES, Order, spec, state, stream, submit, wait_for_state

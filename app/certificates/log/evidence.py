@@ -9,7 +9,7 @@ from typing import final
 from app.certificates.facts.report import Check, failed, not_checked, passed
 from app.certificates.log.checkpoint import LogHead
 from app.certificates.log.merkle_proofs import InclusionProof, ProofRefused, check_inclusion, read_proof
-from app.certificates.log.revocations import Reason, Revocation, RevocationList, RevocationsRefused, read_revocations
+from app.certificates.log.revocation_list import Reason, Revocation, RevocationList, RevocationsRefused, read_revocations
 from app.certificates.signing.keys import PublicKeySet
 
 REVOKED = "revocation"

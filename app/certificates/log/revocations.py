@@ -9,66 +9,17 @@ compromised key is never valid: nobody can tell since when others had the key.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from enum import StrEnum
-from typing import Annotated, final
 
-from pydantic import AwareDatetime, Field, ValidationError
+from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from app.certificates.errors import KeyAlreadyRevoked, SigningKeyNotFound, SigningKeyUnusable
-from app.certificates.facts.statement import Sha256
-from app.certificates.log.checkpoint import LogSize
 from app.certificates.log.journal import lock, root_of
+from app.certificates.log.revocation_list import Reason, Revocation, RevocationList
 from app.certificates.signing.canonical import canonical_json
-from app.certificates.signing.jws import REVOCATIONS_CONTENT, REVOCATIONS_TYPE, CompactJws, JwsUnreadable, sign
-from app.certificates.signing.keys import KeyText, PublicKeySet, key_file, key_files, revocation_file, rotate, signing_key, write_once
+from app.certificates.signing.jws import REVOCATIONS_CONTENT, REVOCATIONS_TYPE, sign
+from app.certificates.signing.keys import key_file, key_files, revocation_file, rotate, signing_key, write_once
 from app.kit.settings import Settings
-from mechanisms.base import Value
-
-
-class Reason(StrEnum):
-    """Why a key is revoked. ``compromised``: somebody else may have or may have had it, so don't trust anything it signed."""
-
-    SUPERSEDED = "superseded"
-    CEASED = "ceased"
-    COMPROMISED = "compromised"
-
-
-@final
-class Revocation(Value):
-    r"""A key that signs no more.
-
-    Attributes:
-      time: when it was revoked.
-      log_size, log_root: the log of certificates at that moment.
-    """
-
-    kid: KeyText
-    time: AwareDatetime
-    reason: Reason
-    log_size: LogSize
-    log_root: Sha256
-
-
-@final
-class RevocationList(Value):
-    r"""Every revoked key of a service.
-
-    Attributes:
-      issued: when the list was signed: of two lists the later one counts.
-    """
-
-    issued: AwareDatetime
-    revocations: Annotated[tuple[Revocation, ...], Field(max_length=1000)]
-
-    def find(self, key_id: str) -> Revocation | None:
-        """The revocation of this key, or None."""
-        return next((one for one in self.revocations if one.kid == key_id), None)
-
-
-@final
-class RevocationsRefused(Exception):
-    """The list can't be read, or isn't signed by a trusted key that it doesn't itself revoke."""
 
 
 def revoke(session: Session, settings: Settings, key_id: str, reason: Reason) -> Revocation:
@@ -116,28 +67,6 @@ def revocations(settings: Settings) -> RevocationList:
 def signed_revocations(settings: Settings) -> bytes:
     """The list as a compact JWS by the newest key that isn't revoked, ending in a newline."""
     return sign(canonical_json(revocations(settings)), REVOCATIONS_TYPE, REVOCATIONS_CONTENT, signing_key(settings))
-
-
-def read_revocations(text: bytes, keys: PublicKeySet) -> RevocationList:
-    """The list in a JWS. Raises RevocationsRefused unless it was signed by a trusted key that it doesn't revoke."""
-    try:
-        opened = CompactJws.read(text, REVOCATIONS_TYPE, REVOCATIONS_CONTENT)
-    except JwsUnreadable as error:
-        raise RevocationsRefused(f"the list of revoked keys {error}") from error
-    key = keys.find(opened.header.kid)
-    if key is None:
-        raise RevocationsRefused(f"the list of revoked keys is signed by a key that isn't among the {len(keys.keys)} trusted")
-    if not opened.is_signed_by(key):
-        raise RevocationsRefused(f"the list of revoked keys was changed after key {key.kid} signed it, or that key never did")
-    try:
-        found = RevocationList.model_validate_json(opened.content)
-    except ValidationError as error:
-        raise RevocationsRefused("the list of revoked keys isn't one that this version reads") from error
-    if canonical_json(found) != opened.content:
-        raise RevocationsRefused("the list of revoked keys isn't laid out as issued")
-    if found.find(key.kid) is not None:
-        raise RevocationsRefused(f"the list of revoked keys is signed by {key.kid}, which it revokes itself")
-    return found
 
 
 def _kept(content: bytes) -> Revocation:

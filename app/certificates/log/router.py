@@ -6,7 +6,8 @@ from typing import Annotated, cast
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from app.access.caller import Caller, Scope, requires
+from app.access.caller import Caller, requires
+from app.access.scopes import Scope
 from app.certificates.log.checkpoint import LARGEST_LOG
 from app.certificates.log.merkle_proofs import ConsistencyProof, InclusionProof, SignedHead, encode
 from app.certificates.log.revocations import signed_revocations

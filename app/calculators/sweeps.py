@@ -1,0 +1,31 @@
+r"""The calibrations of a sweep: many targets, one event."""
+
+from __future__ import annotations
+
+from accountants import Target, accountant_named
+from accountants.calibration import Solution, solve_many
+from app.calculators.calibrations import Sweep, SweepPoint, SweepRequest, noise_of
+from app.kit.problems import problem_of
+
+
+def compute_sweep(request: SweepRequest) -> Sweep:
+    """A calibration for each target; a target that can't be met doesn't affect the others. Raises the accountants' errors."""
+    solutions = solve_many(request.event, request.parameter, request.targets, accountant_named(request.accountant))
+    points = (_point(target, solution) for target, solution in zip(request.targets, solutions, strict=True))
+    return Sweep(parameter=request.parameter, points=tuple(points))
+
+
+def _point(target: Target, solution: Solution | Exception) -> SweepPoint:
+    if isinstance(solution, Exception):
+        problem = problem_of(solution).marshal()
+        return SweepPoint(target=target, value=None, misses_at=None, at_limit=None, noise_multiplier=None, std=None, problem=problem)
+    multiplier, std = noise_of(solution.event)
+    return SweepPoint(
+        target=target,
+        value=solution.value,
+        misses_at=solution.misses_at,
+        at_limit=solution.at_limit,
+        noise_multiplier=multiplier,
+        std=std,
+        problem=None,
+    )
