@@ -27,18 +27,17 @@ help:
 	@echo "make bench  benchmarks, as ratios against peers"
 	@echo "make docs   the handbook, into build/docs; the service serves it under /handbook"
 
-# torch first and pinned: a range would pull another build with gigabytes of GPU libraries.
-$(SETUP): constraints.txt pyproject.toml mechanisms/version.py mechanisms/sampling/_kernel.c
+# What developers need beside is left out for whoever only runs the service.
+$(SETUP): EXTRAS := worker
+$(DEV_SETUP): EXTRAS := worker,dev
+
+# torch first and pinned: a range would pull another build with gigabytes of GPU libraries. Only what is imported is compiled, when it is.
+$(SETUP) $(DEV_SETUP): constraints.txt pyproject.toml mechanisms/version.py mechanisms/sampling/_kernel.c
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "zetadp needs Python 3.11 or newer, this is " + sys.version)'
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) "$$(grep '^torch==' constraints.txt)"
-	$(INSTALL) --constraint constraints.txt --editable '.[worker]'
-	@touch $@
-
-# What developers need beside: whoever only runs the service never waits for it.
-$(DEV_SETUP): $(SETUP)
-	$(INSTALL) --constraint constraints.txt --editable '.[worker,dev]'
-	@touch $@
+	$(INSTALL) --constraint constraints.txt --editable '.[$(EXTRAS)]'
+	@touch $(SETUP) $@
 
 demo: $(SETUP)
 	$(BIN)/python -m app demo
