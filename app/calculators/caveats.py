@@ -6,7 +6,7 @@ from accountants import Event, neighbourhood, non_private_reason, releases
 from mechanisms import Assumption
 
 _ASSUMPTIONS = {
-    Assumption.SENSITIVITY_AS_COMPUTED: "noise is drawn and added exactly: a sum with float noise tells by its lowest bits who is in it",
+    Assumption.SENSITIVITY_AS_COMPUTED: "noise is drawn and added exactly: the lowest bits of a sum with float noise reveal who is in it",
     Assumption.INDEPENDENT_NOISE: "the noise of every coordinate and release is drawn independently",
 }
 

@@ -111,7 +111,7 @@ def test_a_calculators_caveats_are_those_of_its_event(client: TestClient) -> Non
     whole, of_groups = (client.post("/v1/profiles", json={"event": event}).json()["caveats"] for event in (release(), grouped))
     assert whole == [
         "one record moves each query by no more than the stated sensitivity",
-        "noise is drawn and added exactly: a sum with float noise tells by its lowest bits who is in it",
+        "noise is drawn and added exactly: the lowest bits of a sum with float noise reveal who is in it",
         "the noise of every coordinate and release is drawn independently",
     ]
     assert of_groups == [
