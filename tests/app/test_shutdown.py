@@ -41,7 +41,7 @@ def test_worker_with_a_call_in_hand_ends_though_its_queue_is_gone_or_never_answe
             outage(proxy)
             worker.send_signal(signal.SIGTERM)
             assert worker.wait() == 0
-            assert state(client, held) == "queued"
+            assert state(client, held) == "queued", worker.log
             assert client.get("/v1/hardware").json()["workers"] == []
 
 
