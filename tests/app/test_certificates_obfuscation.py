@@ -85,7 +85,7 @@ def test_the_sound_form_says_whom_it_protects_and_that_turning_earns_nothing(tex
     assert "Protected: each image of the held-out data; one image is one row of the held-out data as described" in text
     assert "they add no privacy, and the figures are those of the same noise sent without them, with the angle known" in text
     assert (
-        "the training records, on which the network and the attackers were trained: whoever submitted the job declared them public" in text
+        "the training records, on which the network and the attackers were trained: whoever submitted the job treats them as public" in text
     )
     assert "Released: 4 noisy features of each of 363 held-out records, gaussian noise of standard deviation 12.0" in text
     assert "on each real component, C 3.0: mu 0.5 a query." in text

@@ -145,7 +145,7 @@ ASSUMPTIONS = {
         "the values to which noise is added differ between neighbours by no more than the sensitivity, as the machine computes them "
         "(see the floating-point caveat)"
     ),
-    Assumption.INDEPENDENT_NOISE: "the noise of different coordinates and steps is independent, as far as the named generator makes it so",
+    Assumption.INDEPENDENT_NOISE: "the noise of different coordinates and steps is independent; it is as good as the generator named here",
 }
 
 PUBLIC_NUMBERS = "the numbers of units, of training records and of held-out records are public"
@@ -188,11 +188,6 @@ KEYED = {
     RandomOrigin.USER_SEED: "keyed by a user's seed",
 }
 """Where a generator's keys came from: how every generator's words end."""
-
-
-def generator(description: str, origin: RandomOrigin) -> str:
-    """The random generator in words: what the run says of it, and where its keys came from."""
-    return f"{description}; {KEYED[origin]}"
 
 
 ROUNDING_PROOFS = {"gdp": "gdp_numerics.md", "contour": "contour.md", "single": "fft.md", "fft": "fft.md", "lattice": "lattice.md"}

@@ -27,12 +27,12 @@ ROTATION = (
     "angle known"
 )
 
-PUBLIC = "the training records, on which the network and the attackers were trained: whoever submitted the job declared them public"
+PUBLIC = "the training records, on which the network and the attackers were trained: whoever submitted the job treats them as public"
 
 NOT_COVERED = (
     PUBLIC,
     "that a record was sent, when, and how often",
-    "further queries: only those named here are counted, and every other encoding of the same record costs more",
+    "further queries: only those named here are counted, and every other encoding of the same record adds to their cost",
     "what a record's owner does with the answer",
 )
 
