@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import TypeAlias, final
 
 from accountants.notions import digits
-from accountants.notions.values import Status, Target, ToApproximate, ToRdp, ToTradeOff
+from accountants.notions.values import Status, Target, ToApproximate, ToTradeOff
 from mechanisms.base import Step
 
 PROOF = "accountants/proofs/notions.md"
@@ -67,8 +67,3 @@ def quantity_of(to: Target) -> str:
         return "delta" if to.epsilon is not None else "epsilon"
     names = {"pure": "epsilon", "zcdp": "rho", "rdp": "value", "gdp": "mu", "trade_off": "beta", "advantage": "value"}
     return names[to.kind]
-
-
-def order_of(to: ToRdp) -> Decimal:
-    """The requested order, exactly."""
-    return Decimal(to.order)

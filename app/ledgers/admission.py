@@ -16,7 +16,7 @@ from app.kit.database import new_id
 from app.ledgers.book import SERVICE, Book, Requester, locked
 from app.ledgers.errors import LedgerClosed, LedgerKeyReused
 from app.ledgers.ledger_definition import Spent
-from app.ledgers.queries import found_reservation, found_reserved
+from app.ledgers.queries import found_reservation
 from app.ledgers.requests import ChargedUsers, Expiry
 from app.ledgers.resources import Reservation, reservation_of
 from mechanisms.errors import BudgetExceeded, InvalidParameter
@@ -81,8 +81,3 @@ def release_in(session: Session, tenant: str, ledger_id: str, reservation_id: st
         if not book.answered_before()[0]:
             book.release(reservation_id)
     return found_reservation(session, ledger_id, reservation_id)
-
-
-def reserved_spend(session: Session, tenant: str, ledger_id: str, reservation_id: str) -> Spent:
-    """What a reservation was made for. Raises LedgerNotFound, ReservationNotFound."""
-    return found_reserved(session, tenant, ledger_id, reservation_id).spend

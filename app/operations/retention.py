@@ -210,10 +210,6 @@ def claimed(database: Database, task: str, moment: datetime, every_seconds: floa
         return False  # another process was first
 
 
-def _not_deleted(_call: object, path: str, _error: object) -> None:
-    _log.warning("not_deleted", path=path)  # the next round tries again
-
-
 def _ended(before: datetime) -> Select[str]:
     return select(JobRow.id).where(JobRow.state.in_(FINAL_STATES), JobRow.finished < before)
 

@@ -13,8 +13,6 @@ from app.operations.metrics import CONTENT_TYPE, Metrics
 from app.operations.readiness import Readiness, ReadinessChecks
 from app.tables.tenants import DEFAULT_TENANT
 
-OBJECT = {"type": "object"}
-
 router = APIRouter()
 
 

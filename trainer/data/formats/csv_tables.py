@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from trainer.data.formats.base import MOST_ARRAYS, ArrayFacts, Contents, Format
 
-LONGEST_CELL = 2**17
 LONGEST_NAME = 200
 
 
