@@ -15,8 +15,8 @@ from trainer.data.splits import SplitSeed
 
 CHUNK = 4
 """Patients made at once: more memory isn't faster."""
-# Brightness of scalp, white matter, grey matter, fluid and lesion (columns) in each sequence (rows), as a radiologist sees it: fluid dark in
-# FLAIR and T1w, bright in T2w; a lesion bright in FLAIR and T2w, dark in T1w, and bright with contrast agent.
+# Brightness of scalp, white matter, grey matter, fluid and lesion (columns) in each sequence (rows), as a radiologist sees it: fluid dark
+# in FLAIR and T1w, bright in T2w; a lesion bright in FLAIR and T2w, dark in T1w, and bright with contrast agent.
 CONTRAST = np.array(
     [
         [0.55, 0.45, 0.60, 0.10, 0.95],
