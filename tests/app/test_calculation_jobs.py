@@ -100,6 +100,7 @@ def test_a_profile_comes_out_as_it_does_at_once(service: Service, profiled: Json
     assert profiled["result"]["profile"] == service.client.post("/v1/profiles", json=PROFILE).json()
 
 
+@pytest.mark.slow  # the way is that of the profile
 def test_a_calibration_comes_out_as_it_does_at_once(service: Service) -> None:
     asked = {"event": release(), "target": {"epsilon": 1.0, "delta": 1e-5}}
     job = ended(service.client, calculate(service.client, {"calibration": asked})["id"])
@@ -114,6 +115,7 @@ def test_a_batch_comes_out_line_by_line_with_its_problems(service: Service) -> N
     assert "problem" in job["result"]["batch"][1]
 
 
+@pytest.mark.slow
 def test_an_infinite_epsilon_survives_the_way_through_the_files(service: Service) -> None:
     asked = {"event": {"kind": "non_private", "reason": "raw data"}, "deltas": [1e-5]}
     job = ended(service.client, calculate(service.client, {"profile": asked})["id"])

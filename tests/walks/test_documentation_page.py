@@ -24,6 +24,7 @@ def drawn(context: Any, address: str, path: str, ready: str) -> Any:
     return page
 
 
+@pytest.mark.slow  # it writes out the whole description, which takes a browser ten seconds
 def test_every_calculator_can_be_tried(chromium: Any, address: str) -> None:
     context = chromium.new_context()
     page = drawn(context, address, "/docs", ".opblock")

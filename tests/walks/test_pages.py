@@ -79,7 +79,7 @@ def test_a_page_loads_whole_and_nothing_complains(path: str, opened: Any, addres
     assert page.locator("h1").count() == 1
 
 
-@pytest.mark.parametrize(("path", "scheme"), thinned(AXE, every=6))
+@pytest.mark.parametrize(("path", "scheme"), thinned(AXE, every=12))
 def test_axe_finds_nothing_serious(path: str, scheme: str, chromium: Any, address: str) -> None:
     from axe_playwright_python.sync_playwright import Axe
 

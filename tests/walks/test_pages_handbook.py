@@ -29,6 +29,7 @@ def handbook(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Generat
         yield f"{str(client.base_url).rstrip('/')}/handbook/", folder
 
 
+@pytest.mark.slow  # it needs a handbook built for the browser
 def test_it_is_searched_without_another_host(chromium: Any, handbook: tuple[str, Path]) -> None:
     context, complaints = chromium.new_context(), Complaints()
     page = context.new_page()

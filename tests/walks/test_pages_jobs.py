@@ -96,6 +96,7 @@ def asked_for_log(page: Any) -> int:
 # Following
 
 
+@pytest.mark.slow
 def test_a_page_takes_each_of_a_thousand_events(page: Any, client: httpx2.Client, service: Service) -> None:
     job = submit(client, step_seconds=STEP_SECONDS, steps=STEPS)
     page.goto(f"{service.address}/jobs/{job}")
