@@ -9,6 +9,7 @@ COPY mechanisms mechanisms
 COPY accountants accountants
 COPY trainer trainer
 COPY app app
+COPY zetadp zetadp
 VOLUME /data
 
 FROM base AS api

@@ -53,7 +53,7 @@ test-all: doctest
 
 # In a process of its own: what a server of the tests says would stand in the examples' output.
 doctest: $(DEV_SETUP)
-	$(PYTEST) --quiet mechanisms accountants trainer app handbook
+	$(PYTEST) --quiet zetadp handbook
 
 setup: $(DEV_SETUP)
 

@@ -2,8 +2,8 @@ r"""The registry of accountants: functions from an event to a privacy profile. T
 
 from __future__ import annotations
 
-from accountants.calibration import Target, calibrate, calibrate_scale
-from accountants.events import (
+from zetadp.accountants.calibration import Target, calibrate, calibrate_scale
+from zetadp.accountants.events import (
     Composed,
     Event,
     FixedSizeSampled,
@@ -18,16 +18,16 @@ from accountants.events import (
     non_private_reason,
     releases,
 )
-from accountants.profile import Accountant, Bound, DeltaBound, PrivacyProfile
-from accountants.routes.auto import AutoAccountant
-from accountants.routes.closed.closed_form import GdpAccountant
-from accountants.routes.contour.contour import ContourAccountant
-from accountants.routes.fft.fft import FftAccountant
-from accountants.routes.lattice.lattice import LatticeAccountant
-from accountants.routes.pld import PldAccountant
-from accountants.routes.rdp.rdp import RdpAccountant
-from accountants.routes.single.single import SingleAccountant
-from mechanisms.errors import InvalidParameter
+from zetadp.accountants.profile import Accountant, Bound, DeltaBound, PrivacyProfile
+from zetadp.accountants.routes.auto import AutoAccountant
+from zetadp.accountants.routes.closed.closed_form import GdpAccountant
+from zetadp.accountants.routes.contour.contour import ContourAccountant
+from zetadp.accountants.routes.fft.fft import FftAccountant
+from zetadp.accountants.routes.lattice.lattice import LatticeAccountant
+from zetadp.accountants.routes.pld import PldAccountant
+from zetadp.accountants.routes.rdp.rdp import RdpAccountant
+from zetadp.accountants.routes.single.single import SingleAccountant
+from zetadp.mechanisms.errors import InvalidParameter
 
 ACCOUNTANTS: tuple[Accountant, ...] = (
     AutoAccountant(),
@@ -56,7 +56,7 @@ def profile(event: Event, accountant: str = "auto") -> PrivacyProfile:
       InvalidParameter: no accountant has this name.
       UnsupportedEvent: the accountant can't bound this event.
 
-    >>> from mechanisms import ComplexGaussian, Sensitivity
+    >>> from zetadp.mechanisms import ComplexGaussian, Sensitivity
     >>> noise = ComplexGaussian(std=1.0, sensitivity=Sensitivity(l2=1.0, adjacency="add_remove", unit="record"))
     >>> round(profile(Release(mechanism=noise)).delta(1.0).upper, 9)
     0.126936738

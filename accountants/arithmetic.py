@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import numpy as np
 from pydantic import ValidationError
 
-from mechanisms.errors import PrivacyError, UnsupportedEvent
+from zetadp.mechanisms.errors import PrivacyError, UnsupportedEvent
 
 UNIT = 2.0**-53
 """Rounding unit of float64; constants in units of it are at least twice what the proofs derive."""
@@ -24,7 +24,7 @@ def within_floats(route: str) -> Generator[None]:
     >>> with within_floats("example"):
     ...     np.exp(np.array([1000.0]))
     Traceback (most recent call last):
-    mechanisms.errors.UnsupportedEvent: accountant example can't bound this event: its numbers are outside the range of floats here
+    zetadp.mechanisms.errors.UnsupportedEvent: accountant example can't bound this event: its numbers are outside the range of floats here
     """
     try:
         with np.errstate(over="raise", divide="raise", invalid="raise"):

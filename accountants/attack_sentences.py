@@ -10,10 +10,10 @@ import math
 from decimal import Decimal
 from fractions import Fraction
 
-from accountants.conversions import check_prior
-from accountants.profile import check_alpha
-from mechanisms.base import Adjacency, PrivacyUnit
-from mechanisms.errors import InvalidParameter
+from zetadp.accountants.conversions import check_prior
+from zetadp.accountants.profile import check_alpha
+from zetadp.mechanisms.base import Adjacency, PrivacyUnit
+from zetadp.mechanisms.errors import InvalidParameter
 
 FALSE_POSITIVES = 0.01
 """The default probability of naming a unit that isn't there, at which an attack's success is stated."""

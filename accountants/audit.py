@@ -22,12 +22,12 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from accountants import deadline
-from accountants.conversions import trade_off
-from accountants.profile import PrivacyProfile
-from accountants.routes.closed.closed_form import GdpProfile
-from mechanisms.errors import InvalidParameter
-from mechanisms.numerics import logspace
+from zetadp.accountants import deadline
+from zetadp.accountants.conversions import trade_off
+from zetadp.accountants.profile import PrivacyProfile
+from zetadp.accountants.routes.closed.closed_form import GdpProfile
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.numerics import logspace
 
 GUESSED = (0.02, 0.1, 0.4, 1.0)
 """Shares of the canaries that are guessed, the surest first; every answer includes a correction for trying several."""

@@ -10,10 +10,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import final
 
-from accountants.profile import PrivacyProfile, check_alpha, check_epsilon
-from mechanisms.base import Extended, OpenProbability, Value
-from mechanisms.errors import InvalidParameter
-from mechanisms.numerics import logspace
+from zetadp.accountants.profile import PrivacyProfile, check_alpha, check_epsilon
+from zetadp.mechanisms.base import Extended, OpenProbability, Value
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.numerics import logspace
 
 _ROUNDING = 1e-15
 """Relative allowance for a logarithm or exponential and the two or three roundings around it: about four times their largest total."""
@@ -47,7 +47,7 @@ class PosteriorBound(Value):
 def trade_off(profile: PrivacyProfile, alphas: Sequence[float]) -> tuple[float, ...]:
     """Lower bounds on the false negative rate at each false positive rate, rounded down: ``profile.trade_off`` for many.
 
-    >>> from accountants.profile import NonPrivateProfile
+    >>> from zetadp.accountants.profile import NonPrivateProfile
     >>> trade_off(NonPrivateProfile("raw data released"), [0.0, 0.5])
     (0.0, 0.0)
     """
@@ -63,7 +63,7 @@ def true_positive_rate(profile: PrivacyProfile, false_positive_rate: float) -> f
       false_positive_rate: alpha, in [0, 1].
     Source: Kairouz, Oh and Viswanath 2015, Theorem 2.1.
 
-    >>> from accountants.routes.closed.closed_form import GdpProfile
+    >>> from zetadp.accountants.routes.closed.closed_form import GdpProfile
     >>> round(true_positive_rate(GdpProfile(1.0, ()), 1e-9) * 1e7, 6)
     2.899299
     """
@@ -77,7 +77,7 @@ def advantage(profile: PrivacyProfile) -> float:
 
     Source: Yeom, Giacomelli, Fredrikson and Jha 2018; Kulynych, Gomez, Kaissis, du Pin Calmon and Troncoso 2024.
 
-    >>> from accountants.routes.closed.closed_form import GdpProfile
+    >>> from zetadp.accountants.routes.closed.closed_form import GdpProfile
     >>> round(advantage(GdpProfile(1.0, ())), 9)
     0.382924923
     """
@@ -87,7 +87,7 @@ def advantage(profile: PrivacyProfile) -> float:
 def advantage_at(profile: PrivacyProfile, false_positive_rate: float) -> float:
     """The largest true positive rate minus false positive rate among attacks of this false positive rate; at most ``advantage``.
 
-    >>> from accountants.routes.closed.closed_form import GdpProfile
+    >>> from zetadp.accountants.routes.closed.closed_form import GdpProfile
     >>> round(advantage_at(GdpProfile(1.0, ()), 0.01), 9)
     0.082362248
     """
@@ -105,7 +105,7 @@ def bayes_success(profile: PrivacyProfile, prior: float) -> float:
       prior: in (0, 1).
     Source: proofs/conversions.md, section 4; Liese and Vajda 2006 (Bayes risk as a divergence).
 
-    >>> from accountants.routes.closed.closed_form import GdpProfile
+    >>> from zetadp.accountants.routes.closed.closed_form import GdpProfile
     >>> round(bayes_success(GdpProfile(1.0, ()), 0.5), 9)
     0.691462461
     """
@@ -128,7 +128,7 @@ def positive_predictive_value(profile: PrivacyProfile, false_positive_rate: floa
       prior: p, in (0, 1).
     Source: Bayes' rule; Jayaraman, Wang, Knipmeyer, Gu and Evans 2021 (who define it for attacks).
 
-    >>> from accountants.routes.closed.closed_form import GdpProfile
+    >>> from zetadp.accountants.routes.closed.closed_form import GdpProfile
     >>> round(positive_predictive_value(GdpProfile(1.0, ()), 0.01, 0.5), 6)
     0.902308
     """
@@ -150,7 +150,7 @@ def loss_tail(profile: PrivacyProfile, epsilon: float) -> float:
       epsilon: > 0; infinity gives the probability of an output that proves membership, at most the limit of delta.
     Source: proofs/conversions.md, section 5 (which also shows that no better bound follows from the profile for small probabilities).
 
-    >>> from accountants.routes.closed.closed_form import GdpProfile
+    >>> from zetadp.accountants.routes.closed.closed_form import GdpProfile
     >>> round(loss_tail(GdpProfile(1.0, ()), 4.5), 7)  # the exact tail of this pair, Phi(1/2 - 4.5), is .0000317
     7.64e-05
     """
@@ -182,7 +182,7 @@ def loss_quantile(profile: PrivacyProfile, probability: float) -> float:
       probability: in (0, 1).
     Source: proofs/conversions.md, section 5.
 
-    >>> from accountants.routes.closed.closed_form import GdpProfile
+    >>> from zetadp.accountants.routes.closed.closed_form import GdpProfile
     >>> round(loss_quantile(GdpProfile(1.0, ()), 1e-9), 4)  # 6.4978 for this pair itself
     6.6454
     """
@@ -231,7 +231,7 @@ def posterior_bound(profile: PrivacyProfile, prior: float, failure_probability: 
       prior: in (0, 1).
       failure_probability: in (0, 1); the profile's epsilon at this delta isn't enough, see ``loss_tail``.
 
-    >>> from accountants.routes.closed.closed_form import GdpProfile
+    >>> from zetadp.accountants.routes.closed.closed_form import GdpProfile
     >>> round(posterior_bound(GdpProfile(1.0, ()), 0.01, 1e-5).highest, 6)
     0.590197
     """

@@ -22,13 +22,13 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from accountants import deadline
-from accountants.dominating import pair_of
-from accountants.events import Event, Leaf, leaves, non_private_reason
-from accountants.profile import check_delta, check_epsilon
-from accountants.routes.rdp.moments import PairMoments
-from accountants.routes.rdp.rdp import RdpProfile, sampling_reason
-from mechanisms.errors import UnsupportedEvent
+from zetadp.accountants import deadline
+from zetadp.accountants.dominating import pair_of
+from zetadp.accountants.events import Event, Leaf, leaves, non_private_reason
+from zetadp.accountants.profile import check_delta, check_epsilon
+from zetadp.accountants.routes.rdp.moments import PairMoments
+from zetadp.accountants.routes.rdp.rdp import RdpProfile, sampling_reason
+from zetadp.mechanisms.errors import UnsupportedEvent
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import NamedTuple, final
 
-from mechanisms.errors import TimeLimitReached
+from zetadp.mechanisms.errors import TimeLimitReached
 
 
 @final

@@ -20,13 +20,13 @@ import math
 from decimal import Decimal, localcontext
 from functools import lru_cache
 
-from accountants.densities import DENSITIES, Density, density_of
-from accountants.densities.mixtures import Mixture
-from accountants.events import Leaf
-from accountants.pairs import Pair
-from mechanisms.base import Adjacency, Mechanism
-from mechanisms.errors import UnsupportedEvent
-from mechanisms.local import LocalRelease
+from zetadp.accountants.densities import DENSITIES, Density, density_of
+from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.accountants.events import Leaf
+from zetadp.accountants.pairs import Pair
+from zetadp.mechanisms.base import Adjacency, Mechanism
+from zetadp.mechanisms.errors import UnsupportedEvent
+from zetadp.mechanisms.local import LocalRelease
 
 LARGEST_SAMPLED_GROUP = 1000
 """The mixture of a Poisson-sampled group has one component more than the group has members; beyond this no route is fast."""
@@ -53,7 +53,7 @@ def pair_of(leaf: Leaf) -> Pair:
     Raises:
       UnsupportedEvent: ``unsupported_reason`` gives a reason.
 
-    >>> from mechanisms import Gaussian, Sensitivity
+    >>> from zetadp.mechanisms import Gaussian, Sensitivity
     >>> noise = Gaussian(std=2.0, sensitivity=Sensitivity(l2=1.0, adjacency="add_remove", unit="record"))
     >>> pair_of(Leaf(0.25, noise, "fixed_size")).upper
     Mixture(weights=(0.75, 0.25), shifts=(0.0, 1.0))

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from accountants.dominating import pair_of
-from accountants.events import (
+from zetadp.accountants.dominating import pair_of
+from zetadp.accountants.events import (
     Composed,
     Event,
     FixedSizeSampled,
@@ -27,10 +27,10 @@ from accountants.events import (
     Repeated,
     leaves,
 )
-from mechanisms import ComplexGaussian, Gaussian, Laplace, Spectral
-from mechanisms.base import Adjacency, PrivacyUnit, Sensitivity
-from mechanisms.errors import InvalidParameter
-from mechanisms.local import LocalRelease
+from zetadp.mechanisms import ComplexGaussian, Gaussian, Laplace, Spectral
+from zetadp.mechanisms.base import Adjacency, PrivacyUnit, Sensitivity
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.local import LocalRelease
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event as library  # pyright: ignore[reportMissingTypeStubs]

@@ -16,10 +16,10 @@ from typing import Annotated, Literal, Self, final
 
 from pydantic import Field, PrivateAttr, Strict, model_validator
 
-from mechanisms import AnyMechanism
-from mechanisms.base import Adjacency, Count, PrivacyUnit, Probability, Value
-from mechanisms.errors import IncompatibleEvent, InvalidParameter
-from mechanisms.local import LocalRelease
+from zetadp.mechanisms import AnyMechanism
+from zetadp.mechanisms.base import Adjacency, Count, PrivacyUnit, Probability, Value
+from zetadp.mechanisms.errors import IncompatibleEvent, InvalidParameter
+from zetadp.mechanisms.local import LocalRelease
 
 MAXIMUM_DEPTH = 64
 """The deepest accepted nesting: real events need 4, and a bound keeps every walk over the tree finite and cheap."""

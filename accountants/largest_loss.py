@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from accountants.pairs import Pair
+from zetadp.accountants.pairs import Pair
 
 
 def pure_epsilon(pair: Pair) -> float:
     """The largest privacy loss of a pair in either direction, rounded up; infinite for a Gaussian.
 
-    >>> from accountants.densities import LAPLACE
-    >>> from accountants.densities.mixtures import Mixture
+    >>> from zetadp.accountants.densities import LAPLACE
+    >>> from zetadp.accountants.densities.mixtures import Mixture
     >>> half = Mixture((0.5, 0.5), (0.0, 1.0))
     >>> round(pure_epsilon(Pair(LAPLACE, half, Mixture((1.0,), (0.0,)))), 6)
     0.620115

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import final
 
-from accountants.densities import Density
-from accountants.densities.mixtures import Mixture
-from mechanisms.errors import InvalidParameter
+from zetadp.accountants.densities import Density
+from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.mechanisms.errors import InvalidParameter
 
 
 @final
@@ -30,7 +30,7 @@ class Pair:
       shown: probability in (0, 1] that the output is one of P or Q; otherwise it is the same for both neighbours, and says so. Below 1
         for pairs of one component each: the pair meant is ((1 - shown) R + shown P, (1 - shown) R + shown Q), R apart from both.
 
-    >>> from accountants.densities import GAUSSIAN
+    >>> from zetadp.accountants.densities import GAUSSIAN
     >>> Pair(GAUSSIAN, Mixture((0.99, 0.01), (0.0, 1.0)), Mixture((1.0,), (0.0,))).symmetric
     False
     """

@@ -10,11 +10,11 @@ from typing import Self, final
 
 from pydantic import model_validator
 
-from accountants.events import Event
-from accountants.trade_off import SupportingLines
-from mechanisms.base import Extended, Step, Value
-from mechanisms.errors import InvalidParameter, NumericalFloor
-from mechanisms.numerics import logspace
+from zetadp.accountants.events import Event
+from zetadp.accountants.trade_off import SupportingLines
+from zetadp.mechanisms.base import Extended, Step, Value
+from zetadp.mechanisms.errors import InvalidParameter, NumericalFloor
+from zetadp.mechanisms.numerics import logspace
 
 SMALLEST_LOG_DELTA = -700.0
 """Below this, routes that need delta itself can't answer."""

@@ -15,10 +15,10 @@ from typing import final
 
 import scipy
 
-from accountants import deadline
-from mechanisms.errors import NumericalFloor
-from mechanisms.numerics import logspace
-from mechanisms.numerics.gdp import gdp_log_delta
+from zetadp.accountants import deadline
+from zetadp.mechanisms.errors import NumericalFloor
+from zetadp.mechanisms.numerics import logspace
+from zetadp.mechanisms.numerics.gdp import gdp_log_delta
 
 _LARGEST_EPSILON = 709.0
 """Beyond it e^epsilon overflows; a line with such a slope only says something about alpha < 1e-308."""

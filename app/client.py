@@ -15,22 +15,22 @@ from typing import Self, TypeVar, final
 import httpx2
 from pydantic import BaseModel, TypeAdapter
 
-from app.access.resources import CLOSED, Closed
-from app.calculators.batches import BATCH_LINE, BatchLine, BatchRequest
-from app.calculators.calibrations import Calibration, CalibrationRequest, Sweep, SweepRequest
-from app.calculators.schemas import Profile, ProfileRequest
-from app.certificates.facts.report import VerificationReport
-from app.certificates.signing.keys import PublicKeySet
-from app.jobs.calculation import Calculation
-from app.jobs.events import Artifact, JobEventRecord
-from app.jobs.resources import ArtifactList, ExecutorList, Job, JobPage, JobSubmission, LabelsChange, MeasuresPage
-from app.ledgers.entries import EntryPage, EntryRecord
-from app.ledgers.ledger_definition import LedgerDefinition, Spent
-from app.ledgers.requests import CommitRequest, ProjectionRequest, ReservationRequest
-from app.ledgers.resources import Balance, Ledger, LedgerPage, Projection, Reservation
-from app.recipes.schemas import RecipeEntry
-from app.tables.job_states import Action
-from app.uploads.client_data import DataCalls
+from zetadp.app.access.resources import CLOSED, Closed
+from zetadp.app.calculators.batches import BATCH_LINE, BatchLine, BatchRequest
+from zetadp.app.calculators.calibrations import Calibration, CalibrationRequest, Sweep, SweepRequest
+from zetadp.app.calculators.schemas import Profile, ProfileRequest
+from zetadp.app.certificates.facts.report import VerificationReport
+from zetadp.app.certificates.signing.keys import PublicKeySet
+from zetadp.app.jobs.calculation import Calculation
+from zetadp.app.jobs.events import Artifact, JobEventRecord
+from zetadp.app.jobs.resources import ArtifactList, ExecutorList, Job, JobPage, JobSubmission, LabelsChange, MeasuresPage
+from zetadp.app.ledgers.entries import EntryPage, EntryRecord
+from zetadp.app.ledgers.ledger_definition import LedgerDefinition, Spent
+from zetadp.app.ledgers.requests import CommitRequest, ProjectionRequest, ReservationRequest
+from zetadp.app.ledgers.resources import Balance, Ledger, LedgerPage, Projection, Reservation
+from zetadp.app.recipes.schemas import RecipeEntry
+from zetadp.app.tables.job_states import Action
+from zetadp.app.uploads.client_data import DataCalls
 
 _Model = TypeVar("_Model", bound=BaseModel)
 

@@ -10,45 +10,45 @@ from typing import Literal, final
 from fastapi import Depends, FastAPI
 from fastapi.staticfiles import StaticFiles
 
-from app.access.caller import requires
-from app.access.gate import Gate
-from app.access.lifecycle import attached as access_attached
-from app.access.rates import Rates
-from app.access.record import RequestRecord
-from app.access.router import router as access_router
-from app.access.scopes import Scope
-from app.calculators.limits import Calculators
-from app.calculators.router import comparisons as comparisons_router
-from app.calculators.router import router as calculators_router
-from app.certificates.log.router import router as certificate_log_router
-from app.certificates.router import router as certificates_router
-from app.jobs.executors import router as hardware_router
-from app.kit import openapi
-from app.kit import problems as errors
-from app.kit.compression import Compressed
-from app.kit.disconnects import Disconnects
-from app.kit.guard import BodyGuard, HostGuard
-from app.kit.settings import Settings
-from app.ledgers.router import router as ledgers_router
-from app.operations.lifecycle import attached as operations_attached
-from app.operations.measured import Measured
-from app.operations.metrics import Metrics
-from app.operations.router import router as operations_router
-from app.papers.router import router as papers_router
-from app.recipes.router import router as recipes_router
-from app.submissions.lifecycle import attached
-from app.submissions.projections import router as projections_router
-from app.submissions.router import calculations as calculations_router
-from app.submissions.router import router as jobs_router
-from app.submissions.streams import router as streams_router
-from app.uploads.lifecycle import attached as uploads_attached
-from app.uploads.router import data_sets as data_sets_router
-from app.uploads.router import router as uploads_router
-from app.web.handbook import PATH as HANDBOOK
-from app.web.handbook import Handbook
-from app.web.router import router as web_router
-from mechanisms.base import Value
-from mechanisms.version import VERSION
+from zetadp.app.access.caller import requires
+from zetadp.app.access.gate import Gate
+from zetadp.app.access.lifecycle import attached as access_attached
+from zetadp.app.access.rates import Rates
+from zetadp.app.access.record import RequestRecord
+from zetadp.app.access.router import router as access_router
+from zetadp.app.access.scopes import Scope
+from zetadp.app.calculators.limits import Calculators
+from zetadp.app.calculators.router import comparisons as comparisons_router
+from zetadp.app.calculators.router import router as calculators_router
+from zetadp.app.certificates.log.router import router as certificate_log_router
+from zetadp.app.certificates.router import router as certificates_router
+from zetadp.app.jobs.executors import router as hardware_router
+from zetadp.app.kit import openapi
+from zetadp.app.kit import problems as errors
+from zetadp.app.kit.compression import Compressed
+from zetadp.app.kit.disconnects import Disconnects
+from zetadp.app.kit.guard import BodyGuard, HostGuard
+from zetadp.app.kit.settings import Settings
+from zetadp.app.ledgers.router import router as ledgers_router
+from zetadp.app.operations.lifecycle import attached as operations_attached
+from zetadp.app.operations.measured import Measured
+from zetadp.app.operations.metrics import Metrics
+from zetadp.app.operations.router import router as operations_router
+from zetadp.app.papers.router import router as papers_router
+from zetadp.app.recipes.router import router as recipes_router
+from zetadp.app.submissions.lifecycle import attached
+from zetadp.app.submissions.projections import router as projections_router
+from zetadp.app.submissions.router import calculations as calculations_router
+from zetadp.app.submissions.router import router as jobs_router
+from zetadp.app.submissions.streams import router as streams_router
+from zetadp.app.uploads.lifecycle import attached as uploads_attached
+from zetadp.app.uploads.router import data_sets as data_sets_router
+from zetadp.app.uploads.router import router as uploads_router
+from zetadp.app.web.handbook import PATH as HANDBOOK
+from zetadp.app.web.handbook import Handbook
+from zetadp.app.web.router import router as web_router
+from zetadp.mechanisms.base import Value
+from zetadp.mechanisms.version import VERSION
 
 DESCRIPTION = """
 Privacy accounting, noise calibration and private training, with certificates that anyone can check.
@@ -103,7 +103,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.include_router(operations_router)
     app.include_router(web_router)
     app.add_api_route("/livez", _live, methods=["GET"], tags=["health"], summary="Is the process alive?")
-    with as_file(files("app").joinpath("web", "static")) as static:
+    with as_file(files("zetadp.app").joinpath("web", "static")) as static:
         app.mount("/static", StaticFiles(directory=static), name="static")
     app.mount(HANDBOOK, Handbook(chosen.handbook_dir), name="handbook")
     openapi.describe_refusals(app)

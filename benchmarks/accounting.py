@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import dp_accounting
 
-from accountants import Bound, Composed, PoissonSampled, Release, Repeated, calibrate_scale, profile
 from benchmarks import peers
 from benchmarks.compare import geometric_mean, goal, line, ratio, seconds
-from mechanisms import Adjacency, Gaussian, Laplace, Sensitivity
+from zetadp.accountants import Bound, Composed, PoissonSampled, Release, Repeated, calibrate_scale, profile
+from zetadp.mechanisms import Adjacency, Gaussian, Laplace, Sensitivity
 
 ROWS = [
     # (sampling probability, noise multiplier, steps, delta, epsilon to seven digits)

@@ -18,12 +18,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-import accountants
-from mechanisms import ComplexGaussian, Gaussian, Laplace, NoiseSource
-from trainer import RuntimeSpec, ZetaDpSgd, load_train
-from trainer.engine.gradients import clipping
-from trainer.engine.noise import releasing
-from trainer.specs.report import RunReport
+from zetadp import accountants
+from zetadp.mechanisms import ComplexGaussian, Gaussian, Laplace, NoiseSource
+from zetadp.trainer import RuntimeSpec, ZetaDpSgd, load_train
+from zetadp.trainer.engine.gradients import clipping
+from zetadp.trainer.engine.noise import releasing
+from zetadp.trainer.specs.report import RunReport
 
 _release, _factors = releasing.release, clipping._factors
 Noise = ComplexGaussian | Gaussian | Laplace

@@ -13,14 +13,14 @@ import numpy as np
 import torch
 
 from benchmarks.compare import goal, line, ratio
-from mechanisms import Gaussian, Laplace, LocalLaplace, Sensitivity
-from mechanisms.base import Adjacency
-from mechanisms.sampling.source import RandomStream
-from trainer.engine import Alone, FreshRandomness, PrivateLoop, Site, TorchSource, TrainingState, initial_state, update
-from trainer.engine.autoencoders import SLOPES, Autoencoder, ClippedRows, RowDescent, TrainingRows, layout_of
-from trainer.specs.autoencoder import AutoencoderShape
-from trainer.specs.descent import Sgd
-from trainer.specs.execution_plan import Clipping, ExecutionPlan, FlatClipping, L1Clipping, PoissonSampling, clipped_sensitivity
+from zetadp.mechanisms import Gaussian, Laplace, LocalLaplace, Sensitivity
+from zetadp.mechanisms.base import Adjacency
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.engine import Alone, FreshRandomness, PrivateLoop, Site, TorchSource, TrainingState, initial_state, update
+from zetadp.trainer.engine.autoencoders import SLOPES, Autoencoder, ClippedRows, RowDescent, TrainingRows, layout_of
+from zetadp.trainer.specs.autoencoder import AutoencoderShape
+from zetadp.trainer.specs.descent import Sgd
+from zetadp.trainer.specs.execution_plan import Clipping, ExecutionPlan, FlatClipping, L1Clipping, PoissonSampling, clipped_sensitivity
 
 ROUNDS = 15
 TARGET = 0.5

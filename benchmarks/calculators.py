@@ -16,7 +16,7 @@ from benchmarks.compare import goal
 
 REPETITIONS = 50
 LONGEST_MILLISECONDS = 2.0
-MODULES = ("app.calculators.compare", "app.calculators.notions", "app.calculators.noise_shapes")
+MODULES = ("zetadp.app.calculators.compare", "zetadp.app.calculators.notions", "zetadp.app.calculators.noise_shapes")
 """Where the calculators are that take closed forms; profiles and calibrations are measured by ``accounting``."""
 
 
@@ -40,9 +40,9 @@ def _calculators() -> Iterator[tuple[str, Any]]:
     from fastapi.routing import APIRoute
     from pydantic import BaseModel
 
-    from app.calculators.limits import Calculators
-    from app.kit.settings import Settings
-    from app.main import create_app
+    from zetadp.app.calculators.limits import Calculators
+    from zetadp.app.kit.settings import Settings
+    from zetadp.app.main import create_app
 
     settings = Settings(data_dir=Path("unused"))
     for route in _routes(create_app(settings).routes):
@@ -68,7 +68,7 @@ def _calculators() -> Iterator[tuple[str, Any]]:
             # Two of the examples ask several questions at once.
             return max(len(getattr(found, "conversions", ())), len(getattr(found, "conventions", ())), 1)
 
-        module = route.endpoint.__module__.removeprefix("app.calculators.")
+        module = route.endpoint.__module__.removeprefix("zetadp.app.calculators.")
         yield f"{module} {route.path}", answer
 
 

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.compare import goal, line, ratio
-from mechanisms.sampling.source import RandomStream
-from trainer.layers.circulant import BlockCirculantLinear
-from trainer.layers.rules.base import Use
-from trainer.layers.rules.circulant import BlockCirculantGradients, block_circulant
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.layers.circulant import BlockCirculantLinear
+from zetadp.trainer.layers.rules.base import Use
+from zetadp.trainer.layers.rules.circulant import BlockCirculantGradients, block_circulant
 
 SHAPES = ((784, 2048), (2048, 1024), (1024, 160), (160, 10))
 BATCHES = (64, 500)

@@ -9,8 +9,8 @@ import dp_accounting
 import numpy as np
 from dp_accounting.pld import privacy_loss_mechanism
 
-from accountants.routes.closed.gdp_inversion import epsilon_at, largest_mu, log_delta_upper, log_deltas_upper
 from benchmarks.compare import goal, line, ratio, seconds
+from zetadp.accountants.routes.closed.gdp_inversion import epsilon_at, largest_mu, log_delta_upper, log_deltas_upper
 
 ROUNDS = 15
 ELEMENTS = 100_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from accountants import PoissonSampled, Release
-from accountants.filters import (
+from zetadp.accountants import PoissonSampled, Release
+from zetadp.accountants.filters import (
     AnyBudget,
     Filter,
     GdpBudget,
@@ -19,7 +19,7 @@ from accountants.filters import (
     ZcdpBudget,
     ZcdpSpend,
 )
-from mechanisms import Adjacency, Gaussian, Sensitivity
+from zetadp.mechanisms import Adjacency, Gaussian, Sensitivity
 
 _SPENDS = 100_000
 _BLOCK = 1000

@@ -24,21 +24,21 @@ import torch
 from torch import Tensor
 
 from benchmarks.fitbit_runs import Result, Table, functional, local, noisy_descent, plain, printed
-from mechanisms.sampling.source import NoiseSource
-from trainer.data import data_set_facts
-from trainer.data.base import DataSetFacts
-from trainer.data.files.location import folder_of
-from trainer.engine.autoencoders.printed import Sensed, algorithm_1_slopes, algorithm_2_slopes
-from trainer.recipes import fitbit
-from trainer.specs.algorithms.dp_sgd_laplace import DpSgdLaplace
-from trainer.specs.algorithms.dp_sgd_laplace_printed import DpSgdLaplacePrinted
-from trainer.specs.algorithms.functional_mechanism import FunctionalMechanism
-from trainer.specs.algorithms.spof import Spof
-from trainer.specs.algorithms.spof_printed import SpofPrinted
-from trainer.specs.base import TrainingSpec
-from trainer.specs.descent import Sgd
-from trainer.specs.execution_plan import ExecutionPlan
-from trainer.specs.plans import RecordReleasePlan, StatisticReleasePlan
+from zetadp.mechanisms.sampling.source import NoiseSource
+from zetadp.trainer.data import data_set_facts
+from zetadp.trainer.data.base import DataSetFacts
+from zetadp.trainer.data.files.location import folder_of
+from zetadp.trainer.engine.autoencoders.printed import Sensed, algorithm_1_slopes, algorithm_2_slopes
+from zetadp.trainer.recipes import fitbit
+from zetadp.trainer.specs.algorithms.dp_sgd_laplace import DpSgdLaplace
+from zetadp.trainer.specs.algorithms.dp_sgd_laplace_printed import DpSgdLaplacePrinted
+from zetadp.trainer.specs.algorithms.functional_mechanism import FunctionalMechanism
+from zetadp.trainer.specs.algorithms.spof import Spof
+from zetadp.trainer.specs.algorithms.spof_printed import SpofPrinted
+from zetadp.trainer.specs.base import TrainingSpec
+from zetadp.trainer.specs.descent import Sgd
+from zetadp.trainer.specs.execution_plan import ExecutionPlan
+from zetadp.trainer.specs.plans import RecordReleasePlan, StatisticReleasePlan
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 PARTS = {"paper": (2, 0.0), "sensors": (2, 5.0), "encoders": (4, 0.0), "both": (4, 5.0)}

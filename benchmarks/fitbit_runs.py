@@ -13,24 +13,24 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from mechanisms.sampling.source import RandomStream
-from trainer.algorithms.functional_mechanism.sums_release import released, weights
-from trainer.engine import Alone, PrivateLoop, Site, TrainingState, initial_state, update
-from trainer.engine.autoencoders import SLOPES, Autoencoder, ClippedRows, RowDescent, TrainingRows, initial_parameters, layout_of
-from trainer.engine.autoencoders.batches import Batches
-from trainer.engine.autoencoders.denoising import denoised
-from trainer.engine.autoencoders.printed import PrintedSlopes, printed_gradient, sensed
-from trainer.engine.autoencoders.statistics import Code
-from trainer.engine.noise.randomness import FreshRandomness
-from trainer.engine.noise.torch_source import TorchSource
-from trainer.specs.algorithms.dp_sgd_laplace import DpSgdLaplace
-from trainer.specs.algorithms.functional_mechanism import FunctionalMechanism
-from trainer.specs.algorithms.spof import Spof
-from trainer.specs.autoencoder import AutoencoderDescent, AutoencoderShape
-from trainer.specs.descent import Sgd
-from trainer.specs.execution_plan import ExecutionPlan, L1Clipping, PoissonSampling
-from trainer.specs.plans import RecordReleasePlan, StatisticReleasePlan
-from trainer.specs.printed import PrintedTraining
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.algorithms.functional_mechanism.sums_release import released, weights
+from zetadp.trainer.engine import Alone, PrivateLoop, Site, TrainingState, initial_state, update
+from zetadp.trainer.engine.autoencoders import SLOPES, Autoencoder, ClippedRows, RowDescent, TrainingRows, initial_parameters, layout_of
+from zetadp.trainer.engine.autoencoders.batches import Batches
+from zetadp.trainer.engine.autoencoders.denoising import denoised
+from zetadp.trainer.engine.autoencoders.printed import PrintedSlopes, printed_gradient, sensed
+from zetadp.trainer.engine.autoencoders.statistics import Code
+from zetadp.trainer.engine.noise.randomness import FreshRandomness
+from zetadp.trainer.engine.noise.torch_source import TorchSource
+from zetadp.trainer.specs.algorithms.dp_sgd_laplace import DpSgdLaplace
+from zetadp.trainer.specs.algorithms.functional_mechanism import FunctionalMechanism
+from zetadp.trainer.specs.algorithms.spof import Spof
+from zetadp.trainer.specs.autoencoder import AutoencoderDescent, AutoencoderShape
+from zetadp.trainer.specs.descent import Sgd
+from zetadp.trainer.specs.execution_plan import ExecutionPlan, L1Clipping, PoissonSampling
+from zetadp.trainer.specs.plans import RecordReleasePlan, StatisticReleasePlan
+from zetadp.trainer.specs.printed import PrintedTraining
 
 BEYOND = 1e30
 """Weights beyond it have diverged: their squares leave float32. They are set to 0, so that no other repetition meets them, and counted."""

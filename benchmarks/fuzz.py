@@ -33,11 +33,11 @@ from hypothesis import HealthCheck, Phase, given
 from hypothesis import settings as run_settings
 from schemathesis.generation import GenerationMode
 
-from app.kit.settings import Settings
-from app.main import create_app
 from benchmarks.fuzz_shots import Shot, changed
 from tests.app.jobs_harness import AUTHORIZED, environment, settings, spec
 from tests.app.ledgers_harness import definition, gaussian
+from zetadp.app.kit.settings import Settings
+from zetadp.app.main import create_app
 
 POOL = 12
 """Requests of each kind that an operation's variants are made of."""

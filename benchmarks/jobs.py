@@ -23,13 +23,13 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from app.jobs.attempts import Attempts
-from app.jobs.leases import Executor, Leases
-from app.kit.database import Database
-from app.kit.logs import configure_logs
-from app.kit.settings import Settings
 from tests.app.jobs_harness import AUTHORIZED, environment, postgresql_server, settings, spec
-from trainer.specs.report import Progress
+from zetadp.app.jobs.attempts import Attempts
+from zetadp.app.jobs.leases import Executor, Leases
+from zetadp.app.kit.database import Database
+from zetadp.app.kit.logs import configure_logs
+from zetadp.app.kit.settings import Settings
+from zetadp.trainer.specs.report import Progress
 
 JOBS, LISTINGS = 1000, 200
 WATCHERS, EVENTS, EVENT_SECONDS = 200, 60, 0.5

@@ -29,12 +29,12 @@ from typing import Any
 import httpx2
 from sqlalchemy import func, select
 
-from app.kit.database import Database
-from app.kit.logs import configure_logs
-from app.kit.settings import Settings
-from app.tables.certificates import CertificateRow
-from app.tables.jobs import ExecutorRow, JobEventRow, JobRow
 from tests.app.jobs_harness import child_pids, environment, is_alive, postgresql_server, serving, settings, spec, wait_until, work
+from zetadp.app.kit.database import Database
+from zetadp.app.kit.logs import configure_logs
+from zetadp.app.kit.settings import Settings
+from zetadp.app.tables.certificates import CertificateRow
+from zetadp.app.tables.jobs import ExecutorRow, JobEventRow, JobRow
 
 STEPS = 40
 STEP_SECONDS = 0.05
@@ -70,7 +70,7 @@ class Fleet:
     def start(self, name: str) -> None:
         """Start this worker."""
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["app.main", "app.worker.process", "tests.app.jobs_harness"])
+        context.set_forkserver_preload(["zetadp.app.main", "zetadp.app.worker.process", "tests.app.jobs_harness"])
         own = {**os.environ, **environment(self.of), "ZETADP_EXECUTOR_ID": name}
         self.workers[name] = context.Process(target=work, args=(own, self.child, None), daemon=True)
         self.workers[name].start()

@@ -24,18 +24,18 @@ import psycopg
 from psycopg import sql
 from sqlalchemy import text
 
-from accountants.filters import PureBudget, PureSpend
-from app.access.scopes import Scope
-from app.access.service import KeyService
-from app.client import Client, RequestRefused
-from app.kit.database import Database, new_id
-from app.kit.settings import Settings
-from app.ledgers.book import SERVICE, locked
-from app.ledgers.ledger_definition import LedgerDefinition
-from app.ledgers.requests import ReservationRequest
-from app.ledgers.service import LedgerService
-from mechanisms import Adjacency
-from mechanisms.errors import BudgetExceeded
+from zetadp.accountants.filters import PureBudget, PureSpend
+from zetadp.app.access.scopes import Scope
+from zetadp.app.access.service import KeyService
+from zetadp.app.client import Client, RequestRefused
+from zetadp.app.kit.database import Database, new_id
+from zetadp.app.kit.settings import Settings
+from zetadp.app.ledgers.book import SERVICE, locked
+from zetadp.app.ledgers.ledger_definition import LedgerDefinition
+from zetadp.app.ledgers.requests import ReservationRequest
+from zetadp.app.ledgers.service import LedgerService
+from zetadp.mechanisms import Adjacency
+from zetadp.mechanisms.errors import BudgetExceeded
 
 _CLIENTS = 64
 _RESERVATIONS = 10_000

@@ -10,11 +10,11 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from mechanisms import RandomStream
-from trainer.data import DataSetFacts
-from trainer.engine import Losses
-from trainer.models import build
-from trainer.specs.models.model_spec import (
+from zetadp.mechanisms import RandomStream
+from zetadp.trainer.data import DataSetFacts
+from zetadp.trainer.engine import Losses
+from zetadp.trainer.models import build
+from zetadp.trainer.specs.models.model_spec import (
     Activation,
     AdaptiveAveragePool,
     AveragePool,

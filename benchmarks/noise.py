@@ -12,9 +12,9 @@ import torch
 from benchmarks.compare import Ratio, goal, line, ratio
 from benchmarks.networks import CASES
 from benchmarks.training import private_step
-from mechanisms import Adjacency, ComplexGaussian, Gaussian, RandomStream, Sensitivity
-from mechanisms.sampling import kernel
-from trainer.engine.noise.torch_source import TorchSource
+from zetadp.mechanisms import Adjacency, ComplexGaussian, Gaussian, RandomStream, Sensitivity
+from zetadp.mechanisms.sampling import kernel
+from zetadp.trainer.engine.noise.torch_source import TorchSource
 
 COUNT = 470_000
 """Real parameters of a complex network 784-256-128-10, in rounded numbers."""

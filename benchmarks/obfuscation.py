@@ -14,12 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.compare import goal, line, ratio
-from mechanisms.sampling.source import RandomStream
-from trainer.algorithms.obfuscation.encoding import angles, others
-from trainer.algorithms.obfuscation.layers import turned, turned_back
-from trainer.algorithms.obfuscation.networks import DividedNetwork, build, divided
-from trainer.specs.obfuscation.architectures import Architecture, LeNet, ResNet
-from trainer.specs.obfuscation.methods import AdditionalLayers, Method, Rotation
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.algorithms.obfuscation.encoding import angles, others
+from zetadp.trainer.algorithms.obfuscation.layers import turned, turned_back
+from zetadp.trainer.algorithms.obfuscation.networks import DividedNetwork, build, divided
+from zetadp.trainer.specs.obfuscation.architectures import Architecture, LeNet, ResNet
+from zetadp.trainer.specs.obfuscation.methods import AdditionalLayers, Method, Rotation
 
 ROUNDS = 9
 TARGET = 1.3

@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from mechanisms.base import Adjacency
-from trainer import RuntimeSpec, load_train
-from trainer.data.digits import Digits
-from trainer.specs.algorithms.obfuscation import Obfuscation
-from trainer.specs.attack_findings import AttackEffort, AttackFigure, AttackFindings
-from trainer.specs.descent import Adam
-from trainer.specs.network_training import NoEvaluation, PublicHeldOut
-from trainer.specs.obfuscation.architectures import LeNet
-from trainer.specs.obfuscation.methods import AdditionalLayers, FeaturePrivacy, Method, NoisyRotation, Rotation
-from trainer.specs.report import RunReport
+from zetadp.mechanisms.base import Adjacency
+from zetadp.trainer import RuntimeSpec, load_train
+from zetadp.trainer.data.digits import Digits
+from zetadp.trainer.specs.algorithms.obfuscation import Obfuscation
+from zetadp.trainer.specs.attack_findings import AttackEffort, AttackFigure, AttackFindings
+from zetadp.trainer.specs.descent import Adam
+from zetadp.trainer.specs.network_training import NoEvaluation, PublicHeldOut
+from zetadp.trainer.specs.obfuscation.architectures import LeNet
+from zetadp.trainer.specs.obfuscation.methods import AdditionalLayers, FeaturePrivacy, Method, NoisyRotation, Rotation
+from zetadp.trainer.specs.report import RunReport
 
 DATA = Digits(split_seed=0, test_fraction=0.332, split_by="position")
 EFFORT = AttackEffort(steps=1000, inversion_steps=600, property_steps=300, learning_rate=3e-3)

@@ -13,10 +13,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from accountants import PoissonSampled, Release, Repeated, profile
 from benchmarks.compare import goal
-from mechanisms import Adjacency, Gaussian, Sensitivity
-from mechanisms.errors import PrivacyError
+from zetadp.accountants import PoissonSampled, Release, Repeated, profile
+from zetadp.mechanisms import Adjacency, Gaussian, Sensitivity
+from zetadp.mechanisms.errors import PrivacyError
 
 SEED = 20240601
 COUNT = 1000

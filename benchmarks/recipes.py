@@ -19,15 +19,15 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-import accountants
-from mechanisms import RandomStream
-from trainer import RuntimeSpec, load_train
-from trainer.data import data_set_facts
-from trainer.engine.metrics import classification_metrics, reconstruction_metrics
-from trainer.models import build, losses_for
-from trainer.models.front import passed_through, split_front
-from trainer.recipes import RECIPES, Recipe
-from trainer.specs.network_training import NetworkTraining
+from zetadp import accountants
+from zetadp.mechanisms import RandomStream
+from zetadp.trainer import RuntimeSpec, load_train
+from zetadp.trainer.data import data_set_facts
+from zetadp.trainer.engine.metrics import classification_metrics, reconstruction_metrics
+from zetadp.trainer.models import build, losses_for
+from zetadp.trainer.models.front import passed_through, split_front
+from zetadp.trainer.recipes import RECIPES, Recipe
+from zetadp.trainer.specs.network_training import NetworkTraining
 
 PLAIN_BATCH = 64
 

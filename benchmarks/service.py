@@ -87,9 +87,9 @@ def serve(folder: str, announce: Callable[[int], None]) -> None:
     import uvicorn
     from fastapi import Response
 
-    from app.calculators.schemas import ProfileRequest
-    from app.kit.settings import Settings
-    from app.main import create_app
+    from zetadp.app.calculators.schemas import ProfileRequest
+    from zetadp.app.kit.settings import Settings
+    from zetadp.app.main import create_app
 
     def nothing(request: ProfileRequest) -> Response:  # noqa: ARG001 - the body is read and checked
         return Response(status_code=204)

@@ -16,23 +16,23 @@ from torch import Tensor, nn
 
 from benchmarks.compare import Ratio, goal, line, ratio
 from benchmarks.networks import cross_entropy
-from mechanisms import Adjacency, Gaussian, RandomStream, Sensitivity
-from trainer import engine
-from trainer.data import DataSetFacts
-from trainer.engine import ClippedGradients, FreshRandomness, ParameterLayout, PrivateLoop, Problem, Site, TrainingState
-from trainer.engine.gradients.per_unit import layers_of
-from trainer.engine.gradients.spectral_vector import Spectra
-from trainer.engine.team.interface import Alone
-from trainer.layers import BlockCirculantLinear
-from trainer.layers.rules import RULES, Use
-from trainer.models import build
-from trainer.specs.algorithms.spectral_dp import SameForAll, SpectralDp, kept_frequencies
-from trainer.specs.base import PrivacyTarget
-from trainer.specs.descent import Sgd
-from trainer.specs.execution_plan import Clipping, ExecutionPlan, PerLayerClipping, PoissonSampling
-from trainer.specs.models.model_spec import Sequential
-from trainer.specs.models.papers_spectral import lenet_5, model_1, model_2
-from trainer.specs.projection import LayerSpectrum, SpectralProjection
+from zetadp.mechanisms import Adjacency, Gaussian, RandomStream, Sensitivity
+from zetadp.trainer import engine
+from zetadp.trainer.data import DataSetFacts
+from zetadp.trainer.engine import ClippedGradients, FreshRandomness, ParameterLayout, PrivateLoop, Problem, Site, TrainingState
+from zetadp.trainer.engine.gradients.per_unit import layers_of
+from zetadp.trainer.engine.gradients.spectral_vector import Spectra
+from zetadp.trainer.engine.team.interface import Alone
+from zetadp.trainer.layers import BlockCirculantLinear
+from zetadp.trainer.layers.rules import RULES, Use
+from zetadp.trainer.models import build
+from zetadp.trainer.specs.algorithms.spectral_dp import SameForAll, SpectralDp, kept_frequencies
+from zetadp.trainer.specs.base import PrivacyTarget
+from zetadp.trainer.specs.descent import Sgd
+from zetadp.trainer.specs.execution_plan import Clipping, ExecutionPlan, PerLayerClipping, PoissonSampling
+from zetadp.trainer.specs.models.model_spec import Sequential
+from zetadp.trainer.specs.models.papers_spectral import lenet_5, model_1, model_2
+from zetadp.trainer.specs.projection import LayerSpectrum, SpectralProjection
 
 ROUNDS = 15
 TARGET = 1.15

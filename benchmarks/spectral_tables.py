@@ -18,17 +18,17 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor, nn
 
-from mechanisms import RandomStream
-from trainer import engine
-from trainer.data import data_set_facts
-from trainer.engine import ClippedGradients, FreshRandomness, HeldOutRecords, PrivateLoop, Problem, Site, TrainingState
-from trainer.engine.team.interface import Alone
-from trainer.models import build, losses_for
-from trainer.models.front import passed_through, split_front
-from trainer.recipes.spectral import RATIOS, SPECTRAL_MODEL_1, SPECTRAL_MODEL_1_BLOCK_16
-from trainer.recipes.spectral_scattering import SPECTRAL_SCATTER_CIRCULANT
-from trainer.specs.algorithms.spectral_dp import LayerByLayer, LayerSetting, SameForAll, SpectralDp
-from trainer.specs.models import papers_spectral
+from zetadp.mechanisms import RandomStream
+from zetadp.trainer import engine
+from zetadp.trainer.data import data_set_facts
+from zetadp.trainer.engine import ClippedGradients, FreshRandomness, HeldOutRecords, PrivateLoop, Problem, Site, TrainingState
+from zetadp.trainer.engine.team.interface import Alone
+from zetadp.trainer.models import build, losses_for
+from zetadp.trainer.models.front import passed_through, split_front
+from zetadp.trainer.recipes.spectral import RATIOS, SPECTRAL_MODEL_1, SPECTRAL_MODEL_1_BLOCK_16
+from zetadp.trainer.recipes.spectral_scattering import SPECTRAL_SCATTER_CIRCULANT
+from zetadp.trainer.specs.algorithms.spectral_dp import LayerByLayer, LayerSetting, SameForAll, SpectralDp
+from zetadp.trainer.specs.models import papers_spectral
 
 EPSILONS = (2.0, 1.0, 0.5)
 BLOCKS = (8, 16)

@@ -20,8 +20,8 @@ from benchmarks.compare import Ratio, goal, line
 ROUNDS = 7
 STARTS = (
     ("command line, --help", ("-m", "app", "--help"), 0.3),
-    ("the service's application", ("-c", "from app.main import create_app; create_app()"), 1.2),
-    ("training child, before its work", ("-m", "trainer.child", "--help"), 2.0),
+    ("the service's application", ("-c", "from zetadp.app.main import create_app; create_app()"), 1.2),
+    ("training child, before its work", ("-m", "zetadp.trainer.child", "--help"), 2.0),
 )
 """Name, arguments of the interpreter, and CPU seconds at most."""
 

@@ -14,22 +14,22 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from app.certificates.facts.report import Status
-from app.certificates.issuing.issue import issue_certificate
-from app.certificates.log import journal
-from app.certificates.log.evidence import Evidence, check_evidence
-from app.certificates.log.merkle_proofs import encode
-from app.certificates.log.revocations import signed_revocations
-from app.certificates.log.service import inclusion_proof
-from app.certificates.log.storing import store_certificate
-from app.certificates.signing.envelope import Envelope
-from app.certificates.signing.keys import PublicKeySet, jwks
-from app.certificates.verification.opening import jws_of, open_certificate
-from app.certificates.verification.verify import verify
-from app.kit.database import Database, now
-from app.kit.settings import Settings
-from app.tables.jobs import JobRow
 from tests.app.certificates_harness import finished_run
+from zetadp.app.certificates.facts.report import Status
+from zetadp.app.certificates.issuing.issue import issue_certificate
+from zetadp.app.certificates.log import journal
+from zetadp.app.certificates.log.evidence import Evidence, check_evidence
+from zetadp.app.certificates.log.merkle_proofs import encode
+from zetadp.app.certificates.log.revocations import signed_revocations
+from zetadp.app.certificates.log.service import inclusion_proof
+from zetadp.app.certificates.log.storing import store_certificate
+from zetadp.app.certificates.signing.envelope import Envelope
+from zetadp.app.certificates.signing.keys import PublicKeySet, jwks
+from zetadp.app.certificates.verification.opening import jws_of, open_certificate
+from zetadp.app.certificates.verification.verify import verify
+from zetadp.app.kit.database import Database, now
+from zetadp.app.kit.settings import Settings
+from zetadp.app.tables.jobs import JobRow
 
 CHANGES = 10_000
 SEED = 20260102

@@ -20,13 +20,13 @@ from benchmarks.compare import goal, line, ratio
 from benchmarks.memory import peak_bytes
 from benchmarks.networks import CASES, Case
 from benchmarks.training_peers import opacus_step, per_sample_step
-from mechanisms import ComplexGaussian, Gaussian, Sensitivity
-from trainer import engine
-from trainer.engine import ClippedGradients, FreshRandomness, NoiseWatch, PrivateLoop, Problem, Site, TrainingState
-from trainer.engine.noise.prefetch import NoiseAhead
-from trainer.engine.team.interface import Alone
-from trainer.specs.descent import Sgd
-from trainer.specs.execution_plan import ExecutionPlan, FlatClipping, PoissonSampling
+from zetadp.mechanisms import ComplexGaussian, Gaussian, Sensitivity
+from zetadp.trainer import engine
+from zetadp.trainer.engine import ClippedGradients, FreshRandomness, NoiseWatch, PrivateLoop, Problem, Site, TrainingState
+from zetadp.trainer.engine.noise.prefetch import NoiseAhead
+from zetadp.trainer.engine.team.interface import Alone
+from zetadp.trainer.specs.descent import Sgd
+from zetadp.trainer.specs.execution_plan import ExecutionPlan, FlatClipping, PoissonSampling
 
 ROUNDS = 15
 MEMORY_TARGET, FLAT_TARGET, WALL_TARGET = 1.25, 1.15, 1.25

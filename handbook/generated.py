@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from app.calculators.proofs import list_proofs
-from app.kit.settings import Settings
-from app.main import create_app
-from app.web.vocabulary import VOCABULARY
+from zetadp.app.calculators.proofs import list_proofs
+from zetadp.app.kit.settings import Settings
+from zetadp.app.main import create_app
+from zetadp.app.web.vocabulary import VOCABULARY
 
 UNITS = ((2**30, "GiB"), (2**20, "MiB"))
 

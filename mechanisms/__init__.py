@@ -9,7 +9,7 @@ from typing import Annotated, get_args
 
 from pydantic import Field
 
-from mechanisms.base import (
+from zetadp.mechanisms.base import (
     AdditiveNoise,
     Adjacency,
     Assumption,
@@ -20,9 +20,9 @@ from mechanisms.base import (
     Step,
     Value,
 )
-from mechanisms.complex_gaussian import ComplexGaussian
-from mechanisms.duchi_linf import DuchiLinf
-from mechanisms.errors import (
+from zetadp.mechanisms.complex_gaussian import ComplexGaussian
+from zetadp.mechanisms.duchi_linf import DuchiLinf
+from zetadp.mechanisms.errors import (
     BudgetExceeded,
     CalibrationFailed,
     IncompatibleEvent,
@@ -32,15 +32,15 @@ from mechanisms.errors import (
     TimeLimitReached,
     UnsupportedEvent,
 )
-from mechanisms.gaussian import Gaussian
-from mechanisms.laplace import Laplace
-from mechanisms.local import LocalRelease
-from mechanisms.local_gaussian import LocalGaussian
-from mechanisms.local_laplace import LocalLaplace
-from mechanisms.loss import GaussianLoss, LaplaceLoss, PrivacyLoss, ResponseLoss
-from mechanisms.sampling.source import NoiseSource, NumpySource, RandomOrigin, RandomStream
-from mechanisms.spectral import Spectral
-from mechanisms.spof_coefficients import SpofCoefficients
+from zetadp.mechanisms.gaussian import Gaussian
+from zetadp.mechanisms.laplace import Laplace
+from zetadp.mechanisms.local import LocalRelease
+from zetadp.mechanisms.local_gaussian import LocalGaussian
+from zetadp.mechanisms.local_laplace import LocalLaplace
+from zetadp.mechanisms.loss import GaussianLoss, LaplaceLoss, PrivacyLoss, ResponseLoss
+from zetadp.mechanisms.sampling.source import NoiseSource, NumpySource, RandomOrigin, RandomStream
+from zetadp.mechanisms.spectral import Spectral
+from zetadp.mechanisms.spof_coefficients import SpofCoefficients
 
 AnyMechanism = Annotated[
     Gaussian | ComplexGaussian | Laplace | Spectral | LocalLaplace | LocalGaussian | DuchiLinf | SpofCoefficients,

@@ -22,10 +22,10 @@ from pydantic import (
     model_validator,
 )
 
-from mechanisms.errors import InvalidParameter
-from mechanisms.loss import PrivacyLoss
-from mechanisms.sampling.grid import contraction, largest
-from mechanisms.sampling.source import Array, NoiseSource
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.loss import PrivacyLoss
+from zetadp.mechanisms.sampling.grid import contraction, largest
+from zetadp.mechanisms.sampling.source import Array, NoiseSource
 
 SMALLEST_SCALE = 1e-50
 """Scales and sensitivities are in [1e-50, 1e50], so that their quotients and the quotients' squares stay within float64."""

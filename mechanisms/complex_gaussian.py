@@ -8,11 +8,11 @@ from typing import ClassVar, Literal, Self, final
 
 from pydantic import model_validator
 
-from mechanisms.base import AdditiveNoise, Adjacency, Assumption, Correlation, Facts, Positive, Sensitivity, Step, size_of
-from mechanisms.errors import InvalidParameter
-from mechanisms.loss import GaussianLoss
-from mechanisms.sampling.grid import LARGEST, STEP, contraction, largest
-from mechanisms.sampling.source import Array, NoiseSource
+from zetadp.mechanisms.base import AdditiveNoise, Adjacency, Assumption, Correlation, Facts, Positive, Sensitivity, Step, size_of
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.loss import GaussianLoss
+from zetadp.mechanisms.sampling.grid import LARGEST, STEP, contraction, largest
+from zetadp.mechanisms.sampling.source import Array, NoiseSource
 
 
 @final

@@ -12,9 +12,9 @@ from typing import Annotated, Literal, Self, final
 
 from pydantic import Field, Strict, model_validator
 
-from mechanisms.base import LARGEST_SCALE, SMALLEST_SCALE, Correlation, Number, Positive, Sensitivity, Step, Value
-from mechanisms.complex_gaussian import ComplexGaussian
-from mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.base import LARGEST_SCALE, SMALLEST_SCALE, Correlation, Number, Positive, Sensitivity, Step, Value
+from zetadp.mechanisms.complex_gaussian import ComplexGaussian
+from zetadp.mechanisms.errors import InvalidParameter
 
 Variance = Annotated[float, Strict(), Field(allow_inf_nan=False, ge=SMALLEST_SCALE**2, le=LARGEST_SCALE**2)]
 """The square of a scale."""

@@ -11,11 +11,11 @@ from typing import ClassVar, Literal, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.base import Adjacency, Assumption, Facts, Positive, Sensitivity, Step, Value
-from mechanisms.errors import InvalidParameter
-from mechanisms.local import LocalRelease
-from mechanisms.loss import ResponseLoss
-from mechanisms.sampling.source import FAIR, PROBABILITY_BITS, Array, NoiseSource
+from zetadp.mechanisms.base import Adjacency, Assumption, Facts, Positive, Sensitivity, Step, Value
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.local import LocalRelease
+from zetadp.mechanisms.loss import ResponseLoss
+from zetadp.mechanisms.sampling.source import FAIR, PROBABILITY_BITS, Array, NoiseSource
 
 Floats = NDArray[np.float64]
 

@@ -6,9 +6,9 @@ from typing import ClassVar, Literal, Self, final
 
 from pydantic import model_validator
 
-from mechanisms.base import AdditiveNoise, Adjacency, Assumption, Facts, Positive, Sensitivity, Step, with_normal_noise
-from mechanisms.loss import GaussianLoss
-from mechanisms.sampling.source import Array, NoiseSource
+from zetadp.mechanisms.base import AdditiveNoise, Adjacency, Assumption, Facts, Positive, Sensitivity, Step, with_normal_noise
+from zetadp.mechanisms.loss import GaussianLoss
+from zetadp.mechanisms.sampling.source import Array, NoiseSource
 
 
 @final
@@ -23,7 +23,7 @@ class Gaussian(AdditiveNoise):
     Assumes: the value moves by no more than the sensitivity as the machine computes it (for the rest see proofs/grid_noise.md).
     Sources: Balle and Wang 2018, Theorem 8; Dong, Roth and Su 2022, Theorem 1. Proof: proofs/gaussian.md.
 
-    >>> from mechanisms import Sensitivity
+    >>> from zetadp.mechanisms import Sensitivity
     >>> Gaussian(std=2.0, sensitivity=Sensitivity(l2=1.0, adjacency="add_remove", unit="record")).privacy_loss().gdp_mu
     0.5
     """

@@ -6,10 +6,10 @@ from typing import ClassVar, Literal, Self, final
 
 from pydantic import model_validator
 
-from mechanisms.base import AdditiveNoise, Adjacency, Assumption, Facts, Positive, Sensitivity, Step, with_laplace_noise
-from mechanisms.local import quotient_up
-from mechanisms.loss import LaplaceLoss
-from mechanisms.sampling.source import Array, NoiseSource
+from zetadp.mechanisms.base import AdditiveNoise, Adjacency, Assumption, Facts, Positive, Sensitivity, Step, with_laplace_noise
+from zetadp.mechanisms.local import quotient_up
+from zetadp.mechanisms.loss import LaplaceLoss
+from zetadp.mechanisms.sampling.source import Array, NoiseSource
 
 
 @final
@@ -24,7 +24,7 @@ class Laplace(AdditiveNoise):
     Assumes: the value moves by no more than the sensitivity as the machine computes it (for the rest see proofs/grid_noise.md).
     Sources: Dwork, McSherry, Nissim and Smith 2006; Dong, Roth and Su 2022, Section 2. Proof: proofs/laplace.md.
 
-    >>> from mechanisms import Sensitivity
+    >>> from zetadp.mechanisms import Sensitivity
     >>> Laplace(scale=2.0, sensitivity=Sensitivity(l1=1.0, adjacency="add_remove", unit="record")).privacy_loss().pure_epsilon
     0.5
     """

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, Strict, model_validator
 
-from mechanisms.base import LARGEST_SCALE, SMALLEST_SCALE, Adjacency, Mechanism, Sensitivity
-from mechanisms.errors import InvalidParameter
-from mechanisms.sampling.grid import STEP, contraction
-from mechanisms.sampling.source import Array, NoiseSource
+from zetadp.mechanisms.base import LARGEST_SCALE, SMALLEST_SCALE, Adjacency, Mechanism, Sensitivity
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.sampling.grid import STEP, contraction
+from zetadp.mechanisms.sampling.source import Array, NoiseSource
 
 Edge = Annotated[float, Strict(), Field(allow_inf_nan=False, ge=-LARGEST_SCALE, le=LARGEST_SCALE)]
 Dimension = Annotated[int, Strict(), Field(ge=1, le=10**6)]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, Self, final
 
-from mechanisms.base import Adjacency, Assumption, Facts, Positive, Sensitivity, Step
-from mechanisms.local import LocalRelease
-from mechanisms.loss import GaussianLoss
-from mechanisms.sampling.source import Array, NoiseSource
+from zetadp.mechanisms.base import Adjacency, Assumption, Facts, Positive, Sensitivity, Step
+from zetadp.mechanisms.local import LocalRelease
+from zetadp.mechanisms.loss import GaussianLoss
+from zetadp.mechanisms.sampling.source import Array, NoiseSource
 
 
 @final

@@ -14,8 +14,8 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.numerics import logspace
-from mechanisms.numerics.gdp import gdp_log_delta
+from zetadp.mechanisms.numerics import logspace
+from zetadp.mechanisms.numerics.gdp import gdp_log_delta
 
 Floats = NDArray[np.float64]
 

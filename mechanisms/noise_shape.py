@@ -11,10 +11,10 @@ import math
 from dataclasses import dataclass
 from typing import final
 
-from mechanisms.base import LARGEST_SCALE, SMALLEST_SCALE, Sensitivity, Step
-from mechanisms.complex_gaussian import ComplexGaussian
-from mechanisms.errors import InvalidParameter
-from mechanisms.gaussian import Gaussian
+from zetadp.mechanisms.base import LARGEST_SCALE, SMALLEST_SCALE, Sensitivity, Step
+from zetadp.mechanisms.complex_gaussian import ComplexGaussian
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.gaussian import Gaussian
 
 _SOURCE = "proofs/noise_shape.md"
 

@@ -17,11 +17,11 @@ from typing import final
 
 import scipy
 
-from mechanisms.complex_gaussian import ComplexGaussian
-from mechanisms.gaussian import Gaussian
-from mechanisms.laplace import Laplace
-from mechanisms.local_gaussian import LocalGaussian
-from mechanisms.local_laplace import LocalLaplace
+from zetadp.mechanisms.complex_gaussian import ComplexGaussian
+from zetadp.mechanisms.gaussian import Gaussian
+from zetadp.mechanisms.laplace import Laplace
+from zetadp.mechanisms.local_gaussian import LocalGaussian
+from zetadp.mechanisms.local_laplace import LocalLaplace
 
 NumberNoise = Gaussian | ComplexGaussian | Laplace | LocalGaussian | LocalLaplace
 """Mechanisms that add independent noise to every number."""
@@ -100,7 +100,7 @@ def has_claimed_scale(mechanism: NumberNoise, sums: NoiseSums) -> bool:
     Squares over variance are chi-square with n degrees of freedom, absolute values over Laplace's scale Gamma(n). The part of Im n that
     Re n doesn't explain must be uncorrelated with it. True if there are fewer than ``SMALLEST_COUNT`` draws.
 
-    >>> from mechanisms import Sensitivity
+    >>> from zetadp.mechanisms import Sensitivity
     >>> noise = Gaussian(std=2.0, sensitivity=Sensitivity(l2=1.0, adjacency="add_remove", unit="record"))
     >>> [has_claimed_scale(noise, NoiseSums(1000, 1000 * std**2)) for std in (2.0, 1.0, 1.4, 2.8)]
     [True, False, False, False]
@@ -122,7 +122,7 @@ def are_unrelated(mechanism: NumberNoise, products: Products) -> bool:
     Normal draws are whitened and compared with ``largest_sum``. The signs of independent symmetric draws are fair coins, and so are their
     products: their sum exceeds sqrt(2 m log(1 / a)) with probability at most a (Hoeffding), on either side.
 
-    >>> from mechanisms import Sensitivity
+    >>> from zetadp.mechanisms import Sensitivity
     >>> noise = Gaussian(std=2.0, sensitivity=Sensitivity(l2=1.0, adjacency="add_remove", unit="record"))
     >>> [are_unrelated(noise, Products(1000, 1000 * covariance)) for covariance in (0.0, 1.0, 2.0, 4.0, -4.0)]
     [True, True, False, False, False]

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, Strict, model_validator
 
-from mechanisms.base import Adjacency, Assumption, Facts, Mechanism, Positive, Sensitivity, Step, with_normal_noise
-from mechanisms.errors import InvalidParameter
-from mechanisms.loss import GaussianLoss
-from mechanisms.numerics.spectrum import LONGEST_AXIS, MOST_AXES, LowPass
-from mechanisms.sampling.source import Array, NoiseSource
+from zetadp.mechanisms.base import Adjacency, Assumption, Facts, Mechanism, Positive, Sensitivity, Step, with_normal_noise
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.loss import GaussianLoss
+from zetadp.mechanisms.numerics.spectrum import LONGEST_AXIS, MOST_AXES, LowPass
+from zetadp.mechanisms.sampling.source import Array, NoiseSource
 
 AxisNumber = Annotated[int, Strict(), Field(ge=1, le=LONGEST_AXIS)]
 AxisNumbers = Annotated[tuple[AxisNumber, ...], Field(min_length=1, max_length=MOST_AXES)]

@@ -6,11 +6,11 @@ from typing import Annotated, ClassVar, Literal, Self, final
 
 from pydantic import Field, Strict
 
-from mechanisms.analysis.cross_entropy import LARGEST_POINT, Expansion
-from mechanisms.base import SMALLEST_SCALE, Adjacency, Assumption, Facts, Number, Positive, Sensitivity, Step
-from mechanisms.local import LocalRelease, quotient_up
-from mechanisms.loss import LaplaceLoss
-from mechanisms.sampling.source import Array, NoiseSource
+from zetadp.mechanisms.analysis.cross_entropy import LARGEST_POINT, Expansion
+from zetadp.mechanisms.base import SMALLEST_SCALE, Adjacency, Assumption, Facts, Number, Positive, Sensitivity, Step
+from zetadp.mechanisms.local import LocalRelease, quotient_up
+from zetadp.mechanisms.loss import LaplaceLoss
+from zetadp.mechanisms.sampling.source import Array, NoiseSource
 
 ExpansionPoint = Annotated[Number, Field(ge=-LARGEST_POINT, le=LARGEST_POINT)]
 

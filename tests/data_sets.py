@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.data import ROOT_VARIABLE
+from zetadp.trainer.data import ROOT_VARIABLE
 
 FOLDER = Path(os.environ.get(ROOT_VARIABLE) or Path(__file__).parents[2] / "shared" / "data")
 LEFT_OUT = f"no data sets: set {ROOT_VARIABLE} to a folder that has them"

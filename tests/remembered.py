@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from accountants import ACCOUNTANTS, Event, PrivacyProfile, cross_check, deadline
-from app.certificates.issuing import issue
-from app.certificates.signing.digests import code_manifest
-from app.certificates.verification import files
-from mechanisms import NumericalFloor, TimeLimitReached, UnsupportedEvent
+from zetadp.accountants import ACCOUNTANTS, Event, PrivacyProfile, cross_check, deadline
+from zetadp.app.certificates.issuing import issue
+from zetadp.app.certificates.signing.digests import code_manifest
+from zetadp.app.certificates.verification import files
+from zetadp.mechanisms import NumericalFloor, TimeLimitReached, UnsupportedEvent
 
 PROFILES = 48
 """Kept for each accountant: their grids take megabytes."""

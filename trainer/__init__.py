@@ -9,14 +9,14 @@ from typing import Annotated, Protocol, cast
 
 from pydantic import Field
 
-from trainer.specs.algorithms.comparison import Comparison
-from trainer.specs.algorithms.federated import FederatedZetaDpSgd
-from trainer.specs.algorithms.zeta_dp_sgd import ZetaDpSgd
-from trainer.specs.base import RuntimeSpec, TrainingSpec
-from trainer.specs.execution_plan import ExecutionPlan
-from trainer.specs.plans import AnyPlan
-from trainer.specs.registry import PARTS, AnyPartSpec
-from trainer.specs.report import RunReport, TrainingEvent
+from zetadp.trainer.specs.algorithms.comparison import Comparison
+from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
+from zetadp.trainer.specs.algorithms.zeta_dp_sgd import ZetaDpSgd
+from zetadp.trainer.specs.base import RuntimeSpec, TrainingSpec
+from zetadp.trainer.specs.execution_plan import ExecutionPlan
+from zetadp.trainer.specs.plans import AnyPlan
+from zetadp.trainer.specs.registry import PARTS, AnyPartSpec
+from zetadp.trainer.specs.report import RunReport, TrainingEvent
 
 AnyTrainingSpec = Annotated[AnyPartSpec | Comparison, Field(discriminator="algorithm")]
 ALGORITHMS: tuple[type[TrainingSpec], ...] = (*PARTS, Comparison)
@@ -40,7 +40,7 @@ class Train(Protocol):
 def load_train(spec: TrainingSpec) -> Train:
     """The training function of the spec's algorithm: its folder in ``trainer.algorithms`` has the name of its spec's file. Loads torch."""
     name = type(spec).__module__.rpartition(".")[2]
-    return cast("Train", import_module(f"trainer.algorithms.{name}.train").train)
+    return cast("Train", import_module(f"zetadp.trainer.algorithms.{name}.train").train)
 
 
 __all__ = [

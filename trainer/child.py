@@ -1,6 +1,6 @@
 r"""The training process: one job, in a process that dies with the worker that started it.
 
-    python -m trainer.child WORKDIR --parent PID
+    python -m zetadp.trainer.child WORKDIR --parent PID
 
 Reads ``WORKDIR/request.json``, writes one event per line on standard output, and ends with 0 (finished: model and ``result.json`` are
 written), 1 (failed: the last event says why), 3 (stopped on SIGTERM: continues from its checkpoint), 4 (the parent is gone) or 5 (another
@@ -19,18 +19,18 @@ from types import TracebackType
 
 from pydantic import ValidationError
 
-from mechanisms.errors import PrivacyError
-from trainer import load_train
-from trainer.engine.checkpoint import write_atomically
-from trainer.errors import PartFailed, TrainingAborted, TrainingDiverged, TrainingStopped
-from trainer.parent import die_with_parent, end_with_folder
-from trainer.request import FINISHED, ORPHANED, REQUEST, RESULT, STOPPED, TrainingRequest
-from trainer.specs.report import Failed, Finished, Stopped, TrainingEvent
+from zetadp.mechanisms.errors import PrivacyError
+from zetadp.trainer import load_train
+from zetadp.trainer.engine.checkpoint import write_atomically
+from zetadp.trainer.errors import PartFailed, TrainingAborted, TrainingDiverged, TrainingStopped
+from zetadp.trainer.parent import die_with_parent, end_with_folder
+from zetadp.trainer.request import FINISHED, ORPHANED, REQUEST, RESULT, STOPPED, TrainingRequest
+from zetadp.trainer.specs.report import Failed, Finished, Stopped, TrainingEvent
 
 
 def main(arguments: list[str]) -> int:
     """Runs one request and returns the exit status; every other end goes through ``report_failure``."""
-    parser = argparse.ArgumentParser(prog="python -m trainer.child", description="Train one job.")
+    parser = argparse.ArgumentParser(prog="python -m zetadp.trainer.child", description="Train one job.")
     parser.add_argument("workdir", type=Path)
     parser.add_argument("--parent", type=int, required=True, help="id of the process that this one must not outlive")
     options = parser.parse_args(arguments)

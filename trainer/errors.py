@@ -2,7 +2,7 @@ r"""Errors that end a training run before its last step. Doesn't import torch.""
 
 from __future__ import annotations
 
-from mechanisms.errors import PrivacyError
+from zetadp.mechanisms.errors import PrivacyError
 
 
 class TrainingStopped(Exception):

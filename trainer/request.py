@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import final
 
-from mechanisms.base import Value
-from trainer import AnyTrainingSpec
-from trainer.specs.base import RuntimeSpec
-from trainer.specs.plans import AnyPlan
+from zetadp.mechanisms.base import Value
+from zetadp.trainer import AnyTrainingSpec
+from zetadp.trainer.specs.base import RuntimeSpec
+from zetadp.trainer.specs.plans import AnyPlan
 
 REQUEST, RESULT = "request.json", "result.json"
 """Files in the process's folder: the request that it reads, and the report that it writes."""
 FINISHED, FAILED, STOPPED, ORPHANED = 0, 1, 3, 4
-"""Exit codes of ``python -m trainer.child``."""
+"""Exit codes of ``python -m zetadp.trainer.child``."""
 
 
 @final

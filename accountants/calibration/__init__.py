@@ -2,9 +2,9 @@ r"""Calibration: the least safe parameter of an event that still meets a target,
 
 from __future__ import annotations
 
-from accountants.calibration.parameters import ClippingBound, NoiseScale, Parameter, SampleSize, SamplingProbability, Steps
-from accountants.calibration.solution import Failure, Solution, calibrate, calibrate_scale, solve, solve_many
-from accountants.calibration.targets import RdpPoint, Target, TradeOffPoint
+from zetadp.accountants.calibration.parameters import ClippingBound, NoiseScale, Parameter, SampleSize, SamplingProbability, Steps
+from zetadp.accountants.calibration.solution import Failure, Solution, calibrate, calibrate_scale, solve, solve_many
+from zetadp.accountants.calibration.targets import RdpPoint, Target, TradeOffPoint
 
 __all__ = [
     "ClippingBound",

@@ -11,10 +11,10 @@ import math
 from dataclasses import dataclass
 from typing import Literal, final
 
-from accountants.calibration.parameters import ClippingBound, NoiseScale, Parameter, SampleSize, SamplingProbability, Steps
-from accountants.events import Event, Leaf, leaves
-from mechanisms.base import Adjacency
-from mechanisms.loss import GaussianLoss, LaplaceLoss
+from zetadp.accountants.calibration.parameters import ClippingBound, NoiseScale, Parameter, SampleSize, SamplingProbability, Steps
+from zetadp.accountants.events import Event, Leaf, leaves
+from zetadp.mechanisms.base import Adjacency
+from zetadp.mechanisms.loss import GaussianLoss, LaplaceLoss
 
 _OTHER_FACTOR = 1.0078125
 """A factor by which two scales of one event hardly ever differ: parts are distinguished by what changes with the parameter."""

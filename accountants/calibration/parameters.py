@@ -13,11 +13,11 @@ from typing import Annotated, ClassVar, Literal, NamedTuple, TypeVar, final
 
 from pydantic import Field, StringConstraints
 
-from accountants.events import Event, FixedSizeSampled, PoissonSampled, Release, Repeated, children, scaled
-from mechanisms import AnyMechanism
-from mechanisms.base import LARGEST_SCALE, SMALLEST_SCALE, Sensitivity, Value
-from mechanisms.errors import InvalidParameter
-from mechanisms.local import LocalRelease
+from zetadp.accountants.events import Event, FixedSizeSampled, PoissonSampled, Release, Repeated, children, scaled
+from zetadp.mechanisms import AnyMechanism
+from zetadp.mechanisms.base import LARGEST_SCALE, SMALLEST_SCALE, Sensitivity, Value
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.local import LocalRelease
 
 LARGEST_STEPS = 10**12
 """The most repetitions that one ``Repeated`` takes."""

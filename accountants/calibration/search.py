@@ -14,7 +14,7 @@ from typing import final
 
 import scipy
 
-from accountants import deadline
+from zetadp.accountants import deadline
 
 MOST_EVALUATIONS = 64
 """Every search ends by then; usual targets take 3 to 5 evaluations, a whole number at a jump up to 50."""

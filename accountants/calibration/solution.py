@@ -10,16 +10,16 @@ from typing import final
 
 from pydantic import ValidationError
 
-from accountants.calibration.forecast import Forecast
-from accountants.calibration.parameters import NoiseScale, Parameter
-from accountants.calibration.search import Found, Problem, Search
-from accountants.calibration.targets import Target
-from accountants.events import Event, non_private_reason
-from accountants.profile import Accountant
-from accountants.routes.auto import AutoAccountant
-from accountants.routes.closed.closed_form import GdpAccountant
-from mechanisms.base import Value
-from mechanisms.errors import CalibrationFailed, InvalidParameter, NumericalFloor, UnsupportedEvent
+from zetadp.accountants.calibration.forecast import Forecast
+from zetadp.accountants.calibration.parameters import NoiseScale, Parameter
+from zetadp.accountants.calibration.search import Found, Problem, Search
+from zetadp.accountants.calibration.targets import Target
+from zetadp.accountants.events import Event, non_private_reason
+from zetadp.accountants.profile import Accountant
+from zetadp.accountants.routes.auto import AutoAccountant
+from zetadp.accountants.routes.closed.closed_form import GdpAccountant
+from zetadp.mechanisms.base import Value
+from zetadp.mechanisms.errors import CalibrationFailed, InvalidParameter, NumericalFloor, UnsupportedEvent
 
 TIGHTNESS = 2e-7
 """Relative slack that may remain in a parameter, always toward the safe side. After 12 evaluations 1e-4 is enough."""
@@ -223,8 +223,8 @@ def calibrate(event: Event, target: Target, accountant: Accountant) -> tuple[Eve
 def calibrate_scale(event: Event, *, epsilon: float, delta: float) -> float:
     """The factor of ``calibrate`` for (epsilon, delta), by the ``auto`` accountant.
 
-    >>> from accountants.events import Release
-    >>> from mechanisms import Gaussian, Sensitivity
+    >>> from zetadp.accountants.events import Release
+    >>> from zetadp.mechanisms import Gaussian, Sensitivity
     >>> noise = Gaussian(std=1.0, sensitivity=Sensitivity(l2=1.0, adjacency="add_remove", unit="record"))
     >>> round(calibrate_scale(Release(mechanism=noise), epsilon=1.0, delta=1e-5), 9)
     3.730631635

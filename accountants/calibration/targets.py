@@ -9,10 +9,10 @@ from typing import Self, final
 import scipy
 from pydantic import model_validator
 
-from accountants.profile import PrivacyProfile
-from accountants.routes.closed.closed_form import largest_mu
-from mechanisms.base import NonNegative, OpenProbability, Positive, Value
-from mechanisms.errors import InvalidParameter, UnsupportedEvent
+from zetadp.accountants.profile import PrivacyProfile
+from zetadp.accountants.routes.closed.closed_form import largest_mu
+from zetadp.mechanisms.base import NonNegative, OpenProbability, Positive, Value
+from zetadp.mechanisms.errors import InvalidParameter, UnsupportedEvent
 
 _KINDS = ("epsilon", "gdp_mu", "rdp", "advantage", "trade_off")
 

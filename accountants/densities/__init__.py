@@ -9,10 +9,10 @@ import pkgutil
 from collections.abc import Mapping
 from importlib import import_module
 
-from accountants.densities import gaussian, laplace, response
-from accountants.densities.base import TINY, Calls, Density, Floats, LossLaw, RatioNodes
-from accountants.densities.location import LocationDensity
-from mechanisms.loss import PrivacyLoss
+from zetadp.accountants.densities import gaussian, laplace, response
+from zetadp.accountants.densities.base import TINY, Calls, Density, Floats, LossLaw, RatioNodes
+from zetadp.accountants.densities.location import LocationDensity
+from zetadp.mechanisms.loss import PrivacyLoss
 
 GAUSSIAN, LAPLACE, RESPONSE = gaussian.DENSITY, laplace.DENSITY, response.DENSITY
 
@@ -31,7 +31,7 @@ DENSITIES = _found()
 def density_of(loss: PrivacyLoss) -> Density | None:
     """The density whose pairs have this loss at the loss's distance; None if none is known here.
 
-    >>> from mechanisms import LaplaceLoss
+    >>> from zetadp.mechanisms import LaplaceLoss
     >>> density_of(LaplaceLoss(0.5))
     LaplaceDensity()
     """

@@ -13,10 +13,10 @@ from typing import ClassVar, Literal, NamedTuple, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
-from accountants.densities.mixtures import Mixture
-from accountants.densities.summed import Sum
-from accountants.densities.transforms import Transform, TransformUnavailable
-from mechanisms.loss import PrivacyLoss
+from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.accountants.densities.summed import Sum
+from zetadp.accountants.densities.transforms import Transform, TransformUnavailable
+from zetadp.mechanisms.loss import PrivacyLoss
 
 Floats: TypeAlias = NDArray[np.float64]
 

@@ -20,9 +20,9 @@ from typing import TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
-from accountants import deadline
-from accountants.arithmetic import UNIT
-from mechanisms.base import Step
+from zetadp.accountants import deadline
+from zetadp.accountants.arithmetic import UNIT
+from zetadp.mechanisms.base import Step
 
 MOST_RELEASES = 10**10
 """Beyond it a sum has more than a million terms."""

@@ -16,10 +16,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from accountants.arithmetic import UNIT
-from accountants.densities.base import TINY, Calls, Floats
-from accountants.densities.mixtures import Mixture
-from accountants.densities.noise import Noise
+from zetadp.accountants.arithmetic import UNIT
+from zetadp.accountants.densities.base import TINY, Calls, Floats
+from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.accountants.densities.noise import Noise
 
 _NEWTON_STEPS = 4
 

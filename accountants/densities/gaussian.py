@@ -9,13 +9,13 @@ from typing import final
 import numpy as np
 import scipy
 
-from accountants.arithmetic import UNIT
-from accountants.densities.base import Floats
-from accountants.densities.location import LocationDensity
-from accountants.densities.mixtures import Mixture
-from accountants.densities.quadrature import MOST_NODES, panels
-from accountants.densities.transforms import MixedGaussian, Transform
-from mechanisms.loss import GaussianLoss, PrivacyLoss
+from zetadp.accountants.arithmetic import UNIT
+from zetadp.accountants.densities.base import Floats
+from zetadp.accountants.densities.location import LocationDensity
+from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.accountants.densities.quadrature import MOST_NODES, panels
+from zetadp.accountants.densities.transforms import MixedGaussian, Transform
+from zetadp.mechanisms.loss import GaussianLoss, PrivacyLoss
 
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 _TABLE_NODES = 512

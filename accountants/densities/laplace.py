@@ -10,16 +10,16 @@ from typing import final
 import numpy as np
 import scipy
 
-from accountants.arithmetic import UNIT
-from accountants.densities.base import Floats
-from accountants.densities.laplace_transforms import MixedLaplace, WholeLaplace
-from accountants.densities.location import LocationDensity
-from accountants.densities.mixtures import Mixture
-from accountants.densities.quadrature import panels
-from accountants.densities.repeated_laplace import MOST_RELEASES, RepeatedLaplace
-from accountants.densities.summed import Sum
-from accountants.densities.transforms import Transform
-from mechanisms.loss import LaplaceLoss, PrivacyLoss
+from zetadp.accountants.arithmetic import UNIT
+from zetadp.accountants.densities.base import Floats
+from zetadp.accountants.densities.laplace_transforms import MixedLaplace, WholeLaplace
+from zetadp.accountants.densities.location import LocationDensity
+from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.accountants.densities.quadrature import panels
+from zetadp.accountants.densities.repeated_laplace import MOST_RELEASES, RepeatedLaplace
+from zetadp.accountants.densities.summed import Sum
+from zetadp.accountants.densities.transforms import Transform
+from zetadp.mechanisms.loss import LaplaceLoss, PrivacyLoss
 
 _TABLE_NODES = 512
 _ROUNDING = 1e-13

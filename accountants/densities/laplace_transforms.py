@@ -8,9 +8,9 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from accountants.densities.mixtures import Mixture
-from accountants.densities.nodes import ELEMENTARY, LineValues, Nodes, expm1_complex, sum_on_line
-from accountants.densities.transforms import MOST_NODES, Transform, TransformUnavailable
+from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.accountants.densities.nodes import ELEMENTARY, LineValues, Nodes, expm1_complex, sum_on_line
+from zetadp.accountants.densities.transforms import MOST_NODES, Transform, TransformUnavailable
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import final
 
-from accountants.densities import curve, quadrature
-from accountants.densities.base import Calls, Density, Floats, LossLaw, RatioNodes
-from accountants.densities.mixtures import Mixture
-from accountants.densities.noise import Noise
+from zetadp.accountants.densities import curve, quadrature
+from zetadp.accountants.densities.base import Calls, Density, Floats, LossLaw, RatioNodes
+from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.accountants.densities.noise import Noise
 
 
 class LocationDensity(Noise, Density):

@@ -8,8 +8,8 @@ from typing import NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from accountants.arithmetic import UNIT
-from accountants.densities.mixtures import Mixture
+from zetadp.accountants.arithmetic import UNIT
+from zetadp.accountants.densities.mixtures import Mixture
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]

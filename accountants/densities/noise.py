@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from accountants.densities.base import Floats
-from accountants.densities.mixtures import Mixture
+from zetadp.accountants.densities.base import Floats
+from zetadp.accountants.densities.mixtures import Mixture
 
 
 class Noise(ABC):

@@ -11,10 +11,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from accountants.densities.base import Floats, LossLaw, RatioNodes
-from accountants.densities.curve import log_ratio
-from accountants.densities.mixtures import Mixture
-from accountants.densities.noise import Noise
+from zetadp.accountants.densities.base import Floats, LossLaw, RatioNodes
+from zetadp.accountants.densities.curve import log_ratio
+from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.accountants.densities.noise import Noise
 
 MOST_NODES = 400_000
 """Beyond this many quadrature nodes an order isn't worth its time and memory; it is left out, which only makes a bound larger."""

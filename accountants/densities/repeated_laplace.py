@@ -16,9 +16,9 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import final
 
-from accountants import deadline
-from accountants.arithmetic import UNIT
-from mechanisms.base import Step
+from zetadp.accountants import deadline
+from zetadp.accountants.arithmetic import UNIT
+from zetadp.mechanisms.base import Step
 
 MOST_RELEASES = 1000
 """Beyond it the sums need too many digits."""

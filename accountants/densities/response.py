@@ -8,12 +8,12 @@ from typing import final
 
 import numpy as np
 
-from accountants.arithmetic import UNIT
-from accountants.densities.base import TINY, Calls, Density, Floats, LossLaw, RatioNodes
-from accountants.densities.binomial import MOST_RELEASES, RepeatedResponse
-from accountants.densities.mixtures import Mixture
-from accountants.densities.summed import Sum
-from mechanisms.loss import PrivacyLoss, ResponseLoss
+from zetadp.accountants.arithmetic import UNIT
+from zetadp.accountants.densities.base import TINY, Calls, Density, Floats, LossLaw, RatioNodes
+from zetadp.accountants.densities.binomial import MOST_RELEASES, RepeatedResponse
+from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.accountants.densities.summed import Sum
+from zetadp.mechanisms.loss import PrivacyLoss, ResponseLoss
 
 
 @final

@@ -7,10 +7,10 @@ from typing import Protocol, final
 
 import scipy
 
-from accountants.arithmetic import within_floats
-from accountants.profile import Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon
-from mechanisms.base import Step
-from mechanisms.errors import InvalidParameter
+from zetadp.accountants.arithmetic import within_floats
+from zetadp.accountants.profile import Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon
+from zetadp.mechanisms.base import Step
+from zetadp.mechanisms.errors import InvalidParameter
 
 _WIDENINGS = (1e-15, 1e-14, 3e-14, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-6, 1e-4, 1.0)
 

@@ -15,10 +15,10 @@ from typing import NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from accountants.arithmetic import UNIT
-from accountants.densities.mixtures import Mixture
-from accountants.densities.nodes import ELEMENTARY, LineValues, Nodes, log_mixture, log_mixture_error, log_mixture_real, sum_on_line
-from mechanisms.errors import UnsupportedEvent
+from zetadp.accountants.arithmetic import UNIT
+from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.accountants.densities.nodes import ELEMENTARY, LineValues, Nodes, log_mixture, log_mixture_error, log_mixture_real, sum_on_line
+from zetadp.mechanisms.errors import UnsupportedEvent
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]

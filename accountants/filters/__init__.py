@@ -5,10 +5,10 @@ Profiles (delta as a function of epsilon) may not be summed up under such choice
 
 from __future__ import annotations
 
-from accountants.filters.budgets import Budget, GdpBudget, PureBudget, ZcdpBudget
-from accountants.filters.filter import AnyBudget, Filter, Price, Steps
-from accountants.filters.renyi_budgets import DEFAULT_ORDERS, RdpBudget, RdpTargetBudget
-from accountants.filters.spends import AnySpend, GdpSpend, PureSpend, RdpSpend, Spend, ZcdpSpend
+from zetadp.accountants.filters.budgets import Budget, GdpBudget, PureBudget, ZcdpBudget
+from zetadp.accountants.filters.filter import AnyBudget, Filter, Price, Steps
+from zetadp.accountants.filters.renyi_budgets import DEFAULT_ORDERS, RdpBudget, RdpTargetBudget
+from zetadp.accountants.filters.spends import AnySpend, GdpSpend, PureSpend, RdpSpend, Spend, ZcdpSpend
 
 __all__ = [
     "DEFAULT_ORDERS",

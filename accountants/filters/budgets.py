@@ -15,15 +15,15 @@ from typing import Annotated, Literal, Self, final
 import scipy
 from pydantic import Field
 
-from accountants.conversions import loss_quantile
-from accountants.filters.exact_sums import Grid
-from accountants.filters.renyi import renyi_epsilon
-from accountants.filters.spends import AnySpend, GdpSpend, PureSpend, Spend, ZcdpSpend, gdp_cost, pure_cost, zcdp_cost
-from accountants.profile import check_delta
-from accountants.routes.closed.closed_form import GdpProfile
-from accountants.routes.closed.gdp_inversion import MU_ERROR, largest_mu
-from mechanisms.base import Positive, Value
-from mechanisms.errors import InvalidParameter
+from zetadp.accountants.conversions import loss_quantile
+from zetadp.accountants.filters.exact_sums import Grid
+from zetadp.accountants.filters.renyi import renyi_epsilon
+from zetadp.accountants.filters.spends import AnySpend, GdpSpend, PureSpend, Spend, ZcdpSpend, gdp_cost, pure_cost, zcdp_cost
+from zetadp.accountants.profile import check_delta
+from zetadp.accountants.routes.closed.closed_form import GdpProfile
+from zetadp.accountants.routes.closed.gdp_inversion import MU_ERROR, largest_mu
+from zetadp.mechanisms.base import Positive, Value
+from zetadp.mechanisms.errors import InvalidParameter
 
 SMALLEST_LIMIT = 1e-30
 LARGEST_LIMIT = 1e30

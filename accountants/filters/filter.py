@@ -12,13 +12,13 @@ from typing import Annotated, Self, TypeAlias, final
 
 from pydantic import BeforeValidator, Field, PlainSerializer, Strict, model_validator
 
-from accountants.events import neighbourhood
-from accountants.filters.budgets import GdpBudget, PureBudget, ZcdpBudget
-from accountants.filters.exact_sums import RUNGS
-from accountants.filters.renyi_budgets import RdpBudget, RdpTargetBudget
-from accountants.filters.spends import AnySpend, GdpSpend, PureSpend, RdpSpend, Spend, ZcdpSpend
-from mechanisms.base import Adjacency, PrivacyUnit, Value
-from mechanisms.errors import BudgetExceeded, IncompatibleEvent, InvalidParameter
+from zetadp.accountants.events import neighbourhood
+from zetadp.accountants.filters.budgets import GdpBudget, PureBudget, ZcdpBudget
+from zetadp.accountants.filters.exact_sums import RUNGS
+from zetadp.accountants.filters.renyi_budgets import RdpBudget, RdpTargetBudget
+from zetadp.accountants.filters.spends import AnySpend, GdpSpend, PureSpend, RdpSpend, Spend, ZcdpSpend
+from zetadp.mechanisms.base import Adjacency, PrivacyUnit, Value
+from zetadp.mechanisms.errors import BudgetExceeded, IncompatibleEvent, InvalidParameter
 
 AnyBudget: TypeAlias = Annotated[PureBudget | ZcdpBudget | GdpBudget | RdpBudget | RdpTargetBudget, Field(discriminator="kind")]
 

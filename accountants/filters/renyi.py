@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.errors import InvalidParameter
 
 _ROUNDING = 1e-14
 """Allowance for the roundings of a conversion, relative to the sum of its terms' sizes: some thirty units in the last place."""

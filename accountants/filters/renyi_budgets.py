@@ -10,12 +10,12 @@ from typing import Annotated, Literal, Self, final
 
 from pydantic import Field, model_validator
 
-from accountants.filters.budgets import Budget, Limit, float_down
-from accountants.filters.renyi import renyi_epsilon, renyi_loss, renyi_value
-from accountants.filters.spends import AnySpend, RdpSpend, Spend, rdp_cost
-from accountants.profile import check_delta, check_order
-from mechanisms.base import OpenProbability
-from mechanisms.errors import InvalidParameter
+from zetadp.accountants.filters.budgets import Budget, Limit, float_down
+from zetadp.accountants.filters.renyi import renyi_epsilon, renyi_loss, renyi_value
+from zetadp.accountants.filters.spends import AnySpend, RdpSpend, Spend, rdp_cost
+from zetadp.accountants.profile import check_delta, check_order
+from zetadp.mechanisms.base import OpenProbability
+from zetadp.mechanisms.errors import InvalidParameter
 
 Orders = Annotated[tuple[float, ...], Field(min_length=1, max_length=64)]
 

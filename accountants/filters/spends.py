@@ -10,12 +10,12 @@ from typing import Annotated, Literal, Self, TypeAlias, final
 import scipy
 from pydantic import Field, model_validator
 
-from accountants.dominating import pair_of
-from accountants.events import Event, Leaf, leaves, non_private_reason, releases
-from accountants.largest_loss import pure_epsilon
-from accountants.routes.rdp.rdp import RdpAccountant
-from mechanisms.base import NonNegative, Value
-from mechanisms.errors import InvalidParameter, UnsupportedEvent
+from zetadp.accountants.dominating import pair_of
+from zetadp.accountants.events import Event, Leaf, leaves, non_private_reason, releases
+from zetadp.accountants.largest_loss import pure_epsilon
+from zetadp.accountants.routes.rdp.rdp import RdpAccountant
+from zetadp.mechanisms.base import NonNegative, Value
+from zetadp.mechanisms.errors import InvalidParameter, UnsupportedEvent
 
 FILTER = "filter"
 

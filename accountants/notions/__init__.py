@@ -2,9 +2,9 @@ r"""Notions of privacy, and each in terms of every other: exactly, as a bound, o
 
 from __future__ import annotations
 
-from accountants.notions.convert import convert
-from accountants.notions.matrix import PairOfNotions, matrix
-from accountants.notions.values import (
+from zetadp.accountants.notions.convert import convert
+from zetadp.accountants.notions.matrix import PairOfNotions, matrix
+from zetadp.accountants.notions.values import (
     KINDS,
     Advantage,
     Approximate,

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TypeAlias, final
 
-from accountants.notions import digits
-from accountants.notions.values import Status, Target, ToApproximate, ToTradeOff
-from mechanisms.base import Step
+from zetadp.accountants.notions import digits
+from zetadp.accountants.notions.values import Status, Target, ToApproximate, ToTradeOff
+from zetadp.mechanisms.base import Step
 
 PROOF = "accountants/proofs/notions.md"
 ZERO_LEVEL = "any mechanism whose output doesn't depend on the data; no other mechanism has this notion"

@@ -11,11 +11,11 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import final
 
-from accountants.notions import digits
-from accountants.notions.answer import Answer, exact, exact_delta, impossible, step
-from accountants.notions.digits import ONE, ZERO
-from accountants.notions.values import Advantage, Target, ToApproximate, ToTradeOff, TradeOff, as_decimal
-from mechanisms.base import Step
+from zetadp.accountants.notions import digits
+from zetadp.accountants.notions.answer import Answer, exact, exact_delta, impossible, step
+from zetadp.accountants.notions.digits import ONE, ZERO
+from zetadp.accountants.notions.values import Advantage, Target, ToApproximate, ToTradeOff, TradeOff, as_decimal
+from zetadp.mechanisms.base import Step
 
 
 @final

@@ -2,14 +2,14 @@ r"""``convert``: one notion in terms of another, on the safe side, with the reas
 
 from __future__ import annotations
 
-from accountants.notions.answer import Answer, exact, identical, impossible, quantity_of
-from accountants.notions.attacks import from_advantage, from_trade_off, same_laws
-from accountants.notions.digits import ONE, precise
-from accountants.notions.divergences import from_rdp, from_zcdp
-from accountants.notions.gaussian import from_gdp
-from accountants.notions.matrix import pair_of_kinds
-from accountants.notions.pure import from_approximate, from_pure
-from accountants.notions.values import (
+from zetadp.accountants.notions.answer import Answer, exact, identical, impossible, quantity_of
+from zetadp.accountants.notions.attacks import from_advantage, from_trade_off, same_laws
+from zetadp.accountants.notions.digits import ONE, precise
+from zetadp.accountants.notions.divergences import from_rdp, from_zcdp
+from zetadp.accountants.notions.gaussian import from_gdp
+from zetadp.accountants.notions.matrix import pair_of_kinds
+from zetadp.accountants.notions.pure import from_approximate, from_pure
+from zetadp.accountants.notions.values import (
     Advantage,
     Approximate,
     Conversion,
@@ -35,7 +35,7 @@ def convert(given: Notion, to: Target) -> Conversion:
       given: holds for all neighbours, in both orders.
       to: the number to compute, and at which point.
 
-    >>> from accountants.notions.values import Pure, ToZcdp
+    >>> from zetadp.accountants.notions.values import Pure, ToZcdp
     >>> found = convert(Pure(epsilon=1.0), ToZcdp())
     >>> found.status, round(found.value, 9)
     ('exact', 0.462117157)

@@ -6,15 +6,15 @@ import math
 from decimal import Decimal
 from fractions import Fraction
 
-from accountants.notions import digits
-from accountants.notions import randomized_response as rr
-from accountants.notions.answer import Answer, exact, impossible, step
-from accountants.notions.digits import ONE, ZERO, precise
-from accountants.notions.gaussian import mu_of_randomized_response
-from accountants.notions.regions import Extreme, Region
-from accountants.notions.values import Rdp, Target, ToApproximate, ToRdp, ToTradeOff, Zcdp, as_decimal
-from accountants.notions.zcdp_to_gdp import certified_mu
-from mechanisms.base import Step
+from zetadp.accountants.notions import digits
+from zetadp.accountants.notions import randomized_response as rr
+from zetadp.accountants.notions.answer import Answer, exact, impossible, step
+from zetadp.accountants.notions.digits import ONE, ZERO, precise
+from zetadp.accountants.notions.gaussian import mu_of_randomized_response
+from zetadp.accountants.notions.regions import Extreme, Region
+from zetadp.accountants.notions.values import Rdp, Target, ToApproximate, ToRdp, ToTradeOff, Zcdp, as_decimal
+from zetadp.accountants.notions.zcdp_to_gdp import certified_mu
+from zetadp.mechanisms.base import Step
 
 _ZETA_2 = math.pi**2 / 6.0
 _UNIT = Decimal("1e-40")

@@ -9,14 +9,14 @@ from fractions import Fraction
 
 import scipy
 
-from accountants.notions import digits
-from accountants.notions import randomized_response as rr
-from accountants.notions.answer import Answer, exact, impossible, step
-from accountants.notions.digits import ONE
-from accountants.notions.values import Gdp, Target, ToApproximate, ToRdp, ToTradeOff, ToZcdp, as_decimal
-from accountants.routes.closed.closed_form import GdpProfile
-from accountants.routes.closed.gdp_inversion import epsilon_upper_at
-from mechanisms.numerics.gdp import gdp_log_delta, log_delta_error
+from zetadp.accountants.notions import digits
+from zetadp.accountants.notions import randomized_response as rr
+from zetadp.accountants.notions.answer import Answer, exact, impossible, step
+from zetadp.accountants.notions.digits import ONE
+from zetadp.accountants.notions.values import Gdp, Target, ToApproximate, ToRdp, ToTradeOff, ToZcdp, as_decimal
+from zetadp.accountants.routes.closed.closed_form import GdpProfile
+from zetadp.accountants.routes.closed.gdp_inversion import epsilon_upper_at
+from zetadp.mechanisms.numerics.gdp import gdp_log_delta, log_delta_error
 
 _RELIABLE_MU = 1e14
 """``log_delta_error`` is proved up to here."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cache
 from typing import final
 
-from accountants.notions.answer import PROOF
-from accountants.notions.values import KINDS, Kind, Status
-from mechanisms.base import Value
+from zetadp.accountants.notions.answer import PROOF
+from zetadp.accountants.notions.values import KINDS, Kind, Status
+from zetadp.mechanisms.base import Value
 
 
 @final

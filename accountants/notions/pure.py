@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from accountants.notions import digits
-from accountants.notions import randomized_response as rr
-from accountants.notions.answer import Answer, exact, exact_delta, impossible, step
-from accountants.notions.digits import ONE, ZERO
-from accountants.notions.gaussian import mu_of_randomized_response
-from accountants.notions.values import Approximate, Pure, Target, ToApproximate, ToPure, ToRdp, ToTradeOff, ToZcdp, as_decimal
+from zetadp.accountants.notions import digits
+from zetadp.accountants.notions import randomized_response as rr
+from zetadp.accountants.notions.answer import Answer, exact, exact_delta, impossible, step
+from zetadp.accountants.notions.digits import ONE, ZERO
+from zetadp.accountants.notions.gaussian import mu_of_randomized_response
+from zetadp.accountants.notions.values import Approximate, Pure, Target, ToApproximate, ToPure, ToRdp, ToTradeOff, ToZcdp, as_decimal
 
 _UNIT = Decimal("1e-40")
 

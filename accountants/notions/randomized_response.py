@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from decimal import Decimal
 
-from accountants.notions.digits import ONE, TWO, ZERO, exp, expm1, log1p
+from zetadp.accountants.notions.digits import ONE, TWO, ZERO, exp, expm1, log1p
 
 _LARGE = Decimal(40)
 _FIVE = Decimal(5)

@@ -13,10 +13,10 @@ from decimal import Decimal
 from functools import cached_property
 from typing import final
 
-from accountants.notions import randomized_response as rr
-from accountants.notions.digits import ONE, TWO, ZERO, exp
-from accountants.notions.proposals import DeltaSearch, EpsilonSearch, MirroredMissSearch, MissSearch, RenyiBounds, Touch
-from accountants.notions.tangents import Constraint, pair
+from zetadp.accountants.notions import randomized_response as rr
+from zetadp.accountants.notions.digits import ONE, TWO, ZERO, exp
+from zetadp.accountants.notions.proposals import DeltaSearch, EpsilonSearch, MirroredMissSearch, MissSearch, RenyiBounds, Touch
+from zetadp.accountants.notions.tangents import Constraint, pair
 
 _MARGIN = Decimal("1e-25")
 _TINY = Decimal((0, (1,), -(10**15)))

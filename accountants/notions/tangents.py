@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import final
 
-from accountants.notions.digits import ONE, ZERO, exp, expm1, log1p
+from zetadp.accountants.notions.digits import ONE, ZERO, exp, expm1, log1p
 
 _AIM = Decimal("1e-27")
 """Relative distance below the requested epsilon at which a slope is aimed: it costs as little of delta."""
@@ -157,7 +157,7 @@ def _bent_slope(z: float) -> float:
 def pair(u: Decimal, d: Decimal) -> tuple[Decimal, Decimal]:
     """(p, q) with p / q = e^u and (1 - p) / (1 - q) = e^-d.
 
-    >>> from accountants.notions.digits import precise
+    >>> from zetadp.accountants.notions.digits import precise
     >>> with precise(): [round(float(x), 6) for x in pair(Decimal(2).ln(), Decimal(2).ln())]
     [0.666667, 0.333333]
     """

@@ -12,8 +12,8 @@ from typing import Annotated, Literal, Self, TypeAlias, final
 
 from pydantic import AfterValidator, Discriminator, Field, Strict, StringConstraints, Tag, model_validator
 
-from mechanisms.base import LARGEST_SCALE, SMALLEST_SCALE, Extended, NonNegative, Step, Value
-from mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.base import LARGEST_SCALE, SMALLEST_SCALE, Extended, NonNegative, Step, Value
+from zetadp.mechanisms.errors import InvalidParameter
 
 Kind = Literal["pure", "approximate", "zcdp", "rdp", "gdp", "trade_off", "advantage"]
 KINDS: tuple[Kind, ...] = ("pure", "approximate", "zcdp", "rdp", "gdp", "trade_off", "advantage")

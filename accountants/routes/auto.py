@@ -6,17 +6,17 @@ import math
 from collections.abc import Callable
 from typing import TypeVar, final
 
-from accountants import deadline
-from accountants.events import Event, non_private_reason
-from accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_order
-from accountants.routes.closed.closed_form import GdpAccountant
-from accountants.routes.contour.contour import ContourAccountant
-from accountants.routes.fft.fft import FftAccountant
-from accountants.routes.lattice.lattice import LatticeAccountant
-from accountants.routes.rdp.rdp import RdpAccountant
-from accountants.routes.single.single import SingleAccountant
-from mechanisms.base import Step
-from mechanisms.errors import NumericalFloor, UnsupportedEvent
+from zetadp.accountants import deadline
+from zetadp.accountants.events import Event, non_private_reason
+from zetadp.accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_order
+from zetadp.accountants.routes.closed.closed_form import GdpAccountant
+from zetadp.accountants.routes.contour.contour import ContourAccountant
+from zetadp.accountants.routes.fft.fft import FftAccountant
+from zetadp.accountants.routes.lattice.lattice import LatticeAccountant
+from zetadp.accountants.routes.rdp.rdp import RdpAccountant
+from zetadp.accountants.routes.single.single import SingleAccountant
+from zetadp.mechanisms.base import Step
+from zetadp.mechanisms.errors import NumericalFloor, UnsupportedEvent
 
 ROUTE = "auto"
 

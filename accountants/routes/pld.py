@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from typing import Any, final
 
-from accountants.dominating import pair_of, unsupported_reason
-from accountants.events import Event, Leaf, leaves, non_private_reason
-from accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_delta, check_epsilon
-from accountants.routes.rdp.rdp import RdpProfile, leaf_steps
-from mechanisms.base import Step
-from mechanisms.errors import NumericalFloor, UnsupportedEvent
+from zetadp.accountants.dominating import pair_of, unsupported_reason
+from zetadp.accountants.events import Event, Leaf, leaves, non_private_reason
+from zetadp.accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_delta, check_epsilon
+from zetadp.accountants.routes.rdp.rdp import RdpProfile, leaf_steps
+from zetadp.mechanisms.base import Step
+from zetadp.mechanisms.errors import NumericalFloor, UnsupportedEvent
 
 ROUTE = "pld"
 

@@ -14,11 +14,11 @@ from typing import final
 import structlog
 from sqlalchemy import or_, select, update
 
-from app.access.resources import AuditEntry, AuditPage
-from app.kit.database import Database, now
-from app.kit.key_text import without_secrets
-from app.tables.access import AuditRow, KeyRow
-from app.tables.tenants import DEFAULT_TENANT
+from zetadp.app.access.resources import AuditEntry, AuditPage
+from zetadp.app.kit.database import Database, now
+from zetadp.app.kit.key_text import without_secrets
+from zetadp.app.tables.access import AuditRow, KeyRow
+from zetadp.app.tables.tenants import DEFAULT_TENANT
 
 ENTRIES_PER_TRANSACTION = 500
 LAST_USED_SECONDS = 60.0

@@ -10,10 +10,10 @@ from typing import cast, final
 from fastapi import Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from app.access.errors import AccessError, ScopeMissing
-from app.access.scopes import Scope
-from app.tables.tenants import Tenant
-from mechanisms.base import Value
+from zetadp.app.access.errors import AccessError, ScopeMissing
+from zetadp.app.access.scopes import Scope
+from zetadp.app.tables.tenants import Tenant
+from zetadp.mechanisms.base import Value
 
 
 @final

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from app.kit.errors import ProblemType, ServiceError
+from zetadp.app.kit.errors import ProblemType, ServiceError
 
 
 class AccessError(ServiceError):

@@ -10,13 +10,13 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.access.audit_log import AuditLog
-from app.access.caller import Admission, Caller
-from app.access.errors import AccessError, KeyNeeded
-from app.access.rates import Rates, address_of
-from app.access.service import KeyService
-from app.kit.database import UNAVAILABLE
-from app.kit.problems import refusal
+from zetadp.app.access.audit_log import AuditLog
+from zetadp.app.access.caller import Admission, Caller
+from zetadp.app.access.errors import AccessError, KeyNeeded
+from zetadp.app.access.rates import Rates, address_of
+from zetadp.app.access.service import KeyService
+from zetadp.app.kit.database import UNAVAILABLE
+from zetadp.app.kit.problems import refusal
 
 UNCOUNTED = ("/livez", "/readyz")
 """A supervisor's requests must be answered however busy an address is, and without a database: their key, if any, isn't looked up."""

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 
 from fastapi import FastAPI, Request
 
-from app.access.audit_log import AuditLog, local_event
-from app.access.service import KeyService
-from app.kit.key_text import KeyText
-from app.kit.settings import Settings
-from app.tables.tenants import DEFAULT_TENANT
+from zetadp.app.access.audit_log import AuditLog, local_event
+from zetadp.app.access.service import KeyService
+from zetadp.app.kit.key_text import KeyText
+from zetadp.app.kit.settings import Settings
+from zetadp.app.tables.tenants import DEFAULT_TENANT
 
 
 @contextmanager

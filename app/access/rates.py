@@ -12,9 +12,9 @@ from limits import RateLimitItem, parse
 from limits.storage import MemoryStorage
 from limits.strategies import FixedWindowRateLimiter
 
-from app.access.caller import Caller
-from app.access.errors import AccessError, KeyNeeded, TooManyRequests
-from app.kit.settings import Settings
+from zetadp.app.access.caller import Caller
+from zetadp.app.access.errors import AccessError, KeyNeeded, TooManyRequests
+from zetadp.app.kit.settings import Settings
 
 _ONCE_A_MINUTE = parse("1/minute")
 

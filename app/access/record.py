@@ -13,12 +13,12 @@ import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Send
 
-from app.access.audit_log import AuditEvent, AuditLog
-from app.access.caller import Admission
-from app.access.rates import Rates, address_of
-from app.access.scopes import Scope
-from app.kit.database import now
-from app.kit.key_text import without_secrets
+from zetadp.app.access.audit_log import AuditEvent, AuditLog
+from zetadp.app.access.caller import Admission
+from zetadp.app.access.rates import Rates, address_of
+from zetadp.app.access.scopes import Scope
+from zetadp.app.kit.database import now
+from zetadp.app.kit.key_text import without_secrets
 
 REQUEST_ID = "x-request-id"
 _GIVEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

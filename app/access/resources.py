@@ -7,8 +7,8 @@ from typing import Annotated, Literal, final
 
 from pydantic import AwareDatetime, ConfigDict, Field
 
-from app.access.scopes import Scope
-from mechanisms.base import Value
+from zetadp.app.access.scopes import Scope
+from zetadp.mechanisms.base import Value
 
 LONGEST_GRACE = 30 * 86_400
 

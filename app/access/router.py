@@ -6,13 +6,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Response, status
 
-from app.access.audit_log import AuditLog
-from app.access.caller import Caller, requires
-from app.access.lifecycle import audit_log, key_service
-from app.access.resources import AuditPage, Key, KeyPage, KeyRequest, KeyRotation, NewKey
-from app.access.scopes import Scope
-from app.access.service import KeyService
-from app.kit.key_text import ID_PATTERN
+from zetadp.app.access.audit_log import AuditLog
+from zetadp.app.access.caller import Caller, requires
+from zetadp.app.access.lifecycle import audit_log, key_service
+from zetadp.app.access.resources import AuditPage, Key, KeyPage, KeyRequest, KeyRotation, NewKey
+from zetadp.app.access.scopes import Scope
+from zetadp.app.access.service import KeyService
+from zetadp.app.kit.key_text import ID_PATTERN
 
 Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
 Keys = Annotated[KeyService, Depends(key_service)]

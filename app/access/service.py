@@ -9,15 +9,15 @@ from typing import final
 
 from sqlalchemy import exists, select
 
-from app.access.caller import Caller
-from app.access.errors import KeyConflict, KeyNeeded, KeyNotFound
-from app.access.resources import Key, KeyPage, NewKey
-from app.access.scopes import Scope
-from app.kit.database import Database, now
-from app.kit.key_text import KeyText
-from app.tables.access import KeyRow
-from app.tables.tenants import DEFAULT_TENANT
-from mechanisms.errors import InvalidParameter
+from zetadp.app.access.caller import Caller
+from zetadp.app.access.errors import KeyConflict, KeyNeeded, KeyNotFound
+from zetadp.app.access.resources import Key, KeyPage, NewKey
+from zetadp.app.access.scopes import Scope
+from zetadp.app.kit.database import Database, now
+from zetadp.app.kit.key_text import KeyText
+from zetadp.app.tables.access import KeyRow
+from zetadp.app.tables.tenants import DEFAULT_TENANT
+from zetadp.mechanisms.errors import InvalidParameter
 
 FIRST_KEY = "first admin key"
 _NO_DIGEST = 64 * "0"

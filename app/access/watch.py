@@ -9,8 +9,8 @@ from typing import final
 from anyio import to_thread
 from fastapi import Request
 
-from app.access.caller import Admission
-from app.access.service import KeyService
+from zetadp.app.access.caller import Admission
+from zetadp.app.access.service import KeyService
 
 LOOK_SECONDS = 1.0
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 
 from pydantic import ValidationError
 
-from accountants.deadline import time_limit
-from app.calculators.batches import BatchLine, BatchRequest, ProblemLine, ProfileLine
-from app.calculators.schemas import Profile, ProfileRequest
-from app.kit.problems import problem_of, problem_of_unfit
-from mechanisms.errors import TimeLimitReached
+from zetadp.accountants.deadline import time_limit
+from zetadp.app.calculators.batches import BatchLine, BatchRequest, ProblemLine, ProfileLine
+from zetadp.app.calculators.schemas import Profile, ProfileRequest
+from zetadp.app.kit.problems import problem_of, problem_of_unfit
+from zetadp.mechanisms.errors import TimeLimitReached
 
 
 def answered(batch: BatchRequest, profile: Callable[[ProfileRequest], Profile], seconds: float) -> Iterator[BatchLine]:

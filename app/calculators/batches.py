@@ -6,8 +6,8 @@ from typing import Annotated, Any, final
 
 from pydantic import Field, TypeAdapter
 
-from app.calculators.schemas import TRAINING, Profile, example
-from mechanisms.base import Value
+from zetadp.app.calculators.schemas import TRAINING, Profile, example
+from zetadp.mechanisms.base import Value
 
 LARGEST_BATCH = 1000
 

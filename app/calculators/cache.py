@@ -14,9 +14,9 @@ from typing import final
 
 import numpy as np
 
-from accountants import deadline
-from app.calculators.profiles import Answers
-from app.calculators.schemas import Profile, ProfileRequest
+from zetadp.accountants import deadline
+from zetadp.app.calculators.profiles import Answers
+from zetadp.app.calculators.schemas import Profile, ProfileRequest
 
 MOST_EVENTS = 256
 _TURN_SECONDS = 0.05

@@ -6,13 +6,13 @@ from typing import Annotated, Any, final
 
 from pydantic import Field
 
-from accountants import Bound, Event, PrivacyProfile, Target, accountant_named, leaves, neighbourhood
-from accountants.calibration import NoiseScale, Parameter, solve
-from app.calculators.points import LONGEST_LIST
-from app.calculators.profiles import trade_off_at
-from app.calculators.schemas import TRAINING, AccountantName, TradeOffAt, example
-from mechanisms import Adjacency, ComplexGaussian, Gaussian, PrivacyUnit, Spectral, Step
-from mechanisms.base import Extended, Value
+from zetadp.accountants import Bound, Event, PrivacyProfile, Target, accountant_named, leaves, neighbourhood
+from zetadp.accountants.calibration import NoiseScale, Parameter, solve
+from zetadp.app.calculators.points import LONGEST_LIST
+from zetadp.app.calculators.profiles import trade_off_at
+from zetadp.app.calculators.schemas import TRAINING, AccountantName, TradeOffAt, example
+from zetadp.mechanisms import Adjacency, ComplexGaussian, Gaussian, PrivacyUnit, Spectral, Step
+from zetadp.mechanisms.base import Extended, Value
 
 
 @final

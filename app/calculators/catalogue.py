@@ -8,12 +8,12 @@ from typing import Any, final
 
 from pydantic import Field
 
-from accountants import ACCOUNTANTS
-from app.calculators.proofs import path_of
-from mechanisms import MECHANISMS, Facts
-from mechanisms.base import Value
-from mechanisms.errors import InvalidParameter
-from trainer import ALGORITHMS
+from zetadp.accountants import ACCOUNTANTS
+from zetadp.app.calculators.proofs import path_of
+from zetadp.mechanisms import MECHANISMS, Facts
+from zetadp.mechanisms.base import Value
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer import ALGORITHMS
 
 
 @final
@@ -75,7 +75,7 @@ def proof_of(kind: str) -> Proof:
     """A mechanism's proof. Raises InvalidParameter for an unknown kind."""
     for mechanism in MECHANISMS:
         if mechanism.kind_name() == kind:
-            text = files("mechanisms").joinpath("proofs", mechanism.FACTS.proof).read_text(encoding="utf-8")
+            text = files("zetadp.mechanisms").joinpath("proofs", mechanism.FACTS.proof).read_text(encoding="utf-8")
             return Proof(kind=kind, markdown=text)
     raise InvalidParameter("kind", "one of " + ", ".join(m.kind_name() for m in MECHANISMS), kind)
 

@@ -2,8 +2,8 @@ r"""What can void a calculator's epsilon, shown directly with it. A certificate 
 
 from __future__ import annotations
 
-from accountants import Event, neighbourhood, non_private_reason, releases
-from mechanisms import Assumption
+from zetadp.accountants import Event, neighbourhood, non_private_reason, releases
+from zetadp.mechanisms import Assumption
 
 _ASSUMPTIONS = {
     Assumption.SENSITIVITY_AS_COMPUTED: "noise is drawn and added exactly: the lowest bits of a sum with float noise reveal who is in it",
@@ -16,8 +16,8 @@ _SAMPLED = "samples are drawn as stated, afresh each time, and nobody learns who
 def caveats_of(event: Event) -> tuple[str, ...]:
     r"""The conditions without which the guarantee is void; empty if nothing is guaranteed anyway.
 
-    >>> from accountants import Release
-    >>> from mechanisms import Gaussian, Sensitivity
+    >>> from zetadp.accountants import Release
+    >>> from zetadp.mechanisms import Gaussian, Sensitivity
     >>> noise = Gaussian(std=1.0, sensitivity=Sensitivity(l2=1.0, adjacency="add_remove", unit="patient"))
     >>> caveats_of(Release(mechanism=noise))[0]
     'one patient moves each query by no more than the stated sensitivity'

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from mechanisms.errata import ERRATA, Erratum, Paper, Severity, erratum
+from zetadp.mechanisms.errata import ERRATA, Erratum, Paper, Severity, erratum
 
 router = APIRouter(prefix="/errata")
 

@@ -14,12 +14,12 @@ from typing import Self, TypeVar, final
 
 from fastapi import Request
 
-from accountants.deadline import time_limit
-from app.calculators.cache import ProfileCache
-from app.calculators.calibrations import Calibration, CalibrationRequest, Sweep, SweepRequest, compute_calibration
-from app.calculators.schemas import Profile, ProfileRequest
-from app.calculators.sweeps import compute_sweep
-from app.kit.settings import Settings
+from zetadp.accountants.deadline import time_limit
+from zetadp.app.calculators.cache import ProfileCache
+from zetadp.app.calculators.calibrations import Calibration, CalibrationRequest, Sweep, SweepRequest, compute_calibration
+from zetadp.app.calculators.schemas import Profile, ProfileRequest
+from zetadp.app.calculators.sweeps import compute_sweep
+from zetadp.app.kit.settings import Settings
 
 _Answer = TypeVar("_Answer")
 

@@ -7,15 +7,15 @@ from typing import Annotated, Self, final
 from fastapi import APIRouter
 from pydantic import Field, model_validator
 
-from accountants import Target
-from accountants.routes.closed.closed_form import GdpProfile
-from accountants.routes.closed.gdp_inversion import MU_ERROR
-from app.calculators.proofs import path_of
-from app.calculators.schemas import example
-from mechanisms import ComplexGaussian, Gaussian, Sensitivity, Step
-from mechanisms.base import Extended, Positive, Value
-from mechanisms.errors import InvalidParameter
-from mechanisms.noise_shape import NoiseShape, optimal_shape, total_std_for
+from zetadp.accountants import Target
+from zetadp.accountants.routes.closed.closed_form import GdpProfile
+from zetadp.accountants.routes.closed.gdp_inversion import MU_ERROR
+from zetadp.app.calculators.proofs import path_of
+from zetadp.app.calculators.schemas import example
+from zetadp.mechanisms import ComplexGaussian, Gaussian, Sensitivity, Step
+from zetadp.mechanisms.base import Extended, Positive, Value
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.noise_shape import NoiseShape, optimal_shape, total_std_for
 
 
 @final

@@ -7,9 +7,9 @@ from typing import Annotated, final
 from fastapi import APIRouter
 from pydantic import Field
 
-from accountants.notions import Conversion, Notion, PairOfNotions, Target, convert, matrix
-from app.calculators.schemas import example
-from mechanisms.base import Value
+from zetadp.accountants.notions import Conversion, Notion, PairOfNotions, Target, convert, matrix
+from zetadp.app.calculators.schemas import example
+from zetadp.mechanisms.base import Value
 
 _MOST_TARGETS = 100
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Strict, StringConstraints, Tag, WithJsonSchema
 
-from accountants import Bound, PrivacyProfile
-from mechanisms.base import LARGEST_SCALE, Number, OpenProbability
-from mechanisms.errors import InvalidParameter
+from zetadp.accountants import Bound, PrivacyProfile
+from zetadp.mechanisms.base import LARGEST_SCALE, Number, OpenProbability
+from zetadp.mechanisms.errors import InvalidParameter
 
 LONGEST_LIST = 1000
 
@@ -73,7 +73,7 @@ def epsilon_at(profile: PrivacyProfile, delta: float | str) -> Bound:
     Text is rarely a float: the upper end uses the nearest float below (the nearest logarithm, where floats end), the lower end the one
     above. Raises as ``PrivacyProfile.epsilon`` does.
 
-    >>> from accountants.routes.closed.closed_form import GdpProfile
+    >>> from zetadp.accountants.routes.closed.closed_form import GdpProfile
     >>> round(epsilon_at(GdpProfile(1.0, ()), "1e-400").upper, 6)
     43.221913
     """

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar, final
 
-from accountants import Event, PrivacyProfile, conversions, deadline, neighbourhood, profile
-from accountants.attack_sentences import Neighbours, guessing_sentence, naming_sentence
-from accountants.conversions import PosteriorBound
-from app.calculators.caveats import caveats_of
-from app.calculators.points import epsilon_at
-from app.calculators.schemas import DeltaAt, EpsilonAt, PosteriorAt, Profile, ProfileRequest, RdpAt, SuccessAt, TradeOffAt
+from zetadp.accountants import Event, PrivacyProfile, conversions, deadline, neighbourhood, profile
+from zetadp.accountants.attack_sentences import Neighbours, guessing_sentence, naming_sentence
+from zetadp.accountants.conversions import PosteriorBound
+from zetadp.app.calculators.caveats import caveats_of
+from zetadp.app.calculators.points import epsilon_at
+from zetadp.app.calculators.schemas import DeltaAt, EpsilonAt, PosteriorAt, Profile, ProfileRequest, RdpAt, SuccessAt, TradeOffAt
 
 _Point = TypeVar("_Point")
 _Answer = TypeVar("_Answer")

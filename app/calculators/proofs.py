@@ -9,8 +9,8 @@ from typing import Literal, final
 
 from fastapi import APIRouter
 
-from mechanisms.base import Value
-from mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.base import Value
+from zetadp.mechanisms.errors import InvalidParameter
 
 Layer = Literal["mechanisms", "accountants"]
 _LAYERS: tuple[Layer, ...] = ("mechanisms", "accountants")
@@ -47,7 +47,7 @@ def path_of(name: str) -> str:
 
 def _texts() -> Iterator[ProofText]:
     for layer in _LAYERS:
-        found: list[Traversable] = [file for file in files(layer).joinpath("proofs").iterdir() if file.name.endswith(".md")]
+        found: list[Traversable] = [file for file in files(f"zetadp.{layer}").joinpath("proofs").iterdir() if file.name.endswith(".md")]
         for file in sorted(found, key=lambda each: each.name):
             markdown = file.read_text(encoding="utf-8")
             title = markdown.partition("\n")[0].removeprefix("# ").strip()

@@ -7,19 +7,19 @@ from typing import Annotated, final
 from fastapi import APIRouter, Depends, Response
 from fastapi.responses import StreamingResponse
 
-from app.calculators import catalogue
-from app.calculators.batch_answers import answered, as_text
-from app.calculators.batches import BatchLine, BatchRequest
-from app.calculators.calibrations import Calibration, CalibrationRequest, Sweep, SweepRequest
-from app.calculators.catalogue import AccountantEntry, AlgorithmEntry, MechanismEntry, Proof
-from app.calculators.compare.router import router as compare_router
-from app.calculators.errata import router as errata_router
-from app.calculators.limits import Calculators, calculators
-from app.calculators.noise_shapes import router as noise_shapes_router
-from app.calculators.notions import router as notions_router
-from app.calculators.proofs import router as proofs_router
-from app.calculators.schemas import Profile, ProfileRequest
-from mechanisms.base import Value
+from zetadp.app.calculators import catalogue
+from zetadp.app.calculators.batch_answers import answered, as_text
+from zetadp.app.calculators.batches import BatchLine, BatchRequest
+from zetadp.app.calculators.calibrations import Calibration, CalibrationRequest, Sweep, SweepRequest
+from zetadp.app.calculators.catalogue import AccountantEntry, AlgorithmEntry, MechanismEntry, Proof
+from zetadp.app.calculators.compare.router import router as compare_router
+from zetadp.app.calculators.errata import router as errata_router
+from zetadp.app.calculators.limits import Calculators, calculators
+from zetadp.app.calculators.noise_shapes import router as noise_shapes_router
+from zetadp.app.calculators.notions import router as notions_router
+from zetadp.app.calculators.proofs import router as proofs_router
+from zetadp.app.calculators.schemas import Profile, ProfileRequest
+from zetadp.mechanisms.base import Value
 
 Desk = Annotated[Calculators, Depends(calculators)]
 

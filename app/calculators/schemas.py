@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, final
 
 from pydantic import ConfigDict, Field
 
-from accountants import ACCOUNTANTS, Event
-from accountants.conversions import PosteriorBound
-from app.calculators.points import LONGEST_LIST, Alphas, DeltaPoints, EpsilonPoints, Orders
-from mechanisms import Adjacency, PrivacyUnit, Step
-from mechanisms.base import Extended, Number, OpenProbability, Value
+from zetadp.accountants import ACCOUNTANTS, Event
+from zetadp.accountants.conversions import PosteriorBound
+from zetadp.app.calculators.points import LONGEST_LIST, Alphas, DeltaPoints, EpsilonPoints, Orders
+from zetadp.mechanisms import Adjacency, PrivacyUnit, Step
+from zetadp.mechanisms.base import Extended, Number, OpenProbability, Value
 
 if TYPE_CHECKING:
     AccountantName = str

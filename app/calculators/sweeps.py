@@ -2,10 +2,10 @@ r"""The calibrations of a sweep: many targets, one event."""
 
 from __future__ import annotations
 
-from accountants import Target, accountant_named
-from accountants.calibration import Solution, solve_many
-from app.calculators.calibrations import Sweep, SweepPoint, SweepRequest, noise_of
-from app.kit.problems import problem_of
+from zetadp.accountants import Target, accountant_named
+from zetadp.accountants.calibration import Solution, solve_many
+from zetadp.app.calculators.calibrations import Sweep, SweepPoint, SweepRequest, noise_of
+from zetadp.app.kit.problems import problem_of
 
 
 def compute_sweep(request: SweepRequest) -> Sweep:

@@ -2,7 +2,7 @@ r"""Errors of the certificates. They carry data, and each says how a request is 
 
 from __future__ import annotations
 
-from app.kit.errors import ProblemType, ServiceError
+from zetadp.app.kit.errors import ProblemType, ServiceError
 
 
 class CertificateError(Exception):

@@ -8,24 +8,24 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
 
-from app.access.caller import Caller, requires
-from app.access.scopes import Scope
-from app.certificates.facts.report import VerificationReport
-from app.certificates.facts.schema import MEDIA_TYPE as SCHEMA
-from app.certificates.facts.schema import statement_schema
-from app.certificates.log.evidence import Evidence
-from app.certificates.log.router import database_of, settings_of
-from app.certificates.log.service import own_evidence
-from app.certificates.log.storing import stored_envelope
-from app.certificates.page.html import content_security_policy, html_of
-from app.certificates.page.rendering import rendered
-from app.certificates.signing.envelope import MAXIMUM_BYTES, MEDIA_TYPE, Envelope
-from app.certificates.signing.jws import MEDIA_TYPE as JOSE
-from app.certificates.signing.keys import PublicKeySet, jwks
-from app.certificates.verification.opening import CertificateUnreadable, jws_of, open_certificate
-from app.certificates.verification.verify import verify
-from app.kit.database import Database
-from app.kit.settings import Settings
+from zetadp.app.access.caller import Caller, requires
+from zetadp.app.access.scopes import Scope
+from zetadp.app.certificates.facts.report import VerificationReport
+from zetadp.app.certificates.facts.schema import MEDIA_TYPE as SCHEMA
+from zetadp.app.certificates.facts.schema import statement_schema
+from zetadp.app.certificates.log.evidence import Evidence
+from zetadp.app.certificates.log.router import database_of, settings_of
+from zetadp.app.certificates.log.service import own_evidence
+from zetadp.app.certificates.log.storing import stored_envelope
+from zetadp.app.certificates.page.html import content_security_policy, html_of
+from zetadp.app.certificates.page.rendering import rendered
+from zetadp.app.certificates.signing.envelope import MAXIMUM_BYTES, MEDIA_TYPE, Envelope
+from zetadp.app.certificates.signing.jws import MEDIA_TYPE as JOSE
+from zetadp.app.certificates.signing.keys import PublicKeySet, jwks
+from zetadp.app.certificates.verification.opening import CertificateUnreadable, jws_of, open_certificate
+from zetadp.app.certificates.verification.verify import verify
+from zetadp.app.kit.database import Database
+from zetadp.app.kit.settings import Settings
 
 router = APIRouter(tags=["certificates"])
 
@@ -100,7 +100,7 @@ def get_certificate(
     if form in (Form.HTML, Form.PDF):
         document = rendered(envelope, jwks(settings), _evidence(envelope, database, settings) or Evidence())
         if form is Form.PDF:
-            from app.certificates.page.pdf import pdf_of  # a tenth of a second to import, and few ask for it
+            from zetadp.app.certificates.page.pdf import pdf_of  # a tenth of a second to import, and few ask for it
 
             shown = {"content-disposition": f'inline; filename="certificate-{certificate_id}.pdf"'}
             return Response(pdf_of(document), media_type=PDF, headers=headers | shown)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from app.cli.exits import EXIT_CODES
-from app.cli.listed import ListedGroup, list_commands
+from zetadp.app.cli.exits import EXIT_CODES
+from zetadp.app.cli.listed import ListedGroup, list_commands
 
 app = typer.Typer(
     name="zetadp",

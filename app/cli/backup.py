@@ -9,13 +9,13 @@ from typing import Annotated
 
 import typer
 
-from app.cli.console import AsJson, Exit, clear_errors, error, fail, out, print_json
-from app.cli.processes import read_settings
-from app.kit.database import Database
-from app.kit.settings import Settings
-from app.operations.archive import BackupUnusable, LedgerEnd
-from app.operations.backup import BackedUp, back_up
-from app.operations.restore import WARNINGS, restore
+from zetadp.app.cli.console import AsJson, Exit, clear_errors, error, fail, out, print_json
+from zetadp.app.cli.processes import read_settings
+from zetadp.app.kit.database import Database
+from zetadp.app.kit.settings import Settings
+from zetadp.app.operations.archive import BackupUnusable, LedgerEnd
+from zetadp.app.operations.backup import BackedUp, back_up
+from zetadp.app.operations.restore import WARNINGS, restore
 
 PIPE = "-"
 

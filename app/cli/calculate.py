@@ -7,14 +7,14 @@ from typing import Annotated, Literal, TypeVar
 import typer
 from pydantic import BaseModel, RootModel, ValidationError
 
-from accountants import ACCOUNTANTS, Event, Target
-from accountants.calibration import RdpPoint, TradeOffPoint
-from app.calculators.calibrations import CalibrationRequest, compute_calibration
-from app.calculators.profiles import compute_profile
-from app.calculators.schemas import Profile, ProfileRequest
-from app.cli.console import AsJson, Exit, JsonFile, Key, OptionalAddress, clear_errors, fail, out, print_json, read_json
-from app.client import Client
-from app.kit.field_errors import field_errors, summary
+from zetadp.accountants import ACCOUNTANTS, Event, Target
+from zetadp.accountants.calibration import RdpPoint, TradeOffPoint
+from zetadp.app.calculators.calibrations import CalibrationRequest, compute_calibration
+from zetadp.app.calculators.profiles import compute_profile
+from zetadp.app.calculators.schemas import Profile, ProfileRequest
+from zetadp.app.cli.console import AsJson, Exit, JsonFile, Key, OptionalAddress, clear_errors, fail, out, print_json, read_json
+from zetadp.app.client import Client
+from zetadp.app.kit.field_errors import field_errors, summary
 
 Accountant = Annotated[str, typer.Option(help=f"{', '.join(a.name for a in ACCOUNTANTS)}; each gives an upper bound.")]
 ParameterKind = Literal["noise_scale", "sampling_probability", "sample_size", "steps", "clipping_bound"]

@@ -10,22 +10,22 @@ from typing import Annotated
 
 import typer
 
-from app.access.audit_log import AuditLog, local_event
-from app.certificates.errors import CertificateError, SigningKeyNotFound
-from app.certificates.log.checkpoint import CheckpointRefused, open_checkpoint
-from app.certificates.log.merkle_proofs import ConsistencyProof, ProofRefused, SignedHead, check_consistency, encode, read_proof
-from app.certificates.log.revocation_list import Reason, Revocation
-from app.certificates.log.revocations import revocations
-from app.certificates.log.revocations import revoke as revoke_key
-from app.certificates.signing.keys import jwks
-from app.certificates.signing.keys import rotate as rotate_key
-from app.cli.certify import KEYS_FILE, read_keys
-from app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, clear_errors, fail, out, print_json
-from app.cli.processes import read_settings
-from app.client import Client
-from app.kit.database import Database
-from app.kit.settings import Settings
-from app.tables.tenants import DEFAULT_TENANT
+from zetadp.app.access.audit_log import AuditLog, local_event
+from zetadp.app.certificates.errors import CertificateError, SigningKeyNotFound
+from zetadp.app.certificates.log.checkpoint import CheckpointRefused, open_checkpoint
+from zetadp.app.certificates.log.merkle_proofs import ConsistencyProof, ProofRefused, SignedHead, check_consistency, encode, read_proof
+from zetadp.app.certificates.log.revocation_list import Reason, Revocation
+from zetadp.app.certificates.log.revocations import revocations
+from zetadp.app.certificates.log.revocations import revoke as revoke_key
+from zetadp.app.certificates.signing.keys import jwks
+from zetadp.app.certificates.signing.keys import rotate as rotate_key
+from zetadp.app.cli.certify import KEYS_FILE, read_keys
+from zetadp.app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, clear_errors, fail, out, print_json
+from zetadp.app.cli.processes import read_settings
+from zetadp.app.client import Client
+from zetadp.app.kit.database import Database
+from zetadp.app.kit.settings import Settings
+from zetadp.app.tables.tenants import DEFAULT_TENANT
 
 key_commands = typer.Typer(
     name="certificate-keys", help="List, rotate and revoke the keys that sign certificates, on the service's machine.", no_args_is_help=True

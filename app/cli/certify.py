@@ -8,18 +8,18 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from app.certificates.facts.report import Status, VerificationReport
-from app.certificates.log.evidence import Evidence
-from app.certificates.log.revocation_list import RevocationsRefused, read_revocations
-from app.certificates.page.html import html_of
-from app.certificates.page.plain import describe
-from app.certificates.page.rendering import rendered
-from app.certificates.signing.keys import PublicKeySet
-from app.certificates.verification.opening import CertificateUnreadable, open_certificate
-from app.certificates.verification.verify import read
-from app.certificates.verification.verify import verify as verify_envelope
-from app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, Key, clear_errors, fail, out, print_json
-from app.client import Client, RequestRefused
+from zetadp.app.certificates.facts.report import Status, VerificationReport
+from zetadp.app.certificates.log.evidence import Evidence
+from zetadp.app.certificates.log.revocation_list import RevocationsRefused, read_revocations
+from zetadp.app.certificates.page.html import html_of
+from zetadp.app.certificates.page.plain import describe
+from zetadp.app.certificates.page.rendering import rendered
+from zetadp.app.certificates.signing.keys import PublicKeySet
+from zetadp.app.certificates.verification.opening import CertificateUnreadable, open_certificate
+from zetadp.app.certificates.verification.verify import read
+from zetadp.app.certificates.verification.verify import verify as verify_envelope
+from zetadp.app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, Key, clear_errors, fail, out, print_json
+from zetadp.app.client import Client, RequestRefused
 
 KEYS_FILE = "jwks.json"
 CERTIFICATE_FILE = "certificate.json"
@@ -123,7 +123,7 @@ def certificate_page(
     keys: Annotated[Path | None, typer.Option(help=f"Public keys you trust (JWKS); {KEYS_FILE} next to the certificate if any.")] = None,
 ) -> None:
     """Write a certificate as a page or PDF, offline. This checks its signature; `verify` also recomputes its figures."""
-    from app.certificates.page.pdf import pdf_of  # a tenth of a second to import, and only this command needs it
+    from zetadp.app.certificates.page.pdf import pdf_of  # a tenth of a second to import, and only this command needs it
 
     with clear_errors():
         if output.suffix not in (".html", ".pdf"):

@@ -12,10 +12,10 @@ import typer
 from pydantic import BaseModel, ValidationError
 from rich.console import Console
 
-from app.cli.exits import Exit
-from app.client import ClientError, RequestRefused
-from app.kit.field_errors import field_errors, summary
-from mechanisms.errors import PrivacyError
+from zetadp.app.cli.exits import Exit
+from zetadp.app.client import ClientError, RequestRefused
+from zetadp.app.kit.field_errors import field_errors, summary
+from zetadp.mechanisms.errors import PrivacyError
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8000"
 ADDRESS_HELP = "Address of the service."

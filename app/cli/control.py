@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, Key, clear_errors, fail, out, print_json
-from app.cli.follow import JobId, print_job
-from app.client import Client
-from app.jobs.resources import LabelsChange
-from app.kit.field_errors import field_errors, summary
+from zetadp.app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, Key, clear_errors, fail, out, print_json
+from zetadp.app.cli.follow import JobId, print_job
+from zetadp.app.client import Client
+from zetadp.app.jobs.resources import LabelsChange
+from zetadp.app.kit.field_errors import field_errors, summary
 
 
 def register(app: typer.Typer) -> None:

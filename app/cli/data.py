@@ -9,11 +9,11 @@ from typing import Annotated, get_args
 
 import typer
 
-from app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, JsonFile, Key, clear_errors, fail, out, print_json, read_json
-from app.client import Client, RequestRefused
-from app.uploads.data_set_definition import DataSetDefinition
-from app.uploads.resources import DataSet, Upload
-from trainer.data.formats import FormatName
+from zetadp.app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, JsonFile, Key, clear_errors, fail, out, print_json, read_json
+from zetadp.app.client import Client, RequestRefused
+from zetadp.app.uploads.data_set_definition import DataSetDefinition
+from zetadp.app.uploads.resources import DataSet, Upload
+from zetadp.trainer.data.formats import FormatName
 
 SUFFIXES: dict[str, FormatName] = {
     ".npz": "npz",

@@ -13,15 +13,15 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
-from app.cli.certify import CERTIFICATE_FILE, save_artifacts
-from app.cli.console import Exit, fail, out
-from app.cli.follow import follow_to_end, metrics_line
-from app.client import Client
-from app.jobs.events import JobState
-from app.jobs.resources import Job, JobSubmission
-from app.kit.key_text import KeyText
-from trainer import RuntimeSpec
-from trainer.recipes import DIGITS_DEMO
+from zetadp.app.cli.certify import CERTIFICATE_FILE, save_artifacts
+from zetadp.app.cli.console import Exit, fail, out
+from zetadp.app.cli.follow import follow_to_end, metrics_line
+from zetadp.app.client import Client
+from zetadp.app.jobs.events import JobState
+from zetadp.app.jobs.resources import Job, JobSubmission
+from zetadp.app.kit.key_text import KeyText
+from zetadp.trainer import RuntimeSpec
+from zetadp.trainer.recipes import DIGITS_DEMO
 
 START_SECONDS = 60.0
 STOP_SECONDS = 15.0
@@ -43,7 +43,7 @@ def run_demo(folder: Path) -> Exit:
         out.print("service and worker are stopped; what follows needs neither", markup=False)
         _tell_result(job, target)
         # A process of its own, as any holder of the folder would run it.
-        verified = subprocess.run([sys.executable, "-m", "app", "verify", str(target / CERTIFICATE_FILE)], check=False)
+        verified = subprocess.run([sys.executable, "-m", "zetadp", "verify", str(target / CERTIFICATE_FILE)], check=False)
     peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) / 1024.0
     out.print(f"\nmodel, certificate and keys are in {target}", markup=False)
     out.print(f"took {time.monotonic() - began:.1f} s; largest process used {peak:.0f} MiB", markup=False)
@@ -71,7 +71,7 @@ def _service(data_dir: Path) -> Generator[tuple[str, str]]:
     key = KeyText.fresh().text
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ZETADP_")}
     environment |= {"ZETADP_DATA_DIR": str(data_dir), "ZETADP_LOG_LEVEL": "warning", "ZETADP_ADMIN_KEY": key}
-    command = [sys.executable, "-m", "app", "serve", "--port", "0", "--with-worker"]
+    command = [sys.executable, "-m", "zetadp", "serve", "--port", "0", "--with-worker"]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None  # stdout=PIPE

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from app.certificates.facts.wording import METRICS
-from app.cli.console import (
+from zetadp.app.certificates.facts.wording import METRICS
+from zetadp.app.cli.console import (
     DEFAULT_ADDRESS,
     Address,
     AsJson,
@@ -23,11 +23,11 @@ from app.cli.console import (
     print_json,
     read_json,
 )
-from app.cli.recipes import recipe_submission
-from app.client import Client
-from app.jobs.resources import Job, JobSubmission
-from app.tables.job_states import JobState
-from trainer.specs.report import Metrics
+from zetadp.app.cli.recipes import recipe_submission
+from zetadp.app.client import Client
+from zetadp.app.jobs.resources import Job, JobSubmission
+from zetadp.app.tables.job_states import JobState
+from zetadp.trainer.specs.report import Metrics
 
 HELD_OUT = {
     "public": "on held-out records that were declared public, outside the guarantee",

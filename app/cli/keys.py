@@ -12,16 +12,16 @@ from typing import Annotated
 
 import typer
 
-from app.access.audit_log import AuditLog, local_event
-from app.access.errors import AccessError, KeyNotFound
-from app.access.resources import LONGEST_GRACE, NewKey
-from app.access.scopes import Scope
-from app.access.service import KeyService
-from app.cli.console import AsJson, Exit, clear_errors, fail, out, print_json
-from app.cli.processes import read_settings
-from app.kit.database import Database, now
-from app.kit.key_text import KeyText
-from app.tables.tenants import DEFAULT_TENANT, TENANT_PATTERN
+from zetadp.app.access.audit_log import AuditLog, local_event
+from zetadp.app.access.errors import AccessError, KeyNotFound
+from zetadp.app.access.resources import LONGEST_GRACE, NewKey
+from zetadp.app.access.scopes import Scope
+from zetadp.app.access.service import KeyService
+from zetadp.app.cli.console import AsJson, Exit, clear_errors, fail, out, print_json
+from zetadp.app.cli.processes import read_settings
+from zetadp.app.kit.database import Database, now
+from zetadp.app.kit.key_text import KeyText
+from zetadp.app.tables.tenants import DEFAULT_TENANT, TENANT_PATTERN
 
 LISTED = 200
 

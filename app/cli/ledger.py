@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from pydantic import TypeAdapter, ValidationError
 
-from app.cli.console import (
+from zetadp.app.cli.console import (
     DEFAULT_ADDRESS,
     Address,
     AsJson,
@@ -22,13 +22,13 @@ from app.cli.console import (
     print_json,
     read_json,
 )
-from app.client import Client
-from app.kit.field_errors import field_errors, summary
-from app.ledgers.entries import EntryRecord
-from app.ledgers.ledger_definition import LedgerDefinition, Spent
-from app.ledgers.requests import ProjectionRequest, ReservationRequest
-from app.ledgers.resources import Balance, Head, Ledger, Reservation
-from app.ledgers.verification import ChainReport, verify_history
+from zetadp.app.client import Client
+from zetadp.app.kit.field_errors import field_errors, summary
+from zetadp.app.ledgers.entries import EntryRecord
+from zetadp.app.ledgers.ledger_definition import LedgerDefinition, Spent
+from zetadp.app.ledgers.requests import ProjectionRequest, ReservationRequest
+from zetadp.app.ledgers.resources import Balance, Head, Ledger, Reservation
+from zetadp.app.ledgers.verification import ChainReport, verify_history
 
 LedgerId = Annotated[str, typer.Argument(help="Id of the ledger.")]
 ReservationId = Annotated[str, typer.Argument(help="Id of the reservation.")]

@@ -92,7 +92,7 @@ def list_commands(app: typer.Typer) -> None:
 def registered(module: str) -> dict[str, Command]:
     """The commands themselves, by name, that this module of the package registers."""
     own = typer.Typer()
-    import_module(f"app.cli.{module}").register(own)
+    import_module(f"zetadp.app.cli.{module}").register(own)
     return dict(get_group(own).commands)
 
 

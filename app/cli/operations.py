@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from app.cli.console import AsJson, clear_errors, out, print_json
-from app.cli.processes import read_settings
-from app.jobs.queue import JobQueue
-from app.kit.database import Database, now
-from app.operations.retention import Retention
+from zetadp.app.cli.console import AsJson, clear_errors, out, print_json
+from zetadp.app.cli.processes import read_settings
+from zetadp.app.jobs.queue import JobQueue
+from zetadp.app.kit.database import Database, now
+from zetadp.app.operations.retention import Retention
 
 commands = typer.Typer(name="operations", help="Dashboard, alerts, and deletion after the retention time.", no_args_is_help=True)
 
@@ -61,4 +61,4 @@ def clean(
 
 
 def _print(name: str) -> None:
-    sys.stdout.write((files("app") / "operations" / name).read_text(encoding="utf-8"))
+    sys.stdout.write((files("zetadp.app") / "operations" / name).read_text(encoding="utf-8"))

@@ -17,12 +17,12 @@ import typer
 import uvicorn
 from pydantic import ValidationError
 
-from app.access.service import KeyService
-from app.cli.console import Exit, clear_errors, fail, out
-from app.kit.database import Database
-from app.kit.field_errors import field_errors
-from app.kit.settings import Settings
-from trainer.parent import die_with_parent
+from zetadp.app.access.service import KeyService
+from zetadp.app.cli.console import Exit, clear_errors, fail, out
+from zetadp.app.kit.database import Database
+from zetadp.app.kit.field_errors import field_errors
+from zetadp.app.kit.settings import Settings
+from zetadp.trainer.parent import die_with_parent
 
 
 def register(app: typer.Typer) -> None:
@@ -44,7 +44,7 @@ def serve(
         settings = read_settings()
         with _listening(host or settings.host, settings.port if port is None else port) as listener:
             address, first_key = _address(listener), _first_key(settings, listener)
-            command = [sys.executable, "-m", "app", "worker", "--parent", str(os.getpid())]
+            command = [sys.executable, "-m", "zetadp", "worker", "--parent", str(os.getpid())]
             # Uvicorn shuts down in good order on SIGTERM and then raises the signal again; as an exception it still ends the worker.
             signal.signal(signal.SIGTERM, _terminated)
             running = subprocess.Popen(command, env=_without_key()) if with_worker else None
@@ -63,8 +63,8 @@ def _terminated(_number: int, _frame: FrameType | None) -> None:
 
 
 def _run(settings: Settings, listener: socket.socket, address: str, first_key: str | None) -> None:
-    from app.kit.logs import configure_logs
-    from app.main import create_app
+    from zetadp.app.kit.logs import configure_logs
+    from zetadp.app.main import create_app
 
     configure_logs(settings.log_level, settings.log_format)
     config = uvicorn.Config(
@@ -138,7 +138,7 @@ def worker(
     parent: Annotated[int | None, typer.Option(help="Stop cleanly when this process, which started the worker, ends.")] = None,
 ) -> None:
     """Run one worker. It trains queued jobs, one at a time, each in its own process."""
-    from app.worker.process import main as run_worker
+    from zetadp.app.worker.process import main as run_worker
 
     if parent is not None and not die_with_parent(parent, signal.SIGTERM):
         fail(f"process {parent} didn't start this worker, or is gone", Exit.USAGE)
@@ -149,7 +149,7 @@ def demo(
     folder: Annotated[Path, typer.Option(help="Where to put the model, certificate and keys.")] = Path("demo-output"),
 ) -> None:
     """Train a small complex network on handwritten digits with differential privacy, end to end, and check its certificate."""
-    from app.cli.demo import run_demo
+    from zetadp.app.cli.demo import run_demo
 
     with clear_errors():
         out.print("zetadp demo: everything runs on this machine, in processes that end with it.", markup=False)

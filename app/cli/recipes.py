@@ -9,12 +9,12 @@ from typing import Any, cast
 import typer
 from pydantic import ValidationError
 
-from app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, Key, clear_errors, fail, out
-from app.client import Client
-from app.jobs.resources import JobSubmission
-from app.kit.field_errors import field_errors, summary
-from app.recipes.schemas import ProvenEpsilon, RecipeEntry
-from mechanisms.errors import InvalidParameter
+from zetadp.app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, Key, clear_errors, fail, out
+from zetadp.app.client import Client
+from zetadp.app.jobs.resources import JobSubmission
+from zetadp.app.kit.field_errors import field_errors, summary
+from zetadp.app.recipes.schemas import ProvenEpsilon, RecipeEntry
+from zetadp.mechanisms.errors import InvalidParameter
 
 
 def register(app: typer.Typer) -> None:

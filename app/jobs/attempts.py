@@ -15,17 +15,17 @@ from pydantic import AwareDatetime
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from app.certificates.facts.ledger_entry import LedgerFacts
-from app.jobs.charges import charge_of
-from app.jobs.document import JOB_DOCUMENT, JobDocument
-from app.jobs.errors import LeaseLost
-from app.jobs.events import JobEvent
-from app.jobs.history import append, change_state, locked
-from app.kit.database import Database
-from app.tables.job_states import HELD_STATES, JobState, Outcome, after_outcome
-from app.tables.jobs import ExecutorRow, JobEventRow, JobRow
-from mechanisms.base import Value
-from trainer.specs.report import CheckpointWritten
+from zetadp.app.certificates.facts.ledger_entry import LedgerFacts
+from zetadp.app.jobs.charges import charge_of
+from zetadp.app.jobs.document import JOB_DOCUMENT, JobDocument
+from zetadp.app.jobs.errors import LeaseLost
+from zetadp.app.jobs.events import JobEvent
+from zetadp.app.jobs.history import append, change_state, locked
+from zetadp.app.kit.database import Database
+from zetadp.app.tables.job_states import HELD_STATES, JobState, Outcome, after_outcome
+from zetadp.app.tables.jobs import ExecutorRow, JobEventRow, JobRow
+from zetadp.mechanisms.base import Value
+from zetadp.trainer.specs.report import CheckpointWritten
 
 Device = Literal["auto", "cpu", "cuda"]
 """What a job asks for; ``auto`` runs anywhere."""

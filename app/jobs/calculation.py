@@ -6,11 +6,11 @@ from typing import Annotated, Literal, Self, final
 
 from pydantic import Field, model_validator
 
-from app.calculators.batches import LARGEST_BATCH, BatchLine
-from app.calculators.calibrations import Calibration, CalibrationRequest, Sweep, SweepRequest
-from app.calculators.schemas import TRAINING, Profile, ProfileRequest, example
-from mechanisms.base import Positive, Value
-from mechanisms.errors import InvalidParameter
+from zetadp.app.calculators.batches import LARGEST_BATCH, BatchLine
+from zetadp.app.calculators.calibrations import Calibration, CalibrationRequest, Sweep, SweepRequest
+from zetadp.app.calculators.schemas import TRAINING, Profile, ProfileRequest, example
+from zetadp.mechanisms.base import Positive, Value
+from zetadp.mechanisms.errors import InvalidParameter
 
 CalculationKind = Literal["profile", "batch", "calibration", "sweep"]
 KINDS: tuple[CalculationKind, ...] = ("profile", "batch", "calibration", "sweep")

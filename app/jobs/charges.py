@@ -17,22 +17,22 @@ from __future__ import annotations
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from accountants.events import Event, Repeated
-from accountants.filters import Price
-from app.certificates.facts.ledger_entry import LedgerFacts
-from app.jobs.document import JOB_DOCUMENT, TrainingDocument
-from app.jobs.events import JOB_EVENT
-from app.ledgers.admission import Priced, commit_in, release_in, reserve_in
-from app.ledgers.book import SERVICE
-from app.ledgers.entries import Charge
-from app.ledgers.errors import CostTakesTooLong
-from app.ledgers.ledger_definition import LedgerDefinition, stored_definition
-from app.ledgers.pricing import price_of
-from app.ledgers.queries import found_ledger, found_reserved
-from app.tables.jobs import JobEventRow, JobRow
-from app.tables.ledgers import LedgerEntryRow, LedgerJobRow
-from mechanisms.errors import InvalidParameter, PrivacyError
-from trainer.specs.report import Failed, Stopped
+from zetadp.accountants.events import Event, Repeated
+from zetadp.accountants.filters import Price
+from zetadp.app.certificates.facts.ledger_entry import LedgerFacts
+from zetadp.app.jobs.document import JOB_DOCUMENT, TrainingDocument
+from zetadp.app.jobs.events import JOB_EVENT
+from zetadp.app.ledgers.admission import Priced, commit_in, release_in, reserve_in
+from zetadp.app.ledgers.book import SERVICE
+from zetadp.app.ledgers.entries import Charge
+from zetadp.app.ledgers.errors import CostTakesTooLong
+from zetadp.app.ledgers.ledger_definition import LedgerDefinition, stored_definition
+from zetadp.app.ledgers.pricing import price_of
+from zetadp.app.ledgers.queries import found_ledger, found_reserved
+from zetadp.app.tables.jobs import JobEventRow, JobRow
+from zetadp.app.tables.ledgers import LedgerEntryRow, LedgerJobRow
+from zetadp.mechanisms.errors import InvalidParameter, PrivacyError
+from zetadp.trainer.specs.report import Failed, Stopped
 
 PART_SECONDS = 2.0
 """How long computing the cost of what was released may take while the job is locked; beyond it, all of the plan counts."""

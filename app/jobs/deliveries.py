@@ -27,13 +27,13 @@ import structlog
 from sqlalchemy import delete, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.jobs.destinations import Destination, DestinationRefused, Destinations
-from app.kit.database import Database, now
-from app.kit.settings import Settings
-from app.tables.jobs import DeliveryRow, JobEventRow, JobRow, WebhookRow
-from mechanisms.base import Value
-from mechanisms.errors import InvalidParameter
-from mechanisms.version import VERSION
+from zetadp.app.jobs.destinations import Destination, DestinationRefused, Destinations
+from zetadp.app.kit.database import Database, now
+from zetadp.app.kit.settings import Settings
+from zetadp.app.tables.jobs import DeliveryRow, JobEventRow, JobRow, WebhookRow
+from zetadp.mechanisms.base import Value
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.version import VERSION
 
 Tried = Literal["taken", "not_taken", "given_up"]
 LOOK_SECONDS = 0.5

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import final
 from urllib.parse import SplitResult, urlsplit
 
-from app.kit.settings import Settings
-from mechanisms.errors import InvalidParameter
+from zetadp.app.kit.settings import Settings
+from zetadp.mechanisms.errors import InvalidParameter
 
 FIELD = "webhook.url"
 

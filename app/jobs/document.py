@@ -6,9 +6,9 @@ from typing import Annotated, Any, final
 
 from pydantic import Discriminator, Field, StringConstraints, Tag, TypeAdapter
 
-from app.jobs.calculation import CalculationDocument
-from mechanisms.base import Value
-from trainer import AnyPlan, AnyTrainingSpec, RuntimeSpec
+from zetadp.app.jobs.calculation import CalculationDocument
+from zetadp.mechanisms.base import Value
+from zetadp.trainer import AnyPlan, AnyTrainingSpec, RuntimeSpec
 
 LabelName = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")]
 LabelValue = Annotated[str, StringConstraints(strict=True, max_length=255)]

@@ -2,7 +2,7 @@ r"""Errors of the jobs. They carry data, and each says how a request is answered
 
 from __future__ import annotations
 
-from app.kit.errors import ProblemType, ServiceError, Unavailable
+from zetadp.app.kit.errors import ProblemType, ServiceError, Unavailable
 
 
 class JobError(ServiceError):

@@ -7,9 +7,9 @@ from typing import Annotated, Literal, final
 
 from pydantic import Field, TypeAdapter
 
-from app.tables.job_states import JobState
-from mechanisms.base import Value
-from trainer.specs.report import CheckpointWritten, Failed, Finished, Metrics, Progress, Stage, Started, Stopped
+from zetadp.app.tables.job_states import JobState
+from zetadp.mechanisms.base import Value
+from zetadp.trainer.specs.report import CheckpointWritten, Failed, Finished, Metrics, Progress, Stage, Started, Stopped
 
 
 @final

@@ -8,12 +8,12 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request
 from sqlalchemy import select
 
-from app.access.caller import Caller, requires
-from app.access.scopes import Scope
-from app.jobs.leases import database_time
-from app.jobs.resources import ExecutorEntry, ExecutorList
-from app.kit.database import Database
-from app.tables.jobs import ExecutorRow, JobRow
+from zetadp.app.access.caller import Caller, requires
+from zetadp.app.access.scopes import Scope
+from zetadp.app.jobs.leases import database_time
+from zetadp.app.jobs.resources import ExecutorEntry, ExecutorList
+from zetadp.app.kit.database import Database
+from zetadp.app.tables.jobs import ExecutorRow, JobRow
 
 router = APIRouter(tags=["jobs"])
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import func, select, union_all
 from sqlalchemy.orm import Session, aliased
 
-from app.jobs.charges import settle_job
-from app.jobs.events import JOB_EVENT, JobEvent, JobEventRecord, StateChanged
-from app.kit.database import now
-from app.tables.job_states import HELD_STATES, JobState
-from app.tables.jobs import DeliveryRow, JobEventRow, JobRow, WebhookRow
+from zetadp.app.jobs.charges import settle_job
+from zetadp.app.jobs.events import JOB_EVENT, JobEvent, JobEventRecord, StateChanged
+from zetadp.app.kit.database import now
+from zetadp.app.tables.job_states import HELD_STATES, JobState
+from zetadp.app.tables.jobs import DeliveryRow, JobEventRow, JobRow, WebhookRow
 
 
 def locked(session: Session, job_id: str) -> JobRow | None:

@@ -22,12 +22,12 @@ from sqlalchemy import delete, func, select, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from app.jobs.attempts import lose
-from app.jobs.errors import ExecutorBusy
-from app.kit.database import Database, now
-from app.tables.job_states import JobState
-from app.tables.jobs import ExecutorRow, JobRow
-from mechanisms.base import Value
+from zetadp.app.jobs.attempts import lose
+from zetadp.app.jobs.errors import ExecutorBusy
+from zetadp.app.kit.database import Database, now
+from zetadp.app.tables.job_states import JobState
+from zetadp.app.tables.jobs import ExecutorRow, JobRow
+from zetadp.mechanisms.base import Value
 
 BEATS_PER_LEASE = 6
 _log = structlog.get_logger()

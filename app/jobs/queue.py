@@ -20,10 +20,10 @@ import structlog
 from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.jobs.errors import QueueUnavailable
-from app.jobs.resources import HIGHEST_PRIORITY
-from app.kit.database import PATIENCE
-from app.kit.settings import Settings
+from zetadp.app.jobs.errors import QueueUnavailable
+from zetadp.app.jobs.resources import HIGHEST_PRIORITY
+from zetadp.app.kit.database import PATIENCE
+from zetadp.app.kit.settings import Settings
 
 if TYPE_CHECKING:
     from dbos import DBOSClient
@@ -163,7 +163,7 @@ class JobQueue:
     def _connect(self) -> DBOSClient:
         from dbos import DBOS, DBOSClient  # late, as in ``_keep_calling``
 
-        from app.jobs.serializer import JsonSerializer
+        from zetadp.app.jobs.serializer import JsonSerializer
 
         with self._lock:
             if self._client is None:

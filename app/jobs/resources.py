@@ -7,13 +7,13 @@ from typing import Annotated, final
 
 from pydantic import AwareDatetime, Field, Strict
 
-from app.jobs.calculation import CalculationKind, CalculationResult
-from app.jobs.document import Labels
-from app.jobs.events import Artifact, JobEventRecord
-from app.tables.job_states import JobState
-from mechanisms.base import Extended, Value
-from trainer import AnyTrainingSpec, RuntimeSpec
-from trainer.specs.report import Metrics
+from zetadp.app.jobs.calculation import CalculationKind, CalculationResult
+from zetadp.app.jobs.document import Labels
+from zetadp.app.jobs.events import Artifact, JobEventRecord
+from zetadp.app.tables.job_states import JobState
+from zetadp.mechanisms.base import Extended, Value
+from zetadp.trainer import AnyTrainingSpec, RuntimeSpec
+from zetadp.trainer.specs.report import Metrics
 
 HIGHEST_PRIORITY = 100
 LONGEST_TIMEOUT = 365 * 86_400.0

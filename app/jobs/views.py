@@ -10,18 +10,18 @@ from typing import cast, final
 from sqlalchemy import inspect, select
 from sqlalchemy.orm import Session
 
-from app.certificates.words import caveats
-from app.jobs.calculation import KINDS, CalculationKind
-from app.jobs.charges import ledgers_of
-from app.jobs.document import TrainingAsked
-from app.jobs.events import JobEvent, StateChanged
-from app.jobs.history import latest
-from app.jobs.resources import Job, JobCharge, JobLinks, JobProgress
-from app.tables.certificates import CertificateRow
-from app.tables.job_states import JobState
-from app.tables.jobs import JobRow
-from app.tables.ledgers import LedgerJobRow
-from trainer.specs.report import Metrics, Progress
+from zetadp.app.certificates.words import caveats
+from zetadp.app.jobs.calculation import KINDS, CalculationKind
+from zetadp.app.jobs.charges import ledgers_of
+from zetadp.app.jobs.document import TrainingAsked
+from zetadp.app.jobs.events import JobEvent, StateChanged
+from zetadp.app.jobs.history import latest
+from zetadp.app.jobs.resources import Job, JobCharge, JobLinks, JobProgress
+from zetadp.app.tables.certificates import CertificateRow
+from zetadp.app.tables.job_states import JobState
+from zetadp.app.tables.jobs import JobRow
+from zetadp.app.tables.ledgers import LedgerJobRow
+from zetadp.trainer.specs.report import Metrics, Progress
 
 ASKED_KEPT = 1000
 """The number of jobs whose parsed request is kept in memory."""

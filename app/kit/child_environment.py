@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from trainer.data.uploaded import UPLOADED_VARIABLE
+from zetadp.trainer.data.uploaded import UPLOADED_VARIABLE
 
 DATA_SETS_DIR = "ZETADP_DATA_SETS_DIR"
 """The one setting of the service that a child sees: the folder of data sets. It also gets the folder of uploaded ones."""

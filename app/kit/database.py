@@ -17,8 +17,8 @@ from sqlalchemy.exc import InterfaceError, InternalError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 from sqlalchemy.orm import DeclarativeBase, Session
 
-from app.kit.errors import ProblemType, Unavailable
-from app.kit.settings import Settings
+from zetadp.app.kit.errors import ProblemType, Unavailable
+from zetadp.app.kit.settings import Settings
 
 if TYPE_CHECKING:
     from sqlite3 import Connection as SqliteConnection
@@ -180,7 +180,7 @@ def _migrations() -> Config:
     from alembic import config as alembic_config  # as in ``upgrade``
 
     config = alembic_config.Config()
-    config.set_main_option("script_location", str(files("app") / "migrations"))
+    config.set_main_option("script_location", str(files("zetadp.app") / "migrations"))
     return config
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from sqlalchemy.exc import DBAPIError
 
-from app.kit.errors import ProblemType, ServiceError
-from app.kit.settings import Settings
+from zetadp.app.kit.errors import ProblemType, ServiceError
+from zetadp.app.kit.settings import Settings
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _FULL_POSTGRESQL = "53100"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast, final
 
-from mechanisms.base import Value
-from mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.base import Value
+from zetadp.mechanisms.errors import InvalidParameter
 
 _LONGEST_ECHO = 120
 

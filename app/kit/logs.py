@@ -16,7 +16,7 @@ from typing import Any, Literal
 import structlog
 from structlog.typing import EventDict, Processor
 
-from app.kit.key_text import without_secrets
+from zetadp.app.kit.key_text import without_secrets
 
 Format = Literal["auto", "json", "text"]
 SERVER = ("uvicorn", "uvicorn.error")

@@ -7,8 +7,8 @@ from typing import Annotated, Any, final
 from fastapi import FastAPI
 from pydantic import Field
 
-from app.kit.field_errors import FieldError
-from mechanisms.base import Value
+from zetadp.app.kit.field_errors import FieldError
+from zetadp.mechanisms.base import Value
 
 _FRAMEWORKS = "HTTPValidationError"
 """The framework's schema for every 422; its fields aren't those that ``app.kit.problems`` sends."""

@@ -14,12 +14,12 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from structlog import get_logger
 
-from app.kit.database import UNAVAILABLE, DatabaseUnavailable
-from app.kit.disk import StorageFull, is_full
-from app.kit.errors import RETRY_SECONDS, ProblemType, ServiceError
-from app.kit.field_errors import FieldError, echo, field_errors, summary
-from mechanisms.errata import UnknownRow
-from mechanisms.errors import (
+from zetadp.app.kit.database import UNAVAILABLE, DatabaseUnavailable
+from zetadp.app.kit.disk import StorageFull, is_full
+from zetadp.app.kit.errors import RETRY_SECONDS, ProblemType, ServiceError
+from zetadp.app.kit.field_errors import FieldError, echo, field_errors, summary
+from zetadp.mechanisms.errata import UnknownRow
+from zetadp.mechanisms.errors import (
     BudgetExceeded,
     CalibrationFailed,
     IncompatibleEvent,

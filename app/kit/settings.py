@@ -10,7 +10,7 @@ from limits import parse
 from pydantic import AfterValidator, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from app.kit.key_text import KeyText
+from zetadp.app.kit.key_text import KeyText
 
 Seconds = Annotated[float, Field(gt=0.0, le=86_400.0, allow_inf_nan=False)]
 Days = Annotated[float, Field(gt=0.0, le=36_500.0, allow_inf_nan=False)]

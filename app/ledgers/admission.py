@@ -11,15 +11,15 @@ from typing import final
 
 from sqlalchemy.orm import Session
 
-from accountants.filters import Price
-from app.kit.database import new_id
-from app.ledgers.book import SERVICE, Book, Requester, locked
-from app.ledgers.errors import LedgerClosed, LedgerKeyReused
-from app.ledgers.ledger_definition import Spent
-from app.ledgers.queries import found_reservation
-from app.ledgers.requests import ChargedUsers, Expiry
-from app.ledgers.resources import Reservation, reservation_of
-from mechanisms.errors import BudgetExceeded, InvalidParameter
+from zetadp.accountants.filters import Price
+from zetadp.app.kit.database import new_id
+from zetadp.app.ledgers.book import SERVICE, Book, Requester, locked
+from zetadp.app.ledgers.errors import LedgerClosed, LedgerKeyReused
+from zetadp.app.ledgers.ledger_definition import Spent
+from zetadp.app.ledgers.queries import found_reservation
+from zetadp.app.ledgers.requests import ChargedUsers, Expiry
+from zetadp.app.ledgers.resources import Reservation, reservation_of
+from zetadp.mechanisms.errors import BudgetExceeded, InvalidParameter
 
 REFUSALS = (LedgerClosed, LedgerKeyReused, BudgetExceeded, InvalidParameter)
 """Why a reservation isn't made; the ledger is as it was before, and what others reserve in the same transaction stands."""

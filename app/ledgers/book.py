@@ -14,19 +14,26 @@ from typing import Any, final
 from sqlalchemy import Connection, Row, Table, bindparam, func, select
 from sqlalchemy.orm import Session
 
-from accountants.filters import Price
-from app.kit.database import Base, now
-from app.ledgers.entries import Act, Charge, Closed, Committed, Entry, Lapsed, Opened, Released, Reserved, Settlement, digest
-from app.ledgers.errors import LedgerClosed, LedgerKeyReused, LedgerNotFound, ReservationNotFound, ReservationSettled, UserBudgetExceeded
-from app.ledgers.ledger_definition import LedgerDefinition, Spent, stored_definition
-from app.ledgers.pricing import check_part
-from app.ledgers.requests import ChargedUsers, Expiry
-from app.ledgers.states import LedgerState
-from app.ledgers.sums import Sums
-from app.tables.job_states import JobState
-from app.tables.jobs import JobRow
-from app.tables.ledgers import LedgerEntryRow, LedgerLapseRow, LedgerRow, LedgerUserRow
-from mechanisms.errors import BudgetExceeded, InvalidParameter
+from zetadp.accountants.filters import Price
+from zetadp.app.kit.database import Base, now
+from zetadp.app.ledgers.entries import Act, Charge, Closed, Committed, Entry, Lapsed, Opened, Released, Reserved, Settlement, digest
+from zetadp.app.ledgers.errors import (
+    LedgerClosed,
+    LedgerKeyReused,
+    LedgerNotFound,
+    ReservationNotFound,
+    ReservationSettled,
+    UserBudgetExceeded,
+)
+from zetadp.app.ledgers.ledger_definition import LedgerDefinition, Spent, stored_definition
+from zetadp.app.ledgers.pricing import check_part
+from zetadp.app.ledgers.requests import ChargedUsers, Expiry
+from zetadp.app.ledgers.states import LedgerState
+from zetadp.app.ledgers.sums import Sums
+from zetadp.app.tables.job_states import JobState
+from zetadp.app.tables.jobs import JobRow
+from zetadp.app.tables.ledgers import LedgerEntryRow, LedgerLapseRow, LedgerRow, LedgerUserRow
+from zetadp.mechanisms.errors import BudgetExceeded, InvalidParameter
 
 LAPSES_AT_ONCE = 100
 """Overdue reservations that one transaction settles, so that its time stays bounded."""

@@ -13,9 +13,9 @@ from typing import Annotated, Literal, final
 
 from pydantic import AwareDatetime, Field
 
-from accountants.filters import Steps
-from app.ledgers.ledger_definition import LedgerDefinition, Spent, UserName
-from mechanisms.base import Value
+from zetadp.accountants.filters import Steps
+from zetadp.app.ledgers.ledger_definition import LedgerDefinition, Spent, UserName
+from zetadp.mechanisms.base import Value
 
 BEFORE_THE_FIRST = "0" * 64
 

@@ -2,8 +2,8 @@ r"""Errors of the ledgers. They carry data, and each says how a request is answe
 
 from __future__ import annotations
 
-from app.kit.errors import ProblemType, ServiceError
-from mechanisms.errors import BudgetExceeded
+from zetadp.app.kit.errors import ProblemType, ServiceError
+from zetadp.mechanisms.errors import BudgetExceeded
 
 
 class LedgerError(ServiceError):

@@ -7,11 +7,11 @@ from typing import Annotated, Literal, final
 
 from pydantic import Field, StringConstraints
 
-from accountants.events import Event
-from accountants.filters import AnyBudget, AnySpend, Filter
-from app.calculators.schemas import example
-from mechanisms import Adjacency, PrivacyUnit
-from mechanisms.base import Value
+from zetadp.accountants.events import Event
+from zetadp.accountants.filters import AnyBudget, AnySpend, Filter
+from zetadp.app.calculators.schemas import example
+from zetadp.mechanisms import Adjacency, PrivacyUnit
+from zetadp.mechanisms.base import Value
 
 LedgerName = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._:/-]{0,127}$")]
 UserName = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$")]

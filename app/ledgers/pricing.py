@@ -6,12 +6,12 @@ from functools import lru_cache
 
 from pydantic import TypeAdapter
 
-from accountants.deadline import time_limit
-from accountants.events import releases
-from accountants.filters import GdpSpend, Price, PureSpend, RdpSpend, ZcdpSpend
-from app.ledgers.errors import CostTakesTooLong
-from app.ledgers.ledger_definition import LedgerDefinition, Spent
-from mechanisms.errors import InvalidParameter, TimeLimitReached
+from zetadp.accountants.deadline import time_limit
+from zetadp.accountants.events import releases
+from zetadp.accountants.filters import GdpSpend, Price, PureSpend, RdpSpend, ZcdpSpend
+from zetadp.app.ledgers.errors import CostTakesTooLong
+from zetadp.app.ledgers.ledger_definition import LedgerDefinition, Spent
+from zetadp.mechanisms.errors import InvalidParameter, TimeLimitReached
 
 LONGEST_KEPT = 4096
 """Characters of a spend whose price is kept; events of training are a few hundred long."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from accountants.deadline import time_limit
-from accountants.events import LARGEST_COUNT, Repeated, releases
-from accountants.filters import Filter, GdpSpend, PureSpend, RdpSpend, ZcdpSpend
-from app.ledgers.errors import CostTakesTooLong
-from app.ledgers.ledger_definition import LedgerDefinition, Spent
-from app.ledgers.resources import Projection, balance_of
-from app.ledgers.sums import Sums
-from mechanisms.errors import TimeLimitReached
+from zetadp.accountants.deadline import time_limit
+from zetadp.accountants.events import LARGEST_COUNT, Repeated, releases
+from zetadp.accountants.filters import Filter, GdpSpend, PureSpend, RdpSpend, ZcdpSpend
+from zetadp.app.ledgers.errors import CostTakesTooLong
+from zetadp.app.ledgers.ledger_definition import LedgerDefinition, Spent
+from zetadp.app.ledgers.resources import Projection, balance_of
+from zetadp.app.ledgers.sums import Sums
+from zetadp.mechanisms.errors import TimeLimitReached
 
 LARGEST_REPETITION = 10**12
 

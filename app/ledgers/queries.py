@@ -8,14 +8,14 @@ from typing import cast
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from app.ledgers.entries import Entry, Reserved, Settlement
-from app.ledgers.errors import LedgerNotFound, ReservationHeld, ReservationNotFound
-from app.ledgers.ledger_definition import LedgerDefinition, stored_definition
-from app.ledgers.resources import Balance, Head, Ledger, Reservation, balance_of, reservation_of
-from app.ledgers.states import LedgerState
-from app.ledgers.sums import Sums
-from app.tables.ledgers import LedgerEntryRow, LedgerJobRow, LedgerRow, LedgerUserRow
-from mechanisms.errors import InvalidParameter
+from zetadp.app.ledgers.entries import Entry, Reserved, Settlement
+from zetadp.app.ledgers.errors import LedgerNotFound, ReservationHeld, ReservationNotFound
+from zetadp.app.ledgers.ledger_definition import LedgerDefinition, stored_definition
+from zetadp.app.ledgers.resources import Balance, Head, Ledger, Reservation, balance_of, reservation_of
+from zetadp.app.ledgers.states import LedgerState
+from zetadp.app.ledgers.sums import Sums
+from zetadp.app.tables.ledgers import LedgerEntryRow, LedgerJobRow, LedgerRow, LedgerUserRow
+from zetadp.mechanisms.errors import InvalidParameter
 
 
 def found_ledger(session: Session, tenant: str, ledger_id: str) -> LedgerRow:

@@ -6,12 +6,12 @@ from typing import Annotated, Literal, Self, final
 
 from pydantic import Field, StringConstraints, model_validator
 
-from app.calculators.schemas import RELEASE, example
-from app.ledgers.entries import Fate
-from app.ledgers.ledger_definition import LARGEST_GROUP_OF_USERS, Spent, UserName
-from mechanisms.base import Number, Value
-from mechanisms.errors import InvalidParameter
-from trainer import AnyTrainingSpec
+from zetadp.app.calculators.schemas import RELEASE, example
+from zetadp.app.ledgers.entries import Fate
+from zetadp.app.ledgers.ledger_definition import LARGEST_GROUP_OF_USERS, Spent, UserName
+from zetadp.mechanisms.base import Number, Value
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer import AnyTrainingSpec
 
 Id = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{32}$")]
 LONGEST_RESERVATION_SECONDS = 366 * 86_400.0

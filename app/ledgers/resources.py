@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import final
 
-from accountants.filters import AnySpend
-from app.ledgers.entries import Charge, Committed, Fate, Lapsed, Reserved, Settlement
-from app.ledgers.ledger_definition import LedgerDefinition, Spent
-from app.ledgers.states import LedgerState, ReservationState
-from app.ledgers.sums import Sums
-from mechanisms.base import Value
+from zetadp.accountants.filters import AnySpend
+from zetadp.app.ledgers.entries import Charge, Committed, Fate, Lapsed, Reserved, Settlement
+from zetadp.app.ledgers.ledger_definition import LedgerDefinition, Spent
+from zetadp.app.ledgers.states import LedgerState, ReservationState
+from zetadp.app.ledgers.sums import Sums
+from zetadp.mechanisms.base import Value
 
 
 @final

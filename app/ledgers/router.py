@@ -6,16 +6,16 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response, status
 
-from app.access.caller import Caller, requires
-from app.access.scopes import Scope
-from app.kit.parameters import ID_PATTERN, IdempotencyKey
-from app.ledgers.entries import EntryPage
-from app.ledgers.ledger_definition import LedgerDefinition
-from app.ledgers.requests import CommitRequest, ReservationRequest
-from app.ledgers.resources import Balance, Ledger, LedgerPage, Reservation, ReservationPage
-from app.ledgers.service import LedgerService
-from app.ledgers.states import LedgerState, ReservationState
-from app.ledgers.verification import ChainReport
+from zetadp.app.access.caller import Caller, requires
+from zetadp.app.access.scopes import Scope
+from zetadp.app.kit.parameters import ID_PATTERN, IdempotencyKey
+from zetadp.app.ledgers.entries import EntryPage
+from zetadp.app.ledgers.ledger_definition import LedgerDefinition
+from zetadp.app.ledgers.requests import CommitRequest, ReservationRequest
+from zetadp.app.ledgers.resources import Balance, Ledger, LedgerPage, Reservation, ReservationPage
+from zetadp.app.ledgers.service import LedgerService
+from zetadp.app.ledgers.states import LedgerState, ReservationState
+from zetadp.app.ledgers.verification import ChainReport
 
 
 async def ledger_service(request: Request) -> LedgerService:

@@ -12,16 +12,16 @@ from sqlalchemy import exists, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, aliased
 
-from app.kit.database import Database, new_id, now
-from app.ledgers.admission import REFUSALS, Priced, commit_in, release_in, reserve_on
-from app.ledgers.book import SERVICE, Requester, entry_row, locked
-from app.ledgers.entries import BEFORE_THE_FIRST, Entry, EntryPage, EntryRecord, Opened, digest
-from app.ledgers.errors import LedgerKeyReused, LedgerNameTaken
-from app.ledgers.group_commit import GroupCommit
-from app.ledgers.ledger_definition import LedgerDefinition, Spent, stored_definition
-from app.ledgers.pricing import price_of
-from app.ledgers.projections import projected
-from app.ledgers.queries import (
+from zetadp.app.kit.database import Database, new_id, now
+from zetadp.app.ledgers.admission import REFUSALS, Priced, commit_in, release_in, reserve_on
+from zetadp.app.ledgers.book import SERVICE, Requester, entry_row, locked
+from zetadp.app.ledgers.entries import BEFORE_THE_FIRST, Entry, EntryPage, EntryRecord, Opened, digest
+from zetadp.app.ledgers.errors import LedgerKeyReused, LedgerNameTaken
+from zetadp.app.ledgers.group_commit import GroupCommit
+from zetadp.app.ledgers.ledger_definition import LedgerDefinition, Spent, stored_definition
+from zetadp.app.ledgers.pricing import price_of
+from zetadp.app.ledgers.projections import projected
+from zetadp.app.ledgers.queries import (
     check_not_held,
     found_ledger,
     found_reservation,
@@ -30,15 +30,15 @@ from app.ledgers.queries import (
     sums_of,
     user_balance,
 )
-from app.ledgers.requests import ReservationRequest
-from app.ledgers.resources import Balance, Ledger, LedgerPage, Projection, Reservation, ReservationPage
-from app.ledgers.states import LedgerState, ReservationState
-from app.ledgers.sums import Sums
-from app.ledgers.verification import ChainReport, verify_stored
-from app.tables.jobs import JobRow
-from app.tables.ledgers import LedgerEntryRow, LedgerRow
-from mechanisms.base import Value
-from mechanisms.errors import InvalidParameter
+from zetadp.app.ledgers.requests import ReservationRequest
+from zetadp.app.ledgers.resources import Balance, Ledger, LedgerPage, Projection, Reservation, ReservationPage
+from zetadp.app.ledgers.states import LedgerState, ReservationState
+from zetadp.app.ledgers.sums import Sums
+from zetadp.app.ledgers.verification import ChainReport, verify_stored
+from zetadp.app.tables.jobs import JobRow
+from zetadp.app.tables.ledgers import LedgerEntryRow, LedgerRow
+from zetadp.mechanisms.base import Value
+from zetadp.mechanisms.errors import InvalidParameter
 
 DEFINITIONS_KEPT = 4096
 """A definition never changes and a ledger is never deleted, so cached ones stay correct."""

@@ -6,9 +6,9 @@ import json
 from dataclasses import dataclass
 from typing import Self, final
 
-from accountants.filters import Filter, Price
-from app.ledgers.entries import Charge
-from app.ledgers.ledger_definition import LedgerDefinition
+from zetadp.accountants.filters import Filter, Price
+from zetadp.app.ledgers.entries import Charge
+from zetadp.app.ledgers.ledger_definition import LedgerDefinition
 
 
 @final

@@ -13,9 +13,9 @@ from pydantic import ValidationError
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from accountants.filters import Price
-from app.ledgers.book import Requester, entry_row
-from app.ledgers.entries import (
+from zetadp.accountants.filters import Price
+from zetadp.app.ledgers.book import Requester, entry_row
+from zetadp.app.ledgers.entries import (
     BEFORE_THE_FIRST,
     Act,
     Closed,
@@ -28,14 +28,14 @@ from app.ledgers.entries import (
     Settlement,
     digest,
 )
-from app.ledgers.ledger_definition import LedgerDefinition, stored_definition
-from app.ledgers.pricing import check_part
-from app.ledgers.resources import Balance, Head, balance_of, spent_by
-from app.ledgers.states import LedgerState
-from app.ledgers.sums import Sums
-from app.tables.ledgers import LedgerEntryRow, LedgerLapseRow, LedgerRow, LedgerUserRow
-from mechanisms.base import Value
-from mechanisms.errors import PrivacyError
+from zetadp.app.ledgers.ledger_definition import LedgerDefinition, stored_definition
+from zetadp.app.ledgers.pricing import check_part
+from zetadp.app.ledgers.resources import Balance, Head, balance_of, spent_by
+from zetadp.app.ledgers.states import LedgerState
+from zetadp.app.ledgers.sums import Sums
+from zetadp.app.tables.ledgers import LedgerEntryRow, LedgerLapseRow, LedgerRow, LedgerUserRow
+from zetadp.mechanisms.base import Value
+from zetadp.mechanisms.errors import PrivacyError
 
 MOST_PROBLEMS = 20
 ENTRIES_AT_ONCE = 1000

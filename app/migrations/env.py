@@ -5,7 +5,7 @@ from __future__ import annotations
 from alembic import context
 from sqlalchemy import Connection
 
-from app.migrations.models import Base
+from zetadp.app.migrations.models import Base
 
 
 def run() -> None:

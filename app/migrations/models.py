@@ -2,8 +2,8 @@ r"""Every table there is, so that the migrations can be compared with them. A ne
 
 from __future__ import annotations
 
-from app.kit.database import Base
-from app.tables import access, certificate_log, certificates, jobs, ledgers, operations, uploads
+from zetadp.app.kit.database import Base
+from zetadp.app.tables import access, certificate_log, certificates, jobs, ledgers, operations, uploads
 
 TABLES = (access, certificate_log, certificates, jobs, ledgers, operations, uploads)
 

@@ -23,8 +23,8 @@ from pydantic import AwareDatetime, Field, ValidationError
 from sqlalchemy import JSON, BigInteger, Boolean, Column, Double, Float, Integer, LargeBinary, String, TableClause, Text, column, table
 from sqlalchemy.types import TypeEngine
 
-from app.kit.database import UtcTime
-from mechanisms.base import Value
+from zetadp.app.kit.database import UtcTime
+from zetadp.mechanisms.base import Value
 
 MANIFEST = "manifest.json"
 FILES, ROWS = "files/", "rows/"

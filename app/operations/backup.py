@@ -14,10 +14,10 @@ from typing import IO, Any, final
 
 from sqlalchemy import Connection, Table, select, text
 
-from app.kit.database import Database, now, revisions
-from app.kit.settings import Settings
-from app.migrations.models import Base
-from app.operations.archive import (
+from zetadp.app.kit.database import Database, now, revisions
+from zetadp.app.kit.settings import Settings
+from zetadp.app.migrations.models import Base
+from zetadp.app.operations.archive import (
     FILES,
     LARGEST_CHUNK,
     ROWS,
@@ -30,9 +30,9 @@ from app.operations.archive import (
     kind_of,
     written,
 )
-from app.tables.ledgers import LedgerEntryRow, LedgerRow
-from mechanisms.base import Value
-from mechanisms.version import VERSION
+from zetadp.app.tables.ledgers import LedgerEntryRow, LedgerRow
+from zetadp.mechanisms.base import Value
+from zetadp.mechanisms.version import VERSION
 
 NOT_KEPT = frozenset({"executors", "housekeeping"})
 """Tables of the current processes: leases, and when a round is due."""

@@ -15,15 +15,15 @@ from prometheus_client.registry import Collector
 from sqlalchemy import Select, func, or_, select
 from sqlalchemy.orm import Session
 
-from app.access.audit_log import AuditLog
-from app.kit.database import UNAVAILABLE, Database, now
-from app.kit.disk import disk
-from app.kit.settings import Settings
-from app.ledgers.states import LedgerState
-from app.tables.certificates import CertificateRow
-from app.tables.job_states import FINAL_STATES, HELD_STATES, JobState
-from app.tables.jobs import DeliveryRow, ExecutorRow, JobEventRow, JobRow
-from app.tables.ledgers import LedgerEntryRow, LedgerRow
+from zetadp.app.access.audit_log import AuditLog
+from zetadp.app.kit.database import UNAVAILABLE, Database, now
+from zetadp.app.kit.disk import disk
+from zetadp.app.kit.settings import Settings
+from zetadp.app.ledgers.states import LedgerState
+from zetadp.app.tables.certificates import CertificateRow
+from zetadp.app.tables.job_states import FINAL_STATES, HELD_STATES, JobState
+from zetadp.app.tables.jobs import DeliveryRow, ExecutorRow, JobEventRow, JobRow
+from zetadp.app.tables.ledgers import LedgerEntryRow, LedgerRow
 
 KEPT_SECONDS = 5.0
 NOT_CERTIFIED = ("no certificate is issued%", "%nothing is certified%")

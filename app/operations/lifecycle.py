@@ -8,11 +8,11 @@ from typing import cast
 
 from fastapi import FastAPI
 
-from app.kit.settings import Settings
-from app.operations.figures import Figures
-from app.operations.metrics import Metrics
-from app.operations.readiness import ReadinessChecks
-from app.operations.retention import Housekeeper, Retention
+from zetadp.app.kit.settings import Settings
+from zetadp.app.operations.figures import Figures
+from zetadp.app.operations.metrics import Metrics
+from zetadp.app.operations.readiness import ReadinessChecks
+from zetadp.app.operations.retention import Housekeeper, Retention
 
 
 @contextmanager

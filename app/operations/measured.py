@@ -8,7 +8,7 @@ from typing import Any, final
 
 from starlette.types import ASGIApp, Message, Receive, Send
 
-from app.operations.metrics import Metrics
+from zetadp.app.operations.metrics import Metrics
 
 
 @final

@@ -12,13 +12,13 @@ import structlog
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.certificates.errors import SigningKeyUnusable
-from app.certificates.signing.keys import signer
-from app.kit.database import Database, revisions
-from app.kit.disk import StorageFull, check_room
-from app.kit.errors import ProblemType, Unavailable
-from app.kit.settings import Settings
-from mechanisms.base import Value
+from zetadp.app.certificates.errors import SigningKeyUnusable
+from zetadp.app.certificates.signing.keys import signer
+from zetadp.app.kit.database import Database, revisions
+from zetadp.app.kit.disk import StorageFull, check_room
+from zetadp.app.kit.errors import ProblemType, Unavailable
+from zetadp.app.kit.settings import Settings
+from zetadp.mechanisms.base import Value
 
 KEPT_SECONDS = 1.0
 """More frequent requests get the previous answer: the route is open to everyone."""

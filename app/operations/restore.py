@@ -17,24 +17,24 @@ from typing import IO, Any, final
 from sqlalchemy import Connection, delete, func, inspect, select, text
 from sqlalchemy.orm import Session
 
-from app.access.audit_log import local_event
-from app.certificates.log.tree import completed, leaf_hash, node_hash
-from app.certificates.signing.envelope import Envelope
-from app.certificates.signing.keys import PublicKeySet, jwks
-from app.jobs.attempts import end
-from app.jobs.history import change_state, locked
-from app.kit.database import Base, Database, revisions, upgrade
-from app.kit.settings import Settings
-from app.ledgers.verification import verify_stored
-from app.operations.archive import FILES, BackupUnusable, LedgerEnd, Manifest, TableDump, rows_of, unpack
-from app.tables.access import KeyRow
-from app.tables.certificate_log import LogEntryRow, LogNodeRow, LogRow
-from app.tables.certificates import CertificateRow
-from app.tables.job_states import HELD_STATES, JobState, Outcome
-from app.tables.jobs import JobRow
-from app.tables.ledgers import LedgerRow
-from app.tables.tenants import DEFAULT_TENANT
-from mechanisms.base import Value
+from zetadp.app.access.audit_log import local_event
+from zetadp.app.certificates.log.tree import completed, leaf_hash, node_hash
+from zetadp.app.certificates.signing.envelope import Envelope
+from zetadp.app.certificates.signing.keys import PublicKeySet, jwks
+from zetadp.app.jobs.attempts import end
+from zetadp.app.jobs.history import change_state, locked
+from zetadp.app.kit.database import Base, Database, revisions, upgrade
+from zetadp.app.kit.settings import Settings
+from zetadp.app.ledgers.verification import verify_stored
+from zetadp.app.operations.archive import FILES, BackupUnusable, LedgerEnd, Manifest, TableDump, rows_of, unpack
+from zetadp.app.tables.access import KeyRow
+from zetadp.app.tables.certificate_log import LogEntryRow, LogNodeRow, LogRow
+from zetadp.app.tables.certificates import CertificateRow
+from zetadp.app.tables.job_states import HELD_STATES, JobState, Outcome
+from zetadp.app.tables.jobs import JobRow
+from zetadp.app.tables.ledgers import LedgerRow
+from zetadp.app.tables.tenants import DEFAULT_TENANT
+from zetadp.mechanisms.base import Value
 
 ROWS_AT_ONCE = 500
 WARNINGS = (

@@ -16,17 +16,17 @@ from sqlalchemy import CursorResult, Select, delete, func, select, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import Session, aliased
 
-from app.access.audit_log import local_event
-from app.jobs.errors import QueueUnavailable
-from app.jobs.queue import JobQueue
-from app.kit.database import Database, now
-from app.kit.settings import Settings
-from app.tables.access import AuditRow
-from app.tables.job_states import FINAL_STATES
-from app.tables.jobs import DeliveryRow, IdempotencyKeyRow, JobEventRow, JobRow, WebhookRow
-from app.tables.operations import AuditDeletionRow, HousekeepingRow
-from app.tables.tenants import DEFAULT_TENANT
-from mechanisms.base import Value
+from zetadp.app.access.audit_log import local_event
+from zetadp.app.jobs.errors import QueueUnavailable
+from zetadp.app.jobs.queue import JobQueue
+from zetadp.app.kit.database import Database, now
+from zetadp.app.kit.settings import Settings
+from zetadp.app.tables.access import AuditRow
+from zetadp.app.tables.job_states import FINAL_STATES
+from zetadp.app.tables.jobs import DeliveryRow, IdempotencyKeyRow, JobEventRow, JobRow, WebhookRow
+from zetadp.app.tables.operations import AuditDeletionRow, HousekeepingRow
+from zetadp.app.tables.tenants import DEFAULT_TENANT
+from zetadp.mechanisms.base import Value
 
 AT_ONCE = 200
 """Jobs, or a few times as many rows, in one transaction, since everyone shares the write lock."""

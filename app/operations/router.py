@@ -6,12 +6,12 @@ from typing import Annotated, cast
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from app.access.caller import Caller, requires
-from app.access.errors import ScopeMissing
-from app.access.scopes import Scope
-from app.operations.metrics import CONTENT_TYPE, Metrics
-from app.operations.readiness import Readiness, ReadinessChecks
-from app.tables.tenants import DEFAULT_TENANT
+from zetadp.app.access.caller import Caller, requires
+from zetadp.app.access.errors import ScopeMissing
+from zetadp.app.access.scopes import Scope
+from zetadp.app.operations.metrics import CONTENT_TYPE, Metrics
+from zetadp.app.operations.readiness import Readiness, ReadinessChecks
+from zetadp.app.tables.tenants import DEFAULT_TENANT
 
 router = APIRouter()
 

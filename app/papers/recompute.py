@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from accountants import Bound, Event, non_private_reason, profile, releases
-from app.calculators.compare.conventions import CONVENTIONS, limit_epsilon, multiplier, probability_of, training_event
-from app.calculators.compare.finding import Direction, ratio_of
-from app.papers.schemas import Approximation, Experiment, Reading, Verdict
-from mechanisms.errors import UnsupportedEvent
-from mechanisms.published.clt import clt_mu_poisson, clt_mu_uniform
+from zetadp.accountants import Bound, Event, non_private_reason, profile, releases
+from zetadp.app.calculators.compare.conventions import CONVENTIONS, limit_epsilon, multiplier, probability_of, training_event
+from zetadp.app.calculators.compare.finding import Direction, ratio_of
+from zetadp.app.papers.schemas import Approximation, Experiment, Reading, Verdict
+from zetadp.mechanisms.errors import UnsupportedEvent
+from zetadp.mechanisms.published.clt import clt_mu_poisson, clt_mu_uniform
 
 EQUAL = 1e-6
 """Printed values within this share of a bracket's upper end are called equal: brackets and calibrations are about as wide."""

@@ -9,10 +9,10 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Response
 from pydantic import TypeAdapter
 
-from app.calculators.limits import Calculators, calculators
-from app.papers.reports import complex_dp_federated, complex_feature_obfuscation, spectral_dp, spof, zeta_dp
-from app.papers.schemas import PaperReport
-from mechanisms.errata import Paper
+from zetadp.app.calculators.limits import Calculators, calculators
+from zetadp.app.papers.reports import complex_dp_federated, complex_feature_obfuscation, spectral_dp, spof, zeta_dp
+from zetadp.app.papers.schemas import PaperReport
+from zetadp.mechanisms.errata import Paper
 
 REPORTS: Mapping[Paper, Callable[[], PaperReport]] = {
     "zeta_dp": zeta_dp.report,

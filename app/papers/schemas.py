@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, final
 
-from accountants import Bound, Event
-from app.calculators.compare.finding import Direction
-from mechanisms.base import Extended, Value
-from mechanisms.errata import Paper
+from zetadp.accountants import Bound, Event
+from zetadp.app.calculators.compare.finding import Direction
+from zetadp.mechanisms.base import Extended, Value
+from zetadp.mechanisms.errata import Paper
 
 Method = Literal["gdp", "rdp", "target", "pure"]
 """How the paper says it obtained an epsilon. target: noise was chosen to reach it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import final
 
-from app.kit.errors import ProblemType, ServiceError
+from zetadp.app.kit.errors import ProblemType, ServiceError
 
 
 @final

@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from accountants import profile
-from accountants.events import Event, non_private_reason
-from app.certificates.facts.claims import pure_epsilon
-from app.jobs.resources import JobSubmission
-from app.recipes.errors import RecipeNotFound
-from app.recipes.schemas import DataAvailability, ProvenEpsilon, RecipeEntry
-from mechanisms import DuchiLinf
-from mechanisms.errors import InvalidParameter
-from trainer.recipes import RECIPES, Recipe, recipe
-from trainer.specs.plans import AnyPlan, ComparisonPlan, UnprotectedPlan
+from zetadp.accountants import profile
+from zetadp.accountants.events import Event, non_private_reason
+from zetadp.app.certificates.facts.claims import pure_epsilon
+from zetadp.app.jobs.resources import JobSubmission
+from zetadp.app.recipes.errors import RecipeNotFound
+from zetadp.app.recipes.schemas import DataAvailability, ProvenEpsilon, RecipeEntry
+from zetadp.mechanisms import DuchiLinf
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.recipes import RECIPES, Recipe, recipe
+from zetadp.trainer.specs.plans import AnyPlan, ComparisonPlan, UnprotectedPlan
 
 LABEL = "recipe"
 """The label that a job made from a recipe has, so that ``GET /v1/jobs?label=recipe=NAME`` finds it."""

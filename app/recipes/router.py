@@ -6,9 +6,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path
 
-from app.jobs.resources import JobSubmission
-from app.recipes.listing import entries, submission_of
-from app.recipes.schemas import RecipeEntry
+from zetadp.app.jobs.resources import JobSubmission
+from zetadp.app.recipes.listing import entries, submission_of
+from zetadp.app.recipes.schemas import RecipeEntry
 
 router = APIRouter(prefix="/recipes", tags=["recipes"])
 

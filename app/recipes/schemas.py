@@ -6,9 +6,9 @@ from typing import Annotated, final
 
 from pydantic import Field
 
-from mechanisms.base import Count, Extended, OpenProbability, Positive, PrivacyUnit, Probability, Value
-from mechanisms.errata import Paper
-from trainer.recipes import DeclaredData, PrintedEpsilon, PrintedResult
+from zetadp.mechanisms.base import Count, Extended, OpenProbability, Positive, PrivacyUnit, Probability, Value
+from zetadp.mechanisms.errata import Paper
+from zetadp.trainer.recipes import DeclaredData, PrintedEpsilon, PrintedResult
 
 
 @final

@@ -8,14 +8,14 @@ from typing import Annotated
 
 from fastapi import Depends, FastAPI, Request
 
-from app.access.caller import Caller, requires
-from app.access.scopes import Scope
-from app.jobs.deliveries import Deliveries
-from app.jobs.queue import JobQueue
-from app.kit.database import Database
-from app.kit.settings import Settings
-from app.submissions.service import JobService
-from app.submissions.tails import Tails
+from zetadp.app.access.caller import Caller, requires
+from zetadp.app.access.scopes import Scope
+from zetadp.app.jobs.deliveries import Deliveries
+from zetadp.app.jobs.queue import JobQueue
+from zetadp.app.kit.database import Database
+from zetadp.app.kit.settings import Settings
+from zetadp.app.submissions.service import JobService
+from zetadp.app.submissions.tails import Tails
 
 
 @contextmanager

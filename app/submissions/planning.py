@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
-from app.kit.database import Database
-from app.kit.settings import Settings
-from app.uploads.availability import finder_of
-from mechanisms.errors import InvalidParameter
-from trainer import AnyPlan, AnyTrainingSpec
-from trainer.data.uploaded import found_by
+from zetadp.app.kit.database import Database
+from zetadp.app.kit.settings import Settings
+from zetadp.app.uploads.availability import finder_of
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer import AnyPlan, AnyTrainingSpec
+from zetadp.trainer.data.uploaded import found_by
 
 
 def planned(settings: Settings, database: Database, tenant: str, spec: AnyTrainingSpec) -> AnyPlan:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request
 
-from app.jobs.charges import spend_of_job
-from app.ledgers.queries import check_for_jobs
-from app.ledgers.requests import ProjectionRequest
-from app.ledgers.resources import Projection
-from app.ledgers.router import Holder, LedgerId, Service
-from app.submissions.planning import planned
+from zetadp.app.jobs.charges import spend_of_job
+from zetadp.app.ledgers.queries import check_for_jobs
+from zetadp.app.ledgers.requests import ProjectionRequest
+from zetadp.app.ledgers.resources import Projection
+from zetadp.app.ledgers.router import Holder, LedgerId, Service
+from zetadp.app.submissions.planning import planned
 
 router = APIRouter(prefix="/ledgers", tags=["ledgers"])
 

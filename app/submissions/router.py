@@ -7,14 +7,14 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query, Response, status
 from fastapi.responses import FileResponse
 
-from app.jobs.calculation import Calculation
-from app.jobs.resources import ArtifactList, Job, JobPage, JobSubmission, LabelsChange
-from app.kit.parameters import ID_PATTERN, IdempotencyKey
-from app.submissions.lifecycle import job_service
-from app.submissions.service import JobFilter, JobService
-from app.tables.job_states import Action, JobState
-from mechanisms.errors import InvalidParameter
-from trainer import ALGORITHMS
+from zetadp.app.jobs.calculation import Calculation
+from zetadp.app.jobs.resources import ArtifactList, Job, JobPage, JobSubmission, LabelsChange
+from zetadp.app.kit.parameters import ID_PATTERN, IdempotencyKey
+from zetadp.app.submissions.lifecycle import job_service
+from zetadp.app.submissions.service import JobFilter, JobService
+from zetadp.app.tables.job_states import Action, JobState
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer import ALGORITHMS
 
 ALGORITHM_NAMES: list[str] = [algorithm.model_fields["algorithm"].default for algorithm in ALGORITHMS]
 

@@ -13,29 +13,29 @@ from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, defer
 
-from app.jobs.calculation import Calculation, CalculationDocument, CalculationResult
-from app.jobs.charges import charge_again, charge_job
-from app.jobs.destinations import Destinations
-from app.jobs.document import JOB_DOCUMENT, JobDocument, TrainingDocument
-from app.jobs.errors import ArtifactNotFound, IdempotencyConflict, JobConflict, JobNotFound
-from app.jobs.events import HISTORY, Artifact, ArtifactsStored, JobEventRecord
-from app.jobs.folders import ARTIFACTS, RESULT, attempt_folder
-from app.jobs.history import change_state, events_after, last_number, latest, locked
-from app.jobs.queue import JobQueue
-from app.jobs.resources import Job, JobPage, JobSubmission
-from app.jobs.views import resources
-from app.kit.database import Database, new_id, now
-from app.kit.disk import check_room
-from app.kit.settings import Settings
-from app.ledgers.admission import Priced
-from app.ledgers.queries import check_for_jobs
-from app.ledgers.service import LedgerService
-from app.submissions.planning import in_request, planned
-from app.tables.job_states import Action, JobState, after_action
-from app.tables.jobs import IdempotencyKeyRow, JobRow, WebhookRow
-from app.uploads.availability import claim, is_there
-from mechanisms.errors import InvalidParameter
-from trainer import AnyTrainingSpec
+from zetadp.app.jobs.calculation import Calculation, CalculationDocument, CalculationResult
+from zetadp.app.jobs.charges import charge_again, charge_job
+from zetadp.app.jobs.destinations import Destinations
+from zetadp.app.jobs.document import JOB_DOCUMENT, JobDocument, TrainingDocument
+from zetadp.app.jobs.errors import ArtifactNotFound, IdempotencyConflict, JobConflict, JobNotFound
+from zetadp.app.jobs.events import HISTORY, Artifact, ArtifactsStored, JobEventRecord
+from zetadp.app.jobs.folders import ARTIFACTS, RESULT, attempt_folder
+from zetadp.app.jobs.history import change_state, events_after, last_number, latest, locked
+from zetadp.app.jobs.queue import JobQueue
+from zetadp.app.jobs.resources import Job, JobPage, JobSubmission
+from zetadp.app.jobs.views import resources
+from zetadp.app.kit.database import Database, new_id, now
+from zetadp.app.kit.disk import check_room
+from zetadp.app.kit.settings import Settings
+from zetadp.app.ledgers.admission import Priced
+from zetadp.app.ledgers.queries import check_for_jobs
+from zetadp.app.ledgers.service import LedgerService
+from zetadp.app.submissions.planning import in_request, planned
+from zetadp.app.tables.job_states import Action, JobState, after_action
+from zetadp.app.tables.jobs import IdempotencyKeyRow, JobRow, WebhookRow
+from zetadp.app.uploads.availability import claim, is_there
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer import AnyTrainingSpec
 
 EVENTS_PER_READ = 500
 ASKED = {Action.CANCEL: "cancelled", Action.PAUSE: "paused", Action.RESUME: "resumed", Action.RETRY: "retried"}

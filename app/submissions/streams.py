@@ -9,14 +9,14 @@ from typing import Annotated, final
 from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
-from app.access.resources import CLOSED, Closed
-from app.access.watch import KeyWatch, key_watch
-from app.jobs.events import HISTORY, LOG, MEASURES
-from app.jobs.resources import MeasuresPage
-from app.kit.database import UNAVAILABLE
-from app.submissions.lifecycle import job_service
-from app.submissions.service import EVENTS_PER_READ, JobService
-from app.submissions.tails import Tails
+from zetadp.app.access.resources import CLOSED, Closed
+from zetadp.app.access.watch import KeyWatch, key_watch
+from zetadp.app.jobs.events import HISTORY, LOG, MEASURES
+from zetadp.app.jobs.resources import MeasuresPage
+from zetadp.app.kit.database import UNAVAILABLE
+from zetadp.app.submissions.lifecycle import job_service
+from zetadp.app.submissions.service import EVENTS_PER_READ, JobService
+from zetadp.app.submissions.tails import Tails
 
 Service = Annotated[JobService, Depends(job_service)]
 JobId = Annotated[str, Path(max_length=64, description="Id of the job.")]

@@ -12,8 +12,8 @@ import structlog
 from anyio import to_thread
 from fastapi.sse import ServerSentEvent
 
-from app.kit.database import UNAVAILABLE
-from app.submissions.service import JobService
+from zetadp.app.kit.database import UNAVAILABLE
+from zetadp.app.submissions.service import JobService
 
 LONGEST_WAIT_SECONDS = 1.0
 """After this time followers learn that nothing came: they have to check their keys, and may have left."""

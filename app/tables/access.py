@@ -8,8 +8,8 @@ from typing import final
 from sqlalchemy import JSON, BigInteger, Index, Integer, String
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.kit.database import Base, UtcTime
-from app.tables.tenants import TENANT_LENGTH
+from zetadp.app.kit.database import Base, UtcTime
+from zetadp.app.tables.tenants import TENANT_LENGTH
 
 
 @final

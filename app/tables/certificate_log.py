@@ -8,7 +8,7 @@ from typing import final
 from sqlalchemy import String
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.kit.database import Base, UtcTime
+from zetadp.app.kit.database import Base, UtcTime
 
 
 @final

@@ -9,7 +9,7 @@ from sqlalchemy import JSON, ForeignKey, String
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.kit.database import Base, UtcTime
+from zetadp.app.kit.database import Base, UtcTime
 
 
 @final

@@ -8,8 +8,8 @@ from typing import final
 from sqlalchemy import JSON, Double, ForeignKey, Index, String
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.kit.database import Base, UtcTime
-from app.tables.tenants import DEFAULT_TENANT, TENANT_LENGTH
+from zetadp.app.kit.database import Base, UtcTime
+from zetadp.app.tables.tenants import DEFAULT_TENANT, TENANT_LENGTH
 
 JsonObject = dict[str, object]
 

@@ -8,7 +8,7 @@ from typing import final
 from sqlalchemy import ForeignKey, Index, String, Text, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.kit.database import Base, UtcTime
+from zetadp.app.kit.database import Base, UtcTime
 
 _WITH_KEY, _WITH_JOB = text("idempotency_key IS NOT NULL"), text("job_id IS NOT NULL")
 """Most entries have neither, and an index on all of them would cost as much as the entry itself."""

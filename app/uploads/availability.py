@@ -7,12 +7,12 @@ from pathlib import Path
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.kit.database import Database
-from app.kit.settings import Settings
-from app.tables.uploads import DataSetRow
-from app.uploads.storage import data_set_folder
-from trainer.data import DataSpec, Uploaded
-from trainer.data.uploaded import Finder, unknown
+from zetadp.app.kit.database import Database
+from zetadp.app.kit.settings import Settings
+from zetadp.app.tables.uploads import DataSetRow
+from zetadp.app.uploads.storage import data_set_folder
+from zetadp.trainer.data import DataSpec, Uploaded
+from zetadp.trainer.data.uploaded import Finder, unknown
 
 READY = "ready"
 

@@ -10,9 +10,9 @@ from urllib.parse import urlencode
 
 from pydantic import BaseModel
 
-from app.uploads.data_set_definition import DataSetDefinition
-from app.uploads.resources import DataSet, DataSetPage, Upload, UploadPage
-from trainer.data.formats import FormatName
+from zetadp.app.uploads.data_set_definition import DataSetDefinition
+from zetadp.app.uploads.resources import DataSet, DataSetPage, Upload, UploadPage
+from zetadp.trainer.data.formats import FormatName
 
 PIECE = 2**20
 _Model = TypeVar("_Model", bound=BaseModel)

@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal, Self, final
 
 from pydantic import ConfigDict, Field, Strict, StringConstraints, model_validator
 
-from mechanisms.base import Count, Number, Positive, PrivacyUnit, Value
-from mechanisms.errors import InvalidParameter
-from trainer.data.files.columns import Columns, Outside
-from trainer.data.formats.base import ArrayName
-from trainer.data.table import HeldOutFraction
+from zetadp.mechanisms.base import Count, Number, Positive, PrivacyUnit, Value
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data.files.columns import Columns, Outside
+from zetadp.trainer.data.formats.base import ArrayName
+from zetadp.trainer.data.table import HeldOutFraction
 
 MOST_SOURCES = 4096
 PRINTABLE = "of printable characters"

@@ -12,27 +12,27 @@ from typing import final
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from app.certificates.signing.canonical import canonical_json
-from app.certificates.signing.digests import fresh_nonce
-from app.kit.database import Database, new_id, now
-from app.kit.disk import check_room as check_disk
-from app.kit.settings import Settings
-from app.tables.certificates import CertificateRow
-from app.tables.job_states import JobState
-from app.tables.jobs import JobRow
-from app.tables.uploads import DataSetRow, UploadRow
-from app.uploads.data_set_definition import ColumnsSource, DataSetDefinition
-from app.uploads.errors import DataSetInUse, DataSetNotFound, UploadCutOff, UploadKeyReused
-from app.uploads.housekeeping import give_up_overdue
-from app.uploads.parser import MadeArrays, ReadableFile
-from app.uploads.quota import check_room, lock_tenant
-from app.uploads.reader import Reader
-from app.uploads.resources import DataSet, DataSetManifest, DataSetPage, ManifestUpload
-from app.uploads.storage import NEW, data_set_folder, private_folder, remove_folder, room, sync_folder, upload_path, write_whole
-from mechanisms.errors import InvalidParameter
-from trainer.data.base import NamedDataSet
-from trainer.data.formats import ArrayFacts, Contents
-from trainer.data.uploaded import DESCRIPTION_FILE, StoredDataSet, Uploaded
+from zetadp.app.certificates.signing.canonical import canonical_json
+from zetadp.app.certificates.signing.digests import fresh_nonce
+from zetadp.app.kit.database import Database, new_id, now
+from zetadp.app.kit.disk import check_room as check_disk
+from zetadp.app.kit.settings import Settings
+from zetadp.app.tables.certificates import CertificateRow
+from zetadp.app.tables.job_states import JobState
+from zetadp.app.tables.jobs import JobRow
+from zetadp.app.tables.uploads import DataSetRow, UploadRow
+from zetadp.app.uploads.data_set_definition import ColumnsSource, DataSetDefinition
+from zetadp.app.uploads.errors import DataSetInUse, DataSetNotFound, UploadCutOff, UploadKeyReused
+from zetadp.app.uploads.housekeeping import give_up_overdue
+from zetadp.app.uploads.parser import MadeArrays, ReadableFile
+from zetadp.app.uploads.quota import check_room, lock_tenant
+from zetadp.app.uploads.reader import Reader
+from zetadp.app.uploads.resources import DataSet, DataSetManifest, DataSetPage, ManifestUpload
+from zetadp.app.uploads.storage import NEW, data_set_folder, private_folder, remove_folder, room, sync_folder, upload_path, write_whole
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data.base import NamedDataSet
+from zetadp.trainer.data.formats import ArrayFacts, Contents
+from zetadp.trainer.data.uploaded import DESCRIPTION_FILE, StoredDataSet, Uploaded
 
 MAKING, READY, DELETED = "making", "ready", "deleted"
 OVERHEAD = 2**16

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from app.kit.errors import ProblemType, ServiceError
+from zetadp.app.kit.errors import ProblemType, ServiceError
 
 ENDS_CONNECTION = {"Connection": "close"}
 """The rest of the body is on its way, and nobody will read it."""

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from sqlalchemy import delete, select
 
-from app.kit.database import Database, now
-from app.kit.settings import Settings
-from app.tables.uploads import DataSetRow, UploadRow
-from app.uploads.reader import SCRATCH
-from app.uploads.storage import NEW, PART, remove_folder
+from zetadp.app.kit.database import Database, now
+from zetadp.app.kit.settings import Settings
+from zetadp.app.tables.uploads import DataSetRow, UploadRow
+from zetadp.app.uploads.reader import SCRATCH
+from zetadp.app.uploads.storage import NEW, PART, remove_folder
 
 BEGUN = ("receiving", "making")
 OLDEST_SCRATCH_SECONDS = 86_400.0

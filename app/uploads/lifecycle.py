@@ -8,14 +8,14 @@ from typing import Annotated
 
 from fastapi import Depends, FastAPI, Request
 
-from app.access.caller import Caller, requires
-from app.access.scopes import Scope
-from app.kit.settings import Settings
-from app.uploads.data_sets import DataSetService
-from app.uploads.housekeeping import sweep
-from app.uploads.reader import Reader
-from app.uploads.receiving import Turns
-from app.uploads.service import UploadService
+from zetadp.app.access.caller import Caller, requires
+from zetadp.app.access.scopes import Scope
+from zetadp.app.kit.settings import Settings
+from zetadp.app.uploads.data_sets import DataSetService
+from zetadp.app.uploads.housekeeping import sweep
+from zetadp.app.uploads.reader import Reader
+from zetadp.app.uploads.receiving import Turns
+from zetadp.app.uploads.service import UploadService
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from app.uploads.data_set_definition import (
+from zetadp.app.uploads.data_set_definition import (
     Affine,
     ArraySource,
     ColumnsSource,
@@ -23,11 +23,11 @@ from app.uploads.data_set_definition import (
     Range,
     UsersFromArray,
 )
-from mechanisms.errors import InvalidParameter
-from trainer.data.base import DataSet, DataSetFacts, SplitRule, check, facts_with
-from trainer.data.files.columns import Column, scaled
-from trainer.data.formats import FORMATS, FormatName
-from trainer.data.splits import Keys, by_record, name_keys, record_keys, sides
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data.base import DataSet, DataSetFacts, SplitRule, check, facts_with
+from zetadp.trainer.data.files.columns import Column, scaled
+from zetadp.trainer.data.formats import FORMATS, FormatName
+from zetadp.trainer.data.splits import Keys, by_record, name_keys, record_keys, sides
 
 
 @final

@@ -1,6 +1,6 @@
 r"""The reading process: inspects an uploaded file, or makes a data set from several. Files aren't trusted, so the kernel bounds it.
 
-    python -m app.uploads.parser FOLDER --parent PID
+    python -m zetadp.app.uploads.parser FOLDER --parent PID
 
 Reads ``FOLDER/request.json`` and writes ``FOLDER/result.json``. Ends with 0, with 3 if memory didn't suffice, with 4 if its parent is
 gone, and with 1 or by a signal if a library failed on the file.
@@ -16,15 +16,15 @@ import sys
 from pathlib import Path
 from typing import ClassVar, final
 
-from app.kit.disk import is_full
-from app.uploads.data_set_definition import DataSetDefinition, UploadId
-from app.uploads.making import Readable, made
-from mechanisms.base import Value
-from mechanisms.errors import InvalidParameter
-from trainer.data.base import DataSetFacts
-from trainer.data.formats import Contents, FormatName, declared
-from trainer.data.uploaded import Sha256, store
-from trainer.parent import die_with_parent
+from zetadp.app.kit.disk import is_full
+from zetadp.app.uploads.data_set_definition import DataSetDefinition, UploadId
+from zetadp.app.uploads.making import Readable, made
+from zetadp.mechanisms.base import Value
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data.base import DataSetFacts
+from zetadp.trainer.data.formats import Contents, FormatName, declared
+from zetadp.trainer.data.uploaded import Sha256, store
+from zetadp.trainer.parent import die_with_parent
 
 REQUEST, RESULT = "request.json", "result.json"
 DONE, ORPHANED = 0, 4
@@ -105,7 +105,7 @@ def done(request: ReadingRequest) -> ReadingResult:
 
 def main(arguments: list[str]) -> int:
     """Handles one request and returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m app.uploads.parser", description="Read uploaded files.")
+    parser = argparse.ArgumentParser(prog="python -m zetadp.app.uploads.parser", description="Read uploaded files.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--parent", type=int, required=True, help="process id that this one must not outlive")
     options = parser.parse_args(arguments)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session
 
-from app.tables.uploads import DataSetRow, UploadRow
-from app.uploads.errors import QuotaExceeded
+from zetadp.app.tables.uploads import DataSetRow, UploadRow
+from zetadp.app.uploads.errors import QuotaExceeded
 
 _LOCK = 20_250_102
 """The first key of the tenants' advisory locks on PostgreSQL."""

@@ -16,14 +16,14 @@ from typing import final
 import structlog
 from pydantic import ValidationError
 
-from app.kit.child_environment import child_environment
-from app.kit.disk import StorageFull
-from app.kit.settings import Settings
-from app.uploads.data_set_definition import DataSetDefinition
-from app.uploads.parser import REQUEST, RESULT, MadeArrays, ReadableFile, ReadingRequest, ReadingResult
-from app.uploads.storage import private_folder
-from mechanisms.errors import InvalidParameter
-from trainer.data.formats import FILE, Contents, FormatName
+from zetadp.app.kit.child_environment import child_environment
+from zetadp.app.kit.disk import StorageFull
+from zetadp.app.kit.settings import Settings
+from zetadp.app.uploads.data_set_definition import DataSetDefinition
+from zetadp.app.uploads.parser import REQUEST, RESULT, MadeArrays, ReadableFile, ReadingRequest, ReadingResult
+from zetadp.app.uploads.storage import private_folder
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data.formats import FILE, Contents, FormatName
 
 SCRATCH = ".reading"
 CALM = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "HDF5_USE_FILE_LOCKING": "FALSE", "HDF5_PLUGIN_PATH": "::"}
@@ -79,7 +79,7 @@ class Reader:
     def _run(self, folder: Path) -> int:
         """The exit code of the process; the negative number of the signal that ended it."""
         process = subprocess.Popen(  # noqa: S603 (our own command line; nothing of a request is in it)
-            [sys.executable, "-m", "app.uploads.parser", str(folder), "--parent", str(os.getpid())],
+            [sys.executable, "-m", "zetadp.app.uploads.parser", str(folder), "--parent", str(os.getpid())],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,  # libraries complain there, and may quote what they read

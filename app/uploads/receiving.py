@@ -13,13 +13,13 @@ import anyio
 from anyio import CancelScope, CapacityLimiter, fail_after, to_thread
 from starlette.requests import ClientDisconnect, Request
 
-from app.kit.settings import Settings
-from app.uploads.data_set_definition import DataSetDefinition
-from app.uploads.data_sets import DataSetService
-from app.uploads.errors import ReadersBusy, UploadCutOff, UploadTooLarge
-from app.uploads.resources import DataSet, Upload
-from app.uploads.service import Begun, UploadAsked, UploadService
-from mechanisms.errors import InvalidParameter
+from zetadp.app.kit.settings import Settings
+from zetadp.app.uploads.data_set_definition import DataSetDefinition
+from zetadp.app.uploads.data_sets import DataSetService
+from zetadp.app.uploads.errors import ReadersBusy, UploadCutOff, UploadTooLarge
+from zetadp.app.uploads.resources import DataSet, Upload
+from zetadp.app.uploads.service import Begun, UploadAsked, UploadService
+from zetadp.mechanisms.errors import InvalidParameter
 
 READERS = 2
 """Files read at the same time; each may take as much memory as one reading process has."""

@@ -7,11 +7,11 @@ from typing import Annotated, Literal, final
 
 from pydantic import StringConstraints
 
-from app.uploads.data_set_definition import DataSetDefinition, UploadId
-from mechanisms.base import Count, Value
-from trainer.data import DataSetFacts
-from trainer.data.formats import ArrayFacts, FormatName
-from trainer.data.uploaded import DataSetId, Sha256, Uploaded
+from zetadp.app.uploads.data_set_definition import DataSetDefinition, UploadId
+from zetadp.mechanisms.base import Count, Value
+from zetadp.trainer.data import DataSetFacts
+from zetadp.trainer.data.formats import ArrayFacts, FormatName
+from zetadp.trainer.data.uploaded import DataSetId, Sha256, Uploaded
 
 Nonce = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{64}$")]
 

@@ -6,15 +6,15 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response, status
 
-from app.kit.parameters import ID_PATTERN, IdempotencyKey
-from app.uploads.data_set_definition import DataSetDefinition
-from app.uploads.data_sets import DataSetService
-from app.uploads.lifecycle import data_set_service, turns, upload_service
-from app.uploads.receiving import Turns, content_digest, made, received
-from app.uploads.resources import DataSet, DataSetPage, Upload, UploadPage
-from app.uploads.service import UploadAsked, UploadService
-from mechanisms.errors import InvalidParameter
-from trainer.data.formats import FormatName
+from zetadp.app.kit.parameters import ID_PATTERN, IdempotencyKey
+from zetadp.app.uploads.data_set_definition import DataSetDefinition
+from zetadp.app.uploads.data_sets import DataSetService
+from zetadp.app.uploads.lifecycle import data_set_service, turns, upload_service
+from zetadp.app.uploads.receiving import Turns, content_digest, made, received
+from zetadp.app.uploads.resources import DataSet, DataSetPage, Upload, UploadPage
+from zetadp.app.uploads.service import UploadAsked, UploadService
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data.formats import FormatName
 
 Uploads = Annotated[UploadService, Depends(upload_service)]
 DataSets = Annotated[DataSetService, Depends(data_set_service)]

@@ -9,18 +9,18 @@ from typing import final
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from app.kit.database import Database, new_id, now
-from app.kit.disk import check_room
-from app.kit.settings import Settings
-from app.tables.uploads import UploadRow
-from app.uploads.errors import QuotaExceeded, UploadCutOff, UploadKeyReused, UploadNotFound, UploadTooLarge
-from app.uploads.housekeeping import give_up_overdue
-from app.uploads.quota import free_bytes
-from app.uploads.reader import Reader
-from app.uploads.resources import Upload, UploadPage
-from app.uploads.storage import Landing, upload_path
-from mechanisms.errors import InvalidParameter
-from trainer.data.formats import Contents, FormatName
+from zetadp.app.kit.database import Database, new_id, now
+from zetadp.app.kit.disk import check_room
+from zetadp.app.kit.settings import Settings
+from zetadp.app.tables.uploads import UploadRow
+from zetadp.app.uploads.errors import QuotaExceeded, UploadCutOff, UploadKeyReused, UploadNotFound, UploadTooLarge
+from zetadp.app.uploads.housekeeping import give_up_overdue
+from zetadp.app.uploads.quota import free_bytes
+from zetadp.app.uploads.reader import Reader
+from zetadp.app.uploads.resources import Upload, UploadPage
+from zetadp.app.uploads.storage import Landing, upload_path
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data.formats import Contents, FormatName
 
 RECEIVING, STORED = "receiving", "stored"
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import final
 
-from app.kit.disk import StorageFull, is_full
-from app.kit.settings import Settings
+from zetadp.app.kit.disk import StorageFull, is_full
+from zetadp.app.kit.settings import Settings
 
 PART, NEW = ".part", ".new-"
 """Suffixes of a file and of a folder that isn't complete yet."""

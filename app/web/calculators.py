@@ -8,14 +8,14 @@ from typing import final
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from app.calculators import catalogue
-from app.calculators.catalogue import MechanismEntry
-from app.web.forms import Field, fields_of
-from app.web.live_forms import COMPARISONS as PAGES
-from app.web.proofs import page_of
-from app.web.rendering import page
-from mechanisms.base import Value
-from mechanisms.errata import erratum
+from zetadp.app.calculators import catalogue
+from zetadp.app.calculators.catalogue import MechanismEntry
+from zetadp.app.web.forms import Field, fields_of
+from zetadp.app.web.live_forms import COMPARISONS as PAGES
+from zetadp.app.web.proofs import page_of
+from zetadp.app.web.rendering import page
+from zetadp.mechanisms.base import Value
+from zetadp.mechanisms.errata import erratum
 
 router = APIRouter()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from app.certificates.signing.envelope import MAXIMUM_BYTES
-from app.web.rendering import page
+from zetadp.app.certificates.signing.envelope import MAXIMUM_BYTES
+from zetadp.app.web.rendering import page
 
 router = APIRouter()
 

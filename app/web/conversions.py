@@ -8,8 +8,8 @@ from typing import final
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from accountants.notions import KINDS, matrix
-from app.web.rendering import page
+from zetadp.accountants.notions import KINDS, matrix
+from zetadp.app.web.rendering import page
 
 router = APIRouter()
 

@@ -7,7 +7,7 @@ from importlib.resources import files
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from app.web.rendering import HEADERS
+from zetadp.app.web.rendering import HEADERS
 
 # Swagger UI sets style attributes and inlines small images; scripts come from our files alone.
 SWAGGER_POLICY = (
@@ -39,5 +39,5 @@ def read_redoc() -> HTMLResponse:
 
 
 def _described(name: str, policy: str) -> HTMLResponse:
-    text = files("app").joinpath("web", "static", name).read_text(encoding="utf-8")
+    text = files("zetadp.app").joinpath("web", "static", name).read_text(encoding="utf-8")
     return HTMLResponse(text, headers=HEADERS | {"content-security-policy": policy})

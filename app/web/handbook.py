@@ -11,10 +11,10 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Scope
 
-from app.web.rendering import HEADERS, page
+from zetadp.app.web.rendering import HEADERS, page
 
 PATH = "/handbook"
-BUILT = Path(__file__).parents[2] / "build" / "docs"
+BUILT = Path(__file__).resolve().parents[2] / "build" / "docs"
 """Where ``make docs`` puts it."""
 
 

@@ -7,10 +7,10 @@ import re
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from app.jobs.resources import HIGHEST_PRIORITY, LONGEST_TIMEOUT
-from app.submissions.router import ALGORITHM_NAMES, ID_PATTERN
-from app.tables.job_states import JobState
-from app.web.rendering import page
+from zetadp.app.jobs.resources import HIGHEST_PRIORITY, LONGEST_TIMEOUT
+from zetadp.app.submissions.router import ALGORITHM_NAMES, ID_PATTERN
+from zetadp.app.tables.job_states import JobState
+from zetadp.app.web.rendering import page
 
 router = APIRouter()
 

@@ -7,10 +7,10 @@ import re
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from accountants.filters import DEFAULT_ORDERS
-from app.submissions.router import ID_PATTERN
-from app.web.rendering import page
-from app.web.words import CHOICES
+from zetadp.accountants.filters import DEFAULT_ORDERS
+from zetadp.app.submissions.router import ID_PATTERN
+from zetadp.app.web.rendering import page
+from zetadp.app.web.words import CHOICES
 
 router = APIRouter()
 

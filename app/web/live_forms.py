@@ -9,23 +9,23 @@ from typing import Any, final
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from app.calculators.compare.spectral.classic_gaussian import ClassicGaussianComparison
-from app.calculators.compare.spectral.layers import LayersComparison
-from app.calculators.compare.spectral.request import SpectralComparison
-from app.calculators.compare.spectral.training import SpectralTrainingComparison
-from app.calculators.compare.spof.constant_selection import ConstantSelectionComparison
-from app.calculators.compare.spof.dp_sgd import DpSgdLaplaceComparison
-from app.calculators.compare.spof.environment import EnvironmentalNoiseComparison
-from app.calculators.compare.spof.functional import FunctionalMechanismComparison
-from app.calculators.compare.spof.operation_counts import OperationCountsComparison
-from app.calculators.compare.spof.setting import SpofComparison
-from app.calculators.compare.spof.taylor import TaylorComparison
-from app.calculators.compare.training import TrainingComparison
-from app.calculators.noise_shapes import NoiseShapeRequest
-from app.web.forms import Field, fields_of
-from app.web.rendering import page
-from app.web.words import FIELDS, Words
-from mechanisms.base import Value
+from zetadp.app.calculators.compare.spectral.classic_gaussian import ClassicGaussianComparison
+from zetadp.app.calculators.compare.spectral.layers import LayersComparison
+from zetadp.app.calculators.compare.spectral.request import SpectralComparison
+from zetadp.app.calculators.compare.spectral.training import SpectralTrainingComparison
+from zetadp.app.calculators.compare.spof.constant_selection import ConstantSelectionComparison
+from zetadp.app.calculators.compare.spof.dp_sgd import DpSgdLaplaceComparison
+from zetadp.app.calculators.compare.spof.environment import EnvironmentalNoiseComparison
+from zetadp.app.calculators.compare.spof.functional import FunctionalMechanismComparison
+from zetadp.app.calculators.compare.spof.operation_counts import OperationCountsComparison
+from zetadp.app.calculators.compare.spof.setting import SpofComparison
+from zetadp.app.calculators.compare.spof.taylor import TaylorComparison
+from zetadp.app.calculators.compare.training import TrainingComparison
+from zetadp.app.calculators.noise_shapes import NoiseShapeRequest
+from zetadp.app.web.forms import Field, fields_of
+from zetadp.app.web.rendering import page
+from zetadp.app.web.words import FIELDS, Words
+from zetadp.mechanisms.base import Value
 
 router = APIRouter()
 

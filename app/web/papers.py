@@ -5,11 +5,11 @@ from __future__ import annotations
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from app.calculators import catalogue
-from app.papers.router import REPORTS
-from app.web.rendering import page
-from app.web.vocabulary import VOCABULARY
-from mechanisms.errata import ERRATA
+from zetadp.app.calculators import catalogue
+from zetadp.app.papers.router import REPORTS
+from zetadp.app.web.rendering import page
+from zetadp.app.web.vocabulary import VOCABULARY
+from zetadp.mechanisms.errata import ERRATA
 
 router = APIRouter()
 

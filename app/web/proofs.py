@@ -10,8 +10,8 @@ from fastapi.responses import HTMLResponse
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from app.calculators import proofs
-from app.web.rendering import page
+from zetadp.app.calculators import proofs
+from zetadp.app.web.rendering import page
 
 router = APIRouter()
 

@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup, escape
 
-from mechanisms.version import VERSION
+from zetadp.mechanisms.version import VERSION
 
 PLOT_STYLE = "'sha256-jSYQUrW7J0b3jPqhZP9C2Xh1PyJKHKXd4s0fpGGKrww='"
 """The hash of the one style element that Observable Plot puts into every drawing."""
@@ -81,7 +81,7 @@ def page(
 @cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("app.web"),
+        loader=PackageLoader("zetadp.app.web"),
         autoescape=select_autoescape(default=True),
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -8,22 +8,22 @@ from fractions import Fraction
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from accountants.attack_sentences import EVEN_ODDS, FALSE_POSITIVES, guessing_sentence, naming_sentence, percent_up
-from accountants.conversions import posterior
-from accountants.trade_off import Line
-from app.calculators import catalogue
-from app.web.calculators import router as calculators_router
-from app.web.certificates import router as certificates_router
-from app.web.conversions import router as conversions_router
-from app.web.documentation import router as documentation_router
-from app.web.jobs import router as jobs_router
-from app.web.ledgers import router as ledgers_router
-from app.web.live_forms import router as asking_router
-from app.web.papers import router as papers_router
-from app.web.proofs import router as proofs_router
-from app.web.rendering import page
-from app.web.start import router as start_router
-from mechanisms import Adjacency
+from zetadp.accountants.attack_sentences import EVEN_ODDS, FALSE_POSITIVES, guessing_sentence, naming_sentence, percent_up
+from zetadp.accountants.conversions import posterior
+from zetadp.accountants.trade_off import Line
+from zetadp.app.calculators import catalogue
+from zetadp.app.web.calculators import router as calculators_router
+from zetadp.app.web.certificates import router as certificates_router
+from zetadp.app.web.conversions import router as conversions_router
+from zetadp.app.web.documentation import router as documentation_router
+from zetadp.app.web.jobs import router as jobs_router
+from zetadp.app.web.ledgers import router as ledgers_router
+from zetadp.app.web.live_forms import router as asking_router
+from zetadp.app.web.papers import router as papers_router
+from zetadp.app.web.proofs import router as proofs_router
+from zetadp.app.web.rendering import page
+from zetadp.app.web.start import router as start_router
+from zetadp.mechanisms import Adjacency
 
 PARTS = (
     calculators_router,

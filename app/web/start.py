@@ -9,7 +9,7 @@ from typing import final
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
-from app.web.rendering import page
+from zetadp.app.web.rendering import page
 
 router = APIRouter()
 

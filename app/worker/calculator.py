@@ -1,6 +1,6 @@
 r"""The calculating process: one calculation in its own process, so that cancelling can end it. It dies with its worker.
 
-    python -m app.worker.calculator WORKDIR --parent PID
+    python -m zetadp.app.worker.calculator WORKDIR --parent PID
 
 Reads ``WORKDIR/request.json``, writes ``WORKDIR/result.json`` and ends with 0, or with 1 and a last event on standard output that says
 why there is no result. It has no checkpoints: if stopped, it starts from the beginning.
@@ -14,16 +14,16 @@ import sys
 import traceback
 from pathlib import Path
 
-from accountants.deadline import time_limit
-from app.calculators.batch_answers import answered
-from app.calculators.batches import BatchRequest
-from app.calculators.calibrations import compute_calibration
-from app.calculators.profiles import compute_profile
-from app.calculators.sweeps import compute_sweep
-from app.jobs.calculation import CalculationDocument, CalculationResult
-from mechanisms.errors import PrivacyError
-from trainer.parent import die_with_parent
-from trainer.specs.report import Failed, Finished, TrainingEvent
+from zetadp.accountants.deadline import time_limit
+from zetadp.app.calculators.batch_answers import answered
+from zetadp.app.calculators.batches import BatchRequest
+from zetadp.app.calculators.calibrations import compute_calibration
+from zetadp.app.calculators.profiles import compute_profile
+from zetadp.app.calculators.sweeps import compute_sweep
+from zetadp.app.jobs.calculation import CalculationDocument, CalculationResult
+from zetadp.mechanisms.errors import PrivacyError
+from zetadp.trainer.parent import die_with_parent
+from zetadp.trainer.specs.report import Failed, Finished, TrainingEvent
 
 REQUEST, RESULT = "request.json", "result.json"
 FINISHED, FAILED, ORPHANED = 0, 1, 4
@@ -45,7 +45,7 @@ def carried_out(document: CalculationDocument) -> CalculationResult:
 
 def main(arguments: list[str]) -> int:
     """Carries out one calculation and returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m app.worker.calculator", description="Run one calculation.")
+    parser = argparse.ArgumentParser(prog="python -m zetadp.app.worker.calculator", description="Run one calculation.")
     parser.add_argument("workdir", type=Path)
     parser.add_argument("--parent", type=int, required=True, help="id of the process that this one must not outlive")
     options = parser.parse_args(arguments)

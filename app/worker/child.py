@@ -19,11 +19,11 @@ from typing import IO, Self, final
 import structlog
 from pydantic import TypeAdapter, ValidationError
 
-from app.jobs.document import JobDocument
-from app.jobs.events import Logged
-from app.kit.child_environment import child_environment
-from app.worker.log_lines import LogLines
-from trainer.specs.report import TrainingEvent
+from zetadp.app.jobs.document import JobDocument
+from zetadp.app.jobs.events import Logged
+from zetadp.app.kit.child_environment import child_environment
+from zetadp.app.worker.log_lines import LogLines
+from zetadp.trainer.specs.report import TrainingEvent
 
 REQUEST, LOG, LOCK = "request.json", "training.log", "lock"
 EXIT_STOPPED = 3
@@ -42,12 +42,12 @@ _log = structlog.get_logger()
 
 def training_command(workdir: Path) -> list[str]:
     """The command line of the child that trains."""
-    return [sys.executable, "-m", "trainer.child", str(workdir), "--parent", str(os.getpid())]
+    return [sys.executable, "-m", "zetadp.trainer.child", str(workdir), "--parent", str(os.getpid())]
 
 
 def calculation_command(workdir: Path) -> list[str]:
     """The command line of the child that calculates."""
-    return [sys.executable, "-m", "app.worker.calculator", str(workdir), "--parent", str(os.getpid())]
+    return [sys.executable, "-m", "zetadp.app.worker.calculator", str(workdir), "--parent", str(os.getpid())]
 
 
 def write_request(workdir: Path, document: JobDocument) -> None:

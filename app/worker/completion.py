@@ -10,20 +10,20 @@ from typing import final
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
-from app.certificates.errors import CertificateRefused, SigningKeyRevoked, SigningKeyUnusable
-from app.certificates.facts.statement import CODE_MANIFEST, SPEC_FILE
-from app.certificates.issuing.issue import CertificateInput, issue_certificate, spec_file
-from app.certificates.log.storing import store_certificate
-from app.certificates.signing.digests import code_manifest, sha256_of_file
-from app.jobs.attempts import Attempt, Attempts
-from app.jobs.calculation import CalculationResult
-from app.jobs.document import TrainingDocument
-from app.jobs.events import Artifact, ArtifactsStored, JobEvent
-from app.jobs.folders import ARTIFACTS, RESULT
-from app.kit.database import now
-from app.kit.settings import Settings
-from mechanisms.errors import PrivacyError
-from trainer.specs.report import RunReport
+from zetadp.app.certificates.errors import CertificateRefused, SigningKeyRevoked, SigningKeyUnusable
+from zetadp.app.certificates.facts.statement import CODE_MANIFEST, SPEC_FILE
+from zetadp.app.certificates.issuing.issue import CertificateInput, issue_certificate, spec_file
+from zetadp.app.certificates.log.storing import store_certificate
+from zetadp.app.certificates.signing.digests import code_manifest, sha256_of_file
+from zetadp.app.jobs.attempts import Attempt, Attempts
+from zetadp.app.jobs.calculation import CalculationResult
+from zetadp.app.jobs.document import TrainingDocument
+from zetadp.app.jobs.events import Artifact, ArtifactsStored, JobEvent
+from zetadp.app.jobs.folders import ARTIFACTS, RESULT
+from zetadp.app.kit.database import now
+from zetadp.app.kit.settings import Settings
+from zetadp.mechanisms.errors import PrivacyError
+from zetadp.trainer.specs.report import RunReport
 
 CERTIFICATE_FILE = "certificate.json"
 SIGNED_AGAIN = 5

@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from app.jobs.attempts import Device
+from zetadp.app.jobs.attempts import Device
 
 _MODEL = re.compile(r"^Model:\s*(.+?)\s*$", re.MULTILINE)
 

@@ -14,9 +14,9 @@ from typing import Self, final
 import structlog
 from dbos import DBOS, DBOSConfig
 
-from app.jobs.queue import APPLICATION, APPLICATION_VERSION, QUEUE, WORKFLOW, JobQueue, patient
-from app.jobs.serializer import JsonSerializer
-from app.kit.settings import Settings
+from zetadp.app.jobs.queue import APPLICATION, APPLICATION_VERSION, QUEUE, WORKFLOW, JobQueue, patient
+from zetadp.app.jobs.serializer import JsonSerializer
+from zetadp.app.kit.settings import Settings
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 60.0
 """Pause between two tries to reach the queue; each pause is twice the previous one."""

@@ -11,18 +11,18 @@ from contextlib import contextmanager
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.jobs.attempts import Attempts
-from app.jobs.errors import ExecutorBusy, LeaseLost
-from app.jobs.leases import Executor, LeaseKeeper, Leases
-from app.jobs.queue import JobQueue
-from app.kit.database import Database
-from app.kit.logs import configure_logs
-from app.kit.settings import Settings
-from app.kit.shutdown import Shutdown
-from app.worker.child import ChildCommand, training_command
-from app.worker.hardware import accelerators, described, devices_of
-from app.worker.listening import run_worker
-from app.worker.running import Runner
+from zetadp.app.jobs.attempts import Attempts
+from zetadp.app.jobs.errors import ExecutorBusy, LeaseLost
+from zetadp.app.jobs.leases import Executor, LeaseKeeper, Leases
+from zetadp.app.jobs.queue import JobQueue
+from zetadp.app.kit.database import Database
+from zetadp.app.kit.logs import configure_logs
+from zetadp.app.kit.settings import Settings
+from zetadp.app.kit.shutdown import Shutdown
+from zetadp.app.worker.child import ChildCommand, training_command
+from zetadp.app.worker.hardware import accelerators, described, devices_of
+from zetadp.app.worker.listening import run_worker
+from zetadp.app.worker.running import Runner
 
 EXIT_BUSY = 75
 """``EX_TEMPFAIL``: a worker with this name is already running, or the service's database doesn't answer at the start."""

@@ -12,15 +12,15 @@ from typing import TypeVar, final
 
 import structlog
 
-from app.jobs.attempts import Attempt, Attempts, AttemptSuperseded
-from app.jobs.calculation import CalculationDocument
-from app.jobs.events import Logged
-from app.jobs.folders import take_over
-from app.kit.database import UNAVAILABLE
-from app.kit.disk import is_full
-from app.kit.settings import Settings
-from app.tables.job_states import JobState
-from app.worker.child import (
+from zetadp.app.jobs.attempts import Attempt, Attempts, AttemptSuperseded
+from zetadp.app.jobs.calculation import CalculationDocument
+from zetadp.app.jobs.events import Logged
+from zetadp.app.jobs.folders import take_over
+from zetadp.app.kit.database import UNAVAILABLE
+from zetadp.app.kit.disk import is_full
+from zetadp.app.kit.settings import Settings
+from zetadp.app.tables.job_states import JobState
+from zetadp.app.worker.child import (
     EXIT_STOPPED,
     LOG,
     ChildCommand,
@@ -30,9 +30,9 @@ from app.worker.child import (
     sole_user,
     write_request,
 )
-from app.worker.completion import RunRefused, complete_calculation, complete_training
-from app.worker.hardware import visible
-from trainer.specs.report import Failed, Started
+from zetadp.app.worker.completion import RunRefused, complete_calculation, complete_training
+from zetadp.app.worker.hardware import visible
+from zetadp.trainer.specs.report import Failed, Started
 
 SHUTDOWN_NOTICE_SECONDS = 2.0
 """A service manager sends SIGTERM to child and worker at once; the worker may see its own a little later."""

@@ -10,8 +10,8 @@ import math
 
 import scipy
 
-from mechanisms.errors import InvalidParameter
-from mechanisms.numerics.gdp import gdp_log_delta, log_delta_error
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.numerics.gdp import gdp_log_delta, log_delta_error
 
 _BEYOND = 60.0
 """At mu / 2 = c + 60 the exact delta differs from 1 by less than any float: the bracket's end."""

@@ -14,7 +14,7 @@ import math
 from fractions import Fraction
 from typing import Literal
 
-from mechanisms.base import Adjacency
+from zetadp.mechanisms.base import Adjacency
 
 Expansion = Literal["zero", "column_means"]
 r"""Where the loss becomes a quadratic: at z = 0, by Taylor; or at the log-odds of the released column means, by the bound that touches it.

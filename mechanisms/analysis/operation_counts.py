@@ -10,7 +10,7 @@ from typing import Annotated, final
 
 from pydantic import Field, Strict
 
-from mechanisms.base import Value
+from zetadp.mechanisms.base import Value
 
 Cost = Annotated[int, Strict(), Field(ge=0, le=10**6)]
 

@@ -20,7 +20,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.errors import InvalidParameter
 
 Floats = NDArray[np.float64]
 

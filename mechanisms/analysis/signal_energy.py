@@ -9,8 +9,8 @@ from typing import Self, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mechanisms.errors import InvalidParameter
-from mechanisms.numerics.spectrum import LowPass, half_spectrum_multiplicity
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.numerics.spectrum import LowPass, half_spectrum_multiplicity
 
 _ROUNDING = 1e-14
 """The largest relative remainder that a transform's rounding may leave in bins where the signal is 0."""

@@ -9,8 +9,8 @@ import cmath
 import math
 from enum import StrEnum
 
-from mechanisms.errors import InvalidParameter
-from mechanisms.numerics.spectrum import LowPass
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.numerics.spectrum import LowPass
 
 
 class NoiseReading(StrEnum):

@@ -17,8 +17,8 @@ from functools import cache
 
 from numpy.polynomial.legendre import leggauss
 
-from mechanisms.analysis.cross_entropy import sigmoid, sigmoid_slope, softplus
-from mechanisms.numerics.logspace import SMALLEST_FLOAT
+from zetadp.mechanisms.analysis.cross_entropy import sigmoid, sigmoid_slope, softplus
+from zetadp.mechanisms.numerics.logspace import SMALLEST_FLOAT
 
 THIRD_DERIVATIVE_BOUND = 1.0 / (6.0 * math.sqrt(3.0))
 """max |softplus'''| = max |s (1 - s) (1 - 2 s)|, attained where 1 - 2 s = 1 / sqrt 3 up to sign."""

@@ -6,12 +6,12 @@ accountants compute what holds.
 
 from __future__ import annotations
 
-from mechanisms.errata.complex_dp_federated import ROWS as FEDERATED
-from mechanisms.errata.complex_feature_obfuscation import ROWS as OBFUSCATION
-from mechanisms.errata.row import SEVERITIES, Erratum, Paper, Severity
-from mechanisms.errata.spectral_dp import ROWS as SPECTRAL
-from mechanisms.errata.spof import ROWS as SPOF
-from mechanisms.errata.zeta_dp import ROWS as ZETA
+from zetadp.mechanisms.errata.complex_dp_federated import ROWS as FEDERATED
+from zetadp.mechanisms.errata.complex_feature_obfuscation import ROWS as OBFUSCATION
+from zetadp.mechanisms.errata.row import SEVERITIES, Erratum, Paper, Severity
+from zetadp.mechanisms.errata.spectral_dp import ROWS as SPECTRAL
+from zetadp.mechanisms.errata.spof import ROWS as SPOF
+from zetadp.mechanisms.errata.zeta_dp import ROWS as ZETA
 
 ERRATA: tuple[Erratum, ...] = (*ZETA, *FEDERATED, *SPOF, *OBFUSCATION, *SPECTRAL)
 """Every row, paper by paper."""

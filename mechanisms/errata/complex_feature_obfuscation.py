@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from mechanisms.errata.row import Erratum
+from zetadp.mechanisms.errata.row import Erratum
 
 _row = partial(Erratum, paper="complex_feature_obfuscation")
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, final
 
 from pydantic import StringConstraints
 
-from mechanisms.base import Value
+from zetadp.mechanisms.base import Value
 
 Paper = Literal["zeta_dp", "complex_dp_federated", "spof", "complex_feature_obfuscation", "spectral_dp"]
 

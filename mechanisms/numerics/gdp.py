@@ -19,8 +19,8 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
-from mechanisms.errors import InvalidParameter
-from mechanisms.numerics.mills import CANCELS_BELOW, SQRT_HALF, log_cancelled_differences, log_difference, log_differences
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.numerics.mills import CANCELS_BELOW, SQRT_HALF, log_cancelled_differences, log_difference, log_differences
 
 Floats: TypeAlias = NDArray[np.float64]
 

@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.analysis.cross_entropy import sigmoid, sigmoid_slope, softplus
+from zetadp.mechanisms.analysis.cross_entropy import sigmoid, sigmoid_slope, softplus
 
 Floats = NDArray[np.float64]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from mechanisms.analysis.environmental_noise import log_normal_cdf
-from mechanisms.published import spof
+from zetadp.mechanisms.analysis.environmental_noise import log_normal_cdf
+from zetadp.mechanisms.published import spof
 
 CLAIMED_PROBABILITY = 0.5
 """Pr[b_max < 1] >= 0.5 "for sufficiently large environmental noise": Figure 5, Remark 2 and Proposition 4 (S24)."""

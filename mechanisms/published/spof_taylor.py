@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from mechanisms.analysis.taylor import loss
-from mechanisms.published import spof
+from zetadp.mechanisms.analysis.taylor import loss
+from zetadp.mechanisms.published import spof
 
 _LARGEST_EXPONENT = 500.0
 """e^500 times the largest G, 1e50, is below the largest float."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from mechanisms.numerics.gdp import gdp_log_delta
+from zetadp.mechanisms.numerics.gdp import gdp_log_delta
 
 
 def definition_2_sensitivity(gradient_bound: float) -> float:

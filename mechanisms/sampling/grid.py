@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import Final, Literal
 
-from mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.errors import InvalidParameter
 
 BITS: Final = 32
 

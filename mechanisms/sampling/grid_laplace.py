@@ -13,8 +13,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.sampling.grid import BITS, STEP
-from mechanisms.sampling.lazy_bits import Fill, bits_below, digits, more_bits
+from zetadp.mechanisms.sampling.grid import BITS, STEP
+from zetadp.mechanisms.sampling.lazy_bits import Fill, bits_below, digits, more_bits
 
 DIGITS: Final = 38
 """Drawn one by one: up to 2^6 scales."""

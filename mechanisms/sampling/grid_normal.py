@@ -19,9 +19,9 @@ from typing import Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.sampling import kernel
-from mechanisms.sampling.grid import BITS, STEP
-from mechanisms.sampling.lazy_bits import Fill, bits_below, more_bits
+from zetadp.mechanisms.sampling import kernel
+from zetadp.mechanisms.sampling.grid import BITS, STEP
+from zetadp.mechanisms.sampling.lazy_bits import Fill, bits_below, more_bits
 
 BIN_BITS: Final = kernel.OFFSET_BITS
 """A bin is 2^-8 deviations wide and has 2^24 grid cells."""

@@ -11,15 +11,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.errors import InvalidParameter
-from mechanisms.sampling.grid import FEW, STEP
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.sampling.grid import FEW, STEP
 
 LOOPS: Final = ("normals", "rest", "released", "watched")
 
 
 def _compiled() -> Any:
     try:
-        found = import_module("mechanisms.sampling._kernel")
+        found = import_module("zetadp.mechanisms.sampling._kernel")
     except ImportError:
         return None
     # A module compiled from an earlier version remains until the next installation.

@@ -15,11 +15,11 @@ from typing import Any, Protocol, Self, TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.errors import InvalidParameter
-from mechanisms.numerics.spectrum import low_pass
-from mechanisms.sampling import grid_laplace, grid_normal, kernel
-from mechanisms.sampling.grid import FEW
-from mechanisms.sampling.key_stream import KeyStream
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.numerics.spectrum import low_pass
+from zetadp.mechanisms.sampling import grid_laplace, grid_normal, kernel
+from zetadp.mechanisms.sampling.grid import FEW
+from zetadp.mechanisms.sampling.key_stream import KeyStream
 
 # An array of NumPy or a tensor of torch: the mechanisms use only +, *, .shape of it and a source; this layer may not import torch.
 Array = TypeVar("Array", bound=Any)

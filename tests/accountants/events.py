@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from accountants import FixedSizeSampled, PoissonSampled, Release, Repeated
-from mechanisms import ComplexGaussian, Gaussian, Laplace, Sensitivity
+from zetadp.accountants import FixedSizeSampled, PoissonSampled, Release, Repeated
+from zetadp.mechanisms import ComplexGaussian, Gaussian, Laplace, Sensitivity
 
 
 def sensitivity(adjacency="add_remove", unit="record"):

@@ -6,9 +6,9 @@ import math
 
 import mpmath
 
-from accountants import Release
 from tests.accountants.two_point_truth import laplace_delta
 from tests.mechanisms.local import local_laplace
+from zetadp.accountants import Release
 
 
 def record(epsilon, dimension):

@@ -13,9 +13,9 @@ from itertools import pairwise
 import mpmath
 import numpy as np
 
-from accountants.densities import GAUSSIAN, LAPLACE
-from accountants.densities.mixtures import Mixture
-from accountants.pairs import Pair
+from zetadp.accountants.densities import GAUSSIAN, LAPLACE
+from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.accountants.pairs import Pair
 
 Real, Complex = np.longdouble, np.clongdouble
 IMAGINARY = Complex(1j)

@@ -9,10 +9,10 @@ from fractions import Fraction
 
 import pytest
 
-from accountants import NonPrivate, profile
-from accountants.attack_sentences import guessing_sentence, naming_sentence, percent_up
-from mechanisms import Adjacency
-from mechanisms.errors import InvalidParameter
+from zetadp.accountants import NonPrivate, profile
+from zetadp.accountants.attack_sentences import guessing_sentence, naming_sentence, percent_up
+from zetadp.mechanisms import Adjacency
+from zetadp.mechanisms.errors import InvalidParameter
 
 OTHERWISE = {
     Adjacency.ADD_REMOVE: "had the patient been left out",

@@ -9,7 +9,8 @@ import pytest
 from scipy.optimize import linprog
 from scipy.stats import binom, norm
 
-from accountants.audit import (
+from tests.accountants.test_conversions import randomized_response
+from zetadp.accountants.audit import (
     ClaimedRate,
     Scores,
     contradiction,
@@ -20,9 +21,8 @@ from accountants.audit import (
     lower_mu_of_independent,
     one_run_p_value,
 )
-from accountants.routes.closed.closed_form import GdpProfile
-from mechanisms import InvalidParameter
-from tests.accountants.test_conversions import randomized_response
+from zetadp.accountants.routes.closed.closed_form import GdpProfile
+from zetadp.mechanisms import InvalidParameter
 
 
 def scores(mu: float, canaries: int, seed: int) -> Scores:

@@ -5,8 +5,11 @@ import math
 import pytest
 from pydantic import ValidationError
 
-from accountants import Composed, NonPrivate, Repeated, Target, accountant_named, calibrate, calibrate_scale, leaves, profile
-from accountants.calibration import (
+from tests.accountants.events import complex_gaussian, fixed_size, gaussian, laplace, training
+from tests.golden.oracles import oracle_rows
+from tests.selection import thinned
+from zetadp.accountants import Composed, NonPrivate, Repeated, Target, accountant_named, calibrate, calibrate_scale, leaves, profile
+from zetadp.accountants.calibration import (
     ClippingBound,
     NoiseScale,
     RdpPoint,
@@ -17,12 +20,9 @@ from accountants.calibration import (
     TradeOffPoint,
     solve,
 )
-from accountants.events import scaled
-from accountants.profile import Accountant
-from mechanisms import CalibrationFailed, InvalidParameter, UnsupportedEvent
-from tests.accountants.events import complex_gaussian, fixed_size, gaussian, laplace, training
-from tests.golden.oracles import oracle_rows
-from tests.selection import thinned
+from zetadp.accountants.events import scaled
+from zetadp.accountants.profile import Accountant
+from zetadp.mechanisms import CalibrationFailed, InvalidParameter, UnsupportedEvent
 
 
 class Counting(Accountant):

@@ -5,12 +5,12 @@ import math
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from accountants import Composed, Event, FixedSizeSampled, PoissonSampled, Release, Repeated
-from accountants.calibration import ClippingBound, NoiseScale, Parameter, SampleSize, SamplingProbability, Steps
-from accountants.calibration.forecast import Forecast
-from accountants.events import scaled
-from mechanisms import MECHANISMS, InvalidParameter, LocalRelease
 from tests.accountants.events import complex_gaussian, gaussian, laplace, training
+from zetadp.accountants import Composed, Event, FixedSizeSampled, PoissonSampled, Release, Repeated
+from zetadp.accountants.calibration import ClippingBound, NoiseScale, Parameter, SampleSize, SamplingProbability, Steps
+from zetadp.accountants.calibration.forecast import Forecast
+from zetadp.accountants.events import scaled
+from zetadp.mechanisms import MECHANISMS, InvalidParameter, LocalRelease
 
 
 def tree():

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accountants import deadline
-from accountants.calibration.search import MOST_EVALUATIONS, Problem, Search, inverted
-from mechanisms.errors import TimeLimitReached
+from zetadp.accountants import deadline
+from zetadp.accountants.calibration.search import MOST_EVALUATIONS, Problem, Search, inverted
+from zetadp.mechanisms.errors import TimeLimitReached
 
 TIGHTNESS = 1e-7
 

@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from accountants import Composed, NonPrivate, Target, accountant_named
-from accountants.calibration import NoiseScale, RdpPoint, SamplingProbability, Solution, Steps, TradeOffPoint, solve, solve_many
-from mechanisms import CalibrationFailed, InvalidParameter, UnsupportedEvent
 from tests.accountants.events import gaussian, training
 from tests.selection import thinned
+from zetadp.accountants import Composed, NonPrivate, Target, accountant_named
+from zetadp.accountants.calibration import NoiseScale, RdpPoint, SamplingProbability, Solution, Steps, TradeOffPoint, solve, solve_many
+from zetadp.mechanisms import CalibrationFailed, InvalidParameter, UnsupportedEvent
 
 EPSILONS = [Target(epsilon=float(epsilon), delta=1e-5) for epsilon in np.geomspace(0.3, 10.0, 12)]
 DELTAS = [Target(epsilon=1.0, delta=float(delta)) for delta in np.geomspace(1e-12, 1e-3, 12)]

@@ -7,13 +7,13 @@ import math
 import numpy as np
 import pytest
 
-from accountants.densities.transforms import MixedGaussian, TransformUnavailable
-from accountants.routes.contour import inversion
-from accountants.routes.contour.contour import ContourAccountant
-from accountants.routes.contour.inversion import Contour, Direction
 from tests.accountants.events import training
 from tests.accountants.references import ExactMoment, log_delta, one_sided_log_delta, poisson
 from tests.selection import thinned
+from zetadp.accountants.densities.transforms import MixedGaussian, TransformUnavailable
+from zetadp.accountants.routes.contour import inversion
+from zetadp.accountants.routes.contour.contour import ContourAccountant
+from zetadp.accountants.routes.contour.inversion import Contour, Direction
 
 
 def profile(event):

@@ -9,16 +9,16 @@ import mpmath
 import numpy as np
 import pytest
 
-from accountants import Composed, FixedSizeSampled, PoissonSampled, Repeated
-from accountants.densities import LAPLACE
-from accountants.dominating import pair_of
-from accountants.events import Grouped, leaves
-from accountants.routes.contour.contour import ContourAccountant
-from mechanisms import UnsupportedEvent
-from mechanisms.errors import InvalidParameter
 from tests.accountants.events import WORK_SET, complex_gaussian, fixed_size, gaussian, laplace, replace_one_gaussian, training
 from tests.accountants.references import convolved_delta, gaussian_delta, log_delta, one_sided_log_delta, poisson, reverse, whole
 from tests.selection import chosen
+from zetadp.accountants import Composed, FixedSizeSampled, PoissonSampled, Repeated
+from zetadp.accountants.densities import LAPLACE
+from zetadp.accountants.dominating import pair_of
+from zetadp.accountants.events import Grouped, leaves
+from zetadp.accountants.routes.contour.contour import ContourAccountant
+from zetadp.mechanisms import UnsupportedEvent
+from zetadp.mechanisms.errors import InvalidParameter
 
 SETTLED = 1e-12
 """Relative accuracy of the references in 64 bits."""

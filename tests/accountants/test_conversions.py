@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from accountants import Repeated, profile
-from accountants.conversions import (
+from tests.accountants.events import gaussian, laplace, training
+from zetadp.accountants import Repeated, profile
+from zetadp.accountants.conversions import (
     advantage,
     advantage_at,
     bayes_success,
@@ -21,12 +22,11 @@ from accountants.conversions import (
     trade_off,
     true_positive_rate,
 )
-from accountants.profile import Bound, DeltaBound, NonPrivateProfile, PrivacyProfile
-from accountants.routes.closed.closed_form import GdpProfile
-from accountants.trade_off import Line, SupportingLines
-from mechanisms import InvalidParameter, NumericalFloor
-from mechanisms.numerics.gdp import gdp_log_delta, log_delta_error
-from tests.accountants.events import gaussian, laplace, training
+from zetadp.accountants.profile import Bound, DeltaBound, NonPrivateProfile, PrivacyProfile
+from zetadp.accountants.routes.closed.closed_form import GdpProfile
+from zetadp.accountants.trade_off import Line, SupportingLines
+from zetadp.mechanisms import InvalidParameter, NumericalFloor
+from zetadp.mechanisms.numerics.gdp import gdp_log_delta, log_delta_error
 
 ALPHAS = [1e-300, 1e-30, 1e-12, 1e-7, 1e-4, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 1 - 1e-7, 1 - 1e-12]
 MODERATE = [1e-4, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99]

@@ -4,12 +4,12 @@ import math
 
 import pytest
 
-from accountants import FixedSizeSampled, Grouped, NonPrivate, PoissonSampled, Release, Repeated, deadline, profile
-from accountants.cross_check import ACCURACY, recomputed_epsilon, recomputed_log_delta
-from accountants.routes.closed.closed_form import epsilon_at
-from mechanisms import Adjacency, Gaussian, Sensitivity, TimeLimitReached, UnsupportedEvent
-from mechanisms.numerics.gdp import gdp_log_delta
 from tests.accountants.events import WORK_SET, gaussian, laplace, training
+from zetadp.accountants import FixedSizeSampled, Grouped, NonPrivate, PoissonSampled, Release, Repeated, deadline, profile
+from zetadp.accountants.cross_check import ACCURACY, recomputed_epsilon, recomputed_log_delta
+from zetadp.accountants.routes.closed.closed_form import epsilon_at
+from zetadp.mechanisms import Adjacency, Gaussian, Sensitivity, TimeLimitReached, UnsupportedEvent
+from zetadp.mechanisms.numerics.gdp import gdp_log_delta
 
 
 @pytest.mark.parametrize(("probability", "std", "count", "delta", "exact"), WORK_SET)

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from accountants import deadline
-from accountants.deadline import time_limit
-from mechanisms.errors import TimeLimitReached
+from zetadp.accountants import deadline
+from zetadp.accountants.deadline import time_limit
+from zetadp.mechanisms.errors import TimeLimitReached
 
 
 def _spin() -> None:

@@ -13,22 +13,22 @@ import numpy as np
 import pytest
 from scipy import integrate, special
 
-import accountants
-from accountants import densities
-from accountants.arithmetic import UNIT
-from accountants.densities import DENSITIES, GAUSSIAN, LAPLACE, RESPONSE, LocationDensity, density_of, quadrature
-from accountants.dominating import pair_of, unsupported_reason
-from accountants.dp_accounting_events import _noise
-from accountants.events import Leaf
-from accountants.largest_loss import pure_epsilon
-from accountants.pairs import widened
-from accountants.routes.contour.contour import ContourAccountant
-from accountants.routes.fft.fft import FftProfile, unsupported_parts
-from accountants.routes.lattice.lattice import unsupported_parts_of_lattice
-from accountants.routes.rdp.moments import PairMoments
-from accountants.routes.rdp.rdp import RdpProfile, leaf_renyi
-from accountants.routes.single.single import SingleProfile
-from mechanisms import MECHANISMS, InvalidParameter, Laplace, PrivacyLoss, Sensitivity
+from zetadp import accountants
+from zetadp.accountants import densities
+from zetadp.accountants.arithmetic import UNIT
+from zetadp.accountants.densities import DENSITIES, GAUSSIAN, LAPLACE, RESPONSE, LocationDensity, density_of, quadrature
+from zetadp.accountants.dominating import pair_of, unsupported_reason
+from zetadp.accountants.dp_accounting_events import _noise
+from zetadp.accountants.events import Leaf
+from zetadp.accountants.largest_loss import pure_epsilon
+from zetadp.accountants.pairs import widened
+from zetadp.accountants.routes.contour.contour import ContourAccountant
+from zetadp.accountants.routes.fft.fft import FftProfile, unsupported_parts
+from zetadp.accountants.routes.lattice.lattice import unsupported_parts_of_lattice
+from zetadp.accountants.routes.rdp.moments import PairMoments
+from zetadp.accountants.routes.rdp.rdp import RdpProfile, leaf_renyi
+from zetadp.accountants.routes.single.single import SingleProfile
+from zetadp.mechanisms import MECHANISMS, InvalidParameter, Laplace, PrivacyLoss, Sensitivity
 
 NEIGHBOURS = Sensitivity(l1=1.0, adjacency="add_remove", unit="record")
 
@@ -215,8 +215,8 @@ def test_routes_without_an_answer_for_new_noise_refuse_it(logistic):
     parts = {logistic(1.0): 2}
     assert unsupported_parts_of_lattice(parts) == "only whole Laplace and local releases have all their atoms on a lattice"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("accountants.routes.contour.contour.leaves", lambda _event: parts)
-        patch.setattr("accountants.routes.contour.contour.non_private_reason", lambda _event: None)
+        patch.setattr("zetadp.accountants.routes.contour.contour.leaves", lambda _event: parts)
+        patch.setattr("zetadp.accountants.routes.contour.contour.non_private_reason", lambda _event: None)
         assert ContourAccountant().unsupported(object()) == "no moment function of logistic noise is known here"
 
 
@@ -225,7 +225,7 @@ def test_a_module_of_the_package_is_found_by_itself(tmp_path, monkeypatch):
     (tmp_path / "logistic.py").write_text(text, encoding="utf-8")
     monkeypatch.setattr(densities, "__path__", [*densities.__path__, str(tmp_path)])
     found = densities._found()
-    del densities.logistic, sys.modules["accountants.densities.logistic"]
+    del densities.logistic, sys.modules["zetadp.accountants.densities.logistic"]
     assert found == DENSITIES | {LogisticLoss: LogisticDensity()}
 
 

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from scipy import special
 
-import accountants
-from accountants.densities import GAUSSIAN, LAPLACE
-from accountants.densities.mixtures import Mixture
-from accountants.dominating import LARGEST_SAMPLED_GROUP, pair_of, unsupported_reason
-from accountants.events import Leaf
-from accountants.pairs import Pair
-from mechanisms import ComplexGaussian, Gaussian, Laplace, Sensitivity, UnsupportedEvent
 from tests.accountants.events import fixed_size
 from tests.selection import thinned
+from zetadp import accountants
+from zetadp.accountants.densities import GAUSSIAN, LAPLACE
+from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.accountants.dominating import LARGEST_SAMPLED_GROUP, pair_of, unsupported_reason
+from zetadp.accountants.events import Leaf
+from zetadp.accountants.pairs import Pair
+from zetadp.mechanisms import ComplexGaussian, Gaussian, Laplace, Sensitivity, UnsupportedEvent
 
 STEP = 0.0125
 LINE = np.arange(-40.0, 40.0, STEP) + STEP / 2

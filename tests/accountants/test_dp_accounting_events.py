@@ -9,11 +9,11 @@ from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
 from dp_accounting.privacy_accountant import NeighboringRelation
 from dp_accounting.rdp.rdp_privacy_accountant import RdpAccountant
 
-from accountants import Composed, Grouped, NonPrivate, PoissonSampled, Release, Repeated, leaves, profile
-from accountants.dominating import pair_of
-from accountants.dp_accounting_events import from_dp_accounting, to_dp_accounting
-from mechanisms import ComplexGaussian, Gaussian, InvalidParameter, Sensitivity
 from tests.accountants.events import complex_gaussian, fixed_size, gaussian, laplace, replace_one_gaussian, training
+from zetadp.accountants import Composed, Grouped, NonPrivate, PoissonSampled, Release, Repeated, leaves, profile
+from zetadp.accountants.dominating import pair_of
+from zetadp.accountants.dp_accounting_events import from_dp_accounting, to_dp_accounting
+from zetadp.mechanisms import ComplexGaussian, Gaussian, InvalidParameter, Sensitivity
 
 RELATIONS = {
     "add_remove": NeighboringRelation.ADD_OR_REMOVE_ONE,

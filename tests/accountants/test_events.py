@@ -5,7 +5,8 @@ from fractions import Fraction
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from accountants import (
+from tests.accountants.events import complex_gaussian, fixed_size, gaussian, laplace, training
+from zetadp.accountants import (
     Composed,
     Event,
     FixedSizeSampled,
@@ -17,9 +18,8 @@ from accountants import (
     neighbourhood,
     non_private_reason,
 )
-from accountants.events import MAXIMUM_DEPTH, scaled
-from mechanisms import InvalidParameter
-from tests.accountants.events import complex_gaussian, fixed_size, gaussian, laplace, training
+from zetadp.accountants.events import MAXIMUM_DEPTH, scaled
+from zetadp.mechanisms import InvalidParameter
 
 ADAPTER: TypeAdapter[Event] = TypeAdapter(Event)
 EVERY_KIND = Composed(

@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 from scipy import fft, optimize
 
-from accountants import Composed, FixedSizeSampled, Grouped, PoissonSampled, Repeated, leaves, profile
-from accountants.arithmetic import UNIT
-from accountants.densities import GAUSSIAN, LAPLACE, RESPONSE
-from accountants.densities.mixtures import Mixture
-from accountants.pairs import Pair
-from accountants.routes.fft.convolution import FFT_ERROR, Composition, Window
-from accountants.routes.fft.fft import FftAccountant, epsilon_lower, epsilon_upper, fft_profile, log_delta_bound
-from accountants.routes.fft.grid import Lattice
-from accountants.routes.single.hockey_stick import calls, puts, reverse
-from mechanisms.errors import NumericalFloor, UnsupportedEvent
-from mechanisms.numerics.gdp import gdp_log_delta
 from tests.accountants.events import WORK_SET, fixed_size, gaussian, laplace, replace_one_gaussian, training
 from tests.selection import chosen
+from zetadp.accountants import Composed, FixedSizeSampled, Grouped, PoissonSampled, Repeated, leaves, profile
+from zetadp.accountants.arithmetic import UNIT
+from zetadp.accountants.densities import GAUSSIAN, LAPLACE, RESPONSE
+from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.accountants.pairs import Pair
+from zetadp.accountants.routes.fft.convolution import FFT_ERROR, Composition, Window
+from zetadp.accountants.routes.fft.fft import FftAccountant, epsilon_lower, epsilon_upper, fft_profile, log_delta_bound
+from zetadp.accountants.routes.fft.grid import Lattice
+from zetadp.accountants.routes.single.hockey_stick import calls, puts, reverse
+from zetadp.mechanisms.errors import NumericalFloor, UnsupportedEvent
+from zetadp.mechanisms.numerics.gdp import gdp_log_delta
 
 FFT = FftAccountant()
 NULL = Mixture((1.0,), (0.0,))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from accountants.filters import Filter, GdpBudget, GdpSpend, Price, PureBudget, PureSpend, RdpSpend, RdpTargetBudget, ZcdpBudget
-from mechanisms import Adjacency, IncompatibleEvent, InvalidParameter
-from mechanisms.errors import BudgetExceeded
 from tests.accountants.events import gaussian
+from zetadp.accountants.filters import Filter, GdpBudget, GdpSpend, Price, PureBudget, PureSpend, RdpSpend, RdpTargetBudget, ZcdpBudget
+from zetadp.mechanisms import Adjacency, IncompatibleEvent, InvalidParameter
+from zetadp.mechanisms.errors import BudgetExceeded
 
 ORDERS = (2.0, 8.0)
 TARGET = RdpTargetBudget(epsilon=3.0, delta=1e-5, orders=ORDERS)

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from accountants import Composed, NonPrivate, Repeated, profile
-from accountants.densities import LAPLACE
-from accountants.densities.mixtures import Mixture
-from accountants.filters import (
+from tests.accountants.events import complex_gaussian, gaussian, laplace, training
+from zetadp.accountants import Composed, NonPrivate, Repeated, profile
+from zetadp.accountants.densities import LAPLACE
+from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.accountants.filters import (
     DEFAULT_ORDERS,
     AnyBudget,
     Filter,
@@ -25,14 +26,13 @@ from accountants.filters import (
     ZcdpBudget,
     ZcdpSpend,
 )
-from accountants.filters.budgets import zcdp_epsilon
-from accountants.filters.renyi import renyi_epsilon, renyi_value
-from accountants.filters.spends import mu_of_pure, pure_epsilon
-from accountants.pairs import Pair
-from mechanisms import Adjacency, IncompatibleEvent, InvalidParameter, UnsupportedEvent
-from mechanisms.errors import BudgetExceeded
-from mechanisms.numerics.gdp import gdp_log_delta
-from tests.accountants.events import complex_gaussian, gaussian, laplace, training
+from zetadp.accountants.filters.budgets import zcdp_epsilon
+from zetadp.accountants.filters.renyi import renyi_epsilon, renyi_value
+from zetadp.accountants.filters.spends import mu_of_pure, pure_epsilon
+from zetadp.accountants.pairs import Pair
+from zetadp.mechanisms import Adjacency, IncompatibleEvent, InvalidParameter, UnsupportedEvent
+from zetadp.mechanisms.errors import BudgetExceeded
+from zetadp.mechanisms.numerics.gdp import gdp_log_delta
 
 ORDERS = (2.0, 8.0, 32.0)
 BUDGETS: list[AnyBudget] = [

@@ -5,14 +5,14 @@ import random
 
 import pytest
 
-from accountants import Composed, Repeated, profile
-from accountants.routes.closed.closed_form import epsilon_at, largest_mu
-from accountants.routes.closed.gdp_inversion import epsilon_upper_at, log_delta_bounds, log_delta_upper, log_deltas_upper
-from mechanisms import UnsupportedEvent
-from mechanisms.errors import InvalidParameter
-from mechanisms.numerics.gdp import gdp_log_delta
 from tests.accountants.events import complex_gaussian, gaussian, laplace, training
 from tests.golden.oracles import oracle_rows
+from zetadp.accountants import Composed, Repeated, profile
+from zetadp.accountants.routes.closed.closed_form import epsilon_at, largest_mu
+from zetadp.accountants.routes.closed.gdp_inversion import epsilon_upper_at, log_delta_bounds, log_delta_upper, log_deltas_upper
+from zetadp.mechanisms import UnsupportedEvent
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.numerics.gdp import gdp_log_delta
 
 
 @pytest.mark.parametrize(("inputs", "oracle"), oracle_rows("gdp_eps"))

@@ -6,10 +6,10 @@ import mpmath
 import numpy as np
 import pytest
 
-from accountants.densities import GAUSSIAN, LAPLACE
-from accountants.densities.mixtures import Mixture
-from accountants.pairs import Pair
-from accountants.routes.single.hockey_stick import calls, puts, reverse
+from zetadp.accountants.densities import GAUSSIAN, LAPLACE
+from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.accountants.pairs import Pair
+from zetadp.accountants.routes.single.hockey_stick import calls, puts, reverse
 
 mpmath.mp.dps = 50
 

@@ -8,11 +8,11 @@ import random
 import mpmath
 import pytest
 
-from accountants.densities import GAUSSIAN, LAPLACE
-from accountants.densities.mixtures import Mixture
-from accountants.pairs import Pair
-from accountants.routes.rdp import integer_moments
-from accountants.routes.rdp.moments import PairMoments
+from zetadp.accountants.densities import GAUSSIAN, LAPLACE
+from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.accountants.pairs import Pair
+from zetadp.accountants.routes.rdp import integer_moments
+from zetadp.accountants.routes.rdp.moments import PairMoments
 
 _NULL = Mixture((1.0,), (0.0,))
 

@@ -7,9 +7,9 @@ import math
 import mpmath
 import pytest
 
-from accountants import Composed, PoissonSampled, Repeated
-from accountants.routes.lattice.lattice import LatticeAccountant, shared_divisor
 from tests.accountants.events import gaussian, laplace
+from zetadp.accountants import Composed, PoissonSampled, Repeated
+from zetadp.accountants.routes.lattice.lattice import LatticeAccountant, shared_divisor
 
 LATTICE = LatticeAccountant()
 

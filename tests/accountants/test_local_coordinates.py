@@ -9,7 +9,11 @@ from fractions import Fraction
 import mpmath
 import pytest
 
-from accountants import (
+from tests.accountants.laplace_truth import product_delta, record, repeated_laplace_delta
+from tests.accountants.two_point_truth import laplace_delta
+from tests.mechanisms.local import duchi, local_gaussian, local_laplace
+from tests.selection import chosen
+from zetadp.accountants import (
     Composed,
     FixedSizeSampled,
     Grouped,
@@ -23,16 +27,12 @@ from accountants import (
     profile,
     releases,
 )
-from accountants.dominating import pair_of
-from accountants.events import LARGEST_COUNT, scaled
-from accountants.filters import Filter, PureBudget
-from accountants.filters.spends import pure_cost, zcdp_cost
-from accountants.routes.rdp.rdp import leaf_steps
-from mechanisms import Adjacency, SpofCoefficients
-from tests.accountants.laplace_truth import product_delta, record, repeated_laplace_delta
-from tests.accountants.two_point_truth import laplace_delta
-from tests.mechanisms.local import duchi, local_gaussian, local_laplace
-from tests.selection import chosen
+from zetadp.accountants.dominating import pair_of
+from zetadp.accountants.events import LARGEST_COUNT, scaled
+from zetadp.accountants.filters import Filter, PureBudget
+from zetadp.accountants.filters.spends import pure_cost, zcdp_cost
+from zetadp.accountants.routes.rdp.rdp import leaf_steps
+from zetadp.mechanisms import Adjacency, SpofCoefficients
 
 ROWS = [1, 10, 31, 50]
 

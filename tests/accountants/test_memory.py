@@ -9,11 +9,11 @@ from contextlib import suppress
 
 import pytest
 
-import accountants
-from accountants import Event, PoissonSampled, PrivacyProfile, Repeated
-from mechanisms.errors import CalibrationFailed, NumericalFloor, UnsupportedEvent
 from tests.accountants.events import laplace
 from tests.selection import chosen
+from zetadp import accountants
+from zetadp.accountants import Event, PoissonSampled, PrivacyProfile, Repeated
+from zetadp.mechanisms.errors import CalibrationFailed, NumericalFloor, UnsupportedEvent
 
 ONCE = laplace(1.0)
 OFTEN = Repeated(count=200, event=PoissonSampled(probability=0.01, event=laplace(1.0)))

@@ -8,9 +8,9 @@ import mpmath
 import numpy as np
 import pytest
 
-from accountants.densities import laplace_transforms
-from accountants.densities.mixtures import Mixture
-from accountants.densities.nodes import (
+from zetadp.accountants.densities import laplace_transforms
+from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.accountants.densities.nodes import (
     ELEMENTARY,
     UNIT,
     expm1_complex,

@@ -8,7 +8,8 @@ import pytest
 from scipy.optimize import minimize
 from scipy.stats import norm
 
-from accountants.notions import (
+from tests.golden.oracles import oracle_rows
+from zetadp.accountants.notions import (
     KINDS,
     Advantage,
     Approximate,
@@ -27,10 +28,9 @@ from accountants.notions import (
     convert,
     matrix,
 )
-from accountants.notions.digits import precise
-from accountants.notions.tangents import Constraint
-from mechanisms.errors import InvalidParameter
-from tests.golden.oracles import oracle_rows
+from zetadp.accountants.notions.digits import precise
+from zetadp.accountants.notions.tangents import Constraint
+from zetadp.mechanisms.errors import InvalidParameter
 
 LEVELS = [1e-50, 1e-20, 1e-6, 1e-3, 0.1, 0.5, 1.0, 3.0, 10.0, 100.0, 1e4]
 DELTAS = [1e-300, 1e-12, 1e-5, 0.01, 0.3]
@@ -292,7 +292,7 @@ def test_the_matrix_says_of_every_pair_what_conversions_then_answer():
 def test_every_section_that_is_cited_is_in_the_proof():
     from importlib.resources import files
 
-    text = files("accountants").joinpath("proofs", "notions.md").read_text(encoding="utf-8")
+    text = files("zetadp.accountants").joinpath("proofs", "notions.md").read_text(encoding="utf-8")
     for number in range(1, 11):
         assert f"\n## {number}. " in text
 

@@ -9,7 +9,8 @@ import pytest
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import ndtri
 
-from accountants.notions import (
+from tests.selection import thinned
+from zetadp.accountants.notions import (
     Advantage,
     Approximate,
     Gdp,
@@ -26,7 +27,6 @@ from accountants.notions import (
     Zcdp,
     convert,
 )
-from tests.selection import thinned
 
 ORDERS = 1.0 + np.geomspace(1e-5, 1e5, 500)
 ROUNDED_UP = 1.0 + 1e-9
@@ -225,7 +225,7 @@ def test_mu_of_zcdp_holds_for_tests_far_from_the_corner():
 
 
 def test_the_heavy_tail_has_its_order_and_no_higher_one():
-    from accountants.notions.divergences import _heavy_tail
+    from zetadp.accountants.notions.divergences import _heavy_tail
 
     given = Rdp(order=2.5, value=0.3)
     c = float(_heavy_tail(given).split("c = ")[1].split(",")[0])

@@ -11,10 +11,10 @@ import math
 import mpmath
 import pytest
 
-from accountants import Composed, FixedSizeSampled, Repeated, profile
-from accountants.routes.closed.closed_form import largest_mu
-from mechanisms.numerics.gdp import gdp_log_delta
 from tests.accountants.events import gaussian, laplace, training
+from zetadp.accountants import Composed, FixedSizeSampled, Repeated, profile
+from zetadp.accountants.routes.closed.closed_form import largest_mu
+from zetadp.mechanisms.numerics.gdp import gdp_log_delta
 
 BEYOND_PESSIMISTIC_PLD = [
     # dp-accounting's PLD is below the first three by 0.001, 0.048, 0.198 and infinite at 1e-18; prv-accountant raises from 1e-14 on.

@@ -4,11 +4,11 @@ import math
 
 import pytest
 
-from accountants import Repeated, profile
-from mechanisms import NumericalFloor, UnsupportedEvent
 from tests.accountants.events import WORK_SET, gaussian, laplace, training
 from tests.golden.oracles import oracle_rows
 from tests.selection import chosen
+from zetadp.accountants import Repeated, profile
+from zetadp.mechanisms import NumericalFloor, UnsupportedEvent
 
 
 # The contour's and fft's brackets hold all of them; here the two that a grid answers soonest, and the one that it answers widely.

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from accountants import profile
 from tests.accountants.events import training
 from tests.golden.truth import FILE, one_step_epsilon
+from zetadp.accountants import profile
 
 ROWS = json.loads(FILE.read_text())
 DIGITS = 2e-11

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from scipy import special
 
-from accountants import Grouped, Leaf, PoissonSampled, Repeated, profile
-from accountants.densities import GAUSSIAN, LAPLACE
-from accountants.densities.mixtures import Mixture
-from accountants.dominating import pair_of
-from accountants.pairs import Pair
-from accountants.routes.rdp.rdp import epsilon_at_order, leaf_renyi, pair_renyi
-from mechanisms import Gaussian, Laplace, UnsupportedEvent
 from tests.accountants.events import WORK_SET, gaussian, laplace, replace_one_gaussian, sensitivity, training
 from tests.golden.oracles import oracle_rows
 from tests.selection import chosen
+from zetadp.accountants import Grouped, Leaf, PoissonSampled, Repeated, profile
+from zetadp.accountants.densities import GAUSSIAN, LAPLACE
+from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.accountants.dominating import pair_of
+from zetadp.accountants.pairs import Pair
+from zetadp.accountants.routes.rdp.rdp import epsilon_at_order, leaf_renyi, pair_renyi
+from zetadp.mechanisms import Gaussian, Laplace, UnsupportedEvent
 
 
 @pytest.mark.parametrize(("inputs", "oracle"), oracle_rows("rdp_complex_gaussian"))
@@ -181,7 +181,7 @@ def test_replaced_records_cost_less_than_twice_the_noise_to_a_removed_one():
 @pytest.mark.parametrize("order", [1.0 + 1e-6, 1.5, 8.0, 64.0, 500.0])
 @pytest.mark.parametrize(("probability", "std"), [(0.01, 1.0), (0.3, 0.4), (1e-4, 5.0)])
 def test_orders_that_share_nodes_agree_with_nodes_of_their_own(order, probability, std):
-    from accountants.routes.rdp.moments import PairMoments
+    from zetadp.accountants.routes.rdp.moments import PairMoments
 
     pair = pair_of(Leaf(probability, Gaussian(std=std, sensitivity=sensitivity())))
     own = PairMoments.of(pair, order)

@@ -8,13 +8,13 @@ import math
 import mpmath
 import pytest
 
-from accountants import Composed, Repeated, accountant_named, profile
-from accountants.densities.repeated_laplace import MOST_RELEASES, RepeatedLaplace, short_from
-from accountants.routes.rdp.rdp import RdpProfile
-from mechanisms import InvalidParameter
 from tests.accountants.events import gaussian, laplace
 from tests.accountants.laplace_truth import product_delta, repeated_laplace_delta
 from tests.selection import chosen
+from zetadp.accountants import Composed, Repeated, accountant_named, profile
+from zetadp.accountants.densities.repeated_laplace import MOST_RELEASES, RepeatedLaplace, short_from
+from zetadp.accountants.routes.rdp.rdp import RdpProfile
+from zetadp.mechanisms import InvalidParameter
 
 
 @pytest.fixture(autouse=True)

@@ -6,11 +6,11 @@ import math
 
 import pytest
 
-from accountants import FixedSizeSampled, Grouped, PoissonSampled, Repeated, accountant_named
-from accountants.routes.closed.closed_form import epsilon_at
-from accountants.routes.fft.fft import FftAccountant
-from mechanisms.errors import NumericalFloor, UnsupportedEvent
 from tests.accountants.events import gaussian, laplace
+from zetadp.accountants import FixedSizeSampled, Grouped, PoissonSampled, Repeated, accountant_named
+from zetadp.accountants.routes.closed.closed_form import epsilon_at
+from zetadp.accountants.routes.fft.fft import FftAccountant
+from zetadp.mechanisms.errors import NumericalFloor, UnsupportedEvent
 
 SINGLE = accountant_named("single")
 

@@ -10,10 +10,12 @@ import mpmath
 import numpy as np
 import pytest
 
-from accountants.densities import LAPLACE, laplace_transforms, transforms
-from accountants.densities.laplace_transforms import MixedLaplace, WholeLaplace
-from accountants.densities.mixtures import Mixture
-from accountants.densities.nodes import (
+from tests.accountants.references import ExactMoment, group, poisson, replaced, reverse
+from tests.selection import thinned
+from zetadp.accountants.densities import LAPLACE, laplace_transforms, transforms
+from zetadp.accountants.densities.laplace_transforms import MixedLaplace, WholeLaplace
+from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.accountants.densities.nodes import (
     UNIT,
     Nodes,
     log_mixture,
@@ -21,9 +23,7 @@ from accountants.densities.nodes import (
     log_mixture_real,
     sum_on_line,
 )
-from accountants.densities.transforms import MixedGaussian, TransformUnavailable
-from tests.accountants.references import ExactMoment, group, poisson, replaced, reverse
-from tests.selection import thinned
+from zetadp.accountants.densities.transforms import MixedGaussian, TransformUnavailable
 
 NULL = Mixture((1.0,), (0.0,))
 ULP = 2.0 * UNIT

@@ -9,17 +9,6 @@ import mpmath
 import numpy as np
 import pytest
 
-from accountants import ACCOUNTANTS, Composed, FixedSizeSampled, Grouped, PoissonSampled, Repeated, accountant_named, leaves, profile
-from accountants.calibration import Target, calibrate, solve
-from accountants.calibration.parameters import ClippingBound, SamplingProbability, Steps
-from accountants.cross_check import recomputed_epsilon
-from accountants.densities import RESPONSE
-from accountants.dominating import pair_of, unsupported_reason
-from accountants.dp_accounting_events import to_dp_accounting
-from accountants.events import Leaf
-from accountants.filters import Filter, PureBudget
-from accountants.filters.spends import pure_cost
-from mechanisms import Adjacency, InvalidParameter, NumericalFloor, ResponseLoss, UnsupportedEvent
 from tests.accountants.events import laplace
 from tests.accountants.two_point_truth import (
     beside_responses,
@@ -32,6 +21,17 @@ from tests.accountants.two_point_truth import (
     response_delta,
     shown,
 )
+from zetadp.accountants import ACCOUNTANTS, Composed, FixedSizeSampled, Grouped, PoissonSampled, Repeated, accountant_named, leaves, profile
+from zetadp.accountants.calibration import Target, calibrate, solve
+from zetadp.accountants.calibration.parameters import ClippingBound, SamplingProbability, Steps
+from zetadp.accountants.cross_check import recomputed_epsilon
+from zetadp.accountants.densities import RESPONSE
+from zetadp.accountants.dominating import pair_of, unsupported_reason
+from zetadp.accountants.dp_accounting_events import to_dp_accounting
+from zetadp.accountants.events import Leaf
+from zetadp.accountants.filters import Filter, PureBudget
+from zetadp.accountants.filters.spends import pure_cost
+from zetadp.mechanisms import Adjacency, InvalidParameter, NumericalFloor, ResponseLoss, UnsupportedEvent
 
 
 @pytest.fixture(autouse=True)

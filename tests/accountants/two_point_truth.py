@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import mpmath
 
-from accountants import Release
-from mechanisms import DuchiLinf, Gaussian, LocalLaplace, Sensitivity
+from zetadp.accountants import Release
+from zetadp.mechanisms import DuchiLinf, Gaussian, LocalLaplace, Sensitivity
 
 
 def sensitivity(l1, **others):

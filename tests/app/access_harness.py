@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from app.access.resources import NewKey
-from app.access.scopes import Scope
-from app.access.service import KeyService
-from app.kit.database import Database
-from app.kit.settings import Settings
+from zetadp.app.access.resources import NewKey
+from zetadp.app.access.scopes import Scope
+from zetadp.app.access.service import KeyService
+from zetadp.app.kit.database import Database
+from zetadp.app.kit.settings import Settings
 
 
 def made(of: Settings, tenant: str, *scopes: Scope, expires: datetime | None = None) -> NewKey:

@@ -6,8 +6,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from app.certificates.issuing.issue import CertificateInput
 from tests.app.certificates_harness import finished_run, run_of
+from zetadp.app.certificates.issuing.issue import CertificateInput
 
 Document = dict[str, object]
 

@@ -12,19 +12,19 @@ from typing import Any
 import rfc8785
 from pydantic import TypeAdapter
 
-from app.certificates.facts.planned import model_files
-from app.certificates.facts.report import Status, VerificationReport
-from app.certificates.issuing.issue import CertificateInput, spec_file
-from app.certificates.signing.envelope import Envelope, sign
-from app.certificates.signing.keys import signer
-from app.kit.settings import Settings
-from mechanisms import RandomOrigin
-from trainer import AnyTrainingSpec, RuntimeSpec
-from trainer.data import data_set_facts
-from trainer.specs.algorithms.obfuscation import Obfuscation
-from trainer.specs.attack_findings import AttackFigure, AttackFindings, AttackName, CurvePoint, Measure
-from trainer.specs.obfuscation.methods import NoisyRotation
-from trainer.specs.report import MetricName, RunReport
+from zetadp.app.certificates.facts.planned import model_files
+from zetadp.app.certificates.facts.report import Status, VerificationReport
+from zetadp.app.certificates.issuing.issue import CertificateInput, spec_file
+from zetadp.app.certificates.signing.envelope import Envelope, sign
+from zetadp.app.certificates.signing.keys import signer
+from zetadp.app.kit.settings import Settings
+from zetadp.mechanisms import RandomOrigin
+from zetadp.trainer import AnyTrainingSpec, RuntimeSpec
+from zetadp.trainer.data import data_set_facts
+from zetadp.trainer.specs.algorithms.obfuscation import Obfuscation
+from zetadp.trainer.specs.attack_findings import AttackFigure, AttackFindings, AttackName, CurvePoint, Measure
+from zetadp.trainer.specs.obfuscation.methods import NoisyRotation
+from zetadp.trainer.specs.report import MetricName, RunReport
 
 STEPS = 40
 MODEL = b"not really a model"

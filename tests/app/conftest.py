@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from app.certificates.facts.statement import PrivacyCertificate
-from app.certificates.issuing.issue import CertificateInput, issue_certificate
-from app.certificates.page.plain import describe
-from app.certificates.signing.keys import PublicKeySet, jwks
-from app.certificates.verification.verify import read
-from app.kit.settings import Settings
 from tests.app.certificate_kinds import run_named, runs, write_table
 from tests.app.certificates_harness import finished_run
 from tests.remembered import accounted_once
+from zetadp.app.certificates.facts.statement import PrivacyCertificate
+from zetadp.app.certificates.issuing.issue import CertificateInput, issue_certificate
+from zetadp.app.certificates.page.plain import describe
+from zetadp.app.certificates.signing.keys import PublicKeySet, jwks
+from zetadp.app.certificates.verification.verify import read
+from zetadp.app.kit.settings import Settings
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from app.cli import app
+from zetadp.app.cli import app
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"

@@ -18,12 +18,12 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import final
 
-from app import cli
+from zetadp.app import cli
 
 PRELOADED = [
-    "app.main",
-    "app.worker.process",
-    *(f"app.cli.{found.name}" for found in pkgutil.iter_modules(cli.__path__)),
+    "zetadp.app.main",
+    "zetadp.app.worker.process",
+    *(f"zetadp.app.cli.{found.name}" for found in pkgutil.iter_modules(cli.__path__)),
     "tests.app.jobs_harness",
 ]
 """What every process of the tests that is forked finds loaded. All of them share one fork server, whoever starts it."""

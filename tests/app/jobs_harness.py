@@ -28,14 +28,14 @@ from psycopg import sql
 from pydantic import SecretStr
 from starlette.types import ASGIApp
 
-from app.kit.database import Database
-from app.kit.settings import Settings
-from app.main import create_app
-from app.worker import process as worker
-from app.worker.child import training_command
 from tests.app import fake_child
 from tests.app.fake_child import Order
 from tests.app.forked import PRELOADED
+from zetadp.app.kit.database import Database
+from zetadp.app.kit.settings import Settings
+from zetadp.app.main import create_app
+from zetadp.app.worker import process as worker
+from zetadp.app.worker.child import training_command
 
 Submission = dict[str, Any]
 """A JSON object of the REST interface."""

@@ -6,16 +6,16 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from accountants import Event, Release, Repeated
-from accountants.filters import AnyBudget, GdpBudget, PureBudget, PureSpend
-from app.kit.database import Database
-from app.kit.settings import Settings
-from app.ledgers.ledger_definition import LedgerDefinition, Spent
-from app.ledgers.requests import ChargedUsers, Expiry, ReservationRequest
-from app.ledgers.resources import Ledger, Reservation
-from app.ledgers.service import LedgerService
-from mechanisms import Adjacency, Gaussian, Sensitivity
 from tests.app.jobs_harness import postgresql_server
+from zetadp.accountants import Event, Release, Repeated
+from zetadp.accountants.filters import AnyBudget, GdpBudget, PureBudget, PureSpend
+from zetadp.app.kit.database import Database
+from zetadp.app.kit.settings import Settings
+from zetadp.app.ledgers.ledger_definition import LedgerDefinition, Spent
+from zetadp.app.ledgers.requests import ChargedUsers, Expiry, ReservationRequest
+from zetadp.app.ledgers.resources import Ledger, Reservation
+from zetadp.app.ledgers.service import LedgerService
+from zetadp.mechanisms import Adjacency, Gaussian, Sensitivity
 
 TENANT = "clinic"
 KINDS = ("sqlite", "postgresql")

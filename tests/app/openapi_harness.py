@@ -11,8 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from app.kit.settings import Settings
-from app.main import create_app
+from zetadp.app.kit.settings import Settings
+from zetadp.app.main import create_app
 
 OPERATIONS = {
     "calculators": (

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from app.calculators.compare.spof import algorithm as spof
-from app.calculators.compare.spof import dp_sgd as spof_dp_sgd
-from app.calculators.compare.spof import functional as spof_functional
-from app.calculators.compare.spof.dp_sgd import DpSgdLaplaceComparison
-from app.calculators.compare.spof.functional import FunctionalMechanismComparison
-from app.calculators.compare.spof.setting import SpofComparison
+from zetadp.app.calculators.compare.spof import algorithm as spof
+from zetadp.app.calculators.compare.spof import dp_sgd as spof_dp_sgd
+from zetadp.app.calculators.compare.spof import functional as spof_functional
+from zetadp.app.calculators.compare.spof.dp_sgd import DpSgdLaplaceComparison
+from zetadp.app.calculators.compare.spof.functional import FunctionalMechanismComparison
+from zetadp.app.calculators.compare.spof.setting import SpofComparison
 
 FAMILIES = {
     "spof": (SpofComparison, spof.compare),

@@ -15,14 +15,14 @@ from pydantic import SecretStr, ValidationError
 from sqlalchemy import text
 from sqlalchemy.exc import DatabaseError, OperationalError
 
-from app.access.audit_log import AuditLog, local_event
-from app.access.errors import TooManyRequests
-from app.access.rates import Rates, address_of
-from app.access.scopes import Scope
-from app.kit.database import Database
-from app.kit.settings import Settings
 from tests.app.access_harness import made, shown
 from tests.app.jobs_harness import ADMIN_KEY, postgresql_server, serving, spec, submit, wait_until
+from zetadp.app.access.audit_log import AuditLog, local_event
+from zetadp.app.access.errors import TooManyRequests
+from zetadp.app.access.rates import Rates, address_of
+from zetadp.app.access.scopes import Scope
+from zetadp.app.kit.database import Database
+from zetadp.app.kit.settings import Settings
 
 WRONG = "zdp_" + "f" * 24 + "_" + "0" * 64
 NAME = "x-request-id"
@@ -118,8 +118,8 @@ def test_a_request_that_breaks_the_service_has_a_name_and_an_entry(tmp_path: Pat
         raise ZeroDivisionError
 
     with served(tmp_path) as (_, client):
-        monkeypatch.setattr("app.submissions.service.JobService.submit", broken)
-        monkeypatch.setattr("app.kit.problems.get_logger", MagicMock())  # unset up as in tests, it takes seconds to draw the trace
+        monkeypatch.setattr("zetadp.app.submissions.service.JobService.submit", broken)
+        monkeypatch.setattr("zetadp.app.kit.problems.get_logger", MagicMock())  # unset up as in tests, it takes seconds to draw the trace
         response = client.post("/v1/jobs", json={"spec": spec()}, headers={**shown(ADMIN_KEY), NAME: "broken-1"})
         assert (response.status_code, response.json()["request_id"], response.headers[NAME]) == (500, "broken-1", "broken-1")
         found = entries(client)[0]

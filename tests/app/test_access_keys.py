@@ -8,12 +8,12 @@ from datetime import timedelta
 import httpx2
 import pytest
 
-from app.access.scopes import Scope
-from app.client import Client, RequestRefused
-from app.kit.database import now
-from app.kit.settings import Settings
 from tests.app.access_harness import made, shown
 from tests.app.jobs_harness import serving, settings, submit, wait_until
+from zetadp.app.access.scopes import Scope
+from zetadp.app.client import Client, RequestRefused
+from zetadp.app.kit.database import now
+from zetadp.app.kit.settings import Settings
 
 
 @pytest.fixture(scope="module")
@@ -85,9 +85,9 @@ def test_the_old_key_stays_valid_for_the_grace_and_no_longer(client: httpx2.Clie
     assert (answer.status_code, answer.headers["location"]) == (201, f"/v1/keys/{new['key']['id']}")
     assert (new["key"]["name"], new["key"]["scopes"]) == (old["key"]["name"], ["ledger", "submit"])
     assert [status(client, key["text"]) for key in (old, new)] == [200, 200]
-    monkeypatch.setattr("app.access.service.now", lambda: begun + timedelta(seconds=3599))
+    monkeypatch.setattr("zetadp.app.access.service.now", lambda: begun + timedelta(seconds=3599))
     assert status(client, old["text"]) == 200
-    monkeypatch.setattr("app.access.service.now", lambda: ended + timedelta(seconds=3600))
+    monkeypatch.setattr("zetadp.app.access.service.now", lambda: ended + timedelta(seconds=3600))
     assert [status(client, key["text"]) for key in (old, new)] == [401, 200]
 
 

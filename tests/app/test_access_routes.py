@@ -11,12 +11,12 @@ import httpx2
 import pytest
 from pydantic import SecretStr
 
-from app.access.scopes import Scope
-from app.kit.database import now
-from app.kit.settings import Settings
 from tests.app.access_harness import made, shown
 from tests.app.jobs_harness import ADMIN_KEY, serving
 from tests.app.openapi_harness import document
+from zetadp.app.access.scopes import Scope
+from zetadp.app.kit.database import now
+from zetadp.app.kit.settings import Settings
 
 OPEN_TAGS = {"calculators", "papers", "recipes", "health"}
 OPEN_PATHS = {

@@ -18,13 +18,13 @@ from fastapi.testclient import TestClient
 from pydantic import SecretStr
 from typer.testing import CliRunner
 
-from app.cli import app
-from app.kit.key_text import KeyText
-from app.kit.settings import Settings
-from app.main import create_app
-from mechanisms.errors import InvalidParameter
 from tests.app.access_harness import shown
 from tests.app.jobs_harness import spec, wait_until
+from zetadp.app.cli import app
+from zetadp.app.kit.key_text import KeyText
+from zetadp.app.kit.settings import Settings
+from zetadp.app.main import create_app
+from zetadp.mechanisms.errors import InvalidParameter
 
 FIRST_LINE = "admin key, shown this once: "
 

@@ -8,15 +8,15 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.access.scopes import Scope
-from app.kit.database import Database, now
-from app.kit.settings import Settings
-from app.tables.certificates import CertificateRow
-from app.tables.jobs import JobRow
 from tests.app.access_harness import made, shown
 from tests.app.jobs_harness import serving, settings, spec, submit
 from tests.app.openapi_harness import OPERATIONS, document
 from tests.app.uploads_harness import make, reading_in_process, uploaded
+from zetadp.app.access.scopes import Scope
+from zetadp.app.kit.database import Database, now
+from zetadp.app.kit.settings import Settings
+from zetadp.app.tables.certificates import CertificateRow
+from zetadp.app.tables.jobs import JobRow
 
 CERTIFICATE = "certificate-of-a"
 NAMES = ("name", "user")

@@ -10,24 +10,21 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-import accountants
-import app
-import mechanisms
-import trainer
-from accountants.attack_sentences import guessing_sentence, naming_sentence
-from app.certificates.log.evidence import Evidence
-from app.certificates.page.html import html_of
-from app.certificates.page.pdf import pdf_of
-from app.certificates.page.plain import describe
-from app.certificates.page.rendering import rendered
-from app.certificates.signing.keys import PublicKeySet
-from app.certificates.verification.verify import read
-from app.kit.settings import Settings
-from app.main import create_app
-from mechanisms import Adjacency
 from tests.app.calculators_harness import release
 from tests.app.certificates_harness import forged
 from tests.app.test_certificate_page import pdf_text
+from zetadp import accountants, app, mechanisms, trainer
+from zetadp.accountants.attack_sentences import guessing_sentence, naming_sentence
+from zetadp.app.certificates.log.evidence import Evidence
+from zetadp.app.certificates.page.html import html_of
+from zetadp.app.certificates.page.pdf import pdf_of
+from zetadp.app.certificates.page.plain import describe
+from zetadp.app.certificates.page.rendering import rendered
+from zetadp.app.certificates.signing.keys import PublicKeySet
+from zetadp.app.certificates.verification.verify import read
+from zetadp.app.kit.settings import Settings
+from zetadp.app.main import create_app
+from zetadp.mechanisms import Adjacency
 
 SOURCES = [
     path

@@ -14,18 +14,18 @@ import httpx2
 import pytest
 from fastapi.testclient import TestClient
 
-from accountants import deadline
-from app.calculators.batch_answers import as_text
-from app.calculators.batches import LARGEST_BATCH, BatchLine, ProblemLine, ProfileLine
-from app.calculators.cache import ProfileCache
-from app.calculators.limits import Calculators
-from app.calculators.profiles import compute_profile
-from app.calculators.schemas import ProfileRequest
-from app.client import Client, RequestRefused
-from app.kit.guard import LARGEST_BATCH_BODY, LARGEST_BODY
-from app.kit.settings import Settings
-from app.main import create_app
 from tests.app.jobs_harness import WAIT_SECONDS, serving, settings, wait_until
+from zetadp.accountants import deadline
+from zetadp.app.calculators.batch_answers import as_text
+from zetadp.app.calculators.batches import LARGEST_BATCH, BatchLine, ProblemLine, ProfileLine
+from zetadp.app.calculators.cache import ProfileCache
+from zetadp.app.calculators.limits import Calculators
+from zetadp.app.calculators.profiles import compute_profile
+from zetadp.app.calculators.schemas import ProfileRequest
+from zetadp.app.client import Client, RequestRefused
+from zetadp.app.kit.guard import LARGEST_BATCH_BODY, LARGEST_BODY
+from zetadp.app.kit.settings import Settings
+from zetadp.app.main import create_app
 
 Json = dict[str, Any]
 SENSITIVITY = {"l2": 1.0, "adjacency": "add_remove", "unit": "record"}
@@ -205,7 +205,7 @@ def test_a_client_that_leaves_ends_the_work(api: httpx2.Client, monkeypatch: pyt
             ended.set()
 
     monkeypatch.setattr(ProfileCache, "profile", third_never_ends)
-    monkeypatch.setattr("app.calculators.router.as_text", watched)
+    monkeypatch.setattr("zetadp.app.calculators.router.as_text", watched)
     body = json.dumps({"requests": [asked()] * LARGEST_BATCH}).encode()
     with socket.create_connection((api.base_url.host, api.base_url.port)) as connection:
         head = f"POST {PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -227,6 +227,6 @@ def test_the_python_client_reads_the_lines_as_they_come(api: httpx2.Client) -> N
 
 
 def test_the_python_client_tells_why_a_batch_is_refused(api: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.kit.guard.LARGEST_BATCH_BODY", 100)
+    monkeypatch.setattr("zetadp.app.kit.guard.LARGEST_BATCH_BODY", 100)
     with Client(str(api.base_url)) as client, pytest.raises(RequestRefused, match="at most 100 bytes"):
         list(client.profiles([ProfileRequest.model_validate(asked())]))

@@ -15,13 +15,13 @@ import httpx2
 import pytest
 from sqlalchemy import select
 
-from app.calculators.calibrations import SweepRequest
-from app.client import Client
-from app.jobs.calculation import Calculation
-from app.kit.database import Database
-from app.kit.settings import Settings
-from app.tables.jobs import JobRow
 from tests.app.jobs_harness import ADMIN_KEY, is_alive, kill, serving, settings, spec, state, stream, submit, wait_until, working
+from zetadp.app.calculators.calibrations import SweepRequest
+from zetadp.app.client import Client
+from zetadp.app.jobs.calculation import Calculation
+from zetadp.app.kit.database import Database
+from zetadp.app.kit.settings import Settings
+from zetadp.app.tables.jobs import JobRow
 
 Json = dict[str, Any]
 SENSITIVITY = {"l2": 1.0, "adjacency": "add_remove", "unit": "record"}
@@ -84,7 +84,7 @@ def calculators(of: Settings, job_id: str) -> list[int]:
             if entry.name.isdigit() and is_alive(int(entry.name)):
                 words = (entry / "cmdline").read_bytes().split(b"\0")
                 # Each attempt has a folder of its own in the job's.
-                if b"app.worker.calculator" in words and any(word.startswith(f"{of.job_dir(job_id)}/".encode()) for word in words):
+                if b"zetadp.app.worker.calculator" in words and any(word.startswith(f"{of.job_dir(job_id)}/".encode()) for word in words):
                     found.append(int(entry.name))
     return found
 

@@ -7,10 +7,10 @@ import re
 import pytest
 from fastapi.testclient import TestClient
 
-from app.kit.settings import Settings
-from app.main import create_app
 from tests.app.calculators_harness import SENSITIVITY, problem, release, sampled
 from tests.app.jobs_harness import ADMIN_KEY, AUTHORIZED
+from zetadp.app.kit.settings import Settings
+from zetadp.app.main import create_app
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from accountants import deadline
-from app.kit.settings import Settings
 from tests.app.jobs_harness import WAIT_SECONDS, serving, settings
+from zetadp.accountants import deadline
+from zetadp.app.kit.settings import Settings
 
 RELEASE = {
     "kind": "release",
@@ -39,9 +39,13 @@ class Endless:
 @pytest.mark.parametrize(
     ("path", "body", "calculation"),
     [
-        ("/v1/calibrations", {"event": RELEASE, "target": {"epsilon": 1.0, "delta": 1e-5}}, "app.calculators.limits.compute_calibration"),
-        ("/v1/profiles", {"event": RELEASE, "deltas": [1e-5]}, "app.calculators.cache.ProfileCache.profile"),
-        ("/v1/profiles/batch", {"requests": [{"event": RELEASE, "deltas": [1e-5]}]}, "app.calculators.cache.ProfileCache.profile"),
+        (
+            "/v1/calibrations",
+            {"event": RELEASE, "target": {"epsilon": 1.0, "delta": 1e-5}},
+            "zetadp.app.calculators.limits.compute_calibration",
+        ),
+        ("/v1/profiles", {"event": RELEASE, "deltas": [1e-5]}, "zetadp.app.calculators.cache.ProfileCache.profile"),
+        ("/v1/profiles/batch", {"requests": [{"event": RELEASE, "deltas": [1e-5]}]}, "zetadp.app.calculators.cache.ProfileCache.profile"),
     ],
 )
 def test_a_calculation_ends_when_its_client_goes(

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from accountants import ACCOUNTANTS
-from app.kit.guard import LARGEST_BODY
-from app.kit.settings import Settings
-from app.main import create_app
 from tests.app.calculators_harness import SENSITIVITY, problem, release, sampled
+from zetadp.accountants import ACCOUNTANTS
+from zetadp.app.kit.guard import LARGEST_BODY
+from zetadp.app.kit.settings import Settings
+from zetadp.app.main import create_app
 
 Json = dict[str, Any]
 EVERYWHERE: Json = {

@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from accountants import Event, deadline, profile
-from accountants.deadline import time_limit
-from app.calculators import cache as cache_module
-from app.calculators import profiles
-from app.calculators.cache import MOST_EVENTS, ProfileCache, weight
-from app.calculators.profiles import compute_profile
-from app.calculators.schemas import ProfileRequest
-from app.kit.settings import Settings
-from app.main import create_app
-from mechanisms.errors import TimeLimitReached
+from zetadp.accountants import Event, deadline, profile
+from zetadp.accountants.deadline import time_limit
+from zetadp.app.calculators import cache as cache_module
+from zetadp.app.calculators import profiles
+from zetadp.app.calculators.cache import MOST_EVENTS, ProfileCache, weight
+from zetadp.app.calculators.profiles import compute_profile
+from zetadp.app.calculators.schemas import ProfileRequest
+from zetadp.app.kit.settings import Settings
+from zetadp.app.main import create_app
+from zetadp.mechanisms.errors import TimeLimitReached
 
 SENSITIVITY = {"l2": 1.0, "adjacency": "add_remove", "unit": "record"}
 ROOM = 2**24

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from fastapi.testclient import TestClient
 
-from app.kit.settings import Settings
-from app.main import create_app
 from tests.app.calculators_harness import TRAINING, problem, release
+from zetadp.app.kit.settings import Settings
+from zetadp.app.main import create_app
 
 TARGET = {"epsilon": 1.0, "delta": 1e-5}
 

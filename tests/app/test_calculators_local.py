@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from accountants import ACCOUNTANTS
-from app.kit.settings import Settings
-from app.main import create_app
 from tests.app.calculators_harness import problem
+from zetadp.accountants import ACCOUNTANTS
+from zetadp.app.kit.settings import Settings
+from zetadp.app.main import create_app
 
 Json = dict[str, Any]
 EVERYWHERE: Json = {

@@ -7,9 +7,9 @@ import json
 import pytest
 from fastapi.testclient import TestClient
 
-from app.kit.settings import Settings
-from app.main import create_app
 from tests.app.calculators_harness import TRAINING, problem, release
+from zetadp.app.kit.settings import Settings
+from zetadp.app.main import create_app
 
 
 @pytest.fixture(scope="module")

@@ -11,23 +11,23 @@ import httpx2
 import pytest
 from typer.testing import CliRunner, Result
 
-from app.access.scopes import Scope
-from app.certificates.errors import SigningKeyRevoked
-from app.certificates.issuing.issue import CertificateInput
-from app.certificates.log.evidence import Evidence
-from app.certificates.log.revocation_list import Reason
-from app.certificates.log.revocations import revoke
-from app.certificates.signing.keys import PublicKeySet, jwks, rotate
-from app.certificates.verification.verify import verify
-from app.cli import app
-from app.cli.certify import save_artifacts, save_evidence
-from app.client import Client
-from app.kit.database import Database
-from app.kit.settings import Settings
-from app.worker import completion
 from tests.app.access_harness import made, shown
 from tests.app.certificates_harness import finished_run
 from tests.app.jobs_harness import ADMIN_KEY, environment, serving, settings, stream, submit, working
+from zetadp.app.access.scopes import Scope
+from zetadp.app.certificates.errors import SigningKeyRevoked
+from zetadp.app.certificates.issuing.issue import CertificateInput
+from zetadp.app.certificates.log.evidence import Evidence
+from zetadp.app.certificates.log.revocation_list import Reason
+from zetadp.app.certificates.log.revocations import revoke
+from zetadp.app.certificates.signing.keys import PublicKeySet, jwks, rotate
+from zetadp.app.certificates.verification.verify import verify
+from zetadp.app.cli import app
+from zetadp.app.cli.certify import save_artifacts, save_evidence
+from zetadp.app.client import Client
+from zetadp.app.kit.database import Database
+from zetadp.app.kit.settings import Settings
+from zetadp.app.worker import completion
 
 
 @dataclass(frozen=True)

@@ -12,15 +12,15 @@ import pytest
 from joserfc import jws
 from joserfc.jwk import OKPKey
 
-from app.certificates.errors import SigningKeyNotFound
-from app.certificates.log.revocations import signed_revocations
-from app.certificates.signing.envelope import Envelope
-from app.certificates.signing.jws import CERTIFICATE_CONTENT, CERTIFICATE_TYPE, CompactJws, JwsUnreadable, sign
-from app.certificates.signing.keys import PublicKeySet, jwks, signing_key
-from app.certificates.verification.opening import jws_of, open_certificate
-from app.certificates.verification.verify import verify
-from app.kit.settings import Settings
 from tests.app.certificates_harness import details
+from zetadp.app.certificates.errors import SigningKeyNotFound
+from zetadp.app.certificates.log.revocations import signed_revocations
+from zetadp.app.certificates.signing.envelope import Envelope
+from zetadp.app.certificates.signing.jws import CERTIFICATE_CONTENT, CERTIFICATE_TYPE, CompactJws, JwsUnreadable, sign
+from zetadp.app.certificates.signing.keys import PublicKeySet, jwks, signing_key
+from zetadp.app.certificates.verification.opening import jws_of, open_certificate
+from zetadp.app.certificates.verification.verify import verify
+from zetadp.app.kit.settings import Settings
 
 SEED = 20260102
 

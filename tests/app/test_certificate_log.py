@@ -15,9 +15,10 @@ from sqlalchemy import event, text
 from sqlalchemy.exc import DatabaseError
 from sqlalchemy.orm import Session
 
-from app.certificates.log import journal
-from app.certificates.log.checkpoint import CheckpointRefused, LogHead, open_checkpoint, origin_of, sign_checkpoint
-from app.certificates.log.merkle_proofs import (
+from tests.app.jobs_harness import postgresql_server
+from zetadp.app.certificates.log import journal
+from zetadp.app.certificates.log.checkpoint import CheckpointRefused, LogHead, open_checkpoint, origin_of, sign_checkpoint
+from zetadp.app.certificates.log.merkle_proofs import (
     ConsistencyProof,
     InclusionProof,
     ProofRefused,
@@ -27,8 +28,8 @@ from app.certificates.log.merkle_proofs import (
     encode,
     read_proof,
 )
-from app.certificates.log.service import consistency_proof, signed_head
-from app.certificates.log.tree import (
+from zetadp.app.certificates.log.service import consistency_proof, signed_head
+from zetadp.app.certificates.log.tree import (
     EMPTY_ROOT,
     Node,
     completed,
@@ -40,10 +41,9 @@ from app.certificates.log.tree import (
     node_hash,
     root_from_inclusion,
 )
-from app.certificates.signing.keys import PublicKeySet, jwks, rotate, signing_key
-from app.kit.database import Database
-from app.kit.settings import Settings
-from tests.app.jobs_harness import postgresql_server
+from zetadp.app.certificates.signing.keys import PublicKeySet, jwks, rotate, signing_key
+from zetadp.app.kit.database import Database
+from zetadp.app.kit.settings import Settings
 
 TIME = datetime(2026, 1, 2, tzinfo=UTC)
 # Inputs and roots of the tests of certificate-transparency (merkletree), which RFC 6962's own implementation was tested with.

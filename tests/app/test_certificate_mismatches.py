@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from app.certificates.facts.report import Status, VerificationReport
-from app.certificates.signing.keys import PublicKeySet
-from app.certificates.verification.verify import verify
-from app.kit.settings import Settings
 from tests.app.certificates_harness import details, forged
+from zetadp.app.certificates.facts.report import Status, VerificationReport
+from zetadp.app.certificates.signing.keys import PublicKeySet
+from zetadp.app.certificates.verification.verify import verify
+from zetadp.app.kit.settings import Settings
 
 
 @pytest.fixture(scope="module")

@@ -10,22 +10,22 @@ from html.parser import HTMLParser
 
 import pytest
 
-from app.certificates.facts.guarantee import ApproximateDp
-from app.certificates.log.evidence import Evidence
-from app.certificates.page.blocks import CurvePlot, Document, Table, Tone
-from app.certificates.page.content import document_of
-from app.certificates.page.html import content_security_policy, html_of
-from app.certificates.page.pdf import pdf_of
-from app.certificates.page.plot import HEIGHT, WIDTH, geometry
-from app.certificates.page.rendering import rendered
-from app.certificates.signing.envelope import Envelope, sign
-from app.certificates.signing.keys import PublicKeySet, jwks, signer
-from app.certificates.verification.verify import read
-from app.certificates.words.reading import Reading
-from app.kit.settings import Settings
 from tests.app.certificate_kinds import KINDS, UNGUARANTEED
 from tests.app.certificates_harness import forged
 from tests.selection import thinned
+from zetadp.app.certificates.facts.guarantee import ApproximateDp
+from zetadp.app.certificates.log.evidence import Evidence
+from zetadp.app.certificates.page.blocks import CurvePlot, Document, Table, Tone
+from zetadp.app.certificates.page.content import document_of
+from zetadp.app.certificates.page.html import content_security_policy, html_of
+from zetadp.app.certificates.page.pdf import pdf_of
+from zetadp.app.certificates.page.plot import HEIGHT, WIDTH, geometry
+from zetadp.app.certificates.page.rendering import rendered
+from zetadp.app.certificates.signing.envelope import Envelope, sign
+from zetadp.app.certificates.signing.keys import PublicKeySet, jwks, signer
+from zetadp.app.certificates.verification.verify import read
+from zetadp.app.certificates.words.reading import Reading
+from zetadp.app.kit.settings import Settings
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>&\"'\u202e\u0000{{7*7}}"
 

@@ -9,26 +9,26 @@ from pathlib import Path
 
 import pytest
 
-from app.certificates.errors import KeyAlreadyRevoked, SigningKeyNotFound, SigningKeyRevoked
-from app.certificates.facts.report import VerificationReport
-from app.certificates.issuing.issue import CertificateInput, issue_certificate
-from app.certificates.log.evidence import Evidence
-from app.certificates.log.journal import size_of
-from app.certificates.log.merkle_proofs import encode
-from app.certificates.log.revocation_list import Reason, RevocationsRefused, read_revocations
-from app.certificates.log.revocations import revocations, revoke, signed_revocations
-from app.certificates.log.service import inclusion_proof, own_evidence
-from app.certificates.log.storing import store_certificate
-from app.certificates.signing.canonical import canonical_json
-from app.certificates.signing.jws import REVOCATIONS_CONTENT, REVOCATIONS_TYPE, sign
-from app.certificates.signing.keys import SigningKey, jwks, rotate, signing_key, signing_key_of
-from app.certificates.verification.opening import open_certificate
-from app.certificates.verification.verify import verify
-from app.kit.database import Database, now
-from app.kit.settings import Settings
-from app.tables.jobs import JobRow
 from tests.app.certificate_kinds import BASELINE
 from tests.app.certificates_harness import details, run_of
+from zetadp.app.certificates.errors import KeyAlreadyRevoked, SigningKeyNotFound, SigningKeyRevoked
+from zetadp.app.certificates.facts.report import VerificationReport
+from zetadp.app.certificates.issuing.issue import CertificateInput, issue_certificate
+from zetadp.app.certificates.log.evidence import Evidence
+from zetadp.app.certificates.log.journal import size_of
+from zetadp.app.certificates.log.merkle_proofs import encode
+from zetadp.app.certificates.log.revocation_list import Reason, RevocationsRefused, read_revocations
+from zetadp.app.certificates.log.revocations import revocations, revoke, signed_revocations
+from zetadp.app.certificates.log.service import inclusion_proof, own_evidence
+from zetadp.app.certificates.log.storing import store_certificate
+from zetadp.app.certificates.signing.canonical import canonical_json
+from zetadp.app.certificates.signing.jws import REVOCATIONS_CONTENT, REVOCATIONS_TYPE, sign
+from zetadp.app.certificates.signing.keys import SigningKey, jwks, rotate, signing_key, signing_key_of
+from zetadp.app.certificates.verification.opening import open_certificate
+from zetadp.app.certificates.verification.verify import verify
+from zetadp.app.kit.database import Database, now
+from zetadp.app.kit.settings import Settings
+from zetadp.app.tables.jobs import JobRow
 
 
 class House:

@@ -11,11 +11,11 @@ import jsonschema_rs
 import pytest
 from fastapi.testclient import TestClient
 
-from app.certificates.facts.schema import statement_schema
-from app.certificates.verification.opening import open_certificate
-from app.kit.settings import Settings
-from app.main import create_app
 from tests.app.certificate_kinds import KINDS
+from zetadp.app.certificates.facts.schema import statement_schema
+from zetadp.app.certificates.verification.opening import open_certificate
+from zetadp.app.kit.settings import Settings
+from zetadp.app.main import create_app
 
 Document = dict[str, Any]
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from app.certificates.errors import CertificateRefused
-from app.certificates.facts.audit import CanaryFacts
-from app.certificates.issuing.issue import CertificateInput, issue_certificate
-from app.certificates.page.plain import describe
-from app.certificates.signing.keys import PublicKeySet
-from app.certificates.verification.verify import read, verify
-from app.kit.settings import Settings
 from tests.app.certificates_harness import CANARIES, details, finished_run, lied
-from trainer.specs.report import RunReport
+from zetadp.app.certificates.errors import CertificateRefused
+from zetadp.app.certificates.facts.audit import CanaryFacts
+from zetadp.app.certificates.issuing.issue import CertificateInput, issue_certificate
+from zetadp.app.certificates.page.plain import describe
+from zetadp.app.certificates.signing.keys import PublicKeySet
+from zetadp.app.certificates.verification.verify import read, verify
+from zetadp.app.kit.settings import Settings
+from zetadp.trainer.specs.report import RunReport
 
 NOISE = {"status": "consistent", "numbers": 100_000}
 FOUND = {

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from app.certificates.facts.decimals import DecimalText, SignedDecimalText, exact, fraction, lower, upper
+from zetadp.app.certificates.facts.decimals import DecimalText, SignedDecimalText, exact, fraction, lower, upper
 
 FINITE = st.floats(min_value=0.0, allow_nan=False, allow_infinity=False)
 TEXT = TypeAdapter(DecimalText)

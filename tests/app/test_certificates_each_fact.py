@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from app.certificates.facts.report import Status
-from app.certificates.facts.statement import PrivacyCertificate
-from app.certificates.signing.keys import PublicKeySet
-from app.certificates.verification.consistency import check_parts, check_plan
-from app.certificates.verification.verify import read, verify
-from app.kit.settings import Settings
 from tests.app.certificates_harness import ABSENT, CANARIES, altered, lied, statement_of
+from zetadp.app.certificates.facts.report import Status
+from zetadp.app.certificates.facts.statement import PrivacyCertificate
+from zetadp.app.certificates.signing.keys import PublicKeySet
+from zetadp.app.certificates.verification.consistency import check_parts, check_plan
+from zetadp.app.certificates.verification.verify import read, verify
+from zetadp.app.kit.settings import Settings
 
 Changes = dict[str, object]
 Issued = Callable[[str], bytes]

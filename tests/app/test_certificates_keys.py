@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from app.certificates.errors import SigningKeyUnusable
-from app.certificates.signing.keys import PublicKey, jwks, rotate, signer
-from app.kit.settings import Settings
+from zetadp.app.certificates.errors import SigningKeyUnusable
+from zetadp.app.certificates.signing.keys import PublicKey, jwks, rotate, signer
+from zetadp.app.kit.settings import Settings
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_threads_that_race_for_the_first_key_all_get_one_and_the_same(settings: 
 
 def test_processes_that_race_for_the_first_key_all_get_one_and_the_same(settings: Settings) -> None:
     code = (
-        "from app.kit.settings import Settings; from app.certificates.signing.keys import signer; "
+        "from zetadp.app.kit.settings import Settings; from zetadp.app.certificates.signing.keys import signer; "
         "print(signer(Settings()).public_key.keyid)"
     )
     environment = {**os.environ, "ZETADP_DATA_DIR": str(settings.data_dir)}

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from app.certificates.errors import CertificateRefused
-from app.certificates.facts.guarantee import ApproximateDp, NoGuarantee
-from app.certificates.facts.statement import PrivacyCertificate
-from app.certificates.issuing import issue
-from app.certificates.issuing.issue import CertificateInput, issue_certificate
-from app.certificates.signing.keys import PublicKeySet
-from app.certificates.verification.verify import verify
-from app.certificates.words.reading import Reading
-from app.kit.settings import Settings
 from tests.app.certificate_kinds import KINDS, UNGUARANTEED
 from tests.app.certificates_harness import statement_of
-from trainer import ALGORITHMS
+from zetadp.app.certificates.errors import CertificateRefused
+from zetadp.app.certificates.facts.guarantee import ApproximateDp, NoGuarantee
+from zetadp.app.certificates.facts.statement import PrivacyCertificate
+from zetadp.app.certificates.issuing import issue
+from zetadp.app.certificates.issuing.issue import CertificateInput, issue_certificate
+from zetadp.app.certificates.signing.keys import PublicKeySet
+from zetadp.app.certificates.verification.verify import verify
+from zetadp.app.certificates.words.reading import Reading
+from zetadp.app.kit.settings import Settings
+from zetadp.trainer import ALGORITHMS
 
 pytestmark = pytest.mark.usefixtures("table_of_kinds")
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from app.certificates.page.content import document_of
-from app.certificates.signing.keys import PublicKeySet
-from app.certificates.verification.verify import read, verify
-from app.kit.settings import Settings
 from tests.app.certificates_harness import ABSENT, CANARIES, details, lied
+from zetadp.app.certificates.page.content import document_of
+from zetadp.app.certificates.signing.keys import PublicKeySet
+from zetadp.app.certificates.verification.verify import read, verify
+from zetadp.app.kit.settings import Settings
 
 Changes = dict[str, object]
 Issued = Callable[[str], bytes]

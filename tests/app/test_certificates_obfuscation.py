@@ -7,14 +7,14 @@ from typing import get_args
 
 import pytest
 
-import accountants
-from app.certificates.facts.attacks import ATTACKS, MEASURES
-from app.certificates.facts.guarantee import ApproximateDp, NoGuarantee
-from app.certificates.facts.statement import PrivacyCertificate
-from app.certificates.page.blocks import Table
-from app.certificates.page.content import document_of
-from app.certificates.words.reading import Reading
-from trainer.specs.attack_findings import AttackName, Measure
+from zetadp import accountants
+from zetadp.app.certificates.facts.attacks import ATTACKS, MEASURES
+from zetadp.app.certificates.facts.guarantee import ApproximateDp, NoGuarantee
+from zetadp.app.certificates.facts.statement import PrivacyCertificate
+from zetadp.app.certificates.page.blocks import Table
+from zetadp.app.certificates.page.content import document_of
+from zetadp.app.certificates.words.reading import Reading
+from zetadp.trainer.specs.attack_findings import AttackName, Measure
 
 pytestmark = pytest.mark.usefixtures("table_of_kinds")
 

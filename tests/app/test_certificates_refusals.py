@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from app.certificates.errors import CertificateRefused
-from app.certificates.issuing.issue import CertificateInput, issue_certificate
-from app.kit.settings import Settings
 from tests.app.certificate_kinds import run_named
-from trainer.specs.execution_plan import ExecutionPlan, FlatClipping
-from trainer.specs.plans import FeatureReleasePlan
-from trainer.specs.report import RunReport
+from zetadp.app.certificates.errors import CertificateRefused
+from zetadp.app.certificates.issuing.issue import CertificateInput, issue_certificate
+from zetadp.app.kit.settings import Settings
+from zetadp.trainer.specs.execution_plan import ExecutionPlan, FlatClipping
+from zetadp.trainer.specs.plans import FeatureReleasePlan
+from zetadp.trainer.specs.report import RunReport
 
 pytestmark = pytest.mark.usefixtures("table_of_kinds")
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from accountants.events import Composed, Event, FixedSizeSampled, Grouped, PoissonSampled, Release, Repeated
-from app.certificates.facts.claims import falling, guarantee_of, why_no_epsilon_without_sampling, without_sampling
-from app.certificates.facts.guarantee import ApproximateDp, DeltaPoint
-from app.certificates.facts.report import Status
-from app.certificates.verification.recomputation import check_figures
-from app.certificates.words.releases import (
+from tests.accountants.two_point_truth import local_laplace, response
+from zetadp.accountants.events import Composed, Event, FixedSizeSampled, Grouped, PoissonSampled, Release, Repeated
+from zetadp.app.certificates.facts.claims import falling, guarantee_of, why_no_epsilon_without_sampling, without_sampling
+from zetadp.app.certificates.facts.guarantee import ApproximateDp, DeltaPoint
+from zetadp.app.certificates.facts.report import Status
+from zetadp.app.certificates.verification.recomputation import check_figures
+from zetadp.app.certificates.words.releases import (
     ADJACENCY_MEANING,
     largest_group,
     noise_figures,
@@ -19,9 +20,8 @@ from app.certificates.words.releases import (
     sampling_in_words,
     sensitivity_figures,
 )
-from mechanisms import Gaussian, RandomOrigin, Sensitivity
-from mechanisms.base import Adjacency
-from tests.accountants.two_point_truth import local_laplace, response
+from zetadp.mechanisms import Gaussian, RandomOrigin, Sensitivity
+from zetadp.mechanisms.base import Adjacency
 
 DELTA = 1e-5
 

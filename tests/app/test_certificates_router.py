@@ -11,19 +11,19 @@ from fastapi.responses import PlainTextResponse
 from fastapi.testclient import TestClient
 from sqlalchemy import create_engine
 
-from app.access.caller import Caller, requires
-from app.access.scopes import Scope
-from app.certificates.errors import CertificateNotFound
-from app.certificates.issuing.issue import issue_certificate
-from app.certificates.router import router
-from app.certificates.signing.envelope import MAXIMUM_BYTES
-from app.certificates.signing.keys import jwks
-from app.kit.database import Base, Database, now
-from app.kit.settings import Settings
-from app.tables.certificates import CertificateRow
-from app.tables.jobs import JobRow
 from tests.app.certificates_harness import finished_run
 from tests.app.openapi_harness import document
+from zetadp.app.access.caller import Caller, requires
+from zetadp.app.access.scopes import Scope
+from zetadp.app.certificates.errors import CertificateNotFound
+from zetadp.app.certificates.issuing.issue import issue_certificate
+from zetadp.app.certificates.router import router
+from zetadp.app.certificates.signing.envelope import MAXIMUM_BYTES
+from zetadp.app.certificates.signing.keys import jwks
+from zetadp.app.kit.database import Base, Database, now
+from zetadp.app.kit.settings import Settings
+from zetadp.app.tables.certificates import CertificateRow
+from zetadp.app.tables.jobs import JobRow
 
 
 @pytest.fixture(scope="module")

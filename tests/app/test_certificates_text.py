@@ -7,18 +7,18 @@ import re
 
 import pytest
 
-from app.certificates.facts.guarantee import ApproximateDp, DeltaPoint
-from app.certificates.facts.statement import Environment, PrivacyCertificate, RunFacts
-from app.certificates.issuing.issue import CertificateInput, predicate_of
-from app.certificates.page.plain import describe
-from app.certificates.words.caveats import caveats, not_covered_elsewhere
-from app.certificates.words.reading import Reading
-from app.certificates.words.strength import advantage, most_true_positives
-from mechanisms.numerics.gdp import gdp_log_delta, gdp_trade_off
-from mechanisms.version import VERSION
 from tests.app.certificates_harness import finished_run
-from trainer.data import data_set_facts
-from trainer.specs.models import weights
+from zetadp.app.certificates.facts.guarantee import ApproximateDp, DeltaPoint
+from zetadp.app.certificates.facts.statement import Environment, PrivacyCertificate, RunFacts
+from zetadp.app.certificates.issuing.issue import CertificateInput, predicate_of
+from zetadp.app.certificates.page.plain import describe
+from zetadp.app.certificates.words.caveats import caveats, not_covered_elsewhere
+from zetadp.app.certificates.words.reading import Reading
+from zetadp.app.certificates.words.strength import advantage, most_true_positives
+from zetadp.mechanisms.numerics.gdp import gdp_log_delta, gdp_trade_off
+from zetadp.mechanisms.version import VERSION
+from zetadp.trainer.data import data_set_facts
+from zetadp.trainer.specs.models import weights
 
 
 @pytest.fixture(scope="module")

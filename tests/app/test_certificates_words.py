@@ -11,20 +11,20 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from accountants.events import non_private_reason
-from app.certificates.facts.guarantee import ApproximateDp
-from app.certificates.facts.ledger_entry import LedgerFacts
-from app.certificates.issuing.issue import issue_certificate
-from app.certificates.page.plain import describe
-from app.certificates.signing.envelope import Envelope
-from app.certificates.signing.keys import PublicKeySet
-from app.certificates.verification.verify import read, verify
-from app.certificates.words.caveats import RESTS, SEEDED, of_run
-from app.certificates.words.reading import Reading
-from app.kit.settings import Settings
-from mechanisms import ComplexGaussian
 from tests.app.certificate_kinds import BASELINE, DIGITS, KINDS, MLP, SETTINGS, SPECTRAL
 from tests.app.certificates_harness import finished_run, run_of, statement_of
+from zetadp.accountants.events import non_private_reason
+from zetadp.app.certificates.facts.guarantee import ApproximateDp
+from zetadp.app.certificates.facts.ledger_entry import LedgerFacts
+from zetadp.app.certificates.issuing.issue import issue_certificate
+from zetadp.app.certificates.page.plain import describe
+from zetadp.app.certificates.signing.envelope import Envelope
+from zetadp.app.certificates.signing.keys import PublicKeySet
+from zetadp.app.certificates.verification.verify import read, verify
+from zetadp.app.certificates.words.caveats import RESTS, SEEDED, of_run
+from zetadp.app.certificates.words.reading import Reading
+from zetadp.app.kit.settings import Settings
+from zetadp.mechanisms import ComplexGaussian
 
 Issued = Callable[[str], bytes]
 Readings = Callable[[str], Reading]

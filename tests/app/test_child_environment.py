@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app.kit.child_environment import MEMORY_KEPT, child_environment
-from app.worker.child import LOG, JobChild
+from zetadp.app.kit.child_environment import MEMORY_KEPT, child_environment
+from zetadp.app.worker.child import LOG, JobChild
 
 NAMES = ", ".join(repr(name) for name in MEMORY_KEPT)
 TELLS = f"import os, sys; sys.stderr.write(repr([os.environ.get(name) for name in ({NAMES})]))"

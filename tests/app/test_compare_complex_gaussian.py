@@ -7,14 +7,14 @@ import math
 import pytest
 from fastapi.testclient import TestClient
 
-from app.calculators.compare.complex_gaussian.means import LipschitzComparison, MeansComparison, compare_lipschitz, compare_means
-from app.calculators.compare.complex_gaussian.release import ComplexGaussianComparison, compare
-from app.calculators.compare.complex_gaussian.sgd_step import SgdStepComparison, compare_step
-from app.calculators.noise_shapes import NoiseShapeRequest, create_noise_shape
-from app.kit.settings import Settings
-from app.main import create_app
 from tests.app.calculators_harness import SENSITIVITY, problem, release
 from tests.golden.oracles import oracle_rows
+from zetadp.app.calculators.compare.complex_gaussian.means import LipschitzComparison, MeansComparison, compare_lipschitz, compare_means
+from zetadp.app.calculators.compare.complex_gaussian.release import ComplexGaussianComparison, compare
+from zetadp.app.calculators.compare.complex_gaussian.sgd_step import SgdStepComparison, compare_step
+from zetadp.app.calculators.noise_shapes import NoiseShapeRequest, create_noise_shape
+from zetadp.app.kit.settings import Settings
+from zetadp.app.main import create_app
 
 ROUTES = {
     "/v1/compare/complex_gaussian": (ComplexGaussianComparison, compare),

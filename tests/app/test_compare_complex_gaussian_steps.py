@@ -9,9 +9,9 @@ import mpmath
 import pytest
 from fastapi.testclient import TestClient
 
-from app.kit.settings import Settings
-from app.main import create_app
 from tests.app.calculators_harness import problem
+from zetadp.app.kit.settings import Settings
+from zetadp.app.main import create_app
 
 TOTAL = {"convention": "total", "sigma": 1.0}
 

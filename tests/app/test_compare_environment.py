@@ -10,12 +10,12 @@ from fractions import Fraction
 import pytest
 from fastapi.testclient import TestClient
 
-from app.calculators.compare.spof import constant_selection, operation_counts, taylor
-from app.calculators.compare.spof import environment as spof_environment
-from app.kit.settings import Settings
-from app.main import create_app
 from tests.app.calculators_harness import problem
 from tests.golden.oracles import oracle_rows
+from zetadp.app.calculators.compare.spof import constant_selection, operation_counts, taylor
+from zetadp.app.calculators.compare.spof import environment as spof_environment
+from zetadp.app.kit.settings import Settings
+from zetadp.app.main import create_app
 
 MODULES = {
     "environmental_noise": (spof_environment, spof_environment.EnvironmentalNoiseComparison),

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from app.kit.settings import Settings
-from app.main import create_app
-from mechanisms.errata import ERRATA
 from tests.app.calculators_harness import problem
 from tests.golden.oracles import oracle_rows
+from zetadp.app.kit.settings import Settings
+from zetadp.app.main import create_app
+from zetadp.mechanisms.errata import ERRATA
 
 BASE = {"shape": [16], "kept": [4], "clip": 2.0, "noise_multiplier": 0.5}
 
@@ -197,7 +197,7 @@ def test_signal_energy_and_both_orders_of_clipping_are_what_numpy_says(client):
 
 
 def test_expected_squared_error_is_that_of_real_releases(client):
-    from mechanisms import NumpySource, Sensitivity, Spectral
+    from zetadp.mechanisms import NumpySource, Sensitivity, Spectral
 
     signal = 0.4 * np.random.default_rng(4).normal(size=16)
     answer = _spectral(client, signal=signal.tolist())

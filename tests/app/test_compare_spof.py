@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from app.calculators.compare.spof.noise import scale_log_ratio
-from app.kit.settings import Settings
-from app.main import create_app
-from mechanisms import NumpySource
-from mechanisms.errata import erratum
 from tests.app.calculators_harness import problem
 from tests.app.spof_harness import EXAMPLES, FAMILIES, ask, found, plain
 from tests.golden.oracles import oracle_rows
+from zetadp.app.calculators.compare.spof.noise import scale_log_ratio
+from zetadp.app.kit.settings import Settings
+from zetadp.app.main import create_app
+from zetadp.mechanisms import NumpySource
+from zetadp.mechanisms.errata import erratum
 
 
 @pytest.fixture(scope="module")

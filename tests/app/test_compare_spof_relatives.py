@@ -7,8 +7,8 @@ from fractions import Fraction
 import mpmath
 import pytest
 
-from app.calculators.compare.spof.noise import scale_log_ratio
 from tests.app.spof_harness import ask, found, plain
+from zetadp.app.calculators.compare.spof.noise import scale_log_ratio
 
 # --- DP-SGD with Laplace noise ------------------------------------------------------------------------------------------------------
 

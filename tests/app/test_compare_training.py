@@ -7,13 +7,13 @@ import math
 import pytest
 from fastapi.testclient import TestClient
 
-from accountants.cross_check import ACCURACY, recomputed_epsilon
-from accountants.events import Repeated
-from app.calculators.compare.training import TrainingComparison, compared
-from app.kit.settings import Settings
-from app.main import create_app
-from mechanisms.published.clt import clt_mu_poisson, clt_mu_uniform
 from tests.app.calculators_harness import problem
+from zetadp.accountants.cross_check import ACCURACY, recomputed_epsilon
+from zetadp.accountants.events import Repeated
+from zetadp.app.calculators.compare.training import TrainingComparison, compared
+from zetadp.app.kit.settings import Settings
+from zetadp.app.main import create_app
+from zetadp.mechanisms.published.clt import clt_mu_poisson, clt_mu_uniform
 
 EXAMPLE = TrainingComparison.model_config["json_schema_extra"]["examples"][0]
 ECG = {

@@ -12,22 +12,6 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.certificates.page.plain import describe
-from app.certificates.signing.envelope import Envelope
-from app.certificates.signing.keys import PublicKeySet
-from app.certificates.verification.verify import read, verify
-from app.certificates.words.reading import Reading
-from app.kit.database import Database, now
-from app.kit.settings import Settings
-from app.tables.certificates import CertificateRow
-from app.tables.job_states import JobState
-from app.tables.jobs import JobRow
-from app.uploads.availability import claim
-from app.uploads.data_set_definition import DataSetDefinition
-from app.uploads.data_sets import DataSetService
-from app.uploads.errors import DataSetNotFound
-from app.uploads.service import UploadAsked, UploadService
-from mechanisms.errors import InvalidParameter
 from tests.app.access_harness import made as key_of
 from tests.app.access_harness import shown
 from tests.app.jobs_harness import postgresql_server, serving, settings, wait_until, working
@@ -42,7 +26,23 @@ from tests.app.uploads_harness import (
     training,
     uploaded,
 )
-from trainer.data.uploaded import Uploaded
+from zetadp.app.certificates.page.plain import describe
+from zetadp.app.certificates.signing.envelope import Envelope
+from zetadp.app.certificates.signing.keys import PublicKeySet
+from zetadp.app.certificates.verification.verify import read, verify
+from zetadp.app.certificates.words.reading import Reading
+from zetadp.app.kit.database import Database, now
+from zetadp.app.kit.settings import Settings
+from zetadp.app.tables.certificates import CertificateRow
+from zetadp.app.tables.job_states import JobState
+from zetadp.app.tables.jobs import JobRow
+from zetadp.app.uploads.availability import claim
+from zetadp.app.uploads.data_set_definition import DataSetDefinition
+from zetadp.app.uploads.data_sets import DataSetService
+from zetadp.app.uploads.errors import DataSetNotFound
+from zetadp.app.uploads.service import UploadAsked, UploadService
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data.uploaded import Uploaded
 
 NOWHERE = "f" * 32
 

@@ -12,12 +12,12 @@ import pytest
 import scipy.io
 from pydantic import ValidationError
 
-from app.uploads.data_set_definition import DataSetDefinition
-from app.uploads.making import Readable, made
-from mechanisms.errors import InvalidParameter
 from tests.app.uploads_harness import arrays, definition, npz
-from trainer.data.base import DataSet, DataSetFacts
-from trainer.data.formats import FormatName
+from zetadp.app.uploads.data_set_definition import DataSetDefinition
+from zetadp.app.uploads.making import Readable, made
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data.base import DataSet, DataSetFacts
+from zetadp.trainer.data.formats import FormatName
 
 A, B = "a" * 32, "b" * 32
 Make = Callable[..., tuple[DataSet, DataSetFacts]]

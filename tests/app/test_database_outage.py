@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from app.kit.settings import Settings
 from tests.app.jobs_harness import child_pids, postgresql_server, serving, settings, stream, submit, wait_until, working
 from tests.app.proxy import Proxy, proxied
+from zetadp.app.kit.settings import Settings
 
 OUTAGE_SECONDS = 6.0
 """Six leases: longer than any worker may be silent while others see the database."""

@@ -15,11 +15,11 @@ from urllib.parse import urlsplit
 import pytest
 from fastapi.testclient import TestClient
 
-from app.kit.settings import Settings
-from app.main import create_app
-from app.web.start import STEPS
 from tests.app import documents
 from tests.app.documents import DOCUMENTS, NAMES, PAGES, README, ROOT, Call
+from zetadp.app.kit.settings import Settings
+from zetadp.app.main import create_app
+from zetadp.app.web.start import STEPS
 
 LONGEST_README = 120
 SERVICE = "http://127.0.0.1:8000"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from fastapi.testclient import TestClient
 
-from app.kit.settings import Settings
-from app.main import create_app
-from mechanisms.errata import ERRATA
+from zetadp.app.kit.settings import Settings
+from zetadp.app.main import create_app
+from zetadp.mechanisms.errata import ERRATA
 
 
 @pytest.fixture(scope="module")

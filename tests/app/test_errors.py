@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-import app.main
-from app.kit.errors import ServiceError, Unavailable
-from app.kit.field_errors import field_errors
-from app.kit.problems import PRIVACY_PROBLEMS, problem_of
-from mechanisms import BudgetExceeded, PrivacyError
-from mechanisms.conventions import NoiseStatement
+from zetadp.app import main
+from zetadp.app.kit.errors import ServiceError, Unavailable
+from zetadp.app.kit.field_errors import field_errors
+from zetadp.app.kit.problems import PRIVACY_PROBLEMS, problem_of
+from zetadp.mechanisms import BudgetExceeded, PrivacyError
+from zetadp.mechanisms.conventions import NoiseStatement
 
 
 # The trainer's own stay in its process; whether they are imported here depends on which tests run before.
@@ -20,7 +20,7 @@ def test_every_error_of_the_privacy_layers_has_a_status(kind: type[PrivacyError]
 
 
 def test_problem_types_are_told_apart() -> None:
-    assert app.main.VERSION  # the application imports every module of errors
+    assert main.VERSION  # the application imports every module of errors
     raised = [kind for kind in _subclasses(ServiceError) if "problem" in vars(kind)]
     names = [problem.name for problem in (*PRIVACY_PROBLEMS.values(), *(kind.problem for kind in raised))]
     assert len(raised) > 25

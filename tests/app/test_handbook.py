@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from app.calculators.proofs import list_proofs
-from app.kit.settings import Settings
-from app.main import create_app
-from app.web.rendering import HEADERS
-from app.web.vocabulary import VOCABULARY
 from handbook.generated import filled, settings_table
 from tests.app.documents import ROOT, build, building
+from zetadp.app.calculators.proofs import list_proofs
+from zetadp.app.kit.settings import Settings
+from zetadp.app.main import create_app
+from zetadp.app.web.rendering import HEADERS
+from zetadp.app.web.vocabulary import VOCABULARY
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,6 @@ import pytest
 from sqlalchemy import update
 from typer.testing import CliRunner
 
-from app.cli import app
-from app.kit.database import Database
-from app.kit.settings import Settings
-from app.tables.jobs import JobRow
 from tests.app.fake_child import Order
 from tests.app.jobs_harness import (
     ADMIN_KEY,
@@ -32,6 +28,10 @@ from tests.app.jobs_harness import (
     wait_until,
     working,
 )
+from zetadp.app.cli import app
+from zetadp.app.kit.database import Database
+from zetadp.app.kit.settings import Settings
+from zetadp.app.tables.jobs import JobRow
 
 SLOW = 0.5
 

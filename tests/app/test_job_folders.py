@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from app.jobs.folders import FolderTaken, attempt_folder, take_over
-from trainer.engine.checkpoint import write_atomically
-from trainer.parent import FOLDER_TAKEN
+from zetadp.app.jobs.folders import FolderTaken, attempt_folder, take_over
+from zetadp.trainer.engine.checkpoint import write_atomically
+from zetadp.trainer.parent import FOLDER_TAKEN
 
 CHECKPOINT = "checkpoint.safetensors"
 
@@ -82,7 +82,7 @@ def test_of_attempts_that_take_over_at_the_same_moment_the_newest_has_it_all(tmp
 
 def test_training_process_ends_soon_after_its_folder_was_taken(tmp_path: Path) -> None:
     early = take_over(tmp_path, 1)
-    code = "import sys, time; from pathlib import Path; from trainer.parent import end_with_folder; "
+    code = "import sys, time; from pathlib import Path; from zetadp.trainer.parent import end_with_folder; "
     code += "end_with_folder(Path(sys.argv[1])); print('watching', flush=True); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", code, str(early)], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

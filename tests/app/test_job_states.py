@@ -7,10 +7,10 @@ from collections.abc import Generator
 import pytest
 from fastapi.testclient import TestClient
 
-from app.main import create_app
-from app.tables.job_states import HELD_STATES, Action, JobState, Outcome, after_action, after_outcome
-from app.tables.jobs import JobRow
 from tests.app.jobs_harness import AUTHORIZED, settings, spec
+from zetadp.app.main import create_app
+from zetadp.app.tables.job_states import HELD_STATES, Action, JobState, Outcome, after_action, after_outcome
+from zetadp.app.tables.jobs import JobRow
 
 #                 cancel        pause      resume     retry
 ACTIONS = {

@@ -9,9 +9,9 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import func, select
 
-from app.main import create_app
-from app.tables.jobs import JobEventRow, JobRow
 from tests.app.jobs_harness import AUTHORIZED, Sent, Submission, settings, spec, stream
+from zetadp.app.main import create_app
+from zetadp.app.tables.jobs import JobEventRow, JobRow
 
 NO_JOB = "0" * 32
 

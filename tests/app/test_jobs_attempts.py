@@ -10,21 +10,21 @@ from pathlib import Path
 import pytest
 from sqlalchemy.orm import Session
 
-from app.jobs.attempts import Attempt, Attempts, AttemptSuperseded
-from app.jobs.errors import LeaseLost
-from app.jobs.events import ArtifactsStored
-from app.jobs.leases import Executor, Leases
-from app.jobs.queue import JobQueue
-from app.jobs.resources import JobSubmission
-from app.kit.database import Database, now
-from app.kit.settings import Settings
-from app.submissions.service import JobService
-from app.tables.certificates import CertificateRow
-from app.tables.job_states import Action, JobState
-from app.tables.jobs import JobRow
-from app.worker.hardware import devices_of
 from tests.app.jobs_harness import spec
-from trainer.specs.report import Progress
+from zetadp.app.jobs.attempts import Attempt, Attempts, AttemptSuperseded
+from zetadp.app.jobs.errors import LeaseLost
+from zetadp.app.jobs.events import ArtifactsStored
+from zetadp.app.jobs.leases import Executor, Leases
+from zetadp.app.jobs.queue import JobQueue
+from zetadp.app.jobs.resources import JobSubmission
+from zetadp.app.kit.database import Database, now
+from zetadp.app.kit.settings import Settings
+from zetadp.app.submissions.service import JobService
+from zetadp.app.tables.certificates import CertificateRow
+from zetadp.app.tables.job_states import Action, JobState
+from zetadp.app.tables.jobs import JobRow
+from zetadp.app.worker.hardware import devices_of
+from zetadp.trainer.specs.report import Progress
 
 MAXIMUM_DEATHS = 3
 ANY = ("auto", "cpu")

@@ -17,13 +17,13 @@ from pydantic import ValidationError
 from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError, StatementError
 
-from app.kit.database import Database
-from app.kit.settings import Settings
-from app.migrations.models import Base
-from app.tables.jobs import IdempotencyKeyRow, JobRow
 from tests.app.jobs_harness import postgresql_server
+from zetadp.app.kit.database import Database
+from zetadp.app.kit.settings import Settings
+from zetadp.app.migrations.models import Base
+from zetadp.app.tables.jobs import IdempotencyKeyRow, JobRow
 
-MIGRATE = "from app.kit.database import Database; from app.kit.settings import Settings; Database(Settings()).migrate()"
+MIGRATE = "from zetadp.app.kit.database import Database; from zetadp.app.kit.settings import Settings; Database(Settings()).migrate()"
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from app.kit.settings import Settings
 from tests.app.jobs_harness import postgresql_server, serving, settings, spec, stream, submit, wait_until, working
 from tests.selection import chosen
+from zetadp.app.kit.settings import Settings
 
 SLOW = 0.5
 FULL = """

@@ -12,9 +12,6 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from app.jobs.leases import Leases, Seen
-from app.kit.database import Database
-from app.kit.settings import Settings
 from tests.app.fake_child import Order
 from tests.app.jobs_harness import (
     Worker,
@@ -31,6 +28,9 @@ from tests.app.jobs_harness import (
     working,
 )
 from tests.app.proxy import proxied
+from zetadp.app.jobs.leases import Leases, Seen
+from zetadp.app.kit.database import Database
+from zetadp.app.kit.settings import Settings
 
 
 def named(of: Settings, name: str) -> Settings:

@@ -12,19 +12,19 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from app.access.watch import KeyLooks
-from app.jobs.attempts import Attempts
-from app.jobs.events import HISTORY, JobEventRecord, Logged
-from app.jobs.leases import Executor, Leases
-from app.jobs.queue import JobQueue
-from app.jobs.resources import JobSubmission
-from app.kit.database import Database
-from app.kit.settings import Settings
-from app.submissions.service import JobService
-from app.submissions.tails import Tails
 from tests.app.jobs_harness import WAIT_SECONDS, postgresql_server, serving, settings, spec, submit, wait_until
 from tests.app.proxy import proxied
-from trainer.specs.report import Progress
+from zetadp.app.access.watch import KeyLooks
+from zetadp.app.jobs.attempts import Attempts
+from zetadp.app.jobs.events import HISTORY, JobEventRecord, Logged
+from zetadp.app.jobs.leases import Executor, Leases
+from zetadp.app.jobs.queue import JobQueue
+from zetadp.app.jobs.resources import JobSubmission
+from zetadp.app.kit.database import Database
+from zetadp.app.kit.settings import Settings
+from zetadp.app.submissions.service import JobService
+from zetadp.app.submissions.tails import Tails
+from zetadp.trainer.specs.report import Progress
 
 FOLLOWERS = 50
 OUTAGE_SECONDS = 3.0

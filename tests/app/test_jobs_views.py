@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
-from app.jobs.attempts import Attempts
-from app.jobs.leases import Executor, Leases
-from app.jobs.queue import JobQueue
-from app.jobs.resources import Job, JobSubmission
-from app.kit.database import Database
-from app.kit.settings import Settings
-from app.submissions.service import JobFilter, JobService
-from app.tables.job_states import Action, JobState
 from tests.app.jobs_harness import postgresql_server, spec
-from trainer.specs.report import Metrics, Progress
+from zetadp.app.jobs.attempts import Attempts
+from zetadp.app.jobs.leases import Executor, Leases
+from zetadp.app.jobs.queue import JobQueue
+from zetadp.app.jobs.resources import Job, JobSubmission
+from zetadp.app.kit.database import Database
+from zetadp.app.kit.settings import Settings
+from zetadp.app.submissions.service import JobFilter, JobService
+from zetadp.app.tables.job_states import Action, JobState
+from zetadp.trainer.specs.report import Metrics, Progress
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -17,11 +17,6 @@ import pytest
 from sqlalchemy import select, update
 from sqlalchemy.exc import DBAPIError
 
-from app.jobs.errors import ExecutorBusy
-from app.jobs.leases import Executor, LeaseKeeper, Leases, Seen, Watch
-from app.kit.database import PATIENCE, Database
-from app.kit.settings import Settings
-from app.tables.jobs import ExecutorRow
 from tests.app.fake_child import Order
 from tests.app.jobs_harness import (
     Worker,
@@ -36,6 +31,11 @@ from tests.app.jobs_harness import (
     wait_until,
     working,
 )
+from zetadp.app.jobs.errors import ExecutorBusy
+from zetadp.app.jobs.leases import Executor, LeaseKeeper, Leases, Seen, Watch
+from zetadp.app.kit.database import PATIENCE, Database
+from zetadp.app.kit.settings import Settings
+from zetadp.app.tables.jobs import ExecutorRow
 
 SLOW = 0.3
 LEASE_SECONDS = 1.0

@@ -13,19 +13,19 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DatabaseError
 
-from accountants.filters import GdpBudget, PureBudget, RdpBudget, RdpSpend, RdpTargetBudget, ZcdpBudget, ZcdpSpend
-from app.kit.database import Database, new_id, now
-from app.ledgers import book
-from app.ledgers.entries import EntryRecord
-from app.ledgers.errors import LedgerNotFound, ReservationSettled
-from app.ledgers.requests import ChargedUsers, Expiry
-from app.ledgers.resources import Ledger
-from app.ledgers.service import LedgerService
-from app.ledgers.states import ReservationState
-from app.ledgers.sums import Sums
-from app.tables.jobs import JobRow
-from mechanisms.errors import BudgetExceeded
 from tests.app.ledgers_harness import KINDS, TENANT, databases, gaussian, opened, pure, reserved
+from zetadp.accountants.filters import GdpBudget, PureBudget, RdpBudget, RdpSpend, RdpTargetBudget, ZcdpBudget, ZcdpSpend
+from zetadp.app.kit.database import Database, new_id, now
+from zetadp.app.ledgers import book
+from zetadp.app.ledgers.entries import EntryRecord
+from zetadp.app.ledgers.errors import LedgerNotFound, ReservationSettled
+from zetadp.app.ledgers.requests import ChargedUsers, Expiry
+from zetadp.app.ledgers.resources import Ledger
+from zetadp.app.ledgers.service import LedgerService
+from zetadp.app.ledgers.states import ReservationState
+from zetadp.app.ledgers.sums import Sums
+from zetadp.app.tables.jobs import JobRow
+from zetadp.mechanisms.errors import BudgetExceeded
 
 ORDERS = (8.0, 16.0)
 MOVES = 120
@@ -49,7 +49,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The seconds by which the ledgers' clock is ahead."""
     ahead = [0.0]
     monkeypatch.setattr(book, "now", lambda: now() + timedelta(seconds=ahead[0]))
-    monkeypatch.setattr("app.ledgers.service.now", lambda: now() + timedelta(seconds=ahead[0]))
+    monkeypatch.setattr("zetadp.app.ledgers.service.now", lambda: now() + timedelta(seconds=ahead[0]))
     return ahead
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from app.main import create_app
 from tests.app.jobs_harness import AUTHORIZED, settings, spec
 from tests.app.ledgers_harness import gaussian
+from zetadp.app.main import create_app
 
 Json = dict[str, Any]
 NOWHERE = "0" * 32

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from app.cli import app
 from tests.app.forked import Command
 from tests.app.jobs_harness import ADMIN_KEY, settings
 from tests.app.jobs_harness import environment as variables
 from tests.app.ledgers_harness import definition, gaussian
+from zetadp.app.cli import app
 
 
 @pytest.fixture(scope="module")

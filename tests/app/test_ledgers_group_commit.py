@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from accountants.filters import PureBudget, PureSpend
-from app.kit.database import Database
-from app.kit.settings import Settings
-from app.ledgers.errors import LedgerKeyReused, LedgerNotFound
-from app.ledgers.group_commit import LARGEST, GroupCommit
-from app.ledgers.ledger_definition import LedgerDefinition
-from app.ledgers.requests import ReservationRequest
-from app.ledgers.resources import Reservation
-from app.ledgers.service import LedgerService
-from mechanisms import Adjacency
-from mechanisms.errors import BudgetExceeded
 from tests.app.jobs_harness import postgresql_server, wait_until
+from zetadp.accountants.filters import PureBudget, PureSpend
+from zetadp.app.kit.database import Database
+from zetadp.app.kit.settings import Settings
+from zetadp.app.ledgers.errors import LedgerKeyReused, LedgerNotFound
+from zetadp.app.ledgers.group_commit import LARGEST, GroupCommit
+from zetadp.app.ledgers.ledger_definition import LedgerDefinition
+from zetadp.app.ledgers.requests import ReservationRequest
+from zetadp.app.ledgers.resources import Reservation
+from zetadp.app.ledgers.service import LedgerService
+from zetadp.mechanisms import Adjacency
+from zetadp.mechanisms.errors import BudgetExceeded
 
 KEY = ("tenant", "ledger")
 PATIENCE = 120.0

@@ -8,31 +8,31 @@ from typing import Any
 
 import pytest
 
-from accountants.filters import RdpBudget, ZcdpBudget
-from app.certificates.verification.verify import read
-from app.jobs.attempts import Attempt, Attempts
-from app.jobs.charges import spend_of_job
-from app.jobs.document import TrainingDocument
-from app.jobs.leases import Executor, Leases
-from app.jobs.queue import JobQueue
-from app.jobs.resources import Job, JobSubmission
-from app.kit.database import Database
-from app.kit.settings import Settings
-from app.ledgers.errors import LedgerClosed, LedgerNotFound, ReservationHeld
-from app.ledgers.resources import Ledger, Reservation
-from app.ledgers.service import LedgerService
-from app.ledgers.states import ReservationState
-from app.submissions.service import JobFilter, JobService
-from app.tables.job_states import Action, JobState
-from mechanisms.errors import BudgetExceeded, IncompatibleEvent, InvalidParameter, UnsupportedEvent
 from tests.app.fake_child import Order
 from tests.app.jobs_harness import serving, spec, state, submit, wait_until, working
 from tests.app.jobs_harness import settings as served
 from tests.app.ledgers_harness import KINDS, TENANT, databases, definition
-from trainer import RuntimeSpec, load_train
-from trainer.child import failure_reason
-from trainer.errors import TrainingDiverged
-from trainer.specs.report import CheckpointWritten, Failed, Finished, Progress, Started, Stopped, TrainingEvent
+from zetadp.accountants.filters import RdpBudget, ZcdpBudget
+from zetadp.app.certificates.verification.verify import read
+from zetadp.app.jobs.attempts import Attempt, Attempts
+from zetadp.app.jobs.charges import spend_of_job
+from zetadp.app.jobs.document import TrainingDocument
+from zetadp.app.jobs.leases import Executor, Leases
+from zetadp.app.jobs.queue import JobQueue
+from zetadp.app.jobs.resources import Job, JobSubmission
+from zetadp.app.kit.database import Database
+from zetadp.app.kit.settings import Settings
+from zetadp.app.ledgers.errors import LedgerClosed, LedgerNotFound, ReservationHeld
+from zetadp.app.ledgers.resources import Ledger, Reservation
+from zetadp.app.ledgers.service import LedgerService
+from zetadp.app.ledgers.states import ReservationState
+from zetadp.app.submissions.service import JobFilter, JobService
+from zetadp.app.tables.job_states import Action, JobState
+from zetadp.mechanisms.errors import BudgetExceeded, IncompatibleEvent, InvalidParameter, UnsupportedEvent
+from zetadp.trainer import RuntimeSpec, load_train
+from zetadp.trainer.child import failure_reason
+from zetadp.trainer.errors import TrainingDiverged
+from zetadp.trainer.specs.report import CheckpointWritten, Failed, Finished, Progress, Started, Stopped, TrainingEvent
 
 STEPS = 20
 BUDGET = RdpBudget(orders=(8.0,), values=(0.01,))

@@ -6,15 +6,15 @@ from collections.abc import Generator
 
 import pytest
 
-from accountants.filters import PureBudget
-from app.kit.database import Database
-from app.ledgers.entries import digest
-from app.ledgers.queries import found_ledger
-from app.ledgers.requests import Expiry
-from app.ledgers.resources import Head, Ledger
-from app.ledgers.service import LedgerService
-from app.ledgers.verification import ChainReport, verify_history, verify_stored
 from tests.app.ledgers_harness import TENANT, databases, opened, pure, reserved
+from zetadp.accountants.filters import PureBudget
+from zetadp.app.kit.database import Database
+from zetadp.app.ledgers.entries import digest
+from zetadp.app.ledgers.queries import found_ledger
+from zetadp.app.ledgers.requests import Expiry
+from zetadp.app.ledgers.resources import Head, Ledger
+from zetadp.app.ledgers.service import LedgerService
+from zetadp.app.ledgers.verification import ChainReport, verify_history, verify_stored
 
 Busy = tuple[Database, Ledger, list[tuple[str, str]]]
 

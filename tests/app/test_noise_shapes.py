@@ -7,10 +7,10 @@ import math
 import pytest
 from fastapi.testclient import TestClient
 
-from app.kit.settings import Settings
-from app.main import create_app
 from tests.app.calculators_harness import SENSITIVITY, problem
 from tests.golden.oracles import oracle_rows
+from zetadp.app.kit.settings import Settings
+from zetadp.app.main import create_app
 
 PARTS = {**SENSITIVITY, "l2_real": 1.0, "l2_imag": 0.3}
 

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 from fastapi.testclient import TestClient
 
-from app.kit.settings import Settings
-from app.main import create_app
 from tests.app.calculators_harness import problem
 from tests.app.openapi_harness import document
+from zetadp.app.kit.settings import Settings
+from zetadp.app.main import create_app
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from fastapi.testclient import TestClient
 
-from app.kit.settings import Settings
-from app.main import create_app
 from tests.app.openapi_harness import OPERATIONS, document
+from zetadp.app.kit.settings import Settings
+from zetadp.app.main import create_app
 
 # What needs a key needs a worker or something stored too, and verification a certificate: tests of their own send them.
 POSTS = [name.removeprefix("POST ") for tag in ("calculators", "papers") for name in OPERATIONS[tag] if name.startswith("POST ")]

@@ -9,11 +9,11 @@ import httpx2
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from app.kit.settings import Settings
 from tests.app.fuzzing_harness import Mode, answer_checks, requests
 from tests.app.jobs_harness import serving
 from tests.app.openapi_harness import OPERATIONS, document
 from tests.selection import chosen
+from zetadp.app.kit.settings import Settings
 
 FITTING, UNFITTING = chosen([2, 10], [2]), chosen([1, 5], [1])
 """Requests of each kind that an endpoint gets, by default and with ``--all``: the same ones in every run."""

@@ -16,19 +16,19 @@ import pytest
 from sqlalchemy import select
 from typer.testing import CliRunner
 
-from accountants.filters import RdpBudget
-from app.cli import app
-from app.kit.database import Database, now
-from app.kit.settings import Settings
-from app.operations.archive import MANIFEST, BackupUnusable
-from app.operations.backup import back_up
-from app.operations.restore import Restored, restore
-from app.tables.access import AuditRow
-from app.tables.jobs import ExecutorRow, JobRow
 from tests.app.fake_child import Order
 from tests.app.jobs_harness import postgresql_server, serving, settings, spec, stream, submit, working
 from tests.app.ledgers_harness import definition, gaussian
 from tests.selection import thinned
+from zetadp.accountants.filters import RdpBudget
+from zetadp.app.cli import app
+from zetadp.app.kit.database import Database, now
+from zetadp.app.kit.settings import Settings
+from zetadp.app.operations.archive import MANIFEST, BackupUnusable
+from zetadp.app.operations.backup import back_up
+from zetadp.app.operations.restore import Restored, restore
+from zetadp.app.tables.access import AuditRow
+from zetadp.app.tables.jobs import ExecutorRow, JobRow
 
 DEFINITION = definition(RdpBudget(orders=(8.0,), values=(9.0,))).model_dump(mode="json")
 WAYS = [("sqlite", "postgresql"), ("postgresql", "sqlite")]

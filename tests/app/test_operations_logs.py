@@ -16,10 +16,10 @@ import httpx2
 import pytest
 import structlog
 
-from app.kit.logs import configure_logs
-from app.kit.settings import Settings
 from tests.app.fake_child import Order
 from tests.app.jobs_harness import ADMIN_KEY, AUTHORIZED, environment, postgresql_server, settings, spec, stream, submit, working
+from zetadp.app.kit.logs import configure_logs
+from zetadp.app.kit.settings import Settings
 
 SECRET = "a-secret-of-a-webhook"
 DATA_VALUE = "Jane-Doe-1234"

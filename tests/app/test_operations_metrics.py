@@ -14,16 +14,16 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
-from app.access.scopes import Scope
-from app.cli import app
-from app.kit.database import revisions
-from app.kit.settings import Settings
-from app.main import create_app
-from app.operations import figures, readiness
 from tests.app.access_harness import made, shown
 from tests.app.jobs_harness import AUTHORIZED, postgresql_server, serving, settings, spec, stream, submit, working
 from tests.app.ledgers_harness import definition, gaussian
 from tests.selection import thinned
+from zetadp.app.access.scopes import Scope
+from zetadp.app.cli import app
+from zetadp.app.kit.database import revisions
+from zetadp.app.kit.settings import Settings
+from zetadp.app.main import create_app
+from zetadp.app.operations import figures, readiness
 
 
 @pytest.fixture(autouse=True)

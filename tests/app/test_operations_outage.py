@@ -12,19 +12,19 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import PoolProxiedConnection, event
 
-from app.jobs.attempts import Attempts
-from app.jobs.leases import Executor, Leases
-from app.kit.database import Database
-from app.kit.settings import Settings
-from app.main import create_app
-from app.operations import readiness
-from app.tables.jobs import JobRow
-from app.worker import running
-from app.worker.running import Runner
 from tests.app import jobs_harness
 from tests.app.jobs_harness import AUTHORIZED, postgresql_server, serving, settings, spec, submit
 from tests.app.openapi_harness import document
 from tests.app.proxy import Proxy, proxied
+from zetadp.app.jobs.attempts import Attempts
+from zetadp.app.jobs.leases import Executor, Leases
+from zetadp.app.kit.database import Database
+from zetadp.app.kit.settings import Settings
+from zetadp.app.main import create_app
+from zetadp.app.operations import readiness
+from zetadp.app.tables.jobs import JobRow
+from zetadp.app.worker import running
+from zetadp.app.worker.running import Runner
 
 OPEN_TAGS = {"calculators", "papers", "recipes"}
 

@@ -12,17 +12,17 @@ import sqlalchemy
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.exc import DatabaseError
 
-from app.access.audit_log import local_event
-from app.jobs.queue import JobQueue
-from app.kit.database import Database, now
-from app.kit.settings import Settings
-from app.operations.retention import Removed, Retention, claimed
-from app.tables.access import AuditRow
-from app.tables.jobs import IdempotencyKeyRow, JobEventRow, JobRow, WebhookRow
-from app.tables.operations import AuditDeletionRow
 from tests.app.fake_child import Order
 from tests.app.jobs_harness import postgresql_server, serving, settings, spec, stream, submit, wait_until, working
 from tests.selection import thinned
+from zetadp.app.access.audit_log import local_event
+from zetadp.app.jobs.queue import JobQueue
+from zetadp.app.kit.database import Database, now
+from zetadp.app.kit.settings import Settings
+from zetadp.app.operations.retention import Removed, Retention, claimed
+from zetadp.app.tables.access import AuditRow
+from zetadp.app.tables.jobs import IdempotencyKeyRow, JobEventRow, JobRow, WebhookRow
+from zetadp.app.tables.operations import AuditDeletionRow
 
 KEPT = {
     "keep_job_files_days": 10.0,

@@ -9,16 +9,16 @@ import pytest
 from fastapi.testclient import TestClient
 from scipy import stats
 
-from accountants import Bound, non_private_reason, profile
-from accountants.cross_check import ACCURACY, recomputed_epsilon
-from app.calculators.compare.conventions import limit_epsilon
-from app.kit.settings import Settings
-from app.main import create_app
-from app.papers.recompute import direction_of
-from app.papers.router import REPORTS, report_on
-from app.papers.schemas import Experiment, Reading
-from mechanisms.errata import Paper, erratum
 from tests.selection import chosen
+from zetadp.accountants import Bound, non_private_reason, profile
+from zetadp.accountants.cross_check import ACCURACY, recomputed_epsilon
+from zetadp.app.calculators.compare.conventions import limit_epsilon
+from zetadp.app.kit.settings import Settings
+from zetadp.app.main import create_app
+from zetadp.app.papers.recompute import direction_of
+from zetadp.app.papers.router import REPORTS, report_on
+from zetadp.app.papers.schemas import Experiment, Reading
+from zetadp.mechanisms.errata import Paper, erratum
 
 STOPPED = ("A_stopped", "replace_one_stopped", "C_stopped", "A_all_epochs")
 PATIENTS = ("patient_add_remove", "patient_replace_one", "patient_of_all_images", "patient_by_gdp_group")

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 from fastapi.testclient import TestClient
 
-from app.kit.settings import Settings
-from app.main import create_app
-from mechanisms import MECHANISMS
 from tests.app.calculators_harness import problem
+from zetadp.app.kit.settings import Settings
+from zetadp.app.main import create_app
+from zetadp.mechanisms import MECHANISMS
 
 
 @pytest.fixture(scope="module")

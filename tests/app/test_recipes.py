@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from app.jobs.resources import JobSubmission
-from app.kit.settings import Settings
-from app.main import create_app
-from app.papers.tables import zeta_dp
-from mechanisms.errata import ERRATA
-from mechanisms.errors import InvalidParameter
 from tests.data_sets import LEFT_OUT, data_sets
 from tests.selection import chosen
-from trainer.data import MriPhantoms, data_set_facts
-from trainer.recipes import RECIPES, Recipe, recipe
-from trainer.specs.algorithms.comparison import Comparison
-from trainer.specs.execution_plan import ExecutionPlan
-from trainer.specs.report import FRACTIONS
+from zetadp.app.jobs.resources import JobSubmission
+from zetadp.app.kit.settings import Settings
+from zetadp.app.main import create_app
+from zetadp.app.papers.tables import zeta_dp
+from zetadp.mechanisms.errata import ERRATA
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data import MriPhantoms, data_set_facts
+from zetadp.trainer.recipes import RECIPES, Recipe, recipe
+from zetadp.trainer.specs.algorithms.comparison import Comparison
+from zetadp.trainer.specs.execution_plan import ExecutionPlan
+from zetadp.trainer.specs.report import FRACTIONS
 
 NAMES = [known.name for known in RECIPES]
 WANTED = {

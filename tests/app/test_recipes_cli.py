@@ -11,12 +11,12 @@ import pytest
 from structlog.testing import capture_logs
 from typer.testing import CliRunner, Result
 
-from app.cli import app
-from app.cli.recipes import recipe_submission
-from app.client import Client, RequestRefused
-from app.jobs.resources import JobSubmission
 from tests.app.jobs_harness import ADMIN_KEY, serving, settings
-from trainer.recipes import RECIPES, recipe
+from zetadp.app.cli import app
+from zetadp.app.cli.recipes import recipe_submission
+from zetadp.app.client import Client, RequestRefused
+from zetadp.app.jobs.resources import JobSubmission
+from zetadp.trainer.recipes import RECIPES, recipe
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from app.kit.settings import Settings
 from tests.app.fake_child import Order
 from tests.app.jobs_harness import (
     child_pids,
@@ -24,6 +23,7 @@ from tests.app.jobs_harness import (
 )
 from tests.app.proxy import Proxy, proxied
 from tests.app.test_jobs_queue import calls
+from zetadp.app.kit.settings import Settings
 
 
 @pytest.mark.parametrize("outage", [pytest.param(Proxy.cut, marks=pytest.mark.slow), Proxy.mute])

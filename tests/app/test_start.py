@@ -9,8 +9,8 @@ from pkgutil import iter_modules
 
 import pytest
 
-import app.cli
-from app.cli.listed import LISTED, registered
+from zetadp.app import cli
+from zetadp.app.cli.listed import LISTED, registered
 
 
 def modules_after(statements: str) -> set[str]:
@@ -21,29 +21,31 @@ def modules_after(statements: str) -> set[str]:
 
 
 def test_help_of_the_command_line_imports_none_of_its_commands() -> None:
-    loaded = modules_after("import sys\nsys.argv = ['app', '--help']\nfrom app.cli import main\ntry: main()\nexcept SystemExit: pass")
+    loaded = modules_after(
+        "import sys\nsys.argv = ['app', '--help']\nfrom zetadp.app.cli import main\ntry: main()\nexcept SystemExit: pass"
+    )
     heavy = {"numpy", "scipy", "pydantic", "fastapi", "sqlalchemy", "httpx2", "torch", "trainer", "accountants", "mechanisms"}
     assert "typer.rich_utils" in loaded
     assert sorted(loaded & heavy) == []
-    assert {name for name in loaded if name.startswith("app.cli.")} == {"app.cli.exits", "app.cli.listed"}
+    assert {name for name in loaded if name.startswith("zetadp.app.cli.")} == {"zetadp.app.cli.exits", "zetadp.app.cli.listed"}
 
 
 def test_a_training_child_imports_no_library_that_only_a_test_or_a_data_set_needs() -> None:
-    loaded = modules_after("import trainer.child")
+    loaded = modules_after("import zetadp.trainer.child")
     heavy = {"sklearn", "scipy.stats", "scipy.optimize", "pandas", "matplotlib", "fastapi", "sqlalchemy", "dp_accounting"}
-    assert "trainer.engine.checkpoint" in loaded
+    assert "zetadp.trainer.engine.checkpoint" in loaded
     assert sorted(loaded & heavy) == []
 
 
 def test_the_service_imports_no_library_that_only_an_answer_needs() -> None:
-    loaded = modules_after("import app.main\napp.main.create_app()")
+    loaded = modules_after("from zetadp.app import main\nmain.create_app()")
     assert "fastapi" in loaded
     heavy = {"torch", "sklearn", "scipy.special", "scipy.optimize", "matplotlib", "reportlab", "alembic", "dbos", "dp_accounting"}
     assert sorted(loaded & heavy) == []
 
 
 def test_the_client_imports_nothing_of_the_service_but_what_goes_over_the_wire() -> None:
-    loaded = modules_after("import app.client, app.cli.certify, app.cli.calculate")
+    loaded = modules_after("import zetadp.app.client, zetadp.app.cli.certify, zetadp.app.cli.calculate")
     heavy = {"fastapi", "starlette", "sqlalchemy", "torch", "reportlab", "alembic", "dbos", "dp_accounting", "uvicorn"}
     assert "httpx2" in loaded
     assert sorted(loaded & heavy) == []
@@ -56,5 +58,5 @@ def test_help_lists_every_command_with_the_first_paragraph_of_its_own_help(modul
 
 
 def test_help_lists_the_commands_of_every_module_that_registers_some() -> None:
-    modules = {found.name for found in iter_modules(app.cli.__path__)}
-    assert {name for name in modules if hasattr(import_module(f"app.cli.{name}"), "register")} == set(LISTED)
+    modules = {found.name for found in iter_modules(cli.__path__)}
+    assert {name for name in modules if hasattr(import_module(f"zetadp.app.cli.{name}"), "register")} == set(LISTED)

@@ -14,16 +14,16 @@ import pytest
 from starlette.types import ASGIApp, Message, Receive, Send
 from structlog.testing import capture_logs
 
-from app.jobs.attempts import Attempts
-from app.jobs.leases import Executor, Leases
-from app.jobs.queue import JobQueue
-from app.jobs.resources import JobSubmission
-from app.kit.database import Database
-from app.kit.settings import Settings
-from app.main import create_app
-from app.submissions.service import JobService
 from tests.app.jobs_harness import ADMIN_KEY, WAIT_SECONDS, running, settings, spec, wait_until
-from trainer.specs.report import Progress
+from zetadp.app.jobs.attempts import Attempts
+from zetadp.app.jobs.leases import Executor, Leases
+from zetadp.app.jobs.queue import JobQueue
+from zetadp.app.jobs.resources import JobSubmission
+from zetadp.app.kit.database import Database
+from zetadp.app.kit.settings import Settings
+from zetadp.app.main import create_app
+from zetadp.app.submissions.service import JobService
+from zetadp.trainer.specs.report import Progress
 
 STEPS = 20
 

@@ -18,23 +18,23 @@ import httpx2
 import numpy as np
 import pytest
 
-from app.kit import problems as errors
-from app.kit.database import Database, now
-from app.kit.settings import Settings
-from app.tables.uploads import UploadRow
-from app.uploads import service as service_module
-from app.uploads import storage
-from app.uploads.errors import QuotaExceeded, UploadCutOff
-from app.uploads.housekeeping import sweep
-from app.uploads.receiving import content_digest
-from app.uploads.service import Begun, UploadAsked, UploadService
-from app.uploads.storage import Landing
-from mechanisms.errors import InvalidParameter
 from tests.app.access_harness import made as key_of
 from tests.app.access_harness import shown
 from tests.app.jobs_harness import AUTHORIZED, postgresql_server, serving, settings, wait_until
 from tests.app.uploads_harness import InProcess, files_below, npz, reading_in_process, upload, uploaded
-from trainer.data.formats import ArrayFacts, Contents
+from zetadp.app.kit import problems as errors
+from zetadp.app.kit.database import Database, now
+from zetadp.app.kit.settings import Settings
+from zetadp.app.tables.uploads import UploadRow
+from zetadp.app.uploads import service as service_module
+from zetadp.app.uploads import storage
+from zetadp.app.uploads.errors import QuotaExceeded, UploadCutOff
+from zetadp.app.uploads.housekeeping import sweep
+from zetadp.app.uploads.receiving import content_digest
+from zetadp.app.uploads.service import Begun, UploadAsked, UploadService
+from zetadp.app.uploads.storage import Landing
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data.formats import ArrayFacts, Contents
 
 CONTENT = npz()
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

@@ -9,11 +9,11 @@ import httpx2
 import pytest
 from typer.testing import CliRunner
 
-from app.cli import app
-from app.client import Client, RequestRefused
-from app.uploads.data_set_definition import DataSetDefinition
 from tests.app.jobs_harness import ADMIN_KEY, serving, settings
 from tests.app.uploads_harness import definition, npz, reading_in_process
+from zetadp.app.cli import app
+from zetadp.app.client import Client, RequestRefused
+from zetadp.app.uploads.data_set_definition import DataSetDefinition
 
 
 @pytest.fixture(scope="module")

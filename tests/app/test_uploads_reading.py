@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.kit.disk import StorageFull
-from app.kit.settings import Settings
-from app.uploads import reader as reading
-from app.uploads.data_set_definition import DataSetDefinition
-from app.uploads.parser import ReadableFile
-from app.uploads.reader import Reader
-from mechanisms.errors import InvalidParameter
 from tests.app.jobs_harness import settings, wait_until
 from tests.app.uploads_harness import definition, files_below, npz
+from zetadp.app.kit.disk import StorageFull
+from zetadp.app.kit.settings import Settings
+from zetadp.app.uploads import reader as reading
+from zetadp.app.uploads.data_set_definition import DataSetDefinition
+from zetadp.app.uploads.parser import ReadableFile
+from zetadp.app.uploads.reader import Reader
+from zetadp.mechanisms.errors import InvalidParameter
 
 UPLOAD = "0" * 32
 

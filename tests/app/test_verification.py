@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from accountants.events import NonPrivate
-from app.certificates.facts.report import Status, VerificationReport
-from app.certificates.facts.statement import Digest, Subject
-from app.certificates.issuing.issue import CertificateInput, issue_certificate
-from app.certificates.signing.digests import code_manifest, sha256_of
-from app.certificates.signing.keys import PublicKeySet, jwks, rotate
-from app.certificates.verification.files import check_file
-from app.certificates.verification.verify import verify
-from app.kit.settings import Settings
 from tests.app.certificates_harness import details, finished_run, forged, statement_of
-from trainer.specs.report import RunReport
+from zetadp.accountants.events import NonPrivate
+from zetadp.app.certificates.facts.report import Status, VerificationReport
+from zetadp.app.certificates.facts.statement import Digest, Subject
+from zetadp.app.certificates.issuing.issue import CertificateInput, issue_certificate
+from zetadp.app.certificates.signing.digests import code_manifest, sha256_of
+from zetadp.app.certificates.signing.keys import PublicKeySet, jwks, rotate
+from zetadp.app.certificates.verification.files import check_file
+from zetadp.app.certificates.verification.verify import verify
+from zetadp.app.kit.settings import Settings
+from zetadp.trainer.specs.report import RunReport
 
 Change = Callable[[dict[str, Any]], None]
 

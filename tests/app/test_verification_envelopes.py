@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from app.certificates.signing.envelope import MAXIMUM_BYTES, sign
-from app.certificates.signing.keys import PublicKey, PublicKeySet, jwks, signer
-from app.certificates.verification.verify import verify
-from app.kit.settings import Settings
 from tests.app.certificates_harness import details, forged, signed, statement_of
+from zetadp.app.certificates.signing.envelope import MAXIMUM_BYTES, sign
+from zetadp.app.certificates.signing.keys import PublicKey, PublicKeySet, jwks, signer
+from zetadp.app.certificates.verification.verify import verify
+from zetadp.app.kit.settings import Settings
 
 
 def _repacked(envelope: bytes, **changes: object) -> bytes:

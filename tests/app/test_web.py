@@ -8,13 +8,13 @@ import re
 import pytest
 from fastapi.testclient import TestClient
 
-from app.calculators import catalogue
-from app.calculators.proofs import ProofEntry, list_proofs
-from app.kit.settings import Settings
-from app.main import create_app
-from app.web.forms import fields_of
-from app.web.live_forms import COMPARISONS, NOISE_SHAPE, form_of
-from mechanisms.errata import ERRATA
+from zetadp.app.calculators import catalogue
+from zetadp.app.calculators.proofs import ProofEntry, list_proofs
+from zetadp.app.kit.settings import Settings
+from zetadp.app.main import create_app
+from zetadp.app.web.forms import fields_of
+from zetadp.app.web.live_forms import COMPARISONS, NOISE_SHAPE, form_of
+from zetadp.mechanisms.errata import ERRATA
 
 MECHANISMS = catalogue.list_mechanisms()
 ID = "0" * 32

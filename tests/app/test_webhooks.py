@@ -18,14 +18,14 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select, update
 
-from app.jobs.deliveries import MOST_TRIES, Deliveries
-from app.jobs.destinations import DestinationRefused, Destinations
-from app.kit.database import now
-from app.kit.settings import Settings
-from app.main import create_app
-from app.tables.jobs import DeliveryRow
-from mechanisms.errors import InvalidParameter
 from tests.app.jobs_harness import AUTHORIZED, Submission, settings, spec, wait_until
+from zetadp.app.jobs.deliveries import MOST_TRIES, Deliveries
+from zetadp.app.jobs.destinations import DestinationRefused, Destinations
+from zetadp.app.kit.database import now
+from zetadp.app.kit.settings import Settings
+from zetadp.app.main import create_app
+from zetadp.app.tables.jobs import DeliveryRow
+from zetadp.mechanisms.errors import InvalidParameter
 
 SECRET = "0123456789abcdef-a-secret"
 

@@ -13,13 +13,6 @@ import httpx2
 import pytest
 from sqlalchemy import text
 
-from app.jobs.leases import Leases
-from app.jobs.queue import JobQueue
-from app.jobs.resources import JobSubmission
-from app.kit.database import Database
-from app.kit.settings import Settings
-from app.submissions.service import JobService
-from app.worker.process import EXIT_BUSY
 from tests.app.fake_child import Order
 from tests.app.jobs_harness import (
     Sent,
@@ -37,6 +30,13 @@ from tests.app.jobs_harness import (
     wait_until,
     working,
 )
+from zetadp.app.jobs.leases import Leases
+from zetadp.app.jobs.queue import JobQueue
+from zetadp.app.jobs.resources import JobSubmission
+from zetadp.app.kit.database import Database
+from zetadp.app.kit.settings import Settings
+from zetadp.app.submissions.service import JobService
+from zetadp.app.worker.process import EXIT_BUSY
 
 RUNTIME = {"microbatch_size": int(Order.HOLD), "checkpoint_seconds": 0.01}
 

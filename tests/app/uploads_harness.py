@@ -12,13 +12,13 @@ import httpx2
 import numpy as np
 import pytest
 
-from app.kit.settings import Settings
-from app.uploads import lifecycle
-from app.uploads.data_set_definition import DataSetDefinition
-from app.uploads.making import Readable, made
-from app.uploads.parser import MadeArrays, ReadableFile
-from trainer.data.formats import Contents, FormatName, declared
-from trainer.data.uploaded import store
+from zetadp.app.kit.settings import Settings
+from zetadp.app.uploads import lifecycle
+from zetadp.app.uploads.data_set_definition import DataSetDefinition
+from zetadp.app.uploads.making import Readable, made
+from zetadp.app.uploads.parser import MadeArrays, ReadableFile
+from zetadp.trainer.data.formats import Contents, FormatName, declared
+from zetadp.trainer.data.uploaded import store
 
 RECORDS, FEATURES = 60, 4
 JsonObject = dict[str, Any]

@@ -8,13 +8,13 @@ from itertools import pairwise
 
 import pytest
 
-from accountants import ACCOUNTANTS, Composed, NonPrivate, PoissonSampled, Release, Repeated
-from accountants.events import scaled
-from mechanisms import ComplexGaussian, InvalidParameter, NumericalFloor, Sensitivity
 from tests.accountants.events import complex_gaussian, gaussian, laplace, training
 from tests.accountants.two_point_truth import response
 from tests.remembered import accounted_once
 from tests.selection import chosen
+from zetadp.accountants import ACCOUNTANTS, Composed, NonPrivate, PoissonSampled, Release, Repeated
+from zetadp.accountants.events import scaled
+from zetadp.mechanisms import ComplexGaussian, InvalidParameter, NumericalFloor, Sensitivity
 
 EVENTS = {
     "gaussian": gaussian(1.5),

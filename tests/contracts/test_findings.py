@@ -7,9 +7,9 @@ import math
 import pytest
 from fastapi.testclient import TestClient
 
-from app.kit.settings import Settings
-from app.main import create_app
 from tests.app.openapi_harness import document
+from zetadp.app.kit.settings import Settings
+from zetadp.app.main import create_app
 
 CHANGES = {
     "/v1/compare/complex_gaussian": (

@@ -9,16 +9,16 @@ from pathlib import Path
 import grimp
 import pytest
 
-PUBLISHED = "mechanisms.published"
-PACKAGES = ("app", "trainer", "accountants", "mechanisms")
+PUBLISHED = "zetadp.mechanisms.published"
+PACKAGES = ("zetadp",)
 GUARANTEES = (
-    "app.certificates",
-    "app.calculators.profiles",
-    "app.calculators.calibrations",
-    "app.jobs",
-    "app.worker",
-    "trainer",
-    "accountants",
+    "zetadp.app.certificates",
+    "zetadp.app.calculators.profiles",
+    "zetadp.app.calculators.calibrations",
+    "zetadp.app.jobs",
+    "zetadp.app.worker",
+    "zetadp.trainer",
+    "zetadp.accountants",
 )
 """What computes or signs a guarantee, or trains under one."""
 
@@ -57,7 +57,8 @@ def guarantees_that_reach_published(graph: Graph) -> dict[str, tuple[str, ...]]:
     guarded = [
         module
         for module in graph
-        if any(_within(module, package) for package in GUARANTEES) or (_within(module, "mechanisms") and not _within(module, PUBLISHED))
+        if any(_within(module, package) for package in GUARANTEES)
+        or (_within(module, "zetadp.mechanisms") and not _within(module, PUBLISHED))
     ]
     return {module: chain for module in sorted(guarded) if (chain := path_to(graph, module, PUBLISHED)) is not None}
 
@@ -73,7 +74,7 @@ def test_the_graph_holds_what_it_is_asked_about(graph):
     for package in GUARANTEES:
         assert any(_within(module, package) for module in graph), package
     # The comparisons do reach the printed formulas: the search isn't blind.
-    assert path_to(graph, "app.calculators.compare.router", PUBLISHED) is not None
+    assert path_to(graph, "zetadp.app.calculators.compare.router", PUBLISHED) is not None
 
 
 def test_no_guarantee_reaches_the_printed_formulas(graph):
@@ -81,18 +82,18 @@ def test_no_guarantee_reaches_the_printed_formulas(graph):
 
 
 CLEAN = {
-    "mechanisms": (),
-    "mechanisms.gaussian": ("mechanisms.base",),
-    "mechanisms.base": (),
-    "mechanisms.published": (),
-    "mechanisms.published.clt": ("mechanisms.base",),
-    "accountants": ("accountants.routes.closed.closed_form",),
-    "accountants.routes.closed.closed_form": ("mechanisms.gaussian",),
-    "app": (),
-    "app.certificates": (),
-    "app.certificates.issuing.issue": ("accountants",),
-    "app.calculators": (),
-    "app.calculators.compare": ("mechanisms.published.clt",),
+    "zetadp.mechanisms": (),
+    "zetadp.mechanisms.gaussian": ("zetadp.mechanisms.base",),
+    "zetadp.mechanisms.base": (),
+    "zetadp.mechanisms.published": (),
+    "zetadp.mechanisms.published.clt": ("zetadp.mechanisms.base",),
+    "zetadp.accountants": ("zetadp.accountants.routes.closed.closed_form",),
+    "zetadp.accountants.routes.closed.closed_form": ("zetadp.mechanisms.gaussian",),
+    "zetadp.app": (),
+    "zetadp.app.certificates": (),
+    "zetadp.app.certificates.issuing.issue": ("zetadp.accountants",),
+    "zetadp.app.calculators": (),
+    "zetadp.app.calculators.compare": ("zetadp.mechanisms.published.clt",),
 }
 
 
@@ -103,26 +104,30 @@ def test_a_clean_graph_passes():
 @pytest.mark.parametrize(
     ("importer", "imported", "caught"),
     [
-        ("app.certificates.issuing.issue", "mechanisms.published.clt", {"app.certificates.issuing.issue"}),
-        ("app.certificates.issuing.issue", "app.calculators.compare", {"app.certificates.issuing.issue"}),
+        ("zetadp.app.certificates.issuing.issue", "zetadp.mechanisms.published.clt", {"zetadp.app.certificates.issuing.issue"}),
+        ("zetadp.app.certificates.issuing.issue", "zetadp.app.calculators.compare", {"zetadp.app.certificates.issuing.issue"}),
         (
-            "mechanisms.base",
-            "mechanisms.published",
+            "zetadp.mechanisms.base",
+            "zetadp.mechanisms.published",
             {
-                "mechanisms.base",
-                "mechanisms.gaussian",
-                "accountants",
-                "accountants.routes.closed.closed_form",
-                "app.certificates.issuing.issue",
+                "zetadp.mechanisms.base",
+                "zetadp.mechanisms.gaussian",
+                "zetadp.accountants",
+                "zetadp.accountants.routes.closed.closed_form",
+                "zetadp.app.certificates.issuing.issue",
             },
         ),
         (
-            "accountants.routes.closed.closed_form",
-            "mechanisms.published.clt",
-            {"accountants", "accountants.routes.closed.closed_form", "app.certificates.issuing.issue"},
+            "zetadp.accountants.routes.closed.closed_form",
+            "zetadp.mechanisms.published.clt",
+            {"zetadp.accountants", "zetadp.accountants.routes.closed.closed_form", "zetadp.app.certificates.issuing.issue"},
         ),
         # A package's own __init__ runs whenever anything in it is imported.
-        ("app.certificates", "mechanisms.published.clt", {"app.certificates", "app.certificates.issuing.issue"}),
+        (
+            "zetadp.app.certificates",
+            "zetadp.mechanisms.published.clt",
+            {"zetadp.app.certificates", "zetadp.app.certificates.issuing.issue"},
+        ),
     ],
 )
 def test_an_import_that_would_leak_is_caught_with_everything_that_reaches_it(importer, imported, caught):
@@ -131,7 +136,7 @@ def test_an_import_that_would_leak_is_caught_with_everything_that_reaches_it(imp
     assert set(found) == caught
     for module, chain in found.items():
         assert chain[0] == module
-        assert chain[-1] in {imported, PUBLISHED, "mechanisms.published.clt"}
+        assert chain[-1] in {imported, PUBLISHED, "zetadp.mechanisms.published.clt"}
 
 
 def _contracts():

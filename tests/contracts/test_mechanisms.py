@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from mechanisms import MECHANISMS, AnyMechanism, InvalidParameter, NumpySource
+from zetadp.mechanisms import MECHANISMS, AnyMechanism, InvalidParameter, NumpySource
 
 EXAMPLES = [pytest.param(kind.example(), id=kind.kind_name()) for kind in MECHANISMS]
 ADAPTER: TypeAdapter[AnyMechanism] = TypeAdapter(AnyMechanism)
@@ -118,7 +118,7 @@ def test_masked_values_are_refused(mechanism):
 @pytest.mark.parametrize("mechanism", EXAMPLES)
 def test_proof_sources_and_summary_exist(mechanism):
     facts = mechanism.FACTS
-    proof = files("mechanisms").joinpath("proofs", facts.proof).read_text(encoding="utf-8")
+    proof = files("zetadp.mechanisms").joinpath("proofs", facts.proof).read_text(encoding="utf-8")
     assert "**Claim.**" in proof
     assert "**Proof.**" in proof
     assert facts.summary

@@ -16,20 +16,20 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from mechanisms import Adjacency, Gaussian, Sensitivity
-from mechanisms.numerics.spectrum import LowPass
 from tests.selection import chosen
 from tests.trainer.made_up import all_steps
 from tests.trainer.spectral_cases import ORDERS, random_ratios, spectra_of
-from trainer import RuntimeSpec, ZetaDpSgd, load_train
-from trainer.engine import MODEL, ClippedSum, ParameterLayout, PrivateLoop, SeededRandomness, Site, TrainingState
-from trainer.engine.gradients.clipping import CLIP_MARGIN
-from trainer.engine.gradients.spectral_vector import Spectra
-from trainer.engine.team.interface import Alone
-from trainer.specs.algorithms.spectral_dp import SpectralDp
-from trainer.specs.execution_plan import ExecutionPlan, FlatClipping, PoissonSampling
-from trainer.specs.network_training import NetworkTraining
-from trainer.specs.projection import LayerSpectrum, SpectralProjection
+from zetadp.mechanisms import Adjacency, Gaussian, Sensitivity
+from zetadp.mechanisms.numerics.spectrum import LowPass
+from zetadp.trainer import RuntimeSpec, ZetaDpSgd, load_train
+from zetadp.trainer.engine import MODEL, ClippedSum, ParameterLayout, PrivateLoop, SeededRandomness, Site, TrainingState
+from zetadp.trainer.engine.gradients.clipping import CLIP_MARGIN
+from zetadp.trainer.engine.gradients.spectral_vector import Spectra
+from zetadp.trainer.engine.team.interface import Alone
+from zetadp.trainer.specs.algorithms.spectral_dp import SpectralDp
+from zetadp.trainer.specs.execution_plan import ExecutionPlan, FlatClipping, PoissonSampling
+from zetadp.trainer.specs.network_training import NetworkTraining
+from zetadp.trainer.specs.projection import LayerSpectrum, SpectralProjection
 
 LAYERS: list[dict[str, Any]] = [
     {"kind": "unflatten", "channels": 2, "height": 8, "width": 8},

@@ -18,16 +18,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from accountants.events import PoissonSampled, Release, Repeated
-from mechanisms import Mechanism, NoiseSource, RandomStream
-from trainer import ALGORITHMS, FederatedZetaDpSgd, RuntimeSpec, TrainingSpec, load_train
-from trainer.data.splits import record_keys
-from trainer.engine import ClippedGradients, ClippedSum, loop, units_at_nodes
-from trainer.engine.gradients.clipping import CLIP_MARGIN
-from trainer.layers.flat_parameters import as_real
-from trainer.specs.execution_plan import LayerBoundsClipping
-from trainer.specs.network_training import BoundedTraining, NetworkTraining
-from trainer.specs.report import RunReport
+from zetadp.accountants.events import PoissonSampled, Release, Repeated
+from zetadp.mechanisms import Mechanism, NoiseSource, RandomStream
+from zetadp.trainer import ALGORITHMS, FederatedZetaDpSgd, RuntimeSpec, TrainingSpec, load_train
+from zetadp.trainer.data.splits import record_keys
+from zetadp.trainer.engine import ClippedGradients, ClippedSum, loop, units_at_nodes
+from zetadp.trainer.engine.gradients.clipping import CLIP_MARGIN
+from zetadp.trainer.layers.flat_parameters import as_real
+from zetadp.trainer.specs.execution_plan import LayerBoundsClipping
+from zetadp.trainer.specs.network_training import BoundedTraining, NetworkTraining
+from zetadp.trainer.specs.report import RunReport
 
 STEPS = 25
 BOUND = 0.5
@@ -238,7 +238,7 @@ def test_the_release_is_divided_by_public_constants_whatever_was_drawn(algorithm
 
     spec = _small(algorithm, expected_batch_size=40)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("trainer.engine.network_run.update", plain_descent)
+        patch.setattr("zetadp.trainer.engine.network_run.update", plain_descent)
         seen = _observe(spec, tmp_path)
     nodes = len(_nodes(spec))
     assert len({len(drawn) for drawn in seen.samples}) > 5

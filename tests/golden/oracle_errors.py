@@ -16,24 +16,24 @@ from typing import Any
 import mpmath
 import numpy as np
 
-from accountants import Composed, Grouped, Leaf, Release, calibrate_scale, profile
-from accountants.dominating import pair_of
-from accountants.routes.closed.gdp_inversion import epsilon_at, largest_mu
-from accountants.routes.rdp.rdp import epsilon_at_order, leaf_renyi
-from accountants.routes.single.hockey_stick import calls, reverse
-from app.calculators.compare.finding import Finding
-from app.calculators.compare.spof import algorithm as spof
-from app.calculators.compare.spof import dp_sgd as spof_dp_sgd
-from mechanisms import ComplexGaussian, Gaussian, Sensitivity
-from mechanisms.analysis import environmental_noise
-from mechanisms.analysis.classic_gaussian import largest_classic_epsilon
-from mechanisms.analysis.spectral_noise import layers_gdp_mu, layers_l2, real_noise_variance, unnormalised_gdp_mu
-from mechanisms.conventions import per_component_from_total, total_from_per_component
-from mechanisms.noise_shape import optimal_shape
-from mechanisms.numerics.gdp import gdp_log_delta, gdp_trade_off
-from mechanisms.numerics.spectrum import LowPass
-from mechanisms.published import clt, complex_dp_federated, spectral_dp, spof_environment, zeta_dp
 from tests.golden.oracles import FILE
+from zetadp.accountants import Composed, Grouped, Leaf, Release, calibrate_scale, profile
+from zetadp.accountants.dominating import pair_of
+from zetadp.accountants.routes.closed.gdp_inversion import epsilon_at, largest_mu
+from zetadp.accountants.routes.rdp.rdp import epsilon_at_order, leaf_renyi
+from zetadp.accountants.routes.single.hockey_stick import calls, reverse
+from zetadp.app.calculators.compare.finding import Finding
+from zetadp.app.calculators.compare.spof import algorithm as spof
+from zetadp.app.calculators.compare.spof import dp_sgd as spof_dp_sgd
+from zetadp.mechanisms import ComplexGaussian, Gaussian, Sensitivity
+from zetadp.mechanisms.analysis import environmental_noise
+from zetadp.mechanisms.analysis.classic_gaussian import largest_classic_epsilon
+from zetadp.mechanisms.analysis.spectral_noise import layers_gdp_mu, layers_l2, real_noise_variance, unnormalised_gdp_mu
+from zetadp.mechanisms.conventions import per_component_from_total, total_from_per_component
+from zetadp.mechanisms.noise_shape import optimal_shape
+from zetadp.mechanisms.numerics.gdp import gdp_log_delta, gdp_trade_off
+from zetadp.mechanisms.numerics.spectrum import LowPass
+from zetadp.mechanisms.published import clt, complex_dp_federated, spectral_dp, spof_environment, zeta_dp
 
 Inputs = Mapping[str, str]
 Values = Mapping[str, float]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mechanisms import DuchiLinf, LocalGaussian, LocalLaplace, Sensitivity
+from zetadp.mechanisms import DuchiLinf, LocalGaussian, LocalLaplace, Sensitivity
 
 
 def sensitivity(l1):

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-import accountants
-from accountants.events import Release
-from mechanisms import Adjacency, ComplexGaussian, Gaussian, Laplace, NumpySource, RandomStream, Sensitivity
-from mechanisms.base import AdditiveNoise
-from mechanisms.sampling import grid_normal
-from mechanisms.sampling.grid import BITS, STEP
-from trainer.engine import TorchSource
+from zetadp import accountants
+from zetadp.accountants.events import Release
+from zetadp.mechanisms import Adjacency, ComplexGaussian, Gaussian, Laplace, NumpySource, RandomStream, Sensitivity
+from zetadp.mechanisms.base import AdditiveNoise
+from zetadp.mechanisms.sampling import grid_normal
+from zetadp.mechanisms.sampling.grid import BITS, STEP
+from zetadp.trainer.engine import TorchSource
 
 ONE = Sensitivity(l2=1.0, l1=1.0, adjacency=Adjacency.ADD_REMOVE, unit="record")
 DELTA = 1e-100

@@ -7,11 +7,11 @@ import math
 import mpmath
 import pytest
 
-from accountants import PoissonSampled, Release, Repeated, profile
-from accountants.routes.closed.closed_form import GdpProfile
-from mechanisms import ComplexGaussian, Sensitivity
-from mechanisms.published.clt import clt_mu_poisson, clt_mu_uniform
 from tests.golden.oracles import oracle_rows
+from zetadp.accountants import PoissonSampled, Release, Repeated, profile
+from zetadp.accountants.routes.closed.closed_form import GdpProfile
+from zetadp.mechanisms import ComplexGaussian, Sensitivity
+from zetadp.mechanisms.published.clt import clt_mu_poisson, clt_mu_uniform
 
 
 @pytest.mark.parametrize(("inputs", "oracle"), oracle_rows("gdp_clt_approximation_NOT_A_BOUND"))

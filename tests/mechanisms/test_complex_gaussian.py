@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from mechanisms import Adjacency, ComplexGaussian, InvalidParameter, NumpySource, Sensitivity
-from mechanisms.complex_gaussian import whitened_length
 from tests.golden.oracles import oracle_rows
+from zetadp.mechanisms import Adjacency, ComplexGaussian, InvalidParameter, NumpySource, Sensitivity
+from zetadp.mechanisms.complex_gaussian import whitened_length
 
 
 def _sensitivity(l2=1.0, l2_real=None, l2_imag=None):

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from mechanisms import InvalidParameter, NumpySource, Sensitivity
-from mechanisms.conventions import (
+from tests.golden.oracles import oracle_rows
+from zetadp.mechanisms import InvalidParameter, NumpySource, Sensitivity
+from zetadp.mechanisms.conventions import (
     CovarianceNoise,
     FederatedAlgorithmNoise,
     NoiseStatement,
@@ -21,7 +22,6 @@ from mechanisms.conventions import (
     per_component_from_total,
     total_from_per_component,
 )
-from tests.golden.oracles import oracle_rows
 
 ADAPTER: TypeAdapter[NoiseStatement] = TypeAdapter(NoiseStatement)
 UNIT = Sensitivity(l2=1.0, adjacency="add_remove", unit="record")

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from mechanisms.analysis.clipped_box import l1_diameter
-from mechanisms.analysis.cross_entropy import (
+from tests.golden.oracles import oracle_rows
+from zetadp.mechanisms.analysis.clipped_box import l1_diameter
+from zetadp.mechanisms.analysis.cross_entropy import (
     Expansion,
     affine_l1,
     coefficient_l1,
@@ -22,7 +23,6 @@ from mechanisms.analysis.cross_entropy import (
     softplus,
     taylor_l1_with_constant,
 )
-from tests.golden.oracles import oracle_rows
 
 POINTS = [(0.0, 0.0), (0.0, 2.5), (1.3, -0.7), (-4.0, 17.5), (30.0, 31.0), (-1e3, -999.0)]
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from mechanisms import DuchiLinf, InvalidParameter, NumpySource, RandomOrigin
-from mechanisms.duchi_linf import central_factor, compare_with_laplace, minority_numerator, shown_probability
-from mechanisms.sampling.source import FAIR, PROBABILITY_BITS
 from tests.mechanisms.local import duchi
 from tests.selection import chosen, thinned
+from zetadp.mechanisms import DuchiLinf, InvalidParameter, NumpySource, RandomOrigin
+from zetadp.mechanisms.duchi_linf import central_factor, compare_with_laplace, minority_numerator, shown_probability
+from zetadp.mechanisms.sampling.source import FAIR, PROBABILITY_BITS
 
 WHOLE = 1 << PROBABILITY_BITS
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from mechanisms import NumpySource
-from mechanisms.analysis import environmental_noise
-from mechanisms.published import spof_environment as published
 from tests.golden.oracles import oracle_rows
+from zetadp.mechanisms import NumpySource
+from zetadp.mechanisms.analysis import environmental_noise
+from zetadp.mechanisms.published import spof_environment as published
 
 CLOSE = 1e-12
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mechanisms import MECHANISMS
-from mechanisms.errata import ERRATA, SEVERITIES, UnknownRow, erratum
-from mechanisms.numerics.gdp import gdp_log_delta
-from trainer import ALGORITHMS
+from zetadp.mechanisms import MECHANISMS
+from zetadp.mechanisms.errata import ERRATA, SEVERITIES, UnknownRow, erratum
+from zetadp.mechanisms.numerics.gdp import gdp_log_delta
+from zetadp.trainer import ALGORITHMS
 
 ROOT = Path(__file__).parents[2]
 COUNTS = {"Z": 24, "C": 19, "S": 33, "O": 19, "P": 24}

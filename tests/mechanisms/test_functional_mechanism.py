@@ -7,9 +7,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mechanisms.analysis.cross_entropy import loss, sigmoid
-from mechanisms.analysis.functional_mechanism import coefficient_count, l1_sensitivity, l2_sensitivity, most_flips
-from mechanisms.base import Adjacency
+from zetadp.mechanisms.analysis.cross_entropy import loss, sigmoid
+from zetadp.mechanisms.analysis.functional_mechanism import coefficient_count, l1_sensitivity, l2_sensitivity, most_flips
+from zetadp.mechanisms.base import Adjacency
 
 SIZES = [(1, 1), (1, 2), (2, 3), (3, 2), (14, 1), (14, 7), (2, 7), (5, 5)]
 BOTH_NORMS = [(1, l1_sensitivity), (2, l2_sensitivity)]

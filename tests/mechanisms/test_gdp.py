@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from scipy import special
 
-from mechanisms.errors import InvalidParameter
-from mechanisms.numerics.gdp import gdp_log_delta, gdp_log_deltas, gdp_trade_off, log_delta_error, log_delta_slopes, trade_off_error
-from mechanisms.numerics.mills import log_difference
 from tests.golden.oracles import oracle_rows
 from tests.selection import chosen
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.numerics.gdp import gdp_log_delta, gdp_log_deltas, gdp_trade_off, log_delta_error, log_delta_slopes, trade_off_error
+from zetadp.mechanisms.numerics.mills import log_difference
 
 
 @pytest.mark.parametrize(("inputs", "oracle"), oracle_rows("gdp_delta"))

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mechanisms import ComplexGaussian, Gaussian, InvalidParameter, LocalGaussian, NumpySource, RandomStream, Sensitivity
-from mechanisms.sampling import grid_laplace, grid_normal, kernel
-from mechanisms.sampling.grid import STEP, contraction, largest, rounding
-from mechanisms.sampling.lazy_bits import bits_below
 from tests.selection import chosen
+from zetadp.mechanisms import ComplexGaussian, Gaussian, InvalidParameter, LocalGaussian, NumpySource, RandomStream, Sensitivity
+from zetadp.mechanisms.sampling import grid_laplace, grid_normal, kernel
+from zetadp.mechanisms.sampling.grid import STEP, contraction, largest, rounding
+from zetadp.mechanisms.sampling.lazy_bits import bits_below
 
 ONE = Sensitivity(l2=1.0, l1=1.0, adjacency="add_remove", unit="record")
 UNLIKELY = 1e-6

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from mechanisms.sampling.key_stream import SEGMENT, SKIPPED, KeyStream
+from zetadp.mechanisms.sampling.key_stream import SEGMENT, SKIPPED, KeyStream
 
 KEY = bytes(range(32))
 

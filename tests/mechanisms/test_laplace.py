@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from mechanisms import LaplaceLoss
+from zetadp.mechanisms import LaplaceLoss
 
 
 def _two_coordinate_delta(first: float, second: float, epsilon: float) -> float:

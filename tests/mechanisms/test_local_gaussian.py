@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from accountants import (
+from tests.accountants.two_point_truth import gaussian_delta
+from tests.mechanisms.local import local_gaussian, local_laplace
+from zetadp.accountants import (
     Composed,
     FixedSizeSampled,
     Grouped,
@@ -22,11 +24,9 @@ from accountants import (
     leaves,
     profile,
 )
-from accountants.events import scaled
-from accountants.routes.closed.closed_form import GdpProfile
-from mechanisms import Gaussian, InvalidParameter, LocalGaussian, NumpySource, Sensitivity, UnsupportedEvent
-from tests.accountants.two_point_truth import gaussian_delta
-from tests.mechanisms.local import local_gaussian, local_laplace
+from zetadp.accountants.events import scaled
+from zetadp.accountants.routes.closed.closed_form import GdpProfile
+from zetadp.mechanisms import Gaussian, InvalidParameter, LocalGaussian, NumpySource, Sensitivity, UnsupportedEvent
 
 
 def of_users(size, event):

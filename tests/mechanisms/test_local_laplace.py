@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from accountants import Release, Repeated, profile
-from mechanisms import InvalidParameter, Laplace, LaplaceLoss, LocalLaplace, NumpySource, Sensitivity
 from tests.mechanisms.local import local_laplace, sensitivity
+from zetadp.accountants import Release, Repeated, profile
+from zetadp.mechanisms import InvalidParameter, Laplace, LaplaceLoss, LocalLaplace, NumpySource, Sensitivity
 
 
 def test_epsilon_is_the_boxes_diameter_over_the_scale():

@@ -6,9 +6,9 @@ import random
 import numpy as np
 import pytest
 
-from mechanisms import ComplexGaussian, Gaussian, InvalidParameter, Sensitivity
-from mechanisms.noise_shape import optimal_shape, total_std_for
 from tests.golden.oracles import oracle_rows
+from zetadp.mechanisms import ComplexGaussian, Gaussian, InvalidParameter, Sensitivity
+from zetadp.mechanisms.noise_shape import optimal_shape, total_std_for
 
 
 def _sensitivity(l2, l2_real=None, l2_imag=None):

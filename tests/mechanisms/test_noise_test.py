@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mechanisms import Adjacency, ComplexGaussian, Gaussian, Laplace, NumpySource, Sensitivity, noise_test
-from mechanisms.noise_test import SMALLEST_COUNT, NoiseSums, Products, are_unrelated, has_claimed_scale, largest_sum
+from zetadp.mechanisms import Adjacency, ComplexGaussian, Gaussian, Laplace, NumpySource, Sensitivity, noise_test
+from zetadp.mechanisms.noise_test import SMALLEST_COUNT, NoiseSums, Products, are_unrelated, has_claimed_scale, largest_sum
 
 L2 = Sensitivity(l2=1.0, adjacency=Adjacency.ADD_REMOVE, unit="record")
 L1 = Sensitivity(l1=1.0, adjacency=Adjacency.ADD_REMOVE, unit="record")

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from mechanisms.analysis.operation_counts import OperationCosts, coefficient_perturbation, gradient_perturbation, total
-from mechanisms.published import spof_operations as published
+from zetadp.mechanisms.analysis.operation_counts import OperationCosts, coefficient_perturbation, gradient_perturbation, total
+from zetadp.mechanisms.published import spof_operations as published
 
 _PAPER = OperationCosts()
 

@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from mechanisms import ComplexGaussian, Sensitivity
-from mechanisms.published import complex_dp_federated, zeta_dp
 from tests.golden.oracles import oracle_rows
+from zetadp.mechanisms import ComplexGaussian, Sensitivity
+from zetadp.mechanisms.published import complex_dp_federated, zeta_dp
 
 
 @pytest.mark.parametrize(("inputs", "oracle"), oracle_rows("zeta_dp_delta"))

@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from mechanisms.analysis import environmental_noise, taylor
-from mechanisms.published import spof_environment as published
-from mechanisms.published import spof_taylor
 from tests.golden.oracles import oracle_rows
+from zetadp.mechanisms.analysis import environmental_noise, taylor
+from zetadp.mechanisms.published import spof_environment as published
+from zetadp.mechanisms.published import spof_taylor
 
 
 @pytest.mark.parametrize(("inputs", "oracle"), oracle_rows("spof_b_distribution"))

@@ -8,16 +8,16 @@ import mpmath
 import numpy as np
 import pytest
 
-from mechanisms import InvalidParameter
-from mechanisms.analysis.classic_gaussian import (
+from tests.golden.oracles import oracle_rows
+from zetadp.mechanisms import InvalidParameter
+from zetadp.mechanisms.analysis.classic_gaussian import (
     classic_factor,
     classic_noise_renyi,
     equivalent_orders,
     largest_classic_epsilon,
     largest_equivalent_epsilon,
 )
-from mechanisms.published import spectral_dp
-from tests.golden.oracles import oracle_rows
+from zetadp.mechanisms.published import spectral_dp
 
 
 @pytest.mark.parametrize(("inputs", "expected"), oracle_rows("spectral_1d"))

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from mechanisms.analysis.cross_entropy import affine_l1, sigmoid
-from mechanisms.published import spof
 from tests.golden.oracles import oracle_rows
+from zetadp.mechanisms.analysis.cross_entropy import affine_l1, sigmoid
+from zetadp.mechanisms.published import spof
 
 
 @pytest.mark.parametrize(("inputs", "oracle"), oracle_rows("spof_sensitivity"))

@@ -7,8 +7,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from mechanisms.analysis.realised_lot import realised_lot_log_delta
-from mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.analysis.realised_lot import realised_lot_log_delta
+from zetadp.mechanisms.errors import InvalidParameter
 
 
 def _exact(lot, count, epsilon):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mechanisms.analysis.record_recovery import distance_from_rank_one, dominant_column, recovered
-from mechanisms.published import spof as published
+from zetadp.mechanisms.analysis.record_recovery import distance_from_rank_one, dominant_column, recovered
+from zetadp.mechanisms.published import spof as published
 
 
 def test_the_attack_recovers_whatever_record_it_is_given():

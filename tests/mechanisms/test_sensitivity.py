@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from mechanisms import Sensitivity
+from zetadp.mechanisms import Sensitivity
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from accountants import PoissonSampled, Release, Repeated
-from accountants.routes.auto import AutoAccountant
-from mechanisms import Gaussian, InvalidParameter, NumpySource, Sensitivity, Spectral
-from mechanisms.published import spectral_dp
+from zetadp.accountants import PoissonSampled, Release, Repeated
+from zetadp.accountants.routes.auto import AutoAccountant
+from zetadp.mechanisms import Gaussian, InvalidParameter, NumpySource, Sensitivity, Spectral
+from zetadp.mechanisms.published import spectral_dp
 
 SENSITIVITY = Sensitivity(l2=2.0, adjacency="add_remove", unit="record")
 
@@ -136,8 +136,8 @@ def test_the_printed_perturbation_releases_the_odd_part_exactly_and_this_one_doe
 
 def test_a_torch_source_releases_the_same():
     torch = pytest.importorskip("torch")
-    from mechanisms.sampling.source import RandomStream
-    from trainer.engine.noise.torch_source import TorchSource
+    from zetadp.mechanisms.sampling.source import RandomStream
+    from zetadp.trainer.engine.noise.torch_source import TorchSource
 
     for shape, kept in (((8,), (3,)), ((9,), (5,)), ((6, 10), (2, 4)), ((7, 8), (7, 4))):
         mechanism = _spectral(shape, kept)
@@ -160,8 +160,8 @@ def test_a_narrow_value_is_projected_in_double_precision():
 
 def test_a_torch_source_filters_in_double_precision():
     torch = pytest.importorskip("torch")
-    from mechanisms.sampling.source import RandomStream
-    from trainer.engine.noise.torch_source import TorchSource
+    from zetadp.mechanisms.sampling.source import RandomStream
+    from zetadp.trainer.engine.noise.torch_source import TorchSource
 
     source = TorchSource(RandomStream.from_seed(7, "noise"), torch.device("cpu"))
     released = _spectral().release(torch.zeros(2, 8, dtype=torch.float32), source)

@@ -9,9 +9,10 @@ import mpmath
 import numpy as np
 import pytest
 
-from mechanisms import InvalidParameter
-from mechanisms.analysis.signal_energy import SignalNorms, norm_inside
-from mechanisms.analysis.spectral_noise import (
+from tests.golden.oracles import oracle_rows
+from zetadp.mechanisms import InvalidParameter
+from zetadp.mechanisms.analysis.signal_energy import SignalNorms, norm_inside
+from zetadp.mechanisms.analysis.spectral_noise import (
     NoiseReading,
     layers_gdp_mu,
     layers_l2,
@@ -20,8 +21,7 @@ from mechanisms.analysis.spectral_noise import (
     rfft_norm_undercount,
     unnormalised_gdp_mu,
 )
-from mechanisms.numerics.spectrum import LowPass, Rounding, filtering_ratio, kept_for_ratio
-from tests.golden.oracles import oracle_rows
+from zetadp.mechanisms.numerics.spectrum import LowPass, Rounding, filtering_ratio, kept_for_ratio
 
 SHAPES = [(1,), (2,), (3,), (7,), (8,), (9,), (10,), (1, 5), (2, 2), (4, 4), (5, 6), (6, 5), (7, 3)]
 FILTERS = [pytest.param(LowPass(n, k), id=f"{n}-{k}") for n in SHAPES for k in itertools.product(*[range(1, i + 1) for i in n])]

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from accountants import Grouped, Release, Repeated, profile
-from mechanisms import InvalidParameter, NumpySource, Sensitivity, SpofCoefficients
-from mechanisms.analysis.cross_entropy import Expansion, softplus
 from tests.golden.oracles import oracle_rows
+from zetadp.accountants import Grouped, Release, Repeated, profile
+from zetadp.mechanisms import InvalidParameter, NumpySource, Sensitivity, SpofCoefficients
+from zetadp.mechanisms.analysis.cross_entropy import Expansion, softplus
 
 
 def _noise(**changes):

@@ -10,7 +10,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from mechanisms.analysis import taylor
+from zetadp.mechanisms.analysis import taylor
 
 _SEED = random.Random(20)
 _POINTS = [

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mechanisms import InvalidParameter, NumpySource, RandomStream
-from mechanisms.sampling.source import FAIR
 from tests.mechanisms.local import duchi, local_gaussian, local_laplace
 from tests.selection import chosen
+from zetadp.mechanisms import InvalidParameter, NumpySource, RandomStream
+from zetadp.mechanisms.sampling.source import FAIR
 
 COUNT = 200_000
 CORNER = (1.0, -1.0, 1.0)
@@ -132,7 +132,7 @@ def test_records_are_released_independently():
 
 def test_torch_draws_the_same_releases():
     torch = pytest.importorskip("torch")
-    from trainer.engine.noise.torch_source import TorchSource
+    from zetadp.trainer.engine.noise.torch_source import TorchSource
 
     for mechanism in (duchi(4, 1.0, lower=0.0, upper=2.0), local_laplace(4), local_gaussian(4)):
         value = np.full((6, 4), 0.5)
@@ -148,7 +148,7 @@ def test_torch_draws_the_same_releases():
 def test_narrow_torch_types_keep_the_law_of_the_sides(dtype):
     """The two sides are told apart by counting agreements, which no rounding of the tensors' own type can change."""
     torch = pytest.importorskip("torch")
-    from trainer.engine.noise.torch_source import TorchSource
+    from zetadp.trainer.engine.noise.torch_source import TorchSource
 
     kind = getattr(torch, dtype)
     source = TorchSource(RandomStream.from_seed(9, "noise"), torch.device("cpu"))

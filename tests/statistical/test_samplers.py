@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mechanisms import ComplexGaussian, Gaussian, Laplace, NumpySource, RandomOrigin, RandomStream, Sensitivity
+from zetadp.mechanisms import ComplexGaussian, Gaussian, Laplace, NumpySource, RandomOrigin, RandomStream, Sensitivity
 
 COUNT = 200_000
 _SENSITIVITY = Sensitivity(l2=1.0, l1=1.0, adjacency="add_remove", unit="record")

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mechanisms import NumpySource, Sensitivity, Spectral
-from mechanisms.analysis.spectral_noise import NoiseReading, reading_gdp_mu
-from mechanisms.numerics.gdp import gdp_log_delta
 from tests.selection import chosen
+from zetadp.mechanisms import NumpySource, Sensitivity, Spectral
+from zetadp.mechanisms.analysis.spectral_noise import NoiseReading, reading_gdp_mu
+from zetadp.mechanisms.numerics.gdp import gdp_log_delta
 
 COUNT = 60_000
 STD = 0.8

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mechanisms import NumpySource, Sensitivity, SpofCoefficients
+from zetadp.mechanisms import NumpySource, Sensitivity, SpofCoefficients
 
 COUNT = 100_000
 DIMENSION = 2

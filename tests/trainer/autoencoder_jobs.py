@@ -12,11 +12,11 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from mechanisms import Mechanism, NoiseSource
-from trainer import RuntimeSpec, TrainingSpec, load_train
-from trainer.data import ROOT_VARIABLE
-from trainer.specs.algorithms.spof import Spof
-from trainer.specs.report import CheckpointWritten, RunReport, TrainingEvent
+from zetadp.mechanisms import Mechanism, NoiseSource
+from zetadp.trainer import RuntimeSpec, TrainingSpec, load_train
+from zetadp.trainer.data import ROOT_VARIABLE
+from zetadp.trainer.specs.algorithms.spof import Spof
+from zetadp.trainer.specs.report import CheckpointWritten, RunReport, TrainingEvent
 
 USERS, ROWS_OF_USER, FEATURES = 12, 5, 3
 ROWS = USERS * ROWS_OF_USER

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-import accountants
-from trainer import ZetaDpSgd
+from zetadp import accountants
+from zetadp.trainer import ZetaDpSgd
 
 _profile_once = cache(accountants.profile)
 

@@ -17,12 +17,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-import accountants
-from accountants.events import Event
-from mechanisms import ComplexGaussian, Gaussian, Laplace, LocalGaussian, LocalLaplace, NoiseSource, RandomStream, SpofCoefficients
-from mechanisms.local import LocalRelease
-from mechanisms.sampling.grid import LARGEST, STEP, contraction
-from trainer.engine import TorchSource
+from zetadp import accountants
+from zetadp.accountants.events import Event
+from zetadp.mechanisms import ComplexGaussian, Gaussian, Laplace, LocalGaussian, LocalLaplace, NoiseSource, RandomStream, SpofCoefficients
+from zetadp.mechanisms.local import LocalRelease
+from zetadp.mechanisms.sampling.grid import LARGEST, STEP, contraction
+from zetadp.trainer.engine import TorchSource
 
 RUNS = 200
 """In each world."""

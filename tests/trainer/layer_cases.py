@@ -15,14 +15,14 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from mechanisms.sampling.source import RandomStream
-from trainer import layers
-from trainer.engine.gradients.clipping import CLIP_MARGIN, ClippedGradients
-from trainer.engine.gradients.per_unit import layers_of
-from trainer.engine.gradients.problem import Problem
-from trainer.layers.flat_parameters import as_real
-from trainer.layers.planar_linear import PlanarLinear
-from trainer.specs.execution_plan import FlatClipping, PerLayerClipping
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer import layers
+from zetadp.trainer.engine.gradients.clipping import CLIP_MARGIN, ClippedGradients
+from zetadp.trainer.engine.gradients.per_unit import layers_of
+from zetadp.trainer.engine.gradients.problem import Problem
+from zetadp.trainer.layers.flat_parameters import as_real
+from zetadp.trainer.layers.planar_linear import PlanarLinear
+from zetadp.trainer.specs.execution_plan import FlatClipping, PerLayerClipping
 
 RECORDS = 14
 MICROBATCH = 6

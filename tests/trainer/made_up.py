@@ -7,12 +7,12 @@ import math
 import torch
 from torch import Tensor, nn
 
-from mechanisms.sampling.source import RandomStream
-from trainer.data.base import DataSetFacts
-from trainer.engine import PrivateLoop, TrainingState
-from trainer.models import build
-from trainer.specs.models import papers
-from trainer.specs.models.model_spec import ComplexUnet, ModelSpec
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.data.base import DataSetFacts
+from zetadp.trainer.engine import PrivateLoop, TrainingState
+from zetadp.trainer.models import build
+from zetadp.trainer.specs.models import papers
+from zetadp.trainer.specs.models.model_spec import ComplexUnet, ModelSpec
 
 
 def facts_of(shape: tuple[int, ...], classes: int | None = 10, *, is_complex: bool = True) -> DataSetFacts:

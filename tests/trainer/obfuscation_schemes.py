@@ -10,10 +10,10 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from trainer.algorithms.obfuscation.attacks.attacker import Attacker
-from trainer.algorithms.obfuscation.target import Encoded, Ground, Scheme
-from trainer.data.digits import Digits
-from trainer.specs.attack_findings import AttackEffort
+from zetadp.trainer.algorithms.obfuscation.attacks.attacker import Attacker
+from zetadp.trainer.algorithms.obfuscation.target import Encoded, Ground, Scheme
+from zetadp.trainer.data.digits import Digits
+from zetadp.trainer.specs.attack_findings import AttackEffort
 
 TURN = 2.0 * math.pi
 

@@ -14,15 +14,15 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from mechanisms import RandomStream
 from tests.trainer.layer_cases import MEMBERS, MICROBATCH, Bend, LayerCase, Twice, problem_of, squared_errors, unit_gradients
-from trainer.engine.gradients.clipping import CLIP_MARGIN, ClippedGradients
-from trainer.engine.gradients.per_unit import layers_of
-from trainer.engine.gradients.problem import Problem
-from trainer.layers import BlockCirculantLinear
-from trainer.specs.algorithms.spectral_dp import kept_frequencies
-from trainer.specs.execution_plan import LayerBound, LayerBoundsClipping
-from trainer.specs.projection import LayerSpectrum, SpectralProjection
+from zetadp.mechanisms import RandomStream
+from zetadp.trainer.engine.gradients.clipping import CLIP_MARGIN, ClippedGradients
+from zetadp.trainer.engine.gradients.per_unit import layers_of
+from zetadp.trainer.engine.gradients.problem import Problem
+from zetadp.trainer.layers import BlockCirculantLinear
+from zetadp.trainer.specs.algorithms.spectral_dp import kept_frequencies
+from zetadp.trainer.specs.execution_plan import LayerBound, LayerBoundsClipping
+from zetadp.trainer.specs.projection import LayerSpectrum, SpectralProjection
 
 ORDERS = ("project_then_clip", "clip_then_filter")
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.ConvTranspose2d)

@@ -12,11 +12,11 @@ import pytest
 import torch
 from torch import Tensor
 
-import accountants
-from mechanisms import Adjacency, Gaussian, NoiseSource, RandomOrigin, RandomStream
 from tests.trainer.lattice_attack import RUNS, largest_gap
-from trainer import RuntimeSpec, ZetaDpSgd, load_train
-from trainer.engine import (
+from zetadp import accountants
+from zetadp.mechanisms import Adjacency, Gaussian, NoiseSource, RandomOrigin, RandomStream
+from zetadp.trainer import RuntimeSpec, ZetaDpSgd, load_train
+from zetadp.trainer.engine import (
     Alone,
     ClippedSum,
     FreshRandomness,
@@ -28,10 +28,10 @@ from trainer.engine import (
     TorchSource,
     TrainingState,
 )
-from trainer.engine.noise import randomness, releasing
-from trainer.errors import TrainingStopped
-from trainer.specs.execution_plan import ExecutionPlan, FlatClipping, PoissonSampling, clipped_sensitivity
-from trainer.specs.report import CheckpointWritten, TrainingEvent
+from zetadp.trainer.engine.noise import randomness, releasing
+from zetadp.trainer.errors import TrainingStopped
+from zetadp.trainer.specs.execution_plan import ExecutionPlan, FlatClipping, PoissonSampling, clipped_sensitivity
+from zetadp.trainer.specs.report import CheckpointWritten, TrainingEvent
 
 EVERY_STEP = RuntimeSpec(device="cpu", threads=1, checkpoint_seconds=0.0)
 STOPPED_AFTER, STEPS = 3, 6

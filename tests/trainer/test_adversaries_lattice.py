@@ -10,19 +10,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from accountants.events import Event, Release
-from mechanisms import (
-    Adjacency,
-    ComplexGaussian,
-    DuchiLinf,
-    Gaussian,
-    Laplace,
-    LocalGaussian,
-    LocalLaplace,
-    RandomStream,
-    Sensitivity,
-    SpofCoefficients,
-)
 from tests.selection import chosen
 from tests.trainer.lattice_attack import (
     FEW,
@@ -42,10 +29,23 @@ from tests.trainer.lattice_attack import (
     watched,
 )
 from tests.trainer.spectral_cases import circulant, spectra_of
-from trainer import ExecutionPlan
-from trainer.algorithms.functional_mechanism.sums_release import released
-from trainer.algorithms.obfuscation.release import clipped as clipped_features
-from trainer.engine import (
+from zetadp.accountants.events import Event, Release
+from zetadp.mechanisms import (
+    Adjacency,
+    ComplexGaussian,
+    DuchiLinf,
+    Gaussian,
+    Laplace,
+    LocalGaussian,
+    LocalLaplace,
+    RandomStream,
+    Sensitivity,
+    SpofCoefficients,
+)
+from zetadp.trainer import ExecutionPlan
+from zetadp.trainer.algorithms.functional_mechanism.sums_release import released
+from zetadp.trainer.algorithms.obfuscation.release import clipped as clipped_features
+from zetadp.trainer.engine import (
     Alone,
     ClippedGradients,
     HeldOutRecords,
@@ -56,18 +56,18 @@ from trainer.engine import (
     Site,
     TrainingState,
 )
-from trainer.engine.autoencoders import SLOPES, ClippedRows, layout_of
-from trainer.engine.autoencoders.network import Autoencoder
-from trainer.engine.autoencoders.rows import TrainingRows
-from trainer.engine.autoencoders.statistics import Code
-from trainer.engine.gradients.spectral_vector import Spectra
-from trainer.engine.loop import ClippedSums
-from trainer.engine.noise import releasing
-from trainer.engine.noise.releasing import Clipped
-from trainer.layers.linear import ComplexLinear
-from trainer.specs.algorithms.functional_mechanism import FunctionalMechanism
-from trainer.specs.autoencoder import AutoencoderShape
-from trainer.specs.execution_plan import (
+from zetadp.trainer.engine.autoencoders import SLOPES, ClippedRows, layout_of
+from zetadp.trainer.engine.autoencoders.network import Autoencoder
+from zetadp.trainer.engine.autoencoders.rows import TrainingRows
+from zetadp.trainer.engine.autoencoders.statistics import Code
+from zetadp.trainer.engine.gradients.spectral_vector import Spectra
+from zetadp.trainer.engine.loop import ClippedSums
+from zetadp.trainer.engine.noise import releasing
+from zetadp.trainer.engine.noise.releasing import Clipped
+from zetadp.trainer.layers.linear import ComplexLinear
+from zetadp.trainer.specs.algorithms.functional_mechanism import FunctionalMechanism
+from zetadp.trainer.specs.autoencoder import AutoencoderShape
+from zetadp.trainer.specs.execution_plan import (
     AdaptiveClipping,
     Clipping,
     FederatedSampling,
@@ -76,8 +76,8 @@ from trainer.specs.execution_plan import (
     PoissonSampling,
     PrivateEvaluation,
 )
-from trainer.specs.plans import StatisticReleasePlan
-from trainer.specs.projection import SpectralProjection
+from zetadp.trainer.specs.plans import StatisticReleasePlan
+from zetadp.trainer.specs.projection import SpectralProjection
 
 UNITS = 16
 BOUND = 1.0

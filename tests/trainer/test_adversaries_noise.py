@@ -10,13 +10,23 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import accountants
-from mechanisms import Adjacency, ComplexGaussian, Gaussian, Laplace, LocalGaussian, NoiseSource, RandomOrigin, RandomStream, Sensitivity
-from mechanisms.sampling import kernel
 from tests.selection import chosen
 from tests.trainer.made_up import all_steps
-from trainer import ExecutionPlan
-from trainer.engine import (
+from zetadp import accountants
+from zetadp.mechanisms import (
+    Adjacency,
+    ComplexGaussian,
+    Gaussian,
+    Laplace,
+    LocalGaussian,
+    NoiseSource,
+    RandomOrigin,
+    RandomStream,
+    Sensitivity,
+)
+from zetadp.mechanisms.sampling import kernel
+from zetadp.trainer import ExecutionPlan
+from zetadp.trainer.engine import (
     Alone,
     ClippedGradients,
     NoiseWatch,
@@ -28,9 +38,9 @@ from trainer.engine import (
     TorchSource,
     TrainingState,
 )
-from trainer.engine.noise import noise_watch, releasing
-from trainer.engine.noise.randomness import Randomness
-from trainer.specs.execution_plan import FederatedSampling, FlatClipping, PoissonSampling
+from zetadp.trainer.engine.noise import noise_watch, releasing
+from zetadp.trainer.engine.noise.randomness import Randomness
+from zetadp.trainer.specs.execution_plan import FederatedSampling, FlatClipping, PoissonSampling
 
 Noise = ComplexGaussian | Gaussian | Laplace
 Adversary = Callable[[Tensor, Sequence[Tensor]], Tensor]

@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor, nn
 
-import accountants
-from mechanisms import Adjacency, Gaussian, Laplace, RandomStream
-from mechanisms.errors import InvalidParameter
 from tests.selection import chosen, thinned
 from tests.trainer.layer_cases import CASES, MEMBERS, problem_of
 from tests.trainer.made_up import all_steps
 from tests.trainer.spectral_cases import CASES as SPECTRAL_CASES
 from tests.trainer.spectral_cases import ORDERS, spectra_of
-from trainer import ExecutionPlan, RuntimeSpec, ZetaDpSgd, load_train
-from trainer.engine import (
+from zetadp import accountants
+from zetadp.mechanisms import Adjacency, Gaussian, Laplace, RandomStream
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer import ExecutionPlan, RuntimeSpec, ZetaDpSgd, load_train
+from zetadp.trainer.engine import (
     Alone,
     ClippedGradients,
     ClippedSum,
@@ -37,18 +37,18 @@ from trainer.engine import (
     TrainingState,
     loop,
 )
-from trainer.engine import run as lifecycle
-from trainer.engine.autoencoders import SLOPES, ClippedRows
-from trainer.engine.autoencoders import clipping as rows_clipping
-from trainer.engine.autoencoders.network import Autoencoder
-from trainer.engine.autoencoders.rows import TrainingRows
-from trainer.engine.gradients import clipping
-from trainer.engine.gradients.contributions import check_contributions
-from trainer.engine.gradients.per_unit import Microbatch
-from trainer.engine.noise import releasing
-from trainer.layers.rules import LayerGradients
-from trainer.specs.autoencoder import AutoencoderShape
-from trainer.specs.execution_plan import (
+from zetadp.trainer.engine import run as lifecycle
+from zetadp.trainer.engine.autoencoders import SLOPES, ClippedRows
+from zetadp.trainer.engine.autoencoders import clipping as rows_clipping
+from zetadp.trainer.engine.autoencoders.network import Autoencoder
+from zetadp.trainer.engine.autoencoders.rows import TrainingRows
+from zetadp.trainer.engine.gradients import clipping
+from zetadp.trainer.engine.gradients.contributions import check_contributions
+from zetadp.trainer.engine.gradients.per_unit import Microbatch
+from zetadp.trainer.engine.noise import releasing
+from zetadp.trainer.layers.rules import LayerGradients
+from zetadp.trainer.specs.autoencoder import AutoencoderShape
+from zetadp.trainer.specs.execution_plan import (
     AdaptiveClipping,
     Clipping,
     FederatedSampling,
@@ -58,7 +58,7 @@ from trainer.specs.execution_plan import (
     PoissonSampling,
     clipped_sensitivity,
 )
-from trainer.specs.projection import SpectralProjection
+from zetadp.trainer.specs.projection import SpectralProjection
 
 STEPS = (40, 100)
 MULTIPLIERS = {40: 1.5, 100: 2.25}

@@ -12,20 +12,20 @@ from pydantic import ValidationError
 from safetensors import safe_open
 from torch import Tensor
 
-import accountants
-from mechanisms import ComplexGaussian, Gaussian, Laplace, NoiseSource
-from mechanisms.errors import InvalidParameter
 from tests.selection import chosen
-from trainer import FederatedZetaDpSgd, RuntimeSpec, ZetaDpSgd, load_train
-from trainer.engine import network_run as training
-from trainer.engine.gradients import clipping
-from trainer.engine.noise import releasing
-from trainer.errors import TrainingStopped
-from trainer.specs.algorithms.dp_sgd_laplace import DpSgdLaplace
-from trainer.specs.algorithms.functional_mechanism import FunctionalMechanism
-from trainer.specs.algorithms.spectral_dp import SpectralDp
-from trainer.specs.algorithms.spof import Spof
-from trainer.specs.report import CheckpointWritten, RunReport, TrainingEvent
+from zetadp import accountants
+from zetadp.mechanisms import ComplexGaussian, Gaussian, Laplace, NoiseSource
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer import FederatedZetaDpSgd, RuntimeSpec, ZetaDpSgd, load_train
+from zetadp.trainer.engine import network_run as training
+from zetadp.trainer.engine.gradients import clipping
+from zetadp.trainer.engine.noise import releasing
+from zetadp.trainer.errors import TrainingStopped
+from zetadp.trainer.specs.algorithms.dp_sgd_laplace import DpSgdLaplace
+from zetadp.trainer.specs.algorithms.functional_mechanism import FunctionalMechanism
+from zetadp.trainer.specs.algorithms.spectral_dp import SpectralDp
+from zetadp.trainer.specs.algorithms.spof import Spof
+from zetadp.trainer.specs.report import CheckpointWritten, RunReport, TrainingEvent
 
 Algorithm = type[ZetaDpSgd] | type[FederatedZetaDpSgd] | type[SpectralDp]
 Audited = ZetaDpSgd | FederatedZetaDpSgd | SpectralDp

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainer.engine.autoencoders import DECODER, ENCODERS, SLOPES, Autoencoder, ClippedRows, TrainingRows, layout_of
-from trainer.engine.gradients.clipping import CLIP_MARGIN
-from trainer.specs.autoencoder import AutoencoderShape
+from zetadp.trainer.engine.autoencoders import DECODER, ENCODERS, SLOPES, Autoencoder, ClippedRows, TrainingRows, layout_of
+from zetadp.trainer.engine.gradients.clipping import CLIP_MARGIN
+from zetadp.trainer.specs.autoencoder import AutoencoderShape
 
 SHAPE = AutoencoderShape(encoders=3, features=5, hidden=2)
 ROWS = 12
@@ -134,7 +134,7 @@ def test_samples_beyond_a_chunk_are_added_up(users: bool, monkeypatch: pytest.Mo
     rows, parameters = _rows(users=users), _parameters()
     units = torch.arange(len(_units(rows)))
     whole = _clipped(rows, "l1").sum(parameters, units, 0.7)
-    monkeypatch.setattr("trainer.engine.autoencoders.clipping.ROWS_AT_ONCE", 4)
+    monkeypatch.setattr("zetadp.trainer.engine.autoencoders.clipping.ROWS_AT_ONCE", 4)
     parts = _clipped(rows, "l1").sum(parameters, units, 0.7)
     assert torch.allclose(parts.total, whole.total, rtol=1e-6, atol=1e-8)
     assert parts.norms.tolist() == pytest.approx(whole.norms.tolist(), rel=1e-6)

@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from mechanisms import LocalLaplace, Sensitivity
-from mechanisms.base import Adjacency
-from mechanisms.sampling.source import RandomStream
-from trainer.engine import TorchSource
-from trainer.engine.autoencoders import column_means, denoised
-from trainer.specs.denoising import AsReleased, Clamped, Shrunk
+from zetadp.mechanisms import LocalLaplace, Sensitivity
+from zetadp.mechanisms.base import Adjacency
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.engine import TorchSource
+from zetadp.trainer.engine.autoencoders import column_means, denoised
+from zetadp.trainer.specs.denoising import AsReleased, Clamped, Shrunk
 
 N, ROWS = 14, 457
 MEANS = torch.linspace(0.05, 0.7, N, dtype=torch.float64)

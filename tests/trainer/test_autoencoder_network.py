@@ -7,17 +7,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from mechanisms.analysis.taylor import loss as exact_loss
-from mechanisms.analysis.taylor import polynomial
-from mechanisms.sampling.source import RandomStream
-from trainer.data import DigitsImages
-from trainer.engine import TrainingState, initial_state
-from trainer.engine.autoencoders import SLOPES, Autoencoder, HeldOutRows, RowDescent, initial_parameters
-from trainer.engine.metrics import row_metrics
-from trainer.errors import TrainingDiverged
-from trainer.specs.algorithms.spof import Spof
-from trainer.specs.autoencoder import AutoencoderShape, LossName
-from trainer.specs.descent import Adam, Sgd
+from zetadp.mechanisms.analysis.taylor import loss as exact_loss
+from zetadp.mechanisms.analysis.taylor import polynomial
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.data import DigitsImages
+from zetadp.trainer.engine import TrainingState, initial_state
+from zetadp.trainer.engine.autoencoders import SLOPES, Autoencoder, HeldOutRows, RowDescent, initial_parameters
+from zetadp.trainer.engine.metrics import row_metrics
+from zetadp.trainer.errors import TrainingDiverged
+from zetadp.trainer.specs.algorithms.spof import Spof
+from zetadp.trainer.specs.autoencoder import AutoencoderShape, LossName
+from zetadp.trainer.specs.descent import Adam, Sgd
 
 SHAPE = AutoencoderShape(encoders=3, features=5, hidden=2)
 ROWS = 7

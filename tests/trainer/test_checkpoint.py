@@ -10,9 +10,9 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from trainer.engine import Checkpoint, Evaluated, TrainingState, load_checkpoint, save_checkpoint, write_atomically, write_tensors
-from trainer.engine.checkpoint import DAMAGED, NO_CHECKPOINT, checkpointed_step, read_tensors
-from trainer.errors import CheckpointRefused
+from zetadp.trainer.engine import Checkpoint, Evaluated, TrainingState, load_checkpoint, save_checkpoint, write_atomically, write_tensors
+from zetadp.trainer.engine.checkpoint import DAMAGED, NO_CHECKPOINT, checkpointed_step, read_tensors
+from zetadp.trainer.errors import CheckpointRefused
 
 CPU = torch.device("cpu")
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from mechanisms.errors import InvalidParameter
-from trainer.engine.gradients.checks import check_problem
-from trainer.engine.gradients.probe import made_up_parameters, some_rows, uneven
-from trainer.engine.gradients.problem import Losses, Problem
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.engine.gradients.checks import check_problem
+from zetadp.trainer.engine.gradients.probe import made_up_parameters, some_rows, uneven
+from zetadp.trainer.engine.gradients.problem import Losses, Problem
 
 RECORDS, FEATURES = 20, 4
 

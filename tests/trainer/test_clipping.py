@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from trainer.engine.gradients.clipping import CLIP_MARGIN, ClippedGradients, ClippedSum
-from trainer.engine.gradients.per_unit import TapedRoute
-from trainer.engine.gradients.problem import Problem
-from trainer.layers.flat_parameters import ParameterLayout
-from trainer.layers.rules.base import gram_squared_norms
-from trainer.specs.execution_plan import AdaptiveClipping, FlatClipping, PerLayerClipping
+from zetadp.trainer.engine.gradients.clipping import CLIP_MARGIN, ClippedGradients, ClippedSum
+from zetadp.trainer.engine.gradients.per_unit import TapedRoute
+from zetadp.trainer.engine.gradients.problem import Problem
+from zetadp.trainer.layers.flat_parameters import ParameterLayout
+from zetadp.trainer.layers.rules.base import gram_squared_norms
+from zetadp.trainer.specs.execution_plan import AdaptiveClipping, FlatClipping, PerLayerClipping
 
 RECORDS, FEATURES = 23, 6
 

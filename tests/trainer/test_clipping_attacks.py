@@ -9,15 +9,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from mechanisms.errors import InvalidParameter
-from mechanisms.sampling.source import RandomStream
-from trainer.engine.gradients.clipping import CLIP_MARGIN, LARGEST_MICROBATCH, ClippedGradients
-from trainer.engine.gradients.per_unit import TapedRoute, WholeNetworkRoute
-from trainer.engine.gradients.problem import Problem
-from trainer.layers import BlockCirculantLinear
-from trainer.layers.rules import patch_gradients
-from trainer.layers.rules.base import COMBINED, COMPLEX, REAL, added_at_once, adds_little
-from trainer.specs.execution_plan import FlatClipping
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.engine.gradients.clipping import CLIP_MARGIN, LARGEST_MICROBATCH, ClippedGradients
+from zetadp.trainer.engine.gradients.per_unit import TapedRoute, WholeNetworkRoute
+from zetadp.trainer.engine.gradients.problem import Problem
+from zetadp.trainer.layers import BlockCirculantLinear
+from zetadp.trainer.layers.rules import patch_gradients
+from zetadp.trainer.layers.rules.base import COMBINED, COMPLEX, REAL, added_at_once, adds_little
+from zetadp.trainer.specs.execution_plan import FlatClipping
 
 FEATURES, POSITIONS = 4, 64
 

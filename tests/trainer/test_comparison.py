@@ -14,19 +14,19 @@ from xml.etree import ElementTree
 import pytest
 from pydantic import ValidationError
 
-import accountants
-from accountants.events import Composed, NonPrivate, leaves
-from mechanisms.errors import InvalidParameter, PrivacyError
-from trainer import RuntimeSpec, load_train
-from trainer.algorithms.comparison import parts_run
-from trainer.algorithms.comparison.results import ComparisonResult, groups
-from trainer.errors import PartFailed, TrainingStopped
-from trainer.specs.algorithms.comparison import Comparison
-from trainer.specs.algorithms.dp_sgd_laplace import DpSgdLaplace
-from trainer.specs.algorithms.non_private import NonPrivateTraining
-from trainer.specs.algorithms.spof import Spof
-from trainer.specs.report import Metrics, Progress, RunReport, TrainingEvent
-from trainer.specs.run_findings import NoiseFindings, joined
+from zetadp import accountants
+from zetadp.accountants.events import Composed, NonPrivate, leaves
+from zetadp.mechanisms.errors import InvalidParameter, PrivacyError
+from zetadp.trainer import RuntimeSpec, load_train
+from zetadp.trainer.algorithms.comparison import parts_run
+from zetadp.trainer.algorithms.comparison.results import ComparisonResult, groups
+from zetadp.trainer.errors import PartFailed, TrainingStopped
+from zetadp.trainer.specs.algorithms.comparison import Comparison
+from zetadp.trainer.specs.algorithms.dp_sgd_laplace import DpSgdLaplace
+from zetadp.trainer.specs.algorithms.non_private import NonPrivateTraining
+from zetadp.trainer.specs.algorithms.spof import Spof
+from zetadp.trainer.specs.report import Metrics, Progress, RunReport, TrainingEvent
+from zetadp.trainer.specs.run_findings import NoiseFindings, joined
 
 RUNTIME = RuntimeSpec(device="cpu", threads=1)
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainer import RuntimeSpec
-from trainer.algorithms.comparison.part import MEASURED, Measured, outcome, run_part
-from trainer.engine import CHECKPOINT, Checkpoint, TrainingState, save_checkpoint
-from trainer.errors import PartFailed
-from trainer.request import RESULT, TrainingRequest
-from trainer.specs.algorithms.comparison import Comparison
-from trainer.specs.report import Finished, RunReport, TrainingEvent
+from zetadp.trainer import RuntimeSpec
+from zetadp.trainer.algorithms.comparison.part import MEASURED, Measured, outcome, run_part
+from zetadp.trainer.engine import CHECKPOINT, Checkpoint, TrainingState, save_checkpoint
+from zetadp.trainer.errors import PartFailed
+from zetadp.trainer.request import RESULT, TrainingRequest
+from zetadp.trainer.specs.algorithms.comparison import Comparison
+from zetadp.trainer.specs.report import Finished, RunReport, TrainingEvent
 
 FINISHED = Finished().model_dump_json()
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mechanisms.errors import InvalidParameter
-from trainer.data.base import DataSet, check
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data.base import DataSet, check
 
 
 def _good() -> DataSet:

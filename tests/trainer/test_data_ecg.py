@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from mechanisms.errors import InvalidParameter
-from trainer.data import ROOT_VARIABLE, EcgCpsc, EcgMitBih, facts_of
-from trainer.data.files.wfdb_records import read_annotations, read_header, read_samples
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data import ROOT_VARIABLE, EcgCpsc, EcgMitBih, facts_of
+from zetadp.trainer.data.files.wfdb_records import read_annotations, read_header, read_samples
 
 SINGLE = 2e-6
 """A few roundings of float32."""

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from mechanisms.errors import InvalidParameter
-from trainer.data import ROOT_VARIABLE, Cifar10, Mnist, PhaseMnist, facts_of
-from trainer.data.files.archives import npz_arrays, zip_files
-from trainer.data.pairing import pairs_with_replacement, records_of_one_image
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data import ROOT_VARIABLE, Cifar10, Mnist, PhaseMnist, facts_of
+from zetadp.trainer.data.files.archives import npz_arrays, zip_files
+from zetadp.trainer.data.pairing import pairs_with_replacement, records_of_one_image
 
 LABELS = np.tile(np.arange(10, dtype=np.uint8), 4)
 IMAGES = np.random.default_rng(0).integers(0, 256, (40, 28, 28), dtype=np.uint8)

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from mechanisms.errors import InvalidParameter
-from trainer.data import ROOT_VARIABLE, MriSequences
-from trainer.data.base import DataSet, check
-from trainer.data.ecg_cpsc import EcgCpsc
-from trainer.data.files.archives import check_mat_size
-from trainer.data.files.location import files_of
-from trainer.data.files.wfdb_records import read_header
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data import ROOT_VARIABLE, MriSequences
+from zetadp.trainer.data.base import DataSet, check
+from zetadp.trainer.data.ecg_cpsc import EcgCpsc
+from zetadp.trainer.data.files.archives import check_mat_size
+from zetadp.trainer.data.files.location import files_of
+from zetadp.trainer.data.files.wfdb_records import read_header
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_a_broken_compressed_variable_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_recording_is_checked_before_it_is_unpacked(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainer.data.ecg_cpsc.LARGEST_RECORDING", 10**6)
+    monkeypatch.setattr("zetadp.trainer.data.ecg_cpsc.LARGEST_RECORDING", 10**6)
     for name in ("A1", "A2"):
         _compressed(root / f"{name}.mat", bytes(2**22))
     (root / "labels.csv").write_text("record,class_code\nA1,1\nA2,4\n", encoding="ascii")

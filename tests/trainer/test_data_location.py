@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from mechanisms.errors import InvalidParameter
-from trainer.data import READERS, ROOT_VARIABLE, Cifar10, DataSet, DataSpec, Mnist, data_set_facts
-from trainer.data.files.location import file_of, files_of, folder_of
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data import READERS, ROOT_VARIABLE, Cifar10, DataSet, DataSpec, Mnist, data_set_facts
+from zetadp.trainer.data.files.location import file_of, files_of, folder_of
 
 
 @pytest.fixture

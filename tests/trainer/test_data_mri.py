@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from mechanisms.errors import InvalidParameter
-from trainer.data import ROOT_VARIABLE, MriPhantoms, MriReconstruction, MriSequences, facts_of
-from trainer.data.mri_slices import k_space_records
-from trainer.data.spectra import to_image, to_k_space, whitened
-from trainer.data.splits import name_keys
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data import ROOT_VARIABLE, MriPhantoms, MriReconstruction, MriSequences, facts_of
+from zetadp.trainer.data.mri_slices import k_space_records
+from zetadp.trainer.data.spectra import to_image, to_k_space, whitened
+from zetadp.trainer.data.splits import name_keys
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.data_sets import FOLDER, LEFT_OUT, data_sets
-from trainer.data import (
+from zetadp.trainer.data import (
     Cifar10,
     DataRecipe,
     DataSet,
@@ -22,7 +22,7 @@ from trainer.data import (
     SpokenDigits,
     facts_of,
 )
-from trainer.data.files.wfdb_records import read_annotations, read_samples
+from zetadp.trainer.data.files.wfdb_records import read_annotations, read_samples
 
 
 @pytest.fixture(autouse=True)

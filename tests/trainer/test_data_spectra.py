@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mechanisms.sampling.source import RandomStream
-from trainer.data.spectra import centre, fixed_length, spectrogram, spectrum, to_image, to_k_space, unit_power, whitened
-from trainer.data.undersampling import cartesian_mask, smooth_phase
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.data.spectra import centre, fixed_length, spectrogram, spectrum, to_image, to_k_space, unit_power, whitened
+from zetadp.trainer.data.undersampling import cartesian_mask, smooth_phase
 
 SINGLE = 2e-6
 """A few roundings of float32."""

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from mechanisms.errors import InvalidParameter
-from trainer.data import ROOT_VARIABLE, SpeechCommands, SpokenDigits, facts_of
-from trainer.data.spectra import spectrogram
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data import ROOT_VARIABLE, SpeechCommands, SpokenDigits, facts_of
+from zetadp.trainer.data.spectra import spectrogram
 
 WORDS = ("yes", "no")
 SPEAKERS = ("0a1b2c3d", "1a1b2c3d", "2a1b2c3d", "3a1b2c3d")

@@ -11,16 +11,16 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from mechanisms.base import Adjacency
-from mechanisms.errors import InvalidParameter
-from mechanisms.sampling.source import RandomStream
-from trainer.data import DataSet, DigitsImages, DigitsPhasePairs, facts_of
-from trainer.data.splits import Keys, by_record, dealt, is_chosen, name_keys, record_keys, sides
-from trainer.engine import units_at_nodes
-from trainer.engine.autoencoders.rows import TrainingRows
-from trainer.specs.algorithms.spof import Spof
-from trainer.specs.obfuscation.division import shuffled
-from trainer.specs.units import check_split
+from zetadp.mechanisms.base import Adjacency
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.data import DataSet, DigitsImages, DigitsPhasePairs, facts_of
+from zetadp.trainer.data.splits import Keys, by_record, dealt, is_chosen, name_keys, record_keys, sides
+from zetadp.trainer.engine import units_at_nodes
+from zetadp.trainer.engine.autoencoders.rows import TrainingRows
+from zetadp.trainer.specs.algorithms.spof import Spof
+from zetadp.trainer.specs.obfuscation.division import shuffled
+from zetadp.trainer.specs.units import check_split
 
 SEED, FRACTION = 3, 0.2
 Split = Callable[[Keys], NDArray[Any]]
@@ -96,7 +96,7 @@ def test_a_name_has_one_key_as_a_word_and_as_a_number() -> None:
 
 
 def test_names_that_would_be_one_unit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainer.data.splits._key", len)
+    monkeypatch.setattr("zetadp.trainer.data.splits._key", len)
     assert len(set(name_keys(np.array(["a", "bb", "a"])).tolist())) == 2
     with pytest.raises(InvalidParameter, match="a data set whose names have different 64-bit hashes"):
         name_keys(np.array(["a", "bb", "c"]))

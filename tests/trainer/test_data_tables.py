@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from mechanisms.errors import InvalidParameter
 from tests.data_sets import data_sets
-from trainer.data import ROOT_VARIABLE, DataSpec, DigitsImages, Fitbit, Table, data_set_facts
-from trainer.data.base import DataSet, check
-from trainer.data.files.columns import Column
-from trainer.data.fitbit import FEATURES, HELD_OUT_FILE, TRAINING_FILE
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data import ROOT_VARIABLE, DataSpec, DigitsImages, Fitbit, Table, data_set_facts
+from zetadp.trainer.data.base import DataSet, check
+from zetadp.trainer.data.files.columns import Column
+from zetadp.trainer.data.fitbit import FEATURES, HELD_OUT_FILE, TRAINING_FILE
 
 COLUMNS = [{"name": "minutes", "lower": 0.0, "upper": 1440.0}, {"name": "balance", "lower": -10.0, "upper": 10.0}]
 CSV = "person,minutes,balance\nann,720,0\nbob,1440,-10\nann,0,10\nbob,360,5\ncleo,144,-5\n"

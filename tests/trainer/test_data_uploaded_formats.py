@@ -15,9 +15,9 @@ import nibabel
 import numpy as np
 import pytest
 
-from mechanisms.errors import InvalidParameter
 from tests.trainer.uploaded_files import COMPLEX, RNG, WHOLE, csv, hdf5_file, mat, npz, recording, wav_zip
-from trainer.data.formats import FORMATS, FormatName, base, declared, hdf5, packed, recognised
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data.formats import FORMATS, FormatName, base, declared, hdf5, packed, recognised
 
 
 @pytest.fixture

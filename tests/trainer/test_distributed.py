@@ -15,11 +15,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from mechanisms import ComplexGaussian, InvalidParameter, RandomStream, Sensitivity
-from trainer.engine.noise.torch_source import TorchSource
-from trainer.engine.team import distributed
-from trainer.engine.team.distributed import ProcessTeam, TeamFailed, launch, rows
-from trainer.engine.team.interface import Team
+from zetadp.mechanisms import ComplexGaussian, InvalidParameter, RandomStream, Sensitivity
+from zetadp.trainer.engine.noise.torch_source import TorchSource
+from zetadp.trainer.engine.team import distributed
+from zetadp.trainer.engine.team.distributed import ProcessTeam, TeamFailed, launch, rows
+from zetadp.trainer.engine.team.interface import Team
 
 COORDINATES = 20_000
 STD, UNITS = 0.6, 7
@@ -148,7 +148,7 @@ def _size(team: Team, _sent: object) -> int:
 
 def test_members_die_with_the_process_that_started_them(tmp_path: Path) -> None:
     program = (
-        "import sys, torch; from pathlib import Path; from trainer.engine.team.distributed import launch\n"
+        "import sys, torch; from pathlib import Path; from zetadp.trainer.engine.team.distributed import launch\n"
         "from tests.trainer.test_distributed import wait_for_the_end as work\n"
         "launch(2, torch.device('cpu'), Path(sys.argv[1]), work, Path(sys.argv[1]))"
     )

@@ -13,19 +13,19 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 from torch import Tensor
 
-import accountants
-from accountants.events import PoissonSampled, Release, Repeated
-from mechanisms import Gaussian, Laplace, Mechanism, RandomStream
-from mechanisms.errors import InvalidParameter
 from tests.trainer.autoencoder_jobs import DIGITS, FEATURES, ROWS, USERS, Killed, Watch, equal, kill_at, model, run, table_under
-from trainer import ExecutionPlan
-from trainer.engine import loop
-from trainer.engine.autoencoders import ClippedRows
-from trainer.engine.gradients.clipping import CLIP_MARGIN
-from trainer.errors import TrainingStopped
-from trainer.specs.algorithms.dp_sgd_laplace import DpSgdLaplace
-from trainer.specs.execution_plan import FlatClipping, L1Clipping
-from trainer.specs.report import Started, TrainingEvent
+from zetadp import accountants
+from zetadp.accountants.events import PoissonSampled, Release, Repeated
+from zetadp.mechanisms import Gaussian, Laplace, Mechanism, RandomStream
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer import ExecutionPlan
+from zetadp.trainer.engine import loop
+from zetadp.trainer.engine.autoencoders import ClippedRows
+from zetadp.trainer.engine.gradients.clipping import CLIP_MARGIN
+from zetadp.trainer.errors import TrainingStopped
+from zetadp.trainer.specs.algorithms.dp_sgd_laplace import DpSgdLaplace
+from zetadp.trainer.specs.execution_plan import FlatClipping, L1Clipping
+from zetadp.trainer.specs.report import Started, TrainingEvent
 
 KINDS: dict[str, type[Mechanism]] = {"laplace": Laplace, "gaussian": Gaussian}
 STEPS = 25
@@ -218,7 +218,7 @@ def test_the_release_is_divided_by_the_expected_batch_whatever_was_drawn(
         gradients.append(gradient)
         return parameters, state
 
-    monkeypatch.setattr("trainer.algorithms.dp_sgd_laplace.noisy_sums.update", still)
+    monkeypatch.setattr("zetadp.trainer.algorithms.dp_sgd_laplace.noisy_sums.update", still)
     run(_spec(table), tmp_path)
     assert len(set(samples.sizes)) > 5
     for gradient, released in zip(gradients, watch.released, strict=True):

@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 import torch
 
-import trainer.child
-from trainer import RuntimeSpec, ZetaDpSgd, load_train
-from trainer.child import report_failure
-from trainer.engine import publisher
-from trainer.engine.checkpoint import checkpointed_step
-from trainer.engine.loop import PrivateLoop, TrainingState
-from trainer.errors import PartFailed, TrainingAborted, TrainingDiverged
-from trainer.specs.report import CheckpointWritten, Failed, Metrics, Progress, Started, TrainingEvent
+from zetadp.trainer import RuntimeSpec, ZetaDpSgd, child, load_train
+from zetadp.trainer.child import report_failure
+from zetadp.trainer.engine import publisher
+from zetadp.trainer.engine.checkpoint import checkpointed_step
+from zetadp.trainer.engine.loop import PrivateLoop, TrainingState
+from zetadp.trainer.errors import PartFailed, TrainingAborted, TrainingDiverged
+from zetadp.trainer.specs.report import CheckpointWritten, Failed, Metrics, Progress, Started, TrainingEvent
 
 SELDOM = RuntimeSpec(device="cpu", threads=1, checkpoint_seconds=3600.0)
 """No checkpoint by the clock: as many as the run itself sees a reason for."""
@@ -101,7 +100,7 @@ def test_a_follower_ends_with_the_publisher(steered: ZetaDpSgd) -> None:
 
 def test_the_process_says_how_many_steps_its_end_is_an_output_of(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[TrainingEvent] = []
-    monkeypatch.setattr(trainer.child, "_emit", told.append)
+    monkeypatch.setattr(child, "_emit", told.append)
     aborted = TrainingAborted(7)
     aborted.__cause__ = OSError(12, "Cannot allocate memory", "a file")
     others = (RuntimeError("out of memory"), OSError(28, "No space left on device", "checkpoint"), PartFailed("a", "its process ended"))
@@ -180,7 +179,7 @@ def test_an_error_that_is_a_full_disk_is_told_as_itself(spec: ZetaDpSgd, tmp_pat
 
     def step(self: PrivateLoop, state: TrainingState) -> TrainingState:
         if state.step == 7:
-            monkeypatch.setattr("trainer.engine.checkpoint.write_atomically", full)
+            monkeypatch.setattr("zetadp.trainer.engine.checkpoint.write_atomically", full)
             raise RuntimeError("out of memory")
         return original(self, state)
 

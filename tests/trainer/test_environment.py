@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from mechanisms import InvalidParameter, RandomStream
-from trainer.engine.environment import autocast, hardware, prepare_torch
-from trainer.layers import ComplexLinear, PlanarConv2d, PlanarLinear, from_planes
-from trainer.layers.convolution import PlanarConv1d
-from trainer.specs.base import RuntimeSpec
+from zetadp.mechanisms import InvalidParameter, RandomStream
+from zetadp.trainer.engine.environment import autocast, hardware, prepare_torch
+from zetadp.trainer.layers import ComplexLinear, PlanarConv2d, PlanarLinear, from_planes
+from zetadp.trainer.layers.convolution import PlanarConv1d
+from zetadp.trainer.specs.base import RuntimeSpec
 
 STREAM = RandomStream.from_seed(1, "environment test")
 HALF = RuntimeSpec(precision="bfloat16")

@@ -10,14 +10,24 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from accountants.events import neighbourhood
-from mechanisms import Adjacency, ComplexGaussian, Sensitivity
-from trainer import ExecutionPlan, FederatedZetaDpSgd, RuntimeSpec, load_train
-from trainer.engine import Alone, ClippedGradients, ClippedSum, ParameterLayout, PrivateLoop, Problem, SeededRandomness, Site, TrainingState
-from trainer.engine import network_run as training
-from trainer.engine.gradients.clipping import CLIP_MARGIN
-from trainer.specs.execution_plan import AdaptiveClipping, Clipping, FederatedSampling, FlatClipping
-from trainer.specs.report import RunReport
+from zetadp.accountants.events import neighbourhood
+from zetadp.mechanisms import Adjacency, ComplexGaussian, Sensitivity
+from zetadp.trainer import ExecutionPlan, FederatedZetaDpSgd, RuntimeSpec, load_train
+from zetadp.trainer.engine import (
+    Alone,
+    ClippedGradients,
+    ClippedSum,
+    ParameterLayout,
+    PrivateLoop,
+    Problem,
+    SeededRandomness,
+    Site,
+    TrainingState,
+)
+from zetadp.trainer.engine import network_run as training
+from zetadp.trainer.engine.gradients.clipping import CLIP_MARGIN
+from zetadp.trainer.specs.execution_plan import AdaptiveClipping, Clipping, FederatedSampling, FlatClipping
+from zetadp.trainer.specs.report import RunReport
 
 NODES, UNITS, LOT = 3, 30, 5
 ADAPTIVE = AdaptiveClipping(initial_bound=0.5, quantile=0.7, learning_rate=0.2, count_share=0.1)

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from trainer.layers.filter_bank import GaborModulus, gabor_filters
+from zetadp.trainer.layers.filter_bank import GaborModulus, gabor_filters
 
 
 @pytest.fixture

@@ -11,19 +11,19 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-import accountants
-from mechanisms import Gaussian, Laplace
-from mechanisms.analysis.functional_mechanism import coefficient_count, l1_sensitivity, l2_sensitivity
-from mechanisms.errors import InvalidParameter
-from mechanisms.sampling.source import RandomStream
-from trainer import RuntimeSpec, load_train
-from trainer.algorithms.functional_mechanism import sums_release
-from trainer.data import data_set_facts
-from trainer.data.base import DataSetFacts
-from trainer.engine.autoencoders import statistics
-from trainer.engine.autoencoders.statistics import GRID, Code, fitted
-from trainer.specs.algorithms.functional_mechanism import FunctionalMechanism, SumsPrivacy
-from trainer.specs.plans import StatisticReleasePlan
+from zetadp import accountants
+from zetadp.mechanisms import Gaussian, Laplace
+from zetadp.mechanisms.analysis.functional_mechanism import coefficient_count, l1_sensitivity, l2_sensitivity
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer import RuntimeSpec, load_train
+from zetadp.trainer.algorithms.functional_mechanism import sums_release
+from zetadp.trainer.data import data_set_facts
+from zetadp.trainer.data.base import DataSetFacts
+from zetadp.trainer.engine.autoencoders import statistics
+from zetadp.trainer.engine.autoencoders.statistics import GRID, Code, fitted
+from zetadp.trainer.specs.algorithms.functional_mechanism import FunctionalMechanism, SumsPrivacy
+from zetadp.trainer.specs.plans import StatisticReleasePlan
 
 FEATURES, HIDDEN, ROWS = 5, 3, 400
 
@@ -206,7 +206,7 @@ def test_the_model_depends_on_the_rows_through_the_released_vector_alone(tmp_pat
     fixed = torch.from_numpy(RandomStream.from_seed(9, "fixed").normal(spec.plan().numbers)) * 10.0
     monkeypatch.setattr(sums_release, "released", lambda _plan, _code, _rows, _source, _watch: fixed)
     run(spec, tmp_path / "one")
-    monkeypatch.setattr("trainer.engine.autoencoders.rows.np.ascontiguousarray", np.zeros_like)
+    monkeypatch.setattr("zetadp.trainer.engine.autoencoders.rows.np.ascontiguousarray", np.zeros_like)
     run(spec, tmp_path / "other")
     one, other = ((tmp_path / name / "artifacts/model.safetensors").read_bytes() for name in ("one", "other"))
     assert one == other

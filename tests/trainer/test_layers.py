@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, grad, vmap
 
-from mechanisms.sampling.source import RandomStream
-from trainer.layers import ACTIVATIONS, ComplexLinear, Elementwise, cardioid, crelu, magnitude, magnitude_softmax, real_part
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.layers import ACTIVATIONS, ComplexLinear, Elementwise, cardioid, crelu, magnitude, magnitude_softmax, real_part
 
 HEADS = {"magnitude": magnitude, "real_part": real_part, "magnitude_softmax": magnitude_softmax}
 NETWORKS = [("cardioid", "magnitude"), ("crelu", "real_part"), ("igaussian", "magnitude_softmax"), ("conj_mish", "magnitude")]

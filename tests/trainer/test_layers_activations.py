@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from mechanisms.errors import InvalidParameter
-from trainer.layers import (
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.layers import (
     ACTIVATIONS,
     COMPLEX_ACTIVATIONS,
     REAL_ACTIVATIONS,

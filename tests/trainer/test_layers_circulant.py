@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, grad, vmap  # pyright: ignore[reportPrivateImportUsage]
 
-from mechanisms.errors import InvalidParameter
-from mechanisms.sampling.source import RandomStream
-from trainer.layers import circulant
-from trainer.layers.block_spectra import LARGEST_MATRIX, BlockSpectra
-from trainer.layers.circulant import BlockCirculantLinear
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.layers import circulant
+from zetadp.trainer.layers.block_spectra import LARGEST_MATRIX, BlockSpectra
+from zetadp.trainer.layers.circulant import BlockCirculantLinear
 
 RELATIVE_ERROR = 2e-6
 """In l2, float32 against float64: transforms and sums of some hundred numbers, each rounded to 6e-8."""

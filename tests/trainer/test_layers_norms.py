@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.func import functional_call, grad, vmap
 
-from mechanisms.errors import InvalidParameter
-from trainer.layers import ComplexGroupNorm, ComplexInstanceNorm, ComplexLayerNorm, from_planes, to_planes, whiten, whitening
-from trainer.layers.norms import ComplexNorm
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.layers import ComplexGroupNorm, ComplexInstanceNorm, ComplexLayerNorm, from_planes, to_planes, whiten, whitening
+from zetadp.trainer.layers.norms import ComplexNorm
 
 TINY_FLOOR = 1e-12
 # whiten adds 2^-20 of a group's variance: laws that hold without a floor hold to that, times its variance over the least part of it (< 70).

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from mechanisms.errors import InvalidParameter
-from mechanisms.sampling.source import RandomStream
-from trainer.layers import FromPlanes, ToPlanes, from_planes, glorot, he, join, magnitude, magnitude_softmax, split, to_planes
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.layers import FromPlanes, ToPlanes, from_planes, glorot, he, join, magnitude, magnitude_softmax, split, to_planes
 
 
 def _numbers(*shape: int) -> Tensor:

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
-from mechanisms.errors import InvalidParameter
-from trainer.layers import (
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.layers import (
     AdaptiveAveragePool,
     AdaptiveMaxPool,
     AveragePool,

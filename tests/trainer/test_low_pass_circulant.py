@@ -8,12 +8,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mechanisms.errors import InvalidParameter
-from mechanisms.numerics.spectrum import LowPass
-from mechanisms.sampling.source import RandomStream
-from trainer.layers.circulant import BlockCirculantLinear
-from trainer.layers.rules.base import Use
-from trainer.layers.rules.circulant import BlockCirculantGradients, block_circulant
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.numerics.spectrum import LowPass
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.layers.circulant import BlockCirculantLinear
+from zetadp.trainer.layers.rules.base import Use
+from zetadp.trainer.layers.rules.circulant import BlockCirculantGradients, block_circulant
 
 RELATIVE_ERROR = 1e-5
 """Between two orders of summation in float32, with a transform on one side: some hundred roundings of 6e-8."""

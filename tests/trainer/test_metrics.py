@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score, recall_score, roc_auc_score
 
-from mechanisms.errors import InvalidParameter
-from trainer.engine.metrics import HIGHEST_PSNR, classification_metrics, reconstruction_metrics, roc_auc, row_metrics, ssim
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.engine.metrics import HIGHEST_PSNR, classification_metrics, reconstruction_metrics, roc_auc, row_metrics, ssim
 
 ROUNDING = 1e-12
 """float64 sums of some thousand terms in another order."""

@@ -12,16 +12,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from mechanisms.errors import InvalidParameter
-from trainer import ALGORITHMS, RuntimeSpec, load_train
-from trainer.engine.autoencoders import ClippedRows
-from trainer.engine.gradients.clipping import ClippedGradients
-from trainer.engine.gradients.microbatches import MOST_SIZES, Padding, Sizes, gather, keeps_its_bits
-from trainer.engine.gradients.per_unit import Microbatch
-from trainer.engine.gradients.problem import Problem
-from trainer.layers.rules import LayerGradients
-from trainer.specs.execution_plan import FlatClipping
-from trainer.specs.report import Started, TrainingEvent
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer import ALGORITHMS, RuntimeSpec, load_train
+from zetadp.trainer.engine.autoencoders import ClippedRows
+from zetadp.trainer.engine.gradients.clipping import ClippedGradients
+from zetadp.trainer.engine.gradients.microbatches import MOST_SIZES, Padding, Sizes, gather, keeps_its_bits
+from zetadp.trainer.engine.gradients.per_unit import Microbatch
+from zetadp.trainer.engine.gradients.problem import Problem
+from zetadp.trainer.layers.rules import LayerGradients
+from zetadp.trainer.specs.execution_plan import FlatClipping
+from zetadp.trainer.specs.report import Started, TrainingEvent
 
 
 def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:

@@ -9,15 +9,15 @@ import pytest
 import torch
 from torch import nn
 
-from mechanisms.errors import InvalidParameter
 from tests.trainer.made_up import PAPERS, built, facts_of, records, targets
-from trainer.data.base import DataSetFacts
-from trainer.layers import FromPlanes, ToPlanes
-from trainer.models import losses_for
-from trainer.models.complex_unet import ComplexUnetNetwork
-from trainer.models.sequential import ZeroImaginary
-from trainer.specs.models import papers
-from trainer.specs.models.model_spec import (
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data.base import DataSetFacts
+from zetadp.trainer.layers import FromPlanes, ToPlanes
+from zetadp.trainer.models import losses_for
+from zetadp.trainer.models.complex_unet import ComplexUnetNetwork
+from zetadp.trainer.models.sequential import ZeroImaginary
+from zetadp.trainer.specs.models import papers
+from zetadp.trainer.specs.models.model_spec import (
     Activation,
     AdaptiveAveragePool,
     AdaptiveMaxPool,

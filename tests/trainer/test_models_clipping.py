@@ -7,13 +7,13 @@ import torch
 from torch import nn
 
 from tests.trainer.made_up import PAPERS, built, records, targets
-from trainer.data.base import DataSetFacts
-from trainer.engine.gradients.clipping import CLIP_MARGIN, ClippedGradients
-from trainer.engine.gradients.problem import Losses, Problem
-from trainer.layers.flat_parameters import ParameterLayout
-from trainer.models import losses_for
-from trainer.specs.execution_plan import FlatClipping
-from trainer.specs.models.model_spec import ModelSpec
+from zetadp.trainer.data.base import DataSetFacts
+from zetadp.trainer.engine.gradients.clipping import CLIP_MARGIN, ClippedGradients
+from zetadp.trainer.engine.gradients.problem import Losses, Problem
+from zetadp.trainer.layers.flat_parameters import ParameterLayout
+from zetadp.trainer.models import losses_for
+from zetadp.trainer.specs.execution_plan import FlatClipping
+from zetadp.trainer.specs.models.model_spec import ModelSpec
 
 BOUND = 0.1
 """Below every record's norm here, so that all of them are clipped."""

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from mechanisms.sampling.source import RandomStream
-from trainer.data import DataSetFacts
-from trainer.models import build
-from trainer.models.front import passed_through, split_front
-from trainer.specs.models.model_spec import (
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.data import DataSetFacts
+from zetadp.trainer.models import build
+from zetadp.trainer.models.front import passed_through, split_front
+from zetadp.trainer.specs.models.model_spec import (
     Activation,
     AveragePool,
     Convolution,

@@ -7,10 +7,10 @@ import torch
 from pydantic import TypeAdapter
 
 from tests.trainer.made_up import built, facts_of, records
-from trainer.data.base import DataSetFacts
-from trainer.specs.models import papers_spectral
-from trainer.specs.models.model_spec import Activation, BlockCirculantLinear, Linear, ModelSpec, Sequential
-from trainer.specs.models.shapes import check_model
+from zetadp.trainer.data.base import DataSetFacts
+from zetadp.trainer.specs.models import papers_spectral
+from zetadp.trainer.specs.models.model_spec import Activation, BlockCirculantLinear, Linear, ModelSpec, Sequential
+from zetadp.trainer.specs.models.shapes import check_model
 
 FLAT, IMAGE, COLOUR = ((784,), (1, 28, 28), (3, 32, 32))
 ANY_MODEL: TypeAdapter[ModelSpec] = TypeAdapter(ModelSpec)

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-from mechanisms.errors import InvalidParameter
 from tests.trainer.autoencoder_jobs import run, table_under
 from tests.trainer.made_up import built, facts_of
-from trainer import ZetaDpSgd
-from trainer.models import losses_for
-from trainer.specs.models.model_spec import Activation, Linear, Sequential
-from trainer.specs.models.shapes import check_model
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer import ZetaDpSgd
+from zetadp.trainer.models import losses_for
+from zetadp.trainer.specs.models.model_spec import Activation, Linear, Sequential
+from zetadp.trainer.specs.models.shapes import check_model
 
 FACTS = facts_of((3,), None, is_complex=False)
 

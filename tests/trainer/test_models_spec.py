@@ -9,11 +9,11 @@ from typing import Any, Literal
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from mechanisms.errors import InvalidParameter
 from tests.trainer.made_up import facts_of
-from trainer.data.base import DataSetFacts
-from trainer.specs.models import papers
-from trainer.specs.models.model_spec import (
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data.base import DataSetFacts
+from zetadp.trainer.specs.models import papers
+from zetadp.trainer.specs.models.model_spec import (
     Activation,
     AdaptiveAveragePool,
     AveragePool,
@@ -34,7 +34,7 @@ from trainer.specs.models.model_spec import (
     TransposedConvolution,
     Unflatten,
 )
-from trainer.specs.models.shapes import check_model, input_shape, sequential_shapes, unet_weights
+from zetadp.trainer.specs.models.shapes import check_model, input_shape, sequential_shapes, unet_weights
 
 ANY_MODEL: TypeAdapter[ModelSpec] = TypeAdapter(ModelSpec)
 Numbers = Literal["complex", "real", "real_pairs"]

@@ -8,9 +8,9 @@ from typing import Literal
 
 import pytest
 
-from mechanisms.errors import InvalidParameter
 from tests.trainer.made_up import built, facts_of
-from trainer.specs.models.model_spec import (
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.specs.models.model_spec import (
     Activation,
     BlockCirculantLinear,
     ComplexActivation,
@@ -27,7 +27,7 @@ from trainer.specs.models.model_spec import (
     Sequential,
     TransposedConvolution,
 )
-from trainer.specs.models.weighted import WeightedLayer, weighted_layers
+from zetadp.trainer.specs.models.weighted import WeightedLayer, weighted_layers
 
 LAYERS: tuple[LayerSpec, ...] = (
     Convolution(outputs=6, kernel=3),

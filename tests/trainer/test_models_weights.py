@@ -17,14 +17,14 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from mechanisms.errors import InvalidParameter
 from tests.trainer.made_up import built, facts_of, records
-from trainer import RuntimeSpec, ZetaDpSgd, load_train
-from trainer.data import ROOT_VARIABLE
-from trainer.layers.flat_parameters import as_real
-from trainer.models.front import passed_through, split_front
-from trainer.specs.models import weights
-from trainer.specs.models.model_spec import (
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer import RuntimeSpec, ZetaDpSgd, load_train
+from zetadp.trainer.data import ROOT_VARIABLE
+from zetadp.trainer.layers.flat_parameters import as_real
+from zetadp.trainer.models.front import passed_through, split_front
+from zetadp.trainer.specs.models import weights
+from zetadp.trainer.specs.models.model_spec import (
     Activation,
     BlockCirculantLinear,
     ComplexActivation,
@@ -40,10 +40,10 @@ from trainer.specs.models.model_spec import (
     Sequential,
     TransposedConvolution,
 )
-from trainer.specs.models.parameter_counts import Numbers
-from trainer.specs.models.shapes import check_model, sequential_shapes
-from trainer.specs.models.weighted import weighted_layers
-from trainer.specs.models.weights import GivenWeights
+from zetadp.trainer.specs.models.parameter_counts import Numbers
+from zetadp.trainer.specs.models.shapes import check_model, sequential_shapes
+from zetadp.trainer.specs.models.weighted import weighted_layers
+from zetadp.trainer.specs.models.weights import GivenWeights
 
 LAYERS: tuple[LayerSpec, ...] = (
     Convolution(outputs=6, kernel=3, groups=2),
@@ -297,7 +297,8 @@ def test_a_certificate_can_say_that_their_own_training_is_not_covered() -> None:
 def test_reading_them_loads_no_torch(root: Path) -> None:
     start = given(root, {"0_linear.bias": torch.ones(2)}, 0, 1)
     code = (
-        "import sys; from trainer.specs.models.weights import GivenWeights; from trainer.specs.models.shapes import check_model; "
+        "import sys; from zetadp.trainer.specs.models.weights import GivenWeights; "
+        "from zetadp.trainer.specs.models.shapes import check_model; "
         "GivenWeights.model_validate_json(sys.argv[1]).read({'0_linear.bias': (2,)}); sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code, start.model_dump_json()], check=False).returncode == 0

@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from mechanisms.sampling.source import NoiseSource, RandomOrigin, RandomStream
-from trainer.engine import FreshRandomness, Randomness, SeededRandomness
-from trainer.engine.noise.prefetch import NoiseAhead
+from zetadp.mechanisms.sampling.source import NoiseSource, RandomOrigin, RandomStream
+from zetadp.trainer.engine import FreshRandomness, Randomness, SeededRandomness
+from zetadp.trainer.engine.noise.prefetch import NoiseAhead
 
 CPU = torch.device("cpu")
 LAST = 6

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from mechanisms import ComplexGaussian, RandomOrigin, RandomStream, Sensitivity
-from mechanisms.errors import InvalidParameter
-from trainer.engine import FreshRandomness, SeededRandomness, TorchSource, poisson_sample
+from zetadp.mechanisms import ComplexGaussian, RandomOrigin, RandomStream, Sensitivity
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.engine import FreshRandomness, SeededRandomness, TorchSource, poisson_sample
 
 COORDINATES = 20_000
 MULTIPLIER, BOUND = 1.5, 0.4

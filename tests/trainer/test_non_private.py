@@ -9,18 +9,18 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from accountants.events import NonPrivate
-from mechanisms.errors import InvalidParameter
-from trainer import RuntimeSpec, load_train
-from trainer.algorithms.non_private.algorithm import NonPrivateDescent, PreparedDescent
-from trainer.data import data_set_facts
-from trainer.engine import Alone, HeldOutRecords, load_checkpoint
-from trainer.engine.requests import request_digest
-from trainer.engine.run import Setting
-from trainer.errors import TrainingStopped
-from trainer.models import losses_for
-from trainer.specs.algorithms.non_private import NonPrivateTraining
-from trainer.specs.report import RunReport
+from zetadp.accountants.events import NonPrivate
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer import RuntimeSpec, load_train
+from zetadp.trainer.algorithms.non_private.algorithm import NonPrivateDescent, PreparedDescent
+from zetadp.trainer.data import data_set_facts
+from zetadp.trainer.engine import Alone, HeldOutRecords, load_checkpoint
+from zetadp.trainer.engine.requests import request_digest
+from zetadp.trainer.engine.run import Setting
+from zetadp.trainer.errors import TrainingStopped
+from zetadp.trainer.models import losses_for
+from zetadp.trainer.specs.algorithms.non_private import NonPrivateTraining
+from zetadp.trainer.specs.report import RunReport
 
 RUNTIME = RuntimeSpec(device="cpu", threads=1)
 

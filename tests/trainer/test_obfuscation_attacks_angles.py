@@ -10,12 +10,20 @@ import torch
 from torch import Generator, Tensor
 
 from tests.trainer.obfuscation_schemes import Plain, RandomConvolution, attacker, digits, generator, made_up
-from trainer.algorithms.obfuscation.attacks import quadratures
-from trainer.algorithms.obfuscation.attacks.angles import CHANCE, CHANCE_MOD_QUARTER, QUARTER, TURN, angle_figures, by_moments, error_mod
-from trainer.algorithms.obfuscation.attacks.attacker import Attacker
-from trainer.algorithms.obfuscation.attacks.intervals import Figures
-from trainer.algorithms.obfuscation.target import Encoded
-from trainer.specs.attack_findings import AttackEffort, AttackFigure
+from zetadp.trainer.algorithms.obfuscation.attacks import quadratures
+from zetadp.trainer.algorithms.obfuscation.attacks.angles import (
+    CHANCE,
+    CHANCE_MOD_QUARTER,
+    QUARTER,
+    TURN,
+    angle_figures,
+    by_moments,
+    error_mod,
+)
+from zetadp.trainer.algorithms.obfuscation.attacks.attacker import Attacker
+from zetadp.trainer.algorithms.obfuscation.attacks.intervals import Figures
+from zetadp.trainer.algorithms.obfuscation.target import Encoded
+from zetadp.trainer.specs.attack_findings import AttackEffort, AttackFigure
 
 VICTIMS, COORDINATES = 1000, 512
 Draw = Callable[[tuple[int, int], Generator], Tensor]

@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 
 from tests.trainer.obfuscation_schemes import generator
-from trainer.algorithms.obfuscation.attacks.intervals import Figures, Numbers, bootstrap, clopper_pearson
+from zetadp.trainer.algorithms.obfuscation.attacks.intervals import Figures, Numbers, bootstrap, clopper_pearson
 
 
 @pytest.mark.parametrize(("successes", "trials"), [(0, 10), (3, 10), (10, 10), (571, 597)])

@@ -9,11 +9,11 @@ import torch
 from torch import Generator, Tensor
 
 from tests.trainer.obfuscation_schemes import Plain, RandomConvolution, attacker, digits, generator, made_up
-from trainer.algorithms.obfuscation.attacks.candidates import Verdicts, candidate_figures, residuals, threshold_of
-from trainer.algorithms.obfuscation.attacks.intervals import Figures
-from trainer.algorithms.obfuscation.attacks.repeats import recovered, relative_errors, repeat_figure
-from trainer.algorithms.obfuscation.target import Encoded, Ground, Scheme
-from trainer.specs.attack_findings import AttackFigure
+from zetadp.trainer.algorithms.obfuscation.attacks.candidates import Verdicts, candidate_figures, residuals, threshold_of
+from zetadp.trainer.algorithms.obfuscation.attacks.intervals import Figures
+from zetadp.trainer.algorithms.obfuscation.attacks.repeats import recovered, relative_errors, repeat_figure
+from zetadp.trainer.algorithms.obfuscation.target import Encoded, Ground, Scheme
+from zetadp.trainer.specs.attack_findings import AttackFigure
 
 COORDINATES = 512
 

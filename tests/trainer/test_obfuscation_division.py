@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mechanisms.errors import InvalidParameter
-from trainer.data.base import DataSet
-from trainer.specs.algorithms.obfuscation import Obfuscation
-from trainer.specs.obfuscation.division import distinct_images, divide
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data.base import DataSet
+from zetadp.trainer.specs.algorithms.obfuscation import Obfuscation
+from zetadp.trainer.specs.obfuscation.division import distinct_images, divide
 
 SOUND = {
     "kind": "noisy_rotation",

@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from mechanisms.sampling.source import RandomStream
-from trainer.algorithms.obfuscation.critic import faked, wrong_angles
-from trainer.algorithms.obfuscation.encoding import FeatureLaw, angles, clipped, generator_of, hidden, others, strangers
-from trainer.algorithms.obfuscation.networks import build, divided
-from trainer.algorithms.obfuscation.trained import Trained
-from trainer.specs.algorithms.obfuscation import Obfuscation
-from trainer.specs.obfuscation.methods import AdditionalLayers, Method, Noisy, NoisyRotation, Original, Rotation
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.algorithms.obfuscation.critic import faked, wrong_angles
+from zetadp.trainer.algorithms.obfuscation.encoding import FeatureLaw, angles, clipped, generator_of, hidden, others, strangers
+from zetadp.trainer.algorithms.obfuscation.networks import build, divided
+from zetadp.trainer.algorithms.obfuscation.trained import Trained
+from zetadp.trainer.specs.algorithms.obfuscation import Obfuscation
+from zetadp.trainer.specs.obfuscation.methods import AdditionalLayers, Method, Noisy, NoisyRotation, Original, Rotation
 
 CPU = torch.device("cpu")
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from mechanisms.errors import InvalidParameter
-from trainer.algorithms.obfuscation.layers import (
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.algorithms.obfuscation.layers import (
     Delta,
     JointDropout,
     MagnitudeNorm,
@@ -21,8 +21,8 @@ from trainer.algorithms.obfuscation.layers import (
     turned,
     turned_back,
 )
-from trainer.algorithms.obfuscation.networks.building import SkipConnection
-from trainer.algorithms.obfuscation.networks.checks import turning_error
+from zetadp.trainer.algorithms.obfuscation.networks.building import SkipConnection
+from zetadp.trainer.algorithms.obfuscation.networks.checks import turning_error
 
 TOLERANCE = 1e-5
 SHAPE = (4, 8, 8)

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from mechanisms.errors import InvalidParameter
-from mechanisms.sampling.source import RandomStream
-from trainer.algorithms.obfuscation.layers import Delta, MagnitudeNorm
-from trainer.algorithms.obfuscation.networks import (
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.algorithms.obfuscation.layers import Delta, MagnitudeNorm
+from zetadp.trainer.algorithms.obfuscation.networks import (
     DividedNetwork,
     build,
     check_equivariant,
@@ -21,13 +21,13 @@ from trainer.algorithms.obfuscation.networks import (
     statistics,
     turning_error,
 )
-from trainer.algorithms.obfuscation.networks.checks import made_up_features
-from trainer.specs.models.model_spec import Activation, Convolution, Dropout, Flatten, Fourier, Linear
-from trainer.specs.obfuscation.architectures import AlexNet, Architecture, CustomNetwork, LeNet, ResNet, Vgg16
-from trainer.specs.obfuscation.architectures import Delta as DeltaSpec
-from trainer.specs.obfuscation.architectures import MagnitudeNorm as NormSpec
-from trainer.specs.obfuscation.architectures import Skip as SkipSpec
-from trainer.specs.obfuscation.methods import AdditionalLayers, Method, Noisy, Original, Rotation
+from zetadp.trainer.algorithms.obfuscation.networks.checks import made_up_features
+from zetadp.trainer.specs.models.model_spec import Activation, Convolution, Dropout, Flatten, Fourier, Linear
+from zetadp.trainer.specs.obfuscation.architectures import AlexNet, Architecture, CustomNetwork, LeNet, ResNet, Vgg16
+from zetadp.trainer.specs.obfuscation.architectures import Delta as DeltaSpec
+from zetadp.trainer.specs.obfuscation.architectures import MagnitudeNorm as NormSpec
+from zetadp.trainer.specs.obfuscation.architectures import Skip as SkipSpec
+from zetadp.trainer.specs.obfuscation.methods import AdditionalLayers, Method, Noisy, Original, Rotation
 
 IMAGE = (3, 32, 32)
 

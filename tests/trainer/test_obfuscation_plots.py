@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from trainer.algorithms.obfuscation.plots import curve_plot
-from trainer.specs.attack_findings import AttackFigure, AttackName, CurvePoint, Measure
+from zetadp.trainer.algorithms.obfuscation.plots import curve_plot
+from zetadp.trainer.specs.attack_findings import AttackFigure, AttackName, CurvePoint, Measure
 
 
 def figure(attack: AttackName, measure: Measure, value: float, chance: float) -> AttackFigure:

@@ -12,12 +12,12 @@ from safetensors.torch import load_file
 from scipy import stats
 from torch import Tensor
 
-from mechanisms import Gaussian, RandomStream, Sensitivity
-from mechanisms.base import Adjacency
-from mechanisms.errors import InvalidParameter
-from trainer.algorithms.obfuscation.release import ENCODINGS, check_size, clipped, release_encodings
-from trainer.errors import CheckpointRefused, TrainingStopped
-from trainer.specs.plans import FeatureReleasePlan
+from zetadp.mechanisms import Gaussian, RandomStream, Sensitivity
+from zetadp.mechanisms.base import Adjacency
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.algorithms.obfuscation.release import ENCODINGS, check_size, clipped, release_encodings
+from zetadp.trainer.errors import CheckpointRefused, TrainingStopped
+from zetadp.trainer.specs.plans import FeatureReleasePlan
 
 RECORDS, QUERIES, SIDE = 90, 3, 8
 BOUND, STD = 2.0, 1.5

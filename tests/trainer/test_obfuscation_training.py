@@ -12,23 +12,23 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from mechanisms.errors import InvalidParameter
-from mechanisms.sampling.source import RandomStream
-from trainer import RuntimeSpec
-from trainer.algorithms.obfuscation.critic import CriticNetwork, adversarial_loss, critic_loss, faked
-from trainer.algorithms.obfuscation.preparation import Prepared
-from trainer.algorithms.obfuscation.train import train
-from trainer.algorithms.obfuscation.training import FlatWeights
-from trainer.data import data_set_facts
-from trainer.data.base import DataSet
-from trainer.data.digits import Digits
-from trainer.engine import load_checkpoint
-from trainer.engine.requests import request_digest
-from trainer.errors import TrainingDiverged, TrainingStopped
-from trainer.specs.algorithms.obfuscation import Obfuscation
-from trainer.specs.descent import Adam
-from trainer.specs.obfuscation.methods import Critic, WeightClipping
-from trainer.specs.report import Metrics, Progress, RunReport, Stage, TrainingEvent
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer import RuntimeSpec
+from zetadp.trainer.algorithms.obfuscation.critic import CriticNetwork, adversarial_loss, critic_loss, faked
+from zetadp.trainer.algorithms.obfuscation.preparation import Prepared
+from zetadp.trainer.algorithms.obfuscation.train import train
+from zetadp.trainer.algorithms.obfuscation.training import FlatWeights
+from zetadp.trainer.data import data_set_facts
+from zetadp.trainer.data.base import DataSet
+from zetadp.trainer.data.digits import Digits
+from zetadp.trainer.engine import load_checkpoint
+from zetadp.trainer.engine.requests import request_digest
+from zetadp.trainer.errors import TrainingDiverged, TrainingStopped
+from zetadp.trainer.specs.algorithms.obfuscation import Obfuscation
+from zetadp.trainer.specs.descent import Adam
+from zetadp.trainer.specs.obfuscation.methods import Critic, WeightClipping
+from zetadp.trainer.specs.report import Metrics, Progress, RunReport, Stage, TrainingEvent
 
 RUNTIME = RuntimeSpec(device="cpu", threads=1)
 SOUND = {
@@ -164,7 +164,7 @@ def test_the_sound_form_tells_nothing_but_its_noisy_features(tmp_path: Path, mon
     def answers(*_arguments: object) -> None:
         raise AssertionError("nobody measures on protected records")
 
-    monkeypatch.setattr("trainer.algorithms.obfuscation.trained.Trained.answers", answers)
+    monkeypatch.setattr("zetadp.trainer.algorithms.obfuscation.trained.Trained.answers", answers)
     spec = _spec(method=SOUND, evaluation={"kind": "none"}, steps=3)
     report = _run(spec, tmp_path)
     assert (report.held_out, report.metrics) == ("encoded", None)

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from torch import Tensor
 from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, MultiStepLR
 
-from trainer.engine import initial_state, update
-from trainer.specs.descent import Adam, AnyOptimizer, Cosine, FedAdam, NAdam, RmsProp, Sgd, Steps
+from zetadp.trainer.engine import initial_state, update
+from zetadp.trainer.specs.descent import Adam, AnyOptimizer, Cosine, FedAdam, NAdam, RmsProp, Sgd, Steps
 
 STEPS = 9
 TOLERANCE = 2e-6

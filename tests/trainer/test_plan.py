@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-import accountants
-from accountants.events import Composed, PoissonSampled, Release, Repeated, non_private_reason
-from mechanisms import ComplexGaussian, Gaussian, InvalidParameter, Sensitivity
-from trainer import ALGORITHMS, AnyTrainingSpec, ExecutionPlan, FederatedZetaDpSgd, TrainingSpec, ZetaDpSgd
-from trainer.data import DataSetFacts
-from trainer.specs.execution_plan import (
+from zetadp import accountants
+from zetadp.accountants.events import Composed, PoissonSampled, Release, Repeated, non_private_reason
+from zetadp.mechanisms import ComplexGaussian, Gaussian, InvalidParameter, Sensitivity
+from zetadp.trainer import ALGORITHMS, AnyTrainingSpec, ExecutionPlan, FederatedZetaDpSgd, TrainingSpec, ZetaDpSgd
+from zetadp.trainer.data import DataSetFacts
+from zetadp.trainer.specs.execution_plan import (
     AdaptiveClipping,
     FederatedSampling,
     FlatClipping,
@@ -23,7 +23,7 @@ from trainer.specs.execution_plan import (
     PoissonSampling,
     PrivateEvaluation,
 )
-from trainer.specs.plan_base import Plan
+from zetadp.trainer.specs.plan_base import Plan
 
 SPEC: TypeAdapter[AnyTrainingSpec] = TypeAdapter(AnyTrainingSpec)
 ADAPTIVE = {"kind": "adaptive", "quantile": 0.5, "learning_rate": 0.2, "count_share": 0.01}

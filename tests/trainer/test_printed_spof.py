@@ -10,24 +10,24 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-import accountants
-from mechanisms.analysis.record_recovery import recovered
-from mechanisms.errors import InvalidParameter
-from mechanisms.published import spof as published
-from mechanisms.sampling.source import RandomOrigin, RandomStream
 from tests.selection import thinned
-from trainer import RuntimeSpec, load_train
-from trainer.data.digits_images import DigitsImages
-from trainer.engine.autoencoders import Autoencoder
-from trainer.engine.autoencoders.demonstration import EPSILONS, Demonstration
-from trainer.engine.autoencoders.printed import algorithm_1_slopes, algorithm_2_slopes, printed_gradient, sensed
-from trainer.engine.noise.torch_source import TorchSource
-from trainer.errors import TrainingDiverged, TrainingStopped
-from trainer.specs.algorithms.dp_sgd_laplace_printed import DpSgdLaplacePrinted
-from trainer.specs.algorithms.functional_mechanism import FunctionalMechanism
-from trainer.specs.algorithms.spof_printed import SpofPrinted
-from trainer.specs.autoencoder import AutoencoderShape
-from trainer.specs.plans import ComparedPlan, ComparisonPlan, UnprotectedPlan
+from zetadp import accountants
+from zetadp.mechanisms.analysis.record_recovery import recovered
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.published import spof as published
+from zetadp.mechanisms.sampling.source import RandomOrigin, RandomStream
+from zetadp.trainer import RuntimeSpec, load_train
+from zetadp.trainer.data.digits_images import DigitsImages
+from zetadp.trainer.engine.autoencoders import Autoencoder
+from zetadp.trainer.engine.autoencoders.demonstration import EPSILONS, Demonstration
+from zetadp.trainer.engine.autoencoders.printed import algorithm_1_slopes, algorithm_2_slopes, printed_gradient, sensed
+from zetadp.trainer.engine.noise.torch_source import TorchSource
+from zetadp.trainer.errors import TrainingDiverged, TrainingStopped
+from zetadp.trainer.specs.algorithms.dp_sgd_laplace_printed import DpSgdLaplacePrinted
+from zetadp.trainer.specs.algorithms.functional_mechanism import FunctionalMechanism
+from zetadp.trainer.specs.algorithms.spof_printed import SpofPrinted
+from zetadp.trainer.specs.autoencoder import AutoencoderShape
+from zetadp.trainer.specs.plans import ComparedPlan, ComparisonPlan, UnprotectedPlan
 
 ENCODERS, FEATURES, HIDDEN, ROWS = 2, 5, 3, 6
 SHAPE = AutoencoderShape(encoders=ENCODERS, features=FEATURES, hidden=HIDDEN)

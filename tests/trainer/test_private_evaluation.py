@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from mechanisms import Gaussian, NoiseSource, RandomStream, Sensitivity
-from trainer.engine import HeldOutRecords, ParameterLayout, TrainingState
-from trainer.errors import TrainingDiverged
-from trainer.specs.execution_plan import PrivateEvaluation
+from zetadp.mechanisms import Gaussian, NoiseSource, RandomStream, Sensitivity
+from zetadp.trainer.engine import HeldOutRecords, ParameterLayout, TrainingState
+from zetadp.trainer.errors import TrainingDiverged
+from zetadp.trainer.specs.execution_plan import PrivateEvaluation
 
 CLASSES, RECORDS, STD = 4, 600, 7.0
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-import accountants
-from trainer.recipes.recipe import Recipe
-from trainer.recipes.spectral import (
+from zetadp import accountants
+from zetadp.trainer.recipes.recipe import Recipe
+from zetadp.trainer.recipes.spectral import (
     RATIOS,
     SPECTRAL_LENET_5,
     SPECTRAL_MODEL_1,
@@ -14,10 +14,10 @@ from trainer.recipes.spectral import (
     SPECTRAL_MODEL_2,
     SPECTRAL_MODEL_3,
 )
-from trainer.recipes.spectral_scattering import SPECTRAL_SCATTER_CIRCULANT, SPECTRAL_SCATTER_LENET_5, SPECTRAL_SCATTER_LINEAR
-from trainer.specs.algorithms.spectral_dp import LayerByLayer, SameForAll, SpectralDp
-from trainer.specs.descent import Cosine, Sgd
-from trainer.specs.models.model_spec import BlockCirculantLinear, Scattering, Sequential
+from zetadp.trainer.recipes.spectral_scattering import SPECTRAL_SCATTER_CIRCULANT, SPECTRAL_SCATTER_LENET_5, SPECTRAL_SCATTER_LINEAR
+from zetadp.trainer.specs.algorithms.spectral_dp import LayerByLayer, SameForAll, SpectralDp
+from zetadp.trainer.specs.descent import Cosine, Sgd
+from zetadp.trainer.specs.models.model_spec import BlockCirculantLinear, Scattering, Sequential
 
 FROM_SCRATCH = (SPECTRAL_MODEL_1, SPECTRAL_MODEL_1_BLOCK_16, SPECTRAL_LENET_5, SPECTRAL_MODEL_2, SPECTRAL_MODEL_3)
 SCATTERED = (SPECTRAL_SCATTER_CIRCULANT, SPECTRAL_SCATTER_LENET_5, SPECTRAL_SCATTER_LINEAR)

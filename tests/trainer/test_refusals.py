@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from mechanisms.errors import InvalidParameter
-from trainer.engine.gradients.clipping import ClippedGradients
-from trainer.engine.gradients.problem import Losses, Problem
-from trainer.specs.execution_plan import FlatClipping
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.engine.gradients.clipping import ClippedGradients
+from zetadp.trainer.engine.gradients.problem import Losses, Problem
+from zetadp.trainer.specs.execution_plan import FlatClipping
 
 C = torch.complex64
 

@@ -16,12 +16,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from mechanisms import ComplexGaussian, Gaussian, NoiseSource, RandomStream, Sensitivity
-from trainer import ExecutionPlan, FederatedZetaDpSgd, RuntimeSpec, load_train
-from trainer.engine import Alone, ParameterLayout, PrivateLoop, SeededRandomness, Site, TrainingState
-from trainer.engine.noise.randomness import randomness_of
-from trainer.engine.noise.releasing import gradient
-from trainer.specs.execution_plan import AdaptiveClipping, Clipping, FederatedSampling, FlatClipping, PerLayerClipping, PoissonSampling
+from zetadp.mechanisms import ComplexGaussian, Gaussian, NoiseSource, RandomStream, Sensitivity
+from zetadp.trainer import ExecutionPlan, FederatedZetaDpSgd, RuntimeSpec, load_train
+from zetadp.trainer.engine import Alone, ParameterLayout, PrivateLoop, SeededRandomness, Site, TrainingState
+from zetadp.trainer.engine.noise.randomness import randomness_of
+from zetadp.trainer.engine.noise.releasing import gradient
+from zetadp.trainer.specs.execution_plan import (
+    AdaptiveClipping,
+    Clipping,
+    FederatedSampling,
+    FlatClipping,
+    PerLayerClipping,
+    PoissonSampling,
+)
 
 SIZES, LOT, STD = (9, 8, 8), 4, 0.7
 ADAPTIVE = AdaptiveClipping(initial_bound=0.5, quantile=0.7, learning_rate=0.2, count_share=0.1)

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from mechanisms import ComplexGaussian, Gaussian, Laplace, RandomStream, Sensitivity
-from trainer.engine import TorchSource
-from trainer.engine.noise.releasing import LARGEST_BOUND, gradient, query, release
-from trainer.specs.execution_plan import AdaptiveClipping, FlatClipping
+from zetadp.mechanisms import ComplexGaussian, Gaussian, Laplace, RandomStream, Sensitivity
+from zetadp.trainer.engine import TorchSource
+from zetadp.trainer.engine.noise.releasing import LARGEST_BOUND, gradient, query, release
+from zetadp.trainer.specs.execution_plan import AdaptiveClipping, FlatClipping
 
 ADAPTIVE = AdaptiveClipping(initial_bound=2.0, quantile=0.8, learning_rate=0.2, count_share=0.1)
 ONE = Sensitivity(l2=1.0, adjacency="add_remove", unit="record")

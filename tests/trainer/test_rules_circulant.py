@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from mechanisms.sampling.source import RandomStream
-from trainer.layers.circulant import BlockCirculantLinear
-from trainer.layers.rules.base import Use, WritableGradients
-from trainer.layers.rules.circulant import block_circulant
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.layers.circulant import BlockCirculantLinear
+from zetadp.trainer.layers.rules.base import Use, WritableGradients
+from zetadp.trainer.layers.rules.circulant import block_circulant
 
 RELATIVE_ERROR = 1e-5
 """Between two orders of summation in float32, with a Fourier transform on one side: some hundred roundings of 6e-8."""

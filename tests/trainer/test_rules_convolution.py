@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from mechanisms.errors import InvalidParameter
-from mechanisms.sampling.source import RandomStream
-from trainer.layers.convolution import PlanarConv1d, PlanarConv2d, PlanarConvTranspose2d
-from trainer.layers.planes import to_planes
-from trainer.layers.rules.base import LayerGradients, Rule, UnsupportedLayer, Use
-from trainer.layers.rules.convolution import convolution, transposed_convolution
-from trainer.layers.rules.patch_gradients import PatchGradients, Route, route_of
-from trainer.layers.rules.patches import Geometry, correlated
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.layers.convolution import PlanarConv1d, PlanarConv2d, PlanarConvTranspose2d
+from zetadp.trainer.layers.planes import to_planes
+from zetadp.trainer.layers.rules.base import LayerGradients, Rule, UnsupportedLayer, Use
+from zetadp.trainer.layers.rules.convolution import convolution, transposed_convolution
+from zetadp.trainer.layers.rules.patch_gradients import PatchGradients, Route, route_of
+from zetadp.trainer.layers.rules.patches import Geometry, correlated
 
 RELATIVE_ERROR = 1e-5
 """Between two orders of summation in float32: some hundred roundings of 6e-8."""
@@ -188,7 +188,7 @@ def test_every_route_gives_the_same(geometry: Geometry, route: Route) -> None:
 def test_a_few_units_at_a_time_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     case = CASES["planar 2d, stride 2, groups"]
     at_once, _, _ = of_rule(case)
-    monkeypatch.setattr("trainer.layers.rules.patch_gradients.NUMBERS_AT_ONCE", 1)
+    monkeypatch.setattr("zetadp.trainer.layers.rules.patch_gradients.NUMBERS_AT_ONCE", 1)
     one_by_one, _, _ = of_rule(case)
     torch.testing.assert_close(one_by_one.squared_norms(), at_once.squared_norms(), rtol=RELATIVE_ERROR, atol=0.0)
 

@@ -6,9 +6,9 @@ import pytest
 
 from tests.selection import thinned
 from tests.trainer.layer_cases import CASES, MEMBERS, Tied, problem_of, relative_error
-from trainer.engine.gradients.per_unit import TapedRoute, WholeNetworkRoute, layers_of
-from trainer.engine.gradients.routes import plan_route
-from trainer.layers.rules import RULES
+from zetadp.trainer.engine.gradients.per_unit import TapedRoute, WholeNetworkRoute, layers_of
+from zetadp.trainer.engine.gradients.routes import plan_route
+from zetadp.trainer.layers.rules import RULES
 
 WORST = 1e-5
 """Asked for by users of the engine; float32 alone gives 3e-7, and 3e-6 where a norm layer divides by a small spread."""

@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 import torch
 
-from mechanisms import RandomOrigin
-from mechanisms.errors import InvalidParameter
-from trainer import ALGORITHMS, RuntimeSpec
-from trainer.data import data_set_facts
-from trainer.engine import CHECKPOINT, MODEL, Evaluation, TrainingState, load_checkpoint
-from trainer.engine.checkpoint import checkpointed_step
-from trainer.engine.requests import request_digest
-from trainer.engine.run import Ending, Model, PreparedRun, Setting, run
-from trainer.errors import CheckpointRefused, TrainingAborted, TrainingStopped
-from trainer.specs.algorithms.non_private import NonPrivateTraining
-from trainer.specs.base import TrainingSpec
-from trainer.specs.network_training import NetworkTraining
-from trainer.specs.plan_base import Plan
-from trainer.specs.report import RunReport, TrainingEvent
+from zetadp.mechanisms import RandomOrigin
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer import ALGORITHMS, RuntimeSpec
+from zetadp.trainer.data import data_set_facts
+from zetadp.trainer.engine import CHECKPOINT, MODEL, Evaluation, TrainingState, load_checkpoint
+from zetadp.trainer.engine.checkpoint import checkpointed_step
+from zetadp.trainer.engine.requests import request_digest
+from zetadp.trainer.engine.run import Ending, Model, PreparedRun, Setting, run
+from zetadp.trainer.errors import CheckpointRefused, TrainingAborted, TrainingStopped
+from zetadp.trainer.specs.algorithms.non_private import NonPrivateTraining
+from zetadp.trainer.specs.base import TrainingSpec
+from zetadp.trainer.specs.network_training import NetworkTraining
+from zetadp.trainer.specs.plan_base import Plan
+from zetadp.trainer.specs.report import RunReport, TrainingEvent
 
 STEPS = 4
 RUNTIME = RuntimeSpec(device="cpu", threads=1, checkpoint_seconds=3600.0)

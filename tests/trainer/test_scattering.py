@@ -6,13 +6,13 @@ import pytest
 import torch
 from kymatio.scattering2d.frontend.torch_frontend import ScatteringTorch2D
 
-from mechanisms.errors import InvalidParameter
 from tests.trainer.made_up import built, facts_of, records
-from trainer.layers import scattering as module
-from trainer.layers.scattering import Scattering as ScatteringModule
-from trainer.models.front import RECORDS_AT_ONCE, passed_through, split_front
-from trainer.specs.models.model_spec import Convolution, Flatten, LayerSpec, Linear, Scattering, Sequential
-from trainer.specs.models.shapes import check_model, sequential_shapes
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.layers import scattering as module
+from zetadp.trainer.layers.scattering import Scattering as ScatteringModule
+from zetadp.trainer.models.front import RECORDS_AT_ONCE, passed_through, split_front
+from zetadp.trainer.specs.models.model_spec import Convolution, Flatten, LayerSpec, Linear, Scattering, Sequential
+from zetadp.trainer.specs.models.shapes import check_model, sequential_shapes
 
 FLOAT32 = 1e-6
 """Absolute, of averages below 1: some thousand float32 terms in another order."""

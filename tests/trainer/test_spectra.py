@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import nn
 
-from mechanisms import RandomStream
-from mechanisms.errors import InvalidParameter
-from mechanisms.numerics.spectrum import low_pass
-from trainer.engine.gradients.spectral_vector import Spectra
-from trainer.layers import ComplexLinear
-from trainer.layers.flat_parameters import ParameterLayout
-from trainer.layers.rules.analysis import Analysis, axis_analysis
-from trainer.specs.projection import LayerSpectrum, SpectralProjection
+from zetadp.mechanisms import RandomStream
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.numerics.spectrum import low_pass
+from zetadp.trainer.engine.gradients.spectral_vector import Spectra
+from zetadp.trainer.layers import ComplexLinear
+from zetadp.trainer.layers.flat_parameters import ParameterLayout
+from zetadp.trainer.layers.rules.analysis import Analysis, axis_analysis
+from zetadp.trainer.specs.projection import LayerSpectrum, SpectralProjection
 
 CPU = torch.device("cpu")
 ROUNDING = 1e-14

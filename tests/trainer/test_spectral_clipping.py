@@ -8,16 +8,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from mechanisms.errors import InvalidParameter
 from tests.selection import thinned
 from tests.trainer.layer_cases import MEMBERS, LayerCase, problem_of, squared_errors
 from tests.trainer.spectral_cases import CASES, ORDERS, SETTINGS, bounds_of, circulant, clipping_of, relative_error, spectra_of
-from trainer.engine import ClippedGradients, Problem
-from trainer.layers.rules.analysis import Analysis
-from trainer.layers.rules.patch_gradients import PatchGradients, Route, route_of
-from trainer.layers.rules.patches import Geometry, correlated
-from trainer.specs.execution_plan import L1Clipping, LayerBound, LayerBoundsClipping, PerLayerClipping
-from trainer.specs.projection import LayerSpectrum, SpectralProjection
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.engine import ClippedGradients, Problem
+from zetadp.trainer.layers.rules.analysis import Analysis
+from zetadp.trainer.layers.rules.patch_gradients import PatchGradients, Route, route_of
+from zetadp.trainer.layers.rules.patches import Geometry, correlated
+from zetadp.trainer.specs.execution_plan import L1Clipping, LayerBound, LayerBoundsClipping, PerLayerClipping
+from zetadp.trainer.specs.projection import LayerSpectrum, SpectralProjection
 
 WORST = 5e-5
 r"""Float32 alone gives 1e-6. A norm of coordinates that aren't held carries 2^-24 of the whole gradient's terms (``EXPLICIT_SLACK``), which

@@ -13,15 +13,15 @@ from pydantic import ValidationError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from mechanisms import Gaussian, RandomStream
-from mechanisms.errors import InvalidParameter
 from tests.selection import thinned
-from trainer import ExecutionPlan, RuntimeSpec, load_train
-from trainer.data import DataSetFacts
-from trainer.engine import MODEL
-from trainer.errors import TrainingStopped
-from trainer.models import build
-from trainer.specs.algorithms.spectral_dp import SpectralDp, kept_frequencies
+from zetadp.mechanisms import Gaussian, RandomStream
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer import ExecutionPlan, RuntimeSpec, load_train
+from zetadp.trainer.data import DataSetFacts
+from zetadp.trainer.engine import MODEL
+from zetadp.trainer.errors import TrainingStopped
+from zetadp.trainer.models import build
+from zetadp.trainer.specs.algorithms.spectral_dp import SpectralDp, kept_frequencies
 
 IMAGES: list[dict[str, Any]] = [
     {"kind": "unflatten", "channels": 2, "height": 8, "width": 8},

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-import accountants
-from accountants import deadline
-from mechanisms import Adjacency, ComplexGaussian, Sensitivity
 from tests.selection import chosen
-from trainer.engine import EpsilonSpent
-from trainer.engine.spent import QUICK_ACCOUNTANT, TIGHT_ACCOUNTANTS
-from trainer.specs.execution_plan import ExecutionPlan, FlatClipping, PoissonSampling
+from zetadp import accountants
+from zetadp.accountants import deadline
+from zetadp.mechanisms import Adjacency, ComplexGaussian, Sensitivity
+from zetadp.trainer.engine import EpsilonSpent
+from zetadp.trainer.engine.spent import QUICK_ACCOUNTANT, TIGHT_ACCOUNTANTS
+from zetadp.trainer.specs.execution_plan import ExecutionPlan, FlatClipping, PoissonSampling
 
 
 def _plan(*, records: int, batch: int, std: float, steps: int, delta: float) -> ExecutionPlan:
@@ -74,6 +74,6 @@ def test_live_epsilon_does_not_wait_for_an_accountant_that_takes_long(monkeypatc
 
 
 def test_live_epsilon_falls_back_where_no_tight_accountant_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainer.engine.spent.TIGHT_ACCOUNTANTS", ())
+    monkeypatch.setattr("zetadp.trainer.engine.spent.TIGHT_ACCOUNTANTS", ())
     quick = accountants.profile(ORDINARY.event_after(50), accountant="rdp").epsilon_upper(ORDINARY.delta)
     assert EpsilonSpent(ORDINARY).after(20) < EpsilonSpent(ORDINARY).after(50) == quick

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-import accountants
-from accountants.events import Grouped, Release
-from mechanisms import DuchiLinf, LocalLaplace
-from mechanisms.errors import InvalidParameter
 from tests.trainer.autoencoder_jobs import USERS, for_users, run, spof, table_under
-from trainer import RuntimeSpec
-from trainer.engine.autoencoders import RELEASED
-from trainer.specs.plans import RecordReleasePlan
+from zetadp import accountants
+from zetadp.accountants.events import Grouped, Release
+from zetadp.mechanisms import DuchiLinf, LocalLaplace
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer import RuntimeSpec
+from zetadp.trainer.engine.autoencoders import RELEASED
+from zetadp.trainer.specs.plans import RecordReleasePlan
 
 
 @pytest.fixture

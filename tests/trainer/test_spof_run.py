@@ -13,10 +13,6 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-import accountants
-from accountants.events import Release
-from mechanisms import DuchiLinf, LocalGaussian, LocalLaplace
-from mechanisms.local import LocalRelease
 from tests.data_sets import data_sets
 from tests.trainer.autoencoder_jobs import (
     DIGITS,
@@ -32,14 +28,18 @@ from tests.trainer.autoencoder_jobs import (
     spof,
     table_under,
 )
-from trainer import RuntimeSpec
-from trainer.algorithms.spof import row_release
-from trainer.engine import NoiseWatch
-from trainer.engine.autoencoders import RELEASED, Prepared
-from trainer.errors import CheckpointRefused, TrainingStopped
-from trainer.specs.algorithms.spof import Spof
-from trainer.specs.plans import RecordReleasePlan
-from trainer.specs.report import Metrics, Progress, RunReport, Started, TrainingEvent
+from zetadp import accountants
+from zetadp.accountants.events import Release
+from zetadp.mechanisms import DuchiLinf, LocalGaussian, LocalLaplace
+from zetadp.mechanisms.local import LocalRelease
+from zetadp.trainer import RuntimeSpec
+from zetadp.trainer.algorithms.spof import row_release
+from zetadp.trainer.engine import NoiseWatch
+from zetadp.trainer.engine.autoencoders import RELEASED, Prepared
+from zetadp.trainer.errors import CheckpointRefused, TrainingStopped
+from zetadp.trainer.specs.algorithms.spof import Spof
+from zetadp.trainer.specs.plans import RecordReleasePlan
+from zetadp.trainer.specs.report import Metrics, Progress, RunReport, Started, TrainingEvent
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from mechanisms import Adjacency, ComplexGaussian, Gaussian, RandomStream, Sensitivity
-from mechanisms.errors import InvalidParameter
-from mechanisms.sampling import grid_normal, kernel
-from mechanisms.sampling.grid import FEW
-from trainer.engine.noise import torch_kernel
-from trainer.engine.noise.torch_source import TorchSource
+from zetadp.mechanisms import Adjacency, ComplexGaussian, Gaussian, RandomStream, Sensitivity
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.sampling import grid_normal, kernel
+from zetadp.mechanisms.sampling.grid import FEW
+from zetadp.trainer.engine.noise import torch_kernel
+from zetadp.trainer.engine.noise.torch_source import TorchSource
 
 CPU = torch.device("cpu")
 COUNT = 200_000

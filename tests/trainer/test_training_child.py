@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from mechanisms.errors import CalibrationFailed
-from trainer import RuntimeSpec, ZetaDpSgd, load_train
-from trainer.child import failure_reason
-from trainer.request import FAILED, FINISHED, ORPHANED, STOPPED, TrainingRequest
-from trainer.specs.report import CheckpointWritten, Failed, Finished, Metrics, Progress, RunReport, Started, Stopped, TrainingEvent
+from zetadp.mechanisms.errors import CalibrationFailed
+from zetadp.trainer import RuntimeSpec, ZetaDpSgd, load_train
+from zetadp.trainer.child import failure_reason
+from zetadp.trainer.request import FAILED, FINISHED, ORPHANED, STOPPED, TrainingRequest
+from zetadp.trainer.specs.report import CheckpointWritten, Failed, Finished, Metrics, Progress, RunReport, Started, Stopped, TrainingEvent
 
 EVENT: TypeAdapter[TrainingEvent] = TypeAdapter(TrainingEvent)
 PATIENCE_SECONDS = 120
@@ -32,7 +32,7 @@ def _write_request(workdir: Path, spec: ZetaDpSgd) -> None:
 
 
 def _command(workdir: Path, parent: int) -> list[str]:
-    return [sys.executable, "-m", "trainer.child", str(workdir), "--parent", str(parent)]
+    return [sys.executable, "-m", "zetadp.trainer.child", str(workdir), "--parent", str(parent)]
 
 
 def _start(workdir: Path, parent: int | None = None) -> subprocess.Popen[str]:

@@ -10,8 +10,8 @@ import pytest
 from pydantic import ValidationError
 from sklearn.datasets import load_digits
 
-from mechanisms.errors import InvalidParameter
-from trainer.data import DigitsPhasePairs, array_digest, data_set_facts
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data import DigitsPhasePairs, array_digest, data_set_facts
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,8 @@ def test_test_fraction_outside_its_range_is_refused(fraction: float) -> None:
 
 def test_facts_and_spec_load_without_torch() -> None:
     code = (
-        "import sys; from trainer import load_train, recipes, request; from trainer.data import DigitsPhasePairs, data_set_facts;"
+        "import sys; from zetadp.trainer import load_train, recipes, request; "
+        "from zetadp.trainer.data import DigitsPhasePairs, data_set_facts;"
         "data_set_facts(DigitsPhasePairs(split_seed=0, test_fraction=0.2)); sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

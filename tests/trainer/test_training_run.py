@@ -12,14 +12,14 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-import accountants
-from accountants.events import leaves
-from mechanisms import ComplexGaussian, Gaussian, NoiseSource, RandomOrigin, Sensitivity
-from mechanisms.errors import InvalidParameter
-from trainer import ExecutionPlan, RuntimeSpec, ZetaDpSgd, load_train
-from trainer.errors import CheckpointRefused, TrainingAborted, TrainingDiverged, TrainingStopped
-from trainer.specs.execution_plan import FlatClipping, PoissonSampling, PrivateEvaluation
-from trainer.specs.report import CheckpointWritten, Metrics, Progress, RunReport, Started, TrainingEvent
+from zetadp import accountants
+from zetadp.accountants.events import leaves
+from zetadp.mechanisms import ComplexGaussian, Gaussian, NoiseSource, RandomOrigin, Sensitivity
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer import ExecutionPlan, RuntimeSpec, ZetaDpSgd, load_train
+from zetadp.trainer.errors import CheckpointRefused, TrainingAborted, TrainingDiverged, TrainingStopped
+from zetadp.trainer.specs.execution_plan import FlatClipping, PoissonSampling, PrivateEvaluation
+from zetadp.trainer.specs.report import CheckpointWritten, Metrics, Progress, RunReport, Started, TrainingEvent
 
 RUNTIME = RuntimeSpec(microbatch_size=16, checkpoint_seconds=0.0, threads=1)
 PUBLIC = {"kind": "public_held_out"}

@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from mechanisms import ComplexGaussian, Gaussian, InvalidParameter, NoiseSource
 from tests.data_sets import data_sets
-from trainer import RuntimeSpec, ZetaDpSgd, load_train
-from trainer.engine import ClippedGradients, ClippedSum, torch_seed
-from trainer.engine.torch_seed import seed_torch
-from trainer.errors import TrainingStopped
-from trainer.specs.report import CheckpointWritten, Metrics, RunReport, TrainingEvent
+from zetadp.mechanisms import ComplexGaussian, Gaussian, InvalidParameter, NoiseSource
+from zetadp.trainer import RuntimeSpec, ZetaDpSgd, load_train
+from zetadp.trainer.engine import ClippedGradients, ClippedSum, torch_seed
+from zetadp.trainer.engine.torch_seed import seed_torch
+from zetadp.trainer.errors import TrainingStopped
+from zetadp.trainer.specs.report import CheckpointWritten, Metrics, RunReport, TrainingEvent
 
 PHANTOMS = {"kind": "mri_phantoms", "patients": 10, "test_patients": 3, "slices": 2, "resolution": 8, "seed": 1}
 PATIENTS = {"adjacency": "add_remove", "unit": "patient", "delta": 1e-3, "noise_multiplier": 1.0}

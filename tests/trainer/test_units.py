@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from trainer.engine import members_of
+from zetadp.trainer.engine import members_of
 
 USERS = np.array([1, 0, 1, 2, 1, 0, 1])
 

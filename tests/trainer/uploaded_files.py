@@ -15,7 +15,7 @@ import nibabel
 import numpy as np
 import scipy.io
 
-from trainer.data.formats import FormatName
+from zetadp.trainer.data.formats import FormatName
 
 RNG = np.random.default_rng(7)
 COMPLEX = (RNG.normal(size=(6, 4)) + 1j * RNG.normal(size=(6, 4))).astype(np.complex64)

@@ -12,8 +12,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.access.scopes import Scope
 from tests.walks.pages import Complaints, Service, browser, new_key, serving_jobs
+from zetadp.app.access.scopes import Scope
 
 
 @pytest.fixture(scope="package")

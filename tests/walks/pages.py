@@ -13,12 +13,12 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.access.scopes import Scope
-from app.access.service import KeyService
-from app.kit.database import Database
-from app.kit.settings import Settings
 from tests.app import jobs_harness as harness
 from tests.app.forked import Command
+from zetadp.app.access.scopes import Scope
+from zetadp.app.access.service import KeyService
+from zetadp.app.kit.database import Database
+from zetadp.app.kit.settings import Settings
 
 CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
 """The shell draws the same pages and has no windows: a walk takes it a fraction of the processor time."""

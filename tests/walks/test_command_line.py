@@ -11,10 +11,10 @@ import time
 
 import pytest
 
-from app.kit.key_text import KeyText
 from tests.app.forked import run_command
 from tests.app.jobs_harness import WAIT_SECONDS
-from trainer.recipes import DIGITS_DEMO
+from zetadp.app.kit.key_text import KeyText
+from zetadp.trainer.recipes import DIGITS_DEMO
 
 SHORT = {
     **DIGITS_DEMO.model_dump(mode="json", exclude_none=True),

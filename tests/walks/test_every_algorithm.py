@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import httpx2
 import pytest
 
-from app.certificates.facts.report import Status, VerificationReport
-from app.certificates.page.plain import describe
-from app.certificates.signing.keys import PublicKeySet
-from app.certificates.verification.verify import read, verify
 from tests.app.jobs_harness import serving, settings, stream, working
 from tests.selection import chosen
-from trainer import ALGORITHMS
+from zetadp.app.certificates.facts.report import Status, VerificationReport
+from zetadp.app.certificates.page.plain import describe
+from zetadp.app.certificates.signing.keys import PublicKeySet
+from zetadp.app.certificates.verification.verify import read, verify
+from zetadp.trainer import ALGORITHMS
 
 pytest.importorskip("torch")
 

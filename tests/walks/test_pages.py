@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from app.calculators import catalogue
-from app.web.live_forms import COMPARISONS
 from tests.selection import chosen, thinned
 from tests.walks.pages import DESK, PHONE, Complaints
+from zetadp.app.calculators import catalogue
+from zetadp.app.web.live_forms import COMPARISONS
 
 ASKING = ("/comparisons", *(f"/comparisons/{name}" for name in COMPARISONS), "/noise-shapes", "/conversions")
 WITHOUT_KEY = ("/papers", "/proofs", "/proofs/complex_gaussian", "/vocabulary", "/start", "/certificates")

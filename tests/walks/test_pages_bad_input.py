@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from app.calculators import catalogue
 from tests.selection import chosen
 from tests.walks.pages import Complaints
 from tests.walks.test_pages import settle
+from zetadp.app.calculators import catalogue
 
 ABSURD = {
     "letters": "abc",

@@ -8,10 +8,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.web.calculators import COMPARISONS
 from tests.selection import thinned
 from tests.walks.pages import Complaints
 from tests.walks.test_pages import headline, settle, typed
+from zetadp.app.web.calculators import COMPARISONS
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.certificates.issuing.issue import issue_certificate
 from tests.app.certificate_kinds import BASELINE
 from tests.app.certificates_harness import run_of
 from tests.app.jobs_harness import submit, wait_for_state
 from tests.selection import chosen
 from tests.walks.pages import PHONE, Complaints, Service, keep_key
+from zetadp.app.certificates.issuing.issue import issue_certificate
 
 
 @pytest.fixture(scope="module")

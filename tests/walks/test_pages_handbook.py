@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from app.kit.settings import Settings
 from tests.app import jobs_harness as harness
 from tests.app.documents import build
 from tests.walks.pages import DESK, PHONE, Complaints
 from tests.walks.test_pages import SERIOUS
+from zetadp.app.kit.settings import Settings
 
 SHOWN = ("index.html", "limits.html", "settings.html", "api.html", "proofs/contour.html")
 """One of each kind: with the picture, of text, generated tables, a proof."""

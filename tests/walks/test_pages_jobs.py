@@ -10,13 +10,13 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.access.scopes import Scope
-from app.access.service import KeyService
-from app.kit.database import Database
 from tests.app.jobs_harness import FINAL_STATES, Order, spec, state, stream, submit, wait_for_state
 from tests.app.proxy import Proxy
 from tests.selection import chosen
 from tests.walks.pages import Complaints, Service, keep_key, new_key
+from zetadp.app.access.scopes import Scope
+from zetadp.app.access.service import KeyService
+from zetadp.app.kit.database import Database
 
 STEPS = 830
 """With a checkpoint each five steps and what else is told, about a thousand events."""

@@ -9,12 +9,12 @@ import httpx2
 import pytest
 from fastapi.routing import APIRoute
 
-from app.calculators import catalogue, proofs
-from app.web.live_forms import COMPARISONS
-from app.web.router import PARTS, router
 from tests.app.jobs_harness import submit, wait_for_state
 from tests.selection import chosen
 from tests.walks.pages import Complaints, Service
+from zetadp.app.calculators import catalogue, proofs
+from zetadp.app.web.live_forms import COMPARISONS
+from zetadp.app.web.router import PARTS, router
 
 MOST_BYTES = 1_000_000
 """Of a page with all that it loads, as it goes over the wire."""

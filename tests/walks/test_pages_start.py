@@ -20,7 +20,7 @@ from statistics import NormalDist
 import httpx2
 import pytest
 
-from app.web.start import STEPS
+from zetadp.app.web.start import STEPS
 
 pytest.importorskip("torch")
 

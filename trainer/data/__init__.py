@@ -7,23 +7,23 @@ from typing import Annotated, get_args
 
 from pydantic import Field, TypeAdapter
 
-from mechanisms.errors import InvalidParameter
-from trainer.data.base import DataRecipe, DataSet, DataSetFacts, NamedDataSet, array_digest, facts_of
-from trainer.data.cifar10 import Cifar10
-from trainer.data.digits import Digits
-from trainer.data.digits_images import DigitsImages
-from trainer.data.digits_phase_pairs import DigitsPhasePairs
-from trainer.data.ecg_cpsc import EcgCpsc
-from trainer.data.ecg_mitbih import EcgMitBih
-from trainer.data.files.location import ROOT_VARIABLE, Stamp, stamps
-from trainer.data.fitbit import Fitbit
-from trainer.data.mnist import Mnist, PhaseMnist
-from trainer.data.mri_phantoms import MriPhantoms
-from trainer.data.mri_reconstruction import MriReconstruction
-from trainer.data.mri_slices import MriSequences
-from trainer.data.speech_commands import SpeechCommands, SpokenDigits
-from trainer.data.table import Table
-from trainer.data.uploaded import Uploaded
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data.base import DataRecipe, DataSet, DataSetFacts, NamedDataSet, array_digest, facts_of
+from zetadp.trainer.data.cifar10 import Cifar10
+from zetadp.trainer.data.digits import Digits
+from zetadp.trainer.data.digits_images import DigitsImages
+from zetadp.trainer.data.digits_phase_pairs import DigitsPhasePairs
+from zetadp.trainer.data.ecg_cpsc import EcgCpsc
+from zetadp.trainer.data.ecg_mitbih import EcgMitBih
+from zetadp.trainer.data.files.location import ROOT_VARIABLE, Stamp, stamps
+from zetadp.trainer.data.fitbit import Fitbit
+from zetadp.trainer.data.mnist import Mnist, PhaseMnist
+from zetadp.trainer.data.mri_phantoms import MriPhantoms
+from zetadp.trainer.data.mri_reconstruction import MriReconstruction
+from zetadp.trainer.data.mri_slices import MriSequences
+from zetadp.trainer.data.speech_commands import SpeechCommands, SpokenDigits
+from zetadp.trainer.data.table import Table
+from zetadp.trainer.data.uploaded import Uploaded
 
 DataSpec = Annotated[
     Cifar10

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from mechanisms.base import Count, OpenProbability, PrivacyUnit, Value
-from mechanisms.errors import InvalidParameter
-from trainer.data.splits import Keys, SplitBy, SplitSeed, by_record
+from zetadp.mechanisms.base import Count, OpenProbability, PrivacyUnit, Value
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data.splits import Keys, SplitBy, SplitSeed, by_record
 
 SplitRule = Literal["given", "users", "content", "position"]
 """What decides a record's side: the original split; its user's name; its own bytes; its place."""

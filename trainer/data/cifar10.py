@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
-from mechanisms.errors import InvalidParameter
-from trainer.data.base import DataRecipe, DataSet
-from trainer.data.files.archives import npz_arrays
-from trainer.data.files.location import Folder, file_of, files_of, folder_of
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data.base import DataRecipe, DataSet
+from zetadp.trainer.data.files.archives import npz_arrays
+from zetadp.trainer.data.files.location import Folder, file_of, files_of, folder_of
 
 CLASSES = 10
 IMAGE = (3, 32, 32)

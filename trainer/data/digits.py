@@ -6,10 +6,10 @@ from typing import ClassVar, Literal, final
 
 import numpy as np
 
-from trainer.data.base import DataSet, SplitRecipe
-from trainer.data.digits_phase_pairs import BRIGHTEST
-from trainer.data.pairing import CLASSES
-from trainer.data.splits import record_keys
+from zetadp.trainer.data.base import DataSet, SplitRecipe
+from zetadp.trainer.data.digits_phase_pairs import BRIGHTEST
+from zetadp.trainer.data.pairing import CLASSES
+from zetadp.trainer.data.splits import record_keys
 
 
 @final

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Literal, final
 import numpy as np
 from numpy.typing import NDArray
 
-from trainer.data.base import DataSet, SplitRecipe
-from trainer.data.pairing import CLASSES, disjoint_pairs
-from trainer.data.splits import record_keys
+from zetadp.trainer.data.base import DataSet, SplitRecipe
+from zetadp.trainer.data.pairing import CLASSES, disjoint_pairs
+from zetadp.trainer.data.splits import record_keys
 
 BRIGHTEST = 16.0
 """The file format's largest grey value: a public constant, never the maximum of the data, which would be an unaccounted release."""

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, Strict
 
-from mechanisms.errors import InvalidParameter
-from trainer.data.base import DataSet, SplitRecipe
-from trainer.data.files.archives import check_mat_size
-from trainer.data.files.location import Folder, files_of, folder_of
-from trainer.data.files.wfdb_records import read_header
-from trainer.data.spectra import fixed_length, spectrum
-from trainer.data.splits import name_keys
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data.base import DataSet, SplitRecipe
+from zetadp.trainer.data.files.archives import check_mat_size
+from zetadp.trainer.data.files.location import Folder, files_of, folder_of
+from zetadp.trainer.data.files.wfdb_records import read_header
+from zetadp.trainer.data.spectra import fixed_length, spectrum
+from zetadp.trainer.data.splits import name_keys
 
 LEADS = 12
 LENGTH = 5000

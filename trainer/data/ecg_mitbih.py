@@ -9,13 +9,13 @@ from typing import Any, ClassVar, Literal, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.errors import InvalidParameter
-from trainer.data.base import DataSet, SplitRecipe, SplitRule
-from trainer.data.files.archives import npz_arrays
-from trainer.data.files.location import Folder, files_of
-from trainer.data.files.wfdb_records import LEFT_BUNDLE_BRANCH_BLOCK_BEAT, NORMAL_BEAT, read_annotations, read_samples
-from trainer.data.spectra import spectrum
-from trainer.data.splits import name_keys, record_keys, sides
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data.base import DataSet, SplitRecipe, SplitRule
+from zetadp.trainer.data.files.archives import npz_arrays
+from zetadp.trainer.data.files.location import Folder, files_of
+from zetadp.trainer.data.files.wfdb_records import LEFT_BUNDLE_BRANCH_BLOCK_BEAT, NORMAL_BEAT, read_annotations, read_samples
+from zetadp.trainer.data.spectra import spectrum
+from zetadp.trainer.data.splits import name_keys, record_keys, sides
 
 BEFORE, AFTER = 100, 156
 WINDOW = BEFORE + AFTER

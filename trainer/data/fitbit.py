@@ -9,11 +9,11 @@ from typing import ClassVar, Literal, final
 import numpy as np
 from pydantic import Field
 
-from mechanisms.errors import InvalidParameter
-from trainer.data.base import DataRecipe, DataSet
-from trainer.data.files.columns import Column, Columns, as_numbers, csv_cells, scaled
-from trainer.data.files.location import Folder, file_of
-from trainer.data.splits import name_keys
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data.base import DataRecipe, DataSet
+from zetadp.trainer.data.files.columns import Column, Columns, as_numbers, csv_cells, scaled
+from zetadp.trainer.data.files.location import Folder, file_of
+from zetadp.trainer.data.splits import name_keys
 
 TRAINING_FILE = "dailyActivity_merged_2016-03-12_2016-04-11.csv"
 HELD_OUT_FILE = "dailyActivity_merged.csv"

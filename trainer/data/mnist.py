@@ -8,12 +8,12 @@ from typing import Any, ClassVar, Literal, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.errors import InvalidParameter
-from trainer.data.base import DataRecipe, DataSet
-from trainer.data.files.archives import idx_array
-from trainer.data.files.location import Folder, file_of
-from trainer.data.pairing import CLASSES, Pairs, disjoint_pairs, pairs_with_replacement, records_of_one_image
-from trainer.data.splits import SplitSeed
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data.base import DataRecipe, DataSet
+from zetadp.trainer.data.files.archives import idx_array
+from zetadp.trainer.data.files.location import Folder, file_of
+from zetadp.trainer.data.pairing import CLASSES, Pairs, disjoint_pairs, pairs_with_replacement, records_of_one_image
+from zetadp.trainer.data.splits import SplitSeed
 
 IMAGES_MAGIC, LABELS_MAGIC = 2051, 2049
 BRIGHTEST = 255.0

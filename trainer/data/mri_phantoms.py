@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, Strict
 
-from mechanisms.sampling.source import RandomStream
-from trainer.data.base import DataRecipe, DataSet
-from trainer.data.mri_slices import SEQUENCES, Scale, k_space_records
-from trainer.data.splits import SplitSeed
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.data.base import DataRecipe, DataSet
+from zetadp.trainer.data.mri_slices import SEQUENCES, Scale, k_space_records
+from zetadp.trainer.data.splits import SplitSeed
 
 CHUNK = 4
 """Patients made at once: more memory isn't faster."""

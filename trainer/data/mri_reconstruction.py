@@ -10,16 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, Strict, model_validator
 
-from mechanisms.base import OpenProbability
-from mechanisms.errors import InvalidParameter
-from mechanisms.sampling.source import RandomStream
-from trainer.data.base import DataRecipe, DataSet, SplitRule
-from trainer.data.files.location import Folder, file_of, files_of, folder_of
-from trainer.data.files.mri_files import read_fastmri, read_slices
-from trainer.data.mri_slices import ARCHIVE
-from trainer.data.spectra import centre, to_image, to_k_space
-from trainer.data.splits import Keys, SplitSeed, name_keys, record_keys, sides
-from trainer.data.undersampling import cartesian_mask, smooth_phase, zero_filled
+from zetadp.mechanisms.base import OpenProbability
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.data.base import DataRecipe, DataSet, SplitRule
+from zetadp.trainer.data.files.location import Folder, file_of, files_of, folder_of
+from zetadp.trainer.data.files.mri_files import read_fastmri, read_slices
+from zetadp.trainer.data.mri_slices import ARCHIVE
+from zetadp.trainer.data.spectra import centre, to_image, to_k_space
+from zetadp.trainer.data.splits import Keys, SplitSeed, name_keys, record_keys, sides
+from zetadp.trainer.data.undersampling import cartesian_mask, smooth_phase, zero_filled
 
 TRAINING, VALIDATION = "singlecoil_train", "singlecoil_val"
 """fastMRI's folders."""

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, Strict
 
-from mechanisms.base import OpenProbability
-from mechanisms.errors import InvalidParameter
-from trainer.data.base import DataRecipe, DataSet, SplitRule
-from trainer.data.files.location import Folder, file_of, files_of, folder_of
-from trainer.data.files.mri_files import read_nifti, read_slices
-from trainer.data.spectra import centre, to_k_space, whitened
-from trainer.data.splits import SplitSeed, name_keys, sides
+from zetadp.mechanisms.base import OpenProbability
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data.base import DataRecipe, DataSet, SplitRule
+from zetadp.trainer.data.files.location import Folder, file_of, files_of, folder_of
+from zetadp.trainer.data.files.mri_files import read_nifti, read_slices
+from zetadp.trainer.data.spectra import centre, to_k_space, whitened
+from zetadp.trainer.data.splits import SplitSeed, name_keys, sides
 
 ARCHIVE = "brain_slices_128.npz"
 SEQUENCES = ("FLAIR", "T1w", "T1wGD", "T2w")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.sampling.source import RandomStream
+from zetadp.mechanisms.sampling.source import RandomStream
 
 CLASSES = 10
 Pairs = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, StringConstraints, model_validator
 
-from mechanisms.base import OpenProbability
-from mechanisms.errors import InvalidParameter
-from trainer.data.base import DataRecipe, DataSet, SplitRecipe, SplitRule
-from trainer.data.files.location import Folder
-from trainer.data.files.wav import wav_files, wav_sources, waveform
-from trainer.data.spectra import fixed_length, spectrogram, unit_power
-from trainer.data.splits import Keys, SplitSeed, is_chosen, name_keys, sides
+from zetadp.mechanisms.base import OpenProbability
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data.base import DataRecipe, DataSet, SplitRecipe, SplitRule
+from zetadp.trainer.data.files.location import Folder
+from zetadp.trainer.data.files.wav import wav_files, wav_sources, waveform
+from zetadp.trainer.data.spectra import fixed_length, spectrogram, unit_power
+from zetadp.trainer.data.splits import Keys, SplitSeed, is_chosen, name_keys, sides
 
 FRAME_LENGTH, FRAME_STEP = 255, 128
 """Of the short-time Fourier transform (zeta-DP paper, A.6.3)."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, Strict
 
-from mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.errors import InvalidParameter
 
 SplitSeed = Annotated[int, Strict(), Field(ge=0, lt=2**53)]
 SplitBy = Literal["content", "position"]

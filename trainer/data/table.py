@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, StringConstraints, model_validator
 
-from mechanisms.base import OpenProbability, Value
-from mechanisms.errors import InvalidParameter
-from trainer.data.base import DataRecipe, DataSet, SplitRule
-from trainer.data.files.columns import ColumnName, Columns, Outside, as_numbers, csv_cells, npy_table, scaled
-from trainer.data.files.location import Folder, file_of
-from trainer.data.splits import Keys, SplitBy, SplitSeed, by_record, name_keys, record_keys, sides
+from zetadp.mechanisms.base import OpenProbability, Value
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data.base import DataRecipe, DataSet, SplitRule
+from zetadp.trainer.data.files.columns import ColumnName, Columns, Outside, as_numbers, csv_cells, npy_table, scaled
+from zetadp.trainer.data.files.location import Folder, file_of
+from zetadp.trainer.data.splits import Keys, SplitBy, SplitSeed, by_record, name_keys, record_keys, sides
 
 FileName = Annotated[str, StringConstraints(strict=True, max_length=200, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_. -]*\.(csv|npy)$")]
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.sampling.source import RandomStream
-from trainer.data.spectra import to_image
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.data.spectra import to_image
 
 PHASE_SPREAD = 1.0
 """Radians: standard deviation of each coefficient of the phase map."""

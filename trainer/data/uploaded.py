@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Strict, StringConstraints, ValidationError
 
-from mechanisms.base import Value
-from mechanisms.errors import InvalidParameter
-from trainer.data.base import DataRecipe, DataSet, DataSetFacts, NamedDataSet, array_digest
+from zetadp.mechanisms.base import Value
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data.base import DataRecipe, DataSet, DataSetFacts, NamedDataSet, array_digest
 
 UPLOADED_VARIABLE = "ZETADP_UPLOADED_DIR"
 """The folder of the data sets' folders, in a training process."""

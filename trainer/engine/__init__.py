@@ -2,25 +2,25 @@ r"""The training engine: sampling, clipping, one loop, checkpoints. Needs torch,
 
 from __future__ import annotations
 
-from trainer.engine.checkpoint import Checkpoint, Evaluated, load_checkpoint, save_checkpoint, write_atomically, write_tensors
-from trainer.engine.environment import hardware, prepare_torch, versions
-from trainer.engine.evaluation import HeldOutRecords
-from trainer.engine.gradients.clipping import ClippedGradients, ClippedSum
-from trainer.engine.gradients.problem import Losses, Problem
-from trainer.engine.gradients.sampling import poisson_sample
-from trainer.engine.loop import PrivateLoop, Site, TrainingState
-from trainer.engine.membership import members_of, units_at_nodes
-from trainer.engine.network_run import NoisyGradients
-from trainer.engine.noise.noise_watch import NoiseWatch
-from trainer.engine.noise.randomness import FreshRandomness, Randomness, SeededRandomness
-from trainer.engine.noise.torch_source import TorchSource
-from trainer.engine.optimizers import initial_state, update
-from trainer.engine.publisher import Evaluation, Publisher
-from trainer.engine.run import CHECKPOINT, MODEL
-from trainer.engine.spent import EpsilonSpent
-from trainer.engine.team.distributed import TeamFailed, launch, rows
-from trainer.engine.team.interface import Alone, Team
-from trainer.layers.flat_parameters import ParameterLayout
+from zetadp.trainer.engine.checkpoint import Checkpoint, Evaluated, load_checkpoint, save_checkpoint, write_atomically, write_tensors
+from zetadp.trainer.engine.environment import hardware, prepare_torch, versions
+from zetadp.trainer.engine.evaluation import HeldOutRecords
+from zetadp.trainer.engine.gradients.clipping import ClippedGradients, ClippedSum
+from zetadp.trainer.engine.gradients.problem import Losses, Problem
+from zetadp.trainer.engine.gradients.sampling import poisson_sample
+from zetadp.trainer.engine.loop import PrivateLoop, Site, TrainingState
+from zetadp.trainer.engine.membership import members_of, units_at_nodes
+from zetadp.trainer.engine.network_run import NoisyGradients
+from zetadp.trainer.engine.noise.noise_watch import NoiseWatch
+from zetadp.trainer.engine.noise.randomness import FreshRandomness, Randomness, SeededRandomness
+from zetadp.trainer.engine.noise.torch_source import TorchSource
+from zetadp.trainer.engine.optimizers import initial_state, update
+from zetadp.trainer.engine.publisher import Evaluation, Publisher
+from zetadp.trainer.engine.run import CHECKPOINT, MODEL
+from zetadp.trainer.engine.spent import EpsilonSpent
+from zetadp.trainer.engine.team.distributed import TeamFailed, launch, rows
+from zetadp.trainer.engine.team.interface import Alone, Team
+from zetadp.trainer.layers.flat_parameters import ParameterLayout
 
 __all__ = [
     "CHECKPOINT",

@@ -20,10 +20,10 @@ from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
-from mechanisms.base import NonNegative, Positive, Value
-from trainer.engine.loop import TrainingState
-from trainer.errors import CheckpointRefused
-from trainer.specs.report import MetricValues, Step
+from zetadp.mechanisms.base import NonNegative, Positive, Value
+from zetadp.trainer.engine.loop import TrainingState
+from zetadp.trainer.errors import CheckpointRefused
+from zetadp.trainer.specs.report import MetricValues, Step
 
 PARAMETERS = "parameters"
 OPTIMIZER = "optimizer."

@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from mechanisms.errors import InvalidParameter
-from mechanisms.version import VERSION
-from trainer.layers.convolution import PlanarConvolution
-from trainer.layers.planar_linear import PlanarLinear
-from trainer.specs.base import RuntimeSpec
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.version import VERSION
+from zetadp.trainer.layers.convolution import PlanarConvolution
+from zetadp.trainer.layers.planar_linear import PlanarLinear
+from zetadp.trainer.specs.base import RuntimeSpec
 
 
 def prepare_torch(runtime: RuntimeSpec) -> torch.device:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mechanisms.sampling.source import RandomStream
+from zetadp.mechanisms.sampling.source import RandomStream
 
 
 @final

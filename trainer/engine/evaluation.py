@@ -10,15 +10,15 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call  # pyright: ignore[reportPrivateImportUsage]
 
-from mechanisms.errors import InvalidParameter
-from mechanisms.sampling.source import RandomStream
-from trainer.engine.loop import TrainingState
-from trainer.engine.metrics import classification_metrics, reconstruction_metrics, row_metrics
-from trainer.engine.noise.torch_source import TorchSource
-from trainer.errors import TrainingDiverged
-from trainer.layers.flat_parameters import ParameterLayout
-from trainer.specs.execution_plan import PrivateEvaluation
-from trainer.specs.report import MetricValues
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.engine.loop import TrainingState
+from zetadp.trainer.engine.metrics import classification_metrics, reconstruction_metrics, row_metrics
+from zetadp.trainer.engine.noise.torch_source import TorchSource
+from zetadp.trainer.errors import TrainingDiverged
+from zetadp.trainer.layers.flat_parameters import ParameterLayout
+from zetadp.trainer.specs.execution_plan import PrivateEvaluation
+from zetadp.trainer.specs.report import MetricValues
 
 RECORDS_AT_ONCE = 512
 

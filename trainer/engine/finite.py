@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from trainer.layers.flat_parameters import as_real
+from zetadp.trainer.layers.flat_parameters import as_real
 
 
 def all_finite(values: Tensor) -> bool:

@@ -9,16 +9,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from trainer.data import DataSet
-from trainer.engine.evaluation import HeldOutRecords
-from trainer.engine.noise.randomness import stream_of
-from trainer.engine.precision import compute_in
-from trainer.engine.run import Setting
-from trainer.layers.flat_parameters import ParameterLayout
-from trainer.models import build
-from trainer.models.front import passed_through, split_front
-from trainer.specs.base import TrainingSpec
-from trainer.specs.models.model_spec import ModelSpec
+from zetadp.trainer.data import DataSet
+from zetadp.trainer.engine.evaluation import HeldOutRecords
+from zetadp.trainer.engine.noise.randomness import stream_of
+from zetadp.trainer.engine.precision import compute_in
+from zetadp.trainer.engine.run import Setting
+from zetadp.trainer.layers.flat_parameters import ParameterLayout
+from zetadp.trainer.models import build
+from zetadp.trainer.models.front import passed_through, split_front
+from zetadp.trainer.specs.base import TrainingSpec
+from zetadp.trainer.specs.models.model_spec import ModelSpec
 
 
 @final

@@ -14,23 +14,23 @@ from typing import Protocol, final
 import torch
 from torch import Tensor
 
-from mechanisms.errors import InvalidParameter
-from mechanisms.sampling.source import RandomStream
-from trainer.engine.finite import all_finite
-from trainer.engine.gradients.canaries import Canaries
-from trainer.engine.gradients.probe import made_up_features, mode
-from trainer.engine.gradients.problem import Problem
-from trainer.engine.gradients.sampling import poisson_sample
-from trainer.engine.gradients.spectral_vector import Spectra
-from trainer.engine.noise import releasing
-from trainer.engine.noise.noise_watch import NoiseWatch
-from trainer.engine.noise.randomness import Randomness
-from trainer.engine.noise.releasing import Clipped
-from trainer.engine.team.distributed import rows
-from trainer.engine.team.interface import Team
-from trainer.engine.torch_seed import torch_seeded
-from trainer.layers.flat_parameters import ParameterLayout
-from trainer.specs.execution_plan import ExecutionPlan
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.engine.finite import all_finite
+from zetadp.trainer.engine.gradients.canaries import Canaries
+from zetadp.trainer.engine.gradients.probe import made_up_features, mode
+from zetadp.trainer.engine.gradients.problem import Problem
+from zetadp.trainer.engine.gradients.sampling import poisson_sample
+from zetadp.trainer.engine.gradients.spectral_vector import Spectra
+from zetadp.trainer.engine.noise import releasing
+from zetadp.trainer.engine.noise.noise_watch import NoiseWatch
+from zetadp.trainer.engine.noise.randomness import Randomness
+from zetadp.trainer.engine.noise.releasing import Clipped
+from zetadp.trainer.engine.team.distributed import rows
+from zetadp.trainer.engine.team.interface import Team
+from zetadp.trainer.engine.torch_seed import torch_seeded
+from zetadp.trainer.layers.flat_parameters import ParameterLayout
+from zetadp.trainer.specs.execution_plan import ExecutionPlan
 
 OptimizerStep = Callable[[dict[str, Tensor], Tensor, Tensor, int], tuple[Tensor, dict[str, Tensor]]]
 """State, parameters, released gradient, step -> new parameters and state."""

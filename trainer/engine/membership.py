@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainer.data.splits import Keys, dealt, numbered
+from zetadp.trainer.data.splits import Keys, dealt, numbered
 
 
 def members_of(users: NDArray[Any], records_per_user: int) -> Tensor:

@@ -12,30 +12,30 @@ import numpy as np
 import torch
 from torch import Tensor
 
-import accountants
-from trainer.data import DataSet
-from trainer.data.splits import Keys, record_keys
-from trainer.engine.gradients.canaries import Canaries, scores_of, with_canaries
-from trainer.engine.gradients.clipping import ClippedGradients
-from trainer.engine.gradients.contributions import check_contributions
-from trainer.engine.gradients.problem import Problem
-from trainer.engine.loaded_network import LoadedNetwork
-from trainer.engine.loop import PrivateLoop, Site, TrainingState, draws_masks
-from trainer.engine.membership import members_of
-from trainer.engine.noise.noise_watch import NoiseWatch
-from trainer.engine.noise.prefetch import NoiseAhead
-from trainer.engine.noise.randomness import randomness_of, stream_of
-from trainer.engine.noise.torch_source import GENERATOR
-from trainer.engine.optimizers import initial_state, update
-from trainer.engine.publisher import Evaluation
-from trainer.engine.requests import architecture
-from trainer.engine.run import Ending, Model, PreparedRun, Setting
-from trainer.layers.flat_parameters import model_tensors
-from trainer.models import losses_for
-from trainer.specs.execution_plan import ExecutionPlan
-from trainer.specs.network_training import NetworkTraining, PrivateAccuracy, PublicHeldOut
-from trainer.specs.report import MetricValues
-from trainer.specs.run_findings import findings_of
+from zetadp import accountants
+from zetadp.trainer.data import DataSet
+from zetadp.trainer.data.splits import Keys, record_keys
+from zetadp.trainer.engine.gradients.canaries import Canaries, scores_of, with_canaries
+from zetadp.trainer.engine.gradients.clipping import ClippedGradients
+from zetadp.trainer.engine.gradients.contributions import check_contributions
+from zetadp.trainer.engine.gradients.problem import Problem
+from zetadp.trainer.engine.loaded_network import LoadedNetwork
+from zetadp.trainer.engine.loop import PrivateLoop, Site, TrainingState, draws_masks
+from zetadp.trainer.engine.membership import members_of
+from zetadp.trainer.engine.noise.noise_watch import NoiseWatch
+from zetadp.trainer.engine.noise.prefetch import NoiseAhead
+from zetadp.trainer.engine.noise.randomness import randomness_of, stream_of
+from zetadp.trainer.engine.noise.torch_source import GENERATOR
+from zetadp.trainer.engine.optimizers import initial_state, update
+from zetadp.trainer.engine.publisher import Evaluation
+from zetadp.trainer.engine.requests import architecture
+from zetadp.trainer.engine.run import Ending, Model, PreparedRun, Setting
+from zetadp.trainer.layers.flat_parameters import model_tensors
+from zetadp.trainer.models import losses_for
+from zetadp.trainer.specs.execution_plan import ExecutionPlan
+from zetadp.trainer.specs.network_training import NetworkTraining, PrivateAccuracy, PublicHeldOut
+from zetadp.trainer.specs.report import MetricValues
+from zetadp.trainer.specs.run_findings import findings_of
 
 Places = Callable[[int, Callable[[], Keys]], Sequence[Tensor]]
 """The number of units, and a function that gives their keys -> the units at each site."""

@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from trainer.specs.descent import Adam, AnyOptimizer, FedAdam, NAdam, RmsProp, Sgd
+from zetadp.trainer.specs.descent import Adam, AnyOptimizer, FedAdam, NAdam, RmsProp, Sgd
 
 LARGEST_RATE = 1e37
 

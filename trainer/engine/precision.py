@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from trainer.engine.environment import autocast
-from trainer.specs.base import RuntimeSpec
+from zetadp.trainer.engine.environment import autocast
+from zetadp.trainer.specs.base import RuntimeSpec
 
 
 def compute_in(runtime: RuntimeSpec, network: nn.Module) -> None:

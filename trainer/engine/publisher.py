@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import final
 
-from trainer.engine.checkpoint import Checkpoint, Evaluated
-from trainer.engine.finite import all_finite
-from trainer.engine.loop import TrainingState
-from trainer.engine.spent import EpsilonSpent
-from trainer.errors import TrainingAborted, TrainingDiverged, TrainingStopped
-from trainer.specs.plan_base import Plan
-from trainer.specs.report import CheckpointWritten, HeldOut, Metrics, MetricValues, Progress, TrainingEvent
+from zetadp.trainer.engine.checkpoint import Checkpoint, Evaluated
+from zetadp.trainer.engine.finite import all_finite
+from zetadp.trainer.engine.loop import TrainingState
+from zetadp.trainer.engine.spent import EpsilonSpent
+from zetadp.trainer.errors import TrainingAborted, TrainingDiverged, TrainingStopped
+from zetadp.trainer.specs.plan_base import Plan
+from zetadp.trainer.specs.report import CheckpointWritten, HeldOut, Metrics, MetricValues, Progress, TrainingEvent
 
 PROGRESS_SECONDS = 0.5
 """Reports progress at most twice a second."""

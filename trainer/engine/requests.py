@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 
-from trainer.data import DataSetFacts
-from trainer.specs.base import TrainingSpec
-from trainer.specs.models.model_spec import ModelSpec
-from trainer.specs.plan_base import Plan
+from zetadp.trainer.data import DataSetFacts
+from zetadp.trainer.specs.base import TrainingSpec
+from zetadp.trainer.specs.models.model_spec import ModelSpec
+from zetadp.trainer.specs.plan_base import Plan
 
 
 def request_digest(spec: TrainingSpec, plan: Plan, facts: DataSetFacts) -> str:

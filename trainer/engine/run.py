@@ -16,21 +16,21 @@ from typing import NamedTuple, Protocol, final
 import torch
 from torch import Tensor
 
-from mechanisms.sampling.source import RandomOrigin
-from trainer.data import DataSetFacts, data_set_facts
-from trainer.engine.checkpoint import Checkpoint, discard_unfinished, load_checkpoint, save_checkpoint, write_tensors
-from trainer.engine.environment import hardware, prepare_torch, versions
-from trainer.engine.loop import TrainingState
-from trainer.engine.publisher import Evaluation, Follower, Publisher
-from trainer.engine.requests import request_digest
-from trainer.engine.team.distributed import launch
-from trainer.engine.team.interface import Team
-from trainer.errors import TrainingStopped
-from trainer.specs.attack_findings import AttackFindings
-from trainer.specs.base import RuntimeSpec, TrainingSpec
-from trainer.specs.plan_base import Plan
-from trainer.specs.report import RunReport, Started, TrainingEvent
-from trainer.specs.run_findings import CanaryFindings, NoiseFindings
+from zetadp.mechanisms.sampling.source import RandomOrigin
+from zetadp.trainer.data import DataSetFacts, data_set_facts
+from zetadp.trainer.engine.checkpoint import Checkpoint, discard_unfinished, load_checkpoint, save_checkpoint, write_tensors
+from zetadp.trainer.engine.environment import hardware, prepare_torch, versions
+from zetadp.trainer.engine.loop import TrainingState
+from zetadp.trainer.engine.publisher import Evaluation, Follower, Publisher
+from zetadp.trainer.engine.requests import request_digest
+from zetadp.trainer.engine.team.distributed import launch
+from zetadp.trainer.engine.team.interface import Team
+from zetadp.trainer.errors import TrainingStopped
+from zetadp.trainer.specs.attack_findings import AttackFindings
+from zetadp.trainer.specs.base import RuntimeSpec, TrainingSpec
+from zetadp.trainer.specs.plan_base import Plan
+from zetadp.trainer.specs.report import RunReport, Started, TrainingEvent
+from zetadp.trainer.specs.run_findings import CanaryFindings, NoiseFindings
 
 CHECKPOINT = "checkpoint.safetensors"
 MODEL = "artifacts/model.safetensors"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import final
 
-import accountants
-from accountants import deadline
-from mechanisms import NumericalFloor, TimeLimitReached, UnsupportedEvent
-from trainer.specs.plan_base import Plan
+from zetadp import accountants
+from zetadp.accountants import deadline
+from zetadp.mechanisms import NumericalFloor, TimeLimitReached, UnsupportedEvent
+from zetadp.trainer.specs.plan_base import Plan
 
 TIGHT_ACCOUNTANTS = ("gdp", "single", "contour")
 """Where these give an answer, it is as tight as that of ``auto`` and takes about a millisecond."""

@@ -2,7 +2,7 @@ r"""Layers of complex-valued networks, on native complex tensors or on planes; e
 
 from __future__ import annotations
 
-from trainer.layers.activations import (
+from zetadp.trainer.layers.activations import (
     Elementwise,
     cardioid,
     conj_mish,
@@ -15,16 +15,16 @@ from trainer.layers.activations import (
     siglog,
     zrelu,
 )
-from trainer.layers.circulant import BlockCirculantLinear
-from trainer.layers.convolution import PlanarConv1d, PlanarConv2d, PlanarConvTranspose2d
-from trainer.layers.dropout import ComplexDropout, complex_dropout
-from trainer.layers.heads import magnitude, magnitude_softmax, real_part
-from trainer.layers.initialisation import glorot, he
-from trainer.layers.linear import ComplexLinear
-from trainer.layers.norms import ComplexGroupNorm, ComplexInstanceNorm, ComplexLayerNorm, whiten
-from trainer.layers.planar_linear import PlanarLinear
-from trainer.layers.planes import FromPlanes, ToPlanes, from_planes, join, split, to_planes
-from trainer.layers.pooling import (
+from zetadp.trainer.layers.circulant import BlockCirculantLinear
+from zetadp.trainer.layers.convolution import PlanarConv1d, PlanarConv2d, PlanarConvTranspose2d
+from zetadp.trainer.layers.dropout import ComplexDropout, complex_dropout
+from zetadp.trainer.layers.heads import magnitude, magnitude_softmax, real_part
+from zetadp.trainer.layers.initialisation import glorot, he
+from zetadp.trainer.layers.linear import ComplexLinear
+from zetadp.trainer.layers.norms import ComplexGroupNorm, ComplexInstanceNorm, ComplexLayerNorm, whiten
+from zetadp.trainer.layers.planar_linear import PlanarLinear
+from zetadp.trainer.layers.planes import FromPlanes, ToPlanes, from_planes, join, split, to_planes
+from zetadp.trainer.layers.pooling import (
     AdaptiveAveragePool,
     AdaptiveMaxPool,
     AveragePool,
@@ -34,7 +34,13 @@ from trainer.layers.pooling import (
     average_pool,
     max_pool,
 )
-from trainer.layers.trainable_activations import ACTIVATIONS, COMPLEX_ACTIVATIONS, REAL_ACTIVATIONS, TrainableCardioid, TrainableModRelu
+from zetadp.trainer.layers.trainable_activations import (
+    ACTIVATIONS,
+    COMPLEX_ACTIVATIONS,
+    REAL_ACTIVATIONS,
+    TrainableCardioid,
+    TrainableModRelu,
+)
 
 __all__ = [
     "ACTIVATIONS",

@@ -12,9 +12,9 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from mechanisms.errors import InvalidParameter
-from trainer.layers.gates import Cardioid, FirstQuadrant, InvertedGaussian, ModRelu, SigLog, gated, plus_product
-from trainer.layers.planes import join, split
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.layers.gates import Cardioid, FirstQuadrant, InvertedGaussian, ModRelu, SigLog, gated, plus_product
+from zetadp.trainer.layers.planes import join, split
 
 SATURATED = 20.0
 """tanh(softplus(x)) is 1 in float64 from here on, and (1 + e^x)^4 still fits float32."""

@@ -10,9 +10,9 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from mechanisms.errors import InvalidParameter
-from mechanisms.sampling.source import RandomStream
-from trainer.layers.block_spectra import BlockSpectra
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.layers.block_spectra import BlockSpectra
 
 SMALL_MATRIX = 2**15
 """Entries of a matrix that is built from its blocks and multiplied as it is: the transforms' calls alone would take longer."""

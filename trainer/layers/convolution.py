@@ -11,9 +11,9 @@ from typing import ClassVar, Literal, TypeAlias, final
 import torch
 from torch import Tensor, nn
 
-from mechanisms.errors import InvalidParameter
-from mechanisms.sampling.source import RandomStream
-from trainer.layers.initialisation import glorot
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.layers.initialisation import glorot
 
 Sizes: TypeAlias = "int | tuple[int, ...]"
 Padding: TypeAlias = "int | tuple[int, ...] | Literal['same', 'valid']"

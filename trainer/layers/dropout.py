@@ -15,7 +15,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.errors import InvalidParameter
 
 INTEGERS = 2**31
 """How many values torch draws of an int32: a mask's probability is met to half of 1 / INTEGERS."""

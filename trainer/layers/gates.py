@@ -14,7 +14,7 @@ from typing import Any, Protocol, final
 import torch
 from torch import Tensor
 
-from trainer.layers.planes import join, split
+from zetadp.trainer.layers.planes import join, split
 
 MODRELU_FLOOR = 2.0**-20
 """Below this magnitude modReLU's z/|z| goes to 0 in proportion to |z|: with a positive bias it would jump at 0, with no bounded slope."""

@@ -11,8 +11,8 @@ import math
 import torch
 from torch import Tensor
 
-from mechanisms.errors import InvalidParameter
-from mechanisms.sampling.source import RandomStream
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.sampling.source import RandomStream
 
 Shape = tuple[int, ...]
 

@@ -7,8 +7,8 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from mechanisms.sampling.source import RandomStream
-from trainer.layers.initialisation import glorot
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.layers.initialisation import glorot
 
 
 @final

@@ -21,9 +21,9 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor, nn
 
-from mechanisms.errors import InvalidParameter
-from trainer.layers.trainable_activations import align
-from trainer.layers.whitening import Groups, whitened
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.layers.trainable_activations import align
+from zetadp.trainer.layers.whitening import Groups, whitened
 
 FLOOR = 1e-5
 """eps of the paper's listing: added to both variances of a group, in squared units of the activations."""

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from mechanisms.errors import InvalidParameter
-from trainer.layers.planes import split
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.layers.planes import split
 
 Sizes: TypeAlias = "int | tuple[int, ...]"
 """One for all axes, or one an axis."""

@@ -17,7 +17,7 @@ from kymatio.scattering2d.utils import compute_padding
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.errors import InvalidParameter
 
 NUMBERS_AT_ONCE = 2**20
 """Complex numbers in the largest tensor that a chunk of images becomes in between: 8 MiB, which caches hold in part."""

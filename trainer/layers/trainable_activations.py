@@ -14,9 +14,9 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor, nn
 
-from mechanisms.errors import InvalidParameter
-from trainer.layers import activations
-from trainer.layers.activations import Elementwise
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.layers import activations
+from zetadp.trainer.layers.activations import Elementwise
 
 
 def align(parameter: Tensor, z: Tensor) -> Tensor:

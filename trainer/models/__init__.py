@@ -2,7 +2,7 @@ r"""Networks, each built by a short function from the value that describes it (`
 
 from __future__ import annotations
 
-from trainer.models.building import build
-from trainer.models.losses import Losses, losses_for
+from zetadp.trainer.models.building import build
+from zetadp.trainer.models.losses import Losses, losses_for
 
 __all__ = ["Losses", "build", "losses_for"]

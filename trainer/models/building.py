@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from torch import nn
 
-from mechanisms.sampling.source import RandomStream
-from trainer.data.base import DataSetFacts
-from trainer.models.complex_unet import build_complex_unet
-from trainer.models.sequential import build_sequential
-from trainer.specs.models.model_spec import ComplexMlp, ComplexUnet, ModelSpec
-from trainer.specs.models.shapes import as_sequential, check_model
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.data.base import DataSetFacts
+from zetadp.trainer.models.complex_unet import build_complex_unet
+from zetadp.trainer.models.sequential import build_sequential
+from zetadp.trainer.specs.models.model_spec import ComplexMlp, ComplexUnet, ModelSpec
+from zetadp.trainer.specs.models.shapes import as_sequential, check_model
 
 
 def build(spec: ModelSpec, facts: DataSetFacts, stream: RandomStream) -> nn.Module:

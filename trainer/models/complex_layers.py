@@ -8,16 +8,16 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from mechanisms.sampling.source import RandomStream
-from trainer.layers import COMPLEX_ACTIVATIONS, ComplexLinear, magnitude, magnitude_softmax, real_part
-from trainer.layers.circulant import BlockCirculantLinear as BlockCirculantModule
-from trainer.layers.convolution import PlanarConv1d, PlanarConv2d, PlanarConvTranspose2d
-from trainer.layers.dropout import ComplexDropout
-from trainer.layers.norms import ComplexGroupNorm, ComplexInstanceNorm, ComplexLayerNorm
-from trainer.layers.planar_linear import PlanarLinear
-from trainer.layers.planes import from_planes, to_planes
-from trainer.layers.pooling import adaptive_average_pool, adaptive_max_pool, average_pool, max_pool
-from trainer.specs.models.model_spec import (
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.layers import COMPLEX_ACTIVATIONS, ComplexLinear, magnitude, magnitude_softmax, real_part
+from zetadp.trainer.layers.circulant import BlockCirculantLinear as BlockCirculantModule
+from zetadp.trainer.layers.convolution import PlanarConv1d, PlanarConv2d, PlanarConvTranspose2d
+from zetadp.trainer.layers.dropout import ComplexDropout
+from zetadp.trainer.layers.norms import ComplexGroupNorm, ComplexInstanceNorm, ComplexLayerNorm
+from zetadp.trainer.layers.planar_linear import PlanarLinear
+from zetadp.trainer.layers.planes import from_planes, to_planes
+from zetadp.trainer.layers.pooling import adaptive_average_pool, adaptive_max_pool, average_pool, max_pool
+from zetadp.trainer.specs.models.model_spec import (
     Activation,
     AdaptiveAveragePool,
     AdaptiveMaxPool,
@@ -32,7 +32,7 @@ from trainer.specs.models.model_spec import (
     MaxPool,
     TransposedConvolution,
 )
-from trainer.specs.models.shapes import Shape
+from zetadp.trainer.specs.models.shapes import Shape
 
 HEADS: dict[Head, Callable[[Tensor], Tensor]] = {
     "magnitude": magnitude,

@@ -7,13 +7,13 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from mechanisms.sampling.source import RandomStream
-from trainer.data.base import DataSetFacts
-from trainer.layers.convolution import PlanarConv2d, PlanarConvTranspose2d
-from trainer.layers.planes import FromPlanes, ToPlanes, split
-from trainer.models import complex_layers
-from trainer.specs.models.model_spec import Activation, ComplexUnet, GroupNorm, InstanceNorm
-from trainer.specs.models.shapes import check_model
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.data.base import DataSetFacts
+from zetadp.trainer.layers.convolution import PlanarConv2d, PlanarConvTranspose2d
+from zetadp.trainer.layers.planes import FromPlanes, ToPlanes, split
+from zetadp.trainer.models import complex_layers
+from zetadp.trainer.specs.models.model_spec import Activation, ComplexUnet, GroupNorm, InstanceNorm
+from zetadp.trainer.specs.models.shapes import check_model
 
 
 @final

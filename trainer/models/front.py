@@ -7,12 +7,12 @@ from collections import OrderedDict
 import torch
 from torch import Tensor, nn
 
-from trainer.layers.activations import Elementwise
-from trainer.layers.filter_bank import GaborModulus
-from trainer.layers.planes import FromPlanes, ToPlanes
-from trainer.layers.scattering import Scattering
-from trainer.models.complex_layers import Applied, UnitaryFourier
-from trainer.models.sequential import ZeroImaginary
+from zetadp.trainer.layers.activations import Elementwise
+from zetadp.trainer.layers.filter_bank import GaborModulus
+from zetadp.trainer.layers.planes import FromPlanes, ToPlanes
+from zetadp.trainer.layers.scattering import Scattering
+from zetadp.trainer.models.complex_layers import Applied, UnitaryFourier
+from zetadp.trainer.models.sequential import ZeroImaginary
 
 FIXED = (
     ZeroImaginary,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
-from trainer.data.base import DataSetFacts
+from zetadp.trainer.data.base import DataSetFacts
 
 Losses = Callable[[Tensor, Tensor], Tensor]
 """Outputs (n, ...), targets (n, ...) -> (n,), real: each record's own loss."""

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
-from mechanisms.sampling.source import RandomStream
-from trainer.layers import REAL_ACTIVATIONS
-from trainer.specs.models.model_spec import (
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.layers import REAL_ACTIVATIONS
+from zetadp.trainer.specs.models.model_spec import (
     Activation,
     AdaptiveAveragePool,
     AdaptiveMaxPool,
@@ -26,7 +26,7 @@ from trainer.specs.models.model_spec import (
     MaxPool,
     TransposedConvolution,
 )
-from trainer.specs.models.shapes import Shape, norm_groups
+from zetadp.trainer.specs.models.shapes import Shape, norm_groups
 
 
 def real_glorot(shape: Shape, stream: RandomStream) -> Tensor:

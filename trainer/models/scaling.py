@@ -7,9 +7,9 @@ import math
 import torch
 from torch import Tensor, nn
 
-from mechanisms.sampling.source import RandomStream
-from trainer.data.base import DataSetFacts
-from trainer.layers import BlockCirculantLinear, ComplexLinear, PlanarConv1d, PlanarConv2d, PlanarConvTranspose2d, PlanarLinear
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.data.base import DataSetFacts
+from zetadp.trainer.layers import BlockCirculantLinear, ComplexLinear, PlanarConv1d, PlanarConv2d, PlanarConvTranspose2d, PlanarLinear
 
 RECORDS = 4
 """Their outputs' mean square is over all positions and channels too, so few records suffice."""

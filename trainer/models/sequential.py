@@ -10,14 +10,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from mechanisms.sampling.source import RandomStream
-from trainer.data.base import DataSetFacts
-from trainer.layers.filter_bank import GaborModulus
-from trainer.layers.planes import FromPlanes, ToPlanes
-from trainer.layers.scattering import Scattering as ScatteringModule
-from trainer.models import complex_layers, real_layers
-from trainer.models.scaling import scale_to_unit_outputs
-from trainer.specs.models.model_spec import (
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.data.base import DataSetFacts
+from zetadp.trainer.layers.filter_bank import GaborModulus
+from zetadp.trainer.layers.planes import FromPlanes, ToPlanes
+from zetadp.trainer.layers.scattering import Scattering as ScatteringModule
+from zetadp.trainer.models import complex_layers, real_layers
+from zetadp.trainer.models.scaling import scale_to_unit_outputs
+from zetadp.trainer.specs.models.model_spec import (
     Activation,
     AdaptiveAveragePool,
     AdaptiveMaxPool,
@@ -39,9 +39,9 @@ from trainer.specs.models.model_spec import (
     TransposedConvolution,
     Unflatten,
 )
-from trainer.specs.models.parameter_counts import module_name
-from trainer.specs.models.shapes import LayerShapes, given_parameters, sequential_shapes
-from trainer.specs.models.weights import GivenWeights
+from zetadp.trainer.specs.models.parameter_counts import module_name
+from zetadp.trainer.specs.models.shapes import LayerShapes, given_parameters, sequential_shapes
+from zetadp.trainer.specs.models.weights import GivenWeights
 
 Format = Literal["native", "planes", "real"]
 """Complex tensors, the same as planes, or the numbers of a real network, which are never converted."""

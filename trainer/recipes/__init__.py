@@ -2,8 +2,8 @@ r"""The registry of recipes, without torch: experiments that are ready to run, e
 
 from __future__ import annotations
 
-from trainer.recipes.digits import DIGITS, DIGITS_DEMO
-from trainer.recipes.fitbit import (
+from zetadp.trainer.recipes.digits import DIGITS, DIGITS_DEMO
+from zetadp.trainer.recipes.fitbit import (
     FITBIT_DP_SGD_GAUSSIAN,
     FITBIT_DP_SGD_LAPLACE,
     FITBIT_DP_SGD_PRINTED,
@@ -11,8 +11,8 @@ from trainer.recipes.fitbit import (
     FITBIT_SPOF,
     FITBIT_SPOF_PRINTED,
 )
-from trainer.recipes.images import CIFAR10_COMPLEX, CIFAR10_REAL, CIFAR10_REAL_PAIRS, MNIST_REAL, PHASE_MNIST
-from trainer.recipes.mri import (
+from zetadp.trainer.recipes.images import CIFAR10_COMPLEX, CIFAR10_REAL, CIFAR10_REAL_PAIRS, MNIST_REAL, PHASE_MNIST
+from zetadp.trainer.recipes.mri import (
     MRI_DECATHLON,
     MRI_DECATHLON_FEDERATED,
     MRI_PHANTOMS,
@@ -21,24 +21,24 @@ from trainer.recipes.mri import (
     MRI_SEQUENCES,
     MRI_SEQUENCES_FEDERATED,
 )
-from trainer.recipes.obfuscation import (
+from zetadp.trainer.recipes.obfuscation import (
     OBFUSCATION_CIFAR10_BASELINES,
     OBFUSCATION_CIFAR10_LENET,
     OBFUSCATION_CIFAR10_RESNET_20,
     OBFUSCATION_DIGITS,
     OBFUSCATION_DIGITS_SOUND,
 )
-from trainer.recipes.phase_mnist_ours import PHASE_MNIST_FILTERS, PHASE_MNIST_LARGE_LOTS
-from trainer.recipes.recipe import DeclaredData, PrintedEpsilon, PrintedResult, PrintedRun, Recipe
-from trainer.recipes.signals import ECG_CPSC, ECG_MITBIH, ECG_MITBIH_BEATS, SPEECH_COMMANDS
-from trainer.recipes.spectral import (
+from zetadp.trainer.recipes.phase_mnist_ours import PHASE_MNIST_FILTERS, PHASE_MNIST_LARGE_LOTS
+from zetadp.trainer.recipes.recipe import DeclaredData, PrintedEpsilon, PrintedResult, PrintedRun, Recipe
+from zetadp.trainer.recipes.signals import ECG_CPSC, ECG_MITBIH, ECG_MITBIH_BEATS, SPEECH_COMMANDS
+from zetadp.trainer.recipes.spectral import (
     SPECTRAL_LENET_5,
     SPECTRAL_MODEL_1,
     SPECTRAL_MODEL_1_BLOCK_16,
     SPECTRAL_MODEL_2,
     SPECTRAL_MODEL_3,
 )
-from trainer.recipes.spectral_scattering import SPECTRAL_SCATTER_CIRCULANT, SPECTRAL_SCATTER_LENET_5, SPECTRAL_SCATTER_LINEAR
+from zetadp.trainer.recipes.spectral_scattering import SPECTRAL_SCATTER_CIRCULANT, SPECTRAL_SCATTER_LENET_5, SPECTRAL_SCATTER_LINEAR
 
 RECIPES: tuple[Recipe, ...] = (
     DIGITS,

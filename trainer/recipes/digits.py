@@ -2,8 +2,8 @@ r"""The demonstration: small, on data that a library brings, not from a paper.""
 
 from __future__ import annotations
 
-from trainer.recipes.recipe import DeclaredData, Recipe
-from trainer.specs.algorithms.zeta_dp_sgd import ZetaDpSgd
+from zetadp.trainer.recipes.recipe import DeclaredData, Recipe
+from zetadp.trainer.specs.algorithms.zeta_dp_sgd import ZetaDpSgd
 
 # Its hyper-parameters were tuned on this public data set: the search itself has no guarantee, and needs none, as nobody's data are in it.
 DIGITS_DEMO = ZetaDpSgd.example()

@@ -5,17 +5,17 @@ Sound trainings and the paper's own two as printed. ``python -m benchmarks.fitbi
 
 from __future__ import annotations
 
-from mechanisms.base import Adjacency
-from trainer.data import Fitbit
-from trainer.recipes.recipe import DeclaredData, PrintedResult, Recipe
-from trainer.specs.algorithms.dp_sgd_laplace import DescentPrivacy, DpSgdLaplace, GaussianMethod, LaplaceMethod
-from trainer.specs.algorithms.dp_sgd_laplace_printed import DpSgdLaplacePrinted
-from trainer.specs.algorithms.functional_mechanism import FunctionalMechanism, SumsPrivacy
-from trainer.specs.algorithms.spof import LocalPrivacy, LocalReleaseMethod, Spof
-from trainer.specs.algorithms.spof_printed import SpofPrinted
-from trainer.specs.descent import Adam, Sgd
-from trainer.specs.network_training import PublicHeldOut
-from trainer.specs.registry import AnyPartSpec
+from zetadp.mechanisms.base import Adjacency
+from zetadp.trainer.data import Fitbit
+from zetadp.trainer.recipes.recipe import DeclaredData, PrintedResult, Recipe
+from zetadp.trainer.specs.algorithms.dp_sgd_laplace import DescentPrivacy, DpSgdLaplace, GaussianMethod, LaplaceMethod
+from zetadp.trainer.specs.algorithms.dp_sgd_laplace_printed import DpSgdLaplacePrinted
+from zetadp.trainer.specs.algorithms.functional_mechanism import FunctionalMechanism, SumsPrivacy
+from zetadp.trainer.specs.algorithms.spof import LocalPrivacy, LocalReleaseMethod, Spof
+from zetadp.trainer.specs.algorithms.spof_printed import SpofPrinted
+from zetadp.trainer.specs.descent import Adam, Sgd
+from zetadp.trainer.specs.network_training import PublicHeldOut
+from zetadp.trainer.specs.registry import AnyPartSpec
 
 ENCODERS, HIDDEN, ROWS = 2, 7, 457
 DELTA = 1e-4

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-from mechanisms.base import Adjacency
-from trainer.data import Cifar10, Mnist, PhaseMnist
-from trainer.recipes.recipe import DeclaredData, PrintedEpsilon, PrintedResult, PrintedRun, Recipe
-from trainer.specs.algorithms.zeta_dp_sgd import ZetaDpSgd
-from trainer.specs.base import PrivacyTarget
-from trainer.specs.descent import Cosine, Sgd
-from trainer.specs.models import papers
-from trainer.specs.network_training import PublicHeldOut
+from zetadp.mechanisms.base import Adjacency
+from zetadp.trainer.data import Cifar10, Mnist, PhaseMnist
+from zetadp.trainer.recipes.recipe import DeclaredData, PrintedEpsilon, PrintedResult, PrintedRun, Recipe
+from zetadp.trainer.specs.algorithms.zeta_dp_sgd import ZetaDpSgd
+from zetadp.trainer.specs.base import PrivacyTarget
+from zetadp.trainer.specs.descent import Cosine, Sgd
+from zetadp.trainer.specs.models import papers
+from zetadp.trainer.specs.network_training import PublicHeldOut
 
 _MNIST_PARAMETERS = (
     "three fully connected layers (784, 256, 128) and 10 outputs, SGD at 0.1, noise multiplier 1.1, clipping norm 1, sampling rate 0.001, "

@@ -2,15 +2,15 @@ r"""MRI: reconstruction by a complex U-Net (zeta-DP paper, 5.4, A.6.4), pulse se
 
 from __future__ import annotations
 
-from mechanisms.base import Adjacency, PrivacyUnit
-from trainer.data import DataSpec, MriPhantoms, MriReconstruction, MriSequences
-from trainer.recipes.recipe import DeclaredData, PrintedEpsilon, PrintedResult, PrintedRun, Recipe
-from trainer.specs.algorithms.federated import FederatedZetaDpSgd
-from trainer.specs.algorithms.zeta_dp_sgd import ZetaDpSgd
-from trainer.specs.base import PrivacyTarget
-from trainer.specs.descent import NAdam, RmsProp, Steps
-from trainer.specs.models import papers
-from trainer.specs.network_training import PublicHeldOut
+from zetadp.mechanisms.base import Adjacency, PrivacyUnit
+from zetadp.trainer.data import DataSpec, MriPhantoms, MriReconstruction, MriSequences
+from zetadp.trainer.recipes.recipe import DeclaredData, PrintedEpsilon, PrintedResult, PrintedRun, Recipe
+from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
+from zetadp.trainer.specs.algorithms.zeta_dp_sgd import ZetaDpSgd
+from zetadp.trainer.specs.base import PrivacyTarget
+from zetadp.trainer.specs.descent import NAdam, RmsProp, Steps
+from zetadp.trainer.specs.models import papers
+from zetadp.trainer.specs.network_training import PublicHeldOut
 
 MRI_RECONSTRUCTION = Recipe(
     name="mri_reconstruction",

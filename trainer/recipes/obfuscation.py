@@ -2,16 +2,25 @@ r"""The complex-feature obfuscation paper on CIFAR-10, on digits, and in its sou
 
 from __future__ import annotations
 
-from mechanisms.base import Adjacency
-from trainer.data import Cifar10, Digits
-from trainer.recipes.recipe import DeclaredData, PrintedResult, Recipe
-from trainer.specs.algorithms.comparison import ComparedTraining, Comparison
-from trainer.specs.algorithms.obfuscation import Obfuscation
-from trainer.specs.attack_findings import AttackEffort
-from trainer.specs.descent import Adam, Cosine
-from trainer.specs.network_training import NoEvaluation, PublicHeldOut
-from trainer.specs.obfuscation.architectures import Architecture, LeNet, ResNet
-from trainer.specs.obfuscation.methods import AdditionalLayers, Critic, FeaturePrivacy, Method, Noisy, NoisyRotation, Original, Rotation
+from zetadp.mechanisms.base import Adjacency
+from zetadp.trainer.data import Cifar10, Digits
+from zetadp.trainer.recipes.recipe import DeclaredData, PrintedResult, Recipe
+from zetadp.trainer.specs.algorithms.comparison import ComparedTraining, Comparison
+from zetadp.trainer.specs.algorithms.obfuscation import Obfuscation
+from zetadp.trainer.specs.attack_findings import AttackEffort
+from zetadp.trainer.specs.descent import Adam, Cosine
+from zetadp.trainer.specs.network_training import NoEvaluation, PublicHeldOut
+from zetadp.trainer.specs.obfuscation.architectures import Architecture, LeNet, ResNet
+from zetadp.trainer.specs.obfuscation.methods import (
+    AdditionalLayers,
+    Critic,
+    FeaturePrivacy,
+    Method,
+    Noisy,
+    NoisyRotation,
+    Original,
+    Rotation,
+)
 
 _PAPER = "the paper states structures, c and k - 1 angles, but no rate, batch, epochs, k or weight of the critic"
 _NO_GUARANTEE = (

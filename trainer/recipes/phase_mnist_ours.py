@@ -2,16 +2,16 @@ r"""PhaseMNIST at the paper's epsilon with our hyper-parameters: larger samples,
 
 from __future__ import annotations
 
-from mechanisms.base import Adjacency
-from trainer.data import PhaseMnist
-from trainer.recipes.images import PHASE_MNIST
-from trainer.recipes.recipe import DeclaredData, Recipe
-from trainer.specs.algorithms.zeta_dp_sgd import ZetaDpSgd
-from trainer.specs.base import PrivacyTarget
-from trainer.specs.descent import Sgd
-from trainer.specs.models import papers
-from trainer.specs.models.model_spec import FilterBank, Flatten, Linear, ModelSpec, Sequential
-from trainer.specs.network_training import PublicHeldOut
+from zetadp.mechanisms.base import Adjacency
+from zetadp.trainer.data import PhaseMnist
+from zetadp.trainer.recipes.images import PHASE_MNIST
+from zetadp.trainer.recipes.recipe import DeclaredData, Recipe
+from zetadp.trainer.specs.algorithms.zeta_dp_sgd import ZetaDpSgd
+from zetadp.trainer.specs.base import PrivacyTarget
+from zetadp.trainer.specs.descent import Sgd
+from zetadp.trainer.specs.models import papers
+from zetadp.trainer.specs.models.model_spec import FilterBank, Flatten, Linear, ModelSpec, Sequential
+from zetadp.trainer.specs.network_training import PublicHeldOut
 
 _TUNED = (
     "hyper-parameters were tuned on this public data set: the search itself has no guarantee, and needs none, since its images are public"

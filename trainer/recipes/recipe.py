@@ -6,14 +6,14 @@ from typing import Annotated, final
 
 from pydantic import Field, StringConstraints
 
-from accountants.events import Event, PoissonSampled, Release, Repeated
-from mechanisms import ComplexGaussian, Sensitivity
-from mechanisms.base import Adjacency, Count, OpenProbability, Positive, PrivacyUnit, Probability, Value
-from mechanisms.errata import Paper
-from trainer import AnyTrainingSpec
-from trainer.data import DataSetFacts
-from trainer.specs.plans import AnyPlan
-from trainer.specs.report import MetricName
+from zetadp.accountants.events import Event, PoissonSampled, Release, Repeated
+from zetadp.mechanisms import ComplexGaussian, Sensitivity
+from zetadp.mechanisms.base import Adjacency, Count, OpenProbability, Positive, PrivacyUnit, Probability, Value
+from zetadp.mechanisms.errata import Paper
+from zetadp.trainer import AnyTrainingSpec
+from zetadp.trainer.data import DataSetFacts
+from zetadp.trainer.specs.plans import AnyPlan
+from zetadp.trainer.specs.report import MetricName
 
 RecipeName = Annotated[str, StringConstraints(strict=True, pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 Words = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=1000)]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-from mechanisms.base import Adjacency
-from trainer.data import EcgCpsc, EcgMitBih, SpeechCommands
-from trainer.recipes.recipe import DeclaredData, PrintedEpsilon, PrintedResult, PrintedRun, Recipe
-from trainer.specs.algorithms.zeta_dp_sgd import ZetaDpSgd
-from trainer.specs.base import PrivacyTarget
-from trainer.specs.descent import Sgd
-from trainer.specs.models import papers
-from trainer.specs.network_training import PublicHeldOut
+from zetadp.mechanisms.base import Adjacency
+from zetadp.trainer.data import EcgCpsc, EcgMitBih, SpeechCommands
+from zetadp.trainer.recipes.recipe import DeclaredData, PrintedEpsilon, PrintedResult, PrintedRun, Recipe
+from zetadp.trainer.specs.algorithms.zeta_dp_sgd import ZetaDpSgd
+from zetadp.trainer.specs.base import PrivacyTarget
+from zetadp.trainer.specs.descent import Sgd
+from zetadp.trainer.specs.models import papers
+from zetadp.trainer.specs.network_training import PublicHeldOut
 
 _ECG_PARAMETERS = (
     "complex layers (512, 256, 128) and one output, cReLU, magnitude and logistic sigmoid, SGD at 0.05, noise multiplier 5, clipping norm "

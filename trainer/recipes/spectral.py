@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from mechanisms.base import Adjacency
-from trainer.data import Cifar10, DataSpec, Mnist
-from trainer.recipes.recipe import DeclaredData, PrintedEpsilon, PrintedResult, Recipe
-from trainer.specs.algorithms.spectral_dp import SameForAll, SpectralDp
-from trainer.specs.base import PrivacyTarget
-from trainer.specs.descent import Sgd
-from trainer.specs.models import papers_spectral
-from trainer.specs.models.model_spec import Sequential
-from trainer.specs.network_training import PublicHeldOut
+from zetadp.mechanisms.base import Adjacency
+from zetadp.trainer.data import Cifar10, DataSpec, Mnist
+from zetadp.trainer.recipes.recipe import DeclaredData, PrintedEpsilon, PrintedResult, Recipe
+from zetadp.trainer.specs.algorithms.spectral_dp import SameForAll, SpectralDp
+from zetadp.trainer.specs.base import PrivacyTarget
+from zetadp.trainer.specs.descent import Sgd
+from zetadp.trainer.specs.models import papers_spectral
+from zetadp.trainer.specs.models.model_spec import Sequential
+from zetadp.trainer.specs.network_training import PublicHeldOut
 
 RATIOS = (0.0, 0.25, 0.5, 0.75, 0.875)
 """Of the filters, in Tables 2 and 4."""

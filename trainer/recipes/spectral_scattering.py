@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from mechanisms.base import Adjacency
-from trainer.recipes.recipe import PrintedEpsilon, PrintedResult, Recipe
-from trainer.recipes.spectral import SOUND, SPECTRAL_LENET_5
-from trainer.specs.algorithms.spectral_dp import LayerByLayer, LayerSetting, SpectralDp
-from trainer.specs.base import PrivacyTarget
-from trainer.specs.descent import Cosine, Sgd
-from trainer.specs.models import papers_spectral
-from trainer.specs.models.model_spec import Sequential
-from trainer.specs.network_training import PublicHeldOut
+from zetadp.mechanisms.base import Adjacency
+from zetadp.trainer.recipes.recipe import PrintedEpsilon, PrintedResult, Recipe
+from zetadp.trainer.recipes.spectral import SOUND, SPECTRAL_LENET_5
+from zetadp.trainer.specs.algorithms.spectral_dp import LayerByLayer, LayerSetting, SpectralDp
+from zetadp.trainer.specs.base import PrivacyTarget
+from zetadp.trainer.specs.descent import Cosine, Sgd
+from zetadp.trainer.specs.models import papers_spectral
+from zetadp.trainer.specs.models.model_spec import Sequential
+from zetadp.trainer.specs.network_training import PublicHeldOut
 
 _TUNED = (
     "bounds, rate and steps come from about thirty trials that looked at this public data set's test images, which no guarantee counts: "

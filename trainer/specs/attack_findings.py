@@ -11,8 +11,8 @@ from typing import Annotated, Literal, Self, final
 
 from pydantic import Field, Strict, model_validator
 
-from mechanisms.base import Count, Number, Positive, Value
-from mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.base import Count, Number, Positive, Value
+from zetadp.mechanisms.errors import InvalidParameter
 
 CONFIDENCE = 0.95
 """The confidence of every interval here."""

@@ -7,14 +7,14 @@ from typing import Annotated, ClassVar, Literal, final
 
 from pydantic import Field, Strict
 
-from mechanisms.base import Adjacency, Count, Positive, PrivacyUnit, Value
-from mechanisms.errors import InvalidParameter
-from trainer.data import DataSetFacts
-from trainer.specs.base import PositiveInt, TrainingSpec
-from trainer.specs.descent import Optimizer
-from trainer.specs.network_training import HELD_OUT, NoEvaluation, PublicHeldOut
-from trainer.specs.report import HeldOut
-from trainer.specs.units import protects_users, units_of
+from zetadp.mechanisms.base import Adjacency, Count, Positive, PrivacyUnit, Value
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data import DataSetFacts
+from zetadp.trainer.specs.base import PositiveInt, TrainingSpec
+from zetadp.trainer.specs.descent import Optimizer
+from zetadp.trainer.specs.network_training import HELD_OUT, NoEvaluation, PublicHeldOut
+from zetadp.trainer.specs.report import HeldOut
+from zetadp.trainer.specs.units import protects_users, units_of
 
 MOST_ENCODERS = 1024
 """A row goes through all encoders at once and keeps the part of its own encoder: more would cost memory for nothing."""

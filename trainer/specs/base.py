@@ -7,12 +7,12 @@ from typing import Annotated, ClassVar, Literal, Self, final
 
 from pydantic import Field, Strict, model_validator
 
-from mechanisms.base import Adjacency, OpenProbability, Positive, PrivacyUnit, Value
-from mechanisms.errors import InvalidParameter
-from trainer.data import DataSetFacts, DataSpec, data_set_facts
-from trainer.specs.plan_base import Plan
-from trainer.specs.plans import AnyPlan
-from trainer.specs.report import HeldOut
+from zetadp.mechanisms.base import Adjacency, OpenProbability, Positive, PrivacyUnit, Value
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data import DataSetFacts, DataSpec, data_set_facts
+from zetadp.trainer.specs.plan_base import Plan
+from zetadp.trainer.specs.plans import AnyPlan
+from zetadp.trainer.specs.report import HeldOut
 
 PositiveInt = Annotated[int, Strict(), Field(ge=1, le=10**9)]
 Seed = Annotated[int, Strict(), Field(ge=0, lt=2**53)]

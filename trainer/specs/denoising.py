@@ -6,7 +6,7 @@ from typing import Annotated, Literal, final
 
 from pydantic import Field
 
-from mechanisms.base import Probability, Value
+from zetadp.mechanisms.base import Probability, Value
 
 
 @final

@@ -8,8 +8,8 @@ from typing import Annotated, Literal, Self, final
 
 from pydantic import Field, Strict, model_validator
 
-from mechanisms.base import Positive, Value
-from mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.base import Positive, Value
+from zetadp.mechanisms.errors import InvalidParameter
 
 Decay = Annotated[float, Strict(), Field(ge=0.0, lt=1.0, allow_inf_nan=False)]
 Share = Annotated[float, Strict(), Field(ge=0.0, le=1.0, allow_inf_nan=False)]

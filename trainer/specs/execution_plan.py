@@ -12,12 +12,12 @@ from typing import Annotated, ClassVar, Literal, Self, final
 
 from pydantic import Field, Strict, model_validator
 
-from accountants.events import Composed, Event, PoissonSampled, Release, Repeated
-from mechanisms import AnyMechanism, ComplexGaussian, Gaussian, Laplace
-from mechanisms.base import Adjacency, Count, OpenProbability, Positive, PrivacyUnit, Sensitivity, Value, is_absent
-from mechanisms.errors import InvalidParameter
-from trainer.specs.plan_base import Plan
-from trainer.specs.projection import MOST_LAYERS, LayerName, SpectralProjection
+from zetadp.accountants.events import Composed, Event, PoissonSampled, Release, Repeated
+from zetadp.mechanisms import AnyMechanism, ComplexGaussian, Gaussian, Laplace
+from zetadp.mechanisms.base import Adjacency, Count, OpenProbability, Positive, PrivacyUnit, Sensitivity, Value, is_absent
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.specs.plan_base import Plan
+from zetadp.trainer.specs.projection import MOST_LAYERS, LayerName, SpectralProjection
 
 LARGEST_FEDERATION = 10_000
 """The most nodes."""

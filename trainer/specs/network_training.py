@@ -8,15 +8,15 @@ from typing import Annotated, Literal, final
 
 from pydantic import Field, Strict
 
-from accountants import AutoAccountant
-from accountants.calibration import NoiseScale, Target, calibrate_scale, solve
-from mechanisms import ComplexGaussian, Gaussian, Sensitivity
-from mechanisms.base import OpenProbability, Positive, PrivacyUnit, Value, is_absent
-from mechanisms.errors import InvalidParameter
-from trainer.data import DataSetFacts, data_set_facts
-from trainer.specs.base import PositiveInt, PrivacyTarget, TrainingSpec
-from trainer.specs.descent import AnyOptimizer
-from trainer.specs.execution_plan import (
+from zetadp.accountants import AutoAccountant
+from zetadp.accountants.calibration import NoiseScale, Target, calibrate_scale, solve
+from zetadp.mechanisms import ComplexGaussian, Gaussian, Sensitivity
+from zetadp.mechanisms.base import OpenProbability, Positive, PrivacyUnit, Value, is_absent
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data import DataSetFacts, data_set_facts
+from zetadp.trainer.specs.base import PositiveInt, PrivacyTarget, TrainingSpec
+from zetadp.trainer.specs.descent import AnyOptimizer
+from zetadp.trainer.specs.execution_plan import (
     AdaptiveClipping,
     Clipping,
     ExecutionPlan,
@@ -27,14 +27,14 @@ from trainer.specs.execution_plan import (
     PrivateEvaluation,
     clipped_sensitivity,
 )
-from trainer.specs.models.model_spec import ModelSpec, Sequential, given_weights_of
-from trainer.specs.models.shapes import check_model
-from trainer.specs.plan_base import Plan
-from trainer.specs.plans import AnyPlan
-from trainer.specs.projection import SpectralProjection
-from trainer.specs.report import HeldOut
-from trainer.specs.run_findings import CanaryAudit
-from trainer.specs.units import check_split
+from zetadp.trainer.specs.models.model_spec import ModelSpec, Sequential, given_weights_of
+from zetadp.trainer.specs.models.shapes import check_model
+from zetadp.trainer.specs.plan_base import Plan
+from zetadp.trainer.specs.plans import AnyPlan
+from zetadp.trainer.specs.projection import SpectralProjection
+from zetadp.trainer.specs.report import HeldOut
+from zetadp.trainer.specs.run_findings import CanaryAudit
+from zetadp.trainer.specs.units import check_split
 
 # Gradients are float32: outside this range they, or their squares, vanish or overflow.
 ClippingBound = Annotated[float, Strict(), Field(ge=1e-30, le=1e30, allow_inf_nan=False)]

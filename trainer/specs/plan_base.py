@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from accountants.events import Event
-from mechanisms import AnyMechanism
-from mechanisms.base import PrivacyUnit, Value
+from zetadp.accountants.events import Event
+from zetadp.mechanisms import AnyMechanism
+from zetadp.mechanisms.base import PrivacyUnit, Value
 
 if TYPE_CHECKING:
-    from trainer.specs.execution_plan import PrivateEvaluation
-    from trainer.specs.plans import ComparedPlan
+    from zetadp.trainer.specs.execution_plan import PrivateEvaluation
+    from zetadp.trainer.specs.plans import ComparedPlan
 
 
 class Stated:

@@ -13,12 +13,12 @@ from typing import Annotated, Literal, Self, final
 
 from pydantic import Field, StringConstraints, model_validator
 
-from accountants.events import Composed, Event, Grouped, NonPrivate, Release, Repeated, neighbourhood
-from mechanisms import AnyMechanism, DuchiLinf, Gaussian, Laplace, LocalGaussian, LocalLaplace
-from mechanisms.base import Adjacency, Count, OpenProbability, Positive, PrivacyUnit, Value
-from mechanisms.errors import InvalidParameter
-from trainer.specs.execution_plan import ExecutionPlan
-from trainer.specs.plan_base import Plan, SingleReleasePlan
+from zetadp.accountants.events import Composed, Event, Grouped, NonPrivate, Release, Repeated, neighbourhood
+from zetadp.mechanisms import AnyMechanism, DuchiLinf, Gaussian, Laplace, LocalGaussian, LocalLaplace
+from zetadp.mechanisms.base import Adjacency, Count, OpenProbability, Positive, PrivacyUnit, Value
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.specs.execution_plan import ExecutionPlan
+from zetadp.trainer.specs.plan_base import Plan, SingleReleasePlan
 
 PartName = Annotated[str, StringConstraints(strict=True, pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
 

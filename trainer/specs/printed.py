@@ -7,12 +7,12 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Strict, model_validator
 
-from mechanisms.base import NonNegative, OpenProbability, Positive, PrivacyUnit
-from mechanisms.errors import InvalidParameter
-from trainer.data import DataSetFacts
-from trainer.specs.autoencoder import AutoencoderDescent
-from trainer.specs.base import PositiveInt
-from trainer.specs.plans import UnprotectedPlan
+from zetadp.mechanisms.base import NonNegative, OpenProbability, Positive, PrivacyUnit
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data import DataSetFacts
+from zetadp.trainer.specs.autoencoder import AutoencoderDescent
+from zetadp.trainer.specs.base import PositiveInt
+from zetadp.trainer.specs.plans import UnprotectedPlan
 
 REPORTED_DELTA = 1e-5
 """Used where a spec states none: epsilon is infinite at every delta."""

@@ -7,10 +7,10 @@ from typing import Annotated, Literal, Self, final
 
 from pydantic import Field, StringConstraints, model_validator
 
-from mechanisms.base import Count, Value
-from mechanisms.errors import InvalidParameter
-from mechanisms.numerics.spectrum import LowPass
-from mechanisms.spectral import AxisNumbers
+from zetadp.mechanisms.base import Count, Value
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.numerics.spectrum import LowPass
+from zetadp.mechanisms.spectral import AxisNumbers
 
 LayerName = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=200)]
 """A module's name, with which its parameters' names begin."""

@@ -11,17 +11,17 @@ from typing import Annotated, get_args
 
 from pydantic import Field
 
-from trainer.specs.algorithms.dp_sgd_laplace import DpSgdLaplace
-from trainer.specs.algorithms.dp_sgd_laplace_printed import DpSgdLaplacePrinted
-from trainer.specs.algorithms.federated import FederatedZetaDpSgd
-from trainer.specs.algorithms.functional_mechanism import FunctionalMechanism
-from trainer.specs.algorithms.non_private import NonPrivateTraining
-from trainer.specs.algorithms.obfuscation import Obfuscation
-from trainer.specs.algorithms.spectral_dp import SpectralDp
-from trainer.specs.algorithms.spof import Spof
-from trainer.specs.algorithms.spof_printed import SpofPrinted
-from trainer.specs.algorithms.zeta_dp_sgd import ZetaDpSgd
-from trainer.specs.base import TrainingSpec
+from zetadp.trainer.specs.algorithms.dp_sgd_laplace import DpSgdLaplace
+from zetadp.trainer.specs.algorithms.dp_sgd_laplace_printed import DpSgdLaplacePrinted
+from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
+from zetadp.trainer.specs.algorithms.functional_mechanism import FunctionalMechanism
+from zetadp.trainer.specs.algorithms.non_private import NonPrivateTraining
+from zetadp.trainer.specs.algorithms.obfuscation import Obfuscation
+from zetadp.trainer.specs.algorithms.spectral_dp import SpectralDp
+from zetadp.trainer.specs.algorithms.spof import Spof
+from zetadp.trainer.specs.algorithms.spof_printed import SpofPrinted
+from zetadp.trainer.specs.algorithms.zeta_dp_sgd import ZetaDpSgd
+from zetadp.trainer.specs.base import TrainingSpec
 
 AnyPartSpec = Annotated[
     ZetaDpSgd

@@ -13,12 +13,12 @@ from typing import Annotated, Literal, Self, final
 
 from pydantic import Field, Strict, model_validator
 
-from accountants.events import Event
-from mechanisms import RandomOrigin
-from mechanisms.base import Count, Extended, NonNegative, Number, OpenProbability, Value, is_absent
-from mechanisms.errors import InvalidParameter
-from trainer.specs.attack_findings import AttackFindings
-from trainer.specs.run_findings import CanaryFindings, NoiseFindings
+from zetadp.accountants.events import Event
+from zetadp.mechanisms import RandomOrigin
+from zetadp.mechanisms.base import Count, Extended, NonNegative, Number, OpenProbability, Value, is_absent
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.specs.attack_findings import AttackFindings
+from zetadp.trainer.specs.run_findings import CanaryFindings, NoiseFindings
 
 Step = Annotated[int, Strict(), Field(ge=0, le=10**12)]
 

@@ -7,9 +7,9 @@ from typing import Annotated, Literal, final
 
 from pydantic import Field, Strict
 
-from accountants import PrivacyProfile
-from accountants.audit import Scores, contradiction, epsilon_of, lower_mu, lower_mu_of_independent
-from mechanisms.base import Count, NonNegative, Value
+from zetadp.accountants import PrivacyProfile
+from zetadp.accountants.audit import Scores, contradiction, epsilon_of, lower_mu, lower_mu_of_independent
+from zetadp.mechanisms.base import Count, NonNegative, Value
 
 LEAST_CANARIES, MOST_CANARIES = 100, 10_000
 

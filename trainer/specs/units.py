@@ -2,9 +2,9 @@ r"""The unit of privacy, one of which a guarantee protects: a row of the data, o
 
 from __future__ import annotations
 
-from mechanisms.base import Adjacency, PrivacyUnit
-from mechanisms.errors import InvalidParameter
-from trainer.data import DataSetFacts
+from zetadp.mechanisms.base import Adjacency, PrivacyUnit
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data import DataSetFacts
 
 
 def protects_users(unit: PrivacyUnit, records_per_user: int | None, facts: DataSetFacts, field: str = "unit") -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import final
 
-from accountants.events import Event, leaves, non_private_reason
-from accountants.profile import (
+from zetadp.accountants.events import Event, leaves, non_private_reason
+from zetadp.accountants.profile import (
     Accountant,
     Bound,
     DeltaBound,
@@ -17,7 +17,7 @@ from accountants.profile import (
     check_epsilon,
     check_order,
 )
-from accountants.routes.closed.gdp_inversion import (
+from zetadp.accountants.routes.closed.gdp_inversion import (
     MU_ERROR,
     ROUTE,
     epsilon_at,
@@ -26,9 +26,9 @@ from accountants.routes.closed.gdp_inversion import (
     log_delta_bounds,
     log_delta_upper,
 )
-from mechanisms.base import Step
-from mechanisms.errors import InvalidParameter, UnsupportedEvent
-from mechanisms.numerics.gdp import gdp_trade_off, trade_off_error
+from zetadp.mechanisms.base import Step
+from zetadp.mechanisms.errors import InvalidParameter, UnsupportedEvent
+from zetadp.mechanisms.numerics.gdp import gdp_trade_off, trade_off_error
 
 __all__ = ["ROUTE", "GdpAccountant", "GdpProfile", "epsilon_at", "largest_mu"]
 

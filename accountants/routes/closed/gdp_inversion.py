@@ -13,10 +13,10 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from accountants.profile import Bound, check_epsilon
-from mechanisms.errors import InvalidParameter
-from mechanisms.numerics.gdp import LOG_DELTA_ERROR, Floats, gdp_log_delta, gdp_log_deltas, log_delta_error, log_delta_slopes
-from mechanisms.numerics.logspace import SMALLEST_FLOAT
+from zetadp.accountants.profile import Bound, check_epsilon
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.numerics.gdp import LOG_DELTA_ERROR, Floats, gdp_log_delta, gdp_log_deltas, log_delta_error, log_delta_slopes
+from zetadp.mechanisms.numerics.logspace import SMALLEST_FLOAT
 
 ROUTE = "gdp"
 

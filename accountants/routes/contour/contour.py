@@ -8,17 +8,17 @@ from typing import final
 
 import numpy as np
 
-from accountants.arithmetic import UNIT, within_floats
-from accountants.densities.transforms import LARGEST_SHIFT, SMALLEST_SHIFT, Transform, TransformUnavailable
-from accountants.dominating import pair_of, unsupported_reason
-from accountants.events import Event, Leaf, leaves, non_private_reason
-from accountants.pairs import Pair, widened
-from accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_delta, check_epsilon
-from accountants.routes.contour.inversion import Contour, Direction, Saddle, chernoff, log_integral, tolerance_for
-from accountants.routes.rdp.rdp import leaf_steps
-from mechanisms.base import Step
-from mechanisms.errors import InvalidParameter, UnsupportedEvent
-from mechanisms.numerics import logspace
+from zetadp.accountants.arithmetic import UNIT, within_floats
+from zetadp.accountants.densities.transforms import LARGEST_SHIFT, SMALLEST_SHIFT, Transform, TransformUnavailable
+from zetadp.accountants.dominating import pair_of, unsupported_reason
+from zetadp.accountants.events import Event, Leaf, leaves, non_private_reason
+from zetadp.accountants.pairs import Pair, widened
+from zetadp.accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_delta, check_epsilon
+from zetadp.accountants.routes.contour.inversion import Contour, Direction, Saddle, chernoff, log_integral, tolerance_for
+from zetadp.accountants.routes.rdp.rdp import leaf_steps
+from zetadp.mechanisms.base import Step
+from zetadp.mechanisms.errors import InvalidParameter, UnsupportedEvent
+from zetadp.mechanisms.numerics import logspace
 
 ROUTE = "contour"
 

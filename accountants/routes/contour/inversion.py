@@ -19,11 +19,11 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from accountants import deadline
-from accountants.arithmetic import UNIT
-from accountants.densities.nodes import log1p_complex
-from accountants.densities.transforms import Transform, TransformUnavailable
-from mechanisms.numerics.logspace import log_add
+from zetadp.accountants import deadline
+from zetadp.accountants.arithmetic import UNIT
+from zetadp.accountants.densities.nodes import log1p_complex
+from zetadp.accountants.densities.transforms import Transform, TransformUnavailable
+from zetadp.mechanisms.numerics.logspace import log_add
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]

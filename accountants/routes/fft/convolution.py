@@ -18,9 +18,9 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from accountants import deadline
-from accountants.arithmetic import UNIT
-from accountants.routes.fft.grid import GridLaw
+from zetadp.accountants import deadline
+from zetadp.accountants.arithmetic import UNIT
+from zetadp.accountants.routes.fft.grid import GridLaw
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]

@@ -13,22 +13,22 @@ from typing import final
 
 import numpy as np
 
-from accountants import deadline
-from accountants.arithmetic import within_floats
-from accountants.densities import GAUSSIAN
-from accountants.densities.mixtures import Mixture
-from accountants.dominating import pair_of, unsupported_reason
-from accountants.events import Event, Leaf, leaves, non_private_reason
-from accountants.pairs import Pair
-from accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_delta, check_epsilon
-from accountants.routes.fft.convolution import Composition
-from accountants.routes.fft.layers import WIDTH, Layer, Plan
-from accountants.routes.fft.layout import Estimates
-from accountants.routes.rdp.rdp import leaf_steps
-from accountants.routes.single.hockey_stick import reverse
-from mechanisms.base import Step
-from mechanisms.errors import NumericalFloor, UnsupportedEvent
-from mechanisms.numerics.logspace import log_add
+from zetadp.accountants import deadline
+from zetadp.accountants.arithmetic import within_floats
+from zetadp.accountants.densities import GAUSSIAN
+from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.accountants.dominating import pair_of, unsupported_reason
+from zetadp.accountants.events import Event, Leaf, leaves, non_private_reason
+from zetadp.accountants.pairs import Pair
+from zetadp.accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_delta, check_epsilon
+from zetadp.accountants.routes.fft.convolution import Composition
+from zetadp.accountants.routes.fft.layers import WIDTH, Layer, Plan
+from zetadp.accountants.routes.fft.layout import Estimates
+from zetadp.accountants.routes.rdp.rdp import leaf_steps
+from zetadp.accountants.routes.single.hockey_stick import reverse
+from zetadp.mechanisms.base import Step
+from zetadp.mechanisms.errors import NumericalFloor, UnsupportedEvent
+from zetadp.mechanisms.numerics.logspace import log_add
 
 ROUTE = "fft"
 

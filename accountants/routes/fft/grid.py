@@ -15,11 +15,11 @@ from typing import TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
-from accountants import deadline
-from accountants.arithmetic import UNIT
-from accountants.densities import TINY, Calls
-from accountants.pairs import Pair
-from accountants.routes.single.hockey_stick import calls, puts
+from zetadp.accountants import deadline
+from zetadp.accountants.arithmetic import UNIT
+from zetadp.accountants.densities import TINY, Calls
+from zetadp.accountants.pairs import Pair
+from zetadp.accountants.routes.single.hockey_stick import calls, puts
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]

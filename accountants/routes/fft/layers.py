@@ -11,13 +11,13 @@ from typing import final
 
 import numpy as np
 
-from accountants import deadline
-from accountants.pairs import Pair, narrowed, widened
-from accountants.routes.fft.convolution import Composition, Window
-from accountants.routes.fft.grid import Floats, GridLaw, Indices, Lattice
-from accountants.routes.fft.layout import Estimates, Losses, Saddle
-from accountants.routes.single.hockey_stick import calls, puts
-from mechanisms.errors import UnsupportedEvent
+from zetadp.accountants import deadline
+from zetadp.accountants.pairs import Pair, narrowed, widened
+from zetadp.accountants.routes.fft.convolution import Composition, Window
+from zetadp.accountants.routes.fft.grid import Floats, GridLaw, Indices, Lattice
+from zetadp.accountants.routes.fft.layout import Estimates, Losses, Saddle
+from zetadp.accountants.routes.single.hockey_stick import calls, puts
+from zetadp.mechanisms.errors import UnsupportedEvent
 
 WIDTH = 1e-6
 """Target width of a bracket, relative to epsilon."""

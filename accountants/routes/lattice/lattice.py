@@ -13,15 +13,15 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import NamedTuple, final
 
-from accountants.densities.summed import Sum, SummedProfile
-from accountants.dominating import pair_of, unsupported_reason
-from accountants.events import Event, Leaf, leaves, non_private_reason
-from accountants.pairs import Pair, narrowed, widened
-from accountants.profile import Accountant, NonPrivateProfile, PrivacyProfile
-from accountants.routes.fft.fft import FftProfile, unsupported_parts
-from accountants.routes.rdp.rdp import leaf_steps
-from mechanisms.base import Step
-from mechanisms.errors import UnsupportedEvent
+from zetadp.accountants.densities.summed import Sum, SummedProfile
+from zetadp.accountants.dominating import pair_of, unsupported_reason
+from zetadp.accountants.events import Event, Leaf, leaves, non_private_reason
+from zetadp.accountants.pairs import Pair, narrowed, widened
+from zetadp.accountants.profile import Accountant, NonPrivateProfile, PrivacyProfile
+from zetadp.accountants.routes.fft.fft import FftProfile, unsupported_parts
+from zetadp.accountants.routes.rdp.rdp import leaf_steps
+from zetadp.mechanisms.base import Step
+from zetadp.mechanisms.errors import UnsupportedEvent
 
 ROUTE = "lattice"
 

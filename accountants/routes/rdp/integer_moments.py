@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from accountants.pairs import Pair
+from zetadp.accountants.pairs import Pair
 
 LARGEST_ORDER = 256
 """Beyond it the quadrature is as fast, and its allowance of 1e-9 doesn't matter."""
@@ -41,8 +41,8 @@ def renyi(pair: Pair, order: int) -> float:
     Args:
       order: a >= 2, for which ``covers`` is true.
 
-    >>> from accountants.densities import GAUSSIAN
-    >>> from accountants.densities.mixtures import Mixture
+    >>> from zetadp.accountants.densities import GAUSSIAN
+    >>> from zetadp.accountants.densities.mixtures import Mixture
     >>> round(renyi(Pair(GAUSSIAN, Mixture((0.99, 0.01), (0.0, 1.0)), Mixture((1.0,), (0.0,))), 2), 12)
     0.000171813422
     """

@@ -14,7 +14,7 @@ from typing import Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from accountants.pairs import Pair
+from zetadp.accountants.pairs import Pair
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]

@@ -10,11 +10,11 @@ from typing import final
 import numpy as np
 import scipy
 
-from accountants.dominating import pair_of, statement, unsupported_reason
-from accountants.events import Event, Leaf, leaves, non_private_reason
-from accountants.largest_loss import pure_epsilon
-from accountants.pairs import SHIFT_ERROR, Pair
-from accountants.profile import (
+from zetadp.accountants.dominating import pair_of, statement, unsupported_reason
+from zetadp.accountants.events import Event, Leaf, leaves, non_private_reason
+from zetadp.accountants.largest_loss import pure_epsilon
+from zetadp.accountants.pairs import SHIFT_ERROR, Pair
+from zetadp.accountants.profile import (
     Accountant,
     Bound,
     DeltaBound,
@@ -24,11 +24,11 @@ from accountants.profile import (
     check_epsilon,
     check_order,
 )
-from accountants.routes.rdp import integer_moments
-from accountants.routes.rdp.moments import PairMoments
-from mechanisms.base import Step
-from mechanisms.errors import UnsupportedEvent
-from mechanisms.local import LocalRelease
+from zetadp.accountants.routes.rdp import integer_moments
+from zetadp.accountants.routes.rdp.moments import PairMoments
+from zetadp.mechanisms.base import Step
+from zetadp.mechanisms.errors import UnsupportedEvent
+from zetadp.mechanisms.local import LocalRelease
 
 ROUTE = "rdp"
 

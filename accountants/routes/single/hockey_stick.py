@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from accountants.arithmetic import UNIT
-from accountants.densities import TINY, Calls, Floats
-from accountants.pairs import Pair
+from zetadp.accountants.arithmetic import UNIT
+from zetadp.accountants.densities import TINY, Calls, Floats
+from zetadp.accountants.pairs import Pair
 
 
 def reverse(pair: Pair) -> Pair:
@@ -23,8 +23,8 @@ def reverse(pair: Pair) -> Pair:
 def calls(pair: Pair, epsilons: Floats) -> Calls:
     r"""H_{e^eps}(P || Q) at each epsilon >= 0; for ``worst_of_both`` the larger of both orders.
 
-    >>> from accountants.densities import GAUSSIAN
-    >>> from accountants.densities.mixtures import Mixture
+    >>> from zetadp.accountants.densities import GAUSSIAN
+    >>> from zetadp.accountants.densities.mixtures import Mixture
     >>> pair = Pair(GAUSSIAN, Mixture((1.0,), (1.0,)), Mixture((1.0,), (0.0,)))
     >>> round(float(calls(pair, np.array([1.0])).upper[0]), 12)
     0.126936737507

@@ -8,16 +8,16 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from accountants.arithmetic import within_floats
-from accountants.dominating import pair_of, unsupported_reason
-from accountants.events import Event, Leaf, leaves, non_private_reason
-from accountants.largest_loss import pure_epsilon
-from accountants.pairs import Pair, narrowed, widened
-from accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_delta, check_epsilon
-from accountants.routes.rdp.rdp import leaf_steps
-from accountants.routes.single.hockey_stick import calls, reverse
-from mechanisms.base import Step
-from mechanisms.errors import NumericalFloor, UnsupportedEvent
+from zetadp.accountants.arithmetic import within_floats
+from zetadp.accountants.dominating import pair_of, unsupported_reason
+from zetadp.accountants.events import Event, Leaf, leaves, non_private_reason
+from zetadp.accountants.largest_loss import pure_epsilon
+from zetadp.accountants.pairs import Pair, narrowed, widened
+from zetadp.accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_delta, check_epsilon
+from zetadp.accountants.routes.rdp.rdp import leaf_steps
+from zetadp.accountants.routes.single.hockey_stick import calls, reverse
+from zetadp.mechanisms.base import Step
+from zetadp.mechanisms.errors import NumericalFloor, UnsupportedEvent
 
 ROUTE = "single"
 

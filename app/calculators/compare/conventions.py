@@ -10,11 +10,11 @@ import math
 from fractions import Fraction
 from typing import Literal, final
 
-from accountants import Event, FixedSizeSampled, PoissonSampled, Release, Repeated
-from accountants.routes.closed.closed_form import GdpProfile
-from mechanisms import ComplexGaussian, Gaussian
-from mechanisms.base import Adjacency, PrivacyUnit, Sensitivity, Value
-from mechanisms.conventions import per_component_from_total
+from zetadp.accountants import Event, FixedSizeSampled, PoissonSampled, Release, Repeated
+from zetadp.accountants.routes.closed.closed_form import GdpProfile
+from zetadp.mechanisms import ComplexGaussian, Gaussian
+from zetadp.mechanisms.base import Adjacency, PrivacyUnit, Sensitivity, Value
+from zetadp.mechanisms.conventions import per_component_from_total
 
 Sampler = Literal["poisson", "fixed_size"]
 NoiseConvention = Literal["per_component", "total"]

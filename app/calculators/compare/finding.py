@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Literal, final
 
-from mechanisms import Step
-from mechanisms.base import Extended, Value
-from mechanisms.errata import Paper
+from zetadp.mechanisms import Step
+from zetadp.mechanisms.base import Extended, Value
+from zetadp.mechanisms.errata import Paper
 
 Direction = Literal["overclaims", "loose", "equal", "differs", "does_not_apply"]
 """overclaims: the print promises more than holds. loose: it promises less. differs: no order makes one of them the larger promise,

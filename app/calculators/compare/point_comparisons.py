@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import final
 
-from accountants.routes.closed.closed_form import GdpProfile
-from accountants.routes.closed.gdp_inversion import MU_ERROR
-from app.calculators.compare.finding import ROUNDING, PointComparison, compared_at, direction_of
-from mechanisms import Step
-from mechanisms.numerics.logspace import exp_up
+from zetadp.accountants.routes.closed.closed_form import GdpProfile
+from zetadp.accountants.routes.closed.gdp_inversion import MU_ERROR
+from zetadp.app.calculators.compare.finding import ROUNDING, PointComparison, compared_at, direction_of
+from zetadp.mechanisms import Step
+from zetadp.mechanisms.numerics.logspace import exp_up
 
 _SMALL = 1e-290
 

@@ -8,8 +8,8 @@ from typing import Annotated, Self, final
 from fastapi import APIRouter, Depends
 from pydantic import model_validator
 
-from accountants import Bound, Event, profile
-from app.calculators.compare.conventions import (
+from zetadp.accountants import Bound, Event, profile
+from zetadp.app.calculators.compare.conventions import (
     CONVENTIONS,
     Convention,
     Letter,
@@ -22,13 +22,13 @@ from app.calculators.compare.conventions import (
     rate_as_fraction,
     training_event,
 )
-from app.calculators.compare.finding import Finding, Stronger, finding
-from app.calculators.limits import Calculators, calculators
-from app.calculators.schemas import example
-from mechanisms import Step
-from mechanisms.base import SMALLEST_SCALE, Count, Extended, NonNegative, OpenProbability, Positive, PrivacyUnit, Probability, Value
-from mechanisms.errors import InvalidParameter, NumericalFloor, UnsupportedEvent
-from mechanisms.published.clt import clt_mu_poisson, clt_mu_uniform
+from zetadp.app.calculators.compare.finding import Finding, Stronger, finding
+from zetadp.app.calculators.limits import Calculators, calculators
+from zetadp.app.calculators.schemas import example
+from zetadp.mechanisms import Step
+from zetadp.mechanisms.base import SMALLEST_SCALE, Count, Extended, NonNegative, OpenProbability, Positive, PrivacyUnit, Probability, Value
+from zetadp.mechanisms.errors import InvalidParameter, NumericalFloor, UnsupportedEvent
+from zetadp.mechanisms.published.clt import clt_mu_poisson, clt_mu_uniform
 
 _SOURCE = "POST /v1/profiles with this convention's event"
 

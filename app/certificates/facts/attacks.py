@@ -11,10 +11,10 @@ from typing import Annotated, final
 
 from pydantic import Field
 
-from app.certificates.facts.decimals import DecimalText, SignedDecimalText, exact, fraction, lower, upper
-from app.certificates.facts.guarantee import Words
-from mechanisms.base import Count, Value, is_absent
-from trainer.specs.attack_findings import RESOLUTION, SHARES, AttackFigure, AttackFindings, AttackName, Measure, key_bits
+from zetadp.app.certificates.facts.decimals import DecimalText, SignedDecimalText, exact, fraction, lower, upper
+from zetadp.app.certificates.facts.guarantee import Words
+from zetadp.mechanisms.base import Count, Value, is_absent
+from zetadp.trainer.specs.attack_findings import RESOLUTION, SHARES, AttackFigure, AttackFindings, AttackName, Measure, key_bits
 
 DIGITS = 4
 """Significant digits of a measured figure; intervals are rounded outwards."""

@@ -7,10 +7,10 @@ from typing import Annotated, final
 
 from pydantic import Field
 
-from app.certificates.facts.decimals import DecimalText, exact, fraction, lower
-from mechanisms.base import Count, Value
-from trainer.specs.report import RunReport
-from trainer.specs.run_findings import CONFIDENCE, CONTRADICTED, CanaryFindings
+from zetadp.app.certificates.facts.decimals import DecimalText, exact, fraction, lower
+from zetadp.mechanisms.base import Count, Value
+from zetadp.trainer.specs.report import RunReport
+from zetadp.trainer.specs.run_findings import CONFIDENCE, CONTRADICTED, CanaryFindings
 
 NOT_RUN = "not run: no empirical lower bound on epsilon was measured"
 

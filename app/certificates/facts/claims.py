@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 from fractions import Fraction
 
-from accountants import profile
-from accountants.events import (
+from zetadp.accountants import profile
+from zetadp.accountants.events import (
     Composed,
     Event,
     FixedSizeSampled,
@@ -20,10 +20,10 @@ from accountants.events import (
     non_private_reason,
     releases,
 )
-from accountants.profile import PrivacyProfile
-from app.certificates.facts.decimals import exact, lower, upper
-from app.certificates.facts.guarantee import SEED_SENTENCE, ApproximateDp, DeltaPoint, NoGuarantee, RenyiPoint
-from mechanisms import NumericalFloor, RandomOrigin, UnsupportedEvent
+from zetadp.accountants.profile import PrivacyProfile
+from zetadp.app.certificates.facts.decimals import exact, lower, upper
+from zetadp.app.certificates.facts.guarantee import SEED_SENTENCE, ApproximateDp, DeltaPoint, NoGuarantee, RenyiPoint
+from zetadp.mechanisms import NumericalFloor, RandomOrigin, UnsupportedEvent
 
 CURVE = (0.0, 0.125, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0)
 """Points of the delta curve, in multiples of the certified epsilon."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mechanisms.errata import Erratum, UnknownRow, erratum
+from zetadp.mechanisms.errata import Erratum, UnknownRow, erratum
 
 
 def meaning(row: Erratum, *, protected: bool) -> str:

@@ -9,8 +9,8 @@ from typing import Annotated, Literal, final
 
 from pydantic import Field, StringConstraints
 
-from app.certificates.facts.decimals import DecimalText
-from mechanisms.base import Value, is_absent
+from zetadp.app.certificates.facts.decimals import DecimalText
+from zetadp.mechanisms.base import Value, is_absent
 
 Words = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=4000)]
 

@@ -6,7 +6,7 @@ from typing import Annotated, final
 
 from pydantic import StringConstraints
 
-from mechanisms.base import Count, Value
+from zetadp.mechanisms.base import Count, Value
 
 LedgerId = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{32}$")]
 

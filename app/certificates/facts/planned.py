@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from app.certificates.facts.statement import MODEL_FILE
-from mechanisms.base import Value
-from trainer import AnyPlan
+from zetadp.app.certificates.facts.statement import MODEL_FILE
+from zetadp.mechanisms.base import Value
+from zetadp.trainer import AnyPlan
 
 
 def differences(expected: AnyPlan, plan: AnyPlan) -> Iterator[tuple[str, object, object]]:

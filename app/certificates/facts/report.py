@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Literal, final
 
-from mechanisms.base import Value
+from zetadp.mechanisms.base import Value
 
 
 class Status(StrEnum):

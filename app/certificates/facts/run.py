@@ -8,13 +8,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import final
 
-from app.certificates.errors import CertificateRefused
-from app.certificates.facts.ledger_entry import LedgerFacts
-from app.certificates.facts.planned import differences, has_counts, model_files
-from mechanisms import RandomOrigin
-from trainer import AnyPlan, AnyTrainingSpec, RuntimeSpec
-from trainer.data import DataSetFacts
-from trainer.specs.report import RunReport
+from zetadp.app.certificates.errors import CertificateRefused
+from zetadp.app.certificates.facts.ledger_entry import LedgerFacts
+from zetadp.app.certificates.facts.planned import differences, has_counts, model_files
+from zetadp.mechanisms import RandomOrigin
+from zetadp.trainer import AnyPlan, AnyTrainingSpec, RuntimeSpec
+from zetadp.trainer.data import DataSetFacts
+from zetadp.trainer.specs.report import RunReport
 
 
 @final

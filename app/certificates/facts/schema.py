@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from app.certificates.facts.statement import PREDICATE_TYPE, Statement
+from zetadp.app.certificates.facts.statement import PREDICATE_TYPE, Statement
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 SCHEMA_ID = f"{PREDICATE_TYPE}:statement"

@@ -11,20 +11,20 @@ from typing import Annotated, Literal, Self, final
 
 from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints, model_validator
 
-from accountants.events import Event
-from app.certificates.facts.attacks import AttackFacts
-from app.certificates.facts.audit import CanaryFacts
-from app.certificates.facts.decimals import DecimalText, SignedDecimalText
-from app.certificates.facts.errata import known_row
-from app.certificates.facts.guarantee import Guarantee, Words
-from app.certificates.facts.ledger_entry import LedgerFacts
-from app.certificates.facts.wording import ArithmeticName
-from mechanisms import RandomOrigin
-from mechanisms.base import Count, Value, is_absent
-from mechanisms.errors import InvalidParameter
-from trainer import ALGORITHMS, AnyPlan
-from trainer.specs.plans import PartName
-from trainer.specs.report import HeldOut, MetricName
+from zetadp.accountants.events import Event
+from zetadp.app.certificates.facts.attacks import AttackFacts
+from zetadp.app.certificates.facts.audit import CanaryFacts
+from zetadp.app.certificates.facts.decimals import DecimalText, SignedDecimalText
+from zetadp.app.certificates.facts.errata import known_row
+from zetadp.app.certificates.facts.guarantee import Guarantee, Words
+from zetadp.app.certificates.facts.ledger_entry import LedgerFacts
+from zetadp.app.certificates.facts.wording import ArithmeticName
+from zetadp.mechanisms import RandomOrigin
+from zetadp.mechanisms.base import Count, Value, is_absent
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer import ALGORITHMS, AnyPlan
+from zetadp.trainer.specs.plans import PartName
+from zetadp.trainer.specs.report import HeldOut, MetricName
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "urn:zetadp:privacy-certificate:v1"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Literal
 
-from mechanisms import AnyMechanism, Assumption, DuchiLinf, Laplace, LocalLaplace, RandomOrigin, SpofCoefficients
+from zetadp.mechanisms import AnyMechanism, Assumption, DuchiLinf, Laplace, LocalLaplace, RandomOrigin, SpofCoefficients
 
 POST_PROCESSING = (
     "the guarantee is stronger than the model needs: it holds for someone who sees every noisy gradient sum, of which the model is "

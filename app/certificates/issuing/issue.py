@@ -2,9 +2,9 @@ r"""Issues a signed certificate for a finished run. The run's report must match 
 
 from __future__ import annotations
 
-from app.certificates.errors import CertificateRefused
-from app.certificates.facts.run import CertificateInput, check_run
-from app.certificates.facts.statement import (
+from zetadp.app.certificates.errors import CertificateRefused
+from zetadp.app.certificates.facts.run import CertificateInput, check_run
+from zetadp.app.certificates.facts.statement import (
     CERTIFICATE_FILE,
     CODE_MANIFEST,
     DATA_MANIFEST,
@@ -13,15 +13,15 @@ from app.certificates.facts.statement import (
     Statement,
     Subject,
 )
-from app.certificates.issuing.predicate import predicate_of
-from app.certificates.signing.canonical import canonical_json
-from app.certificates.signing.digests import DataManifest, code_manifest, fresh_nonce, sha256_of, sha256_of_file, write_data_manifest
-from app.certificates.signing.envelope import MAXIMUM_BYTES, sign
-from app.certificates.signing.keys import signer
-from app.kit.settings import Settings
-from trainer import AnyTrainingSpec
-from trainer.data import DataSetFacts, data_set_facts
-from trainer.data.uploaded import found_by, found_in
+from zetadp.app.certificates.issuing.predicate import predicate_of
+from zetadp.app.certificates.signing.canonical import canonical_json
+from zetadp.app.certificates.signing.digests import DataManifest, code_manifest, fresh_nonce, sha256_of, sha256_of_file, write_data_manifest
+from zetadp.app.certificates.signing.envelope import MAXIMUM_BYTES, sign
+from zetadp.app.certificates.signing.keys import signer
+from zetadp.app.kit.settings import Settings
+from zetadp.trainer import AnyTrainingSpec
+from zetadp.trainer.data import DataSetFacts, data_set_facts
+from zetadp.trainer.data.uploaded import found_by, found_in
 
 
 def issue_certificate(given: CertificateInput, settings: Settings) -> bytes:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from app.certificates.facts.attacks import attack_facts
-from app.certificates.facts.audit import canary_facts, noise_numbers
-from app.certificates.facts.claims import guarantee_of
-from app.certificates.facts.decimals import exact
-from app.certificates.facts.errata import rows_in_order
-from app.certificates.facts.run import CertificateInput
-from app.certificates.facts.statement import DataFacts, Environment, JobFacts, PrivacyCertificate, RunFacts, UploadedFacts
-from app.certificates.facts.wording import library_versions
-from app.certificates.verification.parts import parts_of
-from app.certificates.words.kinds import kind_of
-from trainer.data import DataSetFacts
+from zetadp.app.certificates.facts.attacks import attack_facts
+from zetadp.app.certificates.facts.audit import canary_facts, noise_numbers
+from zetadp.app.certificates.facts.claims import guarantee_of
+from zetadp.app.certificates.facts.decimals import exact
+from zetadp.app.certificates.facts.errata import rows_in_order
+from zetadp.app.certificates.facts.run import CertificateInput
+from zetadp.app.certificates.facts.statement import DataFacts, Environment, JobFacts, PrivacyCertificate, RunFacts, UploadedFacts
+from zetadp.app.certificates.facts.wording import library_versions
+from zetadp.app.certificates.verification.parts import parts_of
+from zetadp.app.certificates.words.kinds import kind_of
+from zetadp.trainer.data import DataSetFacts
 
 
 def predicate_of(given: CertificateInput, facts: DataSetFacts) -> PrivacyCertificate:

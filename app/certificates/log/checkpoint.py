@@ -18,9 +18,9 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import Field, StringConstraints
 
-from app.certificates.facts.statement import Sha256
-from app.certificates.signing.keys import PublicKey, PublicKeySet, SigningKey
-from mechanisms.base import Value
+from zetadp.app.certificates.facts.statement import Sha256
+from zetadp.app.certificates.signing.keys import PublicKey, PublicKeySet, SigningKey
+from zetadp.mechanisms.base import Value
 
 ORIGIN = "zetadp-log/"
 LARGEST_LOG = 2**62

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
 
-from app.certificates.facts.report import Check, failed, not_checked, passed
-from app.certificates.log.checkpoint import LogHead
-from app.certificates.log.merkle_proofs import InclusionProof, ProofRefused, check_inclusion, read_proof
-from app.certificates.log.revocation_list import Reason, Revocation, RevocationList, RevocationsRefused, read_revocations
-from app.certificates.signing.keys import PublicKeySet
+from zetadp.app.certificates.facts.report import Check, failed, not_checked, passed
+from zetadp.app.certificates.log.checkpoint import LogHead
+from zetadp.app.certificates.log.merkle_proofs import InclusionProof, ProofRefused, check_inclusion, read_proof
+from zetadp.app.certificates.log.revocation_list import Reason, Revocation, RevocationList, RevocationsRefused, read_revocations
+from zetadp.app.certificates.signing.keys import PublicKeySet
 
 REVOKED = "revocation"
 """Name of the check that fails if a key is revoked."""

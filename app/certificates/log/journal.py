@@ -12,8 +12,8 @@ from datetime import datetime
 from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
-from app.certificates.log.tree import Node, Span, completed, consistency_spans, fold, inclusion_spans, leaf_hash, node_hash, nodes_of
-from app.tables.certificate_log import LogEntryRow, LogNodeRow, LogRow
+from zetadp.app.certificates.log.tree import Node, Span, completed, consistency_spans, fold, inclusion_spans, leaf_hash, node_hash, nodes_of
+from zetadp.app.tables.certificate_log import LogEntryRow, LogNodeRow, LogRow
 
 LOG_ID = 1
 _AT_ONCE = 200

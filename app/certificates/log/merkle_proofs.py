@@ -6,12 +6,12 @@ from typing import Annotated, TypeVar, final
 
 from pydantic import Field, ValidationError
 
-from app.certificates.facts.statement import Sha256
-from app.certificates.log.checkpoint import CheckpointRefused, CheckpointText, LogHead, LogSize, open_checkpoint
-from app.certificates.log.tree import is_consistent, leaf_hash, root_from_inclusion
-from app.certificates.signing.canonical import canonical_json
-from app.certificates.signing.keys import PublicKey, PublicKeySet
-from mechanisms.base import Value
+from zetadp.app.certificates.facts.statement import Sha256
+from zetadp.app.certificates.log.checkpoint import CheckpointRefused, CheckpointText, LogHead, LogSize, open_checkpoint
+from zetadp.app.certificates.log.tree import is_consistent, leaf_hash, root_from_inclusion
+from zetadp.app.certificates.signing.canonical import canonical_json
+from zetadp.app.certificates.signing.keys import PublicKey, PublicKeySet
+from zetadp.mechanisms.base import Value
 
 LARGEST_PROOF = 64 * 1024
 """Bytes; those of a log of a million certificates have about 2000."""

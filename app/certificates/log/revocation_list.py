@@ -7,12 +7,12 @@ from typing import Annotated, final
 
 from pydantic import AwareDatetime, Field, ValidationError
 
-from app.certificates.facts.statement import Sha256
-from app.certificates.log.checkpoint import LogSize
-from app.certificates.signing.canonical import canonical_json
-from app.certificates.signing.jws import REVOCATIONS_CONTENT, REVOCATIONS_TYPE, CompactJws, JwsUnreadable
-from app.certificates.signing.keys import KeyText, PublicKeySet
-from mechanisms.base import Value
+from zetadp.app.certificates.facts.statement import Sha256
+from zetadp.app.certificates.log.checkpoint import LogSize
+from zetadp.app.certificates.signing.canonical import canonical_json
+from zetadp.app.certificates.signing.jws import REVOCATIONS_CONTENT, REVOCATIONS_TYPE, CompactJws, JwsUnreadable
+from zetadp.app.certificates.signing.keys import KeyText, PublicKeySet
+from zetadp.mechanisms.base import Value
 
 
 class Reason(StrEnum):

@@ -13,13 +13,13 @@ from datetime import UTC, datetime
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
-from app.certificates.errors import KeyAlreadyRevoked, SigningKeyNotFound, SigningKeyUnusable
-from app.certificates.log.journal import lock, root_of
-from app.certificates.log.revocation_list import Reason, Revocation, RevocationList
-from app.certificates.signing.canonical import canonical_json
-from app.certificates.signing.jws import REVOCATIONS_CONTENT, REVOCATIONS_TYPE, sign
-from app.certificates.signing.keys import key_file, key_files, revocation_file, rotate, signing_key, write_once
-from app.kit.settings import Settings
+from zetadp.app.certificates.errors import KeyAlreadyRevoked, SigningKeyNotFound, SigningKeyUnusable
+from zetadp.app.certificates.log.journal import lock, root_of
+from zetadp.app.certificates.log.revocation_list import Reason, Revocation, RevocationList
+from zetadp.app.certificates.signing.canonical import canonical_json
+from zetadp.app.certificates.signing.jws import REVOCATIONS_CONTENT, REVOCATIONS_TYPE, sign
+from zetadp.app.certificates.signing.keys import key_file, key_files, revocation_file, rotate, signing_key, write_once
+from zetadp.app.kit.settings import Settings
 
 
 def revoke(session: Session, settings: Settings, key_id: str, reason: Reason) -> Revocation:

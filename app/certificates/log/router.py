@@ -6,16 +6,16 @@ from typing import Annotated, cast
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from app.access.caller import Caller, requires
-from app.access.scopes import Scope
-from app.certificates.log.checkpoint import LARGEST_LOG
-from app.certificates.log.merkle_proofs import ConsistencyProof, InclusionProof, SignedHead, encode
-from app.certificates.log.revocations import signed_revocations
-from app.certificates.log.service import consistency_proof, inclusion_proof, signed_head
-from app.certificates.log.storing import stored_envelope
-from app.certificates.signing.jws import MEDIA_TYPE
-from app.kit.database import Database
-from app.kit.settings import Settings
+from zetadp.app.access.caller import Caller, requires
+from zetadp.app.access.scopes import Scope
+from zetadp.app.certificates.log.checkpoint import LARGEST_LOG
+from zetadp.app.certificates.log.merkle_proofs import ConsistencyProof, InclusionProof, SignedHead, encode
+from zetadp.app.certificates.log.revocations import signed_revocations
+from zetadp.app.certificates.log.service import consistency_proof, inclusion_proof, signed_head
+from zetadp.app.certificates.log.storing import stored_envelope
+from zetadp.app.certificates.signing.jws import MEDIA_TYPE
+from zetadp.app.kit.database import Database
+from zetadp.app.kit.settings import Settings
 
 router = APIRouter(tags=["certificates"])
 

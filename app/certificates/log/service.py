@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from sqlalchemy.orm import Session
 
-from app.certificates.errors import CertificateNotFound, LogSizeUnknown
-from app.certificates.log import journal
-from app.certificates.log.checkpoint import LogHead, origin_of, sign_checkpoint
-from app.certificates.log.evidence import Evidence
-from app.certificates.log.merkle_proofs import ConsistencyProof, InclusionProof, SignedHead, encode
-from app.certificates.log.revocations import revocations, signed_revocations
-from app.certificates.signing.keys import jwks, signing_key
-from app.kit.settings import Settings
+from zetadp.app.certificates.errors import CertificateNotFound, LogSizeUnknown
+from zetadp.app.certificates.log import journal
+from zetadp.app.certificates.log.checkpoint import LogHead, origin_of, sign_checkpoint
+from zetadp.app.certificates.log.evidence import Evidence
+from zetadp.app.certificates.log.merkle_proofs import ConsistencyProof, InclusionProof, SignedHead, encode
+from zetadp.app.certificates.log.revocations import revocations, signed_revocations
+from zetadp.app.certificates.signing.keys import jwks, signing_key
+from zetadp.app.kit.settings import Settings
 
 
 def signed_head(session: Session, settings: Settings, size: int | None = None) -> SignedHead:

@@ -9,14 +9,14 @@ from typing import cast
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.certificates.errors import CertificateNotFound, SigningKeyRevoked
-from app.certificates.log.journal import append, lock
-from app.certificates.signing.envelope import Envelope, encode
-from app.certificates.signing.keys import is_revoked
-from app.kit.database import new_id
-from app.kit.settings import Settings
-from app.tables.certificates import CertificateRow
-from app.tables.jobs import JobRow
+from zetadp.app.certificates.errors import CertificateNotFound, SigningKeyRevoked
+from zetadp.app.certificates.log.journal import append, lock
+from zetadp.app.certificates.signing.envelope import Envelope, encode
+from zetadp.app.certificates.signing.keys import is_revoked
+from zetadp.app.kit.database import new_id
+from zetadp.app.kit.settings import Settings
+from zetadp.app.tables.certificates import CertificateRow
+from zetadp.app.tables.jobs import JobRow
 
 
 def store_certificate(session: Session, settings: Settings, job_id: str, envelope: bytes, created: datetime) -> str:

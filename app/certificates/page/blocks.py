@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import final
 
-from app.certificates.words.caveats import Caveat
+from zetadp.app.certificates.words.caveats import Caveat
 
 
 def visible(text: str) -> str:

@@ -6,18 +6,18 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC
 from itertools import chain
 
-from app.certificates.facts.attacks import ATTACKS, MEASURES, AttackFigureFacts, attacks_in_words
-from app.certificates.facts.claims import why_no_epsilon_without_sampling
-from app.certificates.facts.guarantee import ApproximateDp, NoGuarantee
-from app.certificates.facts.phrases import sentence
-from app.certificates.facts.report import Check, Status
-from app.certificates.facts.statement import PrivacyCertificate, Subject
-from app.certificates.page.blocks import Block, Bullets, CurvePlot, Document, Section, Table, Text, Tone, Verdict
-from app.certificates.words.caveats import Caveat, caveats, not_covered_elsewhere
-from app.certificates.words.reading import Reading
-from app.certificates.words.releases import noise_figures, sampling_in_words, sensitivity_figures
-from app.certificates.words.strength import advantage, caution, nothing_promised, strength, worth_of_sampling
-from mechanisms import AnyMechanism
+from zetadp.app.certificates.facts.attacks import ATTACKS, MEASURES, AttackFigureFacts, attacks_in_words
+from zetadp.app.certificates.facts.claims import why_no_epsilon_without_sampling
+from zetadp.app.certificates.facts.guarantee import ApproximateDp, NoGuarantee
+from zetadp.app.certificates.facts.phrases import sentence
+from zetadp.app.certificates.facts.report import Check, Status
+from zetadp.app.certificates.facts.statement import PrivacyCertificate, Subject
+from zetadp.app.certificates.page.blocks import Block, Bullets, CurvePlot, Document, Section, Table, Text, Tone, Verdict
+from zetadp.app.certificates.words.caveats import Caveat, caveats, not_covered_elsewhere
+from zetadp.app.certificates.words.reading import Reading
+from zetadp.app.certificates.words.releases import noise_figures, sampling_in_words, sensitivity_figures
+from zetadp.app.certificates.words.strength import advantage, caution, nothing_promised, strength, worth_of_sampling
+from zetadp.mechanisms import AnyMechanism
 
 WEAK_FROM = 0.9
 """From this rate of correct guesses on (chance is one half), the page calls a guarantee weak."""

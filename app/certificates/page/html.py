@@ -9,9 +9,9 @@ from importlib.resources import files
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
-from app.certificates.page import plot
-from app.certificates.page.blocks import CurvePlot, Document, visible
-from app.certificates.page.plot import Geometry, geometry
+from zetadp.app.certificates.page import plot
+from zetadp.app.certificates.page.blocks import CurvePlot, Document, visible
+from zetadp.app.certificates.page.plot import Geometry, geometry
 
 
 def html_of(document: Document) -> str:
@@ -29,7 +29,7 @@ def content_security_policy() -> str:
 def _environment() -> Environment:
     # Every template is escaped, whatever its name ends in, and what isn't there is an error instead of nothing.
     environment = Environment(
-        loader=PackageLoader("app.web"),
+        loader=PackageLoader("zetadp.app.web"),
         autoescape=select_autoescape(default=True),
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -53,4 +53,4 @@ def _finalized(value: object) -> object:
 
 @cache
 def _style() -> str:
-    return files("app.web").joinpath("templates", "certificate.css").read_text(encoding="utf-8")
+    return files("zetadp.app.web").joinpath("templates", "certificate.css").read_text(encoding="utf-8")

@@ -18,9 +18,9 @@ from reportlab.pdfgen.canvas import Canvas
 from reportlab.platypus import Flowable, KeepTogether, Paragraph, SimpleDocTemplate, Spacer
 from reportlab.platypus import Table as PdfTable
 
-from app.certificates.page import plot
-from app.certificates.page.blocks import Block, Bullets, CurvePlot, Document, Section, Table, Text, Tone, Verdict, visible
-from app.certificates.page.plot import geometry
+from zetadp.app.certificates.page import plot
+from zetadp.app.certificates.page.blocks import Block, Bullets, CurvePlot, Document, Section, Table, Text, Tone, Verdict, visible
+from zetadp.app.certificates.page.plot import geometry
 
 MARGIN = 20 * mm
 WIDTH = A4[0] - 2 * MARGIN

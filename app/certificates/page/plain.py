@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from app.certificates.facts.statement import PrivacyCertificate
-from app.certificates.page.blocks import Block, Bullets, CurvePlot, Document, Table, Text
-from app.certificates.page.content import document_of
+from zetadp.app.certificates.facts.statement import PrivacyCertificate
+from zetadp.app.certificates.page.blocks import Block, Bullets, CurvePlot, Document, Table, Text
+from zetadp.app.certificates.page.content import document_of
 
 
 def describe(certificate: PrivacyCertificate) -> str:

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import final
 
-from app.certificates.page.blocks import CurvePlot
+from zetadp.app.certificates.page.blocks import CurvePlot
 
 WIDTH, HEIGHT = 560.0, 300.0
 LEFT, RIGHT, TOP, BOTTOM = 64.0, 16.0, 16.0, 48.0

@@ -2,13 +2,13 @@ r"""From a signed certificate to a document, with what is known about its signat
 
 from __future__ import annotations
 
-from app.certificates.facts.report import Status, not_checked
-from app.certificates.log.evidence import Evidence, check_evidence
-from app.certificates.page.blocks import Document
-from app.certificates.page.content import document_of
-from app.certificates.signing.keys import PublicKeySet
-from app.certificates.verification.opening import open_certificate
-from app.certificates.verification.verify import check_form, read_statement
+from zetadp.app.certificates.facts.report import Status, not_checked
+from zetadp.app.certificates.log.evidence import Evidence, check_evidence
+from zetadp.app.certificates.page.blocks import Document
+from zetadp.app.certificates.page.content import document_of
+from zetadp.app.certificates.signing.keys import PublicKeySet
+from zetadp.app.certificates.verification.opening import open_certificate
+from zetadp.app.certificates.verification.verify import check_form, read_statement
 
 
 def rendered(certificate: bytes, keys: PublicKeySet | None, evidence: Evidence) -> Document:

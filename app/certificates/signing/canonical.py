@@ -6,7 +6,7 @@ import json
 
 import rfc8785
 
-from mechanisms.base import Value
+from zetadp.mechanisms.base import Value
 
 EXACT_DIGITS = 15
 """Every JSON reader reads integers with this many digits exactly; most read numbers as float64."""
@@ -19,7 +19,7 @@ class DuplicateKey(ValueError):
 def canonical_json(value: Value) -> bytes:
     r"""The value's JSON: keys sorted, no spaces, UTF-8 without escapes, numbers as ECMAScript writes them.
 
-    >>> from mechanisms import Sensitivity
+    >>> from zetadp.mechanisms import Sensitivity
     >>> canonical_json(Sensitivity(l2=1.0, adjacency="add_remove", unit="record"))[:25]
     b'{"adjacency":"add_remove"'
     """

@@ -17,10 +17,10 @@ from typing import Annotated, final
 
 from pydantic import StringConstraints
 
-from app.certificates.signing.canonical import canonical_json
-from mechanisms.base import Count, PrivacyUnit, Value
+from zetadp.app.certificates.signing.canonical import canonical_json
+from zetadp.mechanisms.base import Count, PrivacyUnit, Value
 
-CODE_PACKAGES = ("accountants", "app", "mechanisms", "trainer")
+CODE_PACKAGES = ("zetadp", "zetadp.accountants", "zetadp.app", "zetadp.mechanisms", "zetadp.trainer")
 
 _Hex256 = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{64}$")]
 
@@ -51,9 +51,9 @@ def code_manifest() -> bytes:
     """One line for each Python file of this project, digest and path as ``sha256sum`` writes them, sorted by path."""
     files: dict[str, Path] = {}
     for name in CODE_PACKAGES:
-        spec = find_spec(name)  # a top-level package is found without being imported: torch stays out
+        spec = find_spec(name)  # found without being imported: torch stays out
         for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
-            files |= {f"{name}/{path.relative_to(folder).as_posix()}": path for path in Path(folder).rglob("*.py")}
+            files |= {f"{name.replace('.', '/')}/{path.relative_to(folder).as_posix()}": path for path in Path(folder).rglob("*.py")}
     return "".join(f"{sha256_of_file(path)}  {name}\n" for name, path in sorted(files.items())).encode()
 
 

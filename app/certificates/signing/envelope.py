@@ -12,8 +12,8 @@ from securesystemslib import dsse
 from securesystemslib.exceptions import UnverifiedSignatureError
 from securesystemslib.signer import CryptoSigner, Signature  # pyright: ignore[reportPrivateImportUsage]
 
-from app.certificates.signing.keys import KeyText, PublicKey
-from mechanisms.base import Value
+from zetadp.app.certificates.signing.keys import KeyText, PublicKey
+from zetadp.mechanisms.base import Value
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 MEDIA_TYPE = "application/vnd.dsse.envelope.v1+json"

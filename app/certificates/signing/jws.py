@@ -17,10 +17,10 @@ from joserfc.errors import JoseError
 from joserfc.jwk import OKPKey
 from pydantic import StringConstraints, ValidationError
 
-from app.certificates.signing.canonical import canonical_json
-from app.certificates.signing.envelope import MAXIMUM_BYTES
-from app.certificates.signing.keys import KeyText, PublicKey, SigningKey
-from mechanisms.base import Value
+from zetadp.app.certificates.signing.canonical import canonical_json
+from zetadp.app.certificates.signing.envelope import MAXIMUM_BYTES
+from zetadp.app.certificates.signing.keys import KeyText, PublicKey, SigningKey
+from zetadp.mechanisms.base import Value
 
 MEDIA_TYPE = "application/jose"
 ALGORITHM = "Ed25519"

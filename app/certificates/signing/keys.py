@@ -21,10 +21,10 @@ from joserfc.jwk import OKPKey
 from pydantic import Field, StringConstraints, model_validator
 from securesystemslib.signer import CryptoSigner, SSlibKey  # pyright: ignore[reportPrivateImportUsage]
 
-from app.certificates.errors import SigningKeyUnusable
-from app.kit.settings import Settings
-from mechanisms.base import Value
-from mechanisms.errors import InvalidParameter
+from zetadp.app.certificates.errors import SigningKeyUnusable
+from zetadp.app.kit.settings import Settings
+from zetadp.mechanisms.base import Value
+from zetadp.mechanisms.errors import InvalidParameter
 
 # 32 bytes in base64url: 42 free characters and one that holds 4 bits, so that each key has one text only.
 KeyText = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$")]

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from accountants.events import Event, non_private_reason
-from app.certificates.facts.attacks import attack_problems
-from app.certificates.facts.audit import canary_problems
-from app.certificates.facts.decimals import fraction
-from app.certificates.facts.guarantee import SEED_SENTENCE, ApproximateDp, NoGuarantee, figures
-from app.certificates.facts.planned import has_counts, model_files
-from app.certificates.facts.report import Check, failed, outcome
-from app.certificates.facts.statement import CODE_MANIFEST, DATA_MANIFEST, SPEC_FILE, DataFacts, PrivacyCertificate, Statement
-from app.certificates.words.kinds import kind_of
-from mechanisms import PrivacyError, RandomOrigin
-from trainer import ALGORITHMS, AnyPlan, FederatedZetaDpSgd
-from trainer.specs.algorithms.obfuscation import Obfuscation
-from trainer.specs.algorithms.spectral_dp import SpectralDp
-from trainer.specs.execution_plan import ExecutionPlan, FederatedSampling
-from trainer.specs.plans import FeatureReleasePlan, RecordReleasePlan
-from trainer.specs.report import FRACTIONS
+from zetadp.accountants.events import Event, non_private_reason
+from zetadp.app.certificates.facts.attacks import attack_problems
+from zetadp.app.certificates.facts.audit import canary_problems
+from zetadp.app.certificates.facts.decimals import fraction
+from zetadp.app.certificates.facts.guarantee import SEED_SENTENCE, ApproximateDp, NoGuarantee, figures
+from zetadp.app.certificates.facts.planned import has_counts, model_files
+from zetadp.app.certificates.facts.report import Check, failed, outcome
+from zetadp.app.certificates.facts.statement import CODE_MANIFEST, DATA_MANIFEST, SPEC_FILE, DataFacts, PrivacyCertificate, Statement
+from zetadp.app.certificates.words.kinds import kind_of
+from zetadp.mechanisms import PrivacyError, RandomOrigin
+from zetadp.trainer import ALGORITHMS, AnyPlan, FederatedZetaDpSgd
+from zetadp.trainer.specs.algorithms.obfuscation import Obfuscation
+from zetadp.trainer.specs.algorithms.spectral_dp import SpectralDp
+from zetadp.trainer.specs.execution_plan import ExecutionPlan, FederatedSampling
+from zetadp.trainer.specs.plans import FeatureReleasePlan, RecordReleasePlan
+from zetadp.trainer.specs.report import FRACTIONS
 
 LARGEST_FLOAT = fraction("1.7e308")
 

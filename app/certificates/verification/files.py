@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.certificates.facts.report import Check, Status, failed, not_checked, passed
-from app.certificates.facts.statement import CODE_MANIFEST, SPEC_FILE, Subject
-from app.certificates.signing.canonical import recanonical
-from app.certificates.signing.digests import code_manifest, sha256_of, sha256_of_file
+from zetadp.app.certificates.facts.report import Check, Status, failed, not_checked, passed
+from zetadp.app.certificates.facts.statement import CODE_MANIFEST, SPEC_FILE, Subject
+from zetadp.app.certificates.signing.canonical import recanonical
+from zetadp.app.certificates.signing.digests import code_manifest, sha256_of, sha256_of_file
 
 
 def check_file(subject: Subject, directory: Path | None) -> Check:

@@ -8,12 +8,12 @@ from typing import final
 
 from pydantic import ValidationError
 
-from app.certificates.errors import SigningKeyNotFound
-from app.certificates.facts.report import Check, failed
-from app.certificates.signing.envelope import MAXIMUM_BYTES, Envelope, encode
-from app.certificates.signing.jws import CERTIFICATE_CONTENT, CERTIFICATE_TYPE, CompactJws, JwsUnreadable, sign
-from app.certificates.signing.keys import PublicKey, signing_key_of
-from app.kit.settings import Settings
+from zetadp.app.certificates.errors import SigningKeyNotFound
+from zetadp.app.certificates.facts.report import Check, failed
+from zetadp.app.certificates.signing.envelope import MAXIMUM_BYTES, Envelope, encode
+from zetadp.app.certificates.signing.jws import CERTIFICATE_CONTENT, CERTIFICATE_TYPE, CompactJws, JwsUnreadable, sign
+from zetadp.app.certificates.signing.keys import PublicKey, signing_key_of
+from zetadp.app.kit.settings import Settings
 
 
 @final

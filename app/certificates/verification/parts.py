@@ -9,21 +9,21 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import final
 
-from accountants import deadline, profile
-from accountants.events import Event, non_private_reason
-from accountants.profile import Bound
-from app.certificates.errors import CertificateRefused
-from app.certificates.facts.claims import pure_epsilon
-from app.certificates.facts.decimals import exact, fraction, upper
-from app.certificates.facts.errata import rows_in_order
-from app.certificates.facts.guarantee import SEED_SENTENCE
-from app.certificates.facts.report import Check, failed, not_checked, outcome
-from app.certificates.facts.run import CertificateInput
-from app.certificates.facts.statement import PartFacts, PartGuarantee
-from app.certificates.verification.recomputation import NUMERICAL_FAILURES, TOLERANCE
-from mechanisms import NumericalFloor, RandomOrigin, TimeLimitReached, UnsupportedEvent
-from trainer.specs.algorithms.comparison import Comparison
-from trainer.specs.plans import ComparisonPlan
+from zetadp.accountants import deadline, profile
+from zetadp.accountants.events import Event, non_private_reason
+from zetadp.accountants.profile import Bound
+from zetadp.app.certificates.errors import CertificateRefused
+from zetadp.app.certificates.facts.claims import pure_epsilon
+from zetadp.app.certificates.facts.decimals import exact, fraction, upper
+from zetadp.app.certificates.facts.errata import rows_in_order
+from zetadp.app.certificates.facts.guarantee import SEED_SENTENCE
+from zetadp.app.certificates.facts.report import Check, failed, not_checked, outcome
+from zetadp.app.certificates.facts.run import CertificateInput
+from zetadp.app.certificates.facts.statement import PartFacts, PartGuarantee
+from zetadp.app.certificates.verification.recomputation import NUMERICAL_FAILURES, TOLERANCE
+from zetadp.mechanisms import NumericalFloor, RandomOrigin, TimeLimitReached, UnsupportedEvent
+from zetadp.trainer.specs.algorithms.comparison import Comparison
+from zetadp.trainer.specs.plans import ComparisonPlan
 
 _SECONDS = 10.0
 """For the figures of all parts together, when they are verified."""

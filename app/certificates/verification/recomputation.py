@@ -10,13 +10,13 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import final
 
-from accountants import ACCOUNTANTS, cross_check, deadline, profile
-from accountants.events import Event
-from accountants.profile import Accountant, PrivacyProfile
-from app.certificates.facts.claims import is_whole, pure_epsilon, without_sampling
-from app.certificates.facts.guarantee import ApproximateDp, DeltaPoint
-from app.certificates.facts.report import Check, failed, not_checked, outcome
-from mechanisms import NumericalFloor, PrivacyError, TimeLimitReached, UnsupportedEvent
+from zetadp.accountants import ACCOUNTANTS, cross_check, deadline, profile
+from zetadp.accountants.events import Event
+from zetadp.accountants.profile import Accountant, PrivacyProfile
+from zetadp.app.certificates.facts.claims import is_whole, pure_epsilon, without_sampling
+from zetadp.app.certificates.facts.guarantee import ApproximateDp, DeltaPoint
+from zetadp.app.certificates.facts.report import Check, failed, not_checked, outcome
+from zetadp.mechanisms import NumericalFloor, PrivacyError, TimeLimitReached, UnsupportedEvent
 
 TOLERANCE = cross_check.ACCURACY
 """How far below a recomputed figure a certified one may be, relatively: the accuracy of the independent recomputation."""

@@ -12,18 +12,18 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from app.certificates.facts.guarantee import NoGuarantee, figures
-from app.certificates.facts.report import Check, Status, VerificationReport, failed, not_checked, passed
-from app.certificates.facts.statement import PrivacyCertificate, Statement
-from app.certificates.log.evidence import REVOKED, Evidence, check_evidence
-from app.certificates.signing.canonical import recanonical
-from app.certificates.signing.keys import PublicKeySet
-from app.certificates.verification.consistency import check_parts, check_plan, check_subjects, is_computable
-from app.certificates.verification.files import check_file
-from app.certificates.verification.opening import CertificateUnreadable, Opened, Signature, first_error, open_certificate
-from app.certificates.verification.parts import check_parts_alone
-from app.certificates.verification.recomputation import check_figures
-from trainer.specs.plans import ComparisonPlan
+from zetadp.app.certificates.facts.guarantee import NoGuarantee, figures
+from zetadp.app.certificates.facts.report import Check, Status, VerificationReport, failed, not_checked, passed
+from zetadp.app.certificates.facts.statement import PrivacyCertificate, Statement
+from zetadp.app.certificates.log.evidence import REVOKED, Evidence, check_evidence
+from zetadp.app.certificates.signing.canonical import recanonical
+from zetadp.app.certificates.signing.keys import PublicKeySet
+from zetadp.app.certificates.verification.consistency import check_parts, check_plan, check_subjects, is_computable
+from zetadp.app.certificates.verification.files import check_file
+from zetadp.app.certificates.verification.opening import CertificateUnreadable, Opened, Signature, first_error, open_certificate
+from zetadp.app.certificates.verification.parts import check_parts_alone
+from zetadp.app.certificates.verification.recomputation import check_figures
+from zetadp.trainer.specs.plans import ComparisonPlan
 
 
 def verify(certificate: bytes, keys: PublicKeySet, directory: Path | None, evidence: Evidence | None = None) -> VerificationReport:

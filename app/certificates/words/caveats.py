@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
 
-from app.certificates.facts import wording
-from app.certificates.facts.guarantee import SEED_SENTENCE, ApproximateDp, NoGuarantee
-from app.certificates.words.reading import Reading
-from trainer import AnyTrainingSpec
-from trainer.specs.models import weights
+from zetadp.app.certificates.facts import wording
+from zetadp.app.certificates.facts.guarantee import SEED_SENTENCE, ApproximateDp, NoGuarantee
+from zetadp.app.certificates.words.reading import Reading
+from zetadp.trainer import AnyTrainingSpec
+from zetadp.trainer.specs.models import weights
 
 SEEDED = f"its random numbers come from a seed: {SEED_SENTENCE}, and its certificate will guarantee nothing"
 RESTS = "epsilon rests on assumptions, which the certificate states beside it"

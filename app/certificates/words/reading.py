@@ -7,22 +7,22 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import final
 
-from accountants.events import leaves, neighbourhood
-from app.certificates.facts import wording
-from app.certificates.facts.audit import audit_in_words
-from app.certificates.facts.decimals import exact
-from app.certificates.facts.errata import meaning
-from app.certificates.facts.guarantee import ApproximateDp, figures
-from app.certificates.facts.ledger_entry import ledger_line
-from app.certificates.facts.statement import PrivacyCertificate
-from app.certificates.words.kinds import History, Kind, Setting, kind_of
-from app.certificates.words.releases import ADJACENCY_MEANING, Drawn, largest_group, releases_of
-from mechanisms.base import Adjacency
-from mechanisms.errata import Erratum, erratum
-from mechanisms.version import VERSION
-from trainer import ALGORITHMS
-from trainer.specs.base import TrainingSpec
-from trainer.specs.models import weights
+from zetadp.accountants.events import leaves, neighbourhood
+from zetadp.app.certificates.facts import wording
+from zetadp.app.certificates.facts.audit import audit_in_words
+from zetadp.app.certificates.facts.decimals import exact
+from zetadp.app.certificates.facts.errata import meaning
+from zetadp.app.certificates.facts.guarantee import ApproximateDp, figures
+from zetadp.app.certificates.facts.ledger_entry import ledger_line
+from zetadp.app.certificates.facts.statement import PrivacyCertificate
+from zetadp.app.certificates.words.kinds import History, Kind, Setting, kind_of
+from zetadp.app.certificates.words.releases import ADJACENCY_MEANING, Drawn, largest_group, releases_of
+from zetadp.mechanisms.base import Adjacency
+from zetadp.mechanisms.errata import Erratum, erratum
+from zetadp.mechanisms.version import VERSION
+from zetadp.trainer import ALGORITHMS
+from zetadp.trainer.specs.base import TrainingSpec
+from zetadp.trainer.specs.models import weights
 
 
 @final

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
 
-from accountants.events import (
+from zetadp.accountants.events import (
     Composed,
     Event,
     FixedSizeSampled,
@@ -18,8 +18,8 @@ from accountants.events import (
     Repeated,
     releases,
 )
-from app.certificates.facts.decimals import exact
-from mechanisms import (
+from zetadp.app.certificates.facts.decimals import exact
+from zetadp.mechanisms import (
     AnyMechanism,
     ComplexGaussian,
     DuchiLinf,
@@ -31,7 +31,7 @@ from mechanisms import (
     Spectral,
     SpofCoefficients,
 )
-from mechanisms.base import Adjacency
+from zetadp.mechanisms.base import Adjacency
 
 ADJACENCY_MEANING = {
     Adjacency.ADD_REMOVE: "two data sets are neighbours if one is the other with one unit added or removed",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from accountants.attack_sentences import EVEN_ODDS, FALSE_POSITIVES, Neighbours, guessing_sentence, naming_sentence
-from app.certificates.facts.guarantee import ApproximateDp, NoGuarantee
-from app.certificates.words.reading import Reading
+from zetadp.accountants.attack_sentences import EVEN_ODDS, FALSE_POSITIVES, Neighbours, guessing_sentence, naming_sentence
+from zetadp.app.certificates.facts.guarantee import ApproximateDp, NoGuarantee
+from zetadp.app.certificates.words.reading import Reading
 
 ROUNDING = 1e-12
 """Added to a rate computed in floats: its few roundings stay far below."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from accountants import Grouped, Release, calibrate_scale
-from app.calculators.compare.conventions import sum_sensitivity, training_event
-from app.papers.recompute import reading
-from app.papers.schemas import Experiment, ExperimentReport, PaperReport, Reading
-from app.papers.tables import complex_dp_federated as tables
-from mechanisms import ComplexGaussian
-from mechanisms.base import Adjacency
+from zetadp.accountants import Grouped, Release, calibrate_scale
+from zetadp.app.calculators.compare.conventions import sum_sensitivity, training_event
+from zetadp.app.papers.recompute import reading
+from zetadp.app.papers.schemas import Experiment, ExperimentReport, PaperReport, Reading
+from zetadp.app.papers.tables import complex_dp_federated as tables
+from zetadp.mechanisms import ComplexGaussian
+from zetadp.mechanisms.base import Adjacency
 
 IMAGES_OF_A_PATIENT = tables.IMAGES // tables.RECORDS
 

@@ -2,10 +2,10 @@ r"""Obfuscation of features: no guarantee, as the accountants express it."""
 
 from __future__ import annotations
 
-from accountants import NonPrivate
-from app.papers.recompute import reading
-from app.papers.schemas import ExperimentReport, PaperReport
-from app.papers.tables import complex_feature_obfuscation as tables
+from zetadp.accountants import NonPrivate
+from zetadp.app.papers.recompute import reading
+from zetadp.app.papers.schemas import ExperimentReport, PaperReport
+from zetadp.app.papers.tables import complex_feature_obfuscation as tables
 
 _RELEASE = NonPrivate(
     reason="a rotation and a public fake feature leave the real feature in the span of Re x and Im x: output laws of two inputs are "

@@ -2,13 +2,13 @@ r"""Spectral-DP: at which epoch the printed epsilons arise, and the epsilon of t
 
 from __future__ import annotations
 
-from accountants import NonPrivate, RdpAccountant, calibrate_scale
-from accountants.calibration import Steps, Target, solve
-from app.calculators.compare.conventions import training_event
-from app.papers.recompute import rate_of, reading
-from app.papers.schemas import Experiment, ExperimentReport, PaperReport, Reading
-from app.papers.tables import spectral_dp as tables
-from mechanisms.base import Adjacency
+from zetadp.accountants import NonPrivate, RdpAccountant, calibrate_scale
+from zetadp.accountants.calibration import Steps, Target, solve
+from zetadp.app.calculators.compare.conventions import training_event
+from zetadp.app.papers.recompute import rate_of, reading
+from zetadp.app.papers.schemas import Experiment, ExperimentReport, PaperReport, Reading
+from zetadp.app.papers.tables import spectral_dp as tables
+from zetadp.mechanisms.base import Adjacency
 
 _AS_PRINTED = NonPrivate(reason="real noise on complex Fourier coefficients leaves their imaginary parts as they are (errata P1)")
 

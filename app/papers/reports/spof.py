@@ -2,13 +2,13 @@ r"""SPOF: what Algorithm 1's noise guarantees for the coefficients alone, and fo
 
 from __future__ import annotations
 
-from accountants import Event, Grouped, NonPrivate, Release
-from app.papers.recompute import reading
-from app.papers.schemas import Experiment, ExperimentReport, PaperReport, Reading
-from app.papers.tables import spof as tables
-from mechanisms import Laplace
-from mechanisms.base import Adjacency, Sensitivity
-from mechanisms.published import spof as published
+from zetadp.accountants import Event, Grouped, NonPrivate, Release
+from zetadp.app.papers.recompute import reading
+from zetadp.app.papers.schemas import Experiment, ExperimentReport, PaperReport, Reading
+from zetadp.app.papers.tables import spof as tables
+from zetadp.mechanisms import Laplace
+from zetadp.mechanisms.base import Adjacency, Sensitivity
+from zetadp.mechanisms.published import spof as published
 
 ROWS_OF_A_USER = tables.ROWS // tables.USERS
 

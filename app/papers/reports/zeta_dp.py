@@ -2,10 +2,10 @@ r"""zeta-DP: five trainings under the four conventions, and the limit theorem th
 
 from __future__ import annotations
 
-from accountants import Grouped
-from app.papers.recompute import four_readings, limit_approximations, reading
-from app.papers.schemas import Experiment, ExperimentReport, PaperReport, Reading
-from app.papers.tables import zeta_dp as tables
+from zetadp.accountants import Grouped
+from zetadp.app.papers.recompute import four_readings, limit_approximations, reading
+from zetadp.app.papers.schemas import Experiment, ExperimentReport, PaperReport, Reading
+from zetadp.app.papers.tables import zeta_dp as tables
 
 
 def report() -> PaperReport:

@@ -2,7 +2,7 @@ r"""Complex-valued federated learning: Table 1, with the settings of section 5. 
 
 from __future__ import annotations
 
-from app.papers.schemas import Experiment, Printed
+from zetadp.app.papers.schemas import Experiment, Printed
 
 NODES = 11
 RECORDS = 484

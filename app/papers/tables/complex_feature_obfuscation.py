@@ -2,7 +2,7 @@ r"""Obfuscation with complex-valued features: no table has an epsilon, since no 
 
 from __future__ import annotations
 
-from app.papers.schemas import Experiment
+from zetadp.app.papers.schemas import Experiment
 
 EXPERIMENTS = (
     Experiment(

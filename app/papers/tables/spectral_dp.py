@@ -2,7 +2,7 @@ r"""Spectral-DP: Table 5 (noise given, epsilon read off) and Tables 1, 10 and 15
 
 from __future__ import annotations
 
-from app.papers.schemas import Experiment, Printed
+from zetadp.app.papers.schemas import Experiment, Printed
 
 DELTA = 1e-5
 CIFAR = 50_000

@@ -2,7 +2,7 @@ r"""SPOF: Figure 3, accuracy over epsilon on Fitbit records; section VIII has th
 
 from __future__ import annotations
 
-from app.papers.schemas import Experiment, Printed
+from zetadp.app.papers.schemas import Experiment, Printed
 
 FEATURES, HIDDEN, STABILISATION = 14, 7, 2.5
 USERS, ROWS = 2, 36_480

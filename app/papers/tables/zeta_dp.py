@@ -2,7 +2,7 @@ r"""zeta-DP: Tables 1, 2, 3 and 5; rates, multipliers and epochs are those of ap
 
 from __future__ import annotations
 
-from app.papers.schemas import Experiment, Method, Printed
+from zetadp.app.papers.schemas import Experiment, Method, Printed
 
 
 def _printed(gdp: float, gdp_table: str, rdp: float, rdp_table: str) -> tuple[Printed, ...]:

@@ -15,12 +15,12 @@ from typing import IO, Annotated, final
 
 from pydantic import Field, Strict, TypeAdapter, ValidationError
 
-from mechanisms.base import Value
-from trainer.engine.checkpoint import checkpointed_step, write_atomically
-from trainer.engine.run import CHECKPOINT
-from trainer.errors import PartFailed
-from trainer.request import FINISHED, REQUEST, RESULT, STOPPED, TrainingRequest
-from trainer.specs.report import Failed, RunReport, Stopped, TrainingEvent
+from zetadp.mechanisms.base import Value
+from zetadp.trainer.engine.checkpoint import checkpointed_step, write_atomically
+from zetadp.trainer.engine.run import CHECKPOINT
+from zetadp.trainer.errors import PartFailed
+from zetadp.trainer.request import FINISHED, REQUEST, RESULT, STOPPED, TrainingRequest
+from zetadp.trainer.specs.report import Failed, RunReport, Stopped, TrainingEvent
 
 MEASURED, LOG = "measured.json", "training.log"
 POLL_SECONDS = 0.2
@@ -83,7 +83,7 @@ def run_part(
         for left in (RESULT, MEASURED):
             (folder / left).unlink(missing_ok=True)
     write_atomically(folder / REQUEST, request.model_dump_json().encode())
-    command = [sys.executable, "-m", "trainer.child", str(folder), "--parent", str(os.getpid())]
+    command = [sys.executable, "-m", "zetadp.trainer.child", str(folder), "--parent", str(os.getpid())]
     with (folder / LOG).open("ab") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log)  # noqa: S603 (our own line)
     assert process.stdout is not None  # stdout=PIPE

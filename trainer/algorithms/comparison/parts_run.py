@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from mechanisms.errors import InvalidParameter
-from trainer.algorithms.comparison.part import PartOutcome, outcome, run_part
-from trainer.algorithms.comparison.plots import plots
-from trainer.algorithms.comparison.results import as_csv, result_of
-from trainer.engine import MODEL, EpsilonSpent, write_atomically
-from trainer.errors import PartFailed, TrainingStopped
-from trainer.request import TrainingRequest
-from trainer.specs.algorithms.comparison import Comparison, PlannedRun
-from trainer.specs.base import RuntimeSpec
-from trainer.specs.plans import ComparedPlan, ComparisonPlan, PartPlan
-from trainer.specs.report import Metrics, Progress, RunReport, Started, TrainingEvent
-from trainer.specs.run_findings import joined
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.algorithms.comparison.part import PartOutcome, outcome, run_part
+from zetadp.trainer.algorithms.comparison.plots import plots
+from zetadp.trainer.algorithms.comparison.results import as_csv, result_of
+from zetadp.trainer.engine import MODEL, EpsilonSpent, write_atomically
+from zetadp.trainer.errors import PartFailed, TrainingStopped
+from zetadp.trainer.request import TrainingRequest
+from zetadp.trainer.specs.algorithms.comparison import Comparison, PlannedRun
+from zetadp.trainer.specs.base import RuntimeSpec
+from zetadp.trainer.specs.plans import ComparedPlan, ComparisonPlan, PartPlan
+from zetadp.trainer.specs.report import Metrics, Progress, RunReport, Started, TrainingEvent
+from zetadp.trainer.specs.run_findings import joined
 
 PARTS_FOLDER, ARTIFACTS = "parts", "artifacts"
 

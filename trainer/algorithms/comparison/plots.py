@@ -11,9 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from mechanisms import RandomOrigin
-from trainer.algorithms.comparison.results import ComparisonResult, Group, groups
-from trainer.specs.report import MetricName
+from zetadp.mechanisms import RandomOrigin
+from zetadp.trainer.algorithms.comparison.results import ComparisonResult, Group, groups
+from zetadp.trainer.specs.report import MetricName
 
 HEADLINE: tuple[MetricName, ...] = ("accuracy", "score", "ssim", "nmse")
 """The metric plotted: the first of these that was measured."""

@@ -10,15 +10,15 @@ from typing import Annotated, final
 
 from pydantic import Field
 
-import accountants
-from accountants.events import neighbourhood
-from mechanisms import RandomOrigin
-from mechanisms.base import Adjacency, Extended, NonNegative, OpenProbability, PrivacyUnit, Value, is_absent
-from trainer.algorithms.comparison.part import PartOutcome
-from trainer.specs.algorithms.comparison import Comparison, PlannedRun
-from trainer.specs.attack_findings import AttackFigure
-from trainer.specs.plans import ComparisonPlan, PartName, PartPlan
-from trainer.specs.report import HeldOut, MetricName
+from zetadp import accountants
+from zetadp.accountants.events import neighbourhood
+from zetadp.mechanisms import RandomOrigin
+from zetadp.mechanisms.base import Adjacency, Extended, NonNegative, OpenProbability, PrivacyUnit, Value, is_absent
+from zetadp.trainer.algorithms.comparison.part import PartOutcome
+from zetadp.trainer.specs.algorithms.comparison import Comparison, PlannedRun
+from zetadp.trainer.specs.attack_findings import AttackFigure
+from zetadp.trainer.specs.plans import ComparisonPlan, PartName, PartPlan
+from zetadp.trainer.specs.report import HeldOut, MetricName
 
 
 @final

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from trainer.algorithms.comparison.parts_run import run_parts
-from trainer.specs.algorithms.comparison import Comparison
-from trainer.specs.base import RuntimeSpec
-from trainer.specs.plans import ComparisonPlan
-from trainer.specs.report import RunReport, TrainingEvent
+from zetadp.trainer.algorithms.comparison.parts_run import run_parts
+from zetadp.trainer.specs.algorithms.comparison import Comparison
+from zetadp.trainer.specs.base import RuntimeSpec
+from zetadp.trainer.specs.plans import ComparisonPlan
+from zetadp.trainer.specs.report import RunReport, TrainingEvent
 
 
 def train(

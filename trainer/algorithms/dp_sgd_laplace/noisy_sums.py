@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trainer.engine import NoiseWatch, PrivateLoop, Site, update
-from trainer.engine.autoencoders import SLOPES, ClippedRows, Descent, Prepared, layout_of
-from trainer.engine.gradients.contributions import check_contributions
-from trainer.engine.noise.randomness import randomness_of
-from trainer.engine.noise.torch_source import GENERATOR
-from trainer.specs.algorithms.dp_sgd_laplace import DpSgdLaplace
-from trainer.specs.execution_plan import ExecutionPlan
+from zetadp.trainer.engine import NoiseWatch, PrivateLoop, Site, update
+from zetadp.trainer.engine.autoencoders import SLOPES, ClippedRows, Descent, Prepared, layout_of
+from zetadp.trainer.engine.gradients.contributions import check_contributions
+from zetadp.trainer.engine.noise.randomness import randomness_of
+from zetadp.trainer.engine.noise.torch_source import GENERATOR
+from zetadp.trainer.specs.algorithms.dp_sgd_laplace import DpSgdLaplace
+from zetadp.trainer.specs.execution_plan import ExecutionPlan
 
 
 def noisy_descent(spec: DpSgdLaplace, plan: ExecutionPlan, prepared: Prepared) -> Descent:

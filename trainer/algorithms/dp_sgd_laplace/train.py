@@ -6,13 +6,13 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from trainer.algorithms.dp_sgd_laplace.noisy_sums import noisy_descent
-from trainer.engine.autoencoders import AutoencoderAlgorithm
-from trainer.engine.run import run
-from trainer.specs.algorithms.dp_sgd_laplace import DpSgdLaplace
-from trainer.specs.base import RuntimeSpec
-from trainer.specs.execution_plan import ExecutionPlan
-from trainer.specs.report import RunReport, TrainingEvent
+from zetadp.trainer.algorithms.dp_sgd_laplace.noisy_sums import noisy_descent
+from zetadp.trainer.engine.autoencoders import AutoencoderAlgorithm
+from zetadp.trainer.engine.run import run
+from zetadp.trainer.specs.algorithms.dp_sgd_laplace import DpSgdLaplace
+from zetadp.trainer.specs.base import RuntimeSpec
+from zetadp.trainer.specs.execution_plan import ExecutionPlan
+from zetadp.trainer.specs.report import RunReport, TrainingEvent
 
 
 def train(

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from trainer.engine import NoisyGradients
-from trainer.engine.membership import at_nodes
-from trainer.engine.run import run
-from trainer.specs.algorithms.federated import FederatedZetaDpSgd
-from trainer.specs.base import RuntimeSpec
-from trainer.specs.execution_plan import ExecutionPlan
-from trainer.specs.report import RunReport, TrainingEvent
+from zetadp.trainer.engine import NoisyGradients
+from zetadp.trainer.engine.membership import at_nodes
+from zetadp.trainer.engine.run import run
+from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
+from zetadp.trainer.specs.base import RuntimeSpec
+from zetadp.trainer.specs.execution_plan import ExecutionPlan
+from zetadp.trainer.specs.report import RunReport, TrainingEvent
 
 
 def train(

@@ -7,16 +7,16 @@ import math
 import torch
 from torch import Tensor
 
-from mechanisms import Laplace
-from mechanisms.sampling.source import NoiseSource
-from trainer.engine import NoiseWatch, TorchSource, TrainingState
-from trainer.engine.autoencoders import Descent, Prepared
-from trainer.engine.autoencoders.statistics import Code, fitted
-from trainer.engine.loop import NO_BOUND
-from trainer.engine.noise.randomness import stream_of
-from trainer.engine.noise.torch_source import GENERATOR
-from trainer.specs.algorithms.functional_mechanism import FunctionalMechanism
-from trainer.specs.plans import StatisticReleasePlan
+from zetadp.mechanisms import Laplace
+from zetadp.mechanisms.sampling.source import NoiseSource
+from zetadp.trainer.engine import NoiseWatch, TorchSource, TrainingState
+from zetadp.trainer.engine.autoencoders import Descent, Prepared
+from zetadp.trainer.engine.autoencoders.statistics import Code, fitted
+from zetadp.trainer.engine.loop import NO_BOUND
+from zetadp.trainer.engine.noise.randomness import stream_of
+from zetadp.trainer.engine.noise.torch_source import GENERATOR
+from zetadp.trainer.specs.algorithms.functional_mechanism import FunctionalMechanism
+from zetadp.trainer.specs.plans import StatisticReleasePlan
 
 
 def minimisation(spec: FunctionalMechanism, plan: StatisticReleasePlan, prepared: Prepared) -> Descent:

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from trainer.algorithms.functional_mechanism.sums_release import minimisation
-from trainer.engine.autoencoders import AutoencoderAlgorithm
-from trainer.engine.run import run
-from trainer.specs.algorithms.functional_mechanism import FunctionalMechanism
-from trainer.specs.base import RuntimeSpec
-from trainer.specs.plans import StatisticReleasePlan
-from trainer.specs.report import RunReport, TrainingEvent
+from zetadp.trainer.algorithms.functional_mechanism.sums_release import minimisation
+from zetadp.trainer.engine.autoencoders import AutoencoderAlgorithm
+from zetadp.trainer.engine.run import run
+from zetadp.trainer.specs.algorithms.functional_mechanism import FunctionalMechanism
+from zetadp.trainer.specs.base import RuntimeSpec
+from zetadp.trainer.specs.plans import StatisticReleasePlan
+from zetadp.trainer.specs.report import RunReport, TrainingEvent
 
 
 def train(

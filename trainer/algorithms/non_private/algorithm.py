@@ -10,21 +10,21 @@ import torch
 from torch import Tensor
 from torch.func import functional_call  # pyright: ignore[reportPrivateImportUsage]
 
-from trainer.data import DataSetFacts
-from trainer.engine import Evaluation, TrainingState, initial_state, members_of, update
-from trainer.engine.epochs import Epochs
-from trainer.engine.loaded_network import LoadedNetwork
-from trainer.engine.loop import NO_BOUND
-from trainer.engine.membership import seed_of
-from trainer.engine.noise.randomness import origin_of, stream_of
-from trainer.engine.requests import architecture
-from trainer.engine.run import Ending, Model, PreparedRun, Setting
-from trainer.engine.torch_seed import seed_torch
-from trainer.layers.flat_parameters import model_tensors
-from trainer.models import losses_for
-from trainer.specs.algorithms.non_private import NonPrivateTraining
-from trainer.specs.plans import UnprotectedPlan
-from trainer.specs.report import MetricValues
+from zetadp.trainer.data import DataSetFacts
+from zetadp.trainer.engine import Evaluation, TrainingState, initial_state, members_of, update
+from zetadp.trainer.engine.epochs import Epochs
+from zetadp.trainer.engine.loaded_network import LoadedNetwork
+from zetadp.trainer.engine.loop import NO_BOUND
+from zetadp.trainer.engine.membership import seed_of
+from zetadp.trainer.engine.noise.randomness import origin_of, stream_of
+from zetadp.trainer.engine.requests import architecture
+from zetadp.trainer.engine.run import Ending, Model, PreparedRun, Setting
+from zetadp.trainer.engine.torch_seed import seed_torch
+from zetadp.trainer.layers.flat_parameters import model_tensors
+from zetadp.trainer.models import losses_for
+from zetadp.trainer.specs.algorithms.non_private import NonPrivateTraining
+from zetadp.trainer.specs.plans import UnprotectedPlan
+from zetadp.trainer.specs.report import MetricValues
 
 GENERATOR = "batches from AES-256 in counter mode; no noise"
 

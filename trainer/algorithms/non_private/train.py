@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from trainer.algorithms.non_private.algorithm import NonPrivateDescent
-from trainer.engine.run import run
-from trainer.specs.algorithms.non_private import NonPrivateTraining
-from trainer.specs.base import RuntimeSpec
-from trainer.specs.plans import UnprotectedPlan
-from trainer.specs.report import RunReport, TrainingEvent
+from zetadp.trainer.algorithms.non_private.algorithm import NonPrivateDescent
+from zetadp.trainer.engine.run import run
+from zetadp.trainer.specs.algorithms.non_private import NonPrivateTraining
+from zetadp.trainer.specs.base import RuntimeSpec
+from zetadp.trainer.specs.plans import UnprotectedPlan
+from zetadp.trainer.specs.report import RunReport, TrainingEvent
 
 
 def train(

@@ -12,26 +12,26 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from trainer.algorithms.obfuscation.attacks import curve_figures, run_attacks
-from trainer.algorithms.obfuscation.encoding import generator_of
-from trainer.algorithms.obfuscation.networks import parameter_count
-from trainer.algorithms.obfuscation.plots import CURVE_FILE, curve_plot
-from trainer.algorithms.obfuscation.preparation import Prepared
-from trainer.algorithms.obfuscation.release import check_size, release_encodings
-from trainer.algorithms.obfuscation.target import Ground
-from trainer.data import DataSetFacts
-from trainer.engine import Evaluation, TrainingState, write_atomically
-from trainer.engine.epochs import Epochs
-from trainer.engine.metrics import classification_metrics
-from trainer.engine.noise.randomness import origin_of, stream_of
-from trainer.engine.run import Ending, Model, PreparedRun, Setting
-from trainer.errors import TrainingDiverged, TrainingStopped
-from trainer.specs.algorithms.obfuscation import Obfuscation
-from trainer.specs.attack_findings import AttackFindings, AttackName, CurvePoint
-from trainer.specs.obfuscation.methods import NoisyRotation
-from trainer.specs.plans import FeatureReleasePlan, UnprotectedPlan
-from trainer.specs.report import MetricValues, Stage, TrainingEvent
-from trainer.specs.run_findings import NoiseFindings
+from zetadp.trainer.algorithms.obfuscation.attacks import curve_figures, run_attacks
+from zetadp.trainer.algorithms.obfuscation.encoding import generator_of
+from zetadp.trainer.algorithms.obfuscation.networks import parameter_count
+from zetadp.trainer.algorithms.obfuscation.plots import CURVE_FILE, curve_plot
+from zetadp.trainer.algorithms.obfuscation.preparation import Prepared
+from zetadp.trainer.algorithms.obfuscation.release import check_size, release_encodings
+from zetadp.trainer.algorithms.obfuscation.target import Ground
+from zetadp.trainer.data import DataSetFacts
+from zetadp.trainer.engine import Evaluation, TrainingState, write_atomically
+from zetadp.trainer.engine.epochs import Epochs
+from zetadp.trainer.engine.metrics import classification_metrics
+from zetadp.trainer.engine.noise.randomness import origin_of, stream_of
+from zetadp.trainer.engine.run import Ending, Model, PreparedRun, Setting
+from zetadp.trainer.errors import TrainingDiverged, TrainingStopped
+from zetadp.trainer.specs.algorithms.obfuscation import Obfuscation
+from zetadp.trainer.specs.attack_findings import AttackFindings, AttackName, CurvePoint
+from zetadp.trainer.specs.obfuscation.methods import NoisyRotation
+from zetadp.trainer.specs.plans import FeatureReleasePlan, UnprotectedPlan
+from zetadp.trainer.specs.report import MetricValues, Stage, TrainingEvent
+from zetadp.trainer.specs.run_findings import NoiseFindings
 
 GENERATOR = "batches and keys from AES-256 in counter mode; angles, counterparts and noise in training and attacks from torch's generators"
 RELEASE_GENERATOR = "noise and angles of the encodings from AES-256 in counter mode; torch's generators in training and attacks"

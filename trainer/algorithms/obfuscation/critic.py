@@ -8,12 +8,12 @@ from typing import Any, cast, final
 import torch
 from torch import Generator, Tensor, nn
 
-from mechanisms.sampling.source import RandomStream
-from trainer.algorithms.obfuscation.layers import aligned
-from trainer.models import real_layers
-from trainer.specs.models.model_spec import Convolution, Linear
-from trainer.specs.models.parameter_counts import Shape
-from trainer.specs.obfuscation.methods import Critic, GradientPenalty
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.algorithms.obfuscation.layers import aligned
+from zetadp.trainer.models import real_layers
+from zetadp.trainer.specs.models.model_spec import Convolution, Linear
+from zetadp.trainer.specs.models.parameter_counts import Shape
+from zetadp.trainer.specs.obfuscation.methods import Critic, GradientPenalty
 
 LEAK = 0.2
 """The slope of its activation below zero."""

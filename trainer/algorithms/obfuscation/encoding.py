@@ -14,9 +14,9 @@ from typing import final
 import torch
 from torch import Generator, Tensor
 
-from mechanisms.sampling.source import RandomStream
-from trainer.algorithms.obfuscation.layers import aligned
-from trainer.specs.obfuscation.methods import Method, Noisy, NoisyRotation
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.algorithms.obfuscation.layers import aligned
+from zetadp.trainer.specs.obfuscation.methods import Method, Noisy, NoisyRotation
 
 REDRAWS = 16
 """Attempts at drawing counterparts before those that are still alike are chosen one by one."""

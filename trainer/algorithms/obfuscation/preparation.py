@@ -10,17 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mechanisms.errors import InvalidParameter
-from trainer.algorithms.obfuscation.critic import CriticNetwork
-from trainer.algorithms.obfuscation.networks import DividedNetwork, build, check_equivariant, divided
-from trainer.algorithms.obfuscation.trained import Trained
-from trainer.algorithms.obfuscation.training import Batch, JointTraining
-from trainer.data import DataSetFacts
-from trainer.engine.noise.randomness import stream_of
-from trainer.specs.algorithms.obfuscation import Obfuscation
-from trainer.specs.obfuscation.division import Division, Records, distinct_images, divide
-from trainer.specs.obfuscation.methods import Turned
-from trainer.specs.plan_base import Plan
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.algorithms.obfuscation.critic import CriticNetwork
+from zetadp.trainer.algorithms.obfuscation.networks import DividedNetwork, build, check_equivariant, divided
+from zetadp.trainer.algorithms.obfuscation.trained import Trained
+from zetadp.trainer.algorithms.obfuscation.training import Batch, JointTraining
+from zetadp.trainer.data import DataSetFacts
+from zetadp.trainer.engine.noise.randomness import stream_of
+from zetadp.trainer.specs.algorithms.obfuscation import Obfuscation
+from zetadp.trainer.specs.obfuscation.division import Division, Records, distinct_images, divide
+from zetadp.trainer.specs.obfuscation.methods import Turned
+from zetadp.trainer.specs.plan_base import Plan
 
 
 @final

@@ -14,13 +14,13 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from mechanisms.base import Value
-from mechanisms.errors import InvalidParameter
-from mechanisms.sampling.source import RandomStream
-from trainer.engine import NoiseWatch, TorchSource
-from trainer.engine.checkpoint import discard_unfinished, read_tensors, write_tensors
-from trainer.errors import CheckpointRefused
-from trainer.specs.plans import FeatureReleasePlan
+from zetadp.mechanisms.base import Value
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.engine import NoiseWatch, TorchSource
+from zetadp.trainer.engine.checkpoint import discard_unfinished, read_tensors, write_tensors
+from zetadp.trainer.errors import CheckpointRefused
+from zetadp.trainer.specs.plans import FeatureReleasePlan
 
 ENCODINGS = "artifacts/encodings.safetensors"
 """In the run's folder: ``sent_real``, ``sent_imaginary``, float32 (records, queries, *feature), ``theta``, float64 (records, queries)."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from trainer.algorithms.obfuscation.algorithm import ObfuscationTraining
-from trainer.engine.run import run
-from trainer.specs.algorithms.obfuscation import Obfuscation
-from trainer.specs.base import RuntimeSpec
-from trainer.specs.plans import FeatureReleasePlan, UnprotectedPlan
-from trainer.specs.report import RunReport, TrainingEvent
+from zetadp.trainer.algorithms.obfuscation.algorithm import ObfuscationTraining
+from zetadp.trainer.engine.run import run
+from zetadp.trainer.specs.algorithms.obfuscation import Obfuscation
+from zetadp.trainer.specs.base import RuntimeSpec
+from zetadp.trainer.specs.plans import FeatureReleasePlan, UnprotectedPlan
+from zetadp.trainer.specs.report import RunReport, TrainingEvent
 
 
 def train(

@@ -8,12 +8,12 @@ from typing import final
 import torch
 from torch import Generator, Tensor
 
-from trainer.algorithms.obfuscation.encoding import FeatureLaw, angles, clipped, counterpart_as_sent, hidden, others, strangers
-from trainer.algorithms.obfuscation.layers import from_parts, to_parts, turned, turned_back
-from trainer.algorithms.obfuscation.networks import DividedNetwork
-from trainer.algorithms.obfuscation.target import Encoded
-from trainer.specs.obfuscation.division import distinct_images
-from trainer.specs.obfuscation.methods import Method, NoisyRotation, Rotation
+from zetadp.trainer.algorithms.obfuscation.encoding import FeatureLaw, angles, clipped, counterpart_as_sent, hidden, others, strangers
+from zetadp.trainer.algorithms.obfuscation.layers import from_parts, to_parts, turned, turned_back
+from zetadp.trainer.algorithms.obfuscation.networks import DividedNetwork
+from zetadp.trainer.algorithms.obfuscation.target import Encoded
+from zetadp.trainer.specs.obfuscation.division import distinct_images
+from zetadp.trainer.specs.obfuscation.methods import Method, NoisyRotation, Rotation
 
 RECORDS_AT_ONCE = 128
 

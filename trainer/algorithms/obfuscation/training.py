@@ -9,19 +9,19 @@ from typing import final
 import torch
 from torch import Generator, Tensor, nn
 
-from mechanisms.sampling.source import RandomStream
-from trainer.algorithms.obfuscation.critic import CriticNetwork, adversarial_loss, critic_loss, faked, wrong_angles
-from trainer.algorithms.obfuscation.encoding import FeatureLaw, angles, counterpart_as_sent, generator_of, hidden, others
-from trainer.algorithms.obfuscation.layers import turned, turned_back
-from trainer.algorithms.obfuscation.networks import DividedNetwork, set_statistics, statistics
-from trainer.engine import ParameterLayout, TrainingState, initial_state, update
-from trainer.engine.finite import all_finite
-from trainer.engine.loop import NO_BOUND
-from trainer.engine.torch_seed import seed_torch
-from trainer.errors import TrainingDiverged
-from trainer.specs.algorithms.obfuscation import Obfuscation
-from trainer.specs.descent import Adam
-from trainer.specs.obfuscation.methods import Critic, GradientPenalty, Turned
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.algorithms.obfuscation.critic import CriticNetwork, adversarial_loss, critic_loss, faked, wrong_angles
+from zetadp.trainer.algorithms.obfuscation.encoding import FeatureLaw, angles, counterpart_as_sent, generator_of, hidden, others
+from zetadp.trainer.algorithms.obfuscation.layers import turned, turned_back
+from zetadp.trainer.algorithms.obfuscation.networks import DividedNetwork, set_statistics, statistics
+from zetadp.trainer.engine import ParameterLayout, TrainingState, initial_state, update
+from zetadp.trainer.engine.finite import all_finite
+from zetadp.trainer.engine.loop import NO_BOUND
+from zetadp.trainer.engine.torch_seed import seed_torch
+from zetadp.trainer.errors import TrainingDiverged
+from zetadp.trainer.specs.algorithms.obfuscation import Obfuscation
+from zetadp.trainer.specs.descent import Adam
+from zetadp.trainer.specs.obfuscation.methods import Critic, GradientPenalty, Turned
 
 RAMP = 0.5
 """The share of the steps in which the training noise grows to that of sending: a network that starts with much noise learns nothing."""

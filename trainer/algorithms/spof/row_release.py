@@ -7,12 +7,12 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from mechanisms import DuchiLinf
-from trainer.engine import NoiseWatch, TorchSource
-from trainer.engine.autoencoders import SLOPES, Descent, Prepared, RowDescent, denoised, released_once
-from trainer.engine.noise.randomness import origin_of, stream_of
-from trainer.specs.algorithms.spof import Spof
-from trainer.specs.plans import RecordReleasePlan
+from zetadp.mechanisms import DuchiLinf
+from zetadp.trainer.engine import NoiseWatch, TorchSource
+from zetadp.trainer.engine.autoencoders import SLOPES, Descent, Prepared, RowDescent, denoised, released_once
+from zetadp.trainer.engine.noise.randomness import origin_of, stream_of
+from zetadp.trainer.specs.algorithms.spof import Spof
+from zetadp.trainer.specs.plans import RecordReleasePlan
 
 GENERATOR = "AES-256-CTR"
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from trainer.algorithms.spof.row_release import descent_on_released_rows
-from trainer.engine.autoencoders import AutoencoderAlgorithm
-from trainer.engine.run import run
-from trainer.specs.algorithms.spof import Spof
-from trainer.specs.base import RuntimeSpec
-from trainer.specs.plans import RecordReleasePlan
-from trainer.specs.report import RunReport, TrainingEvent
+from zetadp.trainer.algorithms.spof.row_release import descent_on_released_rows
+from zetadp.trainer.engine.autoencoders import AutoencoderAlgorithm
+from zetadp.trainer.engine.run import run
+from zetadp.trainer.specs.algorithms.spof import Spof
+from zetadp.trainer.specs.base import RuntimeSpec
+from zetadp.trainer.specs.plans import RecordReleasePlan
+from zetadp.trainer.specs.report import RunReport, TrainingEvent
 
 
 def train(

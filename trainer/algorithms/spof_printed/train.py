@@ -7,13 +7,13 @@ from pathlib import Path
 
 from torch import Tensor
 
-from mechanisms.sampling.source import NoiseSource
-from trainer.engine.autoencoders.printed import PrintedSlopes, Sensed, algorithm_1_slopes
-from trainer.engine.autoencoders.printed_run import train_printed
-from trainer.specs.algorithms.spof_printed import SpofPrinted
-from trainer.specs.base import RuntimeSpec
-from trainer.specs.plans import UnprotectedPlan
-from trainer.specs.report import RunReport, TrainingEvent
+from zetadp.mechanisms.sampling.source import NoiseSource
+from zetadp.trainer.engine.autoencoders.printed import PrintedSlopes, Sensed, algorithm_1_slopes
+from zetadp.trainer.engine.autoencoders.printed_run import train_printed
+from zetadp.trainer.specs.algorithms.spof_printed import SpofPrinted
+from zetadp.trainer.specs.base import RuntimeSpec
+from zetadp.trainer.specs.plans import UnprotectedPlan
+from zetadp.trainer.specs.report import RunReport, TrainingEvent
 
 
 def train(

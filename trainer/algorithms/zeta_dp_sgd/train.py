@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from trainer.engine import NoisyGradients
-from trainer.engine.membership import at_one_place
-from trainer.engine.run import run
-from trainer.specs.algorithms.zeta_dp_sgd import ZetaDpSgd
-from trainer.specs.base import RuntimeSpec
-from trainer.specs.execution_plan import ExecutionPlan
-from trainer.specs.report import RunReport, TrainingEvent
+from zetadp.trainer.engine import NoisyGradients
+from zetadp.trainer.engine.membership import at_one_place
+from zetadp.trainer.engine.run import run
+from zetadp.trainer.specs.algorithms.zeta_dp_sgd import ZetaDpSgd
+from zetadp.trainer.specs.base import RuntimeSpec
+from zetadp.trainer.specs.execution_plan import ExecutionPlan
+from zetadp.trainer.specs.report import RunReport, TrainingEvent
 
 
 def train(

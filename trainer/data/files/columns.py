@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, StringConstraints, model_validator
 
-from mechanisms.base import Number, Value
-from mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.base import Number, Value
+from zetadp.mechanisms.errors import InvalidParameter
 
 LARGEST_TABLE = 2**30
 """Bytes of one file."""

@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple
 
 from pydantic import StringConstraints
 
-from mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.errors import InvalidParameter
 
 ROOT_VARIABLE = "ZETADP_DATA_SETS_DIR"
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.errors import InvalidParameter
-from trainer.data.files.archives import npz_arrays
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data.files.archives import npz_arrays
 
 LARGEST_VOLUME = 2**31
 """Bytes of one volume in memory."""

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.errors import InvalidParameter
-from trainer.data.files.archives import LARGEST_FILE, zip_files
-from trainer.data.files.location import files_of, folder_of
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data.files.archives import LARGEST_FILE, zip_files
+from zetadp.trainer.data.files.location import files_of, folder_of
 
 LOUDEST = 32768.0
 """Of 16-bit samples: the format's public constant."""

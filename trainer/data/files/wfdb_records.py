@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.errors import InvalidParameter
 
 LARGEST_FILE = 2**28
 NORMAL_BEAT, LEFT_BUNDLE_BRANCH_BLOCK_BEAT = 1, 2

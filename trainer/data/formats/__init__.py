@@ -11,16 +11,16 @@ import zlib
 from pathlib import Path
 from typing import Literal
 
-from mechanisms.errors import InvalidParameter
-from trainer.data.formats.base import FILE, ArrayFacts, Contents, Format
-from trainer.data.formats.csv_tables import Csv
-from trainer.data.formats.hdf5 import SIGNATURE, Hdf5
-from trainer.data.formats.idx import Idx, is_idx
-from trainer.data.formats.mat import Matlab, is_matlab
-from trainer.data.formats.nifti import Nifti, byte_order
-from trainer.data.formats.numpy_files import Npy, Npz
-from trainer.data.formats.packed import BROKEN, GZIP
-from trainer.data.formats.wav_archive import WavArchive
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data.formats.base import FILE, ArrayFacts, Contents, Format
+from zetadp.trainer.data.formats.csv_tables import Csv
+from zetadp.trainer.data.formats.hdf5 import SIGNATURE, Hdf5
+from zetadp.trainer.data.formats.idx import Idx, is_idx
+from zetadp.trainer.data.formats.mat import Matlab, is_matlab
+from zetadp.trainer.data.formats.nifti import Nifti, byte_order
+from zetadp.trainer.data.formats.numpy_files import Npy, Npz
+from zetadp.trainer.data.formats.packed import BROKEN, GZIP
+from zetadp.trainer.data.formats.wav_archive import WavArchive
 
 FormatName = Literal["npz", "npy", "idx", "csv", "wav_zip", "hdf5", "mat", "nifti"]
 FORMATS: dict[FormatName, Format] = {

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, Strict, StringConstraints
 
-from mechanisms.base import Value
-from mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.base import Value
+from zetadp.mechanisms.errors import InvalidParameter
 
 FILE = "file"
 """The field named when a file's content is refused."""

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from trainer.data.formats.base import MOST_ARRAYS, ArrayFacts, Contents, Format
+from zetadp.trainer.data.formats.base import MOST_ARRAYS, ArrayFacts, Contents, Format
 
 LONGEST_NAME = 200
 

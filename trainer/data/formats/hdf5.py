@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast, final
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.errors import InvalidParameter
-from trainer.data.formats.base import (
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data.formats.base import (
     FILE,
     HIGHEST_RATIO,
     MOST_ARRAYS,

@@ -9,9 +9,9 @@ from typing import IO, Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from trainer.data.formats.base import ArrayFacts, Contents, Format, checked_size, dtype_name
-from trainer.data.formats.numpy_files import ONLY_ARRAY
-from trainer.data.formats.packed import pass_over, read_array, unpacked
+from zetadp.trainer.data.formats.base import ArrayFacts, Contents, Format, checked_size, dtype_name
+from zetadp.trainer.data.formats.numpy_files import ONLY_ARRAY
+from zetadp.trainer.data.formats.packed import pass_over, read_array, unpacked
 
 DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 """By the third byte of the magic number; the fourth is the number of axes."""

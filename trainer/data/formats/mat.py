@@ -10,10 +10,10 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.errors import InvalidParameter
-from trainer.data.files.archives import check_mat_size
-from trainer.data.formats.base import FILE, MOST_ARRAYS, MOST_UNPACKED, ArrayFacts, Contents, Format, dtype_name, is_number
-from trainer.data.formats.hdf5 import SIGNATURE, Matlab73
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data.files.archives import check_mat_size
+from zetadp.trainer.data.formats.base import FILE, MOST_ARRAYS, MOST_UNPACKED, ArrayFacts, Contents, Format, dtype_name, is_number
+from zetadp.trainer.data.formats.hdf5 import SIGNATURE, Matlab73
 
 CLASSES = ("double", "single", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "logical")
 HDF5_PLACE = 512

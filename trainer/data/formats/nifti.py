@@ -10,8 +10,8 @@ from typing import IO, Any, ClassVar, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from trainer.data.formats.base import ArrayFacts, Contents, Format, checked_size
-from trainer.data.formats.packed import read_array, unpacked
+from zetadp.trainer.data.formats.base import ArrayFacts, Contents, Format, checked_size
+from zetadp.trainer.data.formats.packed import read_array, unpacked
 
 VOLUME = "volume"
 """The name of the array."""

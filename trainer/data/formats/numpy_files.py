@@ -10,9 +10,9 @@ from typing import IO, Any, ClassVar, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.errors import InvalidParameter
-from trainer.data.formats.base import FILE, MOST_ARRAYS, ArrayFacts, Contents, Format, checked_size, dtype_name, is_number
-from trainer.data.formats.packed import archive, pass_over, read_array, unpacked
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data.formats.base import FILE, MOST_ARRAYS, ArrayFacts, Contents, Format, checked_size, dtype_name, is_number
+from zetadp.trainer.data.formats.packed import archive, pass_over, read_array, unpacked
 
 ONLY_ARRAY = "array"
 """The name of a .npy file's array."""

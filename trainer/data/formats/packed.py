@@ -15,8 +15,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.errors import InvalidParameter
-from trainer.data.formats.base import FILE, HIGHEST_RATIO, MOST_UNPACKED, PIECE, Format
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data.formats.base import FILE, HIGHEST_RATIO, MOST_UNPACKED, PIECE, Format
 
 GZIP = b"\x1f\x8b"
 BROKEN = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, ValueError, LookupError, NotImplementedError, RuntimeError)

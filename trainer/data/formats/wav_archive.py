@@ -11,11 +11,11 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.errors import InvalidParameter
-from trainer.data.files.archives import LARGEST_FILE
-from trainer.data.files.wav import waveform
-from trainer.data.formats.base import FILE, MOST_UNPACKED, ArrayFacts, Contents, Format
-from trainer.data.formats.packed import archive
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data.files.archives import LARGEST_FILE
+from zetadp.trainer.data.files.wav import waveform
+from zetadp.trainer.data.formats.base import FILE, MOST_UNPACKED, ArrayFacts, Contents, Format
+from zetadp.trainer.data.formats.packed import archive
 
 SAMPLES, FOLDER, SUBFOLDER = "samples", "folder", "subfolder"
 MOST_FILES = 200_000

@@ -2,10 +2,10 @@ r"""Distributed autoencoders: their arithmetic in closed form, and the run that 
 
 from __future__ import annotations
 
-from trainer.engine.autoencoders.clipping import ClippedRows, layout_of
-from trainer.engine.autoencoders.denoising import column_means, denoised
-from trainer.engine.autoencoders.descent import RowDescent
-from trainer.engine.autoencoders.network import (
+from zetadp.trainer.engine.autoencoders.clipping import ClippedRows, layout_of
+from zetadp.trainer.engine.autoencoders.denoising import column_means, denoised
+from zetadp.trainer.engine.autoencoders.descent import RowDescent
+from zetadp.trainer.engine.autoencoders.network import (
     DECODER,
     ENCODERS,
     SLOPES,
@@ -16,10 +16,10 @@ from trainer.engine.autoencoders.network import (
     initial_parameters,
     taylor_slopes,
 )
-from trainer.engine.autoencoders.preparation import AutoencoderAlgorithm, Descent, Prepared
-from trainer.engine.autoencoders.released import RELEASED, released_once
-from trainer.engine.autoencoders.rows import TrainingRows
-from trainer.engine.autoencoders.scores import HeldOutRows
+from zetadp.trainer.engine.autoencoders.preparation import AutoencoderAlgorithm, Descent, Prepared
+from zetadp.trainer.engine.autoencoders.released import RELEASED, released_once
+from zetadp.trainer.engine.autoencoders.rows import TrainingRows
+from zetadp.trainer.engine.autoencoders.scores import HeldOutRows
 
 __all__ = [
     "DECODER",

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mechanisms.sampling.source import RandomStream
+from zetadp.mechanisms.sampling.source import RandomStream
 
 ORDER_SEED = 0
 """Public: the order of the rows in an epoch is no secret, and a resumed run gets the same order."""

@@ -14,12 +14,12 @@ from typing import Literal, NamedTuple, final
 import torch
 from torch import Tensor
 
-from trainer.engine.autoencoders.network import DECODER, ENCODERS, Autoencoder, Slopes
-from trainer.engine.autoencoders.rows import TrainingRows
-from trainer.engine.gradients.clipping import CLIP_MARGIN, ClippedSum
-from trainer.engine.gradients.microbatches import STEPS, Sizes
-from trainer.engine.gradients.probe import SEED
-from trainer.layers.flat_parameters import ParameterLayout
+from zetadp.trainer.engine.autoencoders.network import DECODER, ENCODERS, Autoencoder, Slopes
+from zetadp.trainer.engine.autoencoders.rows import TrainingRows
+from zetadp.trainer.engine.gradients.clipping import CLIP_MARGIN, ClippedSum
+from zetadp.trainer.engine.gradients.microbatches import STEPS, Sizes
+from zetadp.trainer.engine.gradients.probe import SEED
+from zetadp.trainer.layers.flat_parameters import ParameterLayout
 
 Norm = Literal["l1", "l2"]
 

@@ -14,12 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mechanisms.analysis.record_recovery import distance_from_rank_one, dominant_column, recovered
-from mechanisms.base import Count, Number, Positive, Value
-from mechanisms.sampling.source import NoiseSource, RandomStream
-from trainer.engine.autoencoders.network import DECODER, ENCODERS, Autoencoder
-from trainer.engine.autoencoders.printed import PrintedSlopes, printed_gradient, sensed
-from trainer.specs.autoencoder import AutoencoderShape
+from zetadp.mechanisms.analysis.record_recovery import distance_from_rank_one, dominant_column, recovered
+from zetadp.mechanisms.base import Count, Number, Positive, Value
+from zetadp.mechanisms.sampling.source import NoiseSource, RandomStream
+from zetadp.trainer.engine.autoencoders.network import DECODER, ENCODERS, Autoencoder
+from zetadp.trainer.engine.autoencoders.printed import PrintedSlopes, printed_gradient, sensed
+from zetadp.trainer.specs.autoencoder import AutoencoderShape
 
 EPSILONS = (1.0, 0.01, 1e-6)
 TRIALS = 200

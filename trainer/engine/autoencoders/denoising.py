@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from mechanisms.local import LocalRelease
-from trainer.specs.denoising import AnyDenoising, AsReleased, Clamped
+from zetadp.mechanisms.local import LocalRelease
+from zetadp.trainer.specs.denoising import AnyDenoising, AsReleased, Clamped
 
 
 def denoised(rows: Tensor, mechanism: LocalRelease, denoising: AnyDenoising) -> Tensor:

@@ -6,11 +6,11 @@ from typing import final
 
 from torch import Tensor
 
-from trainer.engine.autoencoders.batches import Batches
-from trainer.engine.autoencoders.network import Autoencoder, Slopes
-from trainer.engine.loop import NO_BOUND, TrainingState
-from trainer.engine.optimizers import update
-from trainer.specs.descent import AnyOptimizer
+from zetadp.trainer.engine.autoencoders.batches import Batches
+from zetadp.trainer.engine.autoencoders.network import Autoencoder, Slopes
+from zetadp.trainer.engine.loop import NO_BOUND, TrainingState
+from zetadp.trainer.engine.optimizers import update
+from zetadp.trainer.specs.descent import AnyOptimizer
 
 
 def descended(optimizer: AnyOptimizer, state: TrainingState, gradient: Tensor, steps: int) -> TrainingState:

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from mechanisms.sampling.source import RandomStream
-from trainer.specs.autoencoder import AutoencoderDescent, AutoencoderShape, LossName
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.specs.autoencoder import AutoencoderDescent, AutoencoderShape, LossName
 
 _ALIGNED = 16
 """The number of float32 values in 64 bytes."""

@@ -10,20 +10,20 @@ from typing import NamedTuple, final
 import numpy as np
 import torch
 
-from mechanisms.sampling.source import RandomOrigin
-from trainer.data import DataSetFacts
-from trainer.engine.autoencoders.network import Autoencoder, initial_parameters
-from trainer.engine.autoencoders.rows import TrainingRows
-from trainer.engine.autoencoders.scores import HeldOutRows
-from trainer.engine.loop import NO_BOUND, TrainingState
-from trainer.engine.noise.noise_watch import NoiseWatch
-from trainer.engine.noise.randomness import stream_of
-from trainer.engine.optimizers import initial_state
-from trainer.engine.publisher import Evaluation
-from trainer.engine.run import Ending, Model, PreparedRun, Setting
-from trainer.specs.autoencoder import AutoencoderDescent, AutoencoderSpec
-from trainer.specs.plan_base import Plan
-from trainer.specs.report import MetricValues
+from zetadp.mechanisms.sampling.source import RandomOrigin
+from zetadp.trainer.data import DataSetFacts
+from zetadp.trainer.engine.autoencoders.network import Autoencoder, initial_parameters
+from zetadp.trainer.engine.autoencoders.rows import TrainingRows
+from zetadp.trainer.engine.autoencoders.scores import HeldOutRows
+from zetadp.trainer.engine.loop import NO_BOUND, TrainingState
+from zetadp.trainer.engine.noise.noise_watch import NoiseWatch
+from zetadp.trainer.engine.noise.randomness import stream_of
+from zetadp.trainer.engine.optimizers import initial_state
+from zetadp.trainer.engine.publisher import Evaluation
+from zetadp.trainer.engine.run import Ending, Model, PreparedRun, Setting
+from zetadp.trainer.specs.autoencoder import AutoencoderDescent, AutoencoderSpec
+from zetadp.trainer.specs.plan_base import Plan
+from zetadp.trainer.specs.report import MetricValues
 
 
 @final

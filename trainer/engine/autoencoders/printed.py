@@ -16,8 +16,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from mechanisms.sampling.source import NoiseSource
-from trainer.engine.autoencoders.network import Autoencoder, Pass
+from zetadp.mechanisms.sampling.source import NoiseSource
+from zetadp.trainer.engine.autoencoders.network import Autoencoder, Pass
 
 SMALLEST_UNIT = 2.0**-100
 """Where b_j divides by a hidden unit below this, the unit counts as this: in float32 b_j would be infinite."""

@@ -8,21 +8,21 @@ from pathlib import Path
 
 import torch
 
-from trainer.data import data_set_facts
-from trainer.engine.autoencoders.batches import Batches
-from trainer.engine.autoencoders.demonstration import demonstrated
-from trainer.engine.autoencoders.descent import descended
-from trainer.engine.autoencoders.preparation import AutoencoderAlgorithm, Descent, Prepared
-from trainer.engine.autoencoders.printed import PrintedSlopes, printed_gradient, sensed
-from trainer.engine.checkpoint import write_atomically
-from trainer.engine.loop import TrainingState
-from trainer.engine.noise.randomness import randomness_of, stream_of
-from trainer.engine.noise.torch_source import GENERATOR, TorchSource
-from trainer.engine.run import run
-from trainer.specs.base import RuntimeSpec
-from trainer.specs.plans import UnprotectedPlan
-from trainer.specs.printed import PrintedTraining
-from trainer.specs.report import RunReport, TrainingEvent
+from zetadp.trainer.data import data_set_facts
+from zetadp.trainer.engine.autoencoders.batches import Batches
+from zetadp.trainer.engine.autoencoders.demonstration import demonstrated
+from zetadp.trainer.engine.autoencoders.descent import descended
+from zetadp.trainer.engine.autoencoders.preparation import AutoencoderAlgorithm, Descent, Prepared
+from zetadp.trainer.engine.autoencoders.printed import PrintedSlopes, printed_gradient, sensed
+from zetadp.trainer.engine.checkpoint import write_atomically
+from zetadp.trainer.engine.loop import TrainingState
+from zetadp.trainer.engine.noise.randomness import randomness_of, stream_of
+from zetadp.trainer.engine.noise.torch_source import GENERATOR, TorchSource
+from zetadp.trainer.engine.run import run
+from zetadp.trainer.specs.base import RuntimeSpec
+from zetadp.trainer.specs.plans import UnprotectedPlan
+from zetadp.trainer.specs.printed import PrintedTraining
+from zetadp.trainer.specs.report import RunReport, TrainingEvent
 
 DEMONSTRATION = "artifacts/demonstration.json"
 

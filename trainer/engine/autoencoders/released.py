@@ -9,10 +9,10 @@ from typing import Literal, final
 from pydantic import ValidationError
 from torch import Tensor
 
-from mechanisms.base import Value
-from trainer.engine.checkpoint import discard_unfinished, read_tensors, write_tensors
-from trainer.engine.run import Setting
-from trainer.errors import CheckpointRefused
+from zetadp.mechanisms.base import Value
+from zetadp.trainer.engine.checkpoint import discard_unfinished, read_tensors, write_tensors
+from zetadp.trainer.engine.run import Setting
+from zetadp.trainer.errors import CheckpointRefused
 
 RELEASED = "released.safetensors"
 VALUES = "values"

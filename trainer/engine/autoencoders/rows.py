@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mechanisms.base import Adjacency
-from trainer.data import DataSetFacts
-from trainer.data.base import DataSet
-from trainer.data.splits import dealt, record_keys
-from trainer.engine.membership import members_of
-from trainer.specs.autoencoder import AutoencoderSpec
+from zetadp.mechanisms.base import Adjacency
+from zetadp.trainer.data import DataSetFacts
+from zetadp.trainer.data.base import DataSet
+from zetadp.trainer.data.splits import dealt, record_keys
+from zetadp.trainer.engine.membership import members_of
+from zetadp.trainer.specs.autoencoder import AutoencoderSpec
 
 
 @final

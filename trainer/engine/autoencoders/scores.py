@@ -7,10 +7,10 @@ from typing import cast, final
 import torch
 from torch import Tensor
 
-from trainer.engine.autoencoders.network import Autoencoder
-from trainer.engine.metrics import row_metrics
-from trainer.errors import TrainingDiverged
-from trainer.specs.report import MetricValues
+from zetadp.trainer.engine.autoencoders.network import Autoencoder
+from zetadp.trainer.engine.metrics import row_metrics
+from zetadp.trainer.errors import TrainingDiverged
+from zetadp.trainer.specs.report import MetricValues
 
 ROWS_AT_ONCE = 4096
 

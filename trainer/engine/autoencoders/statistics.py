@@ -13,8 +13,8 @@ from typing import final
 import torch
 from torch import Tensor
 
-from mechanisms.analysis.functional_mechanism import GRID_BITS, MOST_RECORDS, Expansion
-from mechanisms.sampling.source import RandomStream
+from zetadp.mechanisms.analysis.functional_mechanism import GRID_BITS, MOST_RECORDS, Expansion
+from zetadp.mechanisms.sampling.source import RandomStream
 
 GRID = 2.0**GRID_BITS
 

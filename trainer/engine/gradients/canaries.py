@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 from torch.func import functional_call  # pyright: ignore[reportPrivateImportUsage]
 
-from accountants.audit import Scores
-from mechanisms.sampling.source import RandomStream
-from trainer.engine.gradients.clipping import ClippedGradients
-from trainer.engine.gradients.probe import mode
-from trainer.engine.gradients.problem import Problem
-from trainer.layers.flat_parameters import as_real
+from zetadp.accountants.audit import Scores
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.engine.gradients.clipping import ClippedGradients
+from zetadp.trainer.engine.gradients.probe import mode
+from zetadp.trainer.engine.gradients.problem import Problem
+from zetadp.trainer.layers.flat_parameters import as_real
 
 MEMBERS, SCORES = "members", "scores"
 

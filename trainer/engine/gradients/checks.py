@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from torch.func import functional_call  # pyright: ignore[reportPrivateImportUsage]
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from mechanisms.errors import InvalidParameter
-from trainer.engine.gradients.probe import SEED, made_up_features, made_up_parameters, mode, some_targets, uneven
-from trainer.engine.gradients.problem import Problem
-from trainer.engine.torch_seed import torch_seeded
-from trainer.layers.flat_parameters import as_real
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.engine.gradients.probe import SEED, made_up_features, made_up_parameters, mode, some_targets, uneven
+from zetadp.trainer.engine.gradients.problem import Problem
+from zetadp.trainer.engine.torch_seed import torch_seeded
+from zetadp.trainer.layers.flat_parameters import as_real
 
 RECORDS = 4
 

@@ -12,20 +12,20 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from mechanisms.errors import InvalidParameter
-from trainer.engine.gradients.checks import check_problem
-from trainer.engine.gradients.microbatches import STEPS, Padding, Sizes, keeps_its_bits
-from trainer.engine.gradients.per_unit import Layer, Microbatch, squared_features
-from trainer.engine.gradients.probe import made_up_features, made_up_parameters, mode, uneven
-from trainer.engine.gradients.problem import Problem
-from trainer.engine.gradients.routes import plan_route
-from trainer.engine.gradients.spectral_vector import Spectra
-from trainer.layers.flat_parameters import ParameterLayout
-from trainer.layers.linear import ComplexLinear
-from trainer.layers.rules import LayerGradients, WritableGradients
-from trainer.layers.rules.base import HIDDEN_BY_UNDERFLOW
-from trainer.specs.execution_plan import Clipping, L1Clipping, LayerBoundsClipping, PerLayerClipping
-from trainer.specs.projection import SpectralProjection
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.engine.gradients.checks import check_problem
+from zetadp.trainer.engine.gradients.microbatches import STEPS, Padding, Sizes, keeps_its_bits
+from zetadp.trainer.engine.gradients.per_unit import Layer, Microbatch, squared_features
+from zetadp.trainer.engine.gradients.probe import made_up_features, made_up_parameters, mode, uneven
+from zetadp.trainer.engine.gradients.problem import Problem
+from zetadp.trainer.engine.gradients.routes import plan_route
+from zetadp.trainer.engine.gradients.spectral_vector import Spectra
+from zetadp.trainer.layers.flat_parameters import ParameterLayout
+from zetadp.trainer.layers.linear import ComplexLinear
+from zetadp.trainer.layers.rules import LayerGradients, WritableGradients
+from zetadp.trainer.layers.rules.base import HIDDEN_BY_UNDERFLOW
+from zetadp.trainer.specs.execution_plan import Clipping, L1Clipping, LayerBoundsClipping, PerLayerClipping
+from zetadp.trainer.specs.projection import SpectralProjection
 
 CLIP_MARGIN = 2.0**-8
 r"""The relative distance below the bound that clipping aims for, so that float32 rounding can't lift a gradient above the bound.

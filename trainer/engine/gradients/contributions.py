@@ -12,10 +12,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from mechanisms.errors import InvalidParameter
-from trainer.engine.gradients.clipping import ClippedSum
-from trainer.engine.noise import releasing
-from trainer.specs.execution_plan import AdaptiveClipping, ExecutionPlan
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.engine.gradients.clipping import ClippedSum
+from zetadp.trainer.engine.noise import releasing
+from zetadp.trainer.specs.execution_plan import AdaptiveClipping, ExecutionPlan
 
 UNITS = 4
 

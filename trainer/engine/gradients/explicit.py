@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vjp, vmap  # pyright: ignore[reportPrivateImportUsage]
 
-from trainer.engine.gradients.problem import Losses
-from trainer.layers.rules.base import ExplicitGradients, LayerGradients, Use
+from zetadp.trainer.engine.gradients.problem import Losses
+from zetadp.trainer.layers.rules.base import ExplicitGradients, LayerGradients, Use
 
 
 def module_gradients(module: nn.Module, parameters: Mapping[str, Tensor], uses: Sequence[Use], units: int) -> LayerGradients:

@@ -13,10 +13,10 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from trainer.engine.gradients.per_unit import Microbatch, squared_features
-from trainer.engine.gradients.probe import made_up_features, made_up_parameters, mode
-from trainer.engine.gradients.problem import Problem
-from trainer.layers.rules import LayerGradients
+from zetadp.trainer.engine.gradients.per_unit import Microbatch, squared_features
+from zetadp.trainer.engine.gradients.probe import made_up_features, made_up_parameters, mode
+from zetadp.trainer.engine.gradients.problem import Problem
+from zetadp.trainer.layers.rules import LayerGradients
 
 STEPS = (4, 16)
 """Sizes are multiples of the first if rows then keep their bits, else of the second: a library processes so many rows, or more, at once."""

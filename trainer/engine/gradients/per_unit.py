@@ -10,11 +10,11 @@ from typing import Protocol, final
 import torch
 from torch import Tensor, nn
 
-from trainer.engine.gradients.explicit import module_gradients, network_gradients, per_unit
-from trainer.engine.gradients.problem import Problem
-from trainer.engine.gradients.tape import Tape, in_place
-from trainer.layers.rules import RULES, ExplicitGradients, LayerGradients, UnsupportedLayer, Use
-from trainer.layers.rules.base import squared_rows
+from zetadp.trainer.engine.gradients.explicit import module_gradients, network_gradients, per_unit
+from zetadp.trainer.engine.gradients.problem import Problem
+from zetadp.trainer.engine.gradients.tape import Tape, in_place
+from zetadp.trainer.layers.rules import RULES, ExplicitGradients, LayerGradients, UnsupportedLayer, Use
+from zetadp.trainer.layers.rules.base import squared_rows
 
 
 @final

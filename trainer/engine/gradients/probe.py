@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from trainer.engine.gradients.problem import Problem
-from trainer.layers.flat_parameters import as_real
+from zetadp.trainer.engine.gradients.problem import Problem
+from zetadp.trainer.layers.flat_parameters import as_real
 
 SEED = 20240601
 """The seed of the made-up records and of every run on them: a network with dropout is compared under the same masks."""

@@ -7,7 +7,7 @@ from typing import final
 
 from torch import Tensor, nn
 
-from trainer.models.losses import Losses
+from zetadp.trainer.models.losses import Losses
 
 
 @final

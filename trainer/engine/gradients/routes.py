@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call  # pyright: ignore[reportPrivateImportUsage]
 
-from mechanisms.errors import InvalidParameter
-from trainer.engine.gradients.per_unit import (
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.engine.gradients.per_unit import (
     Layer,
     Microbatch,
     Route,
@@ -20,12 +20,12 @@ from trainer.engine.gradients.per_unit import (
     squared_features,
     takes_batched_parameters,
 )
-from trainer.engine.gradients.probe import SEED, made_up_features, made_up_parameters, some_targets, uneven
-from trainer.engine.gradients.problem import Problem
-from trainer.engine.gradients.tape import UnsuitableCall
-from trainer.engine.torch_seed import torch_seeded
-from trainer.layers.flat_parameters import as_real
-from trainer.layers.rules import LayerGradients
+from zetadp.trainer.engine.gradients.probe import SEED, made_up_features, made_up_parameters, some_targets, uneven
+from zetadp.trainer.engine.gradients.problem import Problem
+from zetadp.trainer.engine.gradients.tape import UnsuitableCall
+from zetadp.trainer.engine.torch_seed import torch_seeded
+from zetadp.trainer.layers.flat_parameters import as_real
+from zetadp.trainer.layers.rules import LayerGradients
 
 UNITS = 3
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.sampling.source import RandomStream
+from zetadp.mechanisms.sampling.source import RandomStream
 
 
 def poisson_sample(units: int, probability: float, stream: RandomStream) -> NDArray[np.intp]:

@@ -12,14 +12,14 @@ from typing import Literal, final
 import torch
 from torch import Tensor
 
-from mechanisms.errors import InvalidParameter
-from trainer.engine.gradients.per_unit import Layer
-from trainer.layers.flat_parameters import ParameterLayout
-from trainer.layers.rules import LayerGradients
-from trainer.layers.rules.analysis import Analysis
-from trainer.layers.rules.base import SpectralGradients
-from trainer.layers.rules.circulant import BlockCirculantGradients
-from trainer.specs.projection import LayerSpectrum, SpectralProjection
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.engine.gradients.per_unit import Layer
+from zetadp.trainer.layers.flat_parameters import ParameterLayout
+from zetadp.trainer.layers.rules import LayerGradients
+from zetadp.trainer.layers.rules.analysis import Analysis
+from zetadp.trainer.layers.rules.base import SpectralGradients
+from zetadp.trainer.layers.rules.circulant import BlockCirculantGradients
+from zetadp.trainer.specs.projection import LayerSpectrum, SpectralProjection
 
 
 @final

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge
 
-from mechanisms.errors import InvalidParameter
-from trainer.layers.rules.base import Use
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.layers.rules.base import Use
 
 
 class UnsuitableCall(Exception):

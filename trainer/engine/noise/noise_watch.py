@@ -12,11 +12,11 @@ from typing import final
 import torch
 from torch import Tensor
 
-from mechanisms import ComplexGaussian, Gaussian, Laplace, LocalGaussian, LocalLaplace
-from mechanisms.noise_test import NoiseSums, NumberNoise, Products, are_unrelated, has_claimed_scale
-from mechanisms.sampling import kernel
-from trainer.engine.team.interface import Team
-from trainer.specs.run_findings import NoiseFindings, Status
+from zetadp.mechanisms import ComplexGaussian, Gaussian, Laplace, LocalGaussian, LocalLaplace
+from zetadp.mechanisms.noise_test import NoiseSums, NumberNoise, Products, are_unrelated, has_claimed_scale
+from zetadp.mechanisms.sampling import kernel
+from zetadp.trainer.engine.team.interface import Team
+from zetadp.trainer.specs.run_findings import NoiseFindings, Status
 
 BLOCK = 2**20
 """How many numbers are added in their own type, often float32; sums over blocks are added in float64."""

@@ -16,8 +16,8 @@ from typing import Self, final
 import torch
 from torch import Tensor
 
-from mechanisms.sampling.source import FAIR, NoiseSource, RandomOrigin, RandomStream
-from trainer.engine.noise.randomness import Randomness
+from zetadp.mechanisms.sampling.source import FAIR, NoiseSource, RandomOrigin, RandomStream
+from zetadp.trainer.engine.noise.randomness import Randomness
 
 Make = Callable[[], NoiseSource[Tensor]]
 """Makes the step's source from its beginning: with a seed the same numbers each time, otherwise new ones."""

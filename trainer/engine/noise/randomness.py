@@ -7,11 +7,11 @@ from typing import Protocol, final
 import torch
 from torch import Tensor
 
-from mechanisms.sampling.source import NoiseSource, RandomOrigin, RandomStream
-from trainer.engine.membership import seed_of
-from trainer.engine.noise.torch_source import TorchSource
-from trainer.engine.team.interface import Team
-from trainer.specs.base import TrainingSpec
+from zetadp.mechanisms.sampling.source import NoiseSource, RandomOrigin, RandomStream
+from zetadp.trainer.engine.membership import seed_of
+from zetadp.trainer.engine.noise.torch_source import TorchSource
+from zetadp.trainer.engine.team.interface import Team
+from zetadp.trainer.specs.base import TrainingSpec
 
 
 class Randomness(Protocol):

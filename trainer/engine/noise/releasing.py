@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from mechanisms import ComplexGaussian, Gaussian, Laplace, NoiseSource
-from trainer.specs.execution_plan import AdaptiveClipping, Clipping
+from zetadp.mechanisms import ComplexGaussian, Gaussian, Laplace, NoiseSource
+from zetadp.trainer.specs.execution_plan import AdaptiveClipping, Clipping
 
 SMALLEST_BOUND, LARGEST_BOUND = 1e-30, 1e30
 """An adaptive bound stays between these two: beyond them float32 gradients, or their squares, vanish or overflow."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mechanisms.errors import InvalidParameter
-from mechanisms.sampling import kernel
-from mechanisms.sampling.grid import STEP
-from trainer.engine.finite import all_finite
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.sampling import kernel
+from zetadp.mechanisms.sampling.grid import STEP
+from zetadp.trainer.engine.finite import all_finite
 
 _THRESHOLD_MASK = (1 << kernel.THRESHOLD_BITS) - 1
 _OFFSET_MASK = (1 << kernel.OFFSET_BITS) - 1

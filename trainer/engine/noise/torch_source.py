@@ -11,12 +11,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mechanisms.numerics.spectrum import dropped_slices
-from mechanisms.sampling import grid_normal, kernel
-from mechanisms.sampling.grid import FEW
-from mechanisms.sampling.source import FAIR, RandomOrigin, RandomStream
-from trainer.engine.finite import all_finite
-from trainer.engine.noise import torch_kernel
+from zetadp.mechanisms.numerics.spectrum import dropped_slices
+from zetadp.mechanisms.sampling import grid_normal, kernel
+from zetadp.mechanisms.sampling.grid import FEW
+from zetadp.mechanisms.sampling.source import FAIR, RandomOrigin, RandomStream
+from zetadp.trainer.engine.finite import all_finite
+from zetadp.trainer.engine.noise import torch_kernel
 
 GENERATOR: Final = "AES-256-CTR"
 """What makes the noise, for certificates."""

@@ -21,9 +21,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from mechanisms.errors import InvalidParameter, PrivacyError
-from trainer.engine.team.interface import Alone, Team
-from trainer.parent import die_with_parent
+from zetadp.mechanisms.errors import InvalidParameter, PrivacyError
+from zetadp.trainer.engine.team.interface import Alone, Team
+from zetadp.trainer.parent import die_with_parent
 
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")

@@ -9,16 +9,16 @@ from collections.abc import Mapping
 
 from torch import nn
 
-from trainer.layers.circulant import BlockCirculantLinear
-from trainer.layers.convolution import PlanarConv1d, PlanarConv2d, PlanarConvTranspose2d
-from trainer.layers.linear import ComplexLinear
-from trainer.layers.planar_linear import PlanarLinear
-from trainer.layers.rules.affine import group_norm, layer_norm
-from trainer.layers.rules.base import ExplicitGradients, LayerGradients, Rule, UnsupportedLayer, Use, WritableGradients
-from trainer.layers.rules.circulant import block_circulant
-from trainer.layers.rules.convolution import convolution, transposed_convolution
-from trainer.layers.rules.linear import linear
-from trainer.layers.rules.planar_linear import planar_linear
+from zetadp.trainer.layers.circulant import BlockCirculantLinear
+from zetadp.trainer.layers.convolution import PlanarConv1d, PlanarConv2d, PlanarConvTranspose2d
+from zetadp.trainer.layers.linear import ComplexLinear
+from zetadp.trainer.layers.planar_linear import PlanarLinear
+from zetadp.trainer.layers.rules.affine import group_norm, layer_norm
+from zetadp.trainer.layers.rules.base import ExplicitGradients, LayerGradients, Rule, UnsupportedLayer, Use, WritableGradients
+from zetadp.trainer.layers.rules.circulant import block_circulant
+from zetadp.trainer.layers.rules.convolution import convolution, transposed_convolution
+from zetadp.trainer.layers.rules.linear import linear
+from zetadp.trainer.layers.rules.planar_linear import planar_linear
 
 RULES: Mapping[type[nn.Module], Rule] = {
     nn.Linear: linear,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trainer.layers.rules.base import ExplicitGradients, LayerGradients, Use
+from zetadp.trainer.layers.rules.base import ExplicitGradients, LayerGradients, Use
 
 
 def group_norm(module: nn.Module, uses: Sequence[Use], units: int) -> LayerGradients:

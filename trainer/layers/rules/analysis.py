@@ -20,8 +20,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mechanisms.numerics.spectrum import LowPass
-from trainer.specs.projection import LayerSpectrum
+from zetadp.mechanisms.numerics.spectrum import LowPass
+from zetadp.trainer.specs.projection import LayerSpectrum
 
 
 @final

@@ -15,8 +15,8 @@ from typing import Protocol, final
 import torch
 from torch import Tensor, nn
 
-from trainer.layers.flat_parameters import as_real
-from trainer.layers.rules.analysis import Analysis
+from zetadp.trainer.layers.flat_parameters import as_real
+from zetadp.trainer.layers.rules.analysis import Analysis
 
 HIDDEN_BY_UNDERFLOW = 2.0**-126
 r"""Added for every square that a norm sums: the smallest normal float32, more than any square that was flushed to 0 or rounded below it.

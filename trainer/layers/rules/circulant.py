@@ -16,10 +16,10 @@ from typing import cast, final
 import torch
 from torch import Tensor, nn
 
-from mechanisms.errors import InvalidParameter
-from trainer.layers.block_spectra import BlockSpectra
-from trainer.layers.circulant import BlockCirculantLinear, blocks_of
-from trainer.layers.rules.base import (
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.layers.block_spectra import BlockSpectra
+from zetadp.trainer.layers.circulant import BlockCirculantLinear, blocks_of
+from zetadp.trainer.layers.rules.base import (
     COMBINED,
     EXPLICIT_SLACK,
     LayerGradients,
@@ -34,7 +34,7 @@ from trainer.layers.rules.base import (
     squared_rows,
     weighted_rows,
 )
-from trainer.layers.rules.linear import EXPLICIT_NUMBERS, as_positions
+from zetadp.trainer.layers.rules.linear import EXPLICIT_NUMBERS, as_positions
 
 
 def block_circulant(module: nn.Module, uses: Sequence[Use], units: int) -> LayerGradients:

@@ -13,10 +13,10 @@ from typing import cast, final
 import torch
 from torch import Tensor, nn
 
-from trainer.layers.rules.analysis import Analysis
-from trainer.layers.rules.base import LayerGradients, SpectralGradients, UnsupportedLayer, Use, squared_rows, weighted_rows
-from trainer.layers.rules.patch_gradients import PatchGradients
-from trainer.layers.rules.patches import Geometry, correlated
+from zetadp.trainer.layers.rules.analysis import Analysis
+from zetadp.trainer.layers.rules.base import LayerGradients, SpectralGradients, UnsupportedLayer, Use, squared_rows, weighted_rows
+from zetadp.trainer.layers.rules.patch_gradients import PatchGradients
+from zetadp.trainer.layers.rules.patches import Geometry, correlated
 
 
 def convolution(module: nn.Module, uses: Sequence[Use], units: int) -> LayerGradients:

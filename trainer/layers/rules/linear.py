@@ -13,8 +13,8 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from trainer.layers.flat_parameters import as_real
-from trainer.layers.rules.base import (
+from zetadp.trainer.layers.flat_parameters import as_real
+from zetadp.trainer.layers.rules.base import (
     COMPLEX,
     REAL,
     LayerGradients,

@@ -20,9 +20,9 @@ from typing import Self, final
 import torch
 from torch import Tensor
 
-from trainer.layers.rules.analysis import Analysis
-from trainer.layers.rules.base import HIDDEN_BY_UNDERFLOW, adds_little, cancellation, gram_squared_norms, squared_rows
-from trainer.layers.rules.patches import Correlated, Geometry, by_groups, strips, summed_windows, windows
+from zetadp.trainer.layers.rules.analysis import Analysis
+from zetadp.trainer.layers.rules.base import HIDDEN_BY_UNDERFLOW, adds_little, cancellation, gram_squared_norms, squared_rows
+from zetadp.trainer.layers.rules.patches import Correlated, Geometry, by_groups, strips, summed_windows, windows
 
 HELD_NUMBERS = 2**24
 """The per-unit gradients of a layer are held up to this many numbers, 64 MiB."""

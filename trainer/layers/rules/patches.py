@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.nn.grad import conv2d_weight
 
-from trainer.layers.rules.analysis import Analysis
+from zetadp.trainer.layers.rules.analysis import Analysis
 
 
 @final

@@ -12,9 +12,9 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from trainer.layers.planes import from_planes
-from trainer.layers.rules.base import COMPLEX, LayerGradients, Use, adds_little, doubled, scaled_rows, squared_rows
-from trainer.layers.rules.linear import linear
+from zetadp.trainer.layers.planes import from_planes
+from zetadp.trainer.layers.rules.base import COMPLEX, LayerGradients, Use, adds_little, doubled, scaled_rows, squared_rows
+from zetadp.trainer.layers.rules.linear import linear
 
 
 def planar_linear(module: nn.Module, uses: Sequence[Use], units: int) -> LayerGradients:

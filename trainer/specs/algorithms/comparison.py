@@ -9,18 +9,18 @@ from typing import Annotated, Any, ClassVar, Literal, Self, cast, final
 
 from pydantic import Field, Strict, TypeAdapter, ValidationError, model_validator
 
-from mechanisms.base import Adjacency, Positive, Value
-from mechanisms.errors import InvalidParameter
-from trainer.data import DataSetFacts, DigitsPhasePairs
-from trainer.specs.algorithms.zeta_dp_sgd import ZetaDpSgd
-from trainer.specs.base import PrivacyTarget, TrainingSpec
-from trainer.specs.descent import Adam
-from trainer.specs.models.model_spec import ComplexMlp
-from trainer.specs.network_training import PublicHeldOut
-from trainer.specs.plan_base import Plan
-from trainer.specs.plans import AnyPlan, ComparedPlan, ComparisonPlan, PartName, PartPlan
-from trainer.specs.registry import AnyPartSpec
-from trainer.specs.report import HeldOut
+from zetadp.mechanisms.base import Adjacency, Positive, Value
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data import DataSetFacts, DigitsPhasePairs
+from zetadp.trainer.specs.algorithms.zeta_dp_sgd import ZetaDpSgd
+from zetadp.trainer.specs.base import PrivacyTarget, TrainingSpec
+from zetadp.trainer.specs.descent import Adam
+from zetadp.trainer.specs.models.model_spec import ComplexMlp
+from zetadp.trainer.specs.network_training import PublicHeldOut
+from zetadp.trainer.specs.plan_base import Plan
+from zetadp.trainer.specs.plans import AnyPlan, ComparedPlan, ComparisonPlan, PartName, PartPlan
+from zetadp.trainer.specs.registry import AnyPartSpec
+from zetadp.trainer.specs.report import HeldOut
 
 MOST_RUNS = 256
 

@@ -10,19 +10,19 @@ from typing import Annotated, ClassVar, Literal, Self, final
 
 from pydantic import Field
 
-from accountants.calibration import calibrate_scale
-from mechanisms import Gaussian, Laplace
-from mechanisms.base import Adjacency, PrivacyUnit, Value
-from mechanisms.errors import InvalidParameter
-from trainer.data import DataSetFacts, DigitsImages
-from trainer.specs.autoencoder import AutoencoderTraining
-from trainer.specs.base import CalibratedPrivacy, PositiveInt
-from trainer.specs.descent import Adam
-from trainer.specs.execution_plan import ExecutionPlan, FlatClipping, L1Clipping, PoissonSampling, clipped_sensitivity
-from trainer.specs.network_training import ClippingBound, PublicHeldOut
-from trainer.specs.plan_base import Plan
-from trainer.specs.plans import AnyPlan
-from trainer.specs.units import check_split
+from zetadp.accountants.calibration import calibrate_scale
+from zetadp.mechanisms import Gaussian, Laplace
+from zetadp.mechanisms.base import Adjacency, PrivacyUnit, Value
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data import DataSetFacts, DigitsImages
+from zetadp.trainer.specs.autoencoder import AutoencoderTraining
+from zetadp.trainer.specs.base import CalibratedPrivacy, PositiveInt
+from zetadp.trainer.specs.descent import Adam
+from zetadp.trainer.specs.execution_plan import ExecutionPlan, FlatClipping, L1Clipping, PoissonSampling, clipped_sensitivity
+from zetadp.trainer.specs.network_training import ClippingBound, PublicHeldOut
+from zetadp.trainer.specs.plan_base import Plan
+from zetadp.trainer.specs.plans import AnyPlan
+from zetadp.trainer.specs.units import check_split
 
 
 @final

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, Self, final
 
-from mechanisms.base import Positive
-from trainer.data import DigitsImages
-from trainer.specs.descent import Sgd
-from trainer.specs.network_training import PublicHeldOut
-from trainer.specs.printed import PrintedTraining
+from zetadp.mechanisms.base import Positive
+from zetadp.trainer.data import DigitsImages
+from zetadp.trainer.specs.descent import Sgd
+from zetadp.trainer.specs.network_training import PublicHeldOut
+from zetadp.trainer.specs.printed import PrintedTraining
 
 
 @final

@@ -6,14 +6,14 @@ from typing import Annotated, ClassVar, Literal, Self, final
 
 from pydantic import Field, Strict
 
-from mechanisms.base import Adjacency
-from mechanisms.errors import InvalidParameter
-from trainer.data import DigitsPhasePairs
-from trainer.specs.base import PrivacyTarget, Seed
-from trainer.specs.descent import AnyOptimizer, FedAdam, ServerOptimizer
-from trainer.specs.execution_plan import LARGEST_FEDERATION, FederatedSampling
-from trainer.specs.models.model_spec import ComplexMlp
-from trainer.specs.network_training import BoundedTraining, PublicHeldOut
+from zetadp.mechanisms.base import Adjacency
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data import DigitsPhasePairs
+from zetadp.trainer.specs.base import PrivacyTarget, Seed
+from zetadp.trainer.specs.descent import AnyOptimizer, FedAdam, ServerOptimizer
+from zetadp.trainer.specs.execution_plan import LARGEST_FEDERATION, FederatedSampling
+from zetadp.trainer.specs.models.model_spec import ComplexMlp
+from zetadp.trainer.specs.network_training import BoundedTraining, PublicHeldOut
 
 
 @final

@@ -11,19 +11,19 @@ from typing import Annotated, ClassVar, Literal, Self, final
 
 from pydantic import Field, Strict
 
-from accountants.calibration import calibrate_scale
-from mechanisms import Gaussian, Laplace
-from mechanisms.analysis.functional_mechanism import MOST_RECORDS, Expansion, coefficient_count, l1_sensitivity, l2_sensitivity
-from mechanisms.base import Adjacency, NonNegative, Positive, PrivacyUnit, Sensitivity
-from mechanisms.errors import InvalidParameter
-from mechanisms.local import multiple_up
-from trainer.data import DataSetFacts, DigitsImages
-from trainer.specs.autoencoder import AutoencoderSpec
-from trainer.specs.base import CalibratedPrivacy
-from trainer.specs.network_training import PublicHeldOut
-from trainer.specs.plan_base import Plan
-from trainer.specs.plans import AnyPlan, StatisticReleasePlan
-from trainer.specs.units import check_split
+from zetadp.accountants.calibration import calibrate_scale
+from zetadp.mechanisms import Gaussian, Laplace
+from zetadp.mechanisms.analysis.functional_mechanism import MOST_RECORDS, Expansion, coefficient_count, l1_sensitivity, l2_sensitivity
+from zetadp.mechanisms.base import Adjacency, NonNegative, Positive, PrivacyUnit, Sensitivity
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.local import multiple_up
+from zetadp.trainer.data import DataSetFacts, DigitsImages
+from zetadp.trainer.specs.autoencoder import AutoencoderSpec
+from zetadp.trainer.specs.base import CalibratedPrivacy
+from zetadp.trainer.specs.network_training import PublicHeldOut
+from zetadp.trainer.specs.plan_base import Plan
+from zetadp.trainer.specs.plans import AnyPlan, StatisticReleasePlan
+from zetadp.trainer.specs.units import check_split
 
 
 @final

@@ -6,16 +6,16 @@ from typing import Annotated, ClassVar, Literal, Self, final
 
 from pydantic import Field
 
-from mechanisms.base import PrivacyUnit
-from mechanisms.errors import InvalidParameter
-from trainer.data import DataSetFacts, DigitsPhasePairs
-from trainer.specs.base import PositiveInt, TrainingSpec
-from trainer.specs.descent import Adam, Optimizer
-from trainer.specs.models.model_spec import ComplexMlp, ModelSpec, given_weights_of
-from trainer.specs.models.shapes import check_model
-from trainer.specs.network_training import HELD_OUT, NoEvaluation, PublicHeldOut
-from trainer.specs.plans import UnprotectedPlan
-from trainer.specs.report import HeldOut
+from zetadp.mechanisms.base import PrivacyUnit
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data import DataSetFacts, DigitsPhasePairs
+from zetadp.trainer.specs.base import PositiveInt, TrainingSpec
+from zetadp.trainer.specs.descent import Adam, Optimizer
+from zetadp.trainer.specs.models.model_spec import ComplexMlp, ModelSpec, given_weights_of
+from zetadp.trainer.specs.models.shapes import check_model
+from zetadp.trainer.specs.network_training import HELD_OUT, NoEvaluation, PublicHeldOut
+from zetadp.trainer.specs.plans import UnprotectedPlan
+from zetadp.trainer.specs.report import HeldOut
 
 REASON = "it was trained on the data as they are, without clipping and without noise: the model may reveal anything about them"
 

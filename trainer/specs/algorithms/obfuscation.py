@@ -7,24 +7,24 @@ from typing import Annotated, ClassVar, Literal, Self, final
 
 from pydantic import Field, model_validator
 
-from accountants.calibration import calibrate_scale
-from mechanisms import Gaussian, Sensitivity
-from mechanisms.base import Positive
-from mechanisms.errors import InvalidParameter
-from trainer.data import DataSetFacts
-from trainer.data.digits import Digits
-from trainer.specs.attack_findings import AttackEffort
-from trainer.specs.base import PositiveInt, TrainingSpec
-from trainer.specs.descent import Adam, Cosine, Optimizer
-from trainer.specs.network_training import HELD_OUT, NoEvaluation, PublicHeldOut
-from trainer.specs.obfuscation.architectures import Architecture, Classes, LeNet
-from trainer.specs.obfuscation.methods import Method, NoisyRotation, Rotation
-from trainer.specs.obfuscation.reasons import REASONS
-from trainer.specs.obfuscation.shapes import divided
-from trainer.specs.plan_base import Plan
-from trainer.specs.plans import AnyPlan, FeatureReleasePlan, UnprotectedPlan
-from trainer.specs.report import HeldOut
-from trainer.specs.units import check_split
+from zetadp.accountants.calibration import calibrate_scale
+from zetadp.mechanisms import Gaussian, Sensitivity
+from zetadp.mechanisms.base import Positive
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data import DataSetFacts
+from zetadp.trainer.data.digits import Digits
+from zetadp.trainer.specs.attack_findings import AttackEffort
+from zetadp.trainer.specs.base import PositiveInt, TrainingSpec
+from zetadp.trainer.specs.descent import Adam, Cosine, Optimizer
+from zetadp.trainer.specs.network_training import HELD_OUT, NoEvaluation, PublicHeldOut
+from zetadp.trainer.specs.obfuscation.architectures import Architecture, Classes, LeNet
+from zetadp.trainer.specs.obfuscation.methods import Method, NoisyRotation, Rotation
+from zetadp.trainer.specs.obfuscation.reasons import REASONS
+from zetadp.trainer.specs.obfuscation.shapes import divided
+from zetadp.trainer.specs.plan_base import Plan
+from zetadp.trainer.specs.plans import AnyPlan, FeatureReleasePlan, UnprotectedPlan
+from zetadp.trainer.specs.report import HeldOut
+from zetadp.trainer.specs.units import check_split
 
 REPORTED_DELTA = 1e-5
 """Used where nothing is guaranteed: epsilon is infinite at every delta."""

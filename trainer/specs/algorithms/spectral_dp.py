@@ -9,18 +9,18 @@ from typing import Annotated, ClassVar, Literal, Self, final
 
 from pydantic import Field, Strict, model_validator
 
-from mechanisms.base import Adjacency, Value
-from mechanisms.errors import InvalidParameter
-from mechanisms.spectral import AxisNumber
-from trainer.data import DataSetFacts, DigitsPhasePairs
-from trainer.specs.base import PrivacyTarget
-from trainer.specs.descent import Adam, AnyOptimizer, Optimizer
-from trainer.specs.execution_plan import LayerBound, LayerBoundsClipping, PoissonSampling
-from trainer.specs.models.model_spec import Activation, BlockCirculantLinear, Convolution, Flatten, LayerSpec, Sequential, Unflatten
-from trainer.specs.models.shapes import Shape, sequential_shapes
-from trainer.specs.models.weighted import WeightedLayer, module_name, weighted_layers
-from trainer.specs.network_training import ClippingBound, NetworkTraining, PublicHeldOut
-from trainer.specs.projection import MOST_LAYERS, LayerSpectrum, SpectralProjection
+from zetadp.mechanisms.base import Adjacency, Value
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.spectral import AxisNumber
+from zetadp.trainer.data import DataSetFacts, DigitsPhasePairs
+from zetadp.trainer.specs.base import PrivacyTarget
+from zetadp.trainer.specs.descent import Adam, AnyOptimizer, Optimizer
+from zetadp.trainer.specs.execution_plan import LayerBound, LayerBoundsClipping, PoissonSampling
+from zetadp.trainer.specs.models.model_spec import Activation, BlockCirculantLinear, Convolution, Flatten, LayerSpec, Sequential, Unflatten
+from zetadp.trainer.specs.models.shapes import Shape, sequential_shapes
+from zetadp.trainer.specs.models.weighted import WeightedLayer, module_name, weighted_layers
+from zetadp.trainer.specs.network_training import ClippingBound, NetworkTraining, PublicHeldOut
+from zetadp.trainer.specs.projection import MOST_LAYERS, LayerSpectrum, SpectralProjection
 
 FilterRatio = Annotated[float, Strict(), Field(ge=0.0, lt=1.0, allow_inf_nan=False)]
 

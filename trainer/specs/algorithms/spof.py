@@ -10,20 +10,20 @@ from typing import ClassVar, Literal, Self, final
 
 from pydantic import model_validator
 
-from accountants.calibration import calibrate_scale
-from mechanisms import DuchiLinf, LocalGaussian, LocalLaplace
-from mechanisms.base import Adjacency, OpenProbability, Positive, PrivacyUnit, Sensitivity, Value
-from mechanisms.errors import InvalidParameter
-from mechanisms.local import LocalRelease
-from trainer.data import DataSetFacts, DigitsImages
-from trainer.specs.autoencoder import AutoencoderTraining
-from trainer.specs.base import PositiveInt
-from trainer.specs.denoising import Denoising, Shrunk
-from trainer.specs.descent import Adam
-from trainer.specs.network_training import PublicHeldOut
-from trainer.specs.plan_base import Plan
-from trainer.specs.plans import AnyPlan, RecordReleasePlan
-from trainer.specs.units import check_split
+from zetadp.accountants.calibration import calibrate_scale
+from zetadp.mechanisms import DuchiLinf, LocalGaussian, LocalLaplace
+from zetadp.mechanisms.base import Adjacency, OpenProbability, Positive, PrivacyUnit, Sensitivity, Value
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.local import LocalRelease
+from zetadp.trainer.data import DataSetFacts, DigitsImages
+from zetadp.trainer.specs.autoencoder import AutoencoderTraining
+from zetadp.trainer.specs.base import PositiveInt
+from zetadp.trainer.specs.denoising import Denoising, Shrunk
+from zetadp.trainer.specs.descent import Adam
+from zetadp.trainer.specs.network_training import PublicHeldOut
+from zetadp.trainer.specs.plan_base import Plan
+from zetadp.trainer.specs.plans import AnyPlan, RecordReleasePlan
+from zetadp.trainer.specs.units import check_split
 
 MechanismName = Literal["local_laplace", "local_gaussian", "duchi_linf"]
 RowMechanism = LocalLaplace | LocalGaussian | DuchiLinf

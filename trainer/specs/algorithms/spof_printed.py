@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, Self, final
 
-from trainer.data import DigitsImages
-from trainer.specs.descent import Sgd
-from trainer.specs.network_training import PublicHeldOut
-from trainer.specs.printed import PrintedTraining
+from zetadp.trainer.data import DigitsImages
+from zetadp.trainer.specs.descent import Sgd
+from zetadp.trainer.specs.network_training import PublicHeldOut
+from zetadp.trainer.specs.printed import PrintedTraining
 
 
 @final

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, Self, final
 
-from mechanisms.base import Adjacency
-from trainer.data import DigitsPhasePairs
-from trainer.specs.base import PrivacyTarget
-from trainer.specs.descent import Adam, AnyOptimizer, Optimizer, Sgd
-from trainer.specs.execution_plan import PoissonSampling
-from trainer.specs.models.model_spec import ComplexMlp
-from trainer.specs.network_training import BoundedTraining, PublicHeldOut
+from zetadp.mechanisms.base import Adjacency
+from zetadp.trainer.data import DigitsPhasePairs
+from zetadp.trainer.specs.base import PrivacyTarget
+from zetadp.trainer.specs.descent import Adam, AnyOptimizer, Optimizer, Sgd
+from zetadp.trainer.specs.execution_plan import PoissonSampling
+from zetadp.trainer.specs.models.model_spec import ComplexMlp
+from zetadp.trainer.specs.network_training import BoundedTraining, PublicHeldOut
 
 __all__ = ["Adam", "ComplexMlp", "Sgd", "ZetaDpSgd"]
 

@@ -9,9 +9,9 @@ from typing import Annotated, Literal, Self, final
 
 from pydantic import Field, Strict, model_validator
 
-from mechanisms.base import Value
-from mechanisms.errors import InvalidParameter
-from trainer.specs.models.weights import FIELD, GivenWeights
+from zetadp.mechanisms.base import Value
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.specs.models.weights import FIELD, GivenWeights
 
 Width = Annotated[int, Strict(), Field(ge=1, le=65536)]
 Extent = Annotated[int, Strict(), Field(ge=1, le=512)]

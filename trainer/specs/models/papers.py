@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from trainer.specs.models.model_spec import (
+from zetadp.trainer.specs.models.model_spec import (
     Activation,
     AdaptiveAveragePool,
     AdaptiveMaxPool,

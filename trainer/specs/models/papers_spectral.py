@@ -10,7 +10,7 @@ normalised here by each record's own numbers, theirs without a price. ``scatter_
 
 from __future__ import annotations
 
-from trainer.specs.models.model_spec import (
+from zetadp.trainer.specs.models.model_spec import (
     Activation,
     AdaptiveAveragePool,
     AveragePool,

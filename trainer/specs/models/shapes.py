@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import final
 
-from mechanisms.errors import InvalidParameter
-from trainer.data.base import DataSetFacts
-from trainer.specs.models.model_spec import (
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data.base import DataSetFacts
+from zetadp.trainer.specs.models.model_spec import (
     Activation,
     AdaptiveAveragePool,
     AdaptiveMaxPool,
@@ -38,8 +38,8 @@ from trainer.specs.models.model_spec import (
     TransposedConvolution,
     Unflatten,
 )
-from trainer.specs.models.parameter_counts import Shape, module_name, parameter_shapes
-from trainer.specs.models.weights import FIELD, GivenWeights
+from zetadp.trainer.specs.models.parameter_counts import Shape, module_name, parameter_shapes
+from zetadp.trainer.specs.models.weights import FIELD, GivenWeights
 
 LARGEST_WEIGHTS = 2**28
 """Real numbers in a network's weights: 1 GiB of float32. Noise, gradient and optimizer state are each as large."""

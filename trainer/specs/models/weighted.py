@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from trainer.data.base import DataSetFacts
-from trainer.specs.models.model_spec import BlockCirculantLinear, Convolution, LayerSpec, Sequential, TransposedConvolution
-from trainer.specs.models.parameter_counts import Shape, module_name
-from trainer.specs.models.shapes import sequential_shapes
+from zetadp.trainer.data.base import DataSetFacts
+from zetadp.trainer.specs.models.model_spec import BlockCirculantLinear, Convolution, LayerSpec, Sequential, TransposedConvolution
+from zetadp.trainer.specs.models.parameter_counts import Shape, module_name
+from zetadp.trainer.specs.models.shapes import sequential_shapes
 
 
 @final

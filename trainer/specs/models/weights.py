@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from pydantic import Field, Strict, StringConstraints, model_validator
 from safetensors import SafetensorError, deserialize
 
-from mechanisms.base import Value
-from mechanisms.errors import InvalidParameter
-from trainer.data.files.location import ROOT_VARIABLE, file_of
+from zetadp.mechanisms.base import Value
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data.files.location import ROOT_VARIABLE, file_of
 
 FIELD = "model.initial_weights"
 LARGEST_FILE = 2**31

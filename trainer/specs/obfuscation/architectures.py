@@ -10,9 +10,9 @@ from typing import Annotated, Literal, Self, final
 
 from pydantic import Field, Strict, model_validator
 
-from mechanisms.base import Positive, Value
-from mechanisms.errors import InvalidParameter
-from trainer.specs.models.model_spec import (
+from zetadp.mechanisms.base import Positive, Value
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.specs.models.model_spec import (
     Activation,
     AdaptiveAveragePool,
     AveragePool,

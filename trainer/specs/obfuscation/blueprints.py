@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import final
 
-from mechanisms.errors import InvalidParameter
-from trainer.specs.models.model_spec import AdaptiveAveragePool, AveragePool, Convolution, Dropout, Flatten, Linear, MaxPool
-from trainer.specs.models.parameter_counts import Shape
-from trainer.specs.obfuscation.architectures import (
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.specs.models.model_spec import AdaptiveAveragePool, AveragePool, Convolution, Dropout, Flatten, Linear, MaxPool
+from zetadp.trainer.specs.models.parameter_counts import Shape
+from zetadp.trainer.specs.obfuscation.architectures import (
     AlexNet,
     Architecture,
     CustomNetwork,

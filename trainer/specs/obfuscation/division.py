@@ -8,11 +8,11 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.errors import InvalidParameter
-from mechanisms.sampling.source import RandomStream
-from trainer.data.base import DataSet
-from trainer.specs.algorithms.obfuscation import Obfuscation
-from trainer.specs.obfuscation.methods import NoisyRotation
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.data.base import DataSet
+from zetadp.trainer.specs.algorithms.obfuscation import Obfuscation
+from zetadp.trainer.specs.obfuscation.methods import NoisyRotation
 
 PUBLIC_SEED = 0
 """The seed of the shuffle that sets records apart to be attacked: everybody can repeat it."""

@@ -6,8 +6,8 @@ from typing import Annotated, Literal, final
 
 from pydantic import Field, Strict
 
-from mechanisms.base import Adjacency, Count, NonNegative, Positive, Value
-from trainer.specs.base import CalibratedPrivacy
+from zetadp.mechanisms.base import Adjacency, Count, NonNegative, Positive, Value
+from zetadp.trainer.specs.base import CalibratedPrivacy
 
 AnonymitySet = Annotated[int, Strict(), Field(ge=2, le=1024)]
 r"""k of the paper: the critic sees features turned by k - 1 wrong angles. At least 2: with k = 1 there is no wrong angle and nothing to

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import final
 
-from mechanisms.errors import InvalidParameter
-from trainer.specs.models.model_spec import (
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.specs.models.model_spec import (
     Activation,
     AdaptiveAveragePool,
     AdaptiveMaxPool,
@@ -24,11 +24,11 @@ from trainer.specs.models.model_spec import (
     TransposedConvolution,
     Unflatten,
 )
-from trainer.specs.models.parameter_counts import Shape, parameter_shapes
-from trainer.specs.models.shapes import LARGEST_ACTIVATIONS, LARGEST_WEIGHTS, shape_after
-from trainer.specs.obfuscation.architectures import Architecture, Delta, MagnitudeNorm, ProcessingLayer, Skip
-from trainer.specs.obfuscation.blueprints import Blueprint, Layers, blueprint, conventional, generator
-from trainer.specs.obfuscation.methods import Method, NoisyRotation, Original, Rotation
+from zetadp.trainer.specs.models.parameter_counts import Shape, parameter_shapes
+from zetadp.trainer.specs.models.shapes import LARGEST_ACTIVATIONS, LARGEST_WEIGHTS, shape_after
+from zetadp.trainer.specs.obfuscation.architectures import Architecture, Delta, MagnitudeNorm, ProcessingLayer, Skip
+from zetadp.trainer.specs.obfuscation.blueprints import Blueprint, Layers, blueprint, conventional, generator
+from zetadp.trainer.specs.obfuscation.methods import Method, NoisyRotation, Original, Rotation
 
 Offered = (
     Activation

@@ -2,7 +2,7 @@ r"""The numbers of a complex Gaussian mechanism that the papers' statements refe
 
 from __future__ import annotations
 
-from mechanisms import ComplexGaussian
+from zetadp.mechanisms import ComplexGaussian
 
 
 def bounds(mechanism: ComplexGaussian) -> tuple[float, float, float]:

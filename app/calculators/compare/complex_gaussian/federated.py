@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from app.calculators.compare.complex_gaussian.component_bounds import bounds
-from app.calculators.compare.finding import Counterexample, Finding, finding
-from app.calculators.compare.point_comparisons import Points, consequences, given, raised, step
-from mechanisms import Adjacency, ComplexGaussian, Sensitivity
-from mechanisms.noise_shape import optimal_shape
-from mechanisms.published import complex_dp_federated
+from zetadp.app.calculators.compare.complex_gaussian.component_bounds import bounds
+from zetadp.app.calculators.compare.finding import Counterexample, Finding, finding
+from zetadp.app.calculators.compare.point_comparisons import Points, consequences, given, raised, step
+from zetadp.mechanisms import Adjacency, ComplexGaussian, Sensitivity
+from zetadp.mechanisms.noise_shape import optimal_shape
+from zetadp.mechanisms.published import complex_dp_federated
 
 _OTHER_NOISE = " The paper's statement is for components of equal deviation, so it doesn't cover this noise."
 

@@ -8,16 +8,23 @@ from typing import Annotated, Self, final
 from fastapi import APIRouter
 from pydantic import Field, Strict, model_validator
 
-from app.calculators.compare.finding import Counterexample, Finding, finding
-from app.calculators.compare.point_comparisons import Points, consequences, given, raised, step
-from app.calculators.points import LONGEST_LIST
-from app.calculators.schemas import example
-from mechanisms import Adjacency, ComplexGaussian, Sensitivity, Step
-from mechanisms.base import LARGEST_SCALE, SMALLEST_SCALE, NonNegative, Number, OpenProbability, Positive, Value
-from mechanisms.complex_gaussian import whitened_length
-from mechanisms.conventions import ComponentNoise, NoiseStatement, PerComponentNoise, TotalNoise, complex_gaussian, total_from_per_component
-from mechanisms.errors import InvalidParameter
-from mechanisms.published import zeta_dp
+from zetadp.app.calculators.compare.finding import Counterexample, Finding, finding
+from zetadp.app.calculators.compare.point_comparisons import Points, consequences, given, raised, step
+from zetadp.app.calculators.points import LONGEST_LIST
+from zetadp.app.calculators.schemas import example
+from zetadp.mechanisms import Adjacency, ComplexGaussian, Sensitivity, Step
+from zetadp.mechanisms.base import LARGEST_SCALE, SMALLEST_SCALE, NonNegative, Number, OpenProbability, Positive, Value
+from zetadp.mechanisms.complex_gaussian import whitened_length
+from zetadp.mechanisms.conventions import (
+    ComponentNoise,
+    NoiseStatement,
+    PerComponentNoise,
+    TotalNoise,
+    complex_gaussian,
+    total_from_per_component,
+)
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.published import zeta_dp
 
 Coordinate = Annotated[float, Strict(), Field(allow_inf_nan=False, ge=-LARGEST_SCALE, le=LARGEST_SCALE)]
 Vector = Annotated[tuple[tuple[Coordinate, Coordinate], ...], Field(min_length=1, max_length=LONGEST_LIST)]

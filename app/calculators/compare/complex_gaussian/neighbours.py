@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from functools import cache
 
-from accountants.routes.closed.gdp_inversion import epsilon_upper_at, largest_mu
-from app.calculators.compare.finding import Counterexample, Finding, finding
-from app.calculators.compare.point_comparisons import Points, consequences, given, raised, step
-from mechanisms import Adjacency, ComplexGaussian, Sensitivity
-from mechanisms.base import LARGEST_SCALE
-from mechanisms.errors import InvalidParameter
-from mechanisms.published import complex_dp_federated
+from zetadp.accountants.routes.closed.gdp_inversion import epsilon_upper_at, largest_mu
+from zetadp.app.calculators.compare.finding import Counterexample, Finding, finding
+from zetadp.app.calculators.compare.point_comparisons import Points, consequences, given, raised, step
+from zetadp.mechanisms import Adjacency, ComplexGaussian, Sensitivity
+from zetadp.mechanisms.base import LARGEST_SCALE
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.published import complex_dp_federated
 
 
 def replacing(stated: Sensitivity) -> Sensitivity:

@@ -8,21 +8,21 @@ from typing import Annotated, Literal, Self, final
 from fastapi import APIRouter
 from pydantic import Field, Strict, model_validator
 
-from accountants import Grouped, Release
-from accountants.events import LARGEST_GROUP
-from app.calculators.compare.complex_gaussian import federated as complex_gaussian_federated
-from app.calculators.compare.complex_gaussian import neighbours as complex_gaussian_neighbours
-from app.calculators.compare.complex_gaussian import zeta as complex_gaussian_zeta
-from app.calculators.compare.complex_gaussian.neighbours import replacing, with_sensitivity
-from app.calculators.compare.finding import Finding
-from app.calculators.compare.point_comparisons import Points
-from app.calculators.points import LONGEST_LIST
-from app.calculators.profiles import compute_profile
-from app.calculators.schemas import Profile, ProfileRequest, example
-from mechanisms import ComplexGaussian, Sensitivity, Step
-from mechanisms.base import NonNegative, Number, OpenProbability, Positive, Value
-from mechanisms.conventions import NoiseStatement, complex_gaussian
-from mechanisms.errors import InvalidParameter
+from zetadp.accountants import Grouped, Release
+from zetadp.accountants.events import LARGEST_GROUP
+from zetadp.app.calculators.compare.complex_gaussian import federated as complex_gaussian_federated
+from zetadp.app.calculators.compare.complex_gaussian import neighbours as complex_gaussian_neighbours
+from zetadp.app.calculators.compare.complex_gaussian import zeta as complex_gaussian_zeta
+from zetadp.app.calculators.compare.complex_gaussian.neighbours import replacing, with_sensitivity
+from zetadp.app.calculators.compare.finding import Finding
+from zetadp.app.calculators.compare.point_comparisons import Points
+from zetadp.app.calculators.points import LONGEST_LIST
+from zetadp.app.calculators.profiles import compute_profile
+from zetadp.app.calculators.schemas import Profile, ProfileRequest, example
+from zetadp.mechanisms import ComplexGaussian, Sensitivity, Step
+from zetadp.mechanisms.base import NonNegative, Number, OpenProbability, Positive, Value
+from zetadp.mechanisms.conventions import NoiseStatement, complex_gaussian
+from zetadp.mechanisms.errors import InvalidParameter
 
 MOST_FINDINGS = 50
 

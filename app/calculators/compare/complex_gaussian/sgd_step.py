@@ -9,17 +9,17 @@ from typing import Annotated, final
 from fastapi import APIRouter
 from pydantic import Field, Strict
 
-from app.calculators.compare.finding import Counterexample, Finding, finding
-from app.calculators.compare.point_comparisons import Points, consequences, given, raised, step
-from app.calculators.points import LONGEST_LIST
-from app.calculators.schemas import example
-from mechanisms import Step
-from mechanisms.analysis.realised_lot import LARGEST_DIMENSION, LARGEST_LOT, realised_lot_log_delta
-from mechanisms.base import NonNegative, OpenProbability, Value
-from mechanisms.conventions import FederatedAlgorithmNoise, ZetaAlgorithmNoise
-from mechanisms.numerics.gdp import gdp_log_delta
-from mechanisms.numerics.logspace import exp_up
-from mechanisms.published import zeta_dp
+from zetadp.app.calculators.compare.finding import Counterexample, Finding, finding
+from zetadp.app.calculators.compare.point_comparisons import Points, consequences, given, raised, step
+from zetadp.app.calculators.points import LONGEST_LIST
+from zetadp.app.calculators.schemas import example
+from zetadp.mechanisms import Step
+from zetadp.mechanisms.analysis.realised_lot import LARGEST_DIMENSION, LARGEST_LOT, realised_lot_log_delta
+from zetadp.mechanisms.base import NonNegative, OpenProbability, Value
+from zetadp.mechanisms.conventions import FederatedAlgorithmNoise, ZetaAlgorithmNoise
+from zetadp.mechanisms.numerics.gdp import gdp_log_delta
+from zetadp.mechanisms.numerics.logspace import exp_up
+from zetadp.mechanisms.published import zeta_dp
 
 MOST_EPSILONS = 3
 """Each costs an integral."""

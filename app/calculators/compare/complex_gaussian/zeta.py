@@ -7,13 +7,13 @@ from functools import cache
 
 import scipy
 
-from app.calculators.compare.complex_gaussian.component_bounds import bounds, is_circular
-from app.calculators.compare.finding import Counterexample, Finding, finding
-from app.calculators.compare.point_comparisons import Points, consequences, given, raised, step
-from mechanisms import ComplexGaussian, Step
-from mechanisms.conventions import per_component_from_total
-from mechanisms.numerics.gdp import gdp_log_delta
-from mechanisms.published import zeta_dp
+from zetadp.app.calculators.compare.complex_gaussian.component_bounds import bounds, is_circular
+from zetadp.app.calculators.compare.finding import Counterexample, Finding, finding
+from zetadp.app.calculators.compare.point_comparisons import Points, consequences, given, raised, step
+from zetadp.mechanisms import ComplexGaussian, Step
+from zetadp.mechanisms.conventions import per_component_from_total
+from zetadp.mechanisms.numerics.gdp import gdp_log_delta
+from zetadp.mechanisms.published import zeta_dp
 
 _OTHER_NOISE = " The paper's statement is for circular noise only (equal components, correlation 0), so it doesn't cover this one."
 

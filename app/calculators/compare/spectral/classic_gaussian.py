@@ -9,15 +9,15 @@ from typing import Annotated, final
 from fastapi import APIRouter
 from pydantic import Field
 
-from accountants.routes.closed.closed_form import GdpProfile, largest_mu
-from app.calculators.compare.finding import Counterexample, Finding, finding
-from app.calculators.compare.point_comparisons import given
-from app.calculators.compare.spectral.lines import PAPER, step
-from app.calculators.schemas import example
-from mechanisms.analysis.classic_gaussian import classic_factor, largest_classic_epsilon
-from mechanisms.base import Extended, Number, Positive, Value
-from mechanisms.numerics.logspace import exp_up
-from mechanisms.published import spectral_dp
+from zetadp.accountants.routes.closed.closed_form import GdpProfile, largest_mu
+from zetadp.app.calculators.compare.finding import Counterexample, Finding, finding
+from zetadp.app.calculators.compare.point_comparisons import given
+from zetadp.app.calculators.compare.spectral.lines import PAPER, step
+from zetadp.app.calculators.schemas import example
+from zetadp.mechanisms.analysis.classic_gaussian import classic_factor, largest_classic_epsilon
+from zetadp.mechanisms.base import Extended, Number, Positive, Value
+from zetadp.mechanisms.numerics.logspace import exp_up
+from zetadp.mechanisms.published import spectral_dp
 
 PROOF = "mechanisms/proofs/classic_gaussian.md"
 

@@ -10,15 +10,15 @@ import numpy as np
 from fastapi import APIRouter
 from pydantic import Field
 
-from app.calculators.compare.finding import Counterexample, Finding, finding
-from app.calculators.compare.point_comparisons import Points, consequences, given
-from app.calculators.compare.spectral.lines import PAPER, step
-from app.calculators.compare.spectral.request import MOST_POINTS
-from app.calculators.schemas import example
-from mechanisms import Step
-from mechanisms.analysis.spectral_noise import layers_gdp_mu, layers_l2
-from mechanisms.base import NonNegative, OpenProbability, Positive, Value
-from mechanisms.published import spectral_dp
+from zetadp.app.calculators.compare.finding import Counterexample, Finding, finding
+from zetadp.app.calculators.compare.point_comparisons import Points, consequences, given
+from zetadp.app.calculators.compare.spectral.lines import PAPER, step
+from zetadp.app.calculators.compare.spectral.request import MOST_POINTS
+from zetadp.app.calculators.schemas import example
+from zetadp.mechanisms import Step
+from zetadp.mechanisms.analysis.spectral_noise import layers_gdp_mu, layers_l2
+from zetadp.mechanisms.base import NonNegative, OpenProbability, Positive, Value
+from zetadp.mechanisms.published import spectral_dp
 
 MOST_LAYERS = 1000
 

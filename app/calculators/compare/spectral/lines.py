@@ -2,8 +2,8 @@ r"""The paper whose statements these are, the proof of what is true, and lines o
 
 from __future__ import annotations
 
-from app.calculators.compare import point_comparisons as points
-from mechanisms import Step
+from zetadp.app.calculators.compare import point_comparisons as points
+from zetadp.mechanisms import Step
 
 PAPER = "spectral_dp"
 PROOF = "mechanisms/proofs/spectral.md"

@@ -7,14 +7,14 @@ from functools import cache
 
 import numpy as np
 
-from app.calculators.compare.finding import Counterexample, Finding, finding
-from app.calculators.compare.point_comparisons import Points, consequences, given
-from app.calculators.compare.spectral.lines import PAPER, step
-from app.calculators.compare.spectral.request import SpectralComparison
-from mechanisms import NumpySource
-from mechanisms.analysis.spectral_noise import NoiseReading, reading_gdp_mu, real_noise_variance
-from mechanisms.numerics.spectrum import LowPass, filtering_ratio
-from mechanisms.published import spectral_dp
+from zetadp.app.calculators.compare.finding import Counterexample, Finding, finding
+from zetadp.app.calculators.compare.point_comparisons import Points, consequences, given
+from zetadp.app.calculators.compare.spectral.lines import PAPER, step
+from zetadp.app.calculators.compare.spectral.request import SpectralComparison
+from zetadp.mechanisms import NumpySource
+from zetadp.mechanisms.analysis.spectral_noise import NoiseReading, reading_gdp_mu, real_noise_variance
+from zetadp.mechanisms.numerics.spectrum import LowPass, filtering_ratio
+from zetadp.mechanisms.published import spectral_dp
 
 _FORMULAS = {
     NoiseReading.REAL_ON_COMPLEX_BINS: "infinity where a kept bin isn't its own conjugate (an axis with N >= 3 and K >= 2), else 1 / sigma",

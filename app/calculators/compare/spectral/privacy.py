@@ -7,13 +7,13 @@ from functools import cache
 
 import numpy as np
 
-from app.calculators.compare.finding import Counterexample, Finding, finding
-from app.calculators.compare.point_comparisons import Points, consequences, given
-from app.calculators.compare.spectral.lines import PAPER, step
-from app.calculators.compare.spectral.request import SpectralComparison
-from mechanisms.analysis.spectral_noise import NoiseReading, reading_gdp_mu, rfft_norm_undercount, unnormalised_gdp_mu
-from mechanisms.numerics.spectrum import LowPass
-from mechanisms.published import spectral_dp
+from zetadp.app.calculators.compare.finding import Counterexample, Finding, finding
+from zetadp.app.calculators.compare.point_comparisons import Points, consequences, given
+from zetadp.app.calculators.compare.spectral.lines import PAPER, step
+from zetadp.app.calculators.compare.spectral.request import SpectralComparison
+from zetadp.mechanisms.analysis.spectral_noise import NoiseReading, reading_gdp_mu, rfft_norm_undercount, unnormalised_gdp_mu
+from zetadp.mechanisms.numerics.spectrum import LowPass
+from zetadp.mechanisms.published import spectral_dp
 
 
 def findings(request: SpectralComparison, low_pass: LowPass) -> tuple[Finding, ...]:

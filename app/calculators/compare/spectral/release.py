@@ -6,15 +6,15 @@ from typing import final
 
 from fastapi import APIRouter
 
-from app.calculators.compare.finding import Finding
-from app.calculators.compare.spectral import noise as spectral_noise
-from app.calculators.compare.spectral import privacy as spectral_privacy
-from app.calculators.compare.spectral import signal as spectral_signal
-from app.calculators.compare.spectral.request import SpectralComparison
-from mechanisms.analysis.signal_energy import SignalNorms
-from mechanisms.analysis.spectral_noise import real_noise_variance
-from mechanisms.base import Extended, Value
-from mechanisms.numerics.spectrum import LowPass, filtering_ratio
+from zetadp.app.calculators.compare.finding import Finding
+from zetadp.app.calculators.compare.spectral import noise as spectral_noise
+from zetadp.app.calculators.compare.spectral import privacy as spectral_privacy
+from zetadp.app.calculators.compare.spectral import signal as spectral_signal
+from zetadp.app.calculators.compare.spectral.request import SpectralComparison
+from zetadp.mechanisms.analysis.signal_energy import SignalNorms
+from zetadp.mechanisms.analysis.spectral_noise import real_noise_variance
+from zetadp.mechanisms.base import Extended, Value
+from zetadp.mechanisms.numerics.spectrum import LowPass, filtering_ratio
 
 
 @final

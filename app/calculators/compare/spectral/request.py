@@ -6,12 +6,12 @@ from typing import Annotated, Self, final
 
 from pydantic import Field, Strict, model_validator
 
-from app.calculators.schemas import example
-from mechanisms.analysis.signal_energy import SignalNorms
-from mechanisms.base import NonNegative, Number, OpenProbability, Positive, Value
-from mechanisms.errors import InvalidParameter
-from mechanisms.numerics.spectrum import LONGEST_AXIS, MOST_AXES, LowPass, Rounding, kept_for_ratio
-from mechanisms.spectral import AxisNumbers
+from zetadp.app.calculators.schemas import example
+from zetadp.mechanisms.analysis.signal_energy import SignalNorms
+from zetadp.mechanisms.base import NonNegative, Number, OpenProbability, Positive, Value
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.numerics.spectrum import LONGEST_AXIS, MOST_AXES, LowPass, Rounding, kept_for_ratio
+from zetadp.mechanisms.spectral import AxisNumbers
 
 LONGEST_SIGNAL = 4096
 MOST_POSITIONS = 8

@@ -7,13 +7,13 @@ from functools import cache
 
 import numpy as np
 
-from app.calculators.compare.finding import Counterexample, Finding, finding
-from app.calculators.compare.point_comparisons import given
-from app.calculators.compare.spectral.lines import PAPER, step
-from app.calculators.compare.spectral.request import SpectralComparison
-from mechanisms.analysis.signal_energy import SignalNorms, norm_inside
-from mechanisms.numerics.spectrum import LowPass
-from mechanisms.published import spectral_dp
+from zetadp.app.calculators.compare.finding import Counterexample, Finding, finding
+from zetadp.app.calculators.compare.point_comparisons import given
+from zetadp.app.calculators.compare.spectral.lines import PAPER, step
+from zetadp.app.calculators.compare.spectral.request import SpectralComparison
+from zetadp.mechanisms.analysis.signal_energy import SignalNorms, norm_inside
+from zetadp.mechanisms.numerics.spectrum import LowPass
+from zetadp.mechanisms.published import spectral_dp
 
 
 def findings(request: SpectralComparison, low_pass: LowPass, norms: SignalNorms | None) -> tuple[Finding, ...]:

@@ -9,15 +9,15 @@ from typing import Annotated, final
 from fastapi import APIRouter
 from pydantic import Field
 
-from accountants.routes.closed.closed_form import GdpProfile
-from app.calculators.compare.finding import Counterexample, Finding, finding
-from app.calculators.compare.point_comparisons import given
-from app.calculators.compare.spectral.lines import PAPER, step
-from app.calculators.schemas import example
-from mechanisms import Step
-from mechanisms.analysis.classic_gaussian import classic_factor, classic_noise_renyi, equivalent_orders, largest_equivalent_epsilon
-from mechanisms.base import Count, Extended, Number, OpenProbability, Positive, Value
-from mechanisms.published import spectral_dp
+from zetadp.accountants.routes.closed.closed_form import GdpProfile
+from zetadp.app.calculators.compare.finding import Counterexample, Finding, finding
+from zetadp.app.calculators.compare.point_comparisons import given
+from zetadp.app.calculators.compare.spectral.lines import PAPER, step
+from zetadp.app.calculators.schemas import example
+from zetadp.mechanisms import Step
+from zetadp.mechanisms.analysis.classic_gaussian import classic_factor, classic_noise_renyi, equivalent_orders, largest_equivalent_epsilon
+from zetadp.mechanisms.base import Count, Extended, Number, OpenProbability, Positive, Value
+from zetadp.mechanisms.published import spectral_dp
 
 PROOF = "mechanisms/proofs/classic_gaussian.md"
 

@@ -6,16 +6,16 @@ from typing import final
 
 from fastapi import APIRouter
 
-from app.calculators.compare.finding import Finding
-from app.calculators.compare.spof import attack as spof_attack
-from app.calculators.compare.spof import expansion_point as spof_expansion_point
-from app.calculators.compare.spof import loss as spof_loss
-from app.calculators.compare.spof import noise as spof_noise
-from app.calculators.compare.spof import stabilised as spof_stabilised
-from app.calculators.compare.spof.setting import SpofComparison
-from app.calculators.proofs import path_of
-from mechanisms import Step
-from mechanisms.analysis.cross_entropy import (
+from zetadp.app.calculators.compare.finding import Finding
+from zetadp.app.calculators.compare.spof import attack as spof_attack
+from zetadp.app.calculators.compare.spof import expansion_point as spof_expansion_point
+from zetadp.app.calculators.compare.spof import loss as spof_loss
+from zetadp.app.calculators.compare.spof import noise as spof_noise
+from zetadp.app.calculators.compare.spof import stabilised as spof_stabilised
+from zetadp.app.calculators.compare.spof.setting import SpofComparison
+from zetadp.app.calculators.proofs import path_of
+from zetadp.mechanisms import Step
+from zetadp.mechanisms.analysis.cross_entropy import (
     Expansion,
     coefficient_l1,
     coefficient_l1_with_constant,
@@ -23,9 +23,9 @@ from mechanisms.analysis.cross_entropy import (
     sigmoid_slope,
     taylor_l1_with_constant,
 )
-from mechanisms.base import Extended, Value
-from mechanisms.local import multiple_up
-from mechanisms.spof_coefficients import SpofCoefficients
+from zetadp.mechanisms.base import Extended, Value
+from zetadp.mechanisms.local import multiple_up
+from zetadp.mechanisms.spof_coefficients import SpofCoefficients
 
 
 @final

@@ -13,12 +13,12 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from app.calculators.compare.finding import Counterexample, Finding, finding
-from app.calculators.compare.spof.setting import PAPER
-from mechanisms import NumpySource, Step
-from mechanisms.analysis.cross_entropy import sigmoid
-from mechanisms.analysis.record_recovery import distance_from_rank_one, recovered
-from mechanisms.published import spof as published
+from zetadp.app.calculators.compare.finding import Counterexample, Finding, finding
+from zetadp.app.calculators.compare.spof.setting import PAPER
+from zetadp.mechanisms import NumpySource, Step
+from zetadp.mechanisms.analysis.cross_entropy import sigmoid
+from zetadp.mechanisms.analysis.record_recovery import distance_from_rank_one, recovered
+from zetadp.mechanisms.published import spof as published
 
 Floats = NDArray[np.float64]
 

@@ -7,12 +7,12 @@ from typing import Literal, final
 
 from fastapi import APIRouter
 
-from app.calculators.compare.finding import Counterexample, Finding, finding
-from app.calculators.proofs import path_of
-from app.calculators.schemas import example
-from mechanisms import Step
-from mechanisms.base import Count, Extended, Positive, Value
-from mechanisms.local import multiple_up
+from zetadp.app.calculators.compare.finding import Counterexample, Finding, finding
+from zetadp.app.calculators.proofs import path_of
+from zetadp.app.calculators.schemas import example
+from zetadp.mechanisms import Step
+from zetadp.mechanisms.base import Count, Extended, Positive, Value
+from zetadp.mechanisms.local import multiple_up
 
 _PROOF = "proofs/constant_selection.md"
 

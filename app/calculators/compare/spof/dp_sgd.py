@@ -8,18 +8,18 @@ from typing import Annotated, final
 from fastapi import APIRouter
 from pydantic import Field
 
-from app.calculators.compare.finding import Counterexample, Finding, finding
-from app.calculators.compare.spof import attack as spof_attack
-from app.calculators.compare.spof.setting import PAPER, EpsilonParameter, laplace_for
-from app.calculators.proofs import path_of
-from app.calculators.schemas import example
-from mechanisms import Laplace, Step
-from mechanisms.analysis.clipped_box import l1_diameter
-from mechanisms.analysis.cross_entropy import sigmoid
-from mechanisms.base import Count, Extended, Number, Value
-from mechanisms.local import Dimension, multiple_up, quotient_up
-from mechanisms.published import spof as published
-from mechanisms.spof_coefficients import ExpansionPoint
+from zetadp.app.calculators.compare.finding import Counterexample, Finding, finding
+from zetadp.app.calculators.compare.spof import attack as spof_attack
+from zetadp.app.calculators.compare.spof.setting import PAPER, EpsilonParameter, laplace_for
+from zetadp.app.calculators.proofs import path_of
+from zetadp.app.calculators.schemas import example
+from zetadp.mechanisms import Laplace, Step
+from zetadp.mechanisms.analysis.clipped_box import l1_diameter
+from zetadp.mechanisms.analysis.cross_entropy import sigmoid
+from zetadp.mechanisms.base import Count, Extended, Number, Value
+from zetadp.mechanisms.local import Dimension, multiple_up, quotient_up
+from zetadp.mechanisms.published import spof as published
+from zetadp.mechanisms.spof_coefficients import ExpansionPoint
 
 _PROOF = "proofs/clipped_box.md"
 _ROUNDING = 1e-14

@@ -9,18 +9,18 @@ from typing import Annotated, Self, final
 from fastapi import APIRouter
 from pydantic import Field, model_validator
 
-from accountants import Release
-from app.calculators.compare.finding import Finding
-from app.calculators.compare.point_comparisons import raised
-from app.calculators.compare.spof import environment_findings as findings
-from app.calculators.compare.spof.environment_findings import Environment
-from app.calculators.proofs import path_of
-from app.calculators.schemas import example
-from mechanisms import Adjacency, Gaussian, Sensitivity
-from mechanisms.analysis import environmental_noise
-from mechanisms.base import SMALLEST_SCALE, Count, Extended, NonNegative, Number, OpenProbability, Positive, Value
-from mechanisms.errors import InvalidParameter
-from mechanisms.published import spof_environment as published
+from zetadp.accountants import Release
+from zetadp.app.calculators.compare.finding import Finding
+from zetadp.app.calculators.compare.point_comparisons import raised
+from zetadp.app.calculators.compare.spof import environment_findings as findings
+from zetadp.app.calculators.compare.spof.environment_findings import Environment
+from zetadp.app.calculators.proofs import path_of
+from zetadp.app.calculators.schemas import example
+from zetadp.mechanisms import Adjacency, Gaussian, Sensitivity
+from zetadp.mechanisms.analysis import environmental_noise
+from zetadp.mechanisms.base import SMALLEST_SCALE, Count, Extended, NonNegative, Number, OpenProbability, Positive, Value
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.published import spof_environment as published
 
 LONGEST_GRID = 50
 _LARGEST_LOG = math.log(1e308)

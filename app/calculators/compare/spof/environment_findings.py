@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import final
 
-from app.calculators.compare.finding import Counterexample, Finding, finding
-from mechanisms import Step
-from mechanisms.analysis import environmental_noise as proven
-from mechanisms.published import spof_environment as published
+from zetadp.app.calculators.compare.finding import Counterexample, Finding, finding
+from zetadp.mechanisms import Step
+from zetadp.mechanisms.analysis import environmental_noise as proven
+from zetadp.mechanisms.published import spof_environment as published
 
 _PROOF = "proofs/environmental_noise.md"
 _GIVEN = "given"

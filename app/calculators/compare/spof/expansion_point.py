@@ -5,15 +5,15 @@ from __future__ import annotations
 import functools
 import math
 
-from app.calculators.compare.finding import Finding, finding
-from app.calculators.compare.spof.setting import EXPANSION_PROOF, PAPER, SpofComparison, at_point
-from mechanisms import Step
-from mechanisms.analysis.cross_entropy import (
+from zetadp.app.calculators.compare.finding import Finding, finding
+from zetadp.app.calculators.compare.spof.setting import EXPANSION_PROOF, PAPER, SpofComparison, at_point
+from zetadp.mechanisms import Step
+from zetadp.mechanisms.analysis.cross_entropy import (
     coefficient_l1,
     derivative_bound,
     derivative_l1,
 )
-from mechanisms.published import spof as published
+from zetadp.mechanisms.published import spof as published
 
 
 def findings(request: SpofComparison) -> tuple[Finding, ...]:

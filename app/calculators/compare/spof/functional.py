@@ -7,18 +7,18 @@ from typing import final
 
 from fastapi import APIRouter
 
-from app.calculators.compare.finding import Finding, finding
-from app.calculators.compare.spof import attack as spof_attack
-from app.calculators.compare.spof.noise import functional_mechanism_difference, printed_pair_l1
-from app.calculators.compare.spof.setting import PAPER, EpsilonParameter, laplace_for
-from app.calculators.proofs import path_of
-from app.calculators.schemas import example
-from mechanisms import Laplace, Step
-from mechanisms.analysis.cross_entropy import Expansion, coefficient_l1, sigmoid
-from mechanisms.base import Count, Extended, Value
-from mechanisms.local import Dimension, multiple_up, quotient_up
-from mechanisms.published import spof as published
-from mechanisms.spof_coefficients import ExpansionPoint
+from zetadp.app.calculators.compare.finding import Finding, finding
+from zetadp.app.calculators.compare.spof import attack as spof_attack
+from zetadp.app.calculators.compare.spof.noise import functional_mechanism_difference, printed_pair_l1
+from zetadp.app.calculators.compare.spof.setting import PAPER, EpsilonParameter, laplace_for
+from zetadp.app.calculators.proofs import path_of
+from zetadp.app.calculators.schemas import example
+from zetadp.mechanisms import Laplace, Step
+from zetadp.mechanisms.analysis.cross_entropy import Expansion, coefficient_l1, sigmoid
+from zetadp.mechanisms.base import Count, Extended, Value
+from zetadp.mechanisms.local import Dimension, multiple_up, quotient_up
+from zetadp.mechanisms.published import spof as published
+from zetadp.mechanisms.spof_coefficients import ExpansionPoint
 
 _PROOF = "proofs/cross_entropy.md"
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from app.calculators.compare.finding import Counterexample, Finding, finding
-from app.calculators.compare.spof.setting import PAPER, SpofComparison, printed_pair
-from mechanisms import Step
-from mechanisms.analysis.cross_entropy import affine_l1, coefficient_l1
-from mechanisms.local import multiple_up, quotient_up
-from mechanisms.published import spof as published
+from zetadp.app.calculators.compare.finding import Counterexample, Finding, finding
+from zetadp.app.calculators.compare.spof.setting import PAPER, SpofComparison, printed_pair
+from zetadp.mechanisms import Step
+from zetadp.mechanisms.analysis.cross_entropy import affine_l1, coefficient_l1
+from zetadp.mechanisms.local import multiple_up, quotient_up
+from zetadp.mechanisms.published import spof as published
 
 _PROOF = "proofs/laplace.md"
 

@@ -6,12 +6,12 @@ from typing import final
 
 from fastapi import APIRouter
 
-from app.calculators.compare.finding import Finding, finding
-from app.calculators.schemas import example
-from mechanisms import Step
-from mechanisms.analysis.operation_counts import OperationCosts, Term, coefficient_perturbation, gradient_perturbation, total
-from mechanisms.base import Count, Value
-from mechanisms.published import spof_operations as published
+from zetadp.app.calculators.compare.finding import Finding, finding
+from zetadp.app.calculators.schemas import example
+from zetadp.mechanisms import Step
+from zetadp.mechanisms.analysis.operation_counts import OperationCosts, Term, coefficient_perturbation, gradient_perturbation, total
+from zetadp.mechanisms.base import Count, Value
+from zetadp.mechanisms.published import spof_operations as published
 
 STATES = (
     "Arithmetic and nothing else: the terms are the paper's, and their sums are right at the costs given. They say nothing of privacy "

@@ -6,15 +6,15 @@ from typing import Annotated, final
 
 from pydantic import BeforeValidator, Field, Strict, WithJsonSchema
 
-from app.calculators.compare.finding import Paper
-from app.calculators.schemas import example
-from mechanisms import Adjacency, Laplace, Sensitivity, Step
-from mechanisms.analysis.cross_entropy import LARGEST_POINT, sigmoid, sigmoid_slope
-from mechanisms.base import Count, Number, Value
-from mechanisms.errors import InvalidParameter
-from mechanisms.local import Dimension, quotient_up
-from mechanisms.published import spof as published
-from mechanisms.spof_coefficients import ExpansionPoint
+from zetadp.app.calculators.compare.finding import Paper
+from zetadp.app.calculators.schemas import example
+from zetadp.mechanisms import Adjacency, Laplace, Sensitivity, Step
+from zetadp.mechanisms.analysis.cross_entropy import LARGEST_POINT, sigmoid, sigmoid_slope
+from zetadp.mechanisms.base import Count, Number, Value
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.local import Dimension, quotient_up
+from zetadp.mechanisms.published import spof as published
+from zetadp.mechanisms.spof_coefficients import ExpansionPoint
 
 PAPER: Paper = "spof"
 EXPANSION_PROOF = "proofs/cross_entropy.md"

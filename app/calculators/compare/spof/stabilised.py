@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 
-from app.calculators.compare.finding import Counterexample, Finding, finding
-from app.calculators.compare.spof.setting import EXPANSION_PROOF, NOT_AT_A, NOT_FOR_NEGATIVE, PAPER, SpofComparison, printed_pair
-from mechanisms import Step
-from mechanisms.analysis.cross_entropy import (
+from zetadp.app.calculators.compare.finding import Counterexample, Finding, finding
+from zetadp.app.calculators.compare.spof.setting import EXPANSION_PROOF, NOT_AT_A, NOT_FOR_NEGATIVE, PAPER, SpofComparison, printed_pair
+from zetadp.mechanisms import Step
+from zetadp.mechanisms.analysis.cross_entropy import (
     affine_l1,
     coefficient_l1,
     coefficient_l1_with_constant,
 )
-from mechanisms.published import spof as published
+from zetadp.mechanisms.published import spof as published
 
 
 def findings(request: SpofComparison) -> tuple[Finding, ...]:

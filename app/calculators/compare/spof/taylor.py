@@ -8,16 +8,16 @@ from typing import Annotated, Self, final
 from fastapi import APIRouter
 from pydantic import Field, model_validator
 
-from app.calculators.compare.finding import Counterexample, Finding, finding
-from app.calculators.proofs import path_of
-from app.calculators.schemas import example
-from mechanisms import Step
-from mechanisms.analysis import taylor
-from mechanisms.analysis.cross_entropy import sigmoid_slope
-from mechanisms.base import SMALLEST_SCALE, NonNegative, Number, Positive, Value
-from mechanisms.errors import InvalidParameter
-from mechanisms.published import spof
-from mechanisms.published import spof_taylor as published
+from zetadp.app.calculators.compare.finding import Counterexample, Finding, finding
+from zetadp.app.calculators.proofs import path_of
+from zetadp.app.calculators.schemas import example
+from zetadp.mechanisms import Step
+from zetadp.mechanisms.analysis import taylor
+from zetadp.mechanisms.analysis.cross_entropy import sigmoid_slope
+from zetadp.mechanisms.base import SMALLEST_SCALE, NonNegative, Number, Positive, Value
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.published import spof
+from zetadp.mechanisms.published import spof_taylor as published
 
 SHOWN_ORDERS = (3, 4, 6, 8, 12, 16, 20)
 _PROOF = "proofs/taylor.md"

@@ -2,12 +2,12 @@ r"""The kinds of training that a certificate can describe: one module each, with
 
 from __future__ import annotations
 
-from app.certificates.facts.statement import PartFacts
-from app.certificates.words.kinds.base import History, Kind, Setting
-from app.certificates.words.kinds.comparison import Comparison
-from app.certificates.words.kinds.single import single_kind
-from trainer import AnyPlan
-from trainer.specs.plans import ComparisonPlan
+from zetadp.app.certificates.facts.statement import PartFacts
+from zetadp.app.certificates.words.kinds.base import History, Kind, Setting
+from zetadp.app.certificates.words.kinds.comparison import Comparison
+from zetadp.app.certificates.words.kinds.single import single_kind
+from zetadp.trainer import AnyPlan
+from zetadp.trainer.specs.plans import ComparisonPlan
 
 
 def kind_of(plan: AnyPlan, parts: tuple[PartFacts, ...]) -> Kind:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal, final
 
-from app.certificates.facts import wording
-from app.certificates.facts.wording import ArithmeticName
-from mechanisms import AnyMechanism
-from trainer.specs.report import HeldOut
+from zetadp.app.certificates.facts import wording
+from zetadp.app.certificates.facts.wording import ArithmeticName
+from zetadp.mechanisms import AnyMechanism
+from zetadp.trainer.specs.report import HeldOut
 
 
 @final

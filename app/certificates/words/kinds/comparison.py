@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
 
-from app.certificates.facts import wording
-from app.certificates.facts.phrases import sentence
-from app.certificates.facts.statement import PartFacts, PartGuarantee
-from app.certificates.facts.wording import ArithmeticName
-from app.certificates.words.kinds.base import History, Kind, Setting
-from app.certificates.words.kinds.single import single_kind
-from app.certificates.words.kinds.unprotected import NO_ROWS
-from trainer.specs.plans import ComparisonPlan
+from zetadp.app.certificates.facts import wording
+from zetadp.app.certificates.facts.phrases import sentence
+from zetadp.app.certificates.facts.statement import PartFacts, PartGuarantee
+from zetadp.app.certificates.facts.wording import ArithmeticName
+from zetadp.app.certificates.words.kinds.base import History, Kind, Setting
+from zetadp.app.certificates.words.kinds.single import single_kind
+from zetadp.app.certificates.words.kinds.unprotected import NO_ROWS
+from zetadp.trainer.specs.plans import ComparisonPlan
 
 _TABLE = "The metrics stated here are those of the first part; the table has those of all parts"
 

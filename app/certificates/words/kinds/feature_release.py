@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
 
-from app.certificates.facts import wording
-from app.certificates.facts.decimals import exact, upper
-from app.certificates.facts.phrases import sentence
-from app.certificates.facts.wording import ArithmeticName
-from app.certificates.words.kinds.base import History, Kind, Setting
-from app.certificates.words.releases import noise_phrase
-from trainer.specs.plans import FeatureReleasePlan
+from zetadp.app.certificates.facts import wording
+from zetadp.app.certificates.facts.decimals import exact, upper
+from zetadp.app.certificates.facts.phrases import sentence
+from zetadp.app.certificates.facts.wording import ArithmeticName
+from zetadp.app.certificates.words.kinds.base import History, Kind, Setting
+from zetadp.app.certificates.words.releases import noise_phrase
+from zetadp.trainer.specs.plans import FeatureReleasePlan
 
 MEANING = (
     "the feature of every held-out record was scaled down to l2 norm C if it was longer (one that wasn't finite counted as zero), and "

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
 
-from app.certificates.facts import wording
-from app.certificates.facts.decimals import exact
-from app.certificates.facts.phrases import sentence
-from app.certificates.facts.wording import ArithmeticName
-from app.certificates.words.kinds.base import History, Kind, Setting
-from app.certificates.words.kinds.projection import projection_lines
-from app.certificates.words.releases import release_phrase, releases_of
-from trainer.specs.execution_plan import AdaptiveClipping, Clipping, ExecutionPlan, FederatedSampling, LayerBoundsClipping
+from zetadp.app.certificates.facts import wording
+from zetadp.app.certificates.facts.decimals import exact
+from zetadp.app.certificates.facts.phrases import sentence
+from zetadp.app.certificates.facts.wording import ArithmeticName
+from zetadp.app.certificates.words.kinds.base import History, Kind, Setting
+from zetadp.app.certificates.words.kinds.projection import projection_lines
+from zetadp.app.certificates.words.releases import release_phrase, releases_of
+from zetadp.trainer.specs.execution_plan import AdaptiveClipping, Clipping, ExecutionPlan, FederatedSampling, LayerBoundsClipping
 
 
 @final

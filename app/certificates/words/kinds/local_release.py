@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
 
-from app.certificates.facts import wording
-from app.certificates.facts.decimals import upper
-from app.certificates.facts.phrases import sentence
-from app.certificates.facts.wording import ArithmeticName
-from app.certificates.words.kinds.base import History, Kind, Setting
-from app.certificates.words.releases import noise_phrase
-from trainer.specs.plans import RecordReleasePlan
+from zetadp.app.certificates.facts import wording
+from zetadp.app.certificates.facts.decimals import upper
+from zetadp.app.certificates.facts.phrases import sentence
+from zetadp.app.certificates.facts.wording import ArithmeticName
+from zetadp.app.certificates.words.kinds.base import History, Kind, Setting
+from zetadp.app.certificates.words.releases import noise_phrase
+from zetadp.trainer.specs.plans import RecordReleasePlan
 
 MEANING = (
     "the service, which held all records until then, released every training record that is used once, by itself, with its own noise; "

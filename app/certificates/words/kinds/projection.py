@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from app.certificates.facts.decimals import upper
-from trainer.specs.projection import SpectralProjection
+from zetadp.app.certificates.facts.decimals import upper
+from zetadp.trainer.specs.projection import SpectralProjection
 
 MEANING = {
     "project_then_clip": (

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
 
-from app.certificates.facts import wording
-from app.certificates.facts.phrases import sentence
-from app.certificates.facts.wording import ArithmeticName
-from app.certificates.words.kinds.base import History, Kind, Setting
-from app.certificates.words.releases import release_phrase, releases_of
-from trainer.specs.plans import StatisticReleasePlan
+from zetadp.app.certificates.facts import wording
+from zetadp.app.certificates.facts.phrases import sentence
+from zetadp.app.certificates.facts.wording import ArithmeticName
+from zetadp.app.certificates.words.kinds.base import History, Kind, Setting
+from zetadp.app.certificates.words.releases import release_phrase, releases_of
+from zetadp.trainer.specs.plans import StatisticReleasePlan
 
 MEANING = (
     "one vector of {numbers} sums over all training records was released once, with noise on every one of them; after that, nothing "

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
 
-from app.certificates.facts import wording
-from app.certificates.facts.phrases import sentence
-from app.certificates.facts.wording import ArithmeticName
-from app.certificates.words.kinds.base import History, Kind, Setting
-from trainer.specs.plans import UnprotectedPlan
+from zetadp.app.certificates.facts import wording
+from zetadp.app.certificates.facts.phrases import sentence
+from zetadp.app.certificates.facts.wording import ArithmeticName
+from zetadp.app.certificates.words.kinds.base import History, Kind, Setting
+from zetadp.trainer.specs.plans import UnprotectedPlan
 
 NOT_COVERED = (
     "anything: nothing in this run limits what the released files reveal about any record",

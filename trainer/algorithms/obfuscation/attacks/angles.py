@@ -13,10 +13,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from trainer.algorithms.obfuscation.attacks.attacker import Attacker
-from trainer.algorithms.obfuscation.attacks.intervals import Figures
-from trainer.algorithms.obfuscation.target import Encoded
-from trainer.specs.attack_findings import AttackFigure, AttackName
+from zetadp.trainer.algorithms.obfuscation.attacks.attacker import Attacker
+from zetadp.trainer.algorithms.obfuscation.attacks.intervals import Figures
+from zetadp.trainer.algorithms.obfuscation.target import Encoded
+from zetadp.trainer.specs.attack_findings import AttackFigure, AttackName
 
 TURN = 2.0 * math.pi
 QUARTER = 0.5 * math.pi

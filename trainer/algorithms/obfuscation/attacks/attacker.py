@@ -9,8 +9,8 @@ from typing import final
 import torch
 from torch import Generator, Tensor
 
-from trainer.algorithms.obfuscation.target import Encoded, Ground, Scheme
-from trainer.specs.attack_findings import AttackEffort
+from zetadp.trainer.algorithms.obfuscation.target import Encoded, Ground, Scheme
+from zetadp.trainer.specs.attack_findings import AttackEffort
 
 CHUNK = 256
 """The number of records that go through the network at once."""

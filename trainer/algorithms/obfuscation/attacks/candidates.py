@@ -8,10 +8,10 @@ from typing import final
 import torch
 from torch import Tensor
 
-from trainer.algorithms.obfuscation.attacks.attacker import Attacker
-from trainer.algorithms.obfuscation.attacks.intervals import Figures
-from trainer.algorithms.obfuscation.target import Encoded
-from trainer.specs.attack_findings import AttackFigure
+from zetadp.trainer.algorithms.obfuscation.attacks.attacker import Attacker
+from zetadp.trainer.algorithms.obfuscation.attacks.intervals import Figures
+from zetadp.trainer.algorithms.obfuscation.target import Encoded
+from zetadp.trainer.specs.attack_findings import AttackFigure
 
 MOST = 1024
 """Victims, and public images to set the threshold with, that are tried against each other."""

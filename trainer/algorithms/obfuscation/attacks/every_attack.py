@@ -9,18 +9,18 @@ from typing import final
 import torch
 from torch import Generator, Tensor
 
-from trainer.algorithms.obfuscation.attacks import inversion, quadratures
-from trainer.algorithms.obfuscation.attacks.angles import angle_figures, by_moments
-from trainer.algorithms.obfuscation.attacks.attacker import Attacker, turned_back
-from trainer.algorithms.obfuscation.attacks.candidates import candidate_figures
-from trainer.algorithms.obfuscation.attacks.intervals import Figures
-from trainer.algorithms.obfuscation.attacks.inversion import Pixels
-from trainer.algorithms.obfuscation.attacks.labels import answers, decided, label_figures, scanned
-from trainer.algorithms.obfuscation.attacks.networks import Quadratures, Reconstruction
-from trainer.algorithms.obfuscation.attacks.properties import Recovered, property_figures
-from trainer.algorithms.obfuscation.attacks.repeats import repeat_figure
-from trainer.algorithms.obfuscation.target import Encoded, Ground, Scheme
-from trainer.specs.attack_findings import AttackEffort, AttackFigure, AttackFindings, AttackName
+from zetadp.trainer.algorithms.obfuscation.attacks import inversion, quadratures
+from zetadp.trainer.algorithms.obfuscation.attacks.angles import angle_figures, by_moments
+from zetadp.trainer.algorithms.obfuscation.attacks.attacker import Attacker, turned_back
+from zetadp.trainer.algorithms.obfuscation.attacks.candidates import candidate_figures
+from zetadp.trainer.algorithms.obfuscation.attacks.intervals import Figures
+from zetadp.trainer.algorithms.obfuscation.attacks.inversion import Pixels
+from zetadp.trainer.algorithms.obfuscation.attacks.labels import answers, decided, label_figures, scanned
+from zetadp.trainer.algorithms.obfuscation.attacks.networks import Quadratures, Reconstruction
+from zetadp.trainer.algorithms.obfuscation.attacks.properties import Recovered, property_figures
+from zetadp.trainer.algorithms.obfuscation.attacks.repeats import repeat_figure
+from zetadp.trainer.algorithms.obfuscation.target import Encoded, Ground, Scheme
+from zetadp.trainer.specs.attack_findings import AttackEffort, AttackFigure, AttackFindings, AttackName
 
 KNOWN = 2048
 """Encodings of public images that the attacker makes and turns back as it does the victims', to train the property attacks on."""

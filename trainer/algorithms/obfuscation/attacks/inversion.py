@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from trainer.algorithms.obfuscation.attacks.attacker import Attacker
-from trainer.algorithms.obfuscation.attacks.intervals import Figures
-from trainer.algorithms.obfuscation.attacks.networks import Reconstruction, train, weights_of
-from trainer.algorithms.obfuscation.target import Encoded
-from trainer.specs.attack_findings import AttackFigure
+from zetadp.trainer.algorithms.obfuscation.attacks.attacker import Attacker
+from zetadp.trainer.algorithms.obfuscation.attacks.intervals import Figures
+from zetadp.trainer.algorithms.obfuscation.attacks.networks import Reconstruction, train, weights_of
+from zetadp.trainer.algorithms.obfuscation.target import Encoded
+from zetadp.trainer.specs.attack_findings import AttackFigure
 
 Planes = Callable[[Encoded], Tensor]
 """What a reconstruction is made from (records, channels, ...)."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trainer.algorithms.obfuscation.attacks.angles import TURN
-from trainer.algorithms.obfuscation.attacks.attacker import Attacker, most_frequent, turned_back
-from trainer.algorithms.obfuscation.attacks.intervals import Figures
-from trainer.specs.attack_findings import AttackFigure, AttackName
+from zetadp.trainer.algorithms.obfuscation.attacks.angles import TURN
+from zetadp.trainer.algorithms.obfuscation.attacks.attacker import Attacker, most_frequent, turned_back
+from zetadp.trainer.algorithms.obfuscation.attacks.intervals import Figures
+from zetadp.trainer.specs.attack_findings import AttackFigure, AttackName
 
 SCANNED = 64
 """Angles that are tried out where none is estimated."""

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from trainer.algorithms.obfuscation.attacks.attacker import Attacker, most_frequent
-from trainer.algorithms.obfuscation.attacks.intervals import Figures
-from trainer.algorithms.obfuscation.attacks.networks import Classifier, train, weights_of
-from trainer.specs.attack_findings import AttackFigure, AttackName
+from zetadp.trainer.algorithms.obfuscation.attacks.attacker import Attacker, most_frequent
+from zetadp.trainer.algorithms.obfuscation.attacks.intervals import Figures
+from zetadp.trainer.algorithms.obfuscation.attacks.networks import Classifier, train, weights_of
+from zetadp.trainer.specs.attack_findings import AttackFigure, AttackName
 
 NEIGHBOURS: dict[int, AttackName] = {
     1: "property_nearest_neighbour",

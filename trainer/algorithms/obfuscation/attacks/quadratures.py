@@ -6,9 +6,9 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from trainer.algorithms.obfuscation.attacks.angles import TURN
-from trainer.algorithms.obfuscation.attacks.attacker import Attacker
-from trainer.algorithms.obfuscation.attacks.networks import Quadratures, train, weights_of
+from zetadp.trainer.algorithms.obfuscation.attacks.angles import TURN
+from zetadp.trainer.algorithms.obfuscation.attacks.attacker import Attacker
+from zetadp.trainer.algorithms.obfuscation.attacks.networks import Quadratures, train, weights_of
 
 TURNS = 12
 """Angles that are compared for each encoding in a step of training, ``CLOSE`` of them near the true one."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trainer.algorithms.obfuscation.attacks.attacker import Attacker
-from trainer.algorithms.obfuscation.attacks.intervals import Figures
-from trainer.algorithms.obfuscation.target import Encoded
-from trainer.specs.attack_findings import AttackFigure
+from zetadp.trainer.algorithms.obfuscation.attacks.attacker import Attacker
+from zetadp.trainer.algorithms.obfuscation.attacks.intervals import Figures
+from zetadp.trainer.algorithms.obfuscation.target import Encoded
+from zetadp.trainer.specs.attack_findings import AttackFigure
 
 AVERAGED = 2048
 """Public records whose mean feature is the guess of somebody who sees nothing."""

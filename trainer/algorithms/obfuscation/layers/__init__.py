@@ -2,11 +2,11 @@ r"""Layers on complex parts that commute with a turn of all numbers by one angle
 
 from __future__ import annotations
 
-from trainer.algorithms.obfuscation.layers.delta import Delta, delta
-from trainer.algorithms.obfuscation.layers.dropout import JointDropout
-from trainer.algorithms.obfuscation.layers.magnitude_norm import MagnitudeNorm
-from trainer.algorithms.obfuscation.layers.parts import aligned, from_parts, halves, to_parts, turned, turned_back
-from trainer.algorithms.obfuscation.layers.pooling import MaxPool
+from zetadp.trainer.algorithms.obfuscation.layers.delta import Delta, delta
+from zetadp.trainer.algorithms.obfuscation.layers.dropout import JointDropout
+from zetadp.trainer.algorithms.obfuscation.layers.magnitude_norm import MagnitudeNorm
+from zetadp.trainer.algorithms.obfuscation.layers.parts import aligned, from_parts, halves, to_parts, turned, turned_back
+from zetadp.trainer.algorithms.obfuscation.layers.pooling import MaxPool
 
 __all__ = [
     "Delta",

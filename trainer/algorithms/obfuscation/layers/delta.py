@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from mechanisms.errors import InvalidParameter
-from trainer.algorithms.obfuscation.layers.parts import halves
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.algorithms.obfuscation.layers.parts import halves
 
 SMALLEST = 1e-18
 """A magnitude below this counts as this, whose square float32 can still hold."""

@@ -7,7 +7,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.errors import InvalidParameter
 
 
 @final

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.errors import InvalidParameter
 
 FLOOR = 1e-5
 """Added to E |f|^2."""

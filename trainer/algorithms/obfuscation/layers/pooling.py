@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trainer.algorithms.obfuscation.layers.parts import halves
+from zetadp.trainer.algorithms.obfuscation.layers.parts import halves
 
 
 @final

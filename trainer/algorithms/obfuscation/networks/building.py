@@ -7,10 +7,10 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from mechanisms.sampling.source import RandomStream
-from trainer.algorithms.obfuscation import layers as equivariant
-from trainer.models import real_layers
-from trainer.specs.models.model_spec import (
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.algorithms.obfuscation import layers as equivariant
+from zetadp.trainer.models import real_layers
+from zetadp.trainer.specs.models.model_spec import (
     Activation,
     AdaptiveAveragePool,
     AdaptiveMaxPool,
@@ -27,11 +27,11 @@ from trainer.specs.models.model_spec import (
     TransposedConvolution,
     Unflatten,
 )
-from trainer.specs.models.parameter_counts import Shape, module_name
-from trainer.specs.models.shapes import shape_after
-from trainer.specs.obfuscation.architectures import Delta, MagnitudeNorm, ProcessingLayer, Skip
-from trainer.specs.obfuscation.blueprints import Layers
-from trainer.specs.obfuscation.shapes import Divided, shortcut
+from zetadp.trainer.specs.models.parameter_counts import Shape, module_name
+from zetadp.trainer.specs.models.shapes import shape_after
+from zetadp.trainer.specs.obfuscation.architectures import Delta, MagnitudeNorm, ProcessingLayer, Skip
+from zetadp.trainer.specs.obfuscation.blueprints import Layers
+from zetadp.trainer.specs.obfuscation.shapes import Divided, shortcut
 
 
 @final

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from mechanisms.errors import InvalidParameter
-from trainer.algorithms.obfuscation.layers import from_parts, to_parts
-from trainer.specs.models.parameter_counts import Shape
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.algorithms.obfuscation.layers import from_parts, to_parts
+from zetadp.trainer.specs.models.parameter_counts import Shape
 
 TOLERANCE = 1e-4
 """Relative to the l2 norm; float32 alone gives about 1e-6 in a network of a hundred layers."""
