@@ -7,6 +7,7 @@ profile requests are alike, so that none is answered from memory; what memory do
 from __future__ import annotations
 
 import http.client
+import os
 import json
 import socket
 import statistics
@@ -109,6 +110,8 @@ def serve(folder: str, announce: Callable[[int], None]) -> None:
 def _announce(port: int) -> None:
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
+    # Nobody reads on: lines about requests would fill the pipe, and the server would wait for ever.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 if __name__ == "__main__":
