@@ -16,10 +16,10 @@ FROM base AS api
 RUN pip install --constraint constraints.txt .
 USER zetadp
 EXPOSE 8000
-# It listens beyond loopback, so it starts only with a first admin key: -e ZETADP_ADMIN_KEY="$(python -m app keys generate)", kept by you.
+# It listens beyond loopback, so it starts only with a first admin key: -e ZETADP_ADMIN_KEY="$(zetadp keys generate)", kept by you.
 ENV ZETADP_HOST=0.0.0.0
 HEALTHCHECK --interval=10s --timeout=3s CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/livez', timeout=2)"]
-CMD ["python", "-m", "app", "serve", "--port", "8000"]
+CMD ["zetadp", "serve", "--port", "8000"]
 
 FROM base AS worker
 # With a compiler while it installs, for the noise's inner loop; in place, where it is run from.
@@ -27,4 +27,4 @@ RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends gcc lib
     && pip install "$(grep '^torch==' constraints.txt)" && pip install --constraint constraints.txt --editable '.[worker]' \
     && apt-get purge -y -qq --auto-remove gcc libc6-dev && rm -rf /var/lib/apt/lists/*
 USER zetadp
-CMD ["python", "-m", "app", "worker"]
+CMD ["zetadp", "worker"]

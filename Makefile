@@ -32,7 +32,7 @@ $(SETUP): EXTRAS := worker
 $(DEV_SETUP): EXTRAS := worker,dev
 
 # torch first and pinned: a range would pull another build with gigabytes of GPU libraries. Only what is imported is compiled, when it is.
-$(SETUP) $(DEV_SETUP): constraints.txt pyproject.toml mechanisms/version.py mechanisms/sampling/_kernel.c
+$(SETUP) $(DEV_SETUP): constraints.txt pyproject.toml zetadp/version.py mechanisms/sampling/_kernel.c
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "zetadp needs Python 3.11 or newer, this is " + sys.version)'
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) "$$(grep '^torch==' constraints.txt)"
@@ -40,10 +40,10 @@ $(SETUP) $(DEV_SETUP): constraints.txt pyproject.toml mechanisms/version.py mech
 	@touch $(SETUP) $@
 
 demo: $(SETUP)
-	$(BIN)/python -m app demo
+	$(BIN)/zetadp demo
 
 serve: $(SETUP)
-	$(BIN)/python -m app serve --with-worker
+	$(BIN)/zetadp serve --with-worker
 
 test: doctest
 	$(PYTEST) tests --numprocesses $(PROCESSES) --maxprocesses 8

@@ -48,7 +48,7 @@ from zetadp.app.web.handbook import PATH as HANDBOOK
 from zetadp.app.web.handbook import Handbook
 from zetadp.app.web.router import router as web_router
 from zetadp.mechanisms.base import Value
-from zetadp.mechanisms.version import VERSION
+from zetadp.version import VERSION
 
 DESCRIPTION = """
 Privacy accounting, noise calibration and private training, with certificates that anyone can check.

@@ -205,7 +205,7 @@ class Gun:
 def service(of: Settings, log: Path) -> Generator[tuple[str, int]]:
     """Address and process id of a service in a process of its own."""
     variables = {**os.environ, **environment(of), "ZETADP_LOG_LEVEL": "warning"}
-    command = [sys.executable, "-m", "app", "serve", "--port", "0"]
+    command = [sys.executable, "-m", "zetadp", "serve", "--port", "0"]
     with log.open("wb") as errors, subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=errors, text=True) as process:  # noqa: S603
         assert process.stdout is not None
         try:

@@ -44,7 +44,7 @@ def p95(seconds: list[float]) -> float:
 def service(of: Settings) -> Generator[str]:
     """The address of a service in a process of its own."""
     variables = {**os.environ, **environment(of), "ZETADP_LOG_LEVEL": "error"}
-    command = [sys.executable, "-m", "app", "serve", "--port", "0"]
+    command = [sys.executable, "-m", "zetadp", "serve", "--port", "0"]
     with subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 (our own command)
         assert process.stdout is not None
         try:

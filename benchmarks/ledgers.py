@@ -127,7 +127,7 @@ def _over_http(kind: str, settings: Settings, database: Database) -> Iterator[st
         "ZETADP_REQUESTS_PER_ADDRESS": "1000000/second",
         **({} if settings.database_url is None else {"ZETADP_DATABASE_URL": settings.database_url}),
     }
-    command = [sys.executable, "-m", "app", "serve", "--port", "0"]
+    command = [sys.executable, "-m", "zetadp", "serve", "--port", "0"]
     key = KeyService(database).create(_TENANT, "benchmark", tuple(Scope), None).text
     ledger = LedgerService(database, 10.0).create(_TENANT, _definition("http", float(fitting)), None, None)
     server = subprocess.Popen(command, env={**os.environ, **variables}, stdout=subprocess.PIPE, text=True)  # noqa: S603 - our own module

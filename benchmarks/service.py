@@ -7,8 +7,8 @@ profile requests are alike, so that none is answered from memory; what memory do
 from __future__ import annotations
 
 import http.client
-import os
 import json
+import os
 import socket
 import statistics
 import subprocess

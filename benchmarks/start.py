@@ -19,7 +19,7 @@ from benchmarks.compare import Ratio, goal, line
 
 ROUNDS = 7
 STARTS = (
-    ("command line, --help", ("-m", "app", "--help"), 0.3),
+    ("command line, --help", ("-m", "zetadp", "--help"), 0.3),
     ("the service's application", ("-c", "from zetadp.app.main import create_app; create_app()"), 1.2),
     ("training child, before its work", ("-m", "zetadp.trainer.child", "--help"), 2.0),
 )

@@ -1,1 +1,90 @@
-"""Private training and its accounting."""
+r"""Privacy accounting, noise calibration and private training, with certificates that anyone can check.
+
+>>> import zetadp
+>>> round(zetadp.epsilon(noise_multiplier=1.0, sampling_probability=0.01, steps=1000, delta=1e-5).upper, 3)
+1.828
+
+Names are loaded when they are first used: what asks for an epsilon doesn't wait for torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from zetadp.accountants.events import Composed, Event, FixedSizeSampled, Grouped, NonPrivate, PoissonSampled, Release, Repeated
+    from zetadp.accounting import (
+        AttackRisk,
+        Calibrated,
+        attack_risk,
+        complex_gaussian,
+        convert,
+        delta,
+        dp_sgd,
+        epsilon,
+        gaussian,
+        laplace,
+        noise_multiplier,
+        profile,
+        steps,
+    )
+    from zetadp.mechanisms.base import Sensitivity
+    from zetadp.mechanisms.complex_gaussian import ComplexGaussian
+    from zetadp.mechanisms.gaussian import Gaussian
+    from zetadp.mechanisms.laplace import Laplace
+
+    __version__: str
+
+__all__ = [
+    "AttackRisk",
+    "Calibrated",
+    "ComplexGaussian",
+    "Composed",
+    "Event",
+    "FixedSizeSampled",
+    "Gaussian",
+    "Grouped",
+    "Laplace",
+    "NonPrivate",
+    "PoissonSampled",
+    "Release",
+    "Repeated",
+    "Sensitivity",
+    "__version__",
+    "attack_risk",
+    "complex_gaussian",
+    "convert",
+    "delta",
+    "dp_sgd",
+    "epsilon",
+    "gaussian",
+    "laplace",
+    "noise_multiplier",
+    "profile",
+    "steps",
+]
+
+_EVENTS = ("Composed", "Event", "FixedSizeSampled", "Grouped", "NonPrivate", "PoissonSampled", "Release", "Repeated")
+_ELSEWHERE = {
+    **dict.fromkeys(_EVENTS, "zetadp.accountants.events"),
+    "Sensitivity": "zetadp.mechanisms.base",
+    "ComplexGaussian": "zetadp.mechanisms.complex_gaussian",
+    "Gaussian": "zetadp.mechanisms.gaussian",
+    "Laplace": "zetadp.mechanisms.laplace",
+}
+"""The modules of the names that ``accounting`` doesn't have."""
+
+
+def __getattr__(name: str) -> object:
+    if name == "__version__":
+        return import_module("zetadp.version").VERSION
+    if name not in __all__:
+        raise AttributeError(f"module 'zetadp' has no attribute {name!r}")
+    found = getattr(import_module(_ELSEWHERE.get(name, "zetadp.accounting")), name)
+    globals()[name] = found  # asked for once
+    return found
+
+
+def __dir__() -> list[str]:
+    return __all__

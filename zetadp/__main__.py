@@ -1,12 +1,6 @@
 """``python -m zetadp``: the command line."""
 
-import gc
-
-# Importing makes a few hundred thousand objects that live as long as the process: the usual look for garbage after each 700 of them
-# is a tenth of the time of a start.
-gc.set_threshold(50_000)
-
-from zetadp.app.cli import main  # noqa: E402
+from zetadp.app.__main__ import main
 
 if __name__ == "__main__":
     main()

@@ -37,7 +37,7 @@ class Admission:
 BEARER = HTTPBearer(
     bearerFormat="zdp_<id>_<secret>",
     scheme_name="key",
-    description="A key for this service. Create one with POST /v1/keys, or with `python -m app keys create` on the service's machine.",
+    description="A key for this service. Create one with POST /v1/keys, or with `zetadp keys create` on the service's machine.",
     auto_error=False,
 )
 

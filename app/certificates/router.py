@@ -119,7 +119,7 @@ def verify_certificate(
 ) -> VerificationReport:
     """Verify a certificate (DSSE or JWS) against this service's keys, revocations and log, and recompute its figures.
 
-    Always 200: the report's `verdict` is the answer. Files aren't checked here; `python -m app verify` compares their digests offline,
+    Always 200: the report's `verdict` is the answer. Files aren't checked here; `zetadp verify` compares their digests offline,
     with keys that the reader trusts.
     """
     return verify(body, jwks(settings), None, _evidence(body, database, settings))

@@ -48,6 +48,10 @@ LISTED: dict[str, dict[str, str]] = {
         "certificate-page": "Write a certificate as a page or PDF, offline. This checks its signature; `verify` also recomputes its "
         "figures.",
     },
+    "questions": {
+        "epsilon": "What epsilon has DP-SGD, or one Gaussian release, with this noise?",
+        "noise": "What noise multiplier does DP-SGD, or one Gaussian release, need for this epsilon?",
+    },
     "calculate": {
         "profile": 'What guarantee does an event give? EVENT is a JSON file like the "event" of POST /v1/profiles.',
         "calibrate": "How much noise does a guarantee need? Or how much sampling, how many steps, how large a clipping bound does it "

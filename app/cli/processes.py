@@ -116,7 +116,7 @@ def _first_key(settings: Settings, listener: socket.socket) -> str | None:
         if not ipaddress.ip_address(host).is_loopback:
             fail(
                 f"host must be a loopback address as long as there are no keys, got {host!r}: start once without --host, or make one with "
-                "`python -m app keys create`, or set ZETADP_ADMIN_KEY",
+                "`zetadp keys create`, or set ZETADP_ADMIN_KEY",
                 Exit.USAGE,
             )
         return keys.first().text

@@ -33,7 +33,7 @@ from zetadp.app.kit.settings import Settings
 from zetadp.app.tables.jobs import DeliveryRow, JobEventRow, JobRow, WebhookRow
 from zetadp.mechanisms.base import Value
 from zetadp.mechanisms.errors import InvalidParameter
-from zetadp.mechanisms.version import VERSION
+from zetadp.version import VERSION
 
 Tried = Literal["taken", "not_taken", "given_up"]
 LOOK_SECONDS = 0.5

@@ -62,7 +62,7 @@ class Settings(BaseSettings):
       host: IPv4 address that the API listens on; must be loopback until there are keys.
       allowed_hosts: names that the service answers under, in addition to addresses and names without a dot; separated by commas.
       trusted_proxies: addresses of reverse proxies, separated by commas, whose ``X-Forwarded-For`` is trusted; none if empty.
-      admin_key: an admin key that the operator made (``python -m app keys generate``); its digest is stored at the first start with it.
+      admin_key: an admin key that the operator made (``zetadp keys generate``); its digest is stored at the first start with it.
       open_calculators: whether calculators, papers and recipes answer without a key; if not, they need the scope ``calculate``.
       requests_per_key: how many requests one key may send.
       requests_per_address: how many requests without a key one address may send.
@@ -163,7 +163,7 @@ class Settings(BaseSettings):
     @classmethod
     def _key(cls, key: SecretStr | None) -> SecretStr | None:
         if key is not None and KeyText.read(key.get_secret_value()) is None:
-            raise ValueError("must be a key made by `python -m app keys generate`, got something else")
+            raise ValueError("must be a key made by `zetadp keys generate`, got something else")
         return key
 
     @property

@@ -32,7 +32,7 @@ from zetadp.app.operations.archive import (
 )
 from zetadp.app.tables.ledgers import LedgerEntryRow, LedgerRow
 from zetadp.mechanisms.base import Value
-from zetadp.mechanisms.version import VERSION
+from zetadp.version import VERSION
 
 NOT_KEPT = frozenset({"executors", "housekeeping"})
 """Tables of the current processes: leases, and when a round is due."""

@@ -34,7 +34,7 @@ STEPS = (
         "serve",
         "Start the service",
         "With one worker, from zetadp's folder and with its Python. `make serve` does the same.",
-        "python -m app serve --with-worker",
+        "zetadp serve --with-worker",
         "It prints its address and, the first time, an admin key. Keep the key: it is shown only once. Continue in a second terminal.",
     ),
     Step(
@@ -58,7 +58,7 @@ STEPS = (
         "submit",
         "Train privately",
         "A small network on handwritten digits, for a few steps. The service works out the noise and the cost before it starts.",
-        "python -m app submit --recipe digits --set spec.steps=20 --watch --json > job.json",
+        "zetadp submit --recipe digits --set spec.steps=20 --watch --json > job.json",
         "Meanwhile the [jobs page](/jobs) shows the epsilon spent so far. You can also send a job with [the form there](/jobs/new).",
     ),
     Step(
@@ -66,7 +66,7 @@ STEPS = (
         "Get its certificate",
         "With the model, the service's public keys, and the proof that the certificate is in the log.",
         """JOB=$(python -c 'import json; print(json.load(open("job.json"))["id"])')
-python -m app certificate "$JOB" --folder result""",
+zetadp certificate "$JOB" --folder result""",
         "It prints in words what was done and what that guarantees.",
     ),
     Step(
@@ -74,7 +74,7 @@ python -m app certificate "$JOB" --folder result""",
         "Verify it offline",
         "Get the public keys once, over a channel that you trust; after that you need to ask nobody.",
         """curl -s {address}/.well-known/jwks.json > keys-i-trust.json
-python -m app verify result/certificate.json --keys keys-i-trust.json""",
+zetadp verify result/certificate.json --keys keys-i-trust.json""",
         "It checks the signature and all digests and recomputes every figure. [The certificates page](/certificates) needs no shell.",
     ),
 )

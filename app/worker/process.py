@@ -1,4 +1,4 @@
-r"""The worker: runs waiting jobs, one at a time, each in a child process. ``python -m app worker`` runs ``main``."""
+r"""The worker: runs waiting jobs, one at a time, each in a child process. ``zetadp worker`` runs ``main``."""
 
 from __future__ import annotations
 

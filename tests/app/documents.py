@@ -32,7 +32,7 @@ with open({calls!r}, "a") as file:
 print("{{}}" if sys.argv[0].endswith("curl") else "ID")
 """
 """Stands in a shell's path for a program: it notes what it was called with, as the shell understood it."""
-RECORDED = ("python", "python3", "curl", "make", "docker")
+RECORDED = ("zetadp", "python", "python3", "curl", "make", "docker")
 
 
 @final
@@ -87,9 +87,9 @@ def typed(lines: list[str], folder: Path) -> list[Call]:
 
 
 def commands(path: Path) -> list[list[str]]:
-    """Arguments of each ``python -m app`` that the page's sentences name; ``a|b`` and ``[--option]`` are all of them."""
+    """Arguments of each ``zetadp`` that the page's sentences name; ``a|b`` and ``[--option]`` are all of them."""
     found: list[list[str]] = []
-    for text in re.findall(r"`python -m app ([^`]+)`", path.read_text(encoding="utf-8")):
+    for text in re.findall(r"`zetadp ([^`]+)`", path.read_text(encoding="utf-8")):
         words = re.sub(r"[\[\]]", "", text.partition(" | ")[0]).split()
         choices = [word.split("|") for word in words]
         longest = max(map(len, choices))
@@ -102,7 +102,7 @@ def understand(arguments: list[str], *, whole: bool = True) -> None:
     import typer.main
 
     command: Any = typer.main.get_command(app)
-    names, rest = ["python -m app"], list(arguments)
+    names, rest = ["zetadp"], list(arguments)
     while hasattr(command, "resolve_command") and rest and not rest[0].startswith("-"):
         name, command, rest = command.resolve_command(command.context_class(command), rest)
         names.append(name)

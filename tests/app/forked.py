@@ -34,7 +34,7 @@ STREAMS = ("stdin", "stdout", "stderr")
 
 
 def run_command(*arguments: str, text: str = "", env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """What ``python -m app`` does with these arguments, once it has ended."""
+    """What ``zetadp`` does with these arguments, once it has ended."""
     with tempfile.TemporaryDirectory(prefix="zetadp-command-") as name:
         command = Command(Path(name), *arguments, text=text, env=env)
         try:
@@ -50,7 +50,7 @@ class Command:
 
     Args:
       folder: where it keeps them.
-      arguments: those after ``python -m app``.
+      arguments: those after ``zetadp``.
       text: its standard input.
       env: its environment; that of this process if None.
     """

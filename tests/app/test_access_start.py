@@ -44,7 +44,7 @@ def environment(folder: Path, **changes: str) -> dict[str, str]:
 
 @contextmanager
 def started(folder: Path, *arguments: str, **changes: str) -> Generator[Started]:
-    command = [sys.executable, "-m", "app", "serve", "--port", "0", *arguments]
+    command = [sys.executable, "-m", "zetadp", "serve", "--port", "0", *arguments]
     with (folder / "log").open("a") as log, (folder / "out").open("w") as out:
         process = subprocess.Popen(command, env=environment(folder, **changes), stdout=out, stderr=log)
     found = Started("", [])
@@ -158,7 +158,7 @@ def test_another_secret_under_a_known_id_is_refused_at_the_start(tmp_path: Path)
 @pytest.mark.parametrize("text", ["hunter2-hunter2", "zdp_1_2"])
 def test_a_key_of_the_environment_that_is_none_is_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     refused = run(tmp_path, monkeypatch, "serve", "--port", "0", code=2, ZETADP_ADMIN_KEY=text)
-    assert "settings: ZETADP_ADMIN_KEY: must be a key made by `python -m app keys generate`" in refused.output
+    assert "settings: ZETADP_ADMIN_KEY: must be a key made by `zetadp keys generate`" in refused.output
     assert text not in refused.output
 
 

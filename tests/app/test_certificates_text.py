@@ -16,9 +16,9 @@ from zetadp.app.certificates.words.caveats import caveats, not_covered_elsewhere
 from zetadp.app.certificates.words.reading import Reading
 from zetadp.app.certificates.words.strength import advantage, most_true_positives
 from zetadp.mechanisms.numerics.gdp import gdp_log_delta, gdp_trade_off
-from zetadp.mechanisms.version import VERSION
 from zetadp.trainer.data import data_set_facts
 from zetadp.trainer.specs.models import weights
+from zetadp.version import VERSION
 
 
 @pytest.fixture(scope="module")

@@ -78,8 +78,8 @@ def test_every_line_to_type_is_understood(path: Path, client: TestClient, tmp_pa
     monkeypatch.chdir(tmp_path)
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     for call in called:
-        if call.arguments[:2] == ("-m", "app"):
-            documents.understand(list(call.arguments[2:]))
+        if call.program == "zetadp":
+            documents.understand(list(call.arguments))
         elif call.program == "make":
             assert set(call.arguments) <= targets
         elif call.program == "curl":
@@ -92,7 +92,7 @@ def test_the_start_page_shows_the_lines_of_the_readme_which_are_typed_as_they_st
     text = client.get("/start").text
     shown = {name: html.unescape(lines) for name, lines in re.findall(r'<pre id="step-(\w+)"[^>]*>(.*?)</pre>', text, re.DOTALL)}
     assert list(shown) == [step.name for step in STEPS]
-    assert documents.typed([shown.pop("serve")], tmp_path / "serve") == [Call("python", ("-m", "app", "serve", "--with-worker"))]
+    assert documents.typed([shown.pop("serve")], tmp_path / "serve") == [Call("zetadp", ("serve", "--with-worker"))]
     of_readme = [call for call in documents.calls(README, tmp_path / "readme") if call.program != "make"]
     assert documents.typed(list(shown.values()), tmp_path / "page") == of_readme
 

@@ -23,7 +23,7 @@ from zetadp.app.kit.settings import Settings
 
 SECRET = "a-secret-of-a-webhook"
 DATA_VALUE = "Jane-Doe-1234"
-SERVE = [sys.executable, "-m", "app", "serve", "--port", "0"]
+SERVE = [sys.executable, "-m", "zetadp", "serve", "--port", "0"]
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ def service(tmp_path_factory):
         "ZETADP_DATA_DIR": str(tmp_path_factory.mktemp("service")),
         "ZETADP_LOG_LEVEL": "warning",
     }
-    command = [sys.executable, "-m", "app", "serve", "--port", "0", "--with-worker"]
+    command = [sys.executable, "-m", "zetadp", "serve", "--port", "0", "--with-worker"]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ZETADP_KEY", key)
@@ -104,7 +104,7 @@ def test_the_folder_holds_model_certificate_spec_and_keys(folder):
 
 def test_the_certificate_verifies_offline(folder):
     # By the command itself, as any holder of the folder would start it.
-    command = [sys.executable, "-m", "app", "verify", str(folder / "certificate.json"), "--json"]
+    command = [sys.executable, "-m", "zetadp", "verify", str(folder / "certificate.json"), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["verdict"] == "valid"
 
@@ -164,7 +164,7 @@ def test_watching_a_cancelled_job_has_its_own_exit_code(service):
 @pytest.mark.slow
 def test_a_killed_service_takes_its_worker_with_it(tmp_path):
     environment = {**os.environ, "ZETADP_DATA_DIR": str(tmp_path), "ZETADP_LOG_LEVEL": "info"}
-    command = [sys.executable, "-m", "app", "serve", "--port", "0", "--with-worker"]
+    command = [sys.executable, "-m", "zetadp", "serve", "--port", "0", "--with-worker"]
     with (tmp_path / "log").open("w") as log:
         process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=log)
     _await(lambda: "worker_started" in (tmp_path / "log").read_text())

@@ -39,7 +39,7 @@ def service(folder: Path) -> Generator[tuple[str, str, dict[str, str]]]:
         port = free.getsockname()[1]
     plain = {name: value for name, value in os.environ.items() if not name.startswith("ZETADP_")}
     environment = plain | {"ZETADP_DATA_DIR": str(folder / "data"), "ZETADP_PORT": str(port), "ZETADP_LOG_LEVEL": "warning"}
-    command = [str(folder / ".venv/bin/python"), "-m", "app", "serve", "--with-worker"]
+    command = [str(folder / ".venv/bin/zetadp"), "serve", "--with-worker"]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     address = process.stdout.readline().removeprefix("zetadp is at ").strip()
@@ -83,5 +83,5 @@ def test_the_certificate_verifies(told: list[str], folder: Path) -> None:
 def test_the_python_snippet_prints_noise_that_is_enough_and_no_more() -> None:
     [snippet] = blocks(README, "python")
     done = subprocess.run([sys.executable, "-W", "error", "-c", snippet], cwd=ROOT, capture_output=True, text=True, check=True)
-    # 1.4146: the same event by `python -m app calibrate --accountant pld`, a second opinion.
+    # 1.4146: the same event by `zetadp calibrate --accountant pld`, a second opinion.
     assert float(done.stdout) == pytest.approx(1.4146, rel=1e-4)

@@ -12,10 +12,10 @@ import torch
 from torch import nn
 
 from zetadp.mechanisms.errors import InvalidParameter
-from zetadp.mechanisms.version import VERSION
 from zetadp.trainer.layers.convolution import PlanarConvolution
 from zetadp.trainer.layers.planar_linear import PlanarLinear
 from zetadp.trainer.specs.base import RuntimeSpec
+from zetadp.version import VERSION
 
 
 def prepare_torch(runtime: RuntimeSpec) -> torch.device:

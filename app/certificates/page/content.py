@@ -27,7 +27,7 @@ MOST_ROWS = 50
 
 NOTE = (
     "This page is for reading and proves nothing: anybody can make one that looks the same. Only the signed certificate file counts. "
-    "Check it with `python -m app verify`, with keys that you got over a channel you trust."
+    "Check it with `zetadp verify`, with keys that you got over a channel you trust."
 )
 
 _STATUS = {Status.PASSED: "holds", Status.FAILED: "FAILED", Status.NOT_CHECKED: "not checked"}

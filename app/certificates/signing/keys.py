@@ -106,7 +106,7 @@ def signing_key(settings: Settings) -> SigningKey:
     files = _files(settings)
     valid = [path for path in files if not revocation_file(path).exists()]
     if not valid:
-        raise SigningKeyUnusable(str(files[-1]), "every key is revoked; `python -m app certificate-keys rotate` makes a new one")
+        raise SigningKeyUnusable(str(files[-1]), "every key is revoked; `zetadp certificate-keys rotate` makes a new one")
     return _signing_key(valid[-1])
 
 

@@ -19,10 +19,10 @@ from zetadp.app.certificates.words.kinds import History, Kind, Setting, kind_of
 from zetadp.app.certificates.words.releases import ADJACENCY_MEANING, Drawn, largest_group, releases_of
 from zetadp.mechanisms.base import Adjacency
 from zetadp.mechanisms.errata import Erratum, erratum
-from zetadp.mechanisms.version import VERSION
 from zetadp.trainer import ALGORITHMS
 from zetadp.trainer.specs.base import TrainingSpec
 from zetadp.trainer.specs.models import weights
+from zetadp.version import VERSION
 
 
 @final
