@@ -1,4 +1,4 @@
-# make demo | serve | test | test-all | bench | lint | docs: each sets up what it needs in .venv, from the exact versions of constraints.txt.
+# make demo | serve | test | test-all | bench | lint | docs | wheel: each sets up what it needs in .venv, from the exact versions of constraints.txt.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -16,7 +16,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-all doctest setup lint bench docs clean
+.PHONY: help demo serve test test-all doctest setup lint bench docs wheel clean
 
 help:
 	@echo "make demo   train privately on handwritten digits, end to end, and check the certificate"
@@ -25,6 +25,7 @@ help:
 	@echo "make test-all  run all tests, with those that repeat at more power, points or rounds what make test shows"
 	@echo "make lint   linters, types and import rules"
 	@echo "make bench  benchmarks, as ratios against peers"
+	@echo "make wheel  a wheel and a source distribution, into build/dist"
 	@echo "make docs   the handbook, into build/docs; the service serves it under /handbook"
 
 # What developers need beside is left out for whoever only runs the service.
@@ -70,6 +71,9 @@ bench: $(DEV_SETUP)
 # find the packages that they read.
 docs: $(DEV_SETUP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+
+wheel: $(DEV_SETUP)
+	$(BIN)/python -m build --outdir build/dist .
 
 clean:
 	rm -rf $(VENV) demo-output build mechanisms/sampling/_kernel*.so
