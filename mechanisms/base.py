@@ -38,6 +38,8 @@ Probability = Annotated[float, Strict(), Field(allow_inf_nan=False, ge=SMALLEST_
 OpenProbability = Annotated[float, Strict(), Field(allow_inf_nan=False, gt=0.0, lt=1.0)]
 Correlation = Annotated[float, Strict(), Field(allow_inf_nan=False, gt=-1.0, lt=1.0)]
 Count = Annotated[int, Strict(), Field(ge=1, le=10**12)]
+Tally = Annotated[int, Strict(), Field(ge=0, le=10**12)]
+"""A count that may be 0."""
 
 
 def _infinity_from_text(value: object) -> object:

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from zetadp.trainer.specs.algorithms.comparison import Comparison
 from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
+from zetadp.trainer.specs.algorithms.own_module import OwnModule
 from zetadp.trainer.specs.algorithms.zeta_dp_sgd import ZetaDpSgd
 from zetadp.trainer.specs.base import RuntimeSpec, TrainingSpec
 from zetadp.trainer.specs.execution_plan import ExecutionPlan
@@ -20,6 +21,8 @@ from zetadp.trainer.specs.report import RunReport, TrainingEvent
 
 AnyTrainingSpec = Annotated[AnyPartSpec | Comparison, Field(discriminator="algorithm")]
 ALGORITHMS: tuple[type[TrainingSpec], ...] = (*PARTS, Comparison)
+CERTIFIED: tuple[type[TrainingSpec], ...] = (*ALGORITHMS, OwnModule)
+"""What a certificate may be about: what a service runs, and what a caller's own program trained."""
 
 
 class Train(Protocol):
@@ -45,10 +48,12 @@ def load_train(spec: TrainingSpec) -> Train:
 
 __all__ = [
     "ALGORITHMS",
+    "CERTIFIED",
     "AnyPlan",
     "AnyTrainingSpec",
     "ExecutionPlan",
     "FederatedZetaDpSgd",
+    "OwnModule",
     "RuntimeSpec",
     "Train",
     "TrainingSpec",

@@ -49,7 +49,7 @@ READERS: tuple[type[DataRecipe], ...] = get_args(get_args(DataSpec)[0])
 _SPECS: TypeAdapter[DataSpec] = TypeAdapter(DataSpec)
 
 
-def data_set_facts(spec: DataSpec) -> DataSetFacts:
+def data_set_facts(spec: DataRecipe) -> DataSetFacts:
     """Reads the data set, unless it was already read and no file has changed, and returns the facts that a plan and a certificate need.
 
     For a data set that was made here and never changes, the facts found then.

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from zetadp.mechanisms.base import Count, OpenProbability, PrivacyUnit, Value
+from zetadp.mechanisms.base import Count, OpenProbability, PrivacyUnit, Tally, Value
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.data.splits import Keys, SplitBy, SplitSeed, by_record
 
@@ -30,7 +30,7 @@ class DataSetFacts(Value):
       shape: of one record, channels first where there are channels: (features,), (channels, length) or (channels, height, width).
       is_complex: features are complex64; otherwise float32.
       task: classification of labels in 0 .. classes - 1, or reconstruction of an array of the features' shape and type: a complex image
-        from a degraded one, or a row of real numbers in [0, 1].
+        from a degraded one, or a row of real numbers in [0, 1]; or another, where the caller brings module and loss.
       classes: of a classification; None for a reconstruction.
       unit: what one row is.
       user_unit: who may own several rows, if the data say so; a guarantee may name only ``unit`` or this.
@@ -42,10 +42,10 @@ class DataSetFacts(Value):
     """
 
     training_records: Count
-    test_records: Count
+    test_records: Tally
     shape: tuple[Count, ...]
     is_complex: bool
-    task: Literal["classification", "reconstruction"]
+    task: Literal["classification", "reconstruction", "other"]
     classes: Count | None
     unit: PrivacyUnit
     user_unit: PrivacyUnit | None = None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import final
+from typing import Protocol, final
 
 import numpy as np
 import torch
@@ -32,8 +32,9 @@ from zetadp.trainer.engine.requests import architecture
 from zetadp.trainer.engine.run import Ending, Model, PreparedRun, Setting
 from zetadp.trainer.layers.flat_parameters import model_tensors
 from zetadp.trainer.models import losses_for
+from zetadp.trainer.specs.descent import AnyOptimizer
 from zetadp.trainer.specs.execution_plan import ExecutionPlan
-from zetadp.trainer.specs.network_training import NetworkTraining, PrivateAccuracy, PublicHeldOut
+from zetadp.trainer.specs.network_training import NetworkTraining, PrivateAccuracy, PublicHeldOut, SampledTraining
 from zetadp.trainer.specs.report import MetricValues
 from zetadp.trainer.specs.run_findings import findings_of
 
@@ -80,7 +81,8 @@ class NoisyGradients:
         setting.runtime.check_probe(keeps_its_bits=clipped.settle())
         canaries = None if spec.audit is None else Canaries(problem, clipped, first, facts.classes)
         sites = tuple(Site(units.to(device), randomness_of(spec.seed, number, setting.team)) for number, units in enumerate(places))
-        return PreparedNetwork(spec, plan, setting, loaded, problem, clipped, canaries, sites)
+        content = partial(_model, loaded, architecture(spec, spec.model, facts))
+        return PreparedNetwork(spec, plan, setting, loaded, clipped, canaries, sites, _Descent(spec.descent, plan.steps), content)
 
 
 def _keys(data: DataSet, users: Keys | None) -> Keys:
@@ -88,25 +90,60 @@ def _keys(data: DataSet, users: Keys | None) -> Keys:
     return record_keys(data.training_features, data.training_targets) if users is None else np.unique(users)
 
 
+class Optimization(Protocol):
+    """How a released gradient changes the parameters: post-processing."""
+
+    def initial(self, parameters: Tensor, /) -> dict[str, Tensor]:
+        """The state before the first step."""
+        ...
+
+    def updated(self, state: dict[str, Tensor], parameters: Tensor, gradient: Tensor, step: int, /) -> tuple[Tensor, dict[str, Tensor]]:
+        """New parameters and state after ``step``, counted from 1; both depend on the arguments alone, so that a run can be resumed."""
+        ...
+
+
+@final
+@dataclass(frozen=True)
+class _Descent:
+    """One of our own optimizers, for a run of so many steps."""
+
+    optimizer: AnyOptimizer
+    steps: int
+
+    def initial(self, parameters: Tensor, /) -> dict[str, Tensor]:
+        return initial_state(self.optimizer, parameters)
+
+    def updated(self, state: dict[str, Tensor], parameters: Tensor, gradient: Tensor, step: int, /) -> tuple[Tensor, dict[str, Tensor]]:
+        return update(self.optimizer, state, parameters, gradient, step, self.steps)
+
+
+def _model(loaded: LoadedNetwork, described: str, state: TrainingState) -> Model:
+    return Model(model_tensors(loaded.layout, state.parameters, loaded.front), described)
+
+
 @final
 class PreparedNetwork(PreparedRun):
     r"""The network, the clipping of its gradients, and the loop over the sites.
 
     Args:
-      problem: over ``loaded``'s records, and canaries where there are any; ``clipped``: sums over its units.
+      clipped: sums over the units of ``loaded``'s records, and canaries where there are any.
+      optimization: makes use of the released gradients.
+      content: of the model file.
     """
 
     def __init__(
         self,
-        spec: NetworkTraining,
+        spec: SampledTraining,
         plan: ExecutionPlan,
         setting: Setting,
         loaded: LoadedNetwork,
-        problem: Problem,
         clipped: ClippedGradients,
         canaries: Canaries | None,
         sites: Sequence[Site],
+        optimization: Optimization,
+        content: Callable[[TrainingState], Model],
     ) -> None:
+        self._optimization, self._content = optimization, content
         self._spec, self._plan, self._setting, self._loaded = spec, plan, setting, loaded
         self._clipped, self._canaries = clipped, canaries
         self._origin = sites[0].randomness.origin
@@ -118,9 +155,9 @@ class PreparedNetwork(PreparedRun):
             layout=loaded.layout,
             plan=plan,
             sites=sites if self._ahead is None else (Site(sites[0].units, self._ahead),),
-            optimizer=self._updated,
+            optimizer=optimization.updated,
             team=setting.team,
-            draws_masks=draws_masks(problem),
+            draws_masks=draws_masks(clipped.problem),
             spectra=clipped.spectra,
             watch=self._watch,
             canaries=canaries,
@@ -151,7 +188,7 @@ class PreparedNetwork(PreparedRun):
         # Every process draws initial weights; all start from those of the first process.
         parameters = team.sum(parameters if team.rank == 0 else torch.zeros_like(parameters))
         canaries = {} if self._canaries is None else self._canaries.begin(stream_of(self._spec, "coins of the canaries"))
-        return TrainingState(0, parameters, initial_state(self._spec.descent, parameters), self._plan.clipping.bound, canaries)
+        return TrainingState(0, parameters, self._optimization.initial(parameters), self._plan.clipping.bound, canaries)
 
     def begin(self, start: TrainingState) -> None:
         check_contributions(self._clipped, self._plan, start.bound)
@@ -163,8 +200,7 @@ class PreparedNetwork(PreparedRun):
         return self._loop.step(state)
 
     def model(self, state: TrainingState) -> Model:
-        tensors = model_tensors(self._loaded.layout, state.parameters, self._loaded.front)
-        return Model(tensors, architecture(self._spec, self._spec.model, self._setting.facts))
+        return self._content(state)
 
     def finish(self, state: TrainingState) -> Ending:
         plan, audit = self._plan, None
@@ -172,9 +208,6 @@ class PreparedNetwork(PreparedRun):
         if self._canaries is not None:
             audit = findings_of(scores_of(state.canaries), accountants.profile(plan.event), plan.delta)
         return Ending(self._origin, GENERATOR, self._loaded.layout.real_parameters, noise_test, audit)
-
-    def _updated(self, state: dict[str, Tensor], parameters: Tensor, gradient: Tensor, step: int) -> tuple[Tensor, dict[str, Tensor]]:
-        return update(self._spec.descent, state, parameters, gradient, step, self._plan.steps)
 
 
 def _unasked(_state: TrainingState) -> MetricValues:

@@ -108,11 +108,10 @@ HELD_OUT: dict[str, HeldOut] = {"none": "none", "public_held_out": "public", "pr
 """How an evaluation uses the held-out records."""
 
 
-class NetworkTraining(TrainingSpec, ABC):
-    r"""A network, a data set, a guarantee, and how each step's sum is bounded and sampled.
+class SampledTraining(TrainingSpec, ABC):
+    r"""A data set, a guarantee, and how each step's sum is bounded and sampled, whatever network it is of.
 
     Attributes:
-      model: the network.
       privacy: the requested guarantee. Its unit is what one row of the data set is, or the user whose rows they are.
       expected_batch_size: units expected in one sample.
       steps: the number of noisy gradients released.
@@ -125,7 +124,6 @@ class NetworkTraining(TrainingSpec, ABC):
       (others): as in ``TrainingSpec``.
     """
 
-    model: ModelSpec
     privacy: PrivacyTarget
     expected_batch_size: PositiveInt
     steps: PositiveInt
@@ -134,11 +132,6 @@ class NetworkTraining(TrainingSpec, ABC):
     evaluation: Annotated[NoEvaluation | PublicHeldOut | PrivateAccuracy, Field(discriminator="kind")] = NoEvaluation()
     # Left out of JSON where absent: most runs have none.
     audit: CanaryAudit | None = Field(default=None, exclude_if=is_absent)
-
-    @property
-    @abstractmethod
-    def descent(self) -> AnyOptimizer:
-        """The optimizer that uses the released gradients."""
 
     @abstractmethod
     def sampling(self, units: int, *, is_declared: bool) -> PoissonSampling | FederatedSampling:
@@ -162,9 +155,13 @@ class NetworkTraining(TrainingSpec, ABC):
         return self.records_per_user
 
     @property
+    @abstractmethod
     def is_complex(self) -> bool:
         """Whether the network has complex parameters, and so its release complex noise."""
-        return not isinstance(self.model, Sequential) or self.model.numbers == "complex"
+
+    @abstractmethod
+    def check_network(self, facts: DataSetFacts) -> None:
+        """Raises InvalidParameter if the network doesn't fit the data."""
 
     def protects_users(self, facts: DataSetFacts) -> bool:
         r"""Whether the unit of privacy is the user, not the record.
@@ -202,7 +199,7 @@ class NetworkTraining(TrainingSpec, ABC):
 
     def plan_for(self, facts: DataSetFacts) -> ExecutionPlan:
         multiplier = self.privacy.noise_multiplier
-        check_model(self.model, facts)
+        self.check_network(facts)
         sensitivity = self.planned_clipping(facts).sensitivity
         if multiplier is not None:
             return self.plan_with(facts, multiplier * sensitivity)
@@ -237,15 +234,11 @@ class NetworkTraining(TrainingSpec, ABC):
     def runs_alone(self) -> str | None:
         return None if self.audit is None else "a run with canaries"
 
-    @property
-    def given_weights(self) -> tuple[str, ...]:
-        return given_weights_of(self.model)
-
     def plan_with(self, facts: DataSetFacts, noise_std: float) -> ExecutionPlan:
         """The plan with this noise per real component of what is released. Raises InvalidParameter if spec and data don't fit."""
         check_split(facts, self.privacy.adjacency)
         sampling = self.sampling(self.units(facts), is_declared=self.declared_units is not None)
-        check_model(self.model, facts)
+        self.check_network(facts)
         clipping = self.planned_clipping(facts)
         mechanism = ComplexGaussian if self.is_complex else Gaussian
         return ExecutionPlan(
@@ -273,6 +266,33 @@ class NetworkTraining(TrainingSpec, ABC):
         return PrivateEvaluation(
             mechanism=Gaussian(std=asked.noise_std, sensitivity=sensitivity), units=facts.test_records, every_steps=asked.every_steps
         )
+
+
+class NetworkTraining(SampledTraining, ABC):
+    r"""A network that its spec describes.
+
+    Attributes:
+      model: the network.
+      (others): as in ``SampledTraining``.
+    """
+
+    model: ModelSpec
+
+    @property
+    @abstractmethod
+    def descent(self) -> AnyOptimizer:
+        """The optimizer that uses the released gradients."""
+
+    @property
+    def is_complex(self) -> bool:
+        return not isinstance(self.model, Sequential) or self.model.numbers == "complex"
+
+    def check_network(self, facts: DataSetFacts) -> None:
+        check_model(self.model, facts)
+
+    @property
+    def given_weights(self) -> tuple[str, ...]:
+        return given_weights_of(self.model)
 
 
 class BoundedTraining(NetworkTraining, ABC):

@@ -15,7 +15,7 @@ from pydantic import Field, Strict, model_validator
 
 from zetadp.accountants.events import Event
 from zetadp.mechanisms import RandomOrigin
-from zetadp.mechanisms.base import Count, Extended, NonNegative, Number, OpenProbability, Value, is_absent
+from zetadp.mechanisms.base import Count, Extended, NonNegative, Number, OpenProbability, Tally, Value, is_absent
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.specs.attack_findings import AttackFindings
 from zetadp.trainer.specs.run_findings import CanaryFindings, NoiseFindings
@@ -80,7 +80,7 @@ class RunReport(Value):
     resumptions: Step
     held_out: HeldOut
     metrics: MetricValues | None
-    test_records: Count
+    test_records: Tally
     training_records: Count
     training_units: Count
     checkpoints_released: Step

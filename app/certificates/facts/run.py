@@ -12,7 +12,7 @@ from zetadp.app.certificates.errors import CertificateRefused
 from zetadp.app.certificates.facts.ledger_entry import LedgerFacts
 from zetadp.app.certificates.facts.planned import differences, has_counts, model_files
 from zetadp.mechanisms import RandomOrigin
-from zetadp.trainer import AnyPlan, AnyTrainingSpec, RuntimeSpec
+from zetadp.trainer import AnyPlan, AnyTrainingSpec, OwnModule, RuntimeSpec
 from zetadp.trainer.data import DataSetFacts
 from zetadp.trainer.specs.report import RunReport
 
@@ -35,7 +35,7 @@ class CertificateInput:
     """
 
     job_id: str
-    spec: AnyTrainingSpec
+    spec: AnyTrainingSpec | OwnModule
     runtime: RuntimeSpec
     plan: AnyPlan
     report: RunReport

@@ -20,9 +20,9 @@ from zetadp.app.certificates.facts.guarantee import Guarantee, Words
 from zetadp.app.certificates.facts.ledger_entry import LedgerFacts
 from zetadp.app.certificates.facts.wording import ArithmeticName
 from zetadp.mechanisms import RandomOrigin
-from zetadp.mechanisms.base import Count, Value, is_absent
+from zetadp.mechanisms.base import Count, Tally, Value, is_absent
 from zetadp.mechanisms.errors import InvalidParameter
-from zetadp.trainer import ALGORITHMS, AnyPlan
+from zetadp.trainer import CERTIFIED, AnyPlan
 from zetadp.trainer.specs.plans import PartName
 from zetadp.trainer.specs.report import HeldOut, MetricName
 
@@ -42,7 +42,7 @@ CODE_MANIFEST = "code-manifest.sha256"
 
 
 def _known_algorithm(name: str) -> str:
-    known = [algorithm.algorithm_name() for algorithm in ALGORITHMS]
+    known = [algorithm.algorithm_name() for algorithm in CERTIFIED]
     if name not in known:
         raise ValueError(f"expected an algorithm that this version knows ({', '.join(known)}), got {name!r}")
     return name
@@ -117,7 +117,7 @@ class DataFacts(Value):
     uploaded: Annotated[UploadedFacts | None, Field(exclude_if=is_absent)] = None
     records_per_unit: Annotated[Count | None, Field(exclude_if=is_absent)] = None
     training_records: Annotated[Count | None, Field(exclude_if=is_absent)] = None
-    test_records: Count
+    test_records: Tally
 
 
 @final

@@ -19,9 +19,9 @@ from zetadp.app.certificates.signing.digests import DataManifest, code_manifest,
 from zetadp.app.certificates.signing.envelope import MAXIMUM_BYTES, sign
 from zetadp.app.certificates.signing.keys import signer
 from zetadp.app.kit.settings import Settings
-from zetadp.trainer import AnyTrainingSpec
 from zetadp.trainer.data import DataSetFacts, data_set_facts
 from zetadp.trainer.data.uploaded import found_by, found_in
+from zetadp.trainer.specs.base import TrainingSpec
 
 
 def issue_certificate(given: CertificateInput, settings: Settings) -> bytes:
@@ -44,7 +44,7 @@ def issue_certificate(given: CertificateInput, settings: Settings) -> bytes:
     return envelope
 
 
-def spec_file(spec: AnyTrainingSpec) -> bytes:
+def spec_file(spec: TrainingSpec) -> bytes:
     """The bytes of ``spec.json`` that a certificate's digest covers."""
     return canonical_json(spec)
 

@@ -15,7 +15,7 @@ from zetadp.app.certificates.facts.report import Check, failed, outcome
 from zetadp.app.certificates.facts.statement import CODE_MANIFEST, DATA_MANIFEST, SPEC_FILE, DataFacts, PrivacyCertificate, Statement
 from zetadp.app.certificates.words.kinds import kind_of
 from zetadp.mechanisms import PrivacyError, RandomOrigin
-from zetadp.trainer import ALGORITHMS, AnyPlan, FederatedZetaDpSgd
+from zetadp.trainer import CERTIFIED, AnyPlan, FederatedZetaDpSgd
 from zetadp.trainer.specs.algorithms.obfuscation import Obfuscation
 from zetadp.trainer.specs.algorithms.spectral_dp import SpectralDp
 from zetadp.trainer.specs.execution_plan import ExecutionPlan, FederatedSampling
@@ -165,7 +165,7 @@ def _single_plans(certificate: PrivacyCertificate) -> Iterator[tuple[str, AnyPla
 
 def _is_of(algorithm: str, plan: AnyPlan) -> bool:
     """Whether the algorithm has such plans: its name decides whom one trusts, what one reads and which errata apply."""
-    kinds = next(known.PLANS for known in ALGORITHMS if known.algorithm_name() == algorithm)
+    kinds = next(known.PLANS for known in CERTIFIED if known.algorithm_name() == algorithm)
     sums = plan if isinstance(plan, ExecutionPlan) else None
     at_nodes, is_filtered = sums and isinstance(sums.sampling, FederatedSampling), sums and sums.projection is not None
     return (

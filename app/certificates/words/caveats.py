@@ -9,7 +9,7 @@ from typing import final
 from zetadp.app.certificates.facts import wording
 from zetadp.app.certificates.facts.guarantee import SEED_SENTENCE, ApproximateDp, NoGuarantee
 from zetadp.app.certificates.words.reading import Reading
-from zetadp.trainer import AnyTrainingSpec
+from zetadp.trainer.specs.base import TrainingSpec
 from zetadp.trainer.specs.models import weights
 
 SEEDED = f"its random numbers come from a seed: {SEED_SENTENCE}, and its certificate will guarantee nothing"
@@ -40,7 +40,7 @@ def caveats(reading: Reading, guarantee: ApproximateDp) -> Iterator[Caveat]:
         yield Caveat("Part of this run, and not covered by it:", beside)
 
 
-def of_run(spec: AnyTrainingSpec) -> tuple[str, ...]:
+def of_run(spec: TrainingSpec) -> tuple[str, ...]:
     """The caveats shown with a run's epsilon before there is a certificate, the most serious first."""
     seeded = (SEEDED,) if spec.reproducible else ()
     held_out = (f"{wording.held_out_records('public')}; {ALSO_TRAINED_ON}",) if spec.held_out == "public" else ()

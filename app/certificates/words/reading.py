@@ -19,7 +19,7 @@ from zetadp.app.certificates.words.kinds import History, Kind, Setting, kind_of
 from zetadp.app.certificates.words.releases import ADJACENCY_MEANING, Drawn, largest_group, releases_of
 from zetadp.mechanisms.base import Adjacency
 from zetadp.mechanisms.errata import Erratum, erratum
-from zetadp.trainer import ALGORITHMS
+from zetadp.trainer import CERTIFIED
 from zetadp.trainer.specs.base import TrainingSpec
 from zetadp.trainer.specs.models import weights
 from zetadp.version import VERSION
@@ -92,7 +92,7 @@ class Reading:
     @property
     def algorithm(self) -> type[TrainingSpec]:
         """The algorithm with its summary, sources and trust; the statement accepts only those that this version knows."""
-        return next(known for known in ALGORITHMS if known.algorithm_name() == self.certificate.job.algorithm)
+        return next(known for known in CERTIFIED if known.algorithm_name() == self.certificate.job.algorithm)
 
     @property
     def unit_meaning(self) -> str:

@@ -97,7 +97,7 @@ class ClippedGradients:
         lot: int | None = None,
     ) -> None:
         check_problem(problem)
-        self._problem = problem
+        self.problem = problem
         self.layout = ParameterLayout.of(problem.network)
         self.layers, self.route = plan_route(problem)
         self.spectra = None if projection is None else Spectra(projection, self.layout, problem.features.device)
@@ -144,7 +144,7 @@ class ClippedGradients:
         zeroed = 0
         while len(units):
             size = self._sizes.of_microbatch(len(units))
-            gradients = self.gradients(parameters, self._padding.gathered(self._problem, units, self._squares, size))
+            gradients = self.gradients(parameters, self._padding.gathered(self.problem, units, self._squares, size))
             with _single_precision(units.device.type):
                 squares = torch.stack([layer.squared_norms() for layer in gradients])
                 # Finite squares may sum to infinity in float32, but not in float64.
@@ -174,12 +174,12 @@ class ClippedGradients:
 
         Not in training mode: the same unit would get different dropout masks.
         """
-        problem, each = self._problem, self._problem.records_per_unit
+        problem, each = self.problem, self.problem.records_per_unit
         twin, parameters = copy(self), made_up_parameters(problem.network)
         features = uneven(made_up_features(problem, count * each))
         targets = torch.zeros_like(problem.targets[:1]).expand(len(features), *problem.targets.shape[1:]).contiguous()
         members = None if problem.members is None else torch.arange(len(features), device=features.device).reshape(count, each)
-        twin._problem = replace(problem, features=features, targets=targets, members=members)
+        twin.problem = replace(problem, features=features, targets=targets, members=members)
         twin._squares = squared_features(features)
 
         def clipped(units: Tensor, bound: float) -> ClippedSum:
@@ -194,7 +194,7 @@ class ClippedGradients:
         """
         for step in STEPS:
             self._sizes = Sizes.of(self._most, self._lot, step)
-            if all(keeps_its_bits(self.gradients, self._problem, size, self._sizes.step) for size in self._sizes.all()):
+            if all(keeps_its_bits(self.gradients, self.problem, size, self._sizes.step) for size in self._sizes.all()):
                 return True
         self._sizes = Sizes(1, 1)
         return False
@@ -227,7 +227,7 @@ class ClippedGradients:
         return ClippedSum(total, norms[:units], bounds[0], zeroed)
 
     def _nothing(self) -> Tensor:
-        return torch.zeros(self._released.coordinates, device=self._problem.features.device)
+        return torch.zeros(self._released.coordinates, device=self.problem.features.device)
 
 
 def _single_precision(device: str) -> AbstractContextManager[object]:

@@ -1,0 +1,135 @@
+r"""Private training of a caller's own module on data that only its program can read: ``zetadp.train``. No service runs such a spec."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal, NoReturn, Self, final
+
+from pydantic import Field, Strict
+
+from zetadp.mechanisms.base import Adjacency, Count, Value
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data.base import DataRecipe, DataSetFacts
+from zetadp.trainer.specs.base import PrivacyTarget
+from zetadp.trainer.specs.execution_plan import Clipping, PoissonSampling
+from zetadp.trainer.specs.network_training import ClippingBound, FlatMethod, PerLayerMethod, SampledTraining
+
+_Words = Annotated[str, Field(min_length=1, max_length=4000)]
+
+
+@final
+class OwnRecords(DataRecipe):
+    """Records that a caller's program holds; only their facts are here."""
+
+    UNIT: ClassVar[str] = "record"
+    DESCRIPTION: ClassVar[str] = "the caller's own records"
+
+    kind: Literal["own_records"] = "own_records"
+    facts: DataSetFacts
+
+    def arrays(self) -> NoReturn:
+        raise InvalidParameter("data", "a data set that can be read here", "records that only the caller's program holds")
+
+    def describe(self) -> str:
+        return self.facts.description
+
+    def known_facts(self) -> DataSetFacts:
+        return self.facts
+
+
+@final
+class ModuleFacts(Value):
+    r"""A caller's module, as far as a certificate can tell.
+
+    Attributes:
+      name: of its class.
+      code_sha256: of the list that says, for each class in it, the digest of its source; the list is among the run's files.
+      weights_sha256: of the weights that it came with, which the guarantee takes as public.
+      loss, optimizer: what they are called and set to, in words.
+      is_complex: whether a trained parameter is complex.
+      trained, frozen: numbers of real parameters; a complex one counts twice. Frozen ones are taken as public.
+    """
+
+    name: _Words
+    code_sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    weights_sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    loss: _Words
+    optimizer: _Words
+    is_complex: Annotated[bool, Strict()]
+    trained: Count
+    frozen: Annotated[int, Strict(), Field(ge=0)]
+
+
+@final
+class OwnModule(SampledTraining):
+    r"""Train a caller's module with clipping per unit of privacy and Gaussian noise on each real component.
+
+    Attributes:
+      data: the facts of the caller's records.
+      module: what is known about the module.
+      clipping_bound, clipping: as in ``BoundedTraining``.
+      (others): as in ``SampledTraining``.
+    """
+
+    SUMMARY: ClassVar[str] = "DP-SGD on a module and records of the caller's own, in the caller's program."
+    SOURCES: ClassVar[tuple[str, ...]] = ("Abadi et al. 2016, arXiv:1607.00133",)
+    ERRATA: ClassVar[tuple[str, ...]] = ("Z2", "Z11", "Z12", "Z22")
+    TRUST: ClassVar[str] = (
+        "The party that runs the program is trusted with the data, and to have trained this module with nothing else learning from the data"
+    )
+    PLANS: ClassVar[tuple[str, ...]] = ("noisy_sums",)
+
+    algorithm: Literal["own_module"] = "own_module"
+    data: OwnRecords  # pyright: ignore[reportIncompatibleVariableOverride] (specs are frozen)
+    module: ModuleFacts
+    clipping_bound: ClippingBound
+    clipping: Annotated[FlatMethod | PerLayerMethod, Field(discriminator="kind")] = FlatMethod()
+
+    @classmethod
+    def example(cls) -> Self:
+        """Facts such as a small module has; nothing but the caller's program can run it."""
+        facts = DataSetFacts(
+            training_records=1000,
+            test_records=0,
+            shape=(16,),
+            is_complex=False,
+            task="other",
+            classes=None,
+            unit="record",
+            sha256="0" * 64,
+            description=OwnRecords.DESCRIPTION,
+        )
+        return cls(
+            data=OwnRecords(facts=facts),
+            module=ModuleFacts(
+                name="Sequential",
+                code_sha256="0" * 64,
+                weights_sha256="0" * 64,
+                loss="cross_entropy",
+                optimizer="SGD",
+                is_complex=False,
+                trained=100,
+                frozen=0,
+            ),
+            privacy=PrivacyTarget(adjacency=Adjacency.ADD_REMOVE, unit="record", delta=1e-5, epsilon=4.0),
+            clipping_bound=1.0,
+            expected_batch_size=100,
+            steps=100,
+        )
+
+    @property
+    def is_complex(self) -> bool:
+        return self.module.is_complex
+
+    @property
+    def given_weights(self) -> tuple[str, ...]:
+        return (self.module.weights_sha256,)
+
+    def check_network(self, facts: DataSetFacts) -> None:
+        del facts  # the module itself is tried on made-up records before anything is released
+
+    def planned_clipping(self, facts: DataSetFacts) -> Clipping:
+        del facts
+        return self.clipping.clipping(self.clipping_bound)
+
+    def sampling(self, units: int, *, is_declared: bool) -> PoissonSampling:
+        return PoissonSampling(records=units, expected_batch_size=self.expected_batch_size, is_declared=is_declared)
