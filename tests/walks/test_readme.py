@@ -23,12 +23,13 @@ USUAL = "http://127.0.0.1:8000"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkout, as far as the lines see one: `.venv/bin/python` is there, and knows zetadp."""
+    """A checkout, as far as the lines see one: its `.venv` has python, which knows zetadp, and the command."""
     place = tmp_path_factory.mktemp("readme")
-    python = place / ".venv" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} "$@"\n')
-    python.chmod(0o700)
+    programs = place / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    for name, arguments in (("python", ""), ("zetadp", "-m zetadp")):
+        (programs / name).write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} {arguments} "$@"\n')
+        (programs / name).chmod(0o700)
     return place
 
 
@@ -84,4 +85,7 @@ def test_the_python_snippet_prints_noise_that_is_enough_and_no_more() -> None:
     [snippet] = blocks(README, "python")
     done = subprocess.run([sys.executable, "-W", "error", "-c", snippet], cwd=ROOT, capture_output=True, text=True, check=True)
     # 1.4146: the same event by `zetadp calibrate --accountant pld`, a second opinion.
-    assert float(done.stdout) == pytest.approx(1.4146, rel=1e-4)
+    noise, lower, upper, route = done.stdout.split()
+    assert float(noise) == pytest.approx(1.4146, rel=1e-4)
+    assert 0.999 < float(lower.removeprefix("lower=")) <= float(upper.removeprefix("upper=")) <= 1.0
+    assert route == "route='contour'"
