@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from zetadp.mechanisms.complex_gaussian import ComplexGaussian
     from zetadp.mechanisms.gaussian import Gaussian
     from zetadp.mechanisms.laplace import Laplace
+    from zetadp.training import Trained, train
 
     __version__: str
 
@@ -51,6 +52,7 @@ __all__ = [
     "Release",
     "Repeated",
     "Sensitivity",
+    "Trained",
     "__version__",
     "attack_risk",
     "complex_gaussian",
@@ -63,6 +65,7 @@ __all__ = [
     "noise_multiplier",
     "profile",
     "steps",
+    "train",
 ]
 
 _EVENTS = ("Composed", "Event", "FixedSizeSampled", "Grouped", "NonPrivate", "PoissonSampled", "Release", "Repeated")
@@ -72,6 +75,8 @@ _ELSEWHERE = {
     "ComplexGaussian": "zetadp.mechanisms.complex_gaussian",
     "Gaussian": "zetadp.mechanisms.gaussian",
     "Laplace": "zetadp.mechanisms.laplace",
+    "Trained": "zetadp.training",
+    "train": "zetadp.training",
 }
 """The modules of the names that ``accounting`` doesn't have."""
 

@@ -99,6 +99,8 @@ class TrainingSpec(Value, ABC):
     ERRATA: ClassVar[tuple[str, ...]]
     TRUST: ClassVar[str]
     """Who is trusted with what while training runs, in a certificate's words."""
+    ASSUMPTIONS: ClassVar[tuple[str, ...]] = ()
+    """What its guarantee rests on besides what every run's does."""
     PLANS: ClassVar[tuple[str, ...]]
     """The kinds of plan that this spec can give."""
 

@@ -115,7 +115,7 @@ class Reading:
         setting = self.setting
         of_mechanisms = (wording.ASSUMPTIONS[found] for one in setting.mechanisms for found in type(one).FACTS.assumptions)
         of_data = (setting.named(wording.UPLOADED_ASSUMPTION),) if setting.uploaded else ()
-        return (*dict.fromkeys(of_mechanisms), *self.kind.run_assumptions(setting), *of_data)
+        return (*dict.fromkeys(of_mechanisms), *self.kind.run_assumptions(setting), *self.algorithm.ASSUMPTIONS, *of_data)
 
     @property
     def not_covered(self) -> tuple[str, ...]:

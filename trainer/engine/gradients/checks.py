@@ -10,6 +10,7 @@ from torch.func import functional_call  # pyright: ignore[reportPrivateImportUsa
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.engine.gradients.lazy_rows import LazyRows
 from zetadp.trainer.engine.gradients.probe import SEED, made_up_features, made_up_parameters, mode, some_targets, uneven
 from zetadp.trainer.engine.gradients.problem import Problem
 from zetadp.trainer.engine.torch_seed import torch_seeded
@@ -62,7 +63,8 @@ def _check_data(problem: Problem) -> None:
     for name, values in (("features", problem.features), ("targets", problem.targets)):
         if values.dtype in (torch.float16, torch.bfloat16, torch.complex32):
             raise InvalidParameter(name, "in single precision", str(values.dtype))
-        if not bool(as_real(values).isfinite().all()):
+        # Lazy rows were gone through when they were made.
+        if isinstance(values, Tensor) and not bool(as_real(values).isfinite().all()):
             raise InvalidParameter(name, "finite everywhere", "NaN or infinity")
 
 
@@ -113,7 +115,8 @@ def _check_labels(problem: Problem, outputs: Tensor) -> None:
     """Labels have to be class numbers: torch silently ignores some others."""
     targets = problem.targets
     if targets.dtype == torch.int64 and targets.dim() == 1 and outputs.dim() == 2:
-        classes, least, largest = outputs.shape[1], int(targets.min()), int(targets.max())
+        least, largest = (targets.least, targets.largest) if isinstance(targets, LazyRows) else (int(targets.min()), int(targets.max()))
+        classes = outputs.shape[1]
         if least < 0 or largest >= classes:
             raise InvalidParameter("targets", f"classes from 0 to {classes - 1}", f"{least} to {largest}")
 

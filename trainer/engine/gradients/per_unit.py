@@ -67,7 +67,9 @@ def layers_of(network: nn.Module) -> list[Layer]:
 
 
 def squared_features(features: Tensor) -> Tensor | None:
-    """Each record's squared norm, for a linear first layer; None where features are integers."""
+    """Each record's squared norm, for a linear first layer; None where features are integers, or read when they are asked for."""
+    if not isinstance(features, Tensor):
+        return None
     return squared_rows(features) if features.is_complex() or features.is_floating_point() else None
 
 

@@ -19,7 +19,7 @@ class Problem:
       network: features (n, ...) -> outputs (n, ...); doesn't mix records. In every call of every module row r belongs to record r, whatever
         the data are: this is checked before training on made-up records; control flow that only rare data trigger can't be checked.
       losses: gives the loss of each record separately, neither summed nor averaged.
-      features: of all training records, (records, ...); ``targets``: (records, ...).
+      features: of all training records, (records, ...); ``targets``: (records, ...). Tensors, or ``LazyRows``, which read them when asked.
       members: None where every record is a unit of privacy. Else (units, records_per_unit), int64: the record numbers of each unit (for
         example a user), first the real ones, then -1 as padding. No record belongs to two units.
     """

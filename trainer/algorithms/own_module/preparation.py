@@ -1,0 +1,116 @@
+r"""A caller's module and loss, as the engine takes them, and what can be said about them."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.layers.flat_parameters import as_real
+
+CODE_FILE = "module-code.sha256"
+
+
+def trainable(module: nn.Module) -> nn.Module:
+    r"""A copy in which frozen parameters are constants: what requires no gradient isn't trained, clipped or noised.
+
+    Raises:
+      InvalidParameter: nothing is trainable.
+    """
+    found = copy.deepcopy(module)
+    for _, part in list(found.named_modules()):
+        for name, parameter in list(part.named_parameters(recurse=False)):
+            if not parameter.requires_grad:
+                delattr(part, name)
+                part.register_buffer(name, parameter.detach().clone())
+    if not any(True for _ in found.parameters()):
+        raise InvalidParameter("module", "one with parameters that require a gradient", "none that does")
+    return found
+
+
+def released(module: nn.Module, trained: dict[str, Tensor]) -> nn.Module:
+    """A copy of the caller's module with these values of its trained parameters."""
+    found = copy.deepcopy(module)
+    with torch.no_grad():
+        for name, parameter in found.named_parameters():
+            if name in trained:
+                parameter.copy_(trained[name])
+    return found
+
+
+def contents(module: nn.Module, trained: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of a model file: trained, frozen and other buffers, complex ones as real pairs."""
+    tensors = {name: value for name, value in module.state_dict().items() if isinstance(value, Tensor)} | trained
+    return {name: as_real(value.detach()).clone() for name, value in tensors.items()}
+
+
+def losses_of(loss: Callable[..., Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+    r"""Each record's own loss.
+
+    Torch's losses are asked for ``reduction="none"``; the numbers of one record are then averaged, or summed if the loss was to sum.
+    Any other function has to return one loss for each record.
+    """
+    reduction = getattr(loss, "reduction", None)
+    if isinstance(loss, nn.Module) and reduction in ("mean", "sum"):
+        each = copy.deepcopy(loss)
+        setattr(each, "reduction", "none")  # noqa: B010 - a module's attributes have no types
+        return partial(_reduced, each, reduction)
+    if not isinstance(loss, nn.Module) and "reduction" in _arguments(loss):
+        return partial(_reduced, partial(loss, reduction="none"), "mean")
+    return loss
+
+
+def _reduced(loss: Callable[[Tensor, Tensor], Tensor], reduction: str, outputs: Tensor, targets: Tensor) -> Tensor:
+    found = loss(outputs, targets)
+    if found.dim() < 2:
+        return found
+    return found.flatten(1).mean(dim=1) if reduction == "mean" else found.flatten(1).sum(dim=1)
+
+
+def _arguments(function: Callable[..., Any]) -> set[str]:
+    try:
+        return set(inspect.signature(function).parameters)
+    except (TypeError, ValueError):  # written in C
+        return set()
+
+
+def name_of(what: object) -> str:
+    """A function's or an object's name, in words for a spec."""
+    if isinstance(what, partial):
+        settings = ", ".join(f"{name}={value!r}" for name, value in what.keywords.items())
+        return f"{name_of(what.func)}({settings})"[:4000]
+    return (repr(what) if isinstance(what, nn.Module) else str(getattr(what, "__qualname__", type(what).__qualname__)))[:4000]
+
+
+def code_of(module: nn.Module) -> str:
+    """One line for each class in the module, digest of its source and its name, sorted; then one for how the module is put together."""
+    lines = {f"{_source(type(part))}  {type(part).__module__}.{type(part).__qualname__}" for part in module.modules()}
+    return "".join(f"{line}\n" for line in (*sorted(lines), f"{_sha256(repr(module))}  (structure)"))
+
+
+def weights_of(module: nn.Module) -> str:
+    """SHA-256 of the weights that the module came with."""
+    digest = hashlib.sha256()
+    for name, value in sorted(module.state_dict().items()):
+        if isinstance(value, Tensor):
+            digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+            digest.update(as_real(value.detach()).cpu().contiguous().view(torch.uint8).numpy().tobytes() if value.numel() else b"")
+    return digest.hexdigest()
+
+
+def _source(kind: type) -> str:
+    try:
+        return _sha256(inspect.getsource(kind))
+    except (OSError, TypeError):  # typed at a prompt
+        return _sha256("")
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,140 @@
+r"""Records of a caller's data set, read when they are needed: memory doesn't grow with their number."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any, Protocol, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.layers.flat_parameters import as_real
+
+AT_ONCE = 256
+"""Records read together where all are gone through."""
+
+
+class Records(Protocol):
+    """A map-style data set: item ``i`` is (features, target) of record i."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> tuple[Any, Any]: ...
+
+
+@final
+class Loader:
+    """Items as stacked tensors, the last ones asked for kept: features and targets are asked for one after the other."""
+
+    def __init__(self, records: Records, device: torch.device) -> None:
+        self._records, self._device = records, device
+        self._last: tuple[tuple[int, ...], tuple[Tensor, Tensor]] = ((), self._stacked((0,)))
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def rows(self, numbers: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+        """Features and targets of these records, on the device."""
+        if numbers != self._last[0]:
+            self._last = (numbers, self._stacked(numbers))
+        return self._last[1]
+
+    def _stacked(self, numbers: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+        items = [self._records[number] for number in numbers]
+        if not all(isinstance(item, tuple | list) and len(item) == 2 for item in items):
+            raise InvalidParameter("data", "items (features, target)", type(items[0]).__name__)
+        features, targets = zip(*items, strict=True)
+        try:
+            return _stack(features).to(self._device), _stack(targets).to(self._device)
+        except RuntimeError as error:
+            raise InvalidParameter("data", "records of one shape and type", str(error).splitlines()[0]) from error
+
+
+def _stack(values: tuple[Any, ...]) -> Tensor:
+    return torch.stack([value if isinstance(value, Tensor) else torch.as_tensor(value) for value in values])
+
+
+@final
+class LazyRows:
+    r"""Features (``part`` 0) or targets (1) of a data set, as far as the engine asks a tensor (records, ...) for them.
+
+    Attributes:
+      least, largest: of labels; 0 for other targets.
+      kinds: some of the different labels.
+    """
+
+    def __init__(self, loader: Loader, part: int) -> None:
+        self._loader, self._part = loader, part
+        self._one = loader.rows((0,))[part]
+        self.least = self.largest = 0
+        self.kinds: Tensor = self._one
+
+    @property
+    def shape(self) -> torch.Size:
+        return torch.Size((len(self._loader), *self._one.shape[1:]))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self._one.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self._one.device
+
+    def dim(self) -> int:
+        return self._one.dim()
+
+    def is_complex(self) -> bool:
+        return self._one.is_complex()
+
+    def is_floating_point(self) -> bool:
+        return self._one.is_floating_point()
+
+    def unique(self) -> Tensor:
+        return self.kinds
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __getitem__(self, rows: Tensor | slice) -> Tensor:
+        numbers = torch.arange(len(self))[rows] if isinstance(rows, slice) else rows
+        return self.index_select(0, numbers)
+
+    def index_select(self, _axis: int, rows: Tensor) -> Tensor:
+        """A new tensor, as ``Tensor.index_select`` gives it."""
+        numbers = tuple(rows.tolist())
+        return self._loader.rows(numbers)[self._part].clone() if numbers else self._one[:0].clone()
+
+
+def lazy(records: Records, device: torch.device) -> tuple[LazyRows, LazyRows, str]:
+    r"""Features, targets and the digest of all of them, after one look at every record.
+
+    Raises:
+      InvalidParameter: there are none, they differ in shape or type, or one holds NaN or infinity.
+    """
+    if not len(records):
+        raise InvalidParameter("data", "at least one record", "none")
+    loader = Loader(records, device)
+    features, targets = LazyRows(loader, 0), LazyRows(loader, 1)
+    digest = hashlib.sha256(f"{features.dtype} {tuple(features.shape)} {targets.dtype} {tuple(targets.shape)}".encode())
+    for first, chunk in _chunks(loader):
+        for rows, values in zip((features, targets), chunk, strict=True):
+            if values.dtype != rows.dtype or values.shape[1:] != rows.shape[1:]:
+                expected, got = (f"{one.dtype}, {tuple(one.shape[1:])}" for one in (rows, values))
+                raise InvalidParameter("data", f"records of {expected}", got)
+            if not bool(as_real(values).isfinite().all()):
+                raise InvalidParameter("data", "finite everywhere", f"NaN or infinity in records {first} to {first + len(values) - 1}")
+            digest.update(np.ascontiguousarray(as_real(values).cpu().numpy()).tobytes())
+        if targets.dtype == torch.int64 and targets.dim() == 1:
+            labels = chunk[1]
+            targets.least, targets.largest = min(targets.least, int(labels.min())), max(targets.largest, int(labels.max()))
+            targets.kinds = torch.cat((targets.kinds, labels)).unique()[:AT_ONCE]
+    return features, targets, digest.hexdigest()
+
+
+def _chunks(loader: Loader) -> Iterator[tuple[int, tuple[Tensor, Tensor]]]:
+    for first in range(0, len(loader), AT_ONCE):
+        yield first, loader.rows(tuple(range(first, min(first + AT_ONCE, len(loader)))))

@@ -1,0 +1,271 @@
+r"""``train``: a caller's own module, trained privately in the caller's program, and the certificate of it."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import signal
+import threading
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import Any, Literal, cast, final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+from torch.utils.data import TensorDataset
+
+from zetadp.app.certificates.facts.run import CertificateInput
+from zetadp.app.certificates.facts.statement import CERTIFICATE_FILE, MODEL_FILE, SPEC_FILE
+from zetadp.app.certificates.issuing.issue import issue_certificate, spec_file
+from zetadp.app.certificates.signing.keys import jwks
+from zetadp.app.kit.settings import Settings
+from zetadp.mechanisms.base import Adjacency
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.algorithms.own_module.optimization import TorchOptimization
+from zetadp.trainer.algorithms.own_module.preparation import (
+    CODE_FILE,
+    code_of,
+    contents,
+    losses_of,
+    name_of,
+    released,
+    trainable,
+    weights_of,
+)
+from zetadp.trainer.algorithms.own_module.training import OwnTraining, Rows
+from zetadp.trainer.data.base import DataSetFacts
+from zetadp.trainer.engine.checkpoint import read_tensors
+from zetadp.trainer.engine.environment import prepare_torch
+from zetadp.trainer.engine.gradients.lazy_rows import Records, lazy
+from zetadp.trainer.engine.run import MODEL, run
+from zetadp.trainer.errors import TrainingStopped
+from zetadp.trainer.layers.flat_parameters import ParameterLayout, as_real
+from zetadp.trainer.specs.algorithms.own_module import ModuleFacts, OwnModule, OwnRecords
+from zetadp.trainer.specs.base import PrivacyTarget, RuntimeSpec
+from zetadp.trainer.specs.network_training import FlatMethod, PerLayerMethod
+from zetadp.trainer.specs.report import Progress, RunReport, TrainingEvent
+
+Data = tuple[Any, Any] | TensorDataset | Records
+"""(features, targets) as tensors or arrays, (records, ...) each; a ``TensorDataset`` of both; or a map-style data set of such pairs."""
+
+WORK = "training"
+"""The folder of the checkpoint, in the run's."""
+KEYS_FILE = "jwks.json"
+_OWN = "The caller's own records, read in its program."
+
+
+@final
+@dataclass(frozen=True)
+class Trained:
+    r"""What ``train`` returns.
+
+    Attributes:
+      module: a copy of the caller's module with the trained parameters.
+      certificate: the signed certificate, as ``zetadp verify`` reads it; it lies in ``folder`` with the files that it names.
+      folder: of the run.
+      report: what was done.
+      spec: what the certificate's digest of ``spec.json`` covers.
+    """
+
+    module: nn.Module
+    certificate: bytes
+    folder: Path
+    report: RunReport
+    spec: OwnModule
+
+
+def train(
+    module: nn.Module,
+    loss: Callable[..., Tensor],
+    data: Data,
+    *,
+    delta: float,
+    unit: str,
+    clipping_bound: float,
+    expected_batch_size: int,
+    steps: int,
+    optimizer: Callable[[Iterable[nn.Parameter]], Optimizer],
+    folder: str | Path,
+    epsilon: float | None = None,
+    noise_multiplier: float | None = None,
+    scheduler: Callable[[Optimizer], LRScheduler] | None = None,
+    clipping: Literal["flat", "per_layer"] = "flat",
+    users: Sequence[object] | None = None,
+    records_per_user: int | None = None,
+    declared_units: int | None = None,
+    seed: int | None = None,
+    description: str = _OWN,
+    runtime: RuntimeSpec | None = None,
+    callback: Callable[[Progress], None] | None = None,
+    settings: Settings | None = None,
+) -> Trained:
+    r"""Trains a module by DP-SGD and certifies it.
+
+    Each step takes a Poisson sample of the units, clips each unit's gradient over all trained parameters (complex ones as real pairs),
+    adds exact Gaussian noise to the sum, divides by the expected batch size, and gives the result to the optimizer as the gradient.
+    A run that was interrupted is resumed by the same call. Neighbours differ by one unit that one of them lacks.
+
+    Args:
+      module: complex, real or mixed; parameters that don't require a gradient stay as they are and count as public, as the initial weights
+        do. Each row of its output has to depend on the same row of its input alone: ``zetadp.check`` says which part doesn't.
+      loss: (outputs, targets) -> each record's own loss; torch's losses are asked for it (``reduction="none"``).
+      data: see ``Data``. A map-style data set is read when its records are sampled.
+      epsilon: to which the noise is calibrated, for the whole run; either this or ``noise_multiplier``.
+      delta: in (0, 1).
+      unit: what is protected: the name of one row of the data ("record", "image"), or of the user whose rows they are.
+      clipping_bound: B > 0, in l2.
+      expected_batch_size: units expected in a sample, a public number.
+      steps: noisy gradients that are released.
+      optimizer: gives torch's optimizer of the parameters, for example ``partial(torch.optim.Adam, lr=1e-3)``.
+      folder: where checkpoint, model and certificate are written.
+      scheduler: gives the schedule of that optimizer; stepped after every step.
+      clipping: of the whole gradient, or of each layer to ``clipping_bound / sqrt(layers)``.
+      users: each record's user, where users are the units, with ``records_per_user``: how many of a user's first records are used.
+      declared_units: N, a public number of units known without counting them; None if their number is public.
+      seed: makes the run reproducible, and without any guarantee against those who know it.
+      description: of the data, for the certificate.
+      runtime: device, microbatch size and the like: none of it changes the result's guarantee.
+      callback: gets step and epsilon so far, at most twice a second. To end the run because of what it says is a choice by the outputs: the
+        certificate is for all planned steps.
+      settings: whose folder holds the key that signs; by default that of ``ZETADP_DATA_DIR``.
+    Raises:
+      InvalidParameter: an argument is out of its range, or module, loss and data can't be trained on privately.
+      CheckpointRefused: the folder holds another run.
+      TrainingDiverged: the parameters stopped being finite.
+      KeyboardInterrupt: after Ctrl-C; the same call goes on from the checkpoint.
+    """
+    folder, settings, runtime = Path(folder), settings or Settings(), runtime or RuntimeSpec()
+    device = prepare_torch(runtime)
+    trained = trainable(module).to(device)
+    layout = ParameterLayout.of(trained)
+    losses = losses_of(loss)
+    features, targets, digest = _rows(data, device)
+    optimization = TorchOptimization(trained, layout, optimizer, scheduler)
+    code = code_of(module)
+    spec = OwnModule(
+        data=OwnRecords(facts=_facts(features, digest, unit, users, description)),
+        module=ModuleFacts(
+            name=type(module).__qualname__,
+            code_sha256=hashlib.sha256(code.encode()).hexdigest(),
+            weights_sha256=weights_of(module),
+            loss=name_of(loss),
+            optimizer=optimization.described,
+            is_complex=any(parameter.is_complex() for parameter in trained.parameters()),
+            trained=layout.real_parameters,
+            frozen=sum(as_real(one.detach()).numel() for one in module.parameters() if not one.requires_grad),
+        ),
+        privacy=PrivacyTarget(adjacency=Adjacency.ADD_REMOVE, unit=unit, delta=delta, epsilon=epsilon, noise_multiplier=noise_multiplier),
+        clipping_bound=clipping_bound,
+        clipping=FlatMethod() if clipping == "flat" else PerLayerMethod(),
+        expected_batch_size=expected_batch_size,
+        steps=steps,
+        records_per_user=records_per_user,
+        declared_units=declared_units,
+        reproducible=seed is not None,
+        seed=seed,
+    )
+    plan = spec.plan()
+    algorithm = OwnTraining(spec, plan, trained, losses, features, targets, users, optimization)
+    started = datetime.now(UTC)
+    with _interruptible() as is_interrupted:
+        try:
+            report = run(algorithm, runtime, folder / WORK, report=_watched(callback), should_stop=is_interrupted)
+        except TrainingStopped as stopped:
+            raise KeyboardInterrupt(f"{stopped}; the same call goes on from there") from stopped
+    (folder / SPEC_FILE).write_bytes(spec_file(spec))
+    (folder / CODE_FILE).write_text(code, encoding="utf-8")
+    shutil.copyfile(folder / WORK / MODEL, folder / MODEL_FILE)
+    artifacts = {name: folder / name for name in (MODEL_FILE, CODE_FILE)}
+    given = CertificateInput(
+        job_id=f"own-{hashlib.sha256(spec_file(spec) + code.encode()).hexdigest()[:32]}",
+        spec=spec,
+        runtime=runtime,
+        plan=plan,
+        report=report,
+        artifacts=artifacts,
+        started=started,
+        finished=datetime.now(UTC),
+        attempts=report.resumptions + 1,
+    )
+    certificate = issue_certificate(given, settings)
+    (folder / CERTIFICATE_FILE).write_bytes(certificate)
+    (folder / KEYS_FILE).write_text(jwks(settings).model_dump_json(indent=2) + "\n", encoding="utf-8")
+    return Trained(_released(module, trained, folder / MODEL_FILE, device), certificate, folder, report, spec)
+
+
+def _rows(data: Data, device: torch.device) -> tuple[Rows, Rows, str]:
+    """Features, targets and their digest."""
+    given: tuple[Any, ...] | None = data.tensors if isinstance(data, TensorDataset) else data if isinstance(data, tuple) else None
+    if given is None:
+        return lazy(cast("Records", data), device)
+    if len(given) != 2:
+        raise InvalidParameter("data", "features and targets", f"{len(given)} of them")
+    features, targets = (one.detach() if isinstance(one, Tensor) else torch.as_tensor(np.asarray(one)) for one in given)
+    digest = hashlib.sha256()
+    for one in (features, targets):
+        digest.update(f"{one.dtype} {tuple(one.shape)}".encode())
+        digest.update(np.ascontiguousarray(as_real(one).cpu().numpy()).tobytes())
+    return features.to(device), targets.to(device), digest.hexdigest()
+
+
+def _facts(features: Rows, digest: str, unit: str, users: Sequence[object] | None, description: str) -> DataSetFacts:
+    counts = [] if users is None else list(np.unique(np.asarray(users), return_counts=True)[1])
+    if users is not None and len(users) != len(features):
+        raise InvalidParameter("users", f"{len(features)}, one for each record", len(users))
+    return DataSetFacts(
+        training_records=len(features),
+        test_records=0,
+        shape=tuple(features.shape[1:]) or (1,),
+        is_complex=features.is_complex(),
+        task="other",
+        classes=None,
+        unit=unit if users is None else "record",
+        user_unit=None if users is None else unit,
+        users=None if users is None else len(counts),
+        largest_user=None if users is None else int(max(counts)),
+        sha256=digest,
+        description=description,
+    )
+
+
+def _watched(callback: Callable[[Progress], None] | None) -> Callable[[TrainingEvent], None]:
+    def report(event: TrainingEvent) -> None:
+        if callback is not None and isinstance(event, Progress):
+            callback(event)
+
+    return report
+
+
+@contextmanager
+def _interruptible() -> Generator[Callable[[], bool]]:
+    """Whether Ctrl-C was pressed: the run then ends between two steps, with its state in the checkpoint."""
+    pressed = threading.Event()
+
+    def press(_number: int, _frame: FrameType | None) -> None:
+        pressed.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield pressed.is_set
+        return
+    before = signal.signal(signal.SIGINT, press)
+    try:
+        yield pressed.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _released(module: nn.Module, trained: nn.Module, model: Path, device: torch.device) -> nn.Module:
+    """The caller's module with the parameters of the model file."""
+    _, kept = read_tensors(model, "it was written just now")
+    values = {name: torch.view_as_complex(kept[name]) if one.is_complex() else kept[name] for name, one in trained.named_parameters()}
+    return released(module, values).to(device)
+
+
+__all__ = ["Data", "Trained", "contents", "train"]
