@@ -163,7 +163,7 @@ PUBLIC_BOX = "the box that bounds the values, and every scaling before it, were 
 
 RUN_ASSUMPTIONS = (
     "the hyper-parameters and the data set's recipe were fixed without looking at the data",
-    "the service ran the code whose digest is a subject of this certificate, on a machine that wasn't tampered with",
+    "whoever signed this ran the code whose digest is a subject of this certificate, on a machine that wasn't tampered with",
 )
 
 USER_ASSUMPTION = (

@@ -101,7 +101,7 @@ def weights_of(module: nn.Module) -> str:
     for name, value in sorted(module.state_dict().items()):
         if isinstance(value, Tensor):
             digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-            digest.update(as_real(value.detach()).cpu().contiguous().view(torch.uint8).numpy().tobytes() if value.numel() else b"")
+            digest.update(as_real(value.detach()).cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
 
 

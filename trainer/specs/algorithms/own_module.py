@@ -77,8 +77,8 @@ class OwnModule(SampledTraining):
         "The party that runs the program is trusted with the data, and to have trained this module with nothing else learning from the data"
     )
     ASSUMPTIONS: ClassVar[tuple[str, ...]] = (
-        "each row of the module's output and of the loss depends on the same record alone, whatever the data are: this was tried on made-up "
-        "records before training, which can't show what only rare data trigger",
+        "each row of the module's output and of the loss depends on the same record alone, whatever the data are: this was tried on "
+        "made-up records before training, which can't show what only rare data trigger",
     )
     PLANS: ClassVar[tuple[str, ...]] = ("noisy_sums",)
 

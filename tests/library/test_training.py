@@ -1,0 +1,293 @@
+"""``zetadp.train``: a caller's own module, trained with the clipped sums that autograd gives, and a certificate that verifies."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import inspect
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import zetadp  # noqa: E402
+from tests.app.forked import run_command  # noqa: E402
+from zetadp.app.kit.settings import Settings  # noqa: E402
+from zetadp.mechanisms.errors import InvalidParameter  # noqa: E402
+from zetadp.trainer.errors import CheckpointRefused  # noqa: E402
+
+nn, Tensor = torch.nn, torch.Tensor
+ROOT = Path(__file__).parents[2]
+HARDLY_ANY_NOISE = 1e-3
+"""Of the bound: much less is lost among the digits of the sum, which a run finds and doesn't certify."""
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """One signing key for all."""
+    return Settings(data_dir=tmp_path_factory.mktemp("keys"))
+
+
+@pytest.fixture
+def train(settings: Settings, tmp_path: Path) -> Callable[..., zetadp.Trained]:
+    """``zetadp.train`` with small numbers in place of what a test doesn't care about."""
+
+    def run(module: Any, loss: Any, data: Any, **changed: Any) -> zetadp.Trained:
+        usual: dict[str, Any] = {
+            "noise_multiplier": 1.0,
+            "delta": 1e-5,
+            "unit": "record",
+            "clipping_bound": 0.5,
+            "expected_batch_size": 8,
+            "steps": 3,
+            "optimizer": partial(torch.optim.SGD, lr=0.5),
+            "folder": tmp_path / "run",
+            "settings": settings,
+        }
+        return zetadp.train(module, loss, data, **(usual | changed))
+
+    return run
+
+
+def seeded(make: Callable[[], Any]) -> Any:
+    with torch.random.fork_rng([]):
+        torch.manual_seed(3)
+        return make()
+
+
+class Mixed(nn.Module):
+    """Complex weights, a real scale, and a magnitude."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Parameter(torch.randn(6, 4, dtype=torch.cfloat))
+        self.scale = nn.Parameter(torch.ones(4))
+        self.last = nn.Linear(4, 3)
+
+    def forward(self, signals: Any) -> Any:
+        return self.last((signals @ self.first).abs() * self.scale)
+
+
+def real() -> tuple[Any, tuple[Any, Any]]:
+    module = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3))
+    return module, (torch.randn(32, 6), torch.randint(0, 3, (32,)))
+
+
+def mixed() -> tuple[Any, tuple[Any, Any]]:
+    return Mixed(), (torch.randn(32, 6, dtype=torch.cfloat), torch.randint(0, 3, (32,)))
+
+
+def frozen() -> tuple[Any, tuple[Any, Any]]:
+    module, data = real()
+    module[0].requires_grad_(requires_grad=False)
+    return module, data
+
+
+def clipped_step(module: Any, data: tuple[Any, Any], bound: float, units: Sequence[Sequence[int]], lr: float) -> dict[str, Any]:
+    """The parameters after one step of plain descent on the mean of clipped gradients, each unit's by autograd alone."""
+    trained = {name: value for name, value in module.named_parameters() if value.requires_grad}
+    total = {name: torch.zeros_like(value) for name, value in trained.items()}
+    for rows in units:
+        losses = nn.functional.cross_entropy(module(data[0][list(rows)]), data[1][list(rows)], reduction="sum")
+        slopes = dict(zip(trained, torch.autograd.grad(losses, list(trained.values())), strict=True))
+        norm = torch.sqrt(sum(value.abs().square().sum() for value in slopes.values()))
+        for name, slope in slopes.items():
+            total[name] += slope * min(1.0, bound / float(norm))
+    return {name: value.detach() - lr * total[name] / len(units) for name, value in trained.items()}
+
+
+@pytest.mark.parametrize("make", [real, mixed, frozen])
+@pytest.mark.parametrize("is_lazy", [False, True])
+def test_a_step_on_everybody_without_noise_is_that_of_autograd(make: Any, is_lazy: bool, train: Any) -> None:
+    module, data = seeded(make)
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    given = list(zip(*data, strict=True)) if is_lazy else data
+    changed = {"expected_batch_size": 32, "steps": 1, "noise_multiplier": HARDLY_ANY_NOISE}
+    found = dict(train(module, nn.CrossEntropyLoss(), given, **changed).module.named_parameters())
+    # Clipping aims 2^-8 below the bound.
+    expected = clipped_step(module, data, 0.5 * (1.0 - 2.0**-8), [[row] for row in range(32)], 0.5)
+    for name, value in found.items():
+        wanted = expected.get(name, before[name])
+        assert torch.allclose(value, wanted, rtol=1e-4, atol=1e-4), name
+        assert (name in expected) == (not torch.equal(value, before[name]))
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())  # the caller's own stays as it was
+
+
+def test_users_are_clipped_as_one(train: Any) -> None:
+    module, data = seeded(real)
+    users = [row % 8 for row in range(32)]
+    changed = {"unit": "patient", "users": users, "records_per_user": 3, "expected_batch_size": 8, "steps": 1}
+    done = train(module, nn.functional.cross_entropy, data, **changed, noise_multiplier=HARDLY_ANY_NOISE)
+    expected = clipped_step(module, data, 0.5 * (1.0 - 2.0**-8), [[user, user + 8, user + 16] for user in range(8)], 0.5)
+    for name, value in done.module.named_parameters():
+        assert torch.allclose(value, expected[name], rtol=1e-4, atol=3e-4), name
+    assert done.report.training_units == 8
+
+
+def test_the_noise_of_a_step_has_the_planned_scale_in_each_component(train: Any) -> None:
+    module = nn.Linear(400, 20, bias=False, dtype=torch.cfloat)
+    data = (torch.zeros(32, 400, dtype=torch.cfloat), torch.zeros(32, 20, dtype=torch.cfloat))
+
+    def loss(outputs: Any, targets: Any) -> Any:
+        return (outputs - targets).abs().square().sum(dim=1)
+
+    changed = {"noise_multiplier": 2.0, "steps": 1, "optimizer": partial(torch.optim.SGD, lr=1.0), "seed": 5}
+    found = train(module, loss, data, **changed).module.weight - module.weight
+    for part in (found.real, found.imag):  # of 8000 numbers the deviation is off by .8 % (one standard error)
+        assert float(part.detach().std()) == pytest.approx(2.0 * 0.5 / 8, rel=0.04)
+
+
+class Drawn(torch.utils.data.Dataset):
+    """Records that are made when they are asked for, and counted."""
+
+    def __init__(self, count: int) -> None:
+        self.count, self.asked = count, 0
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        if not 0 <= index < self.count:
+            raise IndexError(index)
+        self.asked += 1
+        return torch.sin(torch.arange(6) * (index + 1.0)), index % 3
+
+
+def test_a_map_style_data_set_is_read_record_by_record(train: Any) -> None:
+    module, _ = seeded(real)
+    records = Drawn(600)
+    done = train(module, nn.CrossEntropyLoss(), records, expected_batch_size=6, steps=4)
+    assert done.report.training_records == 600
+    assert 600 <= records.asked < 600 + 200  # once for the digest, then only who is sampled, and the first checks
+
+
+def test_an_epsilon_is_kept_and_the_certificate_verifies_offline(train: Any) -> None:
+    module, data = seeded(mixed)
+    told: list[Any] = []
+    done = train(module, nn.CrossEntropyLoss(), data, noise_multiplier=None, epsilon=3.0, steps=60, callback=told.append)
+    assert told[-1].step == 60
+    assert 2.99 < told[-1].epsilon <= 3.0
+    checked = run_command("verify", str(done.folder / "certificate.json"), "--json")
+    report = json.loads(checked.stdout)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    status = {check["name"]: check["status"] for check in report["checks"]}
+    for name in (
+        "signature",
+        "plan",
+        "accountants",
+        "recomputation",
+        "file model.safetensors",
+        "file module-code.sha256",
+        "file spec.json",
+    ):
+        assert status[name] == "passed", name
+    [envelope] = [json.loads(done.certificate)]
+    assert b"own_module" in base64.b64decode(envelope["payload"])
+
+
+def test_a_changed_model_is_found(train: Any) -> None:
+    module, data = seeded(real)
+    done = train(module, nn.CrossEntropyLoss(), data)
+    with (done.folder / "model.safetensors").open("ab") as file:
+        file.write(b" ")
+    assert run_command("verify", str(done.folder / "certificate.json")).returncode == 1
+
+
+def test_the_code_of_the_module_is_what_its_digest_says(train: Any) -> None:
+    module, data = seeded(mixed)
+    done = train(module, nn.CrossEntropyLoss(), data)
+    lines = (done.folder / "module-code.sha256").read_text().splitlines()
+    source = hashlib.sha256(inspect.getsource(Mixed).encode()).hexdigest()
+    assert f"{source}  {Mixed.__module__}.Mixed" in lines
+    assert {line.split("  ")[1].rpartition(".")[2] for line in lines} == {"Mixed", "Linear", "(structure)"}
+
+
+def adam(parameters: Any) -> Any:
+    return torch.optim.Adam(parameters, lr=0.1)
+
+
+def test_a_run_that_was_interrupted_goes_on_to_the_same_module(train: Any, tmp_path: Path) -> None:
+    module, data = seeded(mixed)
+    settings = {"steps": 6, "seed": 11, "optimizer": adam, "scheduler": partial(torch.optim.lr_scheduler.StepLR, step_size=2, gamma=0.5)}
+    whole = train(module, nn.CrossEntropyLoss(), data, **settings)
+
+    def interrupt(progress: Any) -> None:
+        if progress.step < 6:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt, match="goes on from there"):
+        train(module, nn.CrossEntropyLoss(), data, **settings, folder=tmp_path / "again", callback=interrupt)
+    resumed = train(module, nn.CrossEntropyLoss(), data, **settings, folder=tmp_path / "again")
+    assert resumed.report.resumptions == 1
+    for name, value in whole.module.state_dict().items():
+        assert torch.equal(value, resumed.module.state_dict()[name]), name
+
+
+def test_another_run_doesnt_go_on_from_the_same_folder(train: Any) -> None:
+    module, data = seeded(real)
+    train(module, nn.CrossEntropyLoss(), data)
+    with pytest.raises(CheckpointRefused):
+        train(module, nn.CrossEntropyLoss(), data, noise_multiplier=2.0)
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], dict[str, Any], str]] = {
+    "batch norm": (lambda: nn.Sequential(nn.Linear(6, 3), nn.BatchNorm1d(3)), {}, "doesn't mix records"),
+    "frozen": (lambda: nn.Linear(6, 3).requires_grad_(requires_grad=False), {}, "parameters that require a gradient"),
+    "softmax over records": (lambda: nn.Sequential(nn.Linear(6, 3), nn.Softmax(dim=0)), {}, "one that mixes records"),
+    "too many": (lambda: nn.Linear(6, 3), {"expected_batch_size": 33}, "expected_batch_size"),
+    "two targets": (lambda: nn.Linear(6, 3), {"epsilon": 1.0}, "exactly one of noise_multiplier and epsilon"),
+    "labels": (lambda: nn.Linear(6, 2), {}, "classes from 0 to 1"),
+    "closure": (lambda: nn.Linear(6, 3), {"optimizer": torch.optim.LBFGS}, "takes no arguments"),
+    "users": (lambda: nn.Linear(6, 3), {"unit": "patient", "users": [1, 2]}, "one for each record"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cant_be_trained_privately_is_refused_before_anything_is_released(name: str, train: Any, tmp_path: Path) -> None:
+    make, changed, text = REFUSED[name]
+    _, data = seeded(real)
+    with pytest.raises((InvalidParameter, ValueError), match=text):
+        train(make(), nn.CrossEntropyLoss(), data, **changed)
+    assert not (tmp_path / "run" / "certificate.json").exists()
+    assert not (tmp_path / "run" / "training" / "checkpoint.safetensors").exists()
+
+
+def test_an_averaged_loss_of_ones_own_is_refused(train: Any) -> None:
+    module, data = seeded(real)
+
+    def averaged(outputs: Any, targets: Any) -> Any:
+        return nn.functional.cross_entropy(outputs, targets)
+
+    with pytest.raises(InvalidParameter, match="one real number for each record"):
+        train(module, averaged, data)
+
+
+def test_twelve_lines_are_enough(tmp_path: Path) -> None:
+    script = """
+        from functools import partial
+        import torch, zetadp
+        from torch import nn
+
+        signals, labels = torch.randn(500, 16), torch.randint(0, 2, (500,))
+        module = nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 2))
+        done = zetadp.train(
+            module, nn.CrossEntropyLoss(), (signals, labels), epsilon=2.0, delta=1e-5, unit="record", clipping_bound=1.0,
+            expected_batch_size=50, steps=10, optimizer=partial(torch.optim.SGD, lr=0.1), folder="run")
+        print(done.report.steps_released, done.folder / "certificate.json")
+        """
+    lines = textwrap.dedent(script).strip()
+    assert len([line for line in lines.splitlines() if line]) <= 12
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-W", "error", "-c", lines]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == "10 run/certificate.json\n", done.stderr
