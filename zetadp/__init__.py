@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from zetadp.mechanisms.complex_gaussian import ComplexGaussian
     from zetadp.mechanisms.gaussian import Gaussian
     from zetadp.mechanisms.laplace import Laplace
+    from zetadp.trainer.algorithms.own_module.inspection import Obstacle, check, repaired
     from zetadp.training import Trained, train
 
     __version__: str
@@ -48,6 +49,7 @@ __all__ = [
     "Grouped",
     "Laplace",
     "NonPrivate",
+    "Obstacle",
     "PoissonSampled",
     "Release",
     "Repeated",
@@ -55,6 +57,7 @@ __all__ = [
     "Trained",
     "__version__",
     "attack_risk",
+    "check",
     "complex_gaussian",
     "convert",
     "delta",
@@ -64,6 +67,7 @@ __all__ = [
     "laplace",
     "noise_multiplier",
     "profile",
+    "repaired",
     "steps",
     "train",
 ]
@@ -75,6 +79,7 @@ _ELSEWHERE = {
     "ComplexGaussian": "zetadp.mechanisms.complex_gaussian",
     "Gaussian": "zetadp.mechanisms.gaussian",
     "Laplace": "zetadp.mechanisms.laplace",
+    **dict.fromkeys(("Obstacle", "check", "repaired"), "zetadp.trainer.algorithms.own_module.inspection"),
     "Trained": "zetadp.training",
     "train": "zetadp.training",
 }

@@ -1,0 +1,172 @@
+r"""``check``: whether a module can be trained privately, and if not, which part of it is in the way."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator
+from typing import cast, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
+
+from zetadp.mechanisms.base import Value
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.algorithms.own_module.preparation import trainable
+from zetadp.trainer.engine.gradients.checks import EQUALITY, check_problem
+from zetadp.trainer.engine.gradients.probe import SEED, made_up_features, made_up_parameters, mode, uneven
+from zetadp.trainer.engine.gradients.problem import Problem
+from zetadp.trainer.engine.torch_seed import torch_seeded
+from zetadp.trainer.layers.flat_parameters import as_real
+
+RECORDS = 4
+LARGEST_GROUPS = 32
+"""Groups of the norm that replaces a batch norm, at most; fewer where they wouldn't divide the channels."""
+
+
+@final
+class Obstacle(Value):
+    r"""A part of a module that keeps it from private training.
+
+    Attributes:
+      name: of the part, as in ``named_modules``; empty for the module itself.
+      kind: its class.
+      why: what it does.
+      repair: what to use instead; None where nothing is known.
+    """
+
+    name: str
+    kind: str
+    why: str
+    repair: str | None
+
+    def __str__(self) -> str:
+        where = f"{self.name} ({self.kind})" if self.name else f"the module ({self.kind})"
+        return f"{where}: {self.why}" + ("" if self.repair is None else f"; {self.repair}")
+
+
+def check(module: nn.Module, example: Tensor) -> tuple[Obstacle, ...]:
+    r"""What keeps a module from private training; nothing if it can be trained.
+
+    The module is tried on made-up records, with its own parameters and with others, in both modes: each row of its output has to depend on
+    the same row of its input alone. What only rare data trigger isn't found.
+
+    Args:
+      module: as for ``train``; not changed.
+      example: features of at least one record, (records, ...): its shape and type count, and its values where they are whole numbers.
+
+    >>> found = check(nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8)), torch.zeros(1, 4))
+    >>> print(found[0])
+    1 (BatchNorm1d): it normalises with statistics of all records of a batch; use nn.GroupNorm(8, 8)
+    """
+    if not (found := (*_statistics(module), *_types(module))):
+        tried = trainable(module)
+        problem = Problem(tried, _sums, example, torch.zeros(len(example), 1), None)
+        found = tuple(_mixing(problem))
+        if not found:
+            try:
+                check_problem(problem)
+            except InvalidParameter as refused:
+                found = (Obstacle(name="", kind=type(module).__name__, why=str(refused), repair=None),)
+    return found
+
+
+def repaired(module: nn.Module) -> nn.Module:
+    """A copy in which every batch norm is a group norm of as many channels, with its scale and shift."""
+    found = copy.deepcopy(module)
+    for name, part in list(found.named_modules()):
+        if isinstance(part, _BatchNorm) and name:
+            parent, _, own = name.rpartition(".")
+            norm = nn.GroupNorm(_groups(part.num_features), part.num_features, eps=part.eps, affine=part.affine)
+            if part.affine:
+                norm.load_state_dict({"weight": part.weight.detach(), "bias": part.bias.detach()})
+            setattr(found.get_submodule(parent), own, norm)
+    return found
+
+
+def _statistics(module: nn.Module) -> Iterator[Obstacle]:
+    """Norms whose class says it."""
+    for name, part in module.named_modules():
+        if isinstance(part, _BatchNorm):
+            channels = part.num_features
+            why, repair = "it normalises with statistics of all records of a batch", f"use nn.GroupNorm({_groups(channels)}, {channels})"
+        elif isinstance(part, _InstanceNorm) and part.track_running_stats:
+            why, repair = "it keeps statistics of the records", "give track_running_stats=False"
+        else:
+            continue
+        yield Obstacle(name=name, kind=type(part).__name__, why=why, repair=repair)
+
+
+def _types(module: nn.Module) -> Iterator[Obstacle]:
+    for name, part in module.named_modules():
+        for own, parameter in part.named_parameters(recurse=False):
+            if parameter.requires_grad and parameter.dtype not in (torch.float32, torch.complex64):
+                why = f"{own} is {parameter.dtype}, and gradients are clipped and noised in float32 and complex64"
+                yield Obstacle(name=name, kind=type(part).__name__, why=why, repair="call .float(), or .to(torch.complex64), on it")
+
+
+def _mixing(problem: Problem) -> Iterator[Obstacle]:
+    """The first part whose rows move when another record is replaced."""
+    features = made_up_features(problem, RECORDS)
+    own = {name: value.detach() for name, value in problem.network.named_parameters()}
+    for training in (True, False):
+        for parameters, records in ((own, features), (made_up_parameters(problem.network), uneven(features))):
+            try:
+                with mode(problem.network, training):
+                    before = _outputs(problem.network, parameters, records)
+                    after = _outputs(problem.network, parameters, torch.cat((records[:1], records[:1], records[2:])))
+            except (RuntimeError, IndexError, TypeError, ValueError):
+                return  # check_problem says what is wrong
+            for (name, expected), (_, found) in zip(before, after, strict=False):
+                if (moved := _moved(expected, found)) > EQUALITY:
+                    yield _described(problem.network.get_submodule(name), name, moved)
+                    return
+
+
+def _outputs(network: nn.Module, parameters: dict[str, Tensor], records: Tensor) -> list[tuple[str, Tensor]]:
+    """What every part returned for these records, in the order in which parts ended."""
+    found: list[tuple[str, Tensor]] = []
+
+    def watch(name: str, output: object) -> None:
+        first = cast("object", output[0]) if isinstance(output, tuple) and output else output
+        if isinstance(first, Tensor) and first.dim() and len(first) == len(records):
+            found.append((name, first.detach().clone()))
+
+    hooks = [
+        part.register_forward_hook(lambda _part, _given, output, name=name: watch(name, output)) for name, part in network.named_modules()
+    ]
+    try:
+        with torch.no_grad(), torch_seeded(records.device, SEED):
+            torch.func.functional_call(network, parameters, (records.clone(),))  # pyright: ignore[reportPrivateImportUsage]
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found
+
+
+def _moved(expected: Tensor, found: Tensor) -> float:
+    """By how much rows other than the replaced one differ, relative to the largest number in them."""
+    if expected.shape != found.shape:
+        return math.inf
+    rest = [row for row in range(len(expected)) if row != 1]
+    before, after = as_real(expected)[rest].double(), as_real(found)[rest].double()
+    scale = float(before.abs().nan_to_num().amax()) if before.numel() else 0.0
+    return float((before - after).abs().nan_to_num().amax()) / scale if scale else 0.0
+
+
+def _described(part: nn.Module, name: str, moved: float) -> Obstacle:
+    repair = None
+    if getattr(part, "batch_first", True) is False or getattr(getattr(part, "self_attn", None), "batch_first", True) is False:
+        repair = "give batch_first=True, or it takes the records for places of one sequence"
+    why = f"it mixes records: when another record was replaced, a row of its output moved by {100.0 * moved:.2g} %"
+    return Obstacle(name=name, kind=type(part).__name__, why=why, repair=repair)
+
+
+def _groups(channels: int) -> int:
+    return math.gcd(LARGEST_GROUPS, channels)
+
+
+def _sums(outputs: Tensor, _targets: Tensor) -> Tensor:
+    return as_real(outputs).flatten(1).float().sum(dim=1)
