@@ -3,6 +3,7 @@ r"""``train``: a caller's own module, trained privately in the caller's program,
 from __future__ import annotations
 
 import hashlib
+import secrets
 import shutil
 import signal
 import threading
@@ -41,7 +42,7 @@ from zetadp.trainer.algorithms.own_module.preparation import (
 )
 from zetadp.trainer.algorithms.own_module.training import OwnTraining, Rows
 from zetadp.trainer.data.base import DataSetFacts
-from zetadp.trainer.engine.checkpoint import read_tensors
+from zetadp.trainer.engine.checkpoint import read_tensors, write_atomically
 from zetadp.trainer.engine.environment import prepare_torch
 from zetadp.trainer.engine.gradients.lazy_rows import Records, lazy
 from zetadp.trainer.engine.run import MODEL, run
@@ -55,7 +56,7 @@ from zetadp.trainer.specs.report import Progress, RunReport, TrainingEvent
 Data = tuple[Any, Any] | TensorDataset | Records
 """(features, targets) as tensors or arrays, (records, ...) each; a ``TensorDataset`` of both; or a map-style data set of such pairs."""
 
-WORK = "training"
+WORK, ID_FILE = "training", "id"
 """The folder of the checkpoint, in the run's."""
 KEYS_FILE = "jwks.json"
 _OWN = "The caller's own records, read in its program."
@@ -150,7 +151,7 @@ def train(
     optimization = TorchOptimization(trained, layout, optimizer, scheduler)
     code = code_of(module)
     spec = OwnModule(
-        data=OwnRecords(facts=_facts(features, digest, unit, users, description)),
+        data=OwnRecords.of(_facts(features, digest, unit, users, description)),
         module=ModuleFacts(
             name=type(module).__qualname__,
             code_sha256=hashlib.sha256(code.encode()).hexdigest(),
@@ -184,7 +185,7 @@ def train(
     shutil.copyfile(folder / WORK / MODEL, folder / MODEL_FILE)
     artifacts = {name: folder / name for name in (MODEL_FILE, CODE_FILE)}
     given = CertificateInput(
-        job_id=f"own-{hashlib.sha256(spec_file(spec) + code.encode()).hexdigest()[:32]}",
+        job_id=_run_id(folder / WORK / ID_FILE),
         spec=spec,
         runtime=runtime,
         plan=plan,
@@ -233,6 +234,13 @@ def _facts(features: Rows, digest: str, unit: str, users: Sequence[object] | Non
         sha256=digest,
         description=description,
     )
+
+
+def _run_id(path: Path) -> str:
+    """Of the run in this folder: drawn once, by chance, so that it says nothing about spec or data."""
+    if not path.exists():
+        write_atomically(path, f"own-{secrets.token_hex(16)}".encode())
+    return path.read_text(encoding="utf-8")
 
 
 def _watched(callback: Callable[[Progress], None] | None) -> Callable[[TrainingEvent], None]:

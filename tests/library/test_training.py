@@ -195,6 +195,33 @@ def test_an_epsilon_is_kept_and_the_certificate_verifies_offline(train: Any) -> 
     assert b"own_module" in base64.b64decode(envelope["payload"])
 
 
+def test_what_is_written_beside_the_certificate_tells_nothing_of_the_data(train: Any, tmp_path: Path) -> None:
+    module, (features, targets) = seeded(real)
+    done = train(module, nn.CrossEntropyLoss(), (features, targets), declared_units=40)
+    found = done.spec.data.known_facts()
+    other = train(module, nn.CrossEntropyLoss(), (features + 1.0, targets), declared_units=40, folder=tmp_path / "other")
+    assert other.spec.data.known_facts().sha256 != found.sha256
+    written = {path.name: path.read_bytes() for path in done.folder.iterdir() if path.is_file() and path.name != "model.safetensors"}
+    assert set(written) == {"certificate.json", "jwks.json", "module-code.sha256", "spec.json"}
+    payload = base64.b64decode(json.loads(written["certificate.json"])["payload"])
+    for content in (*written.values(), payload):
+        assert found.sha256.encode() not in content
+    assert "training_records" not in json.loads(payload)["predicate"]["data"]  # a number of units was declared
+    assert b"training_records" not in written["spec.json"]
+    # The same spec on other data: everything is the same beside the certificate and the model.
+    assert (other.folder / "spec.json").read_bytes() == written["spec.json"]
+
+
+def test_dropout_is_on_whatever_mode_the_caller_left_the_module_in(train: Any) -> None:
+    module = nn.Sequential(nn.Linear(6, 5), nn.Dropout(0.999), nn.Linear(5, 3)).eval()
+    _, data = seeded(real)
+    changed = {"expected_batch_size": 32, "steps": 1, "noise_multiplier": HARDLY_ANY_NOISE}
+    done = train(module, nn.CrossEntropyLoss(), data, **changed)
+    moved = (done.module[2].weight - module[2].weight).detach().abs().max()
+    assert float(moved) < 0.02  # without dropout it is ten times as much
+    assert not done.module.training
+
+
 def test_a_changed_model_is_found(train: Any) -> None:
     module, data = seeded(real)
     done = train(module, nn.CrossEntropyLoss(), data)

@@ -19,12 +19,12 @@ CODE_FILE = "module-code.sha256"
 
 
 def trainable(module: nn.Module) -> nn.Module:
-    r"""A copy in which frozen parameters are constants: what requires no gradient isn't trained, clipped or noised.
+    r"""A copy in training mode in which frozen parameters are constants: what requires no gradient isn't trained, clipped or noised.
 
     Raises:
       InvalidParameter: nothing is trainable.
     """
-    found = copy.deepcopy(module)
+    found = copy.deepcopy(module).train()
     for _, part in list(found.named_modules()):
         for name, parameter in list(part.named_parameters(recurse=False)):
             if not parameter.requires_grad:

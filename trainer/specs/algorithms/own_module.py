@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal, NoReturn, Self, final
 
-from pydantic import Field, Strict
+from pydantic import Field, PrivateAttr, Strict
 
 from zetadp.mechanisms.base import Adjacency, Count, Value
 from zetadp.mechanisms.errors import InvalidParameter
@@ -18,22 +18,39 @@ _Words = Annotated[str, Field(min_length=1, max_length=4000)]
 
 @final
 class OwnRecords(DataRecipe):
-    """Records that a caller's program holds; only their facts are here."""
+    r"""Records that a caller's program holds.
+
+    Their facts are known where they were found and aren't written with the spec, whose file anybody may read: they hold a digest of the
+    training data, which would tell whether a guess of all of them is right, and numbers that may have been declared instead.
+
+    Attributes:
+      description: in the caller's words.
+    """
 
     UNIT: ClassVar[str] = "record"
     DESCRIPTION: ClassVar[str] = "the caller's own records"
 
     kind: Literal["own_records"] = "own_records"
-    facts: DataSetFacts
+    description: _Words
+    _facts: DataSetFacts | None = PrivateAttr(default=None)
+
+    @classmethod
+    def of(cls, facts: DataSetFacts) -> Self:
+        """The records with these facts."""
+        found = cls(description=facts.description)
+        found._facts = facts
+        return found
 
     def arrays(self) -> NoReturn:
         raise InvalidParameter("data", "a data set that can be read here", "records that only the caller's program holds")
 
     def describe(self) -> str:
-        return self.facts.description
+        return self.description
 
     def known_facts(self) -> DataSetFacts:
-        return self.facts
+        if self._facts is None:
+            raise InvalidParameter("data", "in the program that holds the records", "a spec that was read from a file")
+        return self._facts
 
 
 @final
@@ -103,7 +120,7 @@ class OwnModule(SampledTraining):
             description=OwnRecords.DESCRIPTION,
         )
         return cls(
-            data=OwnRecords(facts=facts),
+            data=OwnRecords.of(facts),
             module=ModuleFacts(
                 name="Sequential",
                 code_sha256="0" * 64,
