@@ -213,12 +213,12 @@ def test_what_is_written_beside_the_certificate_tells_nothing_of_the_data(train:
 
 
 def test_dropout_is_on_whatever_mode_the_caller_left_the_module_in(train: Any) -> None:
-    module = nn.Sequential(nn.Linear(6, 5), nn.Dropout(0.999), nn.Linear(5, 3)).eval()
-    _, data = seeded(real)
+    module = seeded(lambda: nn.Sequential(nn.Linear(6, 5), nn.Dropout(0.999), nn.Linear(5, 3))).eval()
+    data = (torch.ones(32, 6), torch.zeros(32, dtype=torch.int64))  # all gradients add up
     changed = {"expected_batch_size": 32, "steps": 1, "noise_multiplier": HARDLY_ANY_NOISE}
     done = train(module, nn.CrossEntropyLoss(), data, **changed)
     moved = (done.module[2].weight - module[2].weight).detach().abs().max()
-    assert float(moved) < 0.02  # without dropout it is ten times as much
+    assert float(moved) < 0.03  # each of the few records that keep a number moves it by at most .5 * .5 / 32
     assert not done.module.training
 
 
