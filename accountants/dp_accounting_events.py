@@ -258,7 +258,7 @@ def _noise(leaf: Leaf) -> library.DpEvent:
 
 def _whole(name: str, value: Any) -> int:
     # A fraction is never cut off: 2.7 repetitions must not become 2.
-    if not value >= 0 or int(value) != value:
+    if not (value >= 0 and float(value).is_integer()):
         raise InvalidParameter(name, "a whole number >= 0", value)
     return int(value)
 

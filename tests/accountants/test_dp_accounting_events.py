@@ -192,6 +192,10 @@ def test_what_exists_only_there_is_refused_by_its_name_wherever_it_stands(event,
             "sample_size must be at most population_size = 10",
         ),
         (library.SelfComposedDpEvent(library.GaussianDpEvent(1.0), 2.7), "SelfComposedDpEvent.count must be a whole number >= 0, got 2.7"),
+        (
+            library.SelfComposedDpEvent(library.GaussianDpEvent(1.0), float("inf")),
+            "SelfComposedDpEvent.count must be a whole number >= 0, got inf",
+        ),
         (library.SelfComposedDpEvent(library.GaussianDpEvent(1.0), -1), "SelfComposedDpEvent.count must be a whole number >= 0, got -1"),
         (
             library.SampledWithoutReplacementDpEvent(10, 1.5, library.GaussianDpEvent(1.0)),

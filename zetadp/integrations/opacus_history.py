@@ -23,7 +23,8 @@ def event_of_history(history: Iterable[Sequence[float]]) -> Event:
     * made each step from one such sample. Steps of k batches are written as one sample at k times the rate, though a record may be in
       several of them; Opacus refuses such steps where it samples by Poisson. ``BatchMemoryManager`` splits one sample, and is fine;
     * trained on a number of records that is public: Opacus's sample rate and its mean of gradients come from it;
-    * released nothing else, such as a clipping bound that adapts to the data.
+    * released nothing else, such as a clipping bound that adapts to the data;
+    * added noise as real numbers would be. Opacus draws floats, whose gaps can tell members apart; its ``secure_mode`` is meant to hide them.
 
     Neighbours differ by one record that one of them lacks (``add_remove``). Equal entries are counted together.
 
