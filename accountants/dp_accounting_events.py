@@ -6,12 +6,16 @@ accountant is set to; here the neighbours are part of the event. So, with C = 1 
     add_remove, zero_out (REPLACE_SPECIAL there):  std s, l2 = 1;         replace_one:  std s, l2 = 2, l2_contribution = 1,
 
 and the same with l1 for ``LaplaceDpEvent``. That is how the library's PLD accountant reads them; its Renyi accountant doesn't double the
-sensitivity under REPLACE_ONE, and so accounts for half of the loss. An event keeps its dominating pairs on the way there and back;
-everything else (a unit's name, complex values) is lost on the way there. The library is loaded only when these functions are called.
+sensitivity under REPLACE_ONE, and so accounts for half of the loss. Trees of one epoch (``SingleEpochTreeAggregationDpEvent``) become as
+many Gaussian releases as one record has nodes above it: the noisy sums of all other nodes don't depend on it.
+
+An event keeps its dominating pairs on the way there and back; everything else (a unit's name, complex values) is lost on the way there. The
+library is loaded only when these functions are called.
 """
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from zetadp.accountants.dominating import pair_of
@@ -35,6 +39,17 @@ from zetadp.mechanisms.local import LocalRelease
 if TYPE_CHECKING:
     from dp_accounting import dp_event as library  # pyright: ignore[reportMissingTypeStubs]
 
+_ONLY_THERE = {
+    "UnsupportedDpEvent": "it says that what was done isn't known",
+    "RandomizedResponseDpEvent": "no mechanism here releases one of k buckets",
+    "DiscreteLaplaceDpEvent": "no noise here lives on the integers",
+    "SampledWithReplacementDpEvent": "no sample here holds a record several times",
+    "RepeatAndSelectDpEvent": "no event here is repeated a random number of times",
+    "ZCDpEvent": "it bounds Renyi divergences, and an event here names the noise",
+    "TruncatedSubsampledGaussianDpEvent": "no Poisson sample here is cut to a size",
+}
+"""Why an event of dp-accounting 0.6.0 can't be read, whatever its numbers are."""
+
 
 def from_dp_accounting(event: library.DpEvent, *, adjacency: Adjacency, unit: PrivacyUnit) -> Event:
     """The same event here, for these neighbours.
@@ -43,8 +58,9 @@ def from_dp_accounting(event: library.DpEvent, *, adjacency: Adjacency, unit: Pr
     A noise multiplier of 0 becomes ``NonPrivate``.
 
     Args:
-      event: gaussian, laplace, poisson sampled, sampled without replacement, composed, self-composed, no-op, non-private, or a mixture
-        of two Gaussians that is a Poisson sample's. The source data set's size is used as the population's.
+      event: gaussian, laplace, poisson sampled, sampled without replacement, composed, self-composed, no-op, non-private, the trees of one
+        epoch (zero_out only, as there), or a mixture of two Gaussians that is a Poisson sample's. The source data set's size is used as the
+        population's. JAX Privacy describes its plans with these events.
       adjacency: which data sets are neighbours.
       unit: what one unit is.
     Raises:
@@ -84,15 +100,17 @@ class _Reader:
                 return self._composed(event)
             case library.PoissonSampledDpEvent() | library.SampledWithoutReplacementDpEvent():
                 return self._sampled(event)
-            case library.MixtureOfGaussiansDpEvent():
-                return self._mixture(event)
+            case library.MixtureOfGaussiansDpEvent() | library.SingleEpochTreeAggregationDpEvent():
+                return self._trees(event) if isinstance(event, library.SingleEpochTreeAggregationDpEvent) else self._mixture(event)
             case _:
-                raise _no_twin(type(event).__name__)
+                name = type(event).__name__
+                raise _no_twin(f"{name}: {_ONLY_THERE.get(name, 'it is unknown here')}")
 
     def _composed(self, event: Any) -> Event | None:
         if hasattr(event, "count"):
             part = self.read(event.event)
-            return None if part is None or event.count == 0 else Repeated(count=int(event.count), event=part)
+            count = _whole("SelfComposedDpEvent.count", event.count)
+            return None if part is None or count == 0 else Repeated(count=count, event=part)
         parts = tuple(self.read(each) for each in event.events)
         kept = tuple(part for part in parts if part is not None)
         return Composed(events=kept) if kept else None
@@ -120,15 +138,28 @@ class _Reader:
                 return None
             found: Event = part if isinstance(part, NonPrivate) else PoissonSampled(probability=probability, event=part)
         else:
-            if part is None or event.sample_size == 0:
+            sizes = _whole(f"{name}.sample_size", event.sample_size), _whole(f"{name}.source_dataset_size", event.source_dataset_size)
+            if part is None or sizes[0] == 0:
                 return None
-            sizes = int(event.sample_size), int(event.source_dataset_size)
             found = part if isinstance(part, NonPrivate) else FixedSizeSampled(sample_size=sizes[0], population_size=sizes[1], event=part)
         try:
             leaves(found)
         except InvalidParameter as error:
             raise _no_twin(f"{name} of {type(event.event).__name__}: {error}") from error
         return found
+
+    def _trees(self, event: Any) -> Event | None:
+        """A tree of n steps: every record is in one step, so in the noisy sums of at most n.bit_length() nodes, from its leaf upwards."""
+        name = type(event).__name__
+        if self._adjacency is not Adjacency.ZERO_OUT:
+            raise _no_twin(f"{name} under {self._adjacency}: a record more or less, or another one, may move others to other leaves")
+        given: Any = event.step_counts
+        counts: list[Any] = [given] if isinstance(given, Real) else list(given)
+        most = max((_whole(f"{name}.step_counts", count) for count in counts), default=0)
+        node = self._noise(name, float(event.noise_multiplier), is_laplace=False)
+        if most == 0:
+            return None
+        return node if most == 1 or isinstance(node, NonPrivate) else Repeated(count=most.bit_length(), event=node)
 
     def _mixture(self, event: Any) -> Event | None:
         name = type(event).__name__
@@ -223,6 +254,13 @@ def _noise(leaf: Leaf) -> library.DpEvent:
     c = move if not replaced else 0.5 * move if leaf.is_whole or contribution is None else contribution
     event = library.LaplaceDpEvent if isinstance(leaf.mechanism, Laplace) else library.GaussianDpEvent
     return event(scale / (leaf.group * c))
+
+
+def _whole(name: str, value: Any) -> int:
+    # A fraction is never cut off: 2.7 repetitions must not become 2.
+    if not (value >= 0 and float(value).is_integer()):
+        raise InvalidParameter(name, "a whole number >= 0", value)
+    return int(value)
 
 
 def _no_twin(what: str) -> InvalidParameter:

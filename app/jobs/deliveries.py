@@ -4,8 +4,8 @@ Messages are written in the transaction that changes the state, so none is lost 
 time, so that two processes don't send it at the same moment. A receiver may still get a message twice if its answer was lost; then
 ``webhook-id`` is the same.
 
-The signature is that of Standard Webhooks with a plain secret: ``webhook-signature: v1,`` and the base64 HMAC-SHA256 of
-``{webhook-id}.{webhook-timestamp}.{body}``. A receiver should refuse old timestamps, so that nobody can replay an overheard message.
+Headers, signature and secret are those of Standard Webhooks, so its libraries verify them: ``webhook-signature: v1,`` and the base64
+HMAC-SHA256 of ``{webhook-id}.{webhook-timestamp}.{body}``. They also refuse old timestamps, so that nobody can replay an overheard message.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from sqlalchemy import delete, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from zetadp.app.jobs.destinations import Destination, DestinationRefused, Destinations
+from zetadp.app.jobs.webhook_secrets import key_of
 from zetadp.app.kit.database import Database, now
 from zetadp.app.kit.settings import Settings
 from zetadp.app.tables.jobs import DeliveryRow, JobEventRow, JobRow, WebhookRow
@@ -60,8 +61,8 @@ class Delivery(Value):
 
     @property
     def message_id(self) -> str:
-        """The message's id, the same at every try."""
-        return f"{self.job_id}.{self.number}"
+        """The message's id, the same at every try. It holds no full stop, which delimits what is signed."""
+        return f"msg_{self.job_id}_{self.number}"
 
 
 def retry_seconds(tries: int) -> float:
@@ -74,9 +75,9 @@ def retry_seconds(tries: int) -> float:
 
 
 def signature(secret: str, message_id: str, timestamp: int, body: bytes) -> str:
-    """The signature, which a receiver computes as well and compares."""
+    """The signature, which a receiver computes as well and compares. Raises InvalidParameter for a secret of another form."""
     signed = f"{message_id}.{timestamp}.".encode() + body
-    return "v1," + b64encode(hmac.new(secret.encode(), signed, sha256).digest()).decode()
+    return "v1," + b64encode(hmac.new(key_of(secret), signed, sha256).digest()).decode()
 
 
 def _nobody(_outcome: Tried) -> None:
@@ -160,7 +161,7 @@ class Deliveries:
 
 
 def send(destination: Destination, delivery: Delivery) -> None:
-    """One try. Redirects aren't followed: they could lead anywhere. Raises NotTaken."""
+    """One try. Redirects aren't followed: they could lead anywhere. Raises NotTaken, or InvalidParameter as ``signature``."""
     body, timestamp = delivery.body.encode(), int(time.time())
     headers = {
         "host": destination.host if destination.port in (80, 443) else f"{destination.host}:{destination.port}",

@@ -10,6 +10,7 @@ from pydantic import AwareDatetime, Field, Strict
 from zetadp.app.jobs.calculation import CalculationKind, CalculationResult
 from zetadp.app.jobs.document import Labels
 from zetadp.app.jobs.events import Artifact, JobEventRecord
+from zetadp.app.jobs.webhook_secrets import WebhookSecret
 from zetadp.app.tables.job_states import JobState
 from zetadp.mechanisms.base import Extended, Value
 from zetadp.trainer import AnyTrainingSpec, RuntimeSpec
@@ -25,11 +26,12 @@ class Webhook(Value):
 
     Attributes:
       url: https, to a host on the internet; other hosts if the service's operator allows them.
-      secret: key of the signature. It is never shown again.
+      secret: of Standard Webhooks, whose libraries verify what is sent: ``whsec_`` and the base64 of 24 to 64 random bytes. It is never
+        shown again.
     """
 
     url: Annotated[str, Field(max_length=2000, pattern=r"^https?://[\x21-\x7e]+$")]
-    secret: Annotated[str, Field(min_length=16, max_length=255, pattern=r"^[\x21-\x7e]+$")]
+    secret: WebhookSecret
 
 
 @final

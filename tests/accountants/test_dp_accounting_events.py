@@ -12,7 +12,7 @@ from dp_accounting.rdp.rdp_privacy_accountant import RdpAccountant
 from tests.accountants.events import complex_gaussian, fixed_size, gaussian, laplace, replace_one_gaussian, training
 from zetadp.accountants import Composed, Grouped, NonPrivate, PoissonSampled, Release, Repeated, leaves, profile
 from zetadp.accountants.dominating import pair_of
-from zetadp.accountants.dp_accounting_events import from_dp_accounting, to_dp_accounting
+from zetadp.accountants.dp_accounting_events import _ONLY_THERE, from_dp_accounting, to_dp_accounting
 from zetadp.mechanisms import ComplexGaussian, Gaussian, InvalidParameter, Sensitivity
 
 RELATIONS = {
@@ -156,7 +156,9 @@ def test_no_noise_is_no_privacy():
         (library.DiscreteLaplaceDpEvent(1.0, 1), "DiscreteLaplaceDpEvent"),
         (library.RandomizedResponseDpEvent(0.5, 2), "RandomizedResponseDpEvent"),
         (library.SampledWithReplacementDpEvent(10, 2, library.GaussianDpEvent(1.0)), "SampledWithReplacementDpEvent"),
-        (library.SingleEpochTreeAggregationDpEvent(1.0, 3), "SingleEpochTreeAggregationDpEvent"),
+        (library.SingleEpochTreeAggregationDpEvent(1.0, 3), "SingleEpochTreeAggregationDpEvent under add_remove"),
+        (library.RepeatAndSelectDpEvent(library.GaussianDpEvent(1.0), 3.0, 1.0), "RepeatAndSelectDpEvent"),
+        (library.TruncatedSubsampledGaussianDpEvent(100, 0.1, 20, 1.0), "TruncatedSubsampledGaussianDpEvent"),
         (library.ZCDpEvent(0.1), "ZCDpEvent"),
         (library.UnsupportedDpEvent(), "UnsupportedDpEvent"),
         (
@@ -189,6 +191,16 @@ def test_what_exists_only_there_is_refused_by_its_name_wherever_it_stands(event,
             library.SampledWithoutReplacementDpEvent(10, 11, library.GaussianDpEvent(1.0)),
             "sample_size must be at most population_size = 10",
         ),
+        (library.SelfComposedDpEvent(library.GaussianDpEvent(1.0), 2.7), "SelfComposedDpEvent.count must be a whole number >= 0, got 2.7"),
+        (
+            library.SelfComposedDpEvent(library.GaussianDpEvent(1.0), float("inf")),
+            "SelfComposedDpEvent.count must be a whole number >= 0, got inf",
+        ),
+        (library.SelfComposedDpEvent(library.GaussianDpEvent(1.0), -1), "SelfComposedDpEvent.count must be a whole number >= 0, got -1"),
+        (
+            library.SampledWithoutReplacementDpEvent(10, 1.5, library.GaussianDpEvent(1.0)),
+            "SampledWithoutReplacementDpEvent.sample_size must be a whole number >= 0, got 1.5",
+        ),
     ],
     ids=str,
 )
@@ -220,8 +232,75 @@ def test_the_multiplier_is_the_noise_over_the_contribution():
 
 
 def test_the_library_is_loaded_only_when_it_is_needed():
-    code = "import sys, accountants, accountants.dp_accounting_events; sys.exit('dp_accounting' in sys.modules)"
+    code = "import sys, zetadp.accountants, zetadp.accountants.dp_accounting_events; sys.exit('dp_accounting' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+READ = {
+    "NoOpDpEvent",
+    "NonPrivateDpEvent",
+    "GaussianDpEvent",
+    "LaplaceDpEvent",
+    "SelfComposedDpEvent",
+    "ComposedDpEvent",
+    "PoissonSampledDpEvent",
+    "SampledWithoutReplacementDpEvent",
+    "MixtureOfGaussiansDpEvent",
+    "SingleEpochTreeAggregationDpEvent",
+}
+
+
+def test_every_event_of_the_library_is_read_or_refused_with_a_reason():
+    there = {name for name, kind in vars(library).items() if isinstance(kind, type) and issubclass(kind, library.DpEvent)}
+    assert there - {"DpEvent"} == READ | set(_ONLY_THERE)
+    assert not READ & set(_ONLY_THERE)
+
+
+def test_an_event_that_nobody_knows_is_refused_by_its_name():
+    class NewDpEvent(library.DpEvent):
+        pass
+
+    with pytest.raises(InvalidParameter, match="NewDpEvent: it is unknown here"):
+        _read(NewDpEvent())
+
+
+@pytest.mark.parametrize(("steps", "nodes"), [(1, 1), (2, 2), (3, 2), (4, 3), (7, 3), (8, 4), ([3, 8, 1], 4), (1000, 10)])
+def test_a_record_is_in_the_nodes_above_its_leaf(steps, nodes):
+    found = _read(library.SingleEpochTreeAggregationDpEvent(6.0, steps), "zero_out")
+    assert [(leaf.mechanism.noise_scale, count) for leaf, count in leaves(found).items()] == [(6.0, nodes)]
+
+
+@pytest.mark.parametrize("steps", range(1, 70))
+def test_no_leaf_of_a_tree_has_more_nodes_above_it_than_are_counted_and_one_has_as_many(steps):
+    # A node of level h is summed up once its 2^h leaves are there.
+    above = [sum(1 for h in range(8) if (leaf // 2**h + 1) * 2**h <= steps) for leaf in range(steps)]
+    found = _read(library.SingleEpochTreeAggregationDpEvent(6.0, steps), "zero_out")
+    assert sum(leaves(found).values()) == max(above)
+
+
+def test_epsilon_of_trees_is_at_most_that_of_the_librarys_renyi_accountant():
+    event = library.SelfComposedDpEvent(library.SingleEpochTreeAggregationDpEvent(6.0, [100, 30]), 3)
+    peer = RdpAccountant(neighboring_relation=RELATIONS["zero_out"]).compose(event).get_epsilon(1e-5)
+    ours = profile(_read(event, "zero_out"))
+    assert 0.9 * peer <= ours.epsilon(1e-5).upper <= peer
+    assert ours.gdp_mu == pytest.approx((3 * 7) ** 0.5 / 6.0)
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+def test_trees_are_refused_where_a_record_may_move_others(adjacency):
+    with pytest.raises(InvalidParameter, match=f"SingleEpochTreeAggregationDpEvent under {adjacency}: a record more or less"):
+        _read(library.SingleEpochTreeAggregationDpEvent(6.0, 8), adjacency)
+
+
+def test_a_sampled_tree_is_refused():
+    with pytest.raises(InvalidParameter, match="PoissonSampledDpEvent of SingleEpochTreeAggregationDpEvent"):
+        _read(library.PoissonSampledDpEvent(0.1, library.SingleEpochTreeAggregationDpEvent(6.0, 8)), "zero_out")
+
+
+def test_trees_of_no_step_do_nothing_and_without_noise_have_no_guarantee():
+    with pytest.raises(InvalidParameter, match="it does nothing"):
+        _read(library.SingleEpochTreeAggregationDpEvent(6.0, []), "zero_out")
+    assert isinstance(_read(library.SingleEpochTreeAggregationDpEvent(0.0, 8), "zero_out"), NonPrivate)
 
 
 def test_an_unknown_adjacency_is_refused():

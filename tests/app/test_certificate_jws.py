@@ -7,8 +7,10 @@ import hashlib
 import hmac
 import json
 import random
+from shutil import copytree
 
 import pytest
+from fastapi.testclient import TestClient
 from joserfc import jws
 from joserfc.jwk import OKPKey
 
@@ -17,10 +19,11 @@ from zetadp.app.certificates.errors import SigningKeyNotFound
 from zetadp.app.certificates.log.revocations import signed_revocations
 from zetadp.app.certificates.signing.envelope import Envelope
 from zetadp.app.certificates.signing.jws import CERTIFICATE_CONTENT, CERTIFICATE_TYPE, CompactJws, JwsUnreadable, sign
-from zetadp.app.certificates.signing.keys import PublicKeySet, jwks, signing_key
+from zetadp.app.certificates.signing.keys import PublicKeySet, jwks, rotate, signing_key
 from zetadp.app.certificates.verification.opening import jws_of, open_certificate
 from zetadp.app.certificates.verification.verify import verify
 from zetadp.app.kit.settings import Settings
+from zetadp.app.main import create_app
 
 SEED = 20260102
 
@@ -58,6 +61,57 @@ def test_any_jose_library_verifies_it(text: bytes, keys: PublicKeySet) -> None:
     public = OKPKey.import_key(keys.keys[0].model_dump())
     registry = jws.JWSRegistry(algorithms=["Ed25519"])
     assert jws.deserialize_compact(text.strip().decode(), public, registry=registry).payload == open_certificate(text).content
+
+
+@pytest.fixture(scope="module")
+def served(text: bytes, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The key set as a service with these keys serves it, after one more was added."""
+    later = Settings(data_dir=tmp_path_factory.mktemp("later"))
+    copytree(settings.data_dir / "keys", later.data_dir / "keys")
+    rotate(later)
+    with TestClient(create_app(later), base_url="http://localhost") as client:
+        keys = client.get("/.well-known/jwks.json").text
+    assert len(json.loads(keys)["keys"]) >= 2
+    return keys
+
+
+def changed(text: bytes) -> str:
+    """The JWS with one bit of its content changed."""
+    protected, content, signature = text.strip().decode().split(".")
+    return ".".join((protected, content[:-2] + ("A" if content[-2] != "A" else "E") + content[-1], signature))
+
+
+def test_pyjwt_reads_every_key_and_verifies_it(text: bytes, served: str) -> None:
+    library = pytest.importorskip("jwt", reason="PyJWT isn't installed")
+    keys = library.PyJWKSet.from_json(served)
+    assert [key.key_id for key in keys.keys] == [key["kid"] for key in json.loads(served)["keys"]]
+    # PyJWT 2.15 knows this algorithm by its older name only.
+    verifier = library.PyJWS()
+    verifier.register_algorithm("Ed25519", library.algorithms.OKPAlgorithm())
+    key = keys[library.get_unverified_header(text.strip().decode())["kid"]].key
+    assert verifier.decode(text.strip().decode(), key, algorithms=["Ed25519"]) == open_certificate(text).content
+    for broken, under in ((changed(text), key), (text.strip().decode(), keys.keys[0].key)):
+        with pytest.raises(library.InvalidSignatureError):
+            verifier.decode(broken, under, algorithms=["Ed25519"])
+
+
+def test_jwcrypto_reads_every_key_and_verifies_it(text: bytes, served: str) -> None:
+    jwk, theirs = (pytest.importorskip(f"jwcrypto.{name}", reason="jwcrypto isn't installed") for name in ("jwk", "jws"))
+    keys = jwk.JWKSet.from_json(served)
+    names = [key["kid"] for key in json.loads(served)["keys"]]
+    assert {key["kid"] for key in keys["keys"]} == set(names)
+
+    def opened(token: str, name: str) -> bytes:
+        found = theirs.JWS()
+        found.deserialize(token)
+        found.verify(keys.get_key(name))
+        return found.payload
+
+    own = str(header_of(text)["kid"])
+    assert opened(text.strip().decode(), own) == open_certificate(text).content
+    for broken, under in ((changed(text), own), (text.strip().decode(), names[0])):
+        with pytest.raises(theirs.InvalidJWSSignature):
+            opened(broken, under)
 
 
 def test_it_verifies_like_the_envelope(text: bytes, keys: PublicKeySet) -> None:

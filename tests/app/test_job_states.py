@@ -12,6 +12,7 @@ from zetadp.app.main import create_app
 from zetadp.app.tables.job_states import HELD_STATES, Action, JobState, Outcome, after_action, after_outcome
 from zetadp.app.tables.jobs import JobRow
 
+SECRET = "whsec_" + "AAAB" * 8
 #                 cancel        pause      resume     retry
 ACTIONS = {
     "queued": ("cancelled", "paused", "queued", None),
@@ -92,10 +93,12 @@ def test_labels_are_replaced_and_found_by_their_new_names(client: TestClient) ->
         ("timeout_seconds", 0),
         ("timeout_seconds", "Infinity"),
         ("webhook", {"url": "https://example.org/hook", "secret": "short"}),
-        ("webhook", {"url": "ftp://example.org/hook", "secret": "0123456789abcdef"}),
-        ("webhook", {"url": "http://example.org/hook", "secret": "0123456789abcdef"}),
-        ("webhook", {"url": "https://10.0.0.1/hook", "secret": "0123456789abcdef"}),
-        ("webhook", {"url": "https://user:word@example.org/hook", "secret": "0123456789abcdef"}),
+        ("webhook", {"url": "https://example.org/hook", "secret": "0123456789abcdef-a-plain-secret-of-some-length"}),
+        ("webhook", {"url": "https://example.org/hook", "secret": "whsec_" + "AAAB" * 7}),
+        ("webhook", {"url": "ftp://example.org/hook", "secret": SECRET}),
+        ("webhook", {"url": "http://example.org/hook", "secret": SECRET}),
+        ("webhook", {"url": "https://10.0.0.1/hook", "secret": SECRET}),
+        ("webhook", {"url": "https://user:word@example.org/hook", "secret": SECRET}),
     ],
 )
 def test_field_outside_its_range_is_refused_by_name(client: TestClient, field: str, value: object) -> None:

@@ -8,6 +8,7 @@ import logging
 import os
 import subprocess
 import sys
+from base64 import b64encode
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from zetadp.app.kit.logs import configure_logs
 from zetadp.app.kit.settings import Settings
 
 SECRET = "a-secret-of-a-webhook"
+SIGNING = "whsec_" + b64encode(SECRET.encode() + bytes(11)).decode()
 DATA_VALUE = "Jane-Doe-1234"
 SERVE = [sys.executable, "-m", "zetadp", "serve", "--port", "0"]
 
@@ -89,7 +91,7 @@ def test_text_is_for_terminals(lines: io.StringIO, monkeypatch: pytest.MonkeyPat
 
 def session(address: str) -> str:
     """What somebody does who gives secrets and data away wherever there is room for them; the id of a job that ran."""
-    webhook = {"url": f"https://user:{SECRET}@nowhere.invalid/{SECRET}", "secret": SECRET}
+    webhook = {"url": f"https://user:{SECRET}@nowhere.invalid/{SECRET}", "secret": SIGNING}
     with httpx2.Client(base_url=address, headers=AUTHORIZED, timeout=120) as client:
         client.post("/v1/jobs", json={"spec": spec(), "webhook": webhook})
         client.post("/v1/jobs", json={"spec": spec(steps=DATA_VALUE), "labels": {"patient": DATA_VALUE}})
@@ -125,7 +127,7 @@ def test_session_leaves_no_secret_and_no_data_in_the_logs(tmp_path: Path) -> Non
                 service.terminate()
     log, worker_log = (tmp_path / "service.log").read_text(), (tmp_path / "worker.log").read_text()
     for text in (log, worker_log):
-        for secret in (SECRET, DATA_VALUE, "hunter2", ADMIN_KEY.rpartition("_")[2], "Jane Doe"):
+        for secret in (SECRET, SIGNING, DATA_VALUE, "hunter2", ADMIN_KEY.rpartition("_")[2], "Jane Doe"):
             assert secret not in text
     served = [json.loads(line) for line in log.splitlines()]
     requests = [line for line in served if line["event"] == "request"]

@@ -79,7 +79,7 @@ def test_round_deletes_what_is_old_and_keeps_what_proves_something(of: Settings,
         envelope = client.get(f"/v1/certificates/{certificate}").content
         shown = client.get(f"/v1/jobs/{done}").json()
         with database.writing() as session:
-            session.add(WebhookRow(job_id=done, url="https://example.org/", secret="s" * 16))
+            session.add(WebhookRow(job_id=done, url="https://example.org/", secret="whsec_" + "AAAB" * 8))
         assert retention.clean(now()) == Removed()
         expected = Removed(job_files=2, job_events=2, idempotency_keys=2, webhooks=1, calls=2)
         assert retention.clean(now() + LATER, is_rehearsal=True) == expected

@@ -8,7 +8,7 @@ import json
 import socket
 import threading
 import time
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -21,13 +21,15 @@ from sqlalchemy import select, update
 from tests.app.jobs_harness import AUTHORIZED, Submission, settings, spec, wait_until
 from zetadp.app.jobs.deliveries import MOST_TRIES, Deliveries
 from zetadp.app.jobs.destinations import DestinationRefused, Destinations
+from zetadp.app.jobs.webhook_secrets import key_of
 from zetadp.app.kit.database import now
 from zetadp.app.kit.settings import Settings
 from zetadp.app.main import create_app
 from zetadp.app.tables.jobs import DeliveryRow
 from zetadp.mechanisms.errors import InvalidParameter
 
-SECRET = "0123456789abcdef-a-secret"
+KEY = bytes(range(32))
+SECRET = "whsec_" + b64encode(KEY).decode()
 
 
 @dataclass
@@ -98,8 +100,54 @@ def test_each_change_of_state_is_told_once_signed_with_the_secret(client: TestCl
         sent = {name.lower(): value for name, value in headers.items()}
         signed = f"{sent['webhook-id']}.{sent['webhook-timestamp']}.".encode() + body
         version, _, mac = sent["webhook-signature"].partition(",")
-        assert (version, b64decode(mac)) == ("v1", hmac.digest(SECRET.encode(), signed, "sha256"))
+        assert (version, b64decode(mac)) == ("v1", hmac.digest(KEY, signed, "sha256"))
         assert abs(int(sent["webhook-timestamp"]) - time.time()) < 60
+    assert [headers["webhook-id"] for headers, _ in receiver.got] == [f"msg_{job['id']}_{body['data']['number']}" for body in bodies]
+
+
+def test_the_library_of_standard_webhooks_verifies_what_is_sent_and_nothing_else(client: TestClient, receiver: Receiver) -> None:
+    library = pytest.importorskip("standardwebhooks.webhooks", reason="the receivers' library isn't installed")
+    job = submitted(client, receiver.url)
+    wait_until(lambda: len(receiver.got) == 1 and not outstanding(client))
+    headers, body = receiver.got[0]
+    verifier = library.Webhook(SECRET)
+    assert verifier.verify(body, headers)["data"]["job"] == job["id"]
+    others = [
+        (library.Webhook("whsec_" + b64encode(bytes(32)).decode()), body, headers),
+        (verifier, body + b" ", headers),
+        (verifier, body, headers | {"webhook-id": headers["webhook-id"] + "0"}),
+        (verifier, body, headers | {"webhook-timestamp": str(int(headers["webhook-timestamp"]) + 1)}),
+    ]
+    for other, changed, under in others:
+        with pytest.raises(library.WebhookVerificationError, match="No matching signature found"):
+            other.verify(changed, under)
+
+
+@pytest.mark.parametrize("length", range(80))
+def test_a_secret_is_the_base64_of_24_to_64_bytes(length: int) -> None:
+    text = "whsec_" + b64encode(bytes(range(length))).decode()
+    if 24 <= length <= 64:
+        assert key_of(text) == bytes(range(length))
+        return
+    with pytest.raises(InvalidParameter, match="whsec_ and the base64 of 24 to 64 bytes, got 'a text of"):
+        key_of(text)
+
+
+@pytest.mark.parametrize(
+    "text", [SECRET.removeprefix("whsec_"), SECRET[:-1], SECRET + "\n", SECRET.replace("A", "-", 1), SECRET[:-2] + "9="]
+)
+def test_a_secret_of_another_form_is_refused_and_not_repeated(text: str) -> None:
+    with pytest.raises(InvalidParameter) as refused:
+        key_of(text)
+    assert text.strip() not in str(refused.value)
+
+
+@pytest.mark.parametrize("secret", ["a-plain-secret-of-the-old-form", 10 * SECRET])
+def test_a_refused_secret_is_not_in_the_answer(client: TestClient, secret: str) -> None:
+    answer = client.post("/v1/jobs", json={"spec": spec(), "webhook": {"url": "http://127.0.0.1:1/", "secret": secret}})
+    assert answer.status_code == 422
+    assert "webhook.secret: must be whsec_ and the base64 of 24 to 64 bytes, got 'a text of" in answer.json()["detail"]
+    assert secret[:16] not in answer.text
 
 
 def test_what_is_not_taken_is_sent_again_under_the_same_id(client: TestClient, receiver: Receiver) -> None:
