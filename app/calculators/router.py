@@ -9,7 +9,7 @@ from fastapi.responses import StreamingResponse
 
 from zetadp.app.calculators import catalogue
 from zetadp.app.calculators.batch_answers import answered, as_text
-from zetadp.app.calculators.batches import BatchLine, BatchRequest
+from zetadp.app.calculators.batches import BatchRequest
 from zetadp.app.calculators.calibrations import Calibration, CalibrationRequest, Sweep, SweepRequest
 from zetadp.app.calculators.catalogue import AccountantEntry, AlgorithmEntry, MechanismEntry, Proof
 from zetadp.app.calculators.compare.router import router as compare_router
@@ -36,6 +36,9 @@ class NdjsonResponse(StreamingResponse):
     media_type = "application/x-ndjson"
 
 
+LINES = {"type": "string", "description": "Each line is a BatchLine: `index` with `profile` or `problem`."}
+
+
 def _json(answer: Value) -> Response:
     # Serialised here, in the thread that computed it: FastAPI would validate the answer again, in another thread.
     return Response(answer.model_dump_json(), media_type="application/json")
@@ -51,7 +54,7 @@ def create_profile(request: ProfileRequest, desk: Desk) -> Response:
     "/profiles/batch",
     summary="Compute up to 1000 privacy profiles",
     response_class=NdjsonResponse,
-    responses={200: {"model": BatchLine, "description": "One line of JSON per request, in order."}},
+    responses={200: {"description": "One line of JSON per request, in order.", "content": {"application/x-ndjson": {"schema": LINES}}}},
 )
 def create_profiles(batch: BatchRequest, desk: Desk) -> NdjsonResponse:
     """Each line is sent as soon as it is computed: a profile, or the problem that this request would have had on its own."""
@@ -82,7 +85,7 @@ def list_mechanisms() -> tuple[MechanismEntry, ...]:
 
 
 @router.get("/mechanisms/{kind}/proof", summary="Read a mechanism's proof")
-def get_proof(kind: str) -> Proof:
+def read_mechanism_proof(kind: str) -> Proof:
     """A mechanism's proof, as Markdown."""
     return catalogue.proof_of(kind)
 
