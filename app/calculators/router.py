@@ -19,6 +19,7 @@ from zetadp.app.calculators.noise_shapes import router as noise_shapes_router
 from zetadp.app.calculators.notions import router as notions_router
 from zetadp.app.calculators.proofs import router as proofs_router
 from zetadp.app.calculators.schemas import Profile, ProfileRequest
+from zetadp.app.calculators.short_forms import router as short_forms_router
 from zetadp.mechanisms.base import Value
 
 Desk = Annotated[Calculators, Depends(calculators)]
@@ -74,6 +75,7 @@ def create_sweep(request: SweepRequest, desk: Desk) -> Response:
 
 
 # Here and not above, since the documentation lists routes in the order in which they are added.
+router.include_router(short_forms_router)
 router.include_router(notions_router)
 router.include_router(noise_shapes_router)
 
