@@ -62,10 +62,13 @@ _VERIFIED: dict[str, Any] = {
 
 
 @final
-class DsseResponse(Response):
-    """A DSSE envelope, byte by byte as it was signed."""
+class DsseResponse(JSONResponse):
+    """A DSSE envelope, byte by byte as it is stored."""
 
     media_type = MEDIA_TYPE
+
+    def render(self, content: bytes) -> bytes:
+        return content
 
 
 async def _body(request: Request) -> bytes:
@@ -127,7 +130,7 @@ def get_certificate(
         return Response(html_of(document), media_type=HTML, headers=headers | policy)
     if form is Form.JWS:
         return Response(jws_of(Envelope.model_validate_json(envelope), settings), media_type=JOSE, headers=headers)
-    return Response(envelope, media_type=MEDIA_TYPE, headers=headers)
+    return DsseResponse(envelope, headers=headers)
 
 
 @router.post("/v1/certificates/verify", openapi_extra={"requestBody": _VERIFIED})

@@ -24,6 +24,7 @@ def simplify(document: dict[str, Any]) -> None:
     for schema in list(nodes(document)):
         _require_tag(schema, components)
         _describe_pairs(schema)
+        _list_constants(schema)
         _word_default(schema)
     for schema in nodes(document):
         if not any(schema is named for named in components.values()) and schema is not document["info"]:
@@ -83,6 +84,14 @@ def _describe_pairs(schema: dict[str, Any]) -> None:
     places = schema.get("prefixItems")
     if isinstance(places, list) and "items" not in schema and all(place == places[0] for place in places):
         schema["items"] = schema.pop("prefixItems")[0]
+
+
+def _list_constants(schema: dict[str, Any]) -> None:
+    """Describes a text among other values as an enum of one: of a constant there, generators expect that it is the only value."""
+    for union in ("anyOf", "oneOf"):
+        for member in schema.get(union, ()):
+            if isinstance(member.get("const"), str):
+                member["enum"] = [member.pop("const")]
 
 
 def _word_default(schema: dict[str, Any]) -> None:
