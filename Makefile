@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SETUP := $(VENV)/.installed
 DEV_SETUP := $(VENV)/.installed-dev
+GENERATORS := build/generators
 INSTALL := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check
 
 # Processes that the tests run in: three for two cores, since many wait for services and workers; up to eight. PROCESSES=0 runs them in
@@ -16,13 +17,14 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-all doctest setup lint bench docs wheel clean
+.PHONY: help demo serve test test-all generators doctest setup lint bench docs wheel clean
 
 help:
 	@echo "make demo   train privately on handwritten digits, end to end, and check the certificate"
 	@echo "make serve  run the service and one worker; prints the address of the documentation"
 	@echo "make test   run the tests, three processes for two cores (make test PROCESSES=1 for fewer)"
 	@echo "make test-all  run all tests, with those that repeat at more power, points or rounds what make test shows"
+	@echo "make generators  what reads the OpenAPI document in make test-all: linters and generators of clients, into build/generators"
 	@echo "make lint   linters, types and import rules"
 	@echo "make bench  benchmarks, as ratios against peers"
 	@echo "make wheel  a wheel and a source distribution, into build/dist"
@@ -51,6 +53,13 @@ test: doctest
 
 test-all: doctest
 	$(PYTEST) tests --numprocesses $(PROCESSES) --maxprocesses 8 --all
+
+# An environment of its own: openapi-python-client needs an older typer than the service. The generators of clients need Java, the linters node.
+generators:
+	$(PYTHON) -m venv $(GENERATORS)
+	$(GENERATORS)/bin/python -m pip install --quiet --disable-pip-version-check --requirement tests/generators/requirements.txt
+	cp tests/generators/package.json $(GENERATORS)/
+	npm install --prefix $(GENERATORS) --silent --no-audit --no-fund
 
 # In a process of its own: what a server of the tests says would stand in the examples' output.
 doctest: $(DEV_SETUP)

@@ -81,7 +81,18 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         with attached(app, chosen), access_attached(app, chosen), uploads_attached(app, chosen), operations_attached(app, chosen):
             yield
 
-    app = FastAPI(title="zetadp", version=VERSION, description=DESCRIPTION, lifespan=lifespan, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="zetadp",
+        version=VERSION,
+        description=DESCRIPTION,
+        license_info=openapi.LICENCE,
+        servers=openapi.SERVERS,
+        openapi_tags=openapi.TAGS,
+        generate_unique_id_function=openapi.operation_id,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+    )
     app.state.calculators = Calculators(chosen)
     app.state.metrics = Metrics()
     rates = Rates(chosen)
@@ -102,11 +113,11 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.include_router(access_router, prefix="/v1")
     app.include_router(operations_router)
     app.include_router(web_router)
-    app.add_api_route("/livez", _live, methods=["GET"], tags=["health"], summary="Is the process alive?")
+    app.add_api_route("/livez", live, methods=["GET"], tags=["health"], summary="Is the process alive?")
     with as_file(files("zetadp.app").joinpath("web", "static")) as static:
         app.mount("/static", StaticFiles(directory=static), name="static")
     app.mount(HANDBOOK, Handbook(chosen.handbook_dir), name="handbook")
-    openapi.describe_refusals(app)
+    openapi.describe(app)
     # From the inside out: what comes last sees a request first.
     app.add_middleware(Disconnects)
     app.add_middleware(Compressed)
@@ -118,5 +129,6 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     return app
 
 
-def _live() -> Health:
+def live() -> Health:
+    """It is, if this is answered."""
     return Health(version=VERSION)

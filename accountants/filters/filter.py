@@ -10,7 +10,7 @@ import math
 from fractions import Fraction
 from typing import Annotated, Self, TypeAlias, final
 
-from pydantic import BeforeValidator, Field, PlainSerializer, Strict, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, Strict, WithJsonSchema, model_validator
 
 from zetadp.accountants.events import neighbourhood
 from zetadp.accountants.filters.budgets import GdpBudget, PureBudget, ZcdpBudget
@@ -27,7 +27,14 @@ def _from_text(value: object) -> object:
     return int(value) if isinstance(value, str) and value.isdecimal() else value
 
 
-Steps = Annotated[int, BeforeValidator(_from_text), Strict(), Field(ge=0), PlainSerializer(str, when_used="json")]
+Steps = Annotated[
+    int,
+    BeforeValidator(_from_text),
+    Strict(),
+    Field(ge=0),
+    PlainSerializer(str, when_used="json"),
+    WithJsonSchema({"type": "string", "pattern": "^[0-9]+$"}, mode="serialization"),
+]
 """A whole number of grid steps; decimal text in JSON, since many readers round integers beyond 2^53."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, final
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field, TypeAdapter, WithJsonSchema
 
 from zetadp.app.calculators.schemas import TRAINING, Profile, example
 from zetadp.mechanisms.base import Value
@@ -41,5 +41,22 @@ class ProblemLine(Value):
     problem: dict[str, Any]
 
 
-BatchLine = ProfileLine | ProblemLine
+BatchLine = Annotated[
+    ProfileLine | ProblemLine,
+    # One model instead of a union: nothing but the presence of a field tells the two apart.
+    WithJsonSchema(
+        {
+            "type": "object",
+            "title": "BatchLine",
+            "description": "The answer to the request at `index`, counted from 0: its `profile`, or the `problem` that it has.",
+            "properties": {
+                "index": {"type": "integer"},
+                "profile": {"$ref": "#/components/schemas/Profile"},
+                "problem": {"$ref": "#/components/schemas/UnservedRequest"},
+            },
+            "required": ["index"],
+            "additionalProperties": False,
+        }
+    ),
+]
 BATCH_LINE: TypeAdapter[BatchLine] = TypeAdapter(BatchLine)

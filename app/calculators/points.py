@@ -57,7 +57,7 @@ EpsilonPoint = Annotated[
     Field(ge=0.0),
     AfterValidator(_bounded),
     BeforeValidator(_infinity_from_text),
-    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0.0, "maximum": LARGEST_SCALE}, {"const": "Infinity"}]}),
+    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0.0, "maximum": LARGEST_SCALE}, {"type": "string", "enum": ["Infinity"]}]}),
 ]
 """A number >= 0 or ``"Infinity"``, where delta is the probability of an output that proves which neighbour is true."""
 

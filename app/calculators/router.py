@@ -9,7 +9,7 @@ from fastapi.responses import StreamingResponse
 
 from zetadp.app.calculators import catalogue
 from zetadp.app.calculators.batch_answers import answered, as_text
-from zetadp.app.calculators.batches import BatchLine, BatchRequest
+from zetadp.app.calculators.batches import BatchRequest
 from zetadp.app.calculators.calibrations import Calibration, CalibrationRequest, Sweep, SweepRequest
 from zetadp.app.calculators.catalogue import AccountantEntry, AlgorithmEntry, MechanismEntry, Proof
 from zetadp.app.calculators.compare.router import router as compare_router
@@ -19,6 +19,7 @@ from zetadp.app.calculators.noise_shapes import router as noise_shapes_router
 from zetadp.app.calculators.notions import router as notions_router
 from zetadp.app.calculators.proofs import router as proofs_router
 from zetadp.app.calculators.schemas import Profile, ProfileRequest
+from zetadp.app.calculators.short_forms import router as short_forms_router
 from zetadp.mechanisms.base import Value
 
 Desk = Annotated[Calculators, Depends(calculators)]
@@ -36,6 +37,9 @@ class NdjsonResponse(StreamingResponse):
     media_type = "application/x-ndjson"
 
 
+LINES = {"type": "string", "description": "Each line is a BatchLine: `index` with `profile` or `problem`."}
+
+
 def _json(answer: Value) -> Response:
     # Serialised here, in the thread that computed it: FastAPI would validate the answer again, in another thread.
     return Response(answer.model_dump_json(), media_type="application/json")
@@ -51,7 +55,7 @@ def create_profile(request: ProfileRequest, desk: Desk) -> Response:
     "/profiles/batch",
     summary="Compute up to 1000 privacy profiles",
     response_class=NdjsonResponse,
-    responses={200: {"model": BatchLine, "description": "One line of JSON per request, in order."}},
+    responses={200: {"description": "One line of JSON per request, in order.", "content": {"application/x-ndjson": {"schema": LINES}}}},
 )
 def create_profiles(batch: BatchRequest, desk: Desk) -> NdjsonResponse:
     """Each line is sent as soon as it is computed: a profile, or the problem that this request would have had on its own."""
@@ -71,6 +75,7 @@ def create_sweep(request: SweepRequest, desk: Desk) -> Response:
 
 
 # Here and not above, since the documentation lists routes in the order in which they are added.
+router.include_router(short_forms_router)
 router.include_router(notions_router)
 router.include_router(noise_shapes_router)
 
@@ -82,7 +87,7 @@ def list_mechanisms() -> tuple[MechanismEntry, ...]:
 
 
 @router.get("/mechanisms/{kind}/proof", summary="Read a mechanism's proof")
-def get_proof(kind: str) -> Proof:
+def read_mechanism_proof(kind: str) -> Proof:
     """A mechanism's proof, as Markdown."""
     return catalogue.proof_of(kind)
 

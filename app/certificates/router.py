@@ -2,8 +2,9 @@ r"""Certificates over HTTP: read one in the requested form, verify one, and get 
 
 from __future__ import annotations
 
+import json
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, final
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
@@ -19,7 +20,7 @@ from zetadp.app.certificates.log.service import own_evidence
 from zetadp.app.certificates.log.storing import stored_envelope
 from zetadp.app.certificates.page.html import content_security_policy, html_of
 from zetadp.app.certificates.page.rendering import rendered
-from zetadp.app.certificates.signing.envelope import MAXIMUM_BYTES, MEDIA_TYPE, Envelope
+from zetadp.app.certificates.signing.envelope import MAXIMUM_BYTES, MEDIA_TYPE, PAYLOAD_TYPE, Envelope
 from zetadp.app.certificates.signing.jws import MEDIA_TYPE as JOSE
 from zetadp.app.certificates.signing.keys import PublicKeySet, jwks
 from zetadp.app.certificates.verification.opening import CertificateUnreadable, jws_of, open_certificate
@@ -42,12 +43,32 @@ class Form(StrEnum):
 
 
 _OF_TYPE = {MEDIA_TYPE: Form.DSSE, "application/json": Form.DSSE, JOSE: Form.JWS, HTML: Form.HTML, PDF: Form.PDF}
-_BINARY = {"schema": {"type": "string", "format": "binary"}}
-_VERIFIED_CONTENT: dict[str, Any] = {
-    "application/json": {"schema": {"type": "object", "required": ["payload", "payloadType", "signatures"]}},
-    MEDIA_TYPE: _BINARY,
-    JOSE: {"schema": {"type": "string"}},
+_SENT: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The certificate in the requested form.",
+        "content": {
+            JOSE: {"schema": {"type": "string", "description": "A compact JWS (RFC 7515)."}},
+            HTML: {"schema": {"type": "string"}},
+            PDF: {"schema": {"type": "string", "format": "binary"}},
+        },
+    }
 }
+_EXAMPLE = json.dumps({"payload": "e30=", "payloadType": PAYLOAD_TYPE, "signatures": [{"keyid": "A" * 43, "sig": "A" * 86 + "=="}]})
+_VERIFIED: dict[str, Any] = {
+    "required": True,
+    "description": "The certificate's bytes as they were saved: a DSSE envelope or a compact JWS. They may have any Content-Type.",
+    "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}, "example": _EXAMPLE}},
+}
+
+
+@final
+class DsseResponse(JSONResponse):
+    """A DSSE envelope, byte by byte as it is stored."""
+
+    media_type = MEDIA_TYPE
+
+    def render(self, content: bytes) -> bytes:
+        return content
 
 
 async def _body(request: Request) -> bytes:
@@ -73,15 +94,16 @@ def _form(request: Request, form: Annotated[Form | None, Query(description="Take
     response_class=Response,
     responses={200: {"description": "A JSON Schema.", "content": {SCHEMA: {"schema": {"type": "object"}}}}},
 )
-def get_schema() -> Response:
+def get_certificate_schema() -> Response:
     """The JSON Schema (2020-12) of what a certificate signs: an in-toto statement with a privacy certificate as its predicate."""
     return JSONResponse(statement_schema(), media_type=SCHEMA)
 
 
 @router.get(
     "/v1/certificates/{certificate_id}",
-    response_class=Response,
-    responses={200: {"description": "The certificate in the requested form.", "content": {MEDIA_TYPE: {}, JOSE: {}, HTML: {}, PDF: {}}}},
+    response_class=DsseResponse,
+    response_model=Envelope,
+    responses=_SENT,
 )
 def get_certificate(
     certificate_id: str,
@@ -108,10 +130,10 @@ def get_certificate(
         return Response(html_of(document), media_type=HTML, headers=headers | policy)
     if form is Form.JWS:
         return Response(jws_of(Envelope.model_validate_json(envelope), settings), media_type=JOSE, headers=headers)
-    return Response(envelope, media_type=MEDIA_TYPE, headers=headers)
+    return DsseResponse(envelope, headers=headers)
 
 
-@router.post("/v1/certificates/verify", openapi_extra={"requestBody": {"required": True, "content": _VERIFIED_CONTENT}})
+@router.post("/v1/certificates/verify", openapi_extra={"requestBody": _VERIFIED})
 def verify_certificate(
     body: Annotated[bytes, Depends(_body)],
     database: Annotated[Database, Depends(database_of)],
@@ -138,6 +160,6 @@ def _evidence(body: bytes, database: Database, settings: Settings) -> Evidence |
 
 
 @router.get("/.well-known/jwks.json")
-def get_keys(settings: Annotated[Settings, Depends(settings_of)]) -> PublicKeySet:
+def get_public_keys(settings: Annotated[Settings, Depends(settings_of)]) -> PublicKeySet:
     """Every public key that this service has signed certificates with, including revoked ones, newest first (RFC 7517)."""
     return jwks(settings)

@@ -7,6 +7,7 @@ from typing import Annotated, final
 
 from pydantic import AwareDatetime, Field, Strict
 
+from zetadp.app.calculators.schemas import example
 from zetadp.app.jobs.calculation import CalculationKind, CalculationResult
 from zetadp.app.jobs.document import Labels
 from zetadp.app.jobs.events import Artifact, JobEventRecord
@@ -14,6 +15,7 @@ from zetadp.app.jobs.webhook_secrets import WebhookSecret
 from zetadp.app.tables.job_states import JobState
 from zetadp.mechanisms.base import Extended, Value
 from zetadp.trainer import AnyTrainingSpec, RuntimeSpec
+from zetadp.trainer.specs.algorithms.zeta_dp_sgd import ZetaDpSgd
 from zetadp.trainer.specs.report import Metrics
 
 HIGHEST_PRIORITY = 100
@@ -38,6 +40,8 @@ class Webhook(Value):
 class LabelsChange(Value):
     """All of a job's labels: labels that aren't given are removed."""
 
+    model_config = example({"labels": {"purpose": "pilot"}})
+
     labels: Labels
 
 
@@ -52,6 +56,8 @@ class JobSubmission(Value):
       ledger: the budget that its whole plan is reserved from on submission; when the job ends it settles what it released. If retried
         it is charged again. Without a ledger no budget is kept.
     """
+
+    model_config = example({"spec": ZetaDpSgd.example().model_dump(mode="json", exclude_none=True), "labels": {"purpose": "pilot"}})
 
     spec: AnyTrainingSpec
     runtime: RuntimeSpec = RuntimeSpec()

@@ -1,17 +1,20 @@
-r"""The service's own description of its answers to requests that it can't serve, in place of the framework's."""
+r"""The service's OpenAPI document: the framework's, with real refusals, legal event streams and schemas that generate good clients."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, final
 
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
 from pydantic import Field
 
 from zetadp.app.kit.field_errors import FieldError
+from zetadp.app.kit.openapi_schemas import PREFIX, nodes, simplify
 from zetadp.mechanisms.base import Value
 
 _FRAMEWORKS = "HTTPValidationError"
 """The framework's schema for every 422; its fields aren't those that ``app.kit.problems`` sends."""
+_OURS = "UnservedRequest"
 
 
 @final
@@ -41,25 +44,74 @@ _REFUSALS: dict[str, dict[str, Any]] = {
 }
 
 
-def describe_refusals(app: FastAPI) -> None:
-    """Makes the OpenAPI document describe the real 422 answers, and how routes that need a key refuse requests."""
+LICENCE = {"name": "Apache License 2.0", "identifier": "Apache-2.0"}
+SERVERS = [{"url": "/", "description": "The service that sent this document."}]
+TAGS = [
+    {"name": "calculators", "description": "What guarantee a noise gives, how much noise a guarantee needs, and what a guarantee means."},
+    {"name": "papers", "description": "What papers print, next to what is proven."},
+    {"name": "recipes", "description": "The papers' experiments, ready to run as jobs."},
+    {"name": "jobs", "description": "Private training and long calculations, on a worker."},
+    {"name": "ledgers", "description": "Privacy budgets: reservations, what was released, and histories that can be verified."},
+    {"name": "data", "description": "Uploads of files, and data sets made from them."},
+    {"name": "certificates", "description": "Signed statements of what was done, their verification, and the log that holds them all."},
+    {"name": "access", "description": "Keys and the audit log."},
+    {"name": "operations", "description": "What an operator's monitoring reads."},
+    {"name": "health", "description": "Whether the service runs and is ready."},
+]
+
+_EVENT_STREAM = {
+    "type": "string",
+    "description": "Server-sent events: `event` is the kind of each, `id` its number, and `data` a JobEventRecord as JSON.",
+}
+
+
+def operation_id(route: APIRoute) -> str:
+    """The name of the route's function, which is short; no two routes' functions have the same name."""
+    return route.name
+
+
+def describe(app: FastAPI) -> None:
+    """Makes the OpenAPI document describe the real 422 answers, how routes that need a key refuse requests, and streams."""
     framework = app.openapi
 
     def described() -> dict[str, Any]:
+        if app.openapi_schema is not None:
+            return app.openapi_schema
         document = framework()
-        schemas = document.get("components", {}).get("schemas", {})
-        if _FRAMEWORKS in schemas:
-            ours = UnservedRequest.model_json_schema(ref_template="#/components/schemas/{model}")
-            schemas.update(ours.pop("$defs", {}))
-            schemas[_FRAMEWORKS] = ours
-            schemas.pop("ValidationError", None)
+        _name_refusals(document)
         for operations in document["paths"].values():
             for operation in operations.values():
                 operation["responses"] |= {status: _refusal(refusal) for status, refusal in _REFUSALS.items() if _can_be(status, operation)}
+                _describe_streams(operation)
+        # What an operation says of keys is all: without this a reader can't tell an open one from a forgotten one.
+        document["security"] = []
+        simplify(document)
         return document
 
     # FastAPI's own way to extend the document is to replace this method.
     app.openapi = described  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _name_refusals(document: dict[str, Any]) -> None:
+    schemas = document.get("components", {}).get("schemas", {})
+    if schemas.pop(_FRAMEWORKS, None) is None:
+        return
+    ours = UnservedRequest.model_json_schema(ref_template=PREFIX + "{model}")
+    schemas.update(ours.pop("$defs", {}))
+    schemas[_OURS] = ours
+    schemas.pop("ValidationError", None)
+    for node in nodes(document):
+        if node.get("$ref") == PREFIX + _FRAMEWORKS:
+            node["$ref"] = PREFIX + _OURS
+
+
+def _describe_streams(operation: dict[str, Any]) -> None:
+    for response in operation["responses"].values():
+        stream = response.get("content", {}).get("text/event-stream")
+        if stream is not None:
+            # The framework describes single events, which OpenAPI can do from version 3.2 on only.
+            stream.clear()
+            stream["schema"] = dict(_EVENT_STREAM)
 
 
 def _can_be(status: str, operation: dict[str, Any]) -> bool:
@@ -69,4 +121,4 @@ def _can_be(status: str, operation: dict[str, Any]) -> bool:
 
 
 def _refusal(refusal: dict[str, Any]) -> dict[str, Any]:
-    return {**refusal, "content": {"application/problem+json": {"schema": {"$ref": f"#/components/schemas/{_FRAMEWORKS}"}}}}
+    return {**refusal, "content": {"application/problem+json": {"schema": {"$ref": PREFIX + _OURS}}}}

@@ -74,7 +74,7 @@ def read_user(ledger_id: LedgerId, user: UserId, caller: Holder, service: Servic
 
 
 @router.post("/{ledger_id}/reservations", status_code=status.HTTP_201_CREATED, summary="Reserve")
-def reserve(
+def create_reservation(
     ledger_id: LedgerId,
     reservation: ReservationRequest,
     caller: Holder,
@@ -109,7 +109,7 @@ def read_reservation(ledger_id: LedgerId, reservation_id: ReservationId, caller:
 
 
 @router.post("/{ledger_id}/reservations/{reservation_id}/commit", summary="Commit a reservation")
-def commit(
+def commit_reservation(
     *,
     ledger_id: LedgerId,
     reservation_id: ReservationId,
@@ -123,7 +123,7 @@ def commit(
 
 
 @router.post("/{ledger_id}/reservations/{reservation_id}/release", summary="Release a reservation")
-def release(
+def release_reservation(
     *, ledger_id: LedgerId, reservation_id: ReservationId, caller: Holder, service: Service, idempotency_key: IdempotencyKey = None
 ) -> Reservation:
     """Frees all of it: nothing of it was released, and nothing will be."""

@@ -26,7 +26,7 @@ _log = structlog.get_logger()
 
 
 @final
-class Check(Value):
+class ReadinessCheck(Value):
     """One condition for readiness. ``detail`` says what is wrong, in words that are the same for everyone; null if nothing is."""
 
     name: Literal["database", "migrations", "disk", "signing_key"]
@@ -39,7 +39,7 @@ class Readiness(Value):
     """Whether the service can do its work, and every check."""
 
     status: Literal["ready", "not ready"]
-    checks: tuple[Check, ...]
+    checks: tuple[ReadinessCheck, ...]
 
 
 class NotReady(Unavailable):
@@ -47,7 +47,7 @@ class NotReady(Unavailable):
 
     problem = ProblemType(503, "not-ready", "The service isn't ready.")
 
-    def __init__(self, checks: tuple[Check, ...]) -> None:
+    def __init__(self, checks: tuple[ReadinessCheck, ...]) -> None:
         self.checks = checks
         super().__init__("; ".join(f"{check.name}: {check.detail}" for check in checks if not check.ok))
 
@@ -70,7 +70,7 @@ class ReadinessChecks:
         self._database = database
         self._head = revisions()[0]
         self._lock = threading.Lock()
-        self._kept: tuple[Check, ...] = ()
+        self._kept: tuple[ReadinessCheck, ...] = ()
         self._made = -KEPT_SECONDS
 
     def found(self) -> Readiness:
@@ -83,7 +83,7 @@ class ReadinessChecks:
             raise NotReady(checks)
         return Readiness(status="ready", checks=checks)
 
-    def fresh(self) -> tuple[Check, ...]:
+    def fresh(self) -> tuple[ReadinessCheck, ...]:
         """Make each check now."""
         made: tuple[tuple[Literal["database", "migrations", "disk", "signing_key"], Callable[[], None]], ...] = (
             ("database", self._database_answers),
@@ -127,10 +127,10 @@ class ReadinessChecks:
             raise _Wrong("the newest signing key can't be used") from error
 
 
-def _checked(name: Literal["database", "migrations", "disk", "signing_key"], check: Callable[[], None]) -> Check:
+def _checked(name: Literal["database", "migrations", "disk", "signing_key"], check: Callable[[], None]) -> ReadinessCheck:
     try:
         check()
     except _Wrong as wrong:
         _log.warning("not_ready", check=name, reason=str(wrong), cause=type(wrong.__cause__).__name__)
-        return Check(name=name, ok=False, detail=str(wrong))
-    return Check(name=name, ok=True)
+        return ReadinessCheck(name=name, ok=False, detail=str(wrong))
+    return ReadinessCheck(name=name, ok=True)

@@ -2,7 +2,7 @@ r"""The operator's HTTP routes: metrics for Prometheus, and whether the service 
 
 from __future__ import annotations
 
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Depends, Request, Response
 
@@ -14,6 +14,21 @@ from zetadp.app.operations.readiness import Readiness, ReadinessChecks
 from zetadp.app.tables.tenants import DEFAULT_TENANT
 
 router = APIRouter()
+
+_NOT_READY: dict[str, Any] = {
+    "type": "object",
+    "title": "NotReadyProblem",
+    "description": "A problem (RFC 9457) with every check.",
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "request_id": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        "checks": {"type": "array", "items": {"$ref": "#/components/schemas/ReadinessCheck"}},
+    },
+    "required": ["type", "title", "status", "detail", "checks"],
+}
 
 
 @router.get(
@@ -37,9 +52,7 @@ def read_metrics(request: Request, caller: Annotated[Caller, Depends(requires(Sc
     "/readyz",
     tags=["health"],
     summary="Is the service ready?",
-    responses={
-        503: {"description": "Not ready; every check is listed.", "content": {"application/problem+json": {"schema": {"type": "object"}}}}
-    },
+    responses={503: {"description": "Not ready; every check is listed.", "content": {"application/problem+json": {"schema": _NOT_READY}}}},
 )
 def ready(request: Request) -> Readiness:
     """The database answers and has this version's tables, the disk has room, and the newest key signs; else 503 with what failed.

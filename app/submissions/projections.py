@@ -15,7 +15,7 @@ router = APIRouter(prefix="/ledgers", tags=["ledgers"])
 
 
 @router.post("/{ledger_id}/projections", summary="How many more fit?")
-def project(ledger_id: LedgerId, request: ProjectionRequest, caller: Holder, service: Service, asked: Request) -> Projection:
+def project_ledger(ledger_id: LedgerId, request: ProjectionRequest, caller: Holder, service: Service, asked: Request) -> Projection:
     """More of the same events or numbers, or of trainings like a job's or an unsent spec's. Exact, and nothing is reserved."""
     settings, database = asked.app.state.settings, asked.app.state.database
     ledger = service.get(caller.tenant, ledger_id)

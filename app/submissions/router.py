@@ -2,7 +2,7 @@ r"""The REST interface of jobs. Handlers are plain functions, each one transacti
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Response, status
 from fastapi.responses import FileResponse
@@ -21,6 +21,11 @@ ALGORITHM_NAMES: list[str] = [algorithm.model_fields["algorithm"].default for al
 Service = Annotated[JobService, Depends(job_service)]
 JobId = Annotated[str, Path(max_length=64, description="Id of the job.")]
 LabelFilter = Annotated[str, Query(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}=", max_length=320)]
+
+FILES: dict[str, Any] = {
+    "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+    "application/json": {"schema": {"description": "The content of a file whose name ends in .json."}},
+}
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 calculations = APIRouter(prefix="/calculations", tags=["jobs"])
@@ -102,7 +107,7 @@ def list_artifacts(job_id: JobId, service: Service) -> ArtifactList:
     return ArtifactList(artifacts=service.artifacts(job_id))
 
 
-@router.get("/{job_id}/artifacts/{name}", response_class=FileResponse, summary="Download a file")
+@router.get("/{job_id}/artifacts/{name}", response_class=FileResponse, responses={200: {"content": FILES}}, summary="Download a file")
 def download_artifact(job_id: JobId, name: str, service: Service) -> FileResponse:
     """The file's bytes."""
     media_type = "application/json" if name.endswith(".json") else "application/octet-stream"

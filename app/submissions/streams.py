@@ -100,7 +100,7 @@ async def stream_metrics(following: Following) -> AsyncIterator[ServerSentEvent]
 
 
 @router.get("/{job_id}/metrics", summary="Read a job's figures so far")
-def read_metrics(job_id: JobId, service: Service, after: Annotated[int, Query(ge=0, le=10**15)] = 0) -> MeasuresPage:
+def read_job_metrics(job_id: JobId, service: Service, after: Annotated[int, Query(ge=0, le=10**15)] = 0) -> MeasuresPage:
     """Progress with the epsilon spent so far, and metrics on held-out records, oldest first; continue after `next`."""
     records, _ = service.events(job_id, after, MEASURES)
     return MeasuresPage(measures=tuple(records), next=records[-1].number if len(records) == EVENTS_PER_READ else None)

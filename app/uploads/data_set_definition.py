@@ -145,11 +145,11 @@ class DataSetDefinition(Value):
                     "task": "classification",
                     "numbers": "complex",
                     "unit": "beat",
-                    "features": [{"upload": "0" * 32, "array": "x"}],
-                    "targets": [{"upload": "0" * 32, "array": "y"}],
+                    "features": [{"kind": "array", "upload": "0" * 32, "array": "x"}],
+                    "targets": [{"kind": "array", "upload": "0" * 32, "array": "y"}],
                     "classes": 2,
                     "scaling": {"kind": "affine", "offset": 0.0, "scale": 10.0},
-                    "users": {"kind": "array", "unit": "patient", "sources": [{"upload": "0" * 32, "array": "patient"}]},
+                    "users": {"kind": "array", "unit": "patient", "sources": [{"kind": "array", "upload": "0" * 32, "array": "patient"}]},
                     "held_out": {"kind": "fraction", "fraction": 0.2, "split_seed": 0},
                 }
             ]

@@ -11,7 +11,7 @@ from zetadp.app.uploads.data_set_definition import DataSetDefinition
 from zetadp.app.uploads.data_sets import DataSetService
 from zetadp.app.uploads.lifecycle import data_set_service, turns, upload_service
 from zetadp.app.uploads.receiving import Turns, content_digest, made, received
-from zetadp.app.uploads.resources import DataSet, DataSetPage, Upload, UploadPage
+from zetadp.app.uploads.resources import DataSet, DataSetManifest, DataSetPage, Upload, UploadPage
 from zetadp.app.uploads.service import UploadAsked, UploadService
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.data.formats import FormatName
@@ -26,7 +26,7 @@ BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
         "description": "The file itself, of any size up to the service's limit; it is never held in memory.",
-        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}, "example": "a,b\n1.0,2.0\n"}},
     }
 }
 
@@ -109,7 +109,7 @@ def read_data_set(data_set_id: DataSetId, service: DataSets) -> DataSet:
     return service.get(data_set_id)
 
 
-@data_sets.get("/{data_set_id}/manifest", summary="Download a data set's manifest")
+@data_sets.get("/{data_set_id}/manifest", response_model=DataSetManifest, summary="Download a data set's manifest")
 def read_manifest(data_set_id: DataSetId, service: DataSets) -> Response:
     """The bytes whose SHA-256 certificates name. They show which data were used: keep them to yourself until you want to show that."""
     return Response(service.manifest(data_set_id), media_type="application/json")

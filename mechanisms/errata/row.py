@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, final
 
-from pydantic import StringConstraints
+from pydantic import StringConstraints, WithJsonSchema
 
 from zetadp.mechanisms.base import Value
 
 Paper = Literal["zeta_dp", "complex_dp_federated", "spof", "complex_feature_obfuscation", "spectral_dp"]
 
-Severity = Literal["O", "o", "W", "L", "N", "U", "OK"]
+Severity = Annotated[
+    Literal["O", "o", "W", "L", "N", "U", "OK"],
+    # Not as an enum: generators make the same name of O and o.
+    WithJsonSchema({"type": "string", "pattern": "^(O|o|W|L|N|U|OK)$"}),
+]
 
 SEVERITIES: dict[Severity, str] = {
     "O": "overclaims: built or certified as printed, it promises more privacy than it gives",

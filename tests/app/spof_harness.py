@@ -10,9 +10,9 @@ from zetadp.app.calculators.compare.spof.functional import FunctionalMechanismCo
 from zetadp.app.calculators.compare.spof.setting import SpofComparison
 
 FAMILIES = {
-    "spof": (SpofComparison, spof.compare),
-    "dp_sgd_laplace": (DpSgdLaplaceComparison, spof_dp_sgd.compare),
-    "functional_mechanism": (FunctionalMechanismComparison, spof_functional.compare),
+    "spof": (SpofComparison, spof.compare_spof),
+    "dp_sgd_laplace": (DpSgdLaplaceComparison, spof_dp_sgd.compare_dp_sgd_laplace),
+    "functional_mechanism": (FunctionalMechanismComparison, spof_functional.compare_functional_mechanism),
 }
 EXAMPLES = {name: model.model_config["json_schema_extra"]["examples"][0] for name, (model, _) in FAMILIES.items()}
 

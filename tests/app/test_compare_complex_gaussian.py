@@ -9,18 +9,23 @@ from fastapi.testclient import TestClient
 
 from tests.app.calculators_harness import SENSITIVITY, problem, release
 from tests.golden.oracles import oracle_rows
-from zetadp.app.calculators.compare.complex_gaussian.means import LipschitzComparison, MeansComparison, compare_lipschitz, compare_means
-from zetadp.app.calculators.compare.complex_gaussian.release import ComplexGaussianComparison, compare
-from zetadp.app.calculators.compare.complex_gaussian.sgd_step import SgdStepComparison, compare_step
+from zetadp.app.calculators.compare.complex_gaussian.means import (
+    LipschitzComparison,
+    MeansComparison,
+    compare_zeta_dp_lipschitz,
+    compare_zeta_dp_means,
+)
+from zetadp.app.calculators.compare.complex_gaussian.release import ComplexGaussianComparison, compare_complex_gaussian
+from zetadp.app.calculators.compare.complex_gaussian.sgd_step import SgdStepComparison, compare_zeta_dp_sgd_step
 from zetadp.app.calculators.noise_shapes import NoiseShapeRequest, create_noise_shape
 from zetadp.app.kit.settings import Settings
 from zetadp.app.main import create_app
 
 ROUTES = {
-    "/v1/compare/complex_gaussian": (ComplexGaussianComparison, compare),
-    "/v1/compare/zeta_dp_sgd_step": (SgdStepComparison, compare_step),
-    "/v1/compare/zeta_dp_means": (MeansComparison, compare_means),
-    "/v1/compare/zeta_dp_lipschitz": (LipschitzComparison, compare_lipschitz),
+    "/v1/compare/complex_gaussian": (ComplexGaussianComparison, compare_complex_gaussian),
+    "/v1/compare/zeta_dp_sgd_step": (SgdStepComparison, compare_zeta_dp_sgd_step),
+    "/v1/compare/zeta_dp_means": (MeansComparison, compare_zeta_dp_means),
+    "/v1/compare/zeta_dp_lipschitz": (LipschitzComparison, compare_zeta_dp_lipschitz),
     "/v1/noise-shapes": (NoiseShapeRequest, create_noise_shape),
 }
 

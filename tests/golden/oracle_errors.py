@@ -192,11 +192,13 @@ def _found(published: tuple[Finding, ...], row: str, part: str = "") -> Finding:
 
 
 def _spof(**changes: object) -> spof.SpofComparisonAnswer:
-    return spof.compare(spof.SpofComparison.model_validate(_example_of(spof.SpofComparison) | changes))
+    return spof.compare_spof(spof.SpofComparison.model_validate(_example_of(spof.SpofComparison) | changes))
 
 
 def _dp_sgd(**changes: object) -> Any:
-    return spof_dp_sgd.compare(spof_dp_sgd.DpSgdLaplaceComparison.model_validate(_example_of(spof_dp_sgd.DpSgdLaplaceComparison) | changes))
+    return spof_dp_sgd.compare_dp_sgd_laplace(
+        spof_dp_sgd.DpSgdLaplaceComparison.model_validate(_example_of(spof_dp_sgd.DpSgdLaplaceComparison) | changes)
+    )
 
 
 def _example_of(model: Any) -> dict[str, object]:

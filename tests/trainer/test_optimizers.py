@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, MultiStepLR
 
 from zetadp.trainer.engine import initial_state, update
-from zetadp.trainer.specs.descent import Adam, AnyOptimizer, Cosine, FedAdam, NAdam, RmsProp, Sgd, Steps
+from zetadp.trainer.specs.descent import Adam, AnyOptimizer, Cosine, FedAdam, NAdam, RmsProp, Sgd, StepDecay
 
 STEPS = 9
 TOLERANCE = 2e-6
@@ -74,12 +74,12 @@ def test_a_cosine_schedule_is_torchs() -> None:
 
 def test_a_schedule_of_steps_is_torchs() -> None:
     expected = _theirs(lambda leaves: torch.optim.Adam(leaves, lr=0.1), lambda found: MultiStepLR(found, milestones=[3, 7], gamma=0.1))
-    assert torch.allclose(_ours(Adam(learning_rate=0.1, schedule=Steps(after=(3, 7)))), expected, rtol=0.0, atol=TOLERANCE)
+    assert torch.allclose(_ours(Adam(learning_rate=0.1, schedule=StepDecay(after=(3, 7)))), expected, rtol=0.0, atol=TOLERANCE)
 
 
 def test_steps_must_ascend() -> None:
     with pytest.raises(ValidationError, match=r"optimizer\.schedule\.after must be ascending step numbers"):
-        Steps(after=(7, 3))
+        StepDecay(after=(7, 3))
 
 
 def test_fed_adam_is_reddis_second_algorithm() -> None:

@@ -8,7 +8,7 @@ from zetadp.trainer.recipes.recipe import DeclaredData, PrintedEpsilon, PrintedR
 from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
 from zetadp.trainer.specs.algorithms.zeta_dp_sgd import ZetaDpSgd
 from zetadp.trainer.specs.base import PrivacyTarget
-from zetadp.trainer.specs.descent import NAdam, RmsProp, Steps
+from zetadp.trainer.specs.descent import NAdam, RmsProp, StepDecay
 from zetadp.trainer.specs.models import papers
 from zetadp.trainer.specs.network_training import PublicHeldOut
 
@@ -68,7 +68,7 @@ _SEQUENCE_PARAMETERS = (
     "0.0002, a tenth of it after 300 of 500 rounds, clipping norm 1, expected batch 24, epsilon 1, 3, 5 or 10 at delta 1e-3, per patient; "
     "federated: 11 nodes, all in every round, one step a round, adaptive federated averaging"
 )
-_OPTIMIZER = NAdam(learning_rate=0.0002, schedule=Steps(after=(300,), gamma=0.1))
+_OPTIMIZER = NAdam(learning_rate=0.0002, schedule=StepDecay(after=(300,), gamma=0.1))
 _EPSILONS = (1.0, 3.0, 5.0, 8.0, 10.0)
 _SEQUENCE_ERRATA = ("C10", "C11", "C12", "C13", "C14", "C15", "C16", "C17", "C18")
 _ORIGINAL = "Medical Segmentation Decathlon, Task01_BrainTumour (Antonelli et al. 2022): 484 training and 266 test patients"

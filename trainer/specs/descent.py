@@ -41,7 +41,7 @@ class Cosine(Value):
 
 
 @final
-class Steps(Value):
+class StepDecay(Value):
     """The learning rate is multiplied by ``gamma`` after each of the steps ``after``, in ascending order."""
 
     kind: Literal["steps"] = "steps"
@@ -60,7 +60,7 @@ class Steps(Value):
         return self.gamma ** sum(1 for last in self.after if step > last)
 
 
-Schedule = Annotated[Constant | Cosine | Steps, Field(discriminator="kind")]
+Schedule = Annotated[Constant | Cosine | StepDecay, Field(discriminator="kind")]
 
 
 @final

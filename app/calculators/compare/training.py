@@ -135,7 +135,7 @@ Desk = Annotated[Calculators, Depends(calculators)]
 
 
 @router.post("/training", summary="Compare a printed epsilon of private training with what holds under four conventions")
-def compare(request: TrainingComparison, desk: Desk) -> TrainingAnswer:
+def compare_training(request: TrainingComparison, desk: Desk) -> TrainingAnswer:
     """The printed epsilon and its usual derivation, next to proven brackets: errata Z10, Z12, Z13 and Z14."""
     return desk.within_limit(lambda: compared(request))
 

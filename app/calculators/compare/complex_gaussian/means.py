@@ -102,13 +102,13 @@ router = APIRouter()
 
 
 @router.post("/zeta_dp_means", summary="Compare the printed Renyi divergence of two means with the true one")
-def compare_means(request: MeansComparison) -> Found:
+def compare_zeta_dp_means(request: MeansComparison) -> Found:
     """Equation (8) of the zeta-DP paper has an inner product where the squared distance belongs."""
     return Found(conversion=request.noise.components().steps, published=(_inner_product(request),))
 
 
 @router.post("/zeta_dp_lipschitz", summary="Compare the printed sensitivity of a differentiable query with the true one")
-def compare_lipschitz(request: LipschitzComparison) -> Found:
+def compare_zeta_dp_lipschitz(request: LipschitzComparison) -> Found:
     """Definition 2 of the zeta-DP paper takes the largest gradient for the sensitivity."""
     return Found(conversion=request.noise.components().steps, published=_lipschitz(request))
 

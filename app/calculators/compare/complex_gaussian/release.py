@@ -98,7 +98,7 @@ class ComplexGaussianComparison(Value):
 
 
 @final
-class Comparison(Value):
+class ComparedRelease(Value):
     """The mechanism with its proven profile, and each printed statement next to what is proven.
 
     Attributes:
@@ -118,10 +118,10 @@ router = APIRouter()
 
 
 @router.post("/complex_gaussian", summary="Compare the papers' printed theorems with what is proved")
-def compare(request: ComplexGaussianComparison) -> Comparison:
+def compare_complex_gaussian(request: ComplexGaussianComparison) -> ComparedRelease:
     """The printed theorems of both papers next to the proven profile of one release."""
     points = Points(request.epsilons, request.deltas, request.orders, request.mus)
-    return Comparison(
+    return ComparedRelease(
         mechanism=request.read,
         conversion=() if request.noise is None else request.noise.components().steps,
         proven=_profile(request),

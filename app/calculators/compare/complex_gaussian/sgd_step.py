@@ -75,7 +75,7 @@ router = APIRouter()
 
 
 @router.post("/zeta_dp_sgd_step", summary="Compare one printed training step with what is proved")
-def compare_step(request: SgdStepComparison) -> SgdStep:
+def compare_zeta_dp_sgd_step(request: SgdStepComparison) -> SgdStep:
     """Effective noise multiplier, division by the realised lot, and half gradients."""
     found = request.noise.components()
     multiplier = found.std_real / request.noise.clipping_bound

@@ -63,7 +63,7 @@ router = APIRouter()
 
 
 @router.post("/classic_gaussian", summary="Compare the classic noise sqrt(2 log(1.25/delta)) / epsilon with what is needed")
-def compare(request: ClassicGaussianComparison) -> ClassicGaussianAnswer:
+def compare_classic_gaussian(request: ClassicGaussianComparison) -> ClassicGaussianAnswer:
     """The printed noise next to the exact one, the exact delta of the printed noise, and the epsilon beyond which it fails."""
     printed = spectral_dp.theorem_1_noise_multiplier(request.epsilon, request.delta)
     needed = _needed(request.epsilon, request.delta)

@@ -65,7 +65,7 @@ router = APIRouter()
 
 
 @router.post("/layers", summary="Compare Spectral-DP's clipping per layer with what is proved")
-def compare(request: LayersComparison) -> LayersAnswer:
+def compare_layers(request: LayersComparison) -> LayersAnswer:
     """The joint sensitivity of layers that are clipped separately, and what their noise protects."""
     clips, sigma = request.clips, request.noise_multiplier
     sensitivity = layers_l2(clips)

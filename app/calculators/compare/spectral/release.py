@@ -110,7 +110,7 @@ router = APIRouter()
 
 
 @router.post("/spectral", summary="Compare Spectral-DP's statements on one release with what is proved")
-def compare(request: SpectralComparison) -> SpectralAnswer:
+def compare_spectral(request: SpectralComparison) -> SpectralAnswer:
     """What the filter keeps, what the noise protects under each reading, and the paper's statements next to both."""
     low_pass = request.low_pass
     norms = request.norms_under(low_pass)

@@ -74,7 +74,7 @@ router = APIRouter()
 
 
 @router.post("/spectral_training", summary="Compare Spectral-DP's Corollary 2 with what is proved")
-def compare(request: SpectralTrainingComparison) -> SpectralTrainingAnswer:
+def compare_spectral_training(request: SpectralTrainingComparison) -> SpectralTrainingAnswer:
     """One iteration's Renyi divergence and the whole run's epsilon, claimed and true."""
     noise_epsilon = spectral_dp.corollary_2_noise_epsilon(request.order, request.epsilon, request.delta)
     sigma = spectral_dp.theorem_1_noise_multiplier(noise_epsilon, request.delta)

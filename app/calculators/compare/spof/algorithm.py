@@ -81,7 +81,7 @@ router = APIRouter()
 
 
 @router.post("/spof", summary="Compare SPOF's printed sensitivities and epsilons with what is proved")
-def compare(request: SpofComparison) -> SpofAnswer:
+def compare_spof(request: SpofComparison) -> SpofAnswer:
     """The correct expansion at any point, its sensitivities, the sound release, and every printed figure next to the proven one.
 
     Epsilons are pure ones. For one at a delta over many releases send a repeated release of ``mechanism`` to ``POST /v1/profiles``.

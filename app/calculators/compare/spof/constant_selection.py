@@ -48,7 +48,7 @@ router = APIRouter()
 
 
 @router.post("/constant_selection", summary="Compare the printed choice of the stabilisation constant with its true cost")
-def compare(request: ConstantSelectionComparison) -> ConstantSelectionAnswer:
+def compare_constant_selection(request: ConstantSelectionComparison) -> ConstantSelectionAnswer:
     """The epsilon of a constant chosen by a sweep: none if private records are looked at directly, otherwise the sum over the runs."""
     private = request.accuracy_from == "private_records" and request.candidates > 1
     total = math.inf if private else multiple_up(request.candidates, request.epsilon)

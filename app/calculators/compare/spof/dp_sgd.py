@@ -80,7 +80,7 @@ router = APIRouter()
 
 
 @router.post("/dp_sgd_laplace", summary="Compare the SPOF paper's DP-SGD with Laplace noise with what is proved")
-def compare(request: DpSgdLaplaceComparison) -> DpSgdLaplaceAnswer:
+def compare_dp_sgd_laplace(request: DpSgdLaplaceComparison) -> DpSgdLaplaceAnswer:
     """The exact sensitivity of the clipped derivative at any point, next to the printed branches.
 
     Epsilons are pure ones. For one at a delta over many releases send a repeated release of ``mechanism`` to ``POST /v1/profiles``.

@@ -184,7 +184,7 @@ router = APIRouter()
 
 
 @router.post("/environmental_noise", summary="Compare what environmental noise does with what is printed")
-def compare(request: EnvironmentalNoiseComparison) -> EnvironmentalNoiseAnswer:
+def compare_environmental_noise(request: EnvironmentalNoiseComparison) -> EnvironmentalNoiseAnswer:
     """The distribution of the factor b by which input noise multiplies a hidden unit's output, and the paper's claims about it."""
     environment = Environment(
         h=request.hidden_output,

@@ -72,7 +72,7 @@ router = APIRouter()
 
 
 @router.post("/functional_mechanism", summary="Compare the functional mechanism's printed sensitivity with the proved one")
-def compare(request: FunctionalMechanismComparison) -> FunctionalMechanismAnswer:
+def compare_functional_mechanism(request: FunctionalMechanismComparison) -> FunctionalMechanismAnswer:
     """Sensitivity, noise and epsilon of the cross-entropy's coefficients summed over all records, in the central model."""
     expansion = Expansion(request.expansion_point, 0.0)
     l1 = coefficient_l1(request.dimension)

@@ -64,7 +64,7 @@ router = APIRouter()
 
 
 @router.post("/operation_counts", summary="Count the operations of perturbing coefficients and of perturbing gradients")
-def compare(request: OperationCountsComparison) -> OperationCountsAnswer:
+def compare_operation_counts(request: OperationCountsComparison) -> OperationCountsAnswer:
     """The paper's counts, term by term, for any n, l and costs of operations."""
     spof = coefficient_perturbation(request.features, request.hidden_units, request.costs)
     dp_sgd = gradient_perturbation(request.features, request.costs)

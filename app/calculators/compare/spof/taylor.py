@@ -111,7 +111,7 @@ router = APIRouter()
 
 
 @router.post("/taylor", summary="Compare the published Taylor polynomial and its error bound with the true ones")
-def compare(request: TaylorComparison) -> TaylorAnswer:
+def compare_taylor(request: TaylorComparison) -> TaylorAnswer:
     """Error bounds of the loss's second-order polynomial, and the loss itself, as published and as proven."""
     a, distance = request.expansion_point, request.distance
     radius = taylor.convergence_radius(a)
