@@ -24,7 +24,7 @@ def event_of_history(history: Iterable[Sequence[float]]) -> Event:
       several of them; Opacus refuses such steps where it samples by Poisson. ``BatchMemoryManager`` splits one sample, and is fine;
     * trained on a number of records that is public: Opacus's sample rate and its mean of gradients come from it;
     * released nothing else, such as a clipping bound that adapts to the data;
-    * added noise as real numbers would be. Opacus draws floats, whose gaps can tell members apart; its ``secure_mode`` is meant to hide them.
+    * added noise of real numbers. Opacus draws floats, whose gaps can tell members apart; its ``secure_mode`` is meant to hide them.
 
     Neighbours differ by one record that one of them lacks (``add_remove``). Equal entries are counted together.
 
