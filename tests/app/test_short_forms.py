@@ -106,6 +106,12 @@ def test_a_number_out_of_its_range_is_refused_by_name(client: TestClient, query:
     assert told in problem(client.get(f"/v1/{query}"))["detail"]
 
 
+@pytest.mark.parametrize("name", FORMS)
+def test_a_target_that_no_noise_meets_is_a_failed_calibration(client: TestClient, name: str) -> None:
+    found = problem(client.get(f"/v1/{name}", params={"epsilon": 0.0, "delta": 5e-324, **FORMS[name][1]}))
+    assert found["type"] in ("calibration-failed", "numerical-floor")
+
+
 def test_a_calculation_that_takes_too_long_ends_at_the_limit_of_all_calculators(tmp_path) -> None:
     of = Settings(data_dir=tmp_path, calculation_seconds=1e-6)
     client = TestClient(create_app(of), base_url="http://127.0.0.1")
