@@ -90,7 +90,7 @@ def test_a_question_needs_either_the_noise_or_the_epsilon(client: TestClient, na
     [
         ("dp-sgd?noise_multiplier=0&sampling_probability=0.1&steps=1&delta=1e-5", "noise_multiplier: must be >= 1e-50, got '0'"),
         ("dp-sgd?noise_multiplier=1&sampling_probability=1.2&steps=1&delta=1e-5", "sampling_probability: must be <= 1, got '1.2'"),
-        ("dp-sgd?noise_multiplier=1&sampling_probability=0&steps=1&delta=1e-5", "sampling_probability: must be > 0, got '0'"),
+        ("dp-sgd?noise_multiplier=1&sampling_probability=0&steps=1&delta=1e-5", "sampling_probability: must be >= 1e-50, got '0'"),
         ("dp-sgd?noise_multiplier=1&sampling_probability=0.1&steps=0&delta=1e-5", "steps: must be >= 1, got '0'"),
         ("dp-sgd?noise_multiplier=1&sampling_probability=1&steps=2000000000&delta=1e-5", "steps: must be <= 1e+09, got '2000000000'"),
         ("dp-sgd?noise_multiplier=1&sampling_probability=0.1&delta=1e-5", "steps"),
