@@ -85,13 +85,13 @@ class Target(Value):
     def mu(self) -> float:
         """The mu of the Gaussian mechanism that just meets the target."""
         if self.epsilon is not None and self.delta is not None:
-            return largest_mu(self.epsilon, math.log(self.delta))
+            return _representable(largest_mu(self.epsilon, math.log(self.delta)))
         if self.gdp_mu is not None:
             return self.gdp_mu
         if self.rdp is not None:
             return math.sqrt(2.0 * self.rdp.value / self.rdp.order)
         if self.advantage is not None:
-            return largest_mu(0.0, math.log(self.advantage))
+            return _representable(largest_mu(0.0, math.log(self.advantage)))
         assert self.trade_off is not None  # exactly one is given
         return _mu_of_trade_off(self.trade_off.alpha, self.trade_off.beta)
 
@@ -150,3 +150,8 @@ def _mu_of_advantage(log_delta: float) -> float:
     if log_delta > -0.5:
         return -2.0 * float(scipy.special.ndtri(-0.5 * math.expm1(log_delta)))
     return math.sqrt(8.0) * float(scipy.special.erfinv(math.exp(log_delta)))
+
+
+def _representable(mu: float) -> float:
+    """The smallest positive float in place of a mu that rounds to 0: no noise that can be asked for meets either."""
+    return max(mu, math.ulp(0.0))

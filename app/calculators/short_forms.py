@@ -40,7 +40,8 @@ Epsilon = Annotated[
 ]
 Delta = Annotated[float, Query(gt=0.0, lt=1.0, description="The delta of the guarantee.", examples=[1e-5])]
 SamplingProbability = Annotated[
-    float, Query(gt=0.0, le=1.0, description="Probability with which each record joins a sample, independently.", examples=[0.01])
+    float,
+    Query(ge=SMALLEST_SCALE, le=1.0, description="Probability with which each record joins a sample, independently.", examples=[0.01]),
 ]
 Steps = Annotated[int, Query(ge=1, le=MOST_STEPS, description="How many noisy sums are released.", examples=[1000])]
 Correlation = Annotated[

@@ -78,6 +78,7 @@ def describe(app: FastAPI) -> None:
         if app.openapi_schema is not None:
             return app.openapi_schema
         document = framework()
+        app.openapi_schema = None  # the framework keeps what isn't finished yet
         _name_refusals(document)
         for operations in document["paths"].values():
             for operation in operations.values():
@@ -86,6 +87,7 @@ def describe(app: FastAPI) -> None:
         # What an operation says of keys is all: without this a reader can't tell an open one from a forgotten one.
         document["security"] = []
         simplify(document)
+        app.openapi_schema = document
         return document
 
     # FastAPI's own way to extend the document is to replace this method.

@@ -90,7 +90,7 @@ def test_a_question_needs_either_the_noise_or_the_epsilon(client: TestClient, na
     [
         ("dp-sgd?noise_multiplier=0&sampling_probability=0.1&steps=1&delta=1e-5", "noise_multiplier: must be >= 1e-50, got '0'"),
         ("dp-sgd?noise_multiplier=1&sampling_probability=1.2&steps=1&delta=1e-5", "sampling_probability: must be <= 1, got '1.2'"),
-        ("dp-sgd?noise_multiplier=1&sampling_probability=0&steps=1&delta=1e-5", "sampling_probability: must be > 0, got '0'"),
+        ("dp-sgd?noise_multiplier=1&sampling_probability=0&steps=1&delta=1e-5", "sampling_probability: must be >= 1e-50, got '0'"),
         ("dp-sgd?noise_multiplier=1&sampling_probability=0.1&steps=0&delta=1e-5", "steps: must be >= 1, got '0'"),
         ("dp-sgd?noise_multiplier=1&sampling_probability=1&steps=2000000000&delta=1e-5", "steps: must be <= 1e+09, got '2000000000'"),
         ("dp-sgd?noise_multiplier=1&sampling_probability=0.1&delta=1e-5", "steps"),
@@ -104,6 +104,12 @@ def test_a_question_needs_either_the_noise_or_the_epsilon(client: TestClient, na
 )
 def test_a_number_out_of_its_range_is_refused_by_name(client: TestClient, query: str, told: str) -> None:
     assert told in problem(client.get(f"/v1/{query}"))["detail"]
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_target_that_no_noise_meets_is_a_failed_calibration(client: TestClient, name: str) -> None:
+    found = problem(client.get(f"/v1/{name}", params={"epsilon": 0.0, "delta": 5e-324, **FORMS[name][1]}))
+    assert found["type"] in ("calibration-failed", "numerical-floor")
 
 
 def test_a_calculation_that_takes_too_long_ends_at_the_limit_of_all_calculators(tmp_path) -> None:
