@@ -26,7 +26,7 @@ def dp_sgd(*, noise_multiplier: float, sampling_probability: float = 1.0, steps:
 
     Args:
       noise_multiplier: standard deviation of each real component of the noise, divided by the clipping bound; in [1e-50, 1e50].
-      sampling_probability: with which each record joins a sample, independently; in (0, 1].
+      sampling_probability: with which each record joins a sample, independently; in [1e-50, 1].
       steps: noisy sums that are released, >= 1.
     Raises:
       InvalidParameter: a number is out of its range.
@@ -65,8 +65,8 @@ def laplace(*, noise_multiplier: float) -> Event:
 
 
 def _repeated(once: Event, sampling_probability: float, steps: int) -> Event:
-    if not 0.0 < _number("sampling_probability", sampling_probability) <= 1.0:
-        raise InvalidParameter("sampling_probability", "in (0, 1]", sampling_probability)
+    if not SMALLEST_SCALE <= _number("sampling_probability", sampling_probability) <= 1.0:
+        raise InvalidParameter("sampling_probability", f"in [{SMALLEST_SCALE!r}, 1]", sampling_probability)
     if not 1 <= _number("steps", steps) <= MOST_STEPS or int(steps) != steps:
         raise InvalidParameter("steps", f"a whole number from 1 to {MOST_STEPS}", steps)
     sampled = once if sampling_probability == 1.0 else PoissonSampled(probability=float(sampling_probability), event=once)

@@ -80,7 +80,7 @@ def epsilon(*, noise_multiplier: float, delta: float, sampling_probability: floa
     Args:
       noise_multiplier: standard deviation of each real component of the noise, divided by the clipping bound; in [1e-50, 1e50].
       delta: in (0, 1).
-      sampling_probability: with which each record joins a sample, independently; in (0, 1]. Fixed-size samples have another guarantee.
+      sampling_probability: with which each record joins a sample, independently; in [1e-50, 1]. Fixed-size samples have another guarantee.
       steps: noisy sums that are released, >= 1.
     Raises:
       InvalidParameter: a number is out of its range.
