@@ -33,7 +33,6 @@ from zetadp.trainer.algorithms.own_module.optimization import TorchOptimization
 from zetadp.trainer.algorithms.own_module.preparation import (
     CODE_FILE,
     code_of,
-    contents,
     losses_of,
     name_of,
     released,
@@ -59,6 +58,7 @@ Data = tuple[Any, Any] | TensorDataset | Records
 WORK, ID_FILE = "training", "id"
 """The folder of the checkpoint, in the run's."""
 KEYS_FILE = "jwks.json"
+METHODS = {"flat": FlatMethod(), "per_layer": PerLayerMethod()}
 _OWN = "The caller's own records, read in its program."
 
 
@@ -142,6 +142,8 @@ def train(
       TrainingDiverged: the parameters stopped being finite.
       KeyboardInterrupt: after Ctrl-C; the same call goes on from the checkpoint.
     """
+    if (method := METHODS.get(clipping)) is None:
+        raise InvalidParameter("clipping", " or ".join(map(repr, METHODS)), clipping)
     folder, settings, runtime = Path(folder), settings or Settings(), runtime or RuntimeSpec()
     device = prepare_torch(runtime)
     trained = trainable(module).to(device)
@@ -164,7 +166,7 @@ def train(
         ),
         privacy=PrivacyTarget(adjacency=Adjacency.ADD_REMOVE, unit=unit, delta=delta, epsilon=epsilon, noise_multiplier=noise_multiplier),
         clipping_bound=clipping_bound,
-        clipping=FlatMethod() if clipping == "flat" else PerLayerMethod(),
+        clipping=method,
         expected_batch_size=expected_batch_size,
         steps=steps,
         records_per_user=records_per_user,
@@ -276,4 +278,4 @@ def _released(module: nn.Module, trained: nn.Module, model: Path, device: torch.
     return released(module, values).to(device)
 
 
-__all__ = ["Data", "Trained", "contents", "train"]
+__all__ = ["Data", "Trained", "train"]

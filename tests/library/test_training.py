@@ -24,6 +24,7 @@ import zetadp  # noqa: E402
 from tests.app.forked import run_command  # noqa: E402
 from zetadp.app.kit.settings import Settings  # noqa: E402
 from zetadp.mechanisms.errors import InvalidParameter  # noqa: E402
+from zetadp.trainer.algorithms.own_module.preparation import code_of  # noqa: E402
 from zetadp.trainer.errors import CheckpointRefused  # noqa: E402
 
 nn, Tensor = torch.nn, torch.Tensor
@@ -239,6 +240,11 @@ def test_the_code_of_the_module_is_what_its_digest_says(train: Any) -> None:
     assert {line.split("  ")[1].rpartition(".")[2] for line in lines} == {"Mixed", "Linear", "(structure)"}
 
 
+def test_a_class_without_source_has_no_digest() -> None:
+    typed = type("Typed", (nn.Module,), {"__module__": "builtins"})()
+    assert code_of(typed).splitlines()[0] == f"{'-' * 64}  builtins.Typed"
+
+
 def adam(parameters: Any) -> Any:
     return torch.optim.Adam(parameters, lr=0.1)
 
@@ -275,6 +281,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], dict[str, Any], str]] = {
     "two targets": (lambda: nn.Linear(6, 3), {"epsilon": 1.0}, "exactly one of noise_multiplier and epsilon"),
     "labels": (lambda: nn.Linear(6, 2), {}, "classes from 0 to 1"),
     "closure": (lambda: nn.Linear(6, 3), {"optimizer": torch.optim.LBFGS}, "takes no arguments"),
+    "clipping": (lambda: nn.Linear(6, 3), {"clipping": "adaptive"}, "clipping must be 'flat' or 'per_layer', got 'adaptive'"),
     "users": (lambda: nn.Linear(6, 3), {"unit": "patient", "users": [1, 2]}, "one for each record"),
 }
 

@@ -90,7 +90,7 @@ def name_of(what: object) -> str:
 
 
 def code_of(module: nn.Module) -> str:
-    """One line for each class in the module, digest of its source and its name, sorted; then one for how the module is put together."""
+    """A line for each class in the module, its source's digest (dashes where there is none) and its name, sorted; then one for the structure."""
     lines = {f"{_source(type(part))}  {type(part).__module__}.{type(part).__qualname__}" for part in module.modules()}
     return "".join(f"{line}\n" for line in (*sorted(lines), f"{_sha256(repr(module))}  (structure)"))
 
@@ -108,8 +108,8 @@ def weights_of(module: nn.Module) -> str:
 def _source(kind: type) -> str:
     try:
         return _sha256(inspect.getsource(kind))
-    except (OSError, TypeError):  # typed at a prompt
-        return _sha256("")
+    except (OSError, TypeError):  # typed at a prompt: the digest of nothing would pass for one
+        return "-" * 64
 
 
 def _sha256(text: str) -> str:
