@@ -90,7 +90,7 @@ def name_of(what: object) -> str:
 
 
 def code_of(module: nn.Module) -> str:
-    """A line for each class in the module, its source's digest (dashes where there is none) and its name, sorted; then one for the structure."""
+    """A line for each class in the module, digest of its source (dashes where it has none) and name, sorted; then one for the structure."""
     lines = {f"{_source(type(part))}  {type(part).__module__}.{type(part).__qualname__}" for part in module.modules()}
     return "".join(f"{line}\n" for line in (*sorted(lines), f"{_sha256(repr(module))}  (structure)"))
 
