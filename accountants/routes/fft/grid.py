@@ -284,18 +284,22 @@ class Lattice:
 
 def _chain(kept: Indices, nodes: Floats, curve: Floats) -> Indices:
     """The vertices of the convex minorant in e^loss (Andrew's monotone chain)."""
-    losses, values = nodes.tolist(), curve.tolist()
-
-    def slope(a: int, b: int) -> float:
-        """The slope of the chord, times e^loss at a."""
-        return (values[b] - values[a]) / math.expm1(min(losses[b] - losses[a], 700.0))
-
+    losses, values = nodes[kept].tolist(), curve[kept].tolist()
+    # The vertices so far, as places in ``kept``, and the slope of the chord that ends in each, times e^loss there: known once, it is
+    # compared many times.
     found: list[int] = []
-    for place in kept.tolist():
-        while len(found) > 1:
-            a, b = found[-2:]
-            if slope(a, b) * math.exp(min(losses[b] - losses[a], 700.0)) <= slope(b, place):
+    slopes: list[float] = []
+    for place, (loss, value) in enumerate(zip(losses, values, strict=True)):
+        ending = -math.inf
+        while found:
+            last = found[-1]
+            growth = math.expm1(min(loss - losses[last], 700.0))
+            slope = (value - values[last]) / growth
+            if slopes[-1] <= slope:
+                ending = slope * (growth + 1.0)
                 break
             found.pop()
+            slopes.pop()
         found.append(place)
-    return np.asarray(found, dtype=np.int64)
+        slopes.append(ending)
+    return kept[found]
