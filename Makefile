@@ -61,9 +61,10 @@ generators:
 	cp tests/generators/package.json $(GENERATORS)/
 	npm install --prefix $(GENERATORS) --silent --no-audit --no-fund
 
-# In a process of its own: what a server of the tests says would stand in the examples' output.
+# In a process of its own: what a server of the tests says would stand in the examples' output. Beside it the tests' modules are compiled,
+# which each process of the tests would else do for itself.
 doctest: $(DEV_SETUP)
-	$(PYTEST) --quiet zetadp handbook
+	$(PYTEST) tests --collect-only -qq >/dev/null & $(PYTEST) --quiet zetadp handbook; result=$$?; wait; exit $$result
 
 setup: $(DEV_SETUP)
 
