@@ -8,7 +8,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,15 +17,19 @@ from typing import Any, Literal, cast, final
 
 import numpy as np
 import torch
+from pydantic import ValidationError
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import TensorDataset
 
+from zetadp.app.certificates.facts.guarantee import ApproximateDp
 from zetadp.app.certificates.facts.run import CertificateInput
 from zetadp.app.certificates.facts.statement import CERTIFICATE_FILE, MODEL_FILE, SPEC_FILE
 from zetadp.app.certificates.issuing.issue import issue_certificate, spec_file
 from zetadp.app.certificates.signing.keys import jwks
+from zetadp.app.certificates.verification.verify import read
+from zetadp.app.kit.field_errors import field_errors
 from zetadp.app.kit.settings import Settings
 from zetadp.mechanisms.base import Adjacency
 from zetadp.mechanisms.errors import InvalidParameter
@@ -45,10 +49,12 @@ from zetadp.trainer.engine.checkpoint import read_tensors, write_atomically
 from zetadp.trainer.engine.environment import prepare_torch
 from zetadp.trainer.engine.gradients.lazy_rows import Records, lazy
 from zetadp.trainer.engine.run import MODEL, run
-from zetadp.trainer.errors import TrainingStopped
+from zetadp.trainer.errors import TrainingInterrupted, TrainingStopped
 from zetadp.trainer.layers.flat_parameters import ParameterLayout, as_real
+from zetadp.trainer.progress import CERTIFIED, CertifiedTraining, ProgressBar
 from zetadp.trainer.specs.algorithms.own_module import ModuleFacts, OwnModule, OwnRecords
 from zetadp.trainer.specs.base import PrivacyTarget, RuntimeSpec
+from zetadp.trainer.specs.execution_plan import ExecutionPlan
 from zetadp.trainer.specs.network_training import FlatMethod, PerLayerMethod
 from zetadp.trainer.specs.report import Progress, RunReport, TrainingEvent
 
@@ -105,6 +111,7 @@ def train(
     description: str = _OWN,
     runtime: RuntimeSpec | None = None,
     callback: Callable[[Progress], None] | None = None,
+    progress: bool = False,
     settings: Settings | None = None,
 ) -> Trained:
     r"""Trains a module by DP-SGD and certifies it.
@@ -135,12 +142,13 @@ def train(
       runtime: device, microbatch size and the like: none of it changes the result's guarantee.
       callback: gets step and epsilon so far, at most twice a second. To end the run because of what it says is a choice by the outputs: the
         certificate is for all planned steps.
+      progress: draw a bar on standard error: steps, epsilon so far, time left. Where that is no terminal, a line now and then.
       settings: whose folder holds the key that signs; by default that of ``ZETADP_DATA_DIR``.
     Raises:
       InvalidParameter: an argument is out of its range, or module, loss and data can't be trained on privately.
       CheckpointRefused: the folder holds another run.
       TrainingDiverged: the parameters stopped being finite.
-      KeyboardInterrupt: after Ctrl-C; the same call goes on from the checkpoint.
+      TrainingInterrupted: after Ctrl-C (a KeyboardInterrupt); the same call goes on from the checkpoint.
     """
     if (method := METHODS.get(clipping)) is None:
         raise InvalidParameter("clipping", " or ".join(map(repr, METHODS)), clipping)
@@ -152,36 +160,38 @@ def train(
     features, targets, digest = _rows(data, device)
     optimization = TorchOptimization(trained, layout, optimizer, scheduler)
     code = code_of(module)
-    spec = OwnModule(
-        data=OwnRecords.of(_facts(features, digest, unit, users, description)),
-        module=ModuleFacts(
-            name=type(module).__qualname__,
-            code_sha256=hashlib.sha256(code.encode()).hexdigest(),
-            weights_sha256=weights_of(module),
-            loss=name_of(loss),
-            optimizer=optimization.described,
-            is_complex=any(parameter.is_complex() for parameter in trained.parameters()),
-            trained=layout.real_parameters,
-            frozen=sum(as_real(one.detach()).numel() for one in module.parameters() if not one.requires_grad),
-        ),
-        privacy=PrivacyTarget(adjacency=Adjacency.ADD_REMOVE, unit=unit, delta=delta, epsilon=epsilon, noise_multiplier=noise_multiplier),
-        clipping_bound=clipping_bound,
-        clipping=method,
-        expected_batch_size=expected_batch_size,
-        steps=steps,
-        records_per_user=records_per_user,
-        declared_units=declared_units,
-        reproducible=seed is not None,
-        seed=seed,
-    )
-    plan = spec.plan()
+    with _named_by_argument():
+        privacy = PrivacyTarget(adjacency=Adjacency.ADD_REMOVE, unit=unit, delta=delta, epsilon=epsilon, noise_multiplier=noise_multiplier)
+        spec = OwnModule(
+            data=OwnRecords.of(_facts(features, digest, unit, users, description)),
+            module=ModuleFacts(
+                name=type(module).__qualname__,
+                code_sha256=hashlib.sha256(code.encode()).hexdigest(),
+                weights_sha256=weights_of(module),
+                loss=name_of(loss),
+                optimizer=optimization.described,
+                is_complex=any(parameter.is_complex() for parameter in trained.parameters()),
+                trained=layout.real_parameters,
+                frozen=sum(as_real(one.detach()).numel() for one in module.parameters() if not one.requires_grad),
+            ),
+            privacy=privacy,
+            clipping_bound=clipping_bound,
+            clipping=method,
+            expected_batch_size=expected_batch_size,
+            steps=steps,
+            records_per_user=records_per_user,
+            declared_units=declared_units,
+            reproducible=seed is not None,
+            seed=seed,
+        )
+        plan = spec.plan()
     algorithm = OwnTraining(spec, plan, trained, losses, features, targets, users, optimization)
     started = datetime.now(UTC)
-    with _interruptible() as is_interrupted:
+    with _interruptible() as is_interrupted, _watched(callback, draws=progress) as tell:
         try:
-            report = run(algorithm, runtime, folder / WORK, report=_watched(callback), should_stop=is_interrupted)
+            report = run(algorithm, runtime, folder / WORK, report=tell, should_stop=is_interrupted)
         except TrainingStopped as stopped:
-            raise KeyboardInterrupt(f"{stopped}; the same call goes on from there") from stopped
+            raise TrainingInterrupted(stopped.step, str(folder)) from stopped
     (folder / SPEC_FILE).write_bytes(spec_file(spec))
     (folder / CODE_FILE).write_text(code, encoding="utf-8")
     shutil.copyfile(folder / WORK / MODEL, folder / MODEL_FILE)
@@ -200,6 +210,8 @@ def train(
     certificate = issue_certificate(given, settings)
     (folder / CERTIFICATE_FILE).write_bytes(certificate)
     (folder / KEYS_FILE).write_text(jwks(settings).model_dump_json(indent=2) + "\n", encoding="utf-8")
+    if (trainings := CERTIFIED.get()) is not None:
+        trainings.append(_summary(certificate, folder, plan, report))
     return Trained(_released(module, trained, folder / MODEL_FILE, device), certificate, folder, report, spec)
 
 
@@ -245,12 +257,45 @@ def _run_id(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def _watched(callback: Callable[[Progress], None] | None) -> Callable[[TrainingEvent], None]:
-    def report(event: TrainingEvent) -> None:
-        if callback is not None and isinstance(event, Progress):
-            callback(event)
+@contextmanager
+def _named_by_argument() -> Generator[None]:
+    """Pydantic's errors become ours, of the first argument that is wrong."""
+    try:
+        yield
+    except ValidationError as invalid:
+        first = invalid.errors()[0]
+        cause = first.get("ctx", {}).get("error")
+        if isinstance(cause, InvalidParameter):
+            raise cause from None
+        where = str(first["loc"][-1]) if first["loc"] else invalid.title
+        raise InvalidParameter(where, field_errors([first], {})[0].message.removeprefix("must be "), first["input"]) from None
 
-    return report
+
+@contextmanager
+def _watched(callback: Callable[[Progress], None] | None, *, draws: bool) -> Generator[Callable[[TrainingEvent], None]]:
+    """What the run reports to: a bar if one is asked for, here or by ``zetadp train``, and the caller's callback."""
+    with ProgressBar() if draws or CERTIFIED.get() is not None else nullcontext() as bar:
+
+        def tell(event: TrainingEvent) -> None:
+            if bar is not None:
+                bar.show(event)
+            if callback is not None and isinstance(event, Progress):
+                callback(event)
+
+        yield tell
+
+
+def _summary(certificate: bytes, folder: Path, plan: ExecutionPlan, report: RunReport) -> CertifiedTraining:
+    guarantee = read(certificate).guarantee
+    return CertifiedTraining(
+        folder=str(folder),
+        certificate=str(folder / CERTIFICATE_FILE),
+        epsilon=float(guarantee.epsilon) if isinstance(guarantee, ApproximateDp) else None,
+        delta=plan.delta,
+        steps=plan.steps,
+        steps_released=report.steps_released,
+        stopped_early=report.steps_released < plan.steps,
+    )
 
 
 @contextmanager

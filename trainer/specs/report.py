@@ -28,6 +28,13 @@ r"""The first four are for classification, the next three for image reconstructi
 The last three are for autoencoders: 1 - mean squared error of the outputs, of zeros, and of the held-out columns' own means in their place.
 """
 
+METRICS = {
+    "score": "score (1 minus the mean squared error)",
+    "score_all_zero": "score of zeros instead of outputs",
+    "score_column_means": "score of column means instead of outputs",
+}
+"""Metrics whose names don't say what they are."""
+
 MetricValues = Annotated[dict[MetricName, Number], Field(min_length=1)]
 
 HeldOut = Literal["public", "private", "none", "encoded"]

@@ -69,13 +69,6 @@ RUNNING_TIME = "running time: how long a step takes depends on how many records 
 
 SIDE_CHANNELS = "running time and every other side channel of the machine"
 
-METRICS = {
-    "score": "score (1 minus the mean squared error)",
-    "score_all_zero": "score of zeros instead of outputs",
-    "score_column_means": "score of column means instead of outputs",
-}
-"""Metrics whose names don't say what they are."""
-
 CLIPPING = {
     "flat": (
         "each {unit}'s whole gradient, all parameters as one vector of real pairs, is scaled down to this l2 norm if it is longer; a "

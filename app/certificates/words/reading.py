@@ -22,6 +22,7 @@ from zetadp.mechanisms.errata import Erratum, erratum
 from zetadp.trainer import CERTIFIED
 from zetadp.trainer.specs.base import TrainingSpec
 from zetadp.trainer.specs.models import weights
+from zetadp.trainer.specs.report import METRICS
 from zetadp.version import VERSION
 
 
@@ -179,7 +180,7 @@ class Reading:
         if private is not None:
             number = private.releases(run.steps_released, plan.steps)
             counts = f"; {number} counts with noise of standard deviation {exact(private.mechanism.std)}"
-        names = ", ".join(f"{wording.METRICS.get(name, name)} {value}" for name, value in (run.metrics or {}).items())
+        names = ", ".join(f"{METRICS.get(name, name)} {value}" for name, value in (run.metrics or {}).items())
         names = f"of the first part {names}" if names and self.certificate.parts else names
         which = f"{names or 'no metrics'} on {self.certificate.data.test_records} of them: {wording.EVALUATION[setting.held_out]}{counts}"
         return f"{which}. They are {self.kind.test_metrics(setting)}"
