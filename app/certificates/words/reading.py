@@ -178,7 +178,7 @@ class Reading:
         private = plan.counts
         counts = ""
         if private is not None:
-            number = private.releases(run.steps_released, plan.steps)
+            number = private.releases(run.steps_released, run.steps_released)
             counts = f"; {number} counts with noise of standard deviation {exact(private.mechanism.std)}"
         names = ", ".join(f"{METRICS.get(name, name)} {value}" for name, value in (run.metrics or {}).items())
         names = f"of the first part {names}" if names and self.certificate.parts else names

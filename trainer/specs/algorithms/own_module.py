@@ -96,7 +96,10 @@ class OwnModule(SampledTraining):
     ASSUMPTIONS: ClassVar[tuple[str, ...]] = (
         "each row of the module's output and of the loss depends on the same record alone, whatever the data are: this was tried on "
         "made-up records before training, which can't show what only rare data trigger",
+        "what the program did with the released gradients between the steps (optimizer, schedule, any code of its own, the choice to stop) "
+        "used nothing else of the records, and no code of the module or the loss kept or showed anything of them",
     )
+    MAY_STOP_EARLY: ClassVar[bool] = True
     PLANS: ClassVar[tuple[str, ...]] = ("noisy_sums",)
 
     algorithm: Literal["own_module"] = "own_module"
