@@ -146,6 +146,7 @@ class PrivateTraining:
         stack, run = self._stack, self._run
         try:
             stack.enter_context(held_alone(run.work))
+            run.keep_code()
             should_stop = stack.enter_context(interruptible())
             tell = stack.enter_context(watched(None, draws=self._draws))
             options = RunOptions(self._asked.runtime, run.work, tell, should_stop)

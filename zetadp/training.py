@@ -39,12 +39,14 @@ from zetadp.trainer.algorithms.own_module.optimization import TorchOptimization
 from zetadp.trainer.algorithms.own_module.preparation import (
     CODE_FILE,
     code_of,
+    defined,
     losses_of,
     name_of,
     released,
     trainable,
     weights_of,
 )
+from zetadp.trainer.algorithms.own_module.sources import write_code_list
 from zetadp.trainer.algorithms.own_module.training import OwnTraining, Rows
 from zetadp.trainer.data.base import DataSetFacts
 from zetadp.trainer.engine.checkpoint import read_tensors, write_atomically
@@ -182,8 +184,9 @@ def train(
         runtime=runtime or RuntimeSpec(),
         settings=settings or Settings(),
     )
-    run_of = OwnRun(asked, lambda trained, layout: TorchOptimization(trained, layout, optimizer, scheduler))
+    run_of = OwnRun(asked, lambda trained, layout: TorchOptimization(trained, layout, optimizer, scheduler), optimizer, scheduler)
     with held_alone(run_of.work), interruptible() as is_interrupted, watched(callback, draws=progress) as tell:
+        run_of.keep_code()
         try:
             report = run(run_of.algorithm, asked.runtime, run_of.work, report=tell, should_stop=is_interrupted)
         except TrainingStopped as stopped:
@@ -232,11 +235,12 @@ class OwnRun:
 
     Args:
       optimize: gives what makes use of the released gradients of this module.
+      code: the caller's functions that do.
     Raises:
       InvalidParameter: as ``train``.
     """
 
-    def __init__(self, asked: Asked, optimize: Callable[[nn.Module, ParameterLayout], Described]) -> None:
+    def __init__(self, asked: Asked, optimize: Callable[[nn.Module, ParameterLayout], Described], *code: object) -> None:
         if (method := METHODS.get(asked.clipping)) is None:
             raise InvalidParameter("clipping", " or ".join(map(repr, METHODS)), asked.clipping)
         self._asked, self._started, self.work = asked, datetime.now(UTC), asked.folder / WORK
@@ -247,7 +251,9 @@ class OwnRun:
         held = held_tensors(asked.evaluation, device)
         facts = _measured(_facts(features, digest, asked.unit, asked.users, asked.description), held[1])
         optimization = optimize(trained, layout)
-        self._code, self._trained = code_of(module), trained
+        functions = (asked.loss, *code)
+        self._code, self._trained = code_of(module, *functions), trained
+        self._modules = {one.__module__ or "builtins" for one in defined(module, *functions)}
         with named_by_argument():
             privacy = PrivacyTarget(
                 adjacency=Adjacency.ADD_REMOVE,
@@ -284,11 +290,15 @@ class OwnRun:
         losses = losses_of(asked.loss)
         self.algorithm = OwnTraining(self.spec, self.plan, trained, losses, features, targets, asked.users, held, optimization)
 
+    def keep_code(self) -> None:
+        """Lists the code that this attempt began with."""
+        write_code_list(self._asked.folder / CODE_FILE, self._code, self._modules)
+
     def certified(self, report: RunReport) -> Trained:
         """Signs what was done, and writes it beside the model."""
         folder, settings = self._asked.folder, self._asked.settings
         (folder / SPEC_FILE).write_bytes(spec_file(self.spec))
-        (folder / CODE_FILE).write_text(self._code, encoding="utf-8")
+        self.keep_code()
         shutil.copyfile(self.work / MODEL, folder / MODEL_FILE)
         given = CertificateInput(
             job_id=_run_id(self.work / ID_FILE),

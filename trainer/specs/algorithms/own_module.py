@@ -59,7 +59,8 @@ class ModuleFacts(Value):
 
     Attributes:
       name: of its class.
-      code_sha256: of the list that says, for each class in it, the digest of its source; the list is among the run's files.
+      code_sha256: of the lines that say, for each class in it and for loss, optimizer and schedule, the digest of the source, and that of
+        the structure; they are the first part of the list of code among the run's files.
       weights_sha256: of the weights that it came with, which the guarantee takes as public.
       loss, optimizer: what they are called and set to, in words.
       is_complex: whether a trained parameter is complex.
@@ -98,6 +99,10 @@ class OwnModule(SampledTraining):
         "made-up records before training, which can't show what only rare data trigger",
         "what the program did with the released gradients between the steps (optimizer, schedule, any code of its own, the choice to stop) "
         "used nothing else of the records, and no code of the module or the loss kept or showed anything of them",
+        "the program's own code is the one listed in module-code.sha256: the source of the module's classes and of the functions that were "
+        "given, every Python source file outside Python and what is installed that was loaded when an attempt began or ended, and the "
+        "versions of what is installed that classes and functions come from. Not in the list: what was typed at a prompt or in a notebook "
+        "(unless it is such a class or function), compiled code, what was loaded only in between, and what was changed while it ran",
     )
     MAY_STOP_EARLY: ClassVar[bool] = True
     PLANS: ClassVar[tuple[str, ...]] = ("noisy_sums",)
