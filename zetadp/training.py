@@ -35,6 +35,7 @@ from zetadp.trainer.algorithms.own_module.evaluation import (
     asked_evaluation,
     held_tensors,
 )
+from zetadp.trainer.algorithms.own_module.handover import first_weights
 from zetadp.trainer.algorithms.own_module.optimization import TorchOptimization
 from zetadp.trainer.algorithms.own_module.preparation import (
     CODE_FILE,
@@ -267,7 +268,8 @@ class OwnRun:
                 module=ModuleFacts(
                     name=type(module).__qualname__,
                     code_sha256=hashlib.sha256(self._code.encode()).hexdigest(),
-                    weights_sha256=weights_of(module),
+                    weights_sha256=first_weights(self.work, weights_of(module), asked.steps),
+                    constants_sha256=weights_of(module, but=layout.names),
                     loss=name_of(asked.loss),
                     optimizer=optimization.described,
                     is_complex=any(parameter.is_complex() for parameter in trained.parameters()),

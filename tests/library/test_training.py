@@ -25,7 +25,7 @@ import zetadp  # noqa: E402
 from tests.app.forked import run_command  # noqa: E402
 from zetadp.app.kit.settings import Settings  # noqa: E402
 from zetadp.mechanisms.errors import InvalidParameter  # noqa: E402
-from zetadp.trainer.algorithms.own_module.preparation import code_of  # noqa: E402
+from zetadp.trainer.algorithms.own_module.preparation import code_of, weights_of  # noqa: E402
 from zetadp.trainer.errors import CheckpointRefused  # noqa: E402
 
 nn, Tensor = torch.nn, torch.Tensor
@@ -294,6 +294,22 @@ def test_a_run_that_was_interrupted_goes_on_to_the_same_module(train: Any, tmp_p
     assert resumed.report.resumptions == 1
     for name, value in whole.module.state_dict().items():
         assert torch.equal(value, resumed.module.state_dict()[name]), name
+
+
+def test_an_interrupted_run_goes_on_though_the_program_draws_other_weights(train: Any) -> None:
+    _, data = seeded(real)
+    first, second, third = (nn.Linear(6, 3) for _ in range(3))
+
+    def interrupt(_progress: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(first, nn.CrossEntropyLoss(), data, steps=4, callback=interrupt)
+    done = train(second, nn.CrossEntropyLoss(), data, steps=4)
+    assert done.report.resumptions == 1
+    assert done.spec.module.weights_sha256 == weights_of(first)
+    with pytest.raises(CheckpointRefused):  # it has ended, and isn't that of other weights
+        train(third, nn.CrossEntropyLoss(), data, steps=4)
 
 
 def test_another_run_doesnt_go_on_from_the_same_folder(train: Any) -> None:

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from zetadp.mechanisms.errors import InvalidParameter
-from zetadp.trainer.engine.checkpoint import write_atomically
+from zetadp.trainer.engine.checkpoint import checkpointed_step, write_atomically
+from zetadp.trainer.engine.run import CHECKPOINT
 from zetadp.trainer.layers.flat_parameters import ParameterLayout, as_real
 
 STRUCTURE = "structure"
@@ -82,6 +83,20 @@ class StepsBegun:
     def end_early(self) -> None:
         """No step is begun any more."""
         write_atomically(self._end, b"")
+
+
+def first_weights(folder: Path, own: str, steps: int) -> str:
+    r"""The digest of the weights that the run in this folder began with.
+
+    An interrupted run goes on from the parameters in its checkpoint, whatever weights the program drew this time: those of its first
+    attempt count. One that has ended isn't taken for a run from other weights.
+    """
+    path, checkpoint = folder / "initial-weights.sha256", folder / CHECKPOINT
+    if not checkpoint.exists():
+        write_atomically(path, own.encode())
+        return own
+    has_ended = checkpointed_step(checkpoint) >= steps or StepsBegun(folder).ended_early
+    return own if has_ended or not path.exists() else path.read_text(encoding="utf-8")
 
 
 def hand_over(gradient: Mapping[str, Tensor], module: nn.Module) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
@@ -112,11 +112,11 @@ def _definition(function: object) -> Any:
     return function if hasattr(function, "__qualname__") else type(function)
 
 
-def weights_of(module: nn.Module) -> str:
-    """SHA-256 of the weights that the module came with."""
+def weights_of(module: nn.Module, but: Collection[str] = ()) -> str:
+    """SHA-256 of the weights that the module came with, without those of these names."""
     digest = hashlib.sha256()
     for name, value in sorted(module.state_dict().items()):
-        if isinstance(value, Tensor):
+        if isinstance(value, Tensor) and name not in but:
             digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
             digest.update(as_real(value.detach()).cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()

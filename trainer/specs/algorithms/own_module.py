@@ -61,7 +61,8 @@ class ModuleFacts(Value):
       name: of its class.
       code_sha256: of the lines that say, for each class in it and for loss, optimizer and schedule, the digest of the source, and that of
         the structure; they are the first part of the list of code among the run's files.
-      weights_sha256: of the weights that it came with, which the guarantee takes as public.
+      weights_sha256: of the weights that it came with at the first attempt, which the guarantee takes as public.
+      constants_sha256: of those among them that aren't trained, frozen parameters and buffers: the same at every attempt.
       loss, optimizer: what they are called and set to, in words.
       is_complex: whether a trained parameter is complex.
       trained, frozen: numbers of real parameters; a complex one counts twice. Frozen ones are taken as public.
@@ -70,6 +71,7 @@ class ModuleFacts(Value):
     name: _Words
     code_sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     weights_sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    constants_sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     loss: _Words
     optimizer: _Words
     is_complex: Annotated[bool, Strict()]
@@ -133,6 +135,7 @@ class OwnModule(SampledTraining):
                 name="Sequential",
                 code_sha256="0" * 64,
                 weights_sha256="0" * 64,
+                constants_sha256="0" * 64,
                 loss="cross_entropy",
                 optimizer="SGD",
                 is_complex=False,
