@@ -15,7 +15,7 @@ from typing import Annotated, final
 
 import typer
 
-from zetadp.app.cli.console import AsJson, error, out, print_json
+from zetadp.app.cli.console import AsJson, error, fail, out, print_json
 from zetadp.app.cli.exits import Exit
 from zetadp.mechanisms.base import Value
 from zetadp.mechanisms.errors import PrivacyError
@@ -37,7 +37,7 @@ def register(app: typer.Typer) -> None:
 
 
 def train(
-    file: Annotated[Path, typer.Argument(help="A Python program. Options of this command come before it.", exists=True, dir_okay=False)],
+    file: Annotated[Path, typer.Argument(help="A Python program. Options of this command come before it.")],
     arguments: Annotated[list[str] | None, typer.Argument(help="The program's own arguments.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -46,6 +46,8 @@ def train(
     The exit code is the program's own; 130 after Ctrl-C: a training that was running has its checkpoint. With --json, what the program
     prints goes to standard error.
     """
+    if not file.is_file():
+        fail(f"{file}: no such file", Exit.USAGE)
     certified: list[CertifiedTraining] = []
     token = CERTIFIED.set(certified)
     try:

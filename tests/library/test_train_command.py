@@ -111,6 +111,11 @@ def test_the_exit_code_is_the_programs_own_and_errors_show_its_lines_alone(name:
     assert "cli/train.py" not in err
 
 
+def test_a_file_that_isnt_there_is_named(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    assert app(["train", "nowhere.py"], standalone_mode=False) == 2
+    assert "nowhere.py: no such file" in capfd.readouterr().err
+
+
 @pytest.mark.slow
 def test_a_real_ctrl_c_ends_a_real_command(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM.replace("steps=30", "steps=20000"))

@@ -21,6 +21,7 @@ from zetadp.mechanisms.base import Adjacency
 from zetadp.mechanisms.errata import Erratum, erratum
 from zetadp.trainer import CERTIFIED
 from zetadp.trainer.specs.base import TrainingSpec
+from zetadp.trainer.specs.execution_plan import ExecutionPlan
 from zetadp.trainer.specs.models import weights
 from zetadp.trainer.specs.report import METRICS
 from zetadp.version import VERSION
@@ -87,8 +88,9 @@ class Reading:
 
     @cached_property
     def releases(self) -> tuple[Drawn, ...]:
-        """Every different release, from the plan, which can always be counted; verification checks that the event matches the plan."""
-        return releases_of(self.certificate.plan.event)
+        """Every different release that was made, from the plan, which can always be counted; verification checks that the event is its."""
+        plan, steps = self.certificate.plan, self.certificate.run.steps_released
+        return releases_of((plan.cut_to(steps) if isinstance(plan, ExecutionPlan) else plan).event)
 
     @property
     def algorithm(self) -> type[TrainingSpec]:

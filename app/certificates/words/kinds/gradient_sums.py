@@ -68,8 +68,7 @@ class GradientSums(Kind):
 
     def _noise(self, history: History) -> Iterator[str]:
         """Every different release, with its owner and units if the figures don't show them."""
-        # A run that stopped early released what one planned so would have.
-        plan = ExecutionPlan.model_validate(dict(self.plan) | {"steps": history.released})
+        plan = self.plan.cut_to(history.released)
         found = releases_of(plan.event)
         counts = 0 if plan.evaluation is None else plan.evaluation.releases(plan.steps, plan.steps)
         joint = "; in units of the joint vector of sum and count, not of the gradient"
