@@ -101,10 +101,11 @@ class OwnModule(SampledTraining):
         "made-up records before training, which can't show what only rare data trigger",
         "what the program did with the released gradients between the steps (optimizer, schedule, any code of its own, the choice to stop) "
         "used nothing else of the records, and no code of the module or the loss kept or showed anything of them",
-        "the program's own code is the one listed in module-code.sha256: the source of the module's classes and of the functions that were "
-        "given, every Python source file outside Python and what is installed that was loaded when an attempt began or ended, and the "
-        "versions of what is installed that classes and functions come from. Not in the list: what was typed at a prompt or in a notebook "
-        "(unless it is such a class or function), compiled code, what was loaded only in between, and what was changed while it ran",
+        "the program's own code, zetadp apart, is the one listed in module-code.sha256: the source of the module's classes and of the "
+        "functions that were given, every Python source file outside Python and what is installed that was loaded when an attempt began "
+        "or ended, and the versions of what is installed that these classes and functions come from. Not in the list: what was typed at a "
+        "prompt or in a notebook (unless it is such a class or function), compiled code, what was loaded only in between, and what was "
+        "changed while it ran",
     )
     MAY_STOP_EARLY: ClassVar[bool] = True
     PLANS: ClassVar[tuple[str, ...]] = ("noisy_sums",)
