@@ -13,6 +13,15 @@ class TrainingStopped(Exception):
         super().__init__(f"stopped after step {step}")
 
 
+class TrainingInterrupted(KeyboardInterrupt):
+    """Ctrl-C ended a training in the caller's program between two steps; the state after ``step`` is in the checkpoint in ``folder``."""
+
+    def __init__(self, step: int, folder: str) -> None:
+        self.step = step
+        self.folder = folder
+        super().__init__(f"interrupted after step {step}, which is in the checkpoint in {folder}; the same call goes on from there")
+
+
 class TrainingDiverged(PrivacyError):
     """The parameters after ``step`` are no longer finite, and are in the checkpoint: an output of ``step`` steps, to be charged as such."""
 

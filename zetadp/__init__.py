@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from zetadp.mechanisms.complex_gaussian import ComplexGaussian
     from zetadp.mechanisms.gaussian import Gaussian
     from zetadp.mechanisms.laplace import Laplace
+    from zetadp.own_loop import PrivateTraining, ReleasedStep, private
+    from zetadp.trainer.algorithms.own_module.evaluation import PrivateRecords, PublicRecords
     from zetadp.trainer.algorithms.own_module.inspection import Obstacle, check, repaired
     from zetadp.training import Trained, train
 
@@ -51,7 +53,11 @@ __all__ = [
     "NonPrivate",
     "Obstacle",
     "PoissonSampled",
+    "PrivateRecords",
+    "PrivateTraining",
+    "PublicRecords",
     "Release",
+    "ReleasedStep",
     "Repeated",
     "Sensitivity",
     "Trained",
@@ -66,6 +72,7 @@ __all__ = [
     "gaussian",
     "laplace",
     "noise_multiplier",
+    "private",
     "profile",
     "repaired",
     "steps",
@@ -80,6 +87,8 @@ _ELSEWHERE = {
     "Gaussian": "zetadp.mechanisms.gaussian",
     "Laplace": "zetadp.mechanisms.laplace",
     **dict.fromkeys(("Obstacle", "check", "repaired"), "zetadp.trainer.algorithms.own_module.inspection"),
+    **dict.fromkeys(("PrivateRecords", "PublicRecords"), "zetadp.trainer.algorithms.own_module.evaluation"),
+    **dict.fromkeys(("PrivateTraining", "ReleasedStep", "private"), "zetadp.own_loop"),
     "Trained": "zetadp.training",
     "train": "zetadp.training",
 }

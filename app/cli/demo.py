@@ -15,12 +15,13 @@ from pathlib import Path
 
 from zetadp.app.cli.certify import CERTIFICATE_FILE, save_artifacts
 from zetadp.app.cli.console import Exit, fail, out
-from zetadp.app.cli.follow import follow_to_end, metrics_line
+from zetadp.app.cli.follow import follow_to_end
 from zetadp.app.client import Client
 from zetadp.app.jobs.events import JobState
 from zetadp.app.jobs.resources import Job, JobSubmission
 from zetadp.app.kit.key_text import KeyText
 from zetadp.trainer import RuntimeSpec
+from zetadp.trainer.progress import metrics_line
 from zetadp.trainer.recipes import DIGITS_DEMO
 
 START_SECONDS = 60.0

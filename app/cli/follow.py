@@ -6,9 +6,7 @@ import math
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from zetadp.app.certificates.facts.wording import METRICS
 from zetadp.app.cli.console import (
     DEFAULT_ADDRESS,
     Address,
@@ -27,13 +25,7 @@ from zetadp.app.cli.recipes import recipe_submission
 from zetadp.app.client import Client
 from zetadp.app.jobs.resources import Job, JobSubmission
 from zetadp.app.tables.job_states import JobState
-from zetadp.trainer.specs.report import Metrics
-
-HELD_OUT = {
-    "public": "on held-out records that were declared public, outside the guarantee",
-    "private": "on held-out records, with noise: the guarantee covers them",
-}
-"""What metrics reveal about the people they were measured on."""
+from zetadp.trainer.progress import ProgressBar, cost, metrics_line
 
 JobId = Annotated[str, typer.Argument(help="Id of the job.")]
 
@@ -97,60 +89,16 @@ def cancel(job_id: JobId, address: Address = DEFAULT_ADDRESS, key: Key = None, a
 
 def follow_to_end(client: Client, job_id: str) -> Job:
     """Show a job's progress (on stderr) until it ends; returns it then."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[spent]}"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=error, refresh_per_second=4) as bar:
-        task = bar.add_task("queued", total=None, spent="")
-        shown = -1.0
+    with ProgressBar(error, doing="queued") as bar:
         for record in client.events(job_id):
             data = record.data
-            match data.event:
-                case "progress":
-                    spent = cost(data.epsilon, data.delta, 4)
-                    bar.update(task, completed=data.step, total=data.steps, spent=spent)
-                    # Where there is no terminal the bar is drawn once, at the end: every tenth is told in a line instead.
-                    if not error.is_terminal and (data.step / data.steps >= shown + 0.1 or data.step == data.steps):
-                        shown = data.step / data.steps
-                        error.print(f"step {data.step}/{data.steps}  {spent}", markup=False)
-                case "metrics":
-                    bar.console.print(f"step {data.step}  {metrics_line(data)}", markup=False)
-                case "started":
-                    bar.update(task, description="training")
-                    if data.resumed_from_step > 0:
-                        bar.console.print(f"continued from the checkpoint at step {data.resumed_from_step}", markup=False)
-                case "stage":
-                    bar.update(task, description=data.doing)
-                    if not error.is_terminal:
-                        error.print(data.doing, markup=False)
-                case "state":
-                    bar.update(task, description=str(data.state))
-                    if data.reason is not None:
-                        bar.console.print(data.reason, markup=False)
-                case _:
-                    pass
+            if data.event != "state":
+                bar.show(data)
+                continue
+            bar.do(str(data.state))
+            if data.reason is not None:
+                bar.say(data.reason)
     return client.job(job_id)
-
-
-def cost(epsilon: float, delta: float, digits: int | None) -> str:
-    """What was spent, with this many decimals of epsilon or all of them; or that nothing is guaranteed.
-
-    >>> cost(0.5, 1e-5, 4), cost(math.inf, 1e-5, None)
-    ('epsilon 0.5000 at delta 1e-05 spent', 'no guarantee')
-    """
-    if math.isinf(epsilon):
-        return "no guarantee"
-    return f"epsilon {epsilon!r} at delta {delta!r} spent" if digits is None else f"epsilon {epsilon:.{digits}f} at delta {delta:g} spent"
-
-
-def metrics_line(metrics: Metrics) -> str:
-    """Every metric by name, and what protects the held-out records that it was measured on."""
-    figures = "  ".join(f"{METRICS.get(name, name)} {value:.4f}" for name, value in metrics.metrics.items())
-    return f"{figures} ({HELD_OUT[metrics.held_out]})"
 
 
 def _finish(job: Job, *, as_json: bool) -> None:

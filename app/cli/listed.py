@@ -41,6 +41,9 @@ LISTED: dict[str, dict[str, str]] = {
         "label": "Replace a job's labels with these.",
         "hardware": "List the live workers, what they run on, and whether they are busy.",
     },
+    "train": {
+        "train": "Run FILE, a Python program that calls zetadp.train, and show its progress. After Ctrl-C the same command goes on.",
+    },
     "certify": {
         "certificate": "Save a job's certificate, model and spec to a folder, with the service's public keys, the proof that the "
         "certificate is in its log\nand the list of revoked keys; print the certificate in words.",

@@ -144,7 +144,7 @@ def test_a_run_is_told_with_what_voids_its_epsilon_the_gravest_first(folder: Pat
     assert told["nothing"] == (RESTS,)
     assert told["seeded"] == (SEEDED, *told["public"])
     (of_public, rests) = told["public"]
-    assert of_public.startswith("the held-out records: whoever submitted the job declared the held-out records public")
+    assert of_public.startswith("the held-out records: whoever asked for the training declared the held-out records public")
     assert rests == RESTS
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import importlib
 import inspect
 import json
 import os
@@ -24,7 +25,7 @@ import zetadp  # noqa: E402
 from tests.app.forked import run_command  # noqa: E402
 from zetadp.app.kit.settings import Settings  # noqa: E402
 from zetadp.mechanisms.errors import InvalidParameter  # noqa: E402
-from zetadp.trainer.algorithms.own_module.preparation import code_of  # noqa: E402
+from zetadp.trainer.algorithms.own_module.preparation import code_of, weights_of  # noqa: E402
 from zetadp.trainer.errors import CheckpointRefused  # noqa: E402
 
 nn, Tensor = torch.nn, torch.Tensor
@@ -237,7 +238,36 @@ def test_the_code_of_the_module_is_what_its_digest_says(train: Any) -> None:
     lines = (done.folder / "module-code.sha256").read_text().splitlines()
     source = hashlib.sha256(inspect.getsource(Mixed).encode()).hexdigest()
     assert f"{source}  {Mixed.__module__}.Mixed" in lines
-    assert {line.split("  ")[1].rpartition(".")[2] for line in lines} == {"Mixed", "Linear", "(structure)"}
+    parts = [number for number, line in enumerate(lines) if line.startswith("#")]
+    found = {line.split("  ")[1].rpartition(".")[2] for line in lines[1 : parts[1]]}
+    assert found == {"Mixed", "Linear", "CrossEntropyLoss", "SGD", "(structure)"}
+    assert hashlib.sha256("".join(f"{line}\n" for line in lines[1 : parts[1]]).encode()).hexdigest() == done.spec.module.code_sha256
+    file = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
+    loaded = lines[parts[1] : parts[2]]
+    assert f"{file}  {__name__}" in loaded  # this file, and whatever else of the caller's own was loaded
+    assert not [line for line in loaded if line.endswith(("  torch", "  json", "  zetadp.training"))]
+    assert lines[parts[2] + 1 :] == [f"torch=={torch.__version__}"]
+
+
+def own_loss(outputs: Any, targets: Any) -> Any:
+    return nn.functional.cross_entropy(outputs, targets, reduction="none")
+
+
+def test_the_code_of_a_function_is_listed_and_a_changed_file_is_added(train: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    module, data = seeded(real)
+    monkeypatch.syspath_prepend(tmp_path)
+    helper = tmp_path / "helper_that_changes.py"
+    helper.write_text("first = 1\n")
+    importlib.import_module("helper_that_changes")
+    train(module, own_loss, data)
+    helper.write_text("second = 2\n")
+    done = train(module, own_loss, data)  # nothing is left to do but to list the code of this attempt, too
+    lines = (done.folder / "module-code.sha256").read_text().splitlines()
+    source = hashlib.sha256(inspect.getsource(own_loss).encode()).hexdigest()
+    assert f"{source}  {__name__}.own_loss" in lines
+    for text in (b"first = 1\n", b"second = 2\n"):
+        assert f"{hashlib.sha256(text).hexdigest()}  helper_that_changes" in lines
+    monkeypatch.delitem(sys.modules, "helper_that_changes")
 
 
 def test_a_class_without_source_has_no_digest() -> None:
@@ -264,6 +294,22 @@ def test_a_run_that_was_interrupted_goes_on_to_the_same_module(train: Any, tmp_p
     assert resumed.report.resumptions == 1
     for name, value in whole.module.state_dict().items():
         assert torch.equal(value, resumed.module.state_dict()[name]), name
+
+
+def test_an_interrupted_run_goes_on_though_the_program_draws_other_weights(train: Any) -> None:
+    _, data = seeded(real)
+    first, second, third = (nn.Linear(6, 3) for _ in range(3))
+
+    def interrupt(_progress: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(first, nn.CrossEntropyLoss(), data, steps=4, callback=interrupt)
+    done = train(second, nn.CrossEntropyLoss(), data, steps=4)
+    assert done.report.resumptions == 1
+    assert done.spec.module.weights_sha256 == weights_of(first)
+    with pytest.raises(CheckpointRefused):  # it has ended, and isn't that of other weights
+        train(third, nn.CrossEntropyLoss(), data, steps=4)
 
 
 def test_another_run_doesnt_go_on_from_the_same_folder(train: Any) -> None:

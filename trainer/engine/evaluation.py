@@ -40,6 +40,12 @@ class HeldOutRecords:
                 "evaluation", "none where every held-out image is zero (the relative error isn't defined)", "public_held_out"
             )
 
+    def check_scores(self, state: TrainingState) -> None:
+        """Before training: raises InvalidParameter if outputs aren't the scores of classes; looks at one record's shape alone."""
+        shape = tuple(next(self._outputs(state)).shape[1:])
+        if len(shape) != 1:
+            raise InvalidParameter("evaluation", "of a module whose outputs are (records, classes)", f"(records, {str(shape)[1:]}")
+
     @property
     def _measurable(self) -> Tensor:
         """(records,): all but empty images to be reconstructed (slices beyond the head, say), whose relative error isn't defined."""

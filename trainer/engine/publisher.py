@@ -143,6 +143,15 @@ class Publisher:
         """Saves the state from which a step was begun and given up, before this is reported."""
         self._write(state)
 
+    def end_early(self, state: TrainingState) -> None:
+        """The state after the last step that is taken, though more were planned; with a last count where the plan has counts."""
+        is_counted = self._evaluated is not None and self._evaluated.step == state.step
+        self._checkpoint(state, counted=self._private is not None and not is_counted)
+
+    def epsilon_after(self, step: int) -> float:
+        """What a run planned for so many steps would cost at most, at the plan's delta."""
+        return self._spent.after(step)
+
     @contextmanager
     def kept_before_telling(self) -> Generator[None]:
         r"""Encloses the steps: an error in a step will be reported, so that step goes into a checkpoint first, if possible.

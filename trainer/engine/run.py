@@ -24,7 +24,7 @@ from zetadp.trainer.engine.loop import TrainingState
 from zetadp.trainer.engine.publisher import Evaluation, Follower, Publisher
 from zetadp.trainer.engine.requests import request_digest
 from zetadp.trainer.engine.team.distributed import launch
-from zetadp.trainer.engine.team.interface import Team
+from zetadp.trainer.engine.team.interface import Alone, Team
 from zetadp.trainer.errors import TrainingStopped
 from zetadp.trainer.specs.attack_findings import AttackFindings
 from zetadp.trainer.specs.base import RuntimeSpec, TrainingSpec
@@ -191,9 +191,7 @@ def run(
       TrainingStopped: on ``should_stop``, with the state in the checkpoint.
       TeamFailed: another process of the team ended early.
     """
-    facts = data_set_facts(algorithm.spec.data)
-    algorithm.spec.check_plan(algorithm.plan, facts)
-    algorithm.spec.check_runtime(runtime)
+    facts = _checked_facts(algorithm, runtime)
     device = prepare_torch(runtime)
     workdir.mkdir(parents=True, exist_ok=True)
     options = RunOptions(runtime, workdir, report, should_stop)
@@ -202,45 +200,94 @@ def run(
     return outcome
 
 
-def _run_in_team(team: Team, algorithm: Algorithm, facts: DataSetFacts, options: RunOptions) -> RunReport | None:
-    """One process's part of the run; returns the report in the first process, None in the others."""
+@final
+@dataclass(frozen=True)
+class Attempt:
+    r"""One process's part of a run that has begun, or continues from its checkpoint.
+
+    Attributes:
+      start: the state that it begins with, and what earlier attempts did.
+      publisher: what it tells, and keeps first.
+    """
+
+    algorithm: Algorithm
+    setting: Setting
+    prepared: PreparedRun
+    start: Checkpoint
+    publisher: Publisher | Follower
+
+    def report(self, state: TrainingState) -> RunReport | None:
+        """Writes the model of the last state; the report in the team's first process, None in the others."""
+        setting, plan, publisher = self.setting, self.algorithm.plan, self.publisher
+        if isinstance(publisher, Follower):
+            self.prepared.finish(state)
+            return None
+        # The last step is in the checkpoint by now: if this attempt is killed from here on, the next one writes the same model again.
+        write_tensors(setting.workdir / MODEL, *self.prepared.model(state))
+        metrics = publisher.final_metrics(state)
+        ending = self.prepared.finish(state)
+        return RunReport(
+            steps_released=state.step,
+            event=plan.event_after(state.step),
+            noise_std=plan.noise_std,
+            random_origin=ending.origin,
+            generator=ending.generator,
+            resumptions=self.start.resumptions,
+            held_out=publisher.held_out,
+            metrics=metrics,
+            test_records=setting.facts.test_records,
+            training_records=setting.facts.training_records,
+            training_units=plan.units,
+            checkpoints_released=publisher.checkpoints,
+            parameters=ending.parameters,
+            versions=versions(),
+            hardware=hardware(setting.device),
+            training_seconds=publisher.seconds,
+            noise_test=ending.noise_test,
+            audit=ending.audit,
+            attacks=ending.attacks,
+        )
+
+
+def begin(algorithm: Algorithm, options: RunOptions, executed: int) -> Attempt:
+    r"""A run in this process alone, whose steps the caller takes.
+
+    Args:
+      executed: steps that earlier attempts began, whatever became of them: they count, and the next one has the number after.
+    Raises:
+      (all): as ``run``.
+    """
+    return _begun(Alone(), algorithm, _checked_facts(algorithm, options.runtime), options, executed)
+
+
+def _begun(team: Team, algorithm: Algorithm, facts: DataSetFacts, options: RunOptions, executed: int = 0) -> Attempt:
     setting, earlier = _setting(team, algorithm, facts, options)
+    if earlier is not None and earlier.state.step < executed:
+        earlier = replace(earlier, state=replace(earlier.state, step=executed))
     prepared = algorithm.prepare(setting)
     start = _starting_point(setting, prepared, earlier)
     prepared.begin(start.state)
     publisher = _publisher(algorithm.plan, setting, prepared, start) if team.rank == 0 else Follower(algorithm.plan, setting.should_stop)
     setting.report(Started(resumed_from_step=start.state.step))
     publisher.start(start.state)
+    return Attempt(algorithm, setting, prepared, start, publisher)
+
+
+def _run_in_team(team: Team, algorithm: Algorithm, facts: DataSetFacts, options: RunOptions) -> RunReport | None:
+    """One process's part of the run; returns the report in the first process, None in the others."""
+    attempt = _begun(team, algorithm, facts, options)
+    prepared, publisher = attempt.prepared, attempt.publisher
     with prepared.working(), publisher.kept_before_telling() if algorithm.steps_release else nullcontext():
-        state = _trained(algorithm.plan, prepared, start.state, publisher)
-    if isinstance(publisher, Follower):
-        prepared.finish(state)
-        return None
-    # The last step is in the checkpoint by now: if this attempt is killed from here on, the next one writes the same model again.
-    write_tensors(setting.workdir / MODEL, *prepared.model(state))
-    metrics = publisher.final_metrics(state)
-    ending = prepared.finish(state)
-    return RunReport(
-        steps_released=state.step,
-        event=algorithm.plan.event_after(state.step),
-        noise_std=algorithm.plan.noise_std,
-        random_origin=ending.origin,
-        generator=ending.generator,
-        resumptions=start.resumptions,
-        held_out=publisher.held_out,
-        metrics=metrics,
-        test_records=facts.test_records,
-        training_records=facts.training_records,
-        training_units=algorithm.plan.units,
-        checkpoints_released=publisher.checkpoints,
-        parameters=ending.parameters,
-        versions=versions(),
-        hardware=hardware(setting.device),
-        training_seconds=publisher.seconds,
-        noise_test=ending.noise_test,
-        audit=ending.audit,
-        attacks=ending.attacks,
-    )
+        state = _trained(algorithm.plan, prepared, attempt.start.state, publisher)
+    return attempt.report(state)
+
+
+def _checked_facts(algorithm: Algorithm, runtime: RuntimeSpec) -> DataSetFacts:
+    """Of the data, which plan and spec agree on."""
+    facts = data_set_facts(algorithm.spec.data)
+    algorithm.spec.check_plan(algorithm.plan, facts)
+    algorithm.spec.check_runtime(runtime)
+    return facts
 
 
 def _setting(team: Team, algorithm: Algorithm, facts: DataSetFacts, options: RunOptions) -> tuple[Setting, Checkpoint | None]:

@@ -101,6 +101,8 @@ class TrainingSpec(Value, ABC):
     """Who is trusted with what while training runs, in a certificate's words."""
     ASSUMPTIONS: ClassVar[tuple[str, ...]] = ()
     """What its guarantee rests on besides what every run's does."""
+    MAY_STOP_EARLY: ClassVar[bool] = False
+    """Whether a run may release fewer steps than planned; its guarantee is that of all planned ones."""
     PLANS: ClassVar[tuple[str, ...]]
     """The kinds of plan that this spec can give."""
 

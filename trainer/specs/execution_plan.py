@@ -359,6 +359,10 @@ class ExecutionPlan(Plan):
     def declared_units(self) -> int | None:
         return self.sampling.records if self.sampling.is_declared else None
 
+    def cut_to(self, steps: int) -> ExecutionPlan:
+        """The plan of a run that ends after so many of its steps, >= 1: what a run that stopped early did release."""
+        return self if steps == self.steps else ExecutionPlan.model_validate(dict(self) | {"steps": steps})
+
     def event_after(self, steps: int) -> Event:
         r"""The event of the first ``steps`` steps, >= 1, for the worst placed unit.
 

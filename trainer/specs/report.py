@@ -28,6 +28,13 @@ r"""The first four are for classification, the next three for image reconstructi
 The last three are for autoencoders: 1 - mean squared error of the outputs, of zeros, and of the held-out columns' own means in their place.
 """
 
+METRICS = {
+    "score": "score (1 minus the mean squared error)",
+    "score_all_zero": "score of zeros instead of outputs",
+    "score_column_means": "score of column means instead of outputs",
+}
+"""Metrics whose names don't say what they are."""
+
 MetricValues = Annotated[dict[MetricName, Number], Field(min_length=1)]
 
 HeldOut = Literal["public", "private", "none", "encoded"]
@@ -50,7 +57,8 @@ class RunReport(Value):
     Attributes:
       steps_released: noisy sums that were released (by each node, in a federation), counted by the loop; steps lost with a killed worker
         were never released, and a step that an error ended counts as released.
-      event: the event of exactly those releases, private evaluations included.
+      event: the event of exactly those releases, private evaluations included; of all planned ones where the run stopped early, which may
+        have followed from what was released.
       noise_std: std per real component of the released vector; Laplace's scale b; 0 where nothing is claimed about the noise, or
         where a comparison's parts each have their own.
       random_origin: where sampling and noise came from; ``user_seed`` isn't private against someone who knows the seed.

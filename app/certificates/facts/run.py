@@ -63,7 +63,7 @@ def check_run(given: CertificateInput, facts: DataSetFacts) -> None:
     unit, counted = (facts.user_unit, facts.users) if given.protects_users else (facts.unit, _records(plan, facts))
     units = counted if (declared := plan.declared_units) is None else declared
     pairs: tuple[tuple[str, object, object], ...] = (
-        ("the number of released steps", plan.steps, report.steps_released),
+        ("the number of released steps", _steps(given), report.steps_released),
         ("the noise per real component", plan.noise_std, report.noise_std),
         ("the event", plan.event, report.event),
         ("the number of training records", facts.training_records, report.training_records),
@@ -86,6 +86,12 @@ def check_run(given: CertificateInput, facts: DataSetFacts) -> None:
     for what, time in (("the start", given.started), ("the end", given.finished)):
         if time.tzinfo is None:
             raise CertificateRefused(f"the time of {what}", "a time with its zone", time.isoformat())
+
+
+def _steps(given: CertificateInput) -> int:
+    """All that were planned; fewer where the run may stop before."""
+    released = given.report.steps_released
+    return released if given.spec.MAY_STOP_EARLY and released < given.plan.steps else given.plan.steps
 
 
 def _records(plan: AnyPlan, facts: DataSetFacts) -> int:

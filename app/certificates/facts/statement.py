@@ -125,7 +125,8 @@ class RunFacts(Value):
     r"""What the run did and found.
 
     Attributes:
-      steps_released: noisy sums released, by each node where there are nodes; of other kinds, steps done.
+      steps_released: noisy sums released, by each node where there are nodes; of other kinds, steps done. Fewer than the plan's where a run
+        in its caller's program stopped early: the event is that of the plan all the same.
       checkpoints_released: states written to a checkpoint, over all attempts.
       parameters: real parameters of the model; a complex one counts twice.
       random_origin: where sampling and noise came from (never the seed).

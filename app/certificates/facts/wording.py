@@ -45,10 +45,7 @@ UNPROTECTED_METRICS = "not published, and as unprotected as everything else of t
 EVALUATION = {
     "none": "nothing about the held-out records left the run",
     "encoded": "the held-out records left the run only as noisy features, which are in the event",
-    "public": (
-        "whoever submitted the job declared the held-out records public; metrics on them are exact, computed on records that were never "
-        "trained on"
-    ),
+    "public": ("whoever asked for the training declared the held-out records public; metrics on them are exact"),
     "private": (
         "the held-out records are as private as the training records: counts of correct answers were released with Gaussian noise, and "
         "these releases are in the event"
@@ -68,13 +65,6 @@ TEST_METRICS = {
 RUNNING_TIME = "running time: how long a step takes depends on how many records it drew"
 
 SIDE_CHANNELS = "running time and every other side channel of the machine"
-
-METRICS = {
-    "score": "score (1 minus the mean squared error)",
-    "score_all_zero": "score of zeros instead of outputs",
-    "score_column_means": "score of column means instead of outputs",
-}
-"""Metrics whose names don't say what they are."""
 
 CLIPPING = {
     "flat": (
@@ -105,6 +95,8 @@ CLIPPING = {
 
 SUMMED = "; a {unit}'s gradient is the sum over all of its records that are used"
 """Added to the clipping where a unit is somebody with several records."""
+
+STOPPED_EARLY = "the guarantee counts all planned steps, since the choice to stop may have followed from what was released"
 
 PARTICIPATION = (
     "every node takes part in every round with a Poisson sample of its own units; an update that a node failed to send, or that "

@@ -21,7 +21,9 @@ from zetadp.mechanisms.base import Adjacency
 from zetadp.mechanisms.errata import Erratum, erratum
 from zetadp.trainer import CERTIFIED
 from zetadp.trainer.specs.base import TrainingSpec
+from zetadp.trainer.specs.execution_plan import ExecutionPlan
 from zetadp.trainer.specs.models import weights
+from zetadp.trainer.specs.report import METRICS
 from zetadp.version import VERSION
 
 
@@ -86,8 +88,9 @@ class Reading:
 
     @cached_property
     def releases(self) -> tuple[Drawn, ...]:
-        """Every different release, from the plan, which can always be counted; verification checks that the event matches the plan."""
-        return releases_of(self.certificate.plan.event)
+        """Every different release that was made, from the plan, which can always be counted; verification checks that the event is its."""
+        plan, steps = self.certificate.plan, self.certificate.run.steps_released
+        return releases_of((plan.cut_to(steps) if isinstance(plan, ExecutionPlan) else plan).event)
 
     @property
     def algorithm(self) -> type[TrainingSpec]:
@@ -177,9 +180,9 @@ class Reading:
         private = plan.counts
         counts = ""
         if private is not None:
-            number = private.releases(run.steps_released, plan.steps)
+            number = private.releases(run.steps_released, run.steps_released)
             counts = f"; {number} counts with noise of standard deviation {exact(private.mechanism.std)}"
-        names = ", ".join(f"{wording.METRICS.get(name, name)} {value}" for name, value in (run.metrics or {}).items())
+        names = ", ".join(f"{METRICS.get(name, name)} {value}" for name, value in (run.metrics or {}).items())
         names = f"of the first part {names}" if names and self.certificate.parts else names
         which = f"{names or 'no metrics'} on {self.certificate.data.test_records} of them: {wording.EVALUATION[setting.held_out]}{counts}"
         return f"{which}. They are {self.kind.test_metrics(setting)}"

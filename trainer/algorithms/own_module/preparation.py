@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
@@ -89,25 +89,42 @@ def name_of(what: object) -> str:
     return (repr(what) if isinstance(what, nn.Module) else str(getattr(what, "__qualname__", type(what).__qualname__)))[:4000]
 
 
-def code_of(module: nn.Module) -> str:
-    """A line for each class in the module, digest of its source (dashes where it has none) and name, sorted; then one for the structure."""
-    lines = {f"{_source(type(part))}  {type(part).__module__}.{type(part).__qualname__}" for part in module.modules()}
-    return "".join(f"{line}\n" for line in (*sorted(lines), f"{_sha256(repr(module))}  (structure)"))
+def code_of(module: nn.Module, *functions: object) -> str:
+    r"""A line for each class in the module and each function: digest of its source (dashes where it has none) and name, sorted.
+
+    One more line is for the module's structure.
+
+    Args:
+      functions: loss, optimizer, schedule: functions, classes, or objects of them; of a ``partial``, what it calls. None for none.
+    """
+    lines = {f"{_source(one)}  {one.__module__}.{one.__qualname__}" for one in defined(module, *functions)}
+    return "".join(f"{line}\n" for line in sorted((*lines, f"{_sha256(repr(module))}  (structure)")))
 
 
-def weights_of(module: nn.Module) -> str:
-    """SHA-256 of the weights that the module came with."""
+def defined(module: nn.Module, *functions: object) -> set[Any]:
+    """The classes of the module's parts, and the functions or classes behind ``functions``."""
+    return {type(part) for part in module.modules()} | {_definition(one) for one in functions if one is not None}
+
+
+def _definition(function: object) -> Any:
+    while isinstance(function, partial):
+        function = function.func
+    return function if hasattr(function, "__qualname__") else type(function)
+
+
+def weights_of(module: nn.Module, but: Collection[str] = ()) -> str:
+    """SHA-256 of the weights that the module came with, without those of these names."""
     digest = hashlib.sha256()
     for name, value in sorted(module.state_dict().items()):
-        if isinstance(value, Tensor):
+        if isinstance(value, Tensor) and name not in but:
             digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
             digest.update(as_real(value.detach()).cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
 
 
-def _source(kind: type) -> str:
+def _source(what: Any) -> str:
     try:
-        return _sha256(inspect.getsource(kind))
+        return _sha256(inspect.getsource(what))
     except (OSError, TypeError):  # typed at a prompt: the digest of nothing would pass for one
         return "-" * 64
 

@@ -13,16 +13,18 @@ import torch
 from torch import Tensor, nn
 
 from zetadp.mechanisms.errors import InvalidParameter
-from zetadp.trainer.algorithms.own_module.optimization import TorchOptimization
+from zetadp.trainer.algorithms.own_module.evaluation import check_evaluation
 from zetadp.trainer.algorithms.own_module.preparation import contents
 from zetadp.trainer.engine.evaluation import HeldOutRecords
+from zetadp.trainer.engine.gradients.canaries import Canaries, with_canaries
 from zetadp.trainer.engine.gradients.clipping import ClippedGradients
 from zetadp.trainer.engine.gradients.lazy_rows import LazyRows
+from zetadp.trainer.engine.gradients.probe import made_up_features, mode
 from zetadp.trainer.engine.gradients.problem import Problem
 from zetadp.trainer.engine.loaded_network import LoadedNetwork
 from zetadp.trainer.engine.loop import Site, TrainingState
 from zetadp.trainer.engine.membership import members_of
-from zetadp.trainer.engine.network_run import PreparedNetwork
+from zetadp.trainer.engine.network_run import Optimization, PreparedNetwork
 from zetadp.trainer.engine.noise.randomness import randomness_of
 from zetadp.trainer.engine.run import Model, Setting
 from zetadp.trainer.layers.flat_parameters import ParameterLayout
@@ -41,6 +43,7 @@ class OwnTraining:
       module: its frozen parameters are constants; it is on the run's device, as features and targets are.
       losses: each record's own loss.
       users: each record's user, where users are the units; else None.
+      held: features and targets to measure on; empty where nothing is.
     """
 
     spec: OwnModule
@@ -50,7 +53,8 @@ class OwnTraining:
     features: Rows
     targets: Rows
     users: Sequence[object] | None
-    optimization: TorchOptimization
+    held: tuple[Tensor, Tensor]
+    optimization: Optimization
 
     @property
     def steps_release(self) -> bool:
@@ -69,16 +73,40 @@ class OwnTraining:
             assert spec.records_per_user is not None  # the plan is for users
             members = members_of(np.unique(np.asarray(self.users), return_inverse=True)[1], spec.records_per_user).to(setting.device)
         problem = Problem(self.module, self.losses, features, targets, members)
+        first, classes = problem.units, None if spec.audit is None else _classes(problem)
+        if spec.audit is not None:
+            problem = _with_canaries(problem, spec.audit.canaries, plan.clipping.bound, classes)
         clipped = ClippedGradients(
             problem, plan.clipping, setting.runtime.microbatch_size, plan.projection, plan.sampling.expected_batch_size
         )
         setting.runtime.check_probe(keeps_its_bits=clipped.settle())
         layout = ParameterLayout.of(self.module)
-        none = torch.zeros(0, device=setting.device)
-        loaded = LoadedNetwork(nn.Sequential(), self.module, layout, features, targets, HeldOutRecords(self.module, layout, none, none))
-        site = Site(torch.arange(problem.units, device=setting.device), randomness_of(spec.seed, 0, setting.team))
+        canaries = None if spec.audit is None else Canaries(problem, clipped, first, classes)
+        held_out = HeldOutRecords(self.module, layout, *self.held)
+        start = TrainingState(0, layout.flatten(dict(self.module.named_parameters())), {}, plan.clipping.bound)
+        check_evaluation(held_out, start, spec.held_out, self.held[1])
+        loaded = LoadedNetwork(nn.Sequential(), self.module, layout, features, targets, held_out)
+        site = Site(torch.arange(first, device=setting.device), randomness_of(spec.seed, 0, setting.team))
         content = partial(_model, self.module, layout, spec)
-        return PreparedNetwork(spec, plan, setting, loaded, clipped, None, (site,), self.optimization, content)
+        return PreparedNetwork(spec, plan, setting, loaded, clipped, canaries, (site,), self.optimization, content)
+
+
+def _classes(problem: Problem) -> int | None:
+    """Of a classification, by the module's outputs, which are public, and not by the labels."""
+    if problem.targets.dtype != torch.int64 or problem.targets.dim() != 1:
+        return None
+    with torch.no_grad(), mode(problem.network, training=False):
+        return problem.network(made_up_features(problem, 1)).shape[1]
+
+
+def _with_canaries(problem: Problem, count: int, bound: float, classes: int | None) -> Problem:
+    """Raises InvalidParameter where canaries can't be made up."""
+    if not isinstance(problem.features, Tensor) or not isinstance(problem.targets, Tensor):
+        raise InvalidParameter("canaries", "None where records are read when they are sampled: made-up ones are put behind tensors", count)
+    continuous = [rows.is_complex() or rows.is_floating_point() for rows in (problem.features, problem.targets)]
+    if not continuous[0] or (classes is None and not continuous[1]):
+        raise InvalidParameter("canaries", "None for features of whole numbers, and for targets of whole numbers that aren't labels", count)
+    return with_canaries(problem, count, bound, classes)
 
 
 def _model(module: nn.Module, layout: ParameterLayout, spec: OwnModule, state: TrainingState) -> Model:

@@ -59,8 +59,10 @@ class ModuleFacts(Value):
 
     Attributes:
       name: of its class.
-      code_sha256: of the list that says, for each class in it, the digest of its source; the list is among the run's files.
-      weights_sha256: of the weights that it came with, which the guarantee takes as public.
+      code_sha256: of the lines that say, for each class in it and for loss, optimizer and schedule, the digest of the source, and that of
+        the structure; they are the first part of the list of code among the run's files.
+      weights_sha256: of the weights that it came with at the first attempt, which the guarantee takes as public.
+      constants_sha256: of those among them that aren't trained, frozen parameters and buffers: the same at every attempt.
       loss, optimizer: what they are called and set to, in words.
       is_complex: whether a trained parameter is complex.
       trained, frozen: numbers of real parameters; a complex one counts twice. Frozen ones are taken as public.
@@ -69,6 +71,7 @@ class ModuleFacts(Value):
     name: _Words
     code_sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     weights_sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    constants_sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     loss: _Words
     optimizer: _Words
     is_complex: Annotated[bool, Strict()]
@@ -96,7 +99,15 @@ class OwnModule(SampledTraining):
     ASSUMPTIONS: ClassVar[tuple[str, ...]] = (
         "each row of the module's output and of the loss depends on the same record alone, whatever the data are: this was tried on "
         "made-up records before training, which can't show what only rare data trigger",
+        "what the program did with the released gradients between the steps (optimizer, schedule, any code of its own, the choice to stop) "
+        "used nothing else of the records, and no code of the module or the loss kept or showed anything of them",
+        "the program's own code, zetadp apart, is the one listed in module-code.sha256: the source of the module's classes and of the "
+        "functions that were given, every Python source file outside Python and what is installed that was loaded when an attempt began "
+        "or ended, and the versions of what is installed that these classes and functions come from. Not in the list: what was typed at a "
+        "prompt or in a notebook (unless it is such a class or function), compiled code, what was loaded only in between, and what was "
+        "changed while it ran",
     )
+    MAY_STOP_EARLY: ClassVar[bool] = True
     PLANS: ClassVar[tuple[str, ...]] = ("noisy_sums",)
 
     algorithm: Literal["own_module"] = "own_module"
@@ -125,6 +136,7 @@ class OwnModule(SampledTraining):
                 name="Sequential",
                 code_sha256="0" * 64,
                 weights_sha256="0" * 64,
+                constants_sha256="0" * 64,
                 loss="cross_entropy",
                 optimizer="SGD",
                 is_complex=False,

@@ -60,16 +60,17 @@ class GradientSums(Kind):
         yield f"Clipping: {_bounded(plan.clipping)}: {_clipped(plan.clipping, setting)}."
         if plan.projection is not None:
             yield from projection_lines(plan.projection)
+        stopped = f" {sentence(wording.STOPPED_EARLY)}" if history.released < plan.steps else ""
         yield (
             f"Steps: {history.released} released of {plan.steps} planned{history.restarts}, each sum divided by the "
-            f"public number {sampling.expected_batch_size}.{history.checkpoints}"
+            f"public number {sampling.expected_batch_size}.{stopped}{history.checkpoints}"
         )
 
     def _noise(self, history: History) -> Iterator[str]:
         """Every different release, with its owner and units if the figures don't show them."""
-        plan = self.plan
-        found = releases_of(plan.event_after(history.released))
-        counts = 0 if plan.evaluation is None else plan.evaluation.releases(history.released, plan.steps)
+        plan = self.plan.cut_to(history.released)
+        found = releases_of(plan.event)
+        counts = 0 if plan.evaluation is None else plan.evaluation.releases(plan.steps, plan.steps)
         joint = "; in units of the joint vector of sum and count, not of the gradient"
         for release in found[:-1] if counts else found:
             units = joint if isinstance(plan.clipping, AdaptiveClipping) else ""
