@@ -92,7 +92,7 @@ def verify(
     files: Annotated[
         list[Path],
         typer.Argument(
-            help="Certificates: DSSE envelopes or compact JWS. A folder stands for each certificate.json and certificate.jws in and below it."
+            help="Certificates: DSSE envelopes or compact JWS. A folder stands for every certificate.json and certificate.jws below it."
         ),
     ],
     keys: Annotated[Path | None, typer.Option(help=f"Public keys you trust (JWKS); {KEYS_FILE} next to the certificate if absent.")] = None,

@@ -77,23 +77,40 @@ def test_the_action_runs_no_action_of_others_and_keeps_inputs_out_of_its_scripts
         assert "${{" not in step["run"]
 
 
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A repository with what is here, also what isn't committed yet: building leaves files behind, and hooks come from commits."""
+    archive = _git(ROOT, "stash", "create").decode().strip() or "HEAD"
+    folder = tmp_path / "checkout"
+    folder.mkdir()
+    subprocess.run(["tar", "-x"], cwd=folder, input=_git(ROOT, "archive", archive), check=True)
+    _commit(folder)
+    return folder
+
+
+def _git(folder: Path, *arguments: str) -> bytes:
+    return subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True).stdout
+
+
+def _commit(folder: Path) -> None:
+    _git(folder, "init", "--quiet")
+    _git(folder, "add", ".")
+    _git(folder, "-c", "user.name=tests", "-c", "user.email=tests@example.org", "commit", "--quiet", "--message", "everything")
+
+
 @pytest.mark.slow
-def test_the_action_installs_itself_and_passes_valid_certificates_and_no_changed_model(project: Path, tmp_path: Path) -> None:
-    runner, checkout = tmp_path / "runner", tmp_path / "checkout"
+def test_the_action_installs_itself_and_passes_valid_certificates_and_no_changed_model(
+    project: Path, checkout: Path, tmp_path: Path
+) -> None:
+    runner = tmp_path / "runner"
     runner.mkdir()
-    # A copy, as GitHub makes one: a build leaves files behind. What was changed and isn't committed yet belongs to it.
-    archive = subprocess.run(["git", "stash", "create"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip() or "HEAD"
-    packed = subprocess.run(["git", "archive", archive], cwd=ROOT, capture_output=True, check=True).stdout
-    checkout.mkdir()
-    subprocess.run(["tar", "-x"], cwd=checkout, input=packed, check=True)
     installed = stepped(INSTALL, project, runner, checkout, python=sys.executable)
     assert installed.returncode == 0, installed.stderr
     certificates = "models\nrelease/another.json"
     valid = stepped(VERIFY, project, runner, keys="keys-i-trust.json", certificates=certificates)
     assert (valid.returncode, valid.stderr) == (0, "")
     assert valid.stdout.count("verdict: valid.") == 2
-    without_keys = stepped(VERIFY, project, runner, certificates=certificates)
-    assert without_keys.returncode == 2
+    assert stepped(VERIFY, project, runner, certificates=certificates).returncode == 2  # no keys
     tamper(project / "models" / "plain" / "model.safetensors")
     changed = stepped(VERIFY, project, runner, keys="keys-i-trust.json", certificates=certificates)
     assert changed.returncode == 1
@@ -101,27 +118,27 @@ def test_the_action_installs_itself_and_passes_valid_certificates_and_no_changed
 
 
 @pytest.mark.slow
-def test_the_hook_passes_valid_certificates_and_no_changed_model_or_certificate(project: Path, tmp_path: Path) -> None:
+def test_the_hook_passes_valid_certificates_and_no_changed_model_or_certificate(project: Path, checkout: Path, tmp_path: Path) -> None:
     pytest.importorskip("pre_commit", reason="pre-commit isn't installed: pip install pre-commit")
-    git = ["git", "-c", "user.name=tests", "-c", "user.email=tests@example.org"]
-    for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message", "certificates"]):
-        subprocess.run([*git, *command], cwd=project, check=True)
+    revision = _git(checkout, "rev-parse", "HEAD").decode().strip()
+    hooks = {"repos": [{"repo": str(checkout), "rev": revision, "hooks": [{"id": "zetadp-verify", "verbose": True}]}]}
+    (project / ".pre-commit-config.yaml").write_text(yaml.safe_dump(hooks))
+    _commit(project)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"PRE_COMMIT_HOME": str(tmp_path / "kept")}
 
-    def tried() -> subprocess.CompletedProcess[str]:
-        subprocess.run([*git, "add", "."], cwd=project, check=True)
-        command = [sys.executable, "-m", "pre_commit", "try-repo", str(ROOT), "zetadp-verify", "--verbose"]
+    def run_hooks() -> subprocess.CompletedProcess[str]:
+        _git(project, "add", ".")
+        command = [sys.executable, "-m", "pre_commit", "run"]
         return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
 
-    valid = tried()
+    valid = run_hooks()
     assert valid.returncode == 0, valid.stdout + valid.stderr
     assert "verdict: valid." in valid.stdout
-    model, certificate = (project / "models" / "plain" / name for name in ("model.safetensors", "certificate.json"))
-    for file in (model, certificate):
-        tamper(file)
-        changed = tried()
+    for name in ("model.safetensors", "certificate.json"):
+        tamper(project / "models" / "plain" / name)
+        changed = run_hooks()
         assert changed.returncode == 1
         assert "models/plain/certificate.json: the certificate is NOT valid" in changed.stdout
-        tamper(file)  # the same bit again
+        tamper(project / "models" / "plain" / name)  # the same bit again
     (project / "keys-i-trust.json").unlink()
-    assert "keys-i-trust.json: No such file or directory" in tried().stdout
+    assert "keys-i-trust.json: No such file or directory" in run_hooks().stdout
