@@ -23,7 +23,7 @@ from zetadp.app.calculators.router import router as calculators_router
 from zetadp.app.certificates.log.router import router as certificate_log_router
 from zetadp.app.certificates.router import router as certificates_router
 from zetadp.app.jobs.executors import router as hardware_router
-from zetadp.app.kit import openapi
+from zetadp.app.kit import openapi, tracing
 from zetadp.app.kit import problems as errors
 from zetadp.app.kit.compression import Compressed
 from zetadp.app.kit.disconnects import Disconnects
@@ -81,6 +81,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         with attached(app, chosen), access_attached(app, chosen), uploads_attached(app, chosen), operations_attached(app, chosen):
             yield
 
+    tracing.configure("zetadp-service")
     app = FastAPI(
         title="zetadp",
         version=VERSION,
@@ -92,6 +93,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
+        telemetry=tracing.of_requests(),
     )
     app.state.calculators = Calculators(chosen)
     app.state.metrics = Metrics()
