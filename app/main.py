@@ -10,6 +10,9 @@ from typing import Literal, final
 from fastapi import Depends, FastAPI
 from fastapi.staticfiles import StaticFiles
 
+from zetadp.accountants.calibration import Parameter
+from zetadp.accountants.events import Event
+from zetadp.accountants.notions.values import Notion, Target
 from zetadp.app.access.caller import requires
 from zetadp.app.access.gate import Gate
 from zetadp.app.access.lifecycle import attached as access_attached
@@ -20,15 +23,17 @@ from zetadp.app.access.scopes import Scope
 from zetadp.app.calculators.limits import Calculators
 from zetadp.app.calculators.router import comparisons as comparisons_router
 from zetadp.app.calculators.router import router as calculators_router
+from zetadp.app.calculators.short_forms import ShortAnswer
 from zetadp.app.certificates.log.router import router as certificate_log_router
 from zetadp.app.certificates.router import router as certificates_router
 from zetadp.app.jobs.executors import router as hardware_router
-from zetadp.app.kit import openapi
+from zetadp.app.kit import openapi, tracing
 from zetadp.app.kit import problems as errors
 from zetadp.app.kit.compression import Compressed
 from zetadp.app.kit.disconnects import Disconnects
 from zetadp.app.kit.guard import BodyGuard, HostGuard
 from zetadp.app.kit.settings import Settings
+from zetadp.app.ledgers.ledger_definition import Spent
 from zetadp.app.ledgers.router import router as ledgers_router
 from zetadp.app.operations.lifecycle import attached as operations_attached
 from zetadp.app.operations.measured import Measured
@@ -41,6 +46,7 @@ from zetadp.app.submissions.projections import router as projections_router
 from zetadp.app.submissions.router import calculations as calculations_router
 from zetadp.app.submissions.router import router as jobs_router
 from zetadp.app.submissions.streams import router as streams_router
+from zetadp.app.uploads.data_set_definition import Source
 from zetadp.app.uploads.lifecycle import attached as uploads_attached
 from zetadp.app.uploads.router import data_sets as data_sets_router
 from zetadp.app.uploads.router import router as uploads_router
@@ -48,6 +54,12 @@ from zetadp.app.web.handbook import PATH as HANDBOOK
 from zetadp.app.web.handbook import Handbook
 from zetadp.app.web.router import router as web_router
 from zetadp.mechanisms.base import Value
+from zetadp.mechanisms.conventions import NoiseStatement
+from zetadp.trainer import AnyTrainingSpec
+from zetadp.trainer.data import DataSpec
+from zetadp.trainer.specs.descent import Optimizer, Schedule
+from zetadp.trainer.specs.models.model_spec import LayerSpec, ModelSpec
+from zetadp.trainer.specs.obfuscation.architectures import ProcessingLayer
 from zetadp.version import VERSION
 
 DESCRIPTION = """
@@ -62,6 +74,25 @@ Privacy accounting, noise calibration and private training, with certificates th
 * **Ledgers** keep privacy budgets: reserve before the noise is drawn, commit what was released; a budget is never overspent.
 * Noise is always given **per real component**: `std` is that of a complex coordinate's real and imaginary part, not of the whole.
 """
+
+UNIONS: dict[str, object] = {
+    "CalibrationParameter": Parameter,
+    "DataSetSource": Source,
+    "DataSpec": DataSpec,
+    "Event": Event,
+    "LayerSpec": LayerSpec,
+    "ModelSpec": ModelSpec,
+    "NoiseStatement": NoiseStatement,
+    "Notion": Notion,
+    "NotionTarget": Target,
+    "OptimizerSpec": Optimizer,
+    "ProcessingLayer": ProcessingLayer,
+    "Schedule": Schedule,
+    "ShortAnswer": ShortAnswer,
+    "Spent": Spent,
+    "TrainingSpec": AnyTrainingSpec,
+}
+"""The unions that the OpenAPI document describes once, by these names."""
 
 
 @final
@@ -81,6 +112,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         with attached(app, chosen), access_attached(app, chosen), uploads_attached(app, chosen), operations_attached(app, chosen):
             yield
 
+    tracing.configure("zetadp-service")
     app = FastAPI(
         title="zetadp",
         version=VERSION,
@@ -92,6 +124,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
+        telemetry=tracing.of_requests(),
     )
     app.state.calculators = Calculators(chosen)
     app.state.metrics = Metrics()
@@ -117,7 +150,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     with as_file(files("zetadp.app").joinpath("web", "static")) as static:
         app.mount("/static", StaticFiles(directory=static), name="static")
     app.mount(HANDBOOK, Handbook(chosen.handbook_dir), name="handbook")
-    openapi.describe(app)
+    openapi.describe(app, UNIONS)
     # From the inside out: what comes last sees a request first.
     app.add_middleware(Disconnects)
     app.add_middleware(Compressed)

@@ -1,4 +1,4 @@
-r"""``certificate`` and ``verify``: get a certificate with everything that proves it, and check one offline."""
+r"""``certificate`` and ``verify``: get a certificate with everything that proves it, and check certificates offline."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zetadp.app.certificates.signing.keys import PublicKeySet
 from zetadp.app.certificates.verification.opening import CertificateUnreadable, open_certificate
 from zetadp.app.certificates.verification.verify import read
 from zetadp.app.certificates.verification.verify import verify as verify_envelope
-from zetadp.app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, Key, clear_errors, fail, out, print_json
+from zetadp.app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, Key, clear_errors, error, fail, out, print_json
 from zetadp.app.client import Client, RequestRefused
 
 KEYS_FILE = "jwks.json"
@@ -89,7 +89,12 @@ def save_evidence(client: Client, certificate_id: str, folder: Path) -> None:
 
 
 def verify(
-    file: Annotated[Path, typer.Argument(help="The certificate: a DSSE envelope or a compact JWS.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Certificates: DSSE envelopes or compact JWS. A folder stands for every certificate.json and certificate.jws below it."
+        ),
+    ],
     keys: Annotated[Path | None, typer.Option(help=f"Public keys you trust (JWKS); {KEYS_FILE} next to the certificate if absent.")] = None,
     inclusion: Annotated[
         Path | None, typer.Option(help=f"Proof that it is in the service's log; {INCLUSION_FILE} next to the certificate if absent.")
@@ -99,22 +104,42 @@ def verify(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check a certificate offline: signature, log, revoked keys, digests of the files next to it, and recomputed figures."""
+    """Check certificates offline: signature, log, revoked keys, digests of the files next to them, and recomputed figures."""
     with clear_errors():
-        envelope = file.read_bytes()
-        chosen = keys or file.parent / KEYS_FILE
-        trusted = read_keys(chosen)
-        evidence = Evidence(_beside(file, inclusion, INCLUSION_FILE), _beside(file, revocations, REVOCATIONS_FILE))
-        report = verify_envelope(envelope, trusted, file.parent, evidence)
-        if as_json:
-            print_json(report)
-        else:
-            # First of all: with keys from beside it, whatever is said of the certificate may be somebody else's word.
-            source = str(keys) if keys is not None else f"{chosen}, since no --keys were given: {_UNTRUSTED}"
-            out.print(f"keys: {source}", markup=False)
-            _print_report(report, envelope)
-        if report.verdict != "valid":
-            fail(f"{file}: the certificate is NOT valid", Exit.FAILED)
+        certificates = [file for given in files for file in _certificates(given)]
+        if inclusion is not None and len(certificates) > 1:
+            fail(f"--inclusion proves one certificate, got {len(certificates)}", Exit.USAGE)
+        verdicts = [_is_valid(file, keys, inclusion, revocations, as_json) for file in certificates]
+    if not all(verdicts):
+        raise typer.Exit(int(Exit.FAILED))
+
+
+def _certificates(given: Path) -> list[Path]:
+    """The file itself, or those in a folder: none at all is an error, since nobody asks to have nothing checked."""
+    if not given.is_dir():
+        return [given]
+    found = sorted(path for name in (CERTIFICATE_FILE, JWS_FILE) for path in given.rglob(name))
+    if not found:
+        fail(f"{given}: expected a {CERTIFICATE_FILE} or {JWS_FILE} in this folder or below it, got none", Exit.USAGE)
+    return found
+
+
+def _is_valid(file: Path, keys: Path | None, inclusion: Path | None, revocations: Path | None, as_json: bool) -> bool:
+    envelope = file.read_bytes()
+    chosen = keys or file.parent / KEYS_FILE
+    trusted = read_keys(chosen)
+    evidence = Evidence(_beside(file, inclusion, INCLUSION_FILE), _beside(file, revocations, REVOCATIONS_FILE))
+    report = verify_envelope(envelope, trusted, file.parent, evidence)
+    if as_json:
+        print_json(report)
+    else:
+        # First of all: with keys from beside it, whatever is said of the certificate may be somebody else's word.
+        source = str(keys) if keys is not None else f"{chosen}, since no --keys were given: {_UNTRUSTED}"
+        out.print(f"certificate: {file}\nkeys: {source}", markup=False)
+        _print_report(report, envelope)
+    if report.verdict != "valid":
+        error.print(f"{file}: the certificate is NOT valid", style="red", markup=False)
+    return report.verdict == "valid"
 
 
 def certificate_page(

@@ -47,7 +47,7 @@ LISTED: dict[str, dict[str, str]] = {
     "certify": {
         "certificate": "Save a job's certificate, model and spec to a folder, with the service's public keys, the proof that the "
         "certificate is in its log\nand the list of revoked keys; print the certificate in words.",
-        "verify": "Check a certificate offline: signature, log, revoked keys, digests of the files next to it, and recomputed figures.",
+        "verify": "Check certificates offline: signature, log, revoked keys, digests of the files next to them, and recomputed figures.",
         "certificate-page": "Write a certificate as a page or PDF, offline. This checks its signature; `verify` also recomputes its "
         "figures.",
     },

@@ -50,6 +50,7 @@ class Attempt(Value):
       timeout_seconds: how long workers may work on the job over all attempts; None for no limit.
       ran_seconds: how long they have, before this attempt.
       charge: the ledger entry that reserves its plan; None without a ledger.
+      traceparent: of the span that submitted the job; None where traces were off.
     """
 
     job_id: str
@@ -59,6 +60,7 @@ class Attempt(Value):
     timeout_seconds: float | None
     ran_seconds: float
     charge: LedgerFacts | None
+    traceparent: str | None = None
 
 
 @final
@@ -106,6 +108,7 @@ class Attempts:
                 timeout_seconds=job.timeout_seconds,
                 ran_seconds=job.ran_seconds,
                 charge=charge_of(session, job.id),
+                traceparent=job.traceparent,
             )
 
     def wanted(self, attempt: Attempt) -> JobState:

@@ -2,6 +2,7 @@ r"""The service's OpenAPI document: the framework's, with real refusals, legal e
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, final
 
 from fastapi import FastAPI
@@ -70,8 +71,8 @@ def operation_id(route: APIRoute) -> str:
     return route.name
 
 
-def describe(app: FastAPI) -> None:
-    """Makes the OpenAPI document describe the real 422 answers, how routes that need a key refuse requests, and streams."""
+def describe(app: FastAPI, unions: Mapping[str, object]) -> None:
+    """Makes the OpenAPI document describe the real 422 answers, how routes that need a key refuse requests, streams, and unions by name."""
     framework = app.openapi
 
     def described() -> dict[str, Any]:
@@ -86,7 +87,7 @@ def describe(app: FastAPI) -> None:
                 _describe_streams(operation)
         # What an operation says of keys is all: without this a reader can't tell an open one from a forgotten one.
         document["security"] = []
-        simplify(document)
+        simplify(document, unions)
         app.openapi_schema = document
         return document
 

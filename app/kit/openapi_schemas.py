@@ -6,8 +6,9 @@ What the service accepts and answers stays as it is; only its description is mad
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, get_args, get_origin
 
 PREFIX = "#/components/schemas/"
 _TWINS = ("-Input", "-Output")
@@ -17,8 +18,8 @@ _BY_NAME = frozenset({"properties", "patternProperties"})
 """Keys of a schema below which there are schemas by names, which may be those of keys."""
 
 
-def simplify(document: dict[str, Any]) -> None:
-    """Changes the document's schemas in place."""
+def simplify(document: dict[str, Any], unions: Mapping[str, object] = MappingProxyType({})) -> None:
+    """Changes the document's schemas in place; each of these unions becomes one schema of its name."""
     _merge_twins(document)
     components: dict[str, dict[str, Any]] = document.get("components", {}).get("schemas", {})
     for schema in list(nodes(document)):
@@ -29,6 +30,7 @@ def simplify(document: dict[str, Any]) -> None:
     for schema in nodes(document):
         if not any(schema is named for named in components.values()) and schema is not document["info"]:
             _drop_title(schema)
+    _name_unions(document, components, unions)
     _prune(document, components)
 
 
@@ -105,6 +107,27 @@ def _drop_title(schema: dict[str, Any]) -> None:
     """Removes a title that only repeats a property's name: a generator would take it for the name of a model."""
     if isinstance(schema.get("title"), str):
         del schema["title"]
+
+
+def _name_unions(document: dict[str, Any], components: dict[str, dict[str, Any]], unions: Mapping[str, object]) -> None:
+    """Describes a union once, where it stands each time by reference: for a reader it is one thing, and a generator makes one of it."""
+    names = {_models(union): name for name, union in unions.items()}
+    for schema in list(nodes(document)):
+        if "discriminator" not in schema or "oneOf" not in schema:
+            continue
+        members = frozenset(one.get("$ref", "").removeprefix(PREFIX) for one in schema["oneOf"])
+        if (name := names.get(members)) is not None:
+            made = {key: schema.pop(key) for key in ("oneOf", "discriminator")}
+            assert components.setdefault(name, made) == made, f"{name} is a model's name, or another union's"
+            schema["$ref"] = PREFIX + name
+
+
+def _models(union: object) -> frozenset[str]:
+    """The names of all models in a union, whatever is written around them."""
+    if isinstance(union, type):
+        return frozenset((union.__name__,))
+    parts = get_args(union)[:1] if get_origin(union) is Annotated else get_args(union)
+    return frozenset().union(*map(_models, parts))
 
 
 def _prune(document: dict[str, Any], components: dict[str, dict[str, Any]]) -> None:

@@ -27,6 +27,7 @@ from zetadp.app.jobs.views import resources
 from zetadp.app.kit.database import Database, new_id, now
 from zetadp.app.kit.disk import check_room
 from zetadp.app.kit.settings import Settings
+from zetadp.app.kit.tracing import span, traceparent
 from zetadp.app.ledgers.admission import Priced
 from zetadp.app.ledgers.queries import check_for_jobs
 from zetadp.app.ledgers.service import LedgerService
@@ -95,6 +96,10 @@ class JobService:
         return self._submit(lambda: document, None, idempotency_key, _digest(calculation))
 
     def _submit(self, document: Callable[[], JobDocument], asked: JobSubmission | None, key: str | None, digest: str) -> Job:
+        with span("submit job", {}, "producer"):
+            return self._submitted(document, asked, key, digest)
+
+    def _submitted(self, document: Callable[[], JobDocument], asked: JobSubmission | None, key: str | None, digest: str) -> Job:
         if key is not None:
             with self._database.reading() as session:
                 before = self._made_before(session, key, digest)
@@ -238,6 +243,7 @@ class JobService:
                 priority=asked.priority if asked else 0,
                 device=asked.runtime.device if asked else "auto",
                 timeout_seconds=asked.timeout_seconds if asked else None,
+                traceparent=traceparent(),
             )
             session.add(row)
             row.state = JobState.QUEUED

@@ -9,6 +9,7 @@ from sqlalchemy import JSON, Double, ForeignKey, Index, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from zetadp.app.kit.database import Base, UtcTime
+from zetadp.app.kit.tracing import LONGEST_PARENT
 from zetadp.app.tables.tenants import DEFAULT_TENANT, TENANT_LENGTH
 
 JsonObject = dict[str, object]
@@ -22,6 +23,7 @@ class JobRow(Base):
     of the lease of the worker that has the job in hand, and null in every state but those. ``worker_deaths`` counts the starts whose
     worker was lost, ``ran_seconds`` the time in hand over all attempts; a retry resets both. ``files_deleted``: when its folder was
     given up, checkpoint, log and artifacts; it can't be tried again then. ``events_deleted``: when its log lines and figures were.
+    ``traceparent``: of the span that submitted it; null where traces were off.
     """
 
     __tablename__ = "jobs"
@@ -43,6 +45,7 @@ class JobRow(Base):
     holder: Mapped[str | None] = mapped_column(String(32), index=True)
     files_deleted: Mapped[datetime | None] = mapped_column(UtcTime())
     events_deleted: Mapped[datetime | None] = mapped_column(UtcTime())
+    traceparent: Mapped[str | None] = mapped_column(String(LONGEST_PARENT))
 
     __table_args__ = (Index(None, "tenant", "id"), Index(None, "state", "priority", "id"))
 

@@ -15,6 +15,7 @@ from zetadp.app.jobs.attempts import Attempts
 from zetadp.app.jobs.errors import ExecutorBusy, LeaseLost
 from zetadp.app.jobs.leases import Executor, LeaseKeeper, Leases
 from zetadp.app.jobs.queue import JobQueue
+from zetadp.app.kit import tracing
 from zetadp.app.kit.database import Database
 from zetadp.app.kit.logs import configure_logs
 from zetadp.app.kit.settings import Settings
@@ -23,6 +24,7 @@ from zetadp.app.worker.child import ChildCommand, training_command
 from zetadp.app.worker.hardware import accelerators, described, devices_of
 from zetadp.app.worker.listening import run_worker
 from zetadp.app.worker.running import Runner
+from zetadp.mechanisms.errors import InvalidParameter
 
 EXIT_BUSY = 75
 """``EX_TEMPFAIL``: a worker with this name is already running, or the service's database doesn't answer at the start."""
@@ -64,9 +66,13 @@ def _run(settings: Settings, shutdown: Shutdown, command: ChildCommand) -> int:
     database = Database(settings)
     try:
         with sole_executor(settings):
+            tracing.configure("zetadp-worker")
             database.migrate()
             _work(settings, database, shutdown, command)
             _log.info("worker_stopped", executor=settings.executor_id)
+    except InvalidParameter as refusal:
+        _log.error("worker_refused", reason=str(refusal))
+        return EXIT_BROKEN
     except ExecutorBusy as refusal:
         _log.error("worker_refused", reason=str(refusal))
         return EXIT_BUSY
@@ -78,6 +84,7 @@ def _run(settings: Settings, shutdown: Shutdown, command: ChildCommand) -> int:
         return EXIT_BROKEN
     finally:
         database.close()
+        tracing.close()
     return 0
 
 

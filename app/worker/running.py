@@ -19,6 +19,7 @@ from zetadp.app.jobs.folders import take_over
 from zetadp.app.kit.database import UNAVAILABLE
 from zetadp.app.kit.disk import is_full
 from zetadp.app.kit.settings import Settings
+from zetadp.app.kit.tracing import Stretches, span
 from zetadp.app.tables.job_states import JobState
 from zetadp.app.worker.child import (
     EXIT_STOPPED,
@@ -32,7 +33,7 @@ from zetadp.app.worker.child import (
 )
 from zetadp.app.worker.completion import RunRefused, complete_calculation, complete_training
 from zetadp.app.worker.hardware import visible
-from zetadp.trainer.specs.report import Failed, Started
+from zetadp.trainer.specs.report import Failed, Progress, Started
 
 SHUTDOWN_NOTICE_SECONDS = 2.0
 """A service manager sends SIGTERM to child and worker at once; the worker may see its own a little later."""
@@ -70,7 +71,8 @@ class Runner:
         with structlog.contextvars.bound_contextvars(job=attempt.job_id, attempt=attempt.number):
             _log.info("job_started")
             try:
-                _Run(self._settings, self._attempts, self._stopping, self._command, attempt).run()
+                with span("run job", {"zetadp.job": attempt.job_id, "zetadp.attempt": attempt.number}, "consumer", attempt.traceparent):
+                    _Run(self._settings, self._attempts, self._stopping, self._command, attempt).run()
                 _log.info("job_left")
             except AttemptSuperseded:
                 _log.warning("job_superseded")
@@ -87,6 +89,7 @@ class _Run:
         self._command = calculation_command if self._is_calculation else command
         self._begun = time.monotonic()
         self._stored_events = 0
+        self._stretches = Stretches()
 
     @property
     def _ran_seconds(self) -> float:
@@ -165,6 +168,20 @@ class _Run:
             # The connection may have been lost on the way back: then they are stored, and once is enough.
             self._patiently(lambda: record() if self._attempts.stored_events(self._attempt) == self._stored_events else None)
         self._stored_events += len(events)
+        for event in events:
+            self._trace(event)
+
+    def _trace(self, event: ChildEvent) -> None:
+        if isinstance(event, Started):
+            self._stretches.end(
+                "start process",
+                {
+                    "zetadp.step": event.resumed_from_step,
+                },
+            )
+        elif isinstance(event, Progress):
+            # Only after it was stored: what a trace tells, the job's history has told.
+            self._stretches.end("release steps", {"zetadp.step": event.step, "zetadp.steps": event.steps})
 
     def _reason_to_stop(self) -> Stop | None:
         if self._patiently(lambda: self._attempts.wanted(self._attempt)) is not JobState.RUNNING:

@@ -136,6 +136,18 @@ def test_every_union_of_models_says_which_field_tells_them_apart_and_they_all_re
     assert unions > 20
 
 
+def test_a_union_of_four_and_more_that_is_used_again_is_described_once_by_its_name() -> None:
+    inline = Counter(
+        frozenset(one["$ref"] for one in node["oneOf"])
+        for node in nodes(document())
+        if "oneOf" in node and "discriminator" in node and not any(node is named for named in _schemas().values())
+    )
+    again = [sorted(members) for members, count in inline.items() if count > 1 and len(members) > 3]
+    assert again == []
+    assert {"Event", "DataSpec", "TrainingSpec"} <= {name for name, schema in _schemas().items() if "oneOf" in schema}
+    assert _schemas()["ProfileRequest"]["properties"]["event"]["$ref"] == PREFIX + "Event"
+
+
 def test_every_reference_leads_to_a_schema_and_every_schema_is_referred_to() -> None:
     named = {node["$ref"].removeprefix(PREFIX) for node in nodes(document()) if isinstance(node.get("$ref"), str)}
     assert named == _schemas().keys()

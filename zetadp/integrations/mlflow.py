@@ -6,13 +6,12 @@ from importlib import import_module
 from pathlib import Path
 
 from zetadp.app.certificates.facts.guarantee import ApproximateDp
-from zetadp.app.certificates.log.evidence import Evidence
 from zetadp.app.certificates.page.plain import describe
 from zetadp.app.certificates.signing.keys import PublicKeySet
 from zetadp.app.certificates.words.reading import Reading
 from zetadp.app.cli.certify import CERTIFICATE_FILE, INCLUSION_FILE, JWS_FILE, KEYS_FILE, REVOCATIONS_FILE
 from zetadp.integrations import missing
-from zetadp.integrations.valid_certificate import valid_certificate
+from zetadp.integrations.valid_certificate import valid_folder
 from zetadp.mechanisms import ComplexGaussian, Gaussian, Spectral
 from zetadp.mechanisms.errors import InvalidParameter
 
@@ -43,8 +42,7 @@ def log_certificate(folder: Path, keys: PublicKeySet) -> None:
     """
     if mlflow.active_run() is None:
         raise InvalidParameter("run", "active (mlflow.start_run)", None)
-    evidence = Evidence(*(_content(folder / name) for name in (INCLUSION_FILE, REVOCATIONS_FILE)))
-    found = valid_certificate((folder / CERTIFICATE_FILE).read_bytes(), keys, folder, evidence)
+    found = valid_folder(folder, keys)
     certificate = found.statement.predicate
     mlflow.log_params({f"{FOLDER}.{name}": value for name, value in _parameters(Reading(certificate)).items()})
     metrics = certificate.run.metrics or {}
@@ -61,10 +59,6 @@ def log_certificate(folder: Path, keys: PublicKeySet) -> None:
         if path.is_file():
             mlflow.log_artifact(str(path), FOLDER)
     mlflow.log_text(describe(certificate), f"{FOLDER}/certificate.txt")
-
-
-def _content(path: Path) -> bytes | None:
-    return path.read_bytes() if path.is_file() else None
 
 
 def _parameters(reading: Reading) -> dict[str, str]:

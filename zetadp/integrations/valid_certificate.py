@@ -11,6 +11,7 @@ from zetadp.app.certificates.facts.statement import Statement
 from zetadp.app.certificates.log.evidence import Evidence
 from zetadp.app.certificates.signing.keys import PublicKeySet
 from zetadp.app.certificates.verification.verify import read_statement, verify
+from zetadp.app.cli.certify import CERTIFICATE_FILE, INCLUSION_FILE, REVOCATIONS_FILE
 from zetadp.mechanisms.errors import InvalidParameter
 
 
@@ -38,3 +39,21 @@ def valid_certificate(certificate: bytes, keys: PublicKeySet, folder: Path | Non
     if report.verdict != "valid":
         raise InvalidParameter("certificate", "valid", report.meaning)
     return ValidCertificate(read_statement(certificate), report.checks)
+
+
+def valid_folder(folder: Path, keys: PublicKeySet) -> ValidCertificate:
+    r"""The same of the certificate in a folder, with the files and the evidence beside it.
+
+    Args:
+      folder: as ``zetadp certificate JOB --folder`` or ``zetadp.train`` leaves it.
+      keys: that the caller trusts.
+    Raises:
+      InvalidParameter: a check failed.
+      OSError: there is no certificate.
+    """
+    evidence = Evidence(*(_content(folder / name) for name in (INCLUSION_FILE, REVOCATIONS_FILE)))
+    return valid_certificate((folder / CERTIFICATE_FILE).read_bytes(), keys, folder, evidence)
+
+
+def _content(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None

@@ -178,6 +178,7 @@ def _create_tables() -> None:
         sa.Column("holder", sa.String(32), nullable=True),
         sa.Column("files_deleted", sa.DateTime(timezone=True), nullable=True),
         sa.Column("events_deleted", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("traceparent", sa.String(55), nullable=True),
         sa.PrimaryKeyConstraint("id", name="pk_jobs"),
     )
     op.create_index("ix_jobs_holder", "jobs", ["holder"], unique=False)
