@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import cast, final
 
 import torch
@@ -16,8 +16,10 @@ from zetadp.mechanisms.base import Value
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.algorithms.own_module.preparation import trainable
 from zetadp.trainer.engine.gradients.checks import EQUALITY, check_problem
-from zetadp.trainer.engine.gradients.probe import SEED, made_up_features, made_up_parameters, mode, uneven
+from zetadp.trainer.engine.gradients.inputs import features_of
+from zetadp.trainer.engine.gradients.probe import SEED, are_alike, made_up_features, made_up_parameters, mode, uneven
 from zetadp.trainer.engine.gradients.problem import Problem
+from zetadp.trainer.engine.gradients.routes import plan_route
 from zetadp.trainer.engine.torch_seed import torch_seeded
 from zetadp.trainer.layers.flat_parameters import as_real
 
@@ -47,7 +49,7 @@ class Obstacle(Value):
         return f"{where}: {self.why}" + ("" if self.repair is None else f"; {self.repair}")
 
 
-def check(module: nn.Module, example: Tensor) -> tuple[Obstacle, ...]:
+def check(module: nn.Module, example: Tensor | tuple[Tensor, ...] | Mapping[str, Tensor]) -> tuple[Obstacle, ...]:
     r"""What keeps a module from private training; nothing if it can be trained.
 
     The module is tried on made-up records, with its own parameters and with others, in both modes: each row of its output has to depend on
@@ -55,7 +57,10 @@ def check(module: nn.Module, example: Tensor) -> tuple[Obstacle, ...]:
 
     Args:
       module: as for ``train``; not changed.
-      example: features of at least one record, (records, ...): its shape and type count, and its values where they are whole numbers.
+      example: features of at least one record, (records, ...): its shape and type count, and its values where they are whole numbers. A
+        tuple of inputs, or inputs by name, for a module that takes several.
+    Raises:
+      InvalidParameter: the example has whole numbers only, and no two different records.
 
     >>> found = check(nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8)), torch.zeros(1, 4))
     >>> print(found[0])
@@ -63,11 +68,17 @@ def check(module: nn.Module, example: Tensor) -> tuple[Obstacle, ...]:
     """
     if not (found := (*_statistics(module), *_types(module))):
         tried = trainable(module)
-        problem = Problem(tried, _sums, example, torch.zeros(len(example), 1), None)
+        parts: dict[int | str, Tensor] = {**example} if isinstance(example, Mapping) else dict(enumerate(_several(example)))
+        features = cast("Tensor", features_of(parts))  # the engine asks several inputs only for what they have
+        problem = Problem(tried, _sums, features, torch.zeros(len(features), 1), None)
+        if are_alike(made_up_features(problem, RECORDS)):
+            expected = "at least two different records where all inputs are whole numbers, to see whether they are mixed"
+            raise InvalidParameter("example", expected, f"{len(features)}, all the same")
         found = tuple(_mixing(problem))
         if not found:
             try:
                 check_problem(problem)
+                plan_route(problem)
             except InvalidParameter as refused:
                 found = (Obstacle(name="", kind=type(module).__name__, why=str(refused), repair=None),)
     return found
@@ -116,7 +127,7 @@ def _mixing(problem: Problem) -> Iterator[Obstacle]:
             try:
                 with mode(problem.network, training):
                     before = _outputs(problem.network, parameters, records)
-                    after = _outputs(problem.network, parameters, torch.cat((records[:1], records[:1], records[2:])))
+                    after = _outputs(problem.network, parameters, records[torch.tensor([0, 0, 2, 3], device=records.device)])
             except (RuntimeError, IndexError, TypeError, ValueError):
                 return  # check_problem says what is wrong
             for (name, expected), (_, found) in zip(before, after, strict=False):
@@ -168,5 +179,10 @@ def _groups(channels: int) -> int:
     return math.gcd(LARGEST_GROUPS, channels)
 
 
+def _several(example: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return example if isinstance(example, tuple) else (example,)
+
+
 def _sums(outputs: Tensor, _targets: Tensor) -> Tensor:
-    return as_real(outputs).flatten(1).float().sum(dim=1)
+    numbers = as_real(outputs).reshape(len(outputs), -1)
+    return numbers @ torch.linspace(-1.0, 2.0, numbers.shape[1], device=numbers.device, dtype=numbers.dtype)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.engine.gradients.inputs import Inputs
 from zetadp.trainer.layers.flat_parameters import as_real
 
 CODE_FILE = "module-code.sha256"
@@ -20,6 +21,8 @@ CODE_FILE = "module-code.sha256"
 
 def trainable(module: nn.Module) -> nn.Module:
     r"""A copy in training mode in which frozen parameters are constants: what requires no gradient isn't trained, clipped or noised.
+
+    It takes all its inputs as one argument, as ``Problem`` has them.
 
     Raises:
       InvalidParameter: nothing is trainable.
@@ -32,6 +35,15 @@ def trainable(module: nn.Module) -> nn.Module:
                 part.register_buffer(name, parameter.detach().clone())
     if not any(True for _ in found.parameters()):
         raise InvalidParameter("module", "one with parameters that require a gradient", "none that does")
+    plain = found.forward
+
+    def forward(features: Tensor | Inputs) -> object:
+        by_place, by_name = features.arguments if isinstance(features, Inputs) else ((features,), {})
+        result: object = plain(*by_place, **by_name)
+        logits = getattr(result, "logits", None)  # of what Hugging Face's models return
+        return logits if isinstance(logits, Tensor) else result
+
+    found.forward = forward
     return found
 
 

@@ -17,6 +17,7 @@ from zetadp.trainer.algorithms.own_module.optimization import TorchOptimization
 from zetadp.trainer.algorithms.own_module.preparation import contents
 from zetadp.trainer.engine.evaluation import HeldOutRecords
 from zetadp.trainer.engine.gradients.clipping import ClippedGradients
+from zetadp.trainer.engine.gradients.inputs import Inputs
 from zetadp.trainer.engine.gradients.lazy_rows import LazyRows
 from zetadp.trainer.engine.gradients.problem import Problem
 from zetadp.trainer.engine.loaded_network import LoadedNetwork
@@ -29,7 +30,7 @@ from zetadp.trainer.layers.flat_parameters import ParameterLayout
 from zetadp.trainer.specs.algorithms.own_module import OwnModule
 from zetadp.trainer.specs.execution_plan import ExecutionPlan
 
-Rows = Tensor | LazyRows
+Rows = Tensor | Inputs | LazyRows
 
 
 @final
@@ -62,7 +63,7 @@ class OwnTraining:
         spec, plan = self.spec, self.plan
         if setting.team.size != 1:
             raise InvalidParameter("runtime.processes", "1 for a caller's own module", setting.team.size)
-        # The engine asks lazy rows only for what they have.
+        # The engine asks several inputs, and lazy rows, only for what they have.
         features, targets = cast("Tensor", self.features), cast("Tensor", self.targets)
         members = None
         if self.users is not None:

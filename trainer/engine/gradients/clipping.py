@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.engine.gradients.checks import check_problem
+from zetadp.trainer.engine.gradients.inputs import parts_of
 from zetadp.trainer.engine.gradients.microbatches import STEPS, Padding, Sizes, keeps_its_bits
-from zetadp.trainer.engine.gradients.per_unit import Layer, Microbatch, squared_features
+from zetadp.trainer.engine.gradients.per_unit import Layer, Microbatch, WholeNetworkRoute, squared_features
 from zetadp.trainer.engine.gradients.probe import made_up_features, made_up_parameters, mode, uneven
 from zetadp.trainer.engine.gradients.problem import Problem
 from zetadp.trainer.engine.gradients.routes import plan_route
@@ -45,6 +46,9 @@ LARGEST_MICROBATCH = 256
 """The most records processed at once where a record may have many positions."""
 LARGEST_WITHOUT_POSITIONS = 2048
 """The same where each record gives one product for every weight."""
+
+LARGEST_ONE_BY_ONE = 16
+"""The same where each record has a pass of its own, and larger ones would only take memory."""
 
 
 @final
@@ -104,6 +108,8 @@ class ClippedGradients:
         self._released = self.layout if self.spectra is None else self.spectra.layout
         self._bounds = _bounds_of(clipping, self.layers)
         largest = LARGEST_WITHOUT_POSITIONS if _has_no_positions(problem, self.layers) else LARGEST_MICROBATCH
+        if isinstance(self.route, WholeNetworkRoute) and self.route.is_one_by_one:
+            largest = LARGEST_ONE_BY_ONE
         self._most = max(1, min(microbatch_size, largest) // problem.records_per_unit)
         self._lot = self._most if lot is None else lot
         self._sizes = Sizes.of(self._most, self._lot)
@@ -261,9 +267,10 @@ def _factors(norms: Tensor, aims: float | Tensor) -> Tensor:
 
 def _has_no_positions(problem: Problem, layers: Sequence[Layer]) -> bool:
     """Whether every weight is used once per record: linear layers in a chain, each as wide as the output of the one before it."""
-    if problem.members is not None or problem.features.dim() != 2:
+    shapes = [part.shape for part in parts_of(problem.features).values()]
+    if problem.members is not None or len(shapes) != 1 or len(shapes[0]) != 2:
         return False
-    width = problem.features.shape[1]
+    width = shapes[0][1]
     for layer in layers:
         weight = getattr(layer.module, "weight", None)
         if type(layer.module) not in (nn.Linear, ComplexLinear) or not isinstance(weight, Tensor) or weight.shape[1] != width:
