@@ -109,14 +109,19 @@ def test_the_networks_mode_is_left_as_it_was() -> None:
     assert [module.training for module in network.modules()] == [True, True, False]
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.complex32, torch.float64], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.complex32], ids=str)
 # torch says that complex half is experimental.
 @pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 def test_parameters_in_another_precision_are_refused(dtype: torch.dtype) -> None:
     network = nn.Linear(4, 3)
     network.weight = nn.Parameter(network.weight.detach().to(dtype))
-    with pytest.raises(InvalidParameter, match=f"network.weight must be float32 or complex64, got '{dtype}'"):
+    with pytest.raises(InvalidParameter, match=f"network.weight must be float32 or complex64, or float64 or complex128, got '{dtype}'"):
         plan(network)
+
+
+def test_parameters_of_two_precisions_are_refused() -> None:
+    with pytest.raises(InvalidParameter, match=r"network\.1\.weight must be of the first parameter's precision, got 'torch.float64'"):
+        plan(nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 3).double()))
 
 
 def test_a_frozen_parameter_is_refused() -> None:

@@ -15,7 +15,7 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from zetadp.mechanisms.base import Value
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.algorithms.own_module.preparation import trainable
-from zetadp.trainer.engine.gradients.checks import EQUALITY, check_problem
+from zetadp.trainer.engine.gradients.checks import DOUBLE, EQUALITY, SINGLE, check_problem
 from zetadp.trainer.engine.gradients.inputs import features_of
 from zetadp.trainer.engine.gradients.probe import SEED, are_alike, made_up_features, made_up_parameters, mode, uneven
 from zetadp.trainer.engine.gradients.problem import Problem
@@ -111,10 +111,13 @@ def _statistics(module: nn.Module) -> Iterator[Obstacle]:
 
 
 def _types(module: nn.Module) -> Iterator[Obstacle]:
+    kinds = {one.dtype for one in module.parameters() if one.requires_grad}
+    if kinds <= {*SINGLE} or kinds <= {*DOUBLE}:
+        return
     for name, part in module.named_modules():
         for own, parameter in part.named_parameters(recurse=False):
-            if parameter.requires_grad and parameter.dtype not in (torch.float32, torch.complex64):
-                why = f"{own} is {parameter.dtype}, and gradients are clipped and noised in float32 and complex64"
+            if parameter.requires_grad and parameter.dtype not in SINGLE:
+                why = f"{own} is {parameter.dtype}, and gradients are clipped and noised in one precision, single or double"
                 yield Obstacle(name=name, kind=type(part).__name__, why=why, repair="call .float(), or .to(torch.complex64), on it")
 
 

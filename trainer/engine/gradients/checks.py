@@ -19,6 +19,9 @@ from zetadp.trainer.layers.flat_parameters import as_real
 
 RECORDS = 4
 
+SINGLE, DOUBLE = (torch.float32, torch.complex64), (torch.float64, torch.complex128)
+"""All parameters are of one precision: they are one vector."""
+
 AGREEMENT = 1e-3
 """Relative to the largest output. Another batch size rounds differently, by 1e-5 at most; mixed records differ by far more."""
 
@@ -30,8 +33,8 @@ def check_problem(problem: Problem) -> None:
     r"""Refuses what can't be trained on privately.
 
     Raises:
-      InvalidParameter: parameters aren't float32 or complex64; data have wrong shapes, types, NaN or labels; members share records; the
-        network mixes records or keeps statistics of them; the losses aren't one real number for each record separately.
+      InvalidParameter: parameters aren't of one precision, single or double; data have wrong shapes, types, NaN or labels; members share
+        records; the network mixes records or keeps statistics of them; the losses aren't one real number for each record separately.
     """
     _check_parameters(problem.network)
     _check_data(problem)
@@ -47,10 +50,13 @@ def _check_parameters(network: nn.Module) -> None:
     parameters = dict(network.named_parameters())
     if not parameters:
         raise InvalidParameter("network", "one with parameters", "none")
+    is_double = next(iter(parameters.values())).dtype in DOUBLE
     for name, parameter in parameters.items():
-        if parameter.dtype not in (torch.float32, torch.complex64):
+        if parameter.dtype not in (*SINGLE, *DOUBLE):
             # Half precision would round norms and sums by more than the clipping margin; complex half lacks most kernels.
-            raise InvalidParameter(f"network.{name}", "float32 or complex64", str(parameter.dtype))
+            raise InvalidParameter(f"network.{name}", "float32 or complex64, or float64 or complex128", str(parameter.dtype))
+        if (parameter.dtype in DOUBLE) != is_double:
+            raise InvalidParameter(f"network.{name}", "of the first parameter's precision", str(parameter.dtype))
         if not parameter.requires_grad:
             raise InvalidParameter(f"network.{name}", "trainable (a constant belongs in a buffer)", "requires_grad=False")
 

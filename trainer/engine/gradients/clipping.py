@@ -57,7 +57,7 @@ class ClippedSum:
     r"""The result for one step's sample. Only ``total`` may leave the process, and only with noise added.
 
     Attributes:
-      total: (coordinates,), the sum over units of clipped gradients; float32 from one microbatch, float64 from several.
+      total: (coordinates,), the sum over units of clipped gradients; the network's precision from one microbatch, float64 from several.
       norms: (units that weren't zeroed,); with bounds per layer each unit's largest ratio of a norm to its layer's bound, times ``bound``.
       bound: the bound on such a norm.
       zeroed: units whose gradient wasn't finite, or whose norm overflowed. Not private: for tests and debuggers.
@@ -116,6 +116,7 @@ class ClippedGradients:
         self._padding = Padding.of(problem)
         self._watched = tuple(problem.network.buffers())
         self._squares = squared_features(problem.features)
+        self._dtype = self.layout.flatten(dict(problem.network.named_parameters())).dtype
 
     def sum(self, parameters: Mapping[str, Tensor], units: Tensor, bound: float) -> ClippedSum:
         r"""Clips and sums over a sample.
@@ -153,8 +154,8 @@ class ClippedGradients:
             gradients = self.gradients(parameters, self._padding.gathered(self.problem, units, self._squares, size))
             with _single_precision(units.device.type):
                 squares = torch.stack([layer.squared_norms() for layer in gradients])
-                # Finite squares may sum to infinity in float32, but not in float64.
-                if math.isfinite(squares.sum(dtype=torch.float64).item()):
+                # Finite squares may sum to infinity in their own type; those of float32 don't in float64.
+                if math.isfinite(squares.sum(dtype=torch.float64).item()) or bool(squares.isfinite().all()):
                     return self._clipped(gradients, squares, bound, zeroed, sample, len(units))
             if not bool(squares[:, len(units) :].isfinite().all()):
                 # Padding that isn't finite would spoil the products that it is part of; without padding, sizes wouldn't be the probed ones.
@@ -220,7 +221,7 @@ class ClippedGradients:
             factors = _factors(each, _column([AIM * own for own in bounds], each)).unbind()
             norms = (each * _column([bounds[0] / own for own in bounds], each)).amax(dim=0)
         # Rounded once: with several microbatches, only their sum is rounded.
-        precision = torch.float64 if sample > self._sizes.largest else torch.float32
+        precision = torch.float64 if sample > self._sizes.largest else self._dtype
         total = torch.empty(self._released.coordinates, device=squares.device, dtype=precision)
         views = self._released.unflatten(total)
         for layer, of_layer, weight in zip(self.layers, gradients, factors, strict=True):
@@ -233,7 +234,7 @@ class ClippedGradients:
         return ClippedSum(total, norms[:units], bounds[0], zeroed)
 
     def _nothing(self) -> Tensor:
-        return torch.zeros(self._released.coordinates, device=self.problem.features.device)
+        return torch.zeros(self._released.coordinates, device=self.problem.features.device, dtype=self._dtype)
 
 
 def _single_precision(device: str) -> AbstractContextManager[object]:
