@@ -63,6 +63,7 @@ OBSTACLES: dict[str, tuple[Callable[[], Any], tuple[int, ...], str, str, str | N
         "weight is torch.float64",
         "call .float()",
     ),
+    "max norm": (lambda: nn.Embedding(3, 4, max_norm=1.0), (2,), "", "unchanged by a forward pass", None),
     "shape": (lambda: nn.Linear(5, 2), (4,), "", "a function of data of these shapes", None),
 }
 
@@ -72,7 +73,8 @@ def test_the_part_in_the_way_is_named(name: str) -> None:
     make, shape, where, why, repair = OBSTACLES[name]
     module = make()
     before = {key: value.clone() for key, value in module.state_dict().items()}
-    found = zetadp.check(module, torch.zeros(2, *shape))[0]
+    example = torch.tensor([[0, 1], [1, 2]]) if name == "max norm" else torch.zeros(2, *shape)
+    found = zetadp.check(module, example)[0]
     assert found.name == where
     assert why in found.why
     assert repair is None or (found.repair or "").startswith(repair)
@@ -94,6 +96,13 @@ FINE: dict[str, tuple[Callable[[], Any], tuple[int, ...], Any]] = {
 def test_nothing_is_in_the_way_of_what_treats_each_record_alone(name: str) -> None:
     make, shape, kind = FINE[name]
     assert zetadp.check(make(), torch.zeros(1, *shape, dtype=kind)) == ()
+
+
+def test_a_lazy_layer_has_to_see_an_example_first() -> None:
+    module = nn.Sequential(nn.LazyLinear(5))
+    assert str(zetadp.check(module, torch.zeros(2, 4))[0]).startswith("0 (LazyLinear): its parameters have no shape yet")
+    module(torch.zeros(2, 4))
+    assert zetadp.check(module, torch.zeros(2, 4)) == ()
 
 
 def test_a_repaired_module_can_be_trained_and_keeps_scale_and_shift() -> None:

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
+from torch.nn.modules.lazy import LazyModuleMixin
 
 from zetadp.mechanisms.base import Value
 from zetadp.mechanisms.errors import InvalidParameter
-from zetadp.trainer.algorithms.own_module.preparation import trainable
+from zetadp.trainer.algorithms.own_module.preparation import SHAPELESS, trainable
 from zetadp.trainer.engine.gradients.checks import DOUBLE, EQUALITY, SINGLE, check_problem
 from zetadp.trainer.engine.gradients.inputs import features_of
 from zetadp.trainer.engine.gradients.probe import SEED, are_alike, made_up_features, made_up_parameters, mode, uneven
@@ -66,7 +67,7 @@ def check(module: nn.Module, example: Tensor | tuple[Tensor, ...] | Mapping[str,
     >>> print(found[0])
     1 (BatchNorm1d): it normalises with statistics of all records of a batch; use nn.GroupNorm(8, 8)
     """
-    if not (found := (*_statistics(module), *_types(module))):
+    if not (found := tuple(_shapeless(module)) or (*_statistics(module), *_types(module))):
         tried = trainable(module)
         parts: dict[int | str, Tensor] = {**example} if isinstance(example, Mapping) else dict(enumerate(_several(example)))
         features = cast("Tensor", features_of(parts))  # the engine asks several inputs only for what they have
@@ -97,6 +98,12 @@ def repaired(module: nn.Module) -> nn.Module:
     return found
 
 
+def _shapeless(module: nn.Module) -> Iterator[Obstacle]:
+    for name, part in module.named_modules():
+        if isinstance(part, LazyModuleMixin) and part.has_uninitialized_params():
+            yield Obstacle(name=name, kind=type(part).__name__, why=SHAPELESS, repair="call the module once on an example")
+
+
 def _statistics(module: nn.Module) -> Iterator[Obstacle]:
     """Norms whose class says it."""
     for name, part in module.named_modules():
@@ -124,19 +131,22 @@ def _types(module: nn.Module) -> Iterator[Obstacle]:
 def _mixing(problem: Problem) -> Iterator[Obstacle]:
     """The first part whose rows move when another record is replaced."""
     features = made_up_features(problem, RECORDS)
-    own = {name: value.detach() for name, value in problem.network.named_parameters()}
+    own = {name: value.detach().clone() for name, value in problem.network.named_parameters()}
     for training in (True, False):
         for parameters, records in ((own, features), (made_up_parameters(problem.network), uneven(features))):
-            try:
-                with mode(problem.network, training):
-                    before = _outputs(problem.network, parameters, records)
-                    after = _outputs(problem.network, parameters, records[torch.tensor([0, 0, 2, 3], device=records.device)])
-            except (RuntimeError, IndexError, TypeError, ValueError):
-                return  # check_problem says what is wrong
-            for (name, expected), (_, found) in zip(before, after, strict=False):
-                if (moved := _moved(expected, found)) > EQUALITY:
-                    yield _described(problem.network.get_submodule(name), name, moved)
-                    return
+            for place in range(RECORDS):
+                rows = torch.arange(RECORDS, device=records.device)
+                rows[place] = (place - 1) % RECORDS
+                try:
+                    with mode(problem.network, training):
+                        before = _outputs(problem.network, parameters, records)
+                        after = _outputs(problem.network, parameters, records[rows])
+                except (RuntimeError, IndexError, TypeError, ValueError):
+                    return  # check_problem says what is wrong
+                for (name, expected), (_, found) in zip(before, after, strict=False):
+                    if (moved := _moved(expected, found, place)) > EQUALITY:
+                        yield _described(problem.network.get_submodule(name), name, moved)
+                        return
 
 
 def _outputs(network: nn.Module, parameters: dict[str, Tensor], records: Tensor) -> list[tuple[str, Tensor]]:
@@ -160,11 +170,11 @@ def _outputs(network: nn.Module, parameters: dict[str, Tensor], records: Tensor)
     return found
 
 
-def _moved(expected: Tensor, found: Tensor) -> float:
+def _moved(expected: Tensor, found: Tensor, place: int) -> float:
     """By how much rows other than the replaced one differ, relative to the largest number in them."""
     if expected.shape != found.shape:
         return math.inf
-    rest = [row for row in range(len(expected)) if row != 1]
+    rest = [row for row in range(len(expected)) if row != place]
     before, after = as_real(expected)[rest].double(), as_real(found)[rest].double()
     scale = float(before.abs().nan_to_num().amax()) if before.numel() else 0.0
     return float((before - after).abs().nan_to_num().amax()) / scale if scale else 0.0

@@ -11,12 +11,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.engine.gradients.inputs import Inputs
 from zetadp.trainer.layers.flat_parameters import as_real
 
 CODE_FILE = "module-code.sha256"
+SHAPELESS = "its parameters have no shape yet"
 
 
 def trainable(module: nn.Module) -> nn.Module:
@@ -25,8 +27,10 @@ def trainable(module: nn.Module) -> nn.Module:
     It takes all its inputs as one argument, as ``Problem`` has them.
 
     Raises:
-      InvalidParameter: nothing is trainable.
+      InvalidParameter: nothing is trainable, or a lazy layer hasn't seen an example.
     """
+    if any(is_lazy(parameter) for parameter in module.parameters()):
+        raise InvalidParameter("module", "one that was called once on an example", SHAPELESS)
     found = copy.deepcopy(module).train()
     for _, part in list(found.named_modules()):
         for name, parameter in list(part.named_parameters(recurse=False)):
