@@ -165,7 +165,6 @@ def torchvision() -> dict[str, Case]:
     return {
         "resnet18": models("resnet18", normal(3, 32, 32), **small),
         "squeezenet1_1": models("squeezenet1_1", normal(3, 32, 32), **small),
-        "vgg11": models("VGG", normal(3, 32, 32), torch.nn.Sequential(torch.nn.Conv2d(3, 512, 3)), num_classes=3),
         "VisionTransformer": models("VisionTransformer", normal(3, 16, 16), 16, 8, 1, 2, 8, 16, num_classes=3),
         "MLP": ops("MLP", normal(6), 6, [4, 3]),
         "Conv2dNormActivation": ops("Conv2dNormActivation", normal(3, 8, 8), 3, 4),
