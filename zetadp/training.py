@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast, final
+from typing import Any, Literal, Protocol, final
 
 import numpy as np
 import torch
@@ -52,6 +52,7 @@ from zetadp.trainer.algorithms.own_module.training import OwnTraining, Rows
 from zetadp.trainer.data.base import DataSetFacts
 from zetadp.trainer.engine.checkpoint import read_tensors, write_atomically
 from zetadp.trainer.engine.environment import prepare_torch
+from zetadp.trainer.engine.gradients.inputs import digest_of, features_of, inputs_and_target, kinds_of, parts_of
 from zetadp.trainer.engine.gradients.lazy_rows import Records, lazy
 from zetadp.trainer.engine.network_run import Optimization
 from zetadp.trainer.engine.run import MODEL, run
@@ -66,8 +67,9 @@ from zetadp.trainer.specs.report import Progress, RunReport
 from zetadp.trainer.specs.run_findings import CanaryAudit
 from zetadp.watching import held_alone, interruptible, named_by_argument, watched
 
-Data = tuple[Any, Any] | TensorDataset | Records
-"""(features, targets) as tensors or arrays, (records, ...) each; a ``TensorDataset`` of both; or a map-style data set of such pairs."""
+Data = tuple[Any, ...] | Mapping[str, Any] | TensorDataset | Records
+"""(input, ..., target) as tensors or arrays, (records, ...) each; inputs by name, ``({"mask": ...}, target)``, or with the target as
+"labels"; a ``TensorDataset``; or a map-style data set whose items are any of these for one record."""
 
 WORK, ID_FILE = "training", "id"
 """The folder of the checkpoint, in the run's."""
@@ -329,28 +331,29 @@ def _measured(facts: DataSetFacts, targets: Tensor) -> DataSetFacts:
 
 def _rows(data: Data, device: torch.device) -> tuple[Rows, Rows, str]:
     """Features, targets and their digest."""
-    given: tuple[Any, ...] | None = data.tensors if isinstance(data, TensorDataset) else data if isinstance(data, tuple) else None
-    if given is None:
-        return lazy(cast("Records", data), device)
-    if len(given) != 2:
-        raise InvalidParameter("data", "features and targets", f"{len(given)} of them")
-    features, targets = (one.detach() if isinstance(one, Tensor) else torch.as_tensor(np.asarray(one)) for one in given)
-    digest = hashlib.sha256()
-    for one in (features, targets):
-        digest.update(f"{one.dtype} {tuple(one.shape)}".encode())
-        digest.update(np.ascontiguousarray(as_real(one).cpu().numpy()).tobytes())
+    given = data.tensors if isinstance(data, TensorDataset) else data
+    if not isinstance(given, tuple | Mapping):
+        return lazy(given, device)
+    inputs, target = inputs_and_target(given)
+    features, targets = features_of({name: _tensor(one) for name, one in inputs.items()}), _tensor(target)
+    digest = hashlib.sha256(f"{len(features)} {kinds_of(features, targets)}".encode() + digest_of(features, targets))
     return features.to(device), targets.to(device), digest.hexdigest()
+
+
+def _tensor(given: Any) -> Tensor:
+    return given.detach() if isinstance(given, Tensor) else torch.as_tensor(np.asarray(given))
 
 
 def _facts(features: Rows, digest: str, unit: str, users: Sequence[object] | None, description: str) -> DataSetFacts:
     counts = [] if users is None else list(np.unique(np.asarray(users), return_counts=True)[1])
     if users is not None and len(users) != len(features):
         raise InvalidParameter("users", f"{len(features)}, one for each record", len(users))
+    parts = list(parts_of(features).values())
     return DataSetFacts(
         training_records=len(features),
         test_records=0,
-        shape=tuple(features.shape[1:]) or (1,),
-        is_complex=features.is_complex(),
+        shape=tuple(parts[0].shape[1:]) or (1,) if len(parts) == 1 else (sum(one[0].numel() for one in parts),),
+        is_complex=any(one.is_complex() for one in parts),
         task="other",
         classes=None,
         unit=unit if users is None else "record",

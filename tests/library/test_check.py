@@ -55,7 +55,15 @@ OBSTACLES: dict[str, tuple[Callable[[], Any], tuple[int, ...], str, str, str | N
     "own": (lambda: nn.Sequential(nn.Linear(4, 4), Mean(), nn.Linear(4, 2)), (4,), "1", "it mixes records", None),
     "gate": (lambda: nn.Sequential(nn.Linear(4, 4), Gated()), (4,), "1", "it mixes records", None),
     "attention": (lambda: attention(batch_first=False), (5, 4), "1.self_attn", "it mixes records", "give batch_first=True"),
-    "double": (lambda: nn.Linear(4, 2, dtype=torch.float64), (4,), "", "weight is torch.float64", "call .float()"),
+    "half": (lambda: nn.Linear(4, 2, dtype=torch.float16), (4,), "", "weight is torch.float16", "call .float()"),
+    "two precisions": (
+        lambda: nn.Sequential(nn.Linear(4, 2), nn.Linear(2, 2).double()),
+        (4,),
+        "1",
+        "weight is torch.float64",
+        "call .float()",
+    ),
+    "max norm": (lambda: nn.Embedding(3, 4, max_norm=1.0), (2,), "", "unchanged by a forward pass", None),
     "shape": (lambda: nn.Linear(5, 2), (4,), "", "a function of data of these shapes", None),
 }
 
@@ -65,7 +73,8 @@ def test_the_part_in_the_way_is_named(name: str) -> None:
     make, shape, where, why, repair = OBSTACLES[name]
     module = make()
     before = {key: value.clone() for key, value in module.state_dict().items()}
-    found = zetadp.check(module, torch.zeros(2, *shape, dtype=torch.float64 if name == "double" else torch.float32))[0]
+    example = torch.tensor([[0, 1], [1, 2]]) if name == "max norm" else torch.zeros(2, *shape)
+    found = zetadp.check(module, example)[0]
     assert found.name == where
     assert why in found.why
     assert repair is None or (found.repair or "").startswith(repair)
@@ -74,6 +83,8 @@ def test_the_part_in_the_way_is_named(name: str) -> None:
 
 FINE: dict[str, tuple[Callable[[], Any], tuple[int, ...], Any]] = {
     "linear": (lambda: nn.Linear(4, 2), (4,), torch.float32),
+    "double": (lambda: nn.Linear(4, 2, dtype=torch.double), (4,), torch.double),
+    "complex double": (lambda: nn.Linear(4, 2, dtype=torch.cdouble), (4,), torch.cdouble),
     "complex": (lambda: nn.Linear(4, 2, dtype=torch.cfloat), (4,), torch.cfloat),
     "dropout": (lambda: nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 2)), (4,), torch.float32),
     "group norm": (lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4), nn.Flatten()), (3, 8, 8), torch.float32),
@@ -85,6 +96,13 @@ FINE: dict[str, tuple[Callable[[], Any], tuple[int, ...], Any]] = {
 def test_nothing_is_in_the_way_of_what_treats_each_record_alone(name: str) -> None:
     make, shape, kind = FINE[name]
     assert zetadp.check(make(), torch.zeros(1, *shape, dtype=kind)) == ()
+
+
+def test_a_lazy_layer_has_to_see_an_example_first() -> None:
+    module = nn.Sequential(nn.LazyLinear(5))
+    assert str(zetadp.check(module, torch.zeros(2, 4))[0]).startswith("0 (LazyLinear): its parameters have no shape yet")
+    module(torch.zeros(2, 4))
+    assert zetadp.check(module, torch.zeros(2, 4)) == ()
 
 
 def test_a_repaired_module_can_be_trained_and_keeps_scale_and_shift() -> None:

@@ -95,6 +95,13 @@ def frozen() -> tuple[Any, tuple[Any, Any]]:
     return module, data
 
 
+def double() -> tuple[Any, tuple[Any, Any]]:
+    module, (signals, labels) = mixed()
+    for parameter in module.parameters():
+        parameter.data = parameter.data.to(torch.cdouble if parameter.is_complex() else torch.double)
+    return module, (signals.to(torch.cdouble), labels)
+
+
 def clipped_step(module: Any, data: tuple[Any, Any], bound: float, units: Sequence[Sequence[int]], lr: float) -> dict[str, Any]:
     """The parameters after one step of plain descent on the mean of clipped gradients, each unit's by autograd alone."""
     trained = {name: value for name, value in module.named_parameters() if value.requires_grad}
@@ -108,7 +115,7 @@ def clipped_step(module: Any, data: tuple[Any, Any], bound: float, units: Sequen
     return {name: value.detach() - lr * total[name] / len(units) for name, value in trained.items()}
 
 
-@pytest.mark.parametrize("make", [real, mixed, frozen])
+@pytest.mark.parametrize("make", [real, mixed, frozen, double])
 @pytest.mark.parametrize("is_lazy", [False, True])
 def test_a_step_on_everybody_without_noise_is_that_of_autograd(make: Any, is_lazy: bool, train: Any) -> None:
     module, data = seeded(make)
@@ -125,6 +132,18 @@ def test_a_step_on_everybody_without_noise_is_that_of_autograd(make: Any, is_laz
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())  # the caller's own stays as it was
 
 
+def test_a_gradient_whose_square_overflows_in_double_precision_is_left_out(train: Any) -> None:
+    module = nn.Linear(4, 2, dtype=torch.double)
+    signals = torch.ones(8, 4, dtype=torch.double)
+    signals[0] = 1e200
+    done = train(
+        module, lambda outputs, _targets: outputs.sum(dim=1), (signals, torch.zeros(8)), steps=1, noise_multiplier=HARDLY_ANY_NOISE
+    )
+    moved = (done.module.bias - module.bias).detach()
+    own = 0.5 * (1.0 - 2.0**-8) / (2 * 5) ** 0.5  # each of the other seven, of two weights' rows and biases
+    assert torch.allclose(moved, torch.full((2,), -0.5 * 7 * own / 8, dtype=torch.double), rtol=1e-2)
+
+
 def test_users_are_clipped_as_one(train: Any) -> None:
     module, data = seeded(real)
     users = [row % 8 for row in range(32)]
@@ -136,9 +155,10 @@ def test_users_are_clipped_as_one(train: Any) -> None:
     assert done.report.training_units == 8
 
 
-def test_the_noise_of_a_step_has_the_planned_scale_in_each_component(train: Any) -> None:
-    module = nn.Linear(400, 20, bias=False, dtype=torch.cfloat)
-    data = (torch.zeros(32, 400, dtype=torch.cfloat), torch.zeros(32, 20, dtype=torch.cfloat))
+@pytest.mark.parametrize("dtype", [torch.cfloat, torch.cdouble])
+def test_the_noise_of_a_step_has_the_planned_scale_in_each_component(dtype: Any, train: Any) -> None:
+    module = nn.Linear(400, 20, bias=False, dtype=dtype)
+    data = (torch.zeros(32, 400, dtype=dtype), torch.zeros(32, 20, dtype=dtype))
 
     def loss(outputs: Any, targets: Any) -> Any:
         return (outputs - targets).abs().square().sum(dim=1)
@@ -279,8 +299,9 @@ def adam(parameters: Any) -> Any:
     return torch.optim.Adam(parameters, lr=0.1)
 
 
-def test_a_run_that_was_interrupted_goes_on_to_the_same_module(train: Any, tmp_path: Path) -> None:
-    module, data = seeded(mixed)
+@pytest.mark.parametrize("make", [mixed, double])
+def test_a_run_that_was_interrupted_goes_on_to_the_same_module(make: Any, train: Any, tmp_path: Path) -> None:
+    module, data = seeded(make)
     settings = {"steps": 6, "seed": 11, "optimizer": adam, "scheduler": partial(torch.optim.lr_scheduler.StepLR, step_size=2, gamma=0.5)}
     whole = train(module, nn.CrossEntropyLoss(), data, **settings)
 

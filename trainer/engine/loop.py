@@ -57,7 +57,7 @@ class TrainingState:
 
     Attributes:
       step: rounds of releases; the only place where releases are counted.
-      parameters: (coordinates,), float32.
+      parameters: (coordinates,), float32, or float64 where the network is.
       optimizer: the optimizer's tensors, by name.
       bound: the bound that the next step clips to.
       canaries: what is known about the canaries, where the run is audited; see ``Canaries``.
@@ -127,7 +127,7 @@ class PrivateLoop:
             self.canaries.prepare(step)
         # All divisors are public constants, and one pass divides by all of them.
         divisor = self.plan.sampling.expected_batch_size * len(self.sites)
-        gradient = releasing.gradient(self.plan.clipping, self._arrived(state), divisor, state.bound)
+        gradient = releasing.gradient(self.plan.clipping, self._arrived(state), divisor, state.bound, state.parameters.dtype)
         values = gradient.values if self.spectra is None else self.spectra.gradient(gradient.values)
         seen = self._seen(state, values)
         moved, optimizer_state = self.optimizer(state.optimizer, state.parameters, values, step)
@@ -168,8 +168,9 @@ class PrivateLoop:
         with _fresh_masks(stream, mine.device) if self.draws_masks else nullcontext():
             clipped = self.clipped.sum(parameters, mine.index_select(0, drawn.to(mine.device)), state.bound)
         query = releasing.query(clipping, clipped, len(drawn), state.bound)
+        dtype = torch.float64 if state.parameters.dtype == torch.float64 else self._dtype
         # The sum first, then noise once: shares of noise, each rounded separately, don't add up to the noise that is accounted for.
-        vector = query.to(self._dtype) if self.team.size == 1 else self.team.sum(query.double())
+        vector = query.to(dtype) if self.team.size == 1 else self.team.sum(query.double())
         if self.team.rank:
             return self.team.sum(torch.zeros_like(vector))
         released = releasing.release(self.plan.mechanism, vector, site.randomness.noise_source(step, vector.device))

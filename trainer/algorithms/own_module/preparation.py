@@ -11,19 +11,26 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.engine.gradients.inputs import Inputs
 from zetadp.trainer.layers.flat_parameters import as_real
 
 CODE_FILE = "module-code.sha256"
+SHAPELESS = "its parameters have no shape yet"
 
 
 def trainable(module: nn.Module) -> nn.Module:
     r"""A copy in training mode in which frozen parameters are constants: what requires no gradient isn't trained, clipped or noised.
 
+    It takes all its inputs as one argument, as ``Problem`` has them.
+
     Raises:
-      InvalidParameter: nothing is trainable.
+      InvalidParameter: nothing is trainable, or a lazy layer hasn't seen an example.
     """
+    if any(is_lazy(parameter) for parameter in module.parameters()):
+        raise InvalidParameter("module", "one that was called once on an example", SHAPELESS)
     found = copy.deepcopy(module).train()
     for _, part in list(found.named_modules()):
         for name, parameter in list(part.named_parameters(recurse=False)):
@@ -32,6 +39,15 @@ def trainable(module: nn.Module) -> nn.Module:
                 part.register_buffer(name, parameter.detach().clone())
     if not any(True for _ in found.parameters()):
         raise InvalidParameter("module", "one with parameters that require a gradient", "none that does")
+    plain = found.forward
+
+    def forward(features: Tensor | Inputs) -> object:
+        by_place, by_name = features.arguments if isinstance(features, Inputs) else ((features,), {})
+        result: object = plain(*by_place, **by_name)
+        logits = getattr(result, "logits", None)  # of what Hugging Face's models return
+        return logits if isinstance(logits, Tensor) else result
+
+    found.forward = forward
     return found
 
 

@@ -18,6 +18,7 @@ from zetadp.trainer.algorithms.own_module.preparation import contents
 from zetadp.trainer.engine.evaluation import HeldOutRecords
 from zetadp.trainer.engine.gradients.canaries import Canaries, with_canaries
 from zetadp.trainer.engine.gradients.clipping import ClippedGradients
+from zetadp.trainer.engine.gradients.inputs import Inputs
 from zetadp.trainer.engine.gradients.lazy_rows import LazyRows
 from zetadp.trainer.engine.gradients.probe import made_up_features, mode
 from zetadp.trainer.engine.gradients.problem import Problem
@@ -31,7 +32,7 @@ from zetadp.trainer.layers.flat_parameters import ParameterLayout
 from zetadp.trainer.specs.algorithms.own_module import OwnModule
 from zetadp.trainer.specs.execution_plan import ExecutionPlan
 
-Rows = Tensor | LazyRows
+Rows = Tensor | Inputs | LazyRows
 
 
 @final
@@ -66,7 +67,7 @@ class OwnTraining:
         spec, plan = self.spec, self.plan
         if setting.team.size != 1:
             raise InvalidParameter("runtime.processes", "1 for a caller's own module", setting.team.size)
-        # The engine asks lazy rows only for what they have.
+        # The engine asks several inputs, and lazy rows, only for what they have.
         features, targets = cast("Tensor", self.features), cast("Tensor", self.targets)
         members = None
         if self.users is not None:
@@ -102,7 +103,8 @@ def _classes(problem: Problem) -> int | None:
 def _with_canaries(problem: Problem, count: int, bound: float, classes: int | None) -> Problem:
     """Raises InvalidParameter where canaries can't be made up."""
     if not isinstance(problem.features, Tensor) or not isinstance(problem.targets, Tensor):
-        raise InvalidParameter("canaries", "None where records are read when they are sampled: made-up ones are put behind tensors", count)
+        expected = "None where a record has several inputs or is read when it is sampled: made-up ones are put behind tensors"
+        raise InvalidParameter("canaries", expected, count)
     continuous = [rows.is_complex() or rows.is_floating_point() for rows in (problem.features, problem.targets)]
     if not continuous[0] or (classes is None and not continuous[1]):
         raise InvalidParameter("canaries", "None for features of whole numbers, and for targets of whole numbers that aren't labels", count)

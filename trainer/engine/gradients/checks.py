@@ -10,13 +10,17 @@ from torch.func import functional_call  # pyright: ignore[reportPrivateImportUsa
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.engine.gradients.inputs import label, parts_of
 from zetadp.trainer.engine.gradients.lazy_rows import LazyRows
-from zetadp.trainer.engine.gradients.probe import SEED, made_up_features, made_up_parameters, mode, some_targets, uneven
+from zetadp.trainer.engine.gradients.probe import SEED, are_alike, made_up_features, made_up_parameters, mode, some_targets, uneven
 from zetadp.trainer.engine.gradients.problem import Problem
 from zetadp.trainer.engine.torch_seed import torch_seeded
 from zetadp.trainer.layers.flat_parameters import as_real
 
 RECORDS = 4
+
+SINGLE, DOUBLE = (torch.float32, torch.complex64), (torch.float64, torch.complex128)
+"""All parameters are of one precision: they are one vector."""
 
 AGREEMENT = 1e-3
 """Relative to the largest output. Another batch size rounds differently, by 1e-5 at most; mixed records differ by far more."""
@@ -29,8 +33,8 @@ def check_problem(problem: Problem) -> None:
     r"""Refuses what can't be trained on privately.
 
     Raises:
-      InvalidParameter: parameters aren't float32 or complex64; data have wrong shapes, types, NaN or labels; members share records; the
-        network mixes records or keeps statistics of them; the losses aren't one real number for each record separately.
+      InvalidParameter: parameters aren't of one precision, single or double; data have wrong shapes, types, NaN or labels; members share
+        records; the network mixes records or keeps statistics of them; the losses aren't one real number for each record separately.
     """
     _check_parameters(problem.network)
     _check_data(problem)
@@ -46,25 +50,32 @@ def _check_parameters(network: nn.Module) -> None:
     parameters = dict(network.named_parameters())
     if not parameters:
         raise InvalidParameter("network", "one with parameters", "none")
+    is_double = next(iter(parameters.values())).dtype in DOUBLE
     for name, parameter in parameters.items():
-        if parameter.dtype not in (torch.float32, torch.complex64):
+        if parameter.dtype not in (*SINGLE, *DOUBLE):
             # Half precision would round norms and sums by more than the clipping margin; complex half lacks most kernels.
-            raise InvalidParameter(f"network.{name}", "float32 or complex64", str(parameter.dtype))
+            raise InvalidParameter(f"network.{name}", "float32 or complex64, or float64 or complex128", str(parameter.dtype))
+        if (parameter.dtype in DOUBLE) != is_double:
+            raise InvalidParameter(f"network.{name}", "of the first parameter's precision", str(parameter.dtype))
         if not parameter.requires_grad:
             raise InvalidParameter(f"network.{name}", "trainable (a constant belongs in a buffer)", "requires_grad=False")
 
 
 def _check_data(problem: Problem) -> None:
-    records = len(problem.features) if problem.features.dim() else 0
+    parts = parts_of(problem.features)
+    records = len(problem.features) if all(part.dim() for part in parts.values()) else 0
     if not records:
-        raise InvalidParameter("features", "(records, ...) with at least one record", tuple(problem.features.shape))
+        shapes = [tuple(problem.features.shape)] if len(parts) == 1 else [tuple(part.shape) for part in parts.values()]
+        raise InvalidParameter("features", "(records, ...) with at least one record", ", ".join(map(str, shapes)))
     if problem.targets.shape[:1] != (records,):
         raise InvalidParameter("targets", f"({records}, ...), one for each record", tuple(problem.targets.shape))
-    for name, values in (("features", problem.features), ("targets", problem.targets)):
+    # Lazy rows were gone through when they were made.
+    is_read = not isinstance(problem.features, LazyRows)
+    features = {"features" if len(parts) == 1 else label(key): part for key, part in parts.items()}
+    for name, values in {**features, "targets": problem.targets}.items():
         if values.dtype in (torch.float16, torch.bfloat16, torch.complex32):
             raise InvalidParameter(name, "in single precision", str(values.dtype))
-        # Lazy rows were gone through when they were made.
-        if isinstance(values, Tensor) and not bool(as_real(values).isfinite().all()):
+        if is_read and not bool(as_real(values).isfinite().all()):
             raise InvalidParameter(name, "finite everywhere", "NaN or infinity")
 
 
@@ -93,6 +104,9 @@ def _check_modules(network: nn.Module) -> None:
 def _check_outputs(problem: Problem) -> Tensor:
     """Outputs (RECORDS, ...) of made-up records, in the mode the network is in."""
     network, features = problem.network, made_up_features(problem, RECORDS)
+    if are_alike(features):
+        expected = "at least two different ones, so that it shows whether the network mixes records"
+        raise InvalidParameter("features", expected, "records of whole numbers that are all the same")
     values = {name: parameter.detach().clone() for name, parameter in network.named_parameters()}
     before = {name: tensor.clone() for name, tensor in (*values.items(), *network.named_buffers())}
     for training in (True, False):
@@ -150,9 +164,9 @@ def _check_mixes_nothing(what: str, function: Callable[[Tensor], Tensor], record
     together = _run(what, function, records, SEED)
     for row in range(len(records)):
         # Under the same masks, where there are any: one record is replaced by another, and the results of the rest mustn't change.
-        changed = torch.cat([records[:row], records[row - 1][None], records[row + 1 :]])
-        rest = torch.arange(len(records), device=records.device) != row
-        if not _same(_run(what, function, changed, SEED)[rest], together[rest], EQUALITY):
+        rows = torch.arange(len(records), device=records.device)
+        rest = rows != row
+        if not _same(_run(what, function, records[torch.where(rest, rows, rows.roll(1))], SEED)[rest], together[rest], EQUALITY):
             raise InvalidParameter(what, "a function of each record separately", "one that mixes records")
     if not _same(_run(what, function, records, SEED + 1), together, 0.0):
         return  # random (dropout): one record at a time would get other masks

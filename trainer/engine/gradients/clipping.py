@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.engine.gradients.checks import check_problem
+from zetadp.trainer.engine.gradients.inputs import parts_of
 from zetadp.trainer.engine.gradients.microbatches import STEPS, Padding, Sizes, keeps_its_bits
-from zetadp.trainer.engine.gradients.per_unit import Layer, Microbatch, squared_features
+from zetadp.trainer.engine.gradients.per_unit import Layer, Microbatch, WholeNetworkRoute, squared_features
 from zetadp.trainer.engine.gradients.probe import made_up_features, made_up_parameters, mode, uneven
 from zetadp.trainer.engine.gradients.problem import Problem
 from zetadp.trainer.engine.gradients.routes import plan_route
@@ -46,6 +47,9 @@ LARGEST_MICROBATCH = 256
 LARGEST_WITHOUT_POSITIONS = 2048
 """The same where each record gives one product for every weight."""
 
+LARGEST_ONE_BY_ONE = 16
+"""The same where each record has a pass of its own, and larger ones would only take memory."""
+
 
 @final
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ class ClippedSum:
     r"""The result for one step's sample. Only ``total`` may leave the process, and only with noise added.
 
     Attributes:
-      total: (coordinates,), the sum over units of clipped gradients; float32 from one microbatch, float64 from several.
+      total: (coordinates,), the sum over units of clipped gradients; the network's precision from one microbatch, float64 from several.
       norms: (units that weren't zeroed,); with bounds per layer each unit's largest ratio of a norm to its layer's bound, times ``bound``.
       bound: the bound on such a norm.
       zeroed: units whose gradient wasn't finite, or whose norm overflowed. Not private: for tests and debuggers.
@@ -104,12 +108,15 @@ class ClippedGradients:
         self._released = self.layout if self.spectra is None else self.spectra.layout
         self._bounds = _bounds_of(clipping, self.layers)
         largest = LARGEST_WITHOUT_POSITIONS if _has_no_positions(problem, self.layers) else LARGEST_MICROBATCH
+        if isinstance(self.route, WholeNetworkRoute) and self.route.is_one_by_one:
+            largest = LARGEST_ONE_BY_ONE
         self._most = max(1, min(microbatch_size, largest) // problem.records_per_unit)
         self._lot = self._most if lot is None else lot
         self._sizes = Sizes.of(self._most, self._lot)
         self._padding = Padding.of(problem)
         self._watched = tuple(problem.network.buffers())
         self._squares = squared_features(problem.features)
+        self._dtype = self.layout.flatten(dict(problem.network.named_parameters())).dtype
 
     def sum(self, parameters: Mapping[str, Tensor], units: Tensor, bound: float) -> ClippedSum:
         r"""Clips and sums over a sample.
@@ -147,8 +154,8 @@ class ClippedGradients:
             gradients = self.gradients(parameters, self._padding.gathered(self.problem, units, self._squares, size))
             with _single_precision(units.device.type):
                 squares = torch.stack([layer.squared_norms() for layer in gradients])
-                # Finite squares may sum to infinity in float32, but not in float64.
-                if math.isfinite(squares.sum(dtype=torch.float64).item()):
+                # Finite squares may sum to infinity in their own type; those of float32 don't in float64.
+                if math.isfinite(squares.sum(dtype=torch.float64).item()) or bool(squares.isfinite().all()):
                     return self._clipped(gradients, squares, bound, zeroed, sample, len(units))
             if not bool(squares[:, len(units) :].isfinite().all()):
                 # Padding that isn't finite would spoil the products that it is part of; without padding, sizes wouldn't be the probed ones.
@@ -214,7 +221,7 @@ class ClippedGradients:
             factors = _factors(each, _column([AIM * own for own in bounds], each)).unbind()
             norms = (each * _column([bounds[0] / own for own in bounds], each)).amax(dim=0)
         # Rounded once: with several microbatches, only their sum is rounded.
-        precision = torch.float64 if sample > self._sizes.largest else torch.float32
+        precision = torch.float64 if sample > self._sizes.largest else self._dtype
         total = torch.empty(self._released.coordinates, device=squares.device, dtype=precision)
         views = self._released.unflatten(total)
         for layer, of_layer, weight in zip(self.layers, gradients, factors, strict=True):
@@ -227,7 +234,7 @@ class ClippedGradients:
         return ClippedSum(total, norms[:units], bounds[0], zeroed)
 
     def _nothing(self) -> Tensor:
-        return torch.zeros(self._released.coordinates, device=self.problem.features.device)
+        return torch.zeros(self._released.coordinates, device=self.problem.features.device, dtype=self._dtype)
 
 
 def _single_precision(device: str) -> AbstractContextManager[object]:
@@ -261,9 +268,10 @@ def _factors(norms: Tensor, aims: float | Tensor) -> Tensor:
 
 def _has_no_positions(problem: Problem, layers: Sequence[Layer]) -> bool:
     """Whether every weight is used once per record: linear layers in a chain, each as wide as the output of the one before it."""
-    if problem.members is not None or problem.features.dim() != 2:
+    shapes = [part.shape for part in parts_of(problem.features).values()]
+    if problem.members is not None or len(shapes) != 1 or len(shapes[0]) != 2:
         return False
-    width = problem.features.shape[1]
+    width = shapes[0][1]
     for layer in layers:
         weight = getattr(layer.module, "weight", None)
         if type(layer.module) not in (nn.Linear, ComplexLinear) or not isinstance(weight, Tensor) or weight.shape[1] != width:

@@ -3,14 +3,14 @@ r"""Records of a caller's data set, read when they are needed: memory doesn't gr
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from typing import Any, Protocol, final
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol, cast, final
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.engine.gradients.inputs import Features, digest_of, features_of, inputs_and_target, kinds_of, parts_of
 from zetadp.trainer.layers.flat_parameters import as_real
 
 AT_ONCE = 256
@@ -18,11 +18,11 @@ AT_ONCE = 256
 
 
 class Records(Protocol):
-    """A map-style data set: item ``i`` is (features, target) of record i."""
+    """A map-style data set: item ``i`` is what ``inputs_and_target`` takes, of record i."""
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, index: int, /) -> tuple[Any, Any]: ...
+    def __getitem__(self, index: int, /) -> Any: ...
 
 
 @final
@@ -31,29 +31,30 @@ class Loader:
 
     def __init__(self, records: Records, device: torch.device) -> None:
         self._records, self._device = records, device
-        self._last: tuple[tuple[int, ...], tuple[Tensor, Tensor]] = ((), self._stacked((0,)))
+        self._last: tuple[tuple[int, ...], tuple[Features, Tensor]] = ((), self._stacked((0,)))
 
     def __len__(self) -> int:
         return len(self._records)
 
-    def rows(self, numbers: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    def rows(self, numbers: tuple[int, ...]) -> tuple[Features, Tensor]:
         """Features and targets of these records, on the device."""
         if numbers != self._last[0]:
             self._last = (numbers, self._stacked(numbers))
         return self._last[1]
 
-    def _stacked(self, numbers: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-        items = [self._records[number] for number in numbers]
-        if not all(isinstance(item, tuple | list) and len(item) == 2 for item in items):
-            raise InvalidParameter("data", "items (features, target)", type(items[0]).__name__)
-        features, targets = zip(*items, strict=True)
+    def _stacked(self, numbers: tuple[int, ...]) -> tuple[Features, Tensor]:
+        items = [inputs_and_target(self._records[number]) for number in numbers]
+        names = list(items[0][0])
+        if other := next((list(inputs) for inputs, _ in items if list(inputs) != names), None):
+            raise InvalidParameter("data", f"records with the inputs {names}", other)
         try:
-            return _stack(features).to(self._device), _stack(targets).to(self._device)
+            parts = {name: _stack([inputs[name] for inputs, _ in items]).to(self._device) for name in names}
+            return features_of(parts), _stack([target for _, target in items]).to(self._device)
         except RuntimeError as error:
             raise InvalidParameter("data", "records of one shape and type", str(error).splitlines()[0]) from error
 
 
-def _stack(values: tuple[Any, ...]) -> Tensor:
+def _stack(values: Sequence[Any]) -> Tensor:
     return torch.stack([value if isinstance(value, Tensor) else torch.as_tensor(value) for value in values])
 
 
@@ -62,51 +63,57 @@ class LazyRows:
     r"""Features (``part`` 0) or targets (1) of a data set, as far as the engine asks a tensor (records, ...) for them.
 
     Attributes:
+      one: the first record, (1, ...).
       least, largest: of labels; 0 for other targets.
       kinds: some of the different labels.
     """
 
     def __init__(self, loader: Loader, part: int) -> None:
         self._loader, self._part = loader, part
-        self._one = loader.rows((0,))[part]
+        self.one = loader.rows((0,))[part]
         self.least = self.largest = 0
-        self.kinds: Tensor = self._one
+        self.kinds = self.one
 
     @property
     def shape(self) -> torch.Size:
-        return torch.Size((len(self._loader), *self._one.shape[1:]))
+        return torch.Size((len(self._loader), *self._tensor.shape[1:]))
 
     @property
     def dtype(self) -> torch.dtype:
-        return self._one.dtype
+        return self._tensor.dtype
 
     @property
     def device(self) -> torch.device:
-        return self._one.device
+        return self.one.device
+
+    @property
+    def _tensor(self) -> Tensor:
+        """Where it is one: nothing that has shapes and types is asked of several."""
+        return cast("Tensor", self.one)
 
     def dim(self) -> int:
-        return self._one.dim()
+        return self._tensor.dim()
 
     def is_complex(self) -> bool:
-        return self._one.is_complex()
+        return self._tensor.is_complex()
 
     def is_floating_point(self) -> bool:
-        return self._one.is_floating_point()
+        return self._tensor.is_floating_point()
 
     def unique(self) -> Tensor:
-        return self.kinds
+        return cast("Tensor", self.kinds)
 
     def __len__(self) -> int:
         return len(self._loader)
 
-    def __getitem__(self, rows: Tensor | slice) -> Tensor:
+    def __getitem__(self, rows: Tensor | slice) -> Features:
         numbers = torch.arange(len(self))[rows] if isinstance(rows, slice) else rows
         return self.index_select(0, numbers)
 
-    def index_select(self, _axis: int, rows: Tensor) -> Tensor:
+    def index_select(self, _axis: int, rows: Tensor) -> Features:
         """A new tensor, as ``Tensor.index_select`` gives it."""
         numbers = tuple(rows.tolist())
-        return self._loader.rows(numbers)[self._part].clone() if numbers else self._one[:0].clone()
+        return self._loader.rows(numbers)[self._part].clone() if numbers else self.one[:0].clone()
 
 
 def lazy(records: Records, device: torch.device) -> tuple[LazyRows, LazyRows, str]:
@@ -119,22 +126,21 @@ def lazy(records: Records, device: torch.device) -> tuple[LazyRows, LazyRows, st
         raise InvalidParameter("data", "at least one record", "none")
     loader = Loader(records, device)
     features, targets = LazyRows(loader, 0), LazyRows(loader, 1)
-    digest = hashlib.sha256(f"{features.dtype} {tuple(features.shape)} {targets.dtype} {tuple(targets.shape)}".encode())
+    expected = kinds_of(features.one, cast("Tensor", targets.one))
+    digest = hashlib.sha256(f"{len(loader)} {expected}".encode())
     for first, chunk in _chunks(loader):
-        for rows, values in zip((features, targets), chunk, strict=True):
-            if values.dtype != rows.dtype or values.shape[1:] != rows.shape[1:]:
-                expected, got = (f"{one.dtype}, {tuple(one.shape[1:])}" for one in (rows, values))
-                raise InvalidParameter("data", f"records of {expected}", got)
-            if not bool(as_real(values).isfinite().all()):
-                raise InvalidParameter("data", "finite everywhere", f"NaN or infinity in records {first} to {first + len(values) - 1}")
-            digest.update(np.ascontiguousarray(as_real(values).cpu().numpy()).tobytes())
+        if (found := kinds_of(*chunk)) != expected:
+            raise InvalidParameter("data", f"records of {expected}", found)
+        if not all(bool(as_real(values).isfinite().all()) for values in (*parts_of(chunk[0]).values(), chunk[1])):
+            raise InvalidParameter("data", "finite everywhere", f"NaN or infinity in records {first} to {first + len(chunk[1]) - 1}")
+        digest.update(digest_of(*chunk))
         if targets.dtype == torch.int64 and targets.dim() == 1:
             labels = chunk[1]
             targets.least, targets.largest = min(targets.least, int(labels.min())), max(targets.largest, int(labels.max()))
-            targets.kinds = torch.cat((targets.kinds, labels)).unique()[:AT_ONCE]
+            targets.kinds = torch.cat((targets.unique(), labels)).unique()[:AT_ONCE]
     return features, targets, digest.hexdigest()
 
 
-def _chunks(loader: Loader) -> Iterator[tuple[int, tuple[Tensor, Tensor]]]:
+def _chunks(loader: Loader) -> Iterator[tuple[int, tuple[Features, Tensor]]]:
     for first in range(0, len(loader), AT_ONCE):
         yield first, loader.rows(tuple(range(first, min(first + AT_ONCE, len(loader)))))

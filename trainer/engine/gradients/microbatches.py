@@ -13,6 +13,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
+from zetadp.trainer.engine.gradients.inputs import is_numeric, mapped
 from zetadp.trainer.engine.gradients.per_unit import Microbatch, squared_features
 from zetadp.trainer.engine.gradients.probe import made_up_features, made_up_parameters, mode
 from zetadp.trainer.engine.gradients.problem import Problem
@@ -82,7 +83,7 @@ class Padding:
         batch.targets[first:] = self.target
         if batch.squares is not None and self.square is not None:
             batch.squares[first:] = self.square
-        weights = batch.features.new_ones(len(batch.features), dtype=torch.float32) if batch.weights is None else batch.weights
+        weights = torch.ones(len(batch.features), device=units.device) if batch.weights is None else batch.weights
         weights[first:] = 0.0
         return Microbatch(batch.features, batch.targets, weights, size, batch.squares)
 
@@ -126,9 +127,10 @@ def _unit(gradients: Gradients, parameters: Mapping[str, Tensor], problem: Probl
     """
     each = problem.records_per_unit
     own = made_up_features(problem, each)
-    features = made_up_features(problem, size * each).roll(seed, 0)
-    if features.is_floating_point() or features.is_complex():
-        features = features * (1.0 + 0.5 * seed)
+    features = mapped(
+        made_up_features(problem, size * each),
+        lambda part: part.roll(seed, 0) * (1.0 + 0.5 * seed) if is_numeric(part) else part.roll(seed, 0),
+    )
     mine = slice(place * each, (place + 1) * each)
     features[mine] = own
     targets = torch.zeros_like(problem.targets[:1]).expand(size * each, *problem.targets.shape[1:]).contiguous()

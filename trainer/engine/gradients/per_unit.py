@@ -10,7 +10,7 @@ from typing import Protocol, final
 import torch
 from torch import Tensor, nn
 
-from zetadp.trainer.engine.gradients.explicit import module_gradients, network_gradients, per_unit
+from zetadp.trainer.engine.gradients.explicit import module_gradients, network_gradients, per_unit, single_gradients
 from zetadp.trainer.engine.gradients.problem import Problem
 from zetadp.trainer.engine.gradients.tape import Tape, in_place
 from zetadp.trainer.layers.rules import RULES, ExplicitGradients, LayerGradients, UnsupportedLayer, Use
@@ -127,16 +127,22 @@ class TapedRoute:
 
 @final
 class WholeNetworkRoute:
-    """Every record's gradient of every parameter, all held at once: for networks where nothing else works."""
+    r"""Every record's gradient of every parameter, all held at once: for networks with layers that can't be taken one by one.
 
-    def __init__(self, problem: Problem, layers: Sequence[Layer]) -> None:
+    Args:
+      is_one_by_one: by a pass for each record instead of torch.func, which can't differentiate everything.
+    """
+
+    def __init__(self, problem: Problem, layers: Sequence[Layer], *, is_one_by_one: bool) -> None:
         self._problem = problem
         self._layers = layers
+        self.is_one_by_one = is_one_by_one
+        self._compute = single_gradients if is_one_by_one else network_gradients
 
     def gradients(self, parameters: Mapping[str, Tensor], batch: Microbatch) -> list[LayerGradients]:
         problem = self._problem
         weights = torch.ones(len(batch.features), device=batch.features.device) if batch.weights is None else batch.weights
-        named = network_gradients(problem.network, problem.losses, parameters, batch.features, batch.targets, weights, batch.units)
+        named = self._compute(problem.network, problem.losses, parameters, batch.features, batch.targets, weights, batch.units)
         return [ExplicitGradients({own: named[full] for own, full in layer.names.items()}) for layer in self._layers]
 
 

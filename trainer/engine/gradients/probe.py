@@ -8,29 +8,46 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from zetadp.trainer.engine.gradients.inputs import is_numeric, mapped, parts_of
 from zetadp.trainer.engine.gradients.problem import Problem
 from zetadp.trainer.layers.flat_parameters import as_real
+
+ROWS_TRIED = 64
+"""Records among which different ones are looked for."""
 
 SEED = 20240601
 """The seed of the made-up records and of every run on them: a network with dropout is compared under the same masks."""
 
 
 def made_up_features(problem: Problem, records: int) -> Tensor:
-    """Standard normal real components with the data's shape, type and device; integer data are repeated as they are."""
-    features = problem.features
-    shape = (records, *features.shape[1:])
+    """Standard normal real components with the data's shape, type and device; whole numbers are those of existing, different records."""
     generator = torch.Generator().manual_seed(SEED)
-    if features.is_complex():
-        pairs = torch.randn(*shape, 2, generator=generator, dtype=torch.float32)
-        return torch.view_as_complex(pairs).to(features.device, features.dtype)
-    if features.is_floating_point():
-        return torch.randn(shape, generator=generator, dtype=torch.float32).to(features.device, features.dtype)
-    return some_rows(features, records)
+
+    def made_up(part: Tensor) -> Tensor:
+        shape = (records, *part.shape[1:])
+        if part.is_complex():
+            pairs = torch.randn(*shape, 2, generator=generator, dtype=torch.float32)
+            return torch.view_as_complex(pairs).to(part.device, part.dtype)
+        if part.is_floating_point():
+            return torch.randn(shape, generator=generator, dtype=torch.float32).to(part.device, part.dtype)
+        return part
+
+    all_numeric = all(is_numeric(part) for part in parts_of(problem.features).values())
+    return mapped(some_rows(problem.features, 1) if all_numeric else _different_rows(problem.features, records), made_up)
+
+
+def are_alike(records: Tensor) -> bool:
+    """Whether made-up records don't differ, since they are of whole numbers and the data don't have others."""
+    return all(torch.equal(part[0], part[1]) for part in parts_of(records).values())
 
 
 def uneven(features: Tensor) -> Tensor:
     """The same records, with sizes from 0.1 to 10 and zeros at the end (as in padded sequences), in no order; integers stay as they are."""
-    if not (features.is_complex() or features.is_floating_point()):
+    return mapped(features, _uneven)
+
+
+def _uneven(features: Tensor) -> Tensor:
+    if not is_numeric(features):
         return features
     records = len(features)
     sizes = torch.tensor([3.0, 0.1, 10.0, 1.0])[torch.arange(records) % 4].reshape(-1, *(1 for _ in features.shape[1:]))
@@ -67,6 +84,20 @@ def some_targets(problem: Problem, records: int) -> Tensor:
 def some_rows(values: Tensor, records: int) -> Tensor:
     """Evenly spaced rows, from the first to the last, since neighbours may be of one class. Some repeat where there are too few."""
     return values[torch.linspace(0, len(values) - 1, records).long().to(values.device)]
+
+
+def _different_rows(features: Tensor, records: int) -> Tensor:
+    """Rows whose whole numbers differ from the row's before them, as far as there are any among the rows that are tried.
+
+    A row that is put in the place of an equal one wouldn't show that the network mixes them.
+    """
+    tried = some_rows(features, min(len(features), ROWS_TRIED))
+    whole = [part.reshape(len(part), -1).long() for part in parts_of(tried).values() if not is_numeric(part)]
+    first: dict[tuple[int, ...], int] = {}
+    for row, numbers in enumerate(torch.cat(whole, dim=1).tolist()):
+        first.setdefault(tuple(numbers), row)
+    kinds = torch.tensor(list(first.values()), device=tried.device)
+    return tried[kinds[torch.arange(records, device=tried.device) % len(kinds)]]
 
 
 @contextmanager

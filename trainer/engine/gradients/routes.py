@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call  # pyright: ignore[reportPrivateImportUsage]
 
 from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.engine.gradients.inputs import is_numeric, mapped, parts_of
 from zetadp.trainer.engine.gradients.per_unit import (
     Layer,
     Microbatch,
@@ -20,7 +21,7 @@ from zetadp.trainer.engine.gradients.per_unit import (
     squared_features,
     takes_batched_parameters,
 )
-from zetadp.trainer.engine.gradients.probe import SEED, made_up_features, made_up_parameters, some_targets, uneven
+from zetadp.trainer.engine.gradients.probe import SEED, made_up_features, made_up_parameters, mode, some_targets, uneven
 from zetadp.trainer.engine.gradients.problem import Problem
 from zetadp.trainer.engine.gradients.tape import UnsuitableCall
 from zetadp.trainer.engine.torch_seed import torch_seeded
@@ -34,6 +35,9 @@ AGREEMENT = 1e-2
 
 ROUNDING = 1e-5
 """Relative to a unit's whole gradient: a layer's part of it may be only rounding errors, like that of a bias before a norm layer."""
+
+_FAILURES = (RuntimeError, TypeError, ValueError, IndexError)
+"""What torch raises for a network that it can't run or differentiate."""
 
 
 def plan_route(problem: Problem) -> tuple[list[Layer], Route]:
@@ -51,13 +55,43 @@ def plan_route(problem: Problem) -> tuple[list[Layer], Route]:
         others = replace(plain, features=uneven(plain.features), squares=squared_features(uneven(plain.features)))
         if all(_agrees(problem, layers, taped, *case) for case in ((parameters, plain), (made_up_parameters(problem.network), others))):
             return layers, taped
-    whole = WholeNetworkRoute(problem, layers)
+    single = WholeNetworkRoute(problem, layers, is_one_by_one=True)
+    whole = WholeNetworkRoute(problem, layers, is_one_by_one=False)
     try:
         whole.gradients(parameters, plain)
-    except RuntimeError as error:
+        if _agrees_without_masks(problem, whole, single, parameters, plain):
+            return layers, whole
+    except _FAILURES:
+        pass  # torch.func can't differentiate everything
+    try:
+        single.gradients(parameters, plain)
+    except _FAILURES as error:
         reason = str(error).splitlines()[0]
-        raise InvalidParameter("network", "one that torch.func can differentiate record by record", reason) from error
-    return layers, whole
+        raise InvalidParameter("network", "one that autograd can differentiate for one record alone", reason) from error
+    return layers, single
+
+
+def _agrees_without_masks(problem: Problem, whole: Route, single: Route, parameters: Mapping[str, Tensor], batch: Microbatch) -> bool:
+    """Whether both give the same in the first mode in which nothing is random: each draws other masks. True if there is none."""
+    for training in (problem.network.training, False):
+        with mode(problem.network, training):
+            if _is_random(problem.network, parameters, batch.features):
+                continue
+            found, expected = (route.gradients(parameters, batch) for route in (whole, single))
+            for pick in torch.eye(UNITS, device=batch.targets.device):
+                both = [[value for layer in each for value in layer.weighted_sum(pick).values()] for each in (found, expected)]
+                if not _length([one - other for one, other in zip(*both, strict=True)]) <= AGREEMENT * _length(both[1]) + 1e-12:
+                    return False
+            return True
+    return True
+
+
+def _is_random(network: nn.Module, parameters: Mapping[str, Tensor], features: Tensor) -> bool:
+    found: list[Tensor] = []
+    for seed in (SEED, SEED + 1):
+        with torch.no_grad(), torch_seeded(features.device, seed):
+            found.append(functional_call(network, dict(parameters), (features.clone(),)))
+    return not torch.equal(*found)
 
 
 def _each_parameter_has_its_module(network: nn.Module, layers: Sequence[Layer]) -> bool:
@@ -108,10 +142,9 @@ def _autograd(problem: Problem, parameters: Mapping[str, Tensor], batch: Microba
     """Each unit's own gradients by name: the gradient of their sum wouldn't show that a part of one unit's was counted as another's."""
     leaves = {name: value.clone().requires_grad_() for name, value in parameters.items()}
     features, wanted = batch.features, list(leaves.values())
-    if features.is_complex() or features.is_floating_point():
-        # Requested as well: torch 2.13's group norm on channels_last crashes if only its parameters' gradients are requested.
-        features = features.detach().requires_grad_()
-        wanted.append(features)
+    # Requested as well: torch 2.13's group norm on channels_last crashes if only its parameters' gradients are requested.
+    features = mapped(features, lambda part: part.detach().requires_grad_(is_numeric(part)))
+    wanted += [part for part in parts_of(features).values() if is_numeric(part)]
     with torch.enable_grad(), torch_seeded(features.device, SEED):
         outputs = functional_call(problem.network, leaves, (features.clone(),))  # a leaf can't be changed in place
         losses = problem.losses(outputs, batch.targets).reshape(UNITS, -1).sum(dim=1)

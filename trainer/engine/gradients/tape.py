@@ -48,7 +48,7 @@ class Tape:
         self._features = features
         self._squares = squares
         self._rows = (len(features),)
-        self._version = features._version
+        self._version = 0 if squares is None else features._version
         self._calls: dict[str, list[_Call]] = {name: [] for name in modules}
 
     def forward(self, network: nn.Module) -> Tensor:
@@ -56,9 +56,9 @@ class Tape:
 
         Raises:
           UnsuitableCall: a recorded module isn't called with n records.
-          InvalidParameter: it is called with one record that is then used for all.
         """
         handles = [module.register_forward_hook(partial(self._record, name), with_kwargs=True) for name, module in self._modules.items()]
+        handles += [module.register_forward_pre_hook(self._for_each_record) for module in self._modules.values()]
         try:
             return network(self._features)
         finally:
@@ -87,18 +87,23 @@ class Tape:
     def _known(self, call: _Call) -> Tensor | None:
         """Squared norms of the input's rows, if the input is the features, reshaped or not, and nothing changed them in place."""
         values, features = call.input, self._features
+        if self._squares is None:
+            return None
         if values.data_ptr() != features.data_ptr() or values.numel() != features.numel() or values.dtype != features.dtype:
             return None
         return self._squares if call.version == self._version else None
+
+    def _for_each_record(self, _module: nn.Module, inputs: tuple[object, ...]) -> tuple[Tensor] | None:
+        """What all records share (places in a sequence, say) goes through a layer once for each, so that its gradient is each record's."""
+        if len(inputs) == 1 and isinstance(inputs[0], Tensor) and inputs[0].shape[:1] == (1,) != self._rows:
+            return (inputs[0].expand(*self._rows, *inputs[0].shape[1:]),)
+        return None
 
     def _record(self, name: str, _module: nn.Module, inputs: tuple[object, ...], named: dict[str, object], output: object) -> None:
         if named or len(inputs) != 1 or not isinstance(inputs[0], Tensor) or not isinstance(output, Tensor):
             raise UnsuitableCall(name)
         rows, results = inputs[0].shape[:1], output.shape[:1]
         if rows != self._rows or results != self._rows:
-            if 1 in (*rows, *results):
-                got = f"one record for {self._rows[0]}"
-                raise InvalidParameter(f"network.{name}", "called with every record, not with one that is broadcast to all", got)
             raise UnsuitableCall(name)
         if output.requires_grad:
             # Not the tensor: it would stay in memory, and a change in place would move its gradient.

@@ -44,7 +44,7 @@ class Clipped(Protocol):
 @final
 @dataclass(frozen=True)
 class Gradient:
-    """The released coordinates of the gradient, (coordinates,) float32, and the bound of the next step."""
+    """The released coordinates of the gradient, (coordinates,), and the bound of the next step."""
 
     values: Tensor
     next_bound: float
@@ -82,19 +82,20 @@ def release(mechanism: ComplexGaussian | Gaussian | Laplace, vector: Tensor, sou
     return torch.view_as_real(mechanism.release(torch.view_as_complex(paired.reshape(-1, 2)), source)).reshape(-1)[:length]
 
 
-def gradient(clipping: Clipping, released: Tensor, divisor: int, bound: float) -> Gradient:
+def gradient(clipping: Clipping, released: Tensor, divisor: int, bound: float, dtype: torch.dtype = torch.float32) -> Gradient:
     r"""The gradient for the optimizer, and the next bound.
 
     Args:
       released: the vector of ``query`` with its noise; overwritten.
       divisor: the public number of units expected in all sites' samples. The samples' actual sizes would leak (errata Z11).
       bound: C_t.
+      dtype: of the parameters.
     """
     if not isinstance(clipping, AdaptiveClipping):
-        return Gradient(released.div_(divisor).float(), bound)
+        return Gradient(released.div_(divisor).to(dtype), bound)
     share = clipping.count_share
     values = released[:-1] * (bound / math.sqrt(1.0 - share) / divisor)
     fraction = 0.5 + released[-1].item() / (2.0 * math.sqrt(share)) / divisor
     # Andrew et al. 2021, section 2.2. Noise can push the fraction outside [0, 1], where it says no more than the nearer end does.
     following = bound * math.exp(-clipping.learning_rate * (min(max(fraction, 0.0), 1.0) - clipping.quantile))
-    return Gradient(values.float(), min(max(following, SMALLEST_BOUND), LARGEST_BOUND))
+    return Gradient(values.to(dtype), min(max(following, SMALLEST_BOUND), LARGEST_BOUND))
