@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SETUP := $(VENV)/.installed
 DEV_SETUP := $(VENV)/.installed-dev
+ALL_SETUP := $(VENV)/.installed-all
 GENERATORS := build/generators
 INSTALL := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check
 
@@ -33,14 +34,15 @@ help:
 # What developers need beside is left out for whoever only runs the service.
 $(SETUP): EXTRAS := worker
 $(DEV_SETUP): EXTRAS := worker,dev
+$(ALL_SETUP): EXTRAS := worker,dev-all
 
 # torch first and pinned: a range would pull another build with gigabytes of GPU libraries. Only what is imported is compiled, when it is.
-$(SETUP) $(DEV_SETUP): constraints.txt pyproject.toml zetadp/version.py mechanisms/sampling/_kernel.c
+$(SETUP) $(DEV_SETUP) $(ALL_SETUP): constraints.txt pyproject.toml zetadp/version.py mechanisms/sampling/_kernel.c
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "zetadp needs Python 3.11 or newer, this is " + sys.version)'
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) "$$(grep '^torch==' constraints.txt)"
 	$(INSTALL) --constraint constraints.txt --editable '.[$(EXTRAS)]'
-	@touch $(SETUP) $@
+	@touch $(SETUP) $(if $(findstring dev-all,$(EXTRAS)),$(DEV_SETUP)) $@
 
 demo: $(SETUP)
 	$(BIN)/zetadp demo
@@ -51,7 +53,8 @@ serve: $(SETUP)
 test: doctest
 	$(PYTEST) tests --numprocesses $(PROCESSES) --maxprocesses 8
 
-test-all: doctest
+# The integrations' packages are in the environment from then on, and make test has their tests too.
+test-all: $(ALL_SETUP) doctest
 	$(PYTEST) tests --numprocesses $(PROCESSES) --maxprocesses 8 --all
 
 # An environment of its own: openapi-python-client needs an older typer than the service. The generators of clients need Java, the linters node.
