@@ -63,6 +63,7 @@ def tamper(path: Path) -> None:
     path.write_bytes(content)
 
 
+@pytest.mark.slow
 def test_the_action_names_the_tampered_certificate_beside_a_valid_one(project: Path, runner: Path) -> None:
     tamper(project / "release" / "another.json")
     done = stepped(VERIFY, project, runner, keys="keys-i-trust.json", certificates="models\n\nrelease/another.json\n")

@@ -12,6 +12,7 @@ import yaml
 from markdown_it import MarkdownIt
 
 from tests.library.certificates import issued, keys, settings
+from tests.selection import chosen
 from zetadp.accountants import neighbourhood
 from zetadp.app.certificates.facts.guarantee import ApproximateDp, NoGuarantee
 from zetadp.app.certificates.page.plain import describe
@@ -43,7 +44,7 @@ def shown(text: str) -> str:
     return "\n".join("".join(child.content for child in token.children) for token in tokens if token.children)
 
 
-@pytest.mark.parametrize("name", STATED)
+@pytest.mark.parametrize("name", chosen(STATED, STATED[:1]))
 def test_a_guarantee_stands_there_with_all_that_can_void_it(issued: Callable[[str], Path], keys: PublicKeySet, name: str) -> None:
     certificate = read((issued(name) / "certificate.json").read_bytes())
     assert isinstance(certificate.guarantee, ApproximateDp)

@@ -77,6 +77,7 @@ def test_counts_on_private_records_are_noisy_and_part_of_the_epsilon(train: Any,
     )
 
 
+@pytest.mark.slow
 def test_an_early_end_has_a_last_count(tmp_path: Path) -> None:
     features, labels = records(200, seed=1)
     module = nn.Linear(4, 2)

@@ -12,6 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import zetadp  # noqa: E402
+from tests.selection import chosen  # noqa: E402
 from zetadp.app.kit.settings import Settings  # noqa: E402
 from zetadp.mechanisms.errors import InvalidParameter  # noqa: E402
 
@@ -103,7 +104,7 @@ def stepped(module: Any, inputs: dict[str, Any], target: Any, units: list[list[i
     return {name: value.detach() - total[name] / len(units) for name, value in named.items()}
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", chosen(FORMS, ["tensors", "names", "named items"]))
 def test_a_step_is_that_of_autograd_whatever_form_the_inputs_have(form: str, tmp_path: Path) -> None:
     module, inputs, target = made()
     module.last.bias.requires_grad_(requires_grad=False)
