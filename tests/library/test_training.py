@@ -329,7 +329,7 @@ def test_an_interrupted_run_goes_on_though_the_program_draws_other_weights(train
     done = train(second, nn.CrossEntropyLoss(), data, steps=4)
     assert done.report.resumptions == 1
     assert done.spec.module.weights_sha256 == weights_of(first)
-    with pytest.raises(CheckpointRefused):  # it has ended, and isn't that of other weights
+    with pytest.raises(CheckpointRefused, match="has ended and began with other weights; give another folder"):
         train(third, nn.CrossEntropyLoss(), data, steps=4)
 
 

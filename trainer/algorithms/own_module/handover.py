@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.engine.checkpoint import checkpointed_step, write_atomically
 from zetadp.trainer.engine.run import CHECKPOINT
+from zetadp.trainer.errors import CheckpointRefused
 from zetadp.trainer.layers.flat_parameters import ParameterLayout, as_real
 
 STRUCTURE = "structure"
@@ -90,13 +91,19 @@ def first_weights(folder: Path, own: str, steps: int) -> str:
 
     An interrupted run goes on from the parameters in its checkpoint, whatever weights the program drew this time: those of its first
     attempt count. One that has ended isn't taken for a run from other weights.
+
+    Raises:
+      CheckpointRefused: this run would be one.
     """
     path, checkpoint = folder / "initial-weights.sha256", folder / CHECKPOINT
     if not checkpoint.exists():
         write_atomically(path, own.encode())
         return own
-    has_ended = checkpointed_step(checkpoint) >= steps or StepsBegun(folder).ended_early
-    return own if has_ended or not path.exists() else path.read_text(encoding="utf-8")
+    first = path.read_text(encoding="utf-8") if path.exists() else own
+    if first != own and (checkpointed_step(checkpoint) >= steps or StepsBegun(folder).ended_early):
+        reason = "its training has ended and began with other weights; give another folder, or the same weights (after torch.manual_seed)"
+        raise CheckpointRefused(checkpoint.name, reason)
+    return first
 
 
 def hand_over(gradient: Mapping[str, Tensor], module: nn.Module) -> None:
