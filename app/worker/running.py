@@ -173,12 +173,7 @@ class _Run:
 
     def _trace(self, event: ChildEvent) -> None:
         if isinstance(event, Started):
-            self._stretches.end(
-                "start process",
-                {
-                    "zetadp.step": event.resumed_from_step,
-                },
-            )
+            self._stretches.end("start process", {"zetadp.step": event.resumed_from_step})
         elif isinstance(event, Progress):
             # Only after it was stored: what a trace tells, the job's history has told.
             self._stretches.end("release steps", {"zetadp.step": event.step, "zetadp.steps": event.steps})

@@ -45,7 +45,7 @@ UNPROTECTED_METRICS = "not published, and as unprotected as everything else of t
 EVALUATION = {
     "none": "nothing about the held-out records left the run",
     "encoded": "the held-out records left the run only as noisy features, which are in the event",
-    "public": ("whoever asked for the training declared the held-out records public; metrics on them are exact"),
+    "public": "whoever asked for the training declared the held-out records public; metrics on them are exact",
     "private": (
         "the held-out records are as private as the training records: counts of correct answers were released with Gaussian noise, and "
         "these releases are in the event"
