@@ -3,8 +3,10 @@ r"""The training process: one job, in a process that dies with the worker that s
     python -m zetadp.trainer.child WORKDIR --parent PID
 
 Reads ``WORKDIR/request.json``, writes one event per line on standard output, and ends with 0 (finished: model and ``result.json`` are
-written), 1 (failed: the last event says why), 3 (stopped on SIGTERM: continues from its checkpoint), 4 (the parent is gone) or 5 (another
-attempt has taken its folder).
+written), 1 (failed: the last event says why), 3 (stopped on SIGTERM: continues from its checkpoint), 4 (the parent is gone), 5 (another
+attempt has taken its folder) or 6 (another machine that shares the training was lost: continues from its checkpoint).
+
+On a machine that isn't the first of those that share a training it writes no events, stops when the first one does, and ends with 0.
 """
 
 from __future__ import annotations
@@ -22,10 +24,11 @@ from pydantic import ValidationError
 from zetadp.mechanisms.errors import PrivacyError
 from zetadp.trainer import load_train
 from zetadp.trainer.engine.checkpoint import write_atomically
-from zetadp.trainer.errors import PartFailed, TrainingAborted, TrainingDiverged, TrainingStopped
+from zetadp.trainer.errors import MemberDone, PartFailed, TeamLost, TrainingAborted, TrainingDiverged, TrainingStopped
 from zetadp.trainer.parent import die_with_parent, end_with_folder
-from zetadp.trainer.request import FINISHED, ORPHANED, REQUEST, RESULT, STOPPED, TrainingRequest
+from zetadp.trainer.request import FINISHED, LOST, ORPHANED, REQUEST, RESULT, STOPPED, TrainingRequest
 from zetadp.trainer.specs.report import Failed, Finished, Stopped, TrainingEvent
+from zetadp.trainer.team_place import TeamPlace
 
 
 def main(arguments: list[str]) -> int:
@@ -40,25 +43,34 @@ def main(arguments: list[str]) -> int:
     end_with_folder(options.workdir)
     stop_requests: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: stop_requests.append(number))
+    is_first = TeamPlace.told().machine == 0
     try:
-        run_request(options.workdir, lambda: bool(stop_requests))
+        run_request(options.workdir, lambda: is_first and bool(stop_requests), _emit if is_first else _say_nothing)
     except TrainingStopped as stopped:
+        if not is_first:
+            return FINISHED
         _emit(Stopped(step=stopped.step))
         return STOPPED
+    except MemberDone:
+        return FINISHED
+    except TeamLost as lost:
+        traceback.print_exc()
+        sys.stderr.write(f"{lost}\n")
+        return LOST
     _emit(Finished())
     return FINISHED
 
 
-def run_request(workdir: Path, should_stop: Callable[[], bool]) -> None:
+def run_request(workdir: Path, should_stop: Callable[[], bool], report: Callable[[TrainingEvent], None]) -> None:
     r"""Runs the training that ``workdir`` requests and writes its report.
 
     Raises:
       ValidationError, OSError: the request can't be read.
-      PrivacyError, TrainingStopped: as the algorithm's ``train`` says.
+      PrivacyError, TrainingStopped, TeamLost, MemberDone: as the algorithm's ``train`` says.
     """
     request = TrainingRequest.model_validate_json((workdir / REQUEST).read_bytes())
     train = load_train(request.spec)
-    outcome = train(request.spec, request.plan, request.runtime, workdir, report=_emit, should_stop=should_stop)
+    outcome = train(request.spec, request.plan, request.runtime, workdir, report=report, should_stop=should_stop)
     write_atomically(workdir / RESULT, outcome.model_dump_json().encode())
 
 
@@ -91,6 +103,10 @@ def failure_reason(error: BaseException) -> str:
         case _:
             reason = f"internal error ({type(error).__name__}); the traceback is in the job's log"
     return " ".join(reason.split())
+
+
+def _say_nothing(_event: TrainingEvent) -> None:
+    """The first machine tells what happens."""
 
 
 def _emit(event: TrainingEvent) -> None:

@@ -20,6 +20,8 @@ from zetadp.trainer.engine.noise.torch_source import TorchSource
 from zetadp.trainer.engine.team import distributed
 from zetadp.trainer.engine.team.distributed import ProcessTeam, TeamFailed, launch, rows
 from zetadp.trainer.engine.team.interface import Team
+from zetadp.trainer.engine.team.meeting import Meeting
+from zetadp.trainer.team_place import TeamPlace
 
 COORDINATES = 20_000
 STD, UNITS = 0.6, 7
@@ -137,7 +139,8 @@ def test_a_team_that_failed_to_meet_leaves_nothing_to_the_next_one(tmp_path: Pat
     with monkeypatch.context() as patch:
         # As when a member dies between saying that it is there and answering: gloo then has nobody to connect to.
         patch.setattr(distributed, "PATIENCE", timedelta(milliseconds=1))
-        with pytest.raises(RuntimeError), distributed._joined(0, 2, "cpu", distributed._files(tmp_path / "alone", 2)):
+        meeting = Meeting(2, TeamPlace(), tmp_path / "alone", round=0)
+        with pytest.raises(RuntimeError), distributed._joined(0, meeting, "cpu", meeting.store(0)):
             pass
     assert launch(2, CPU, tmp_path, _size, None) == 2
 
@@ -146,6 +149,7 @@ def _size(team: Team, _sent: object) -> int:
     return int(team.sum(torch.ones(1)).item())
 
 
+@pytest.mark.slow
 def test_members_die_with_the_process_that_started_them(tmp_path: Path) -> None:
     program = (
         "import sys, torch; from pathlib import Path; from zetadp.trainer.engine.team.distributed import launch\n"

@@ -2,6 +2,7 @@ r"""Processes that share one run's work. This is the interface that the loop nee
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Protocol, final
 
 from torch import Tensor
@@ -24,6 +25,10 @@ class Team(Protocol):
         """The sum over all processes; every process gets the same bits."""
         ...
 
+    def share(self, path: Path, /) -> None:
+        """Make the file at this path on every other machine what it is on the first; if it isn't there, nowhere."""
+        ...
+
 
 @final
 class Alone:
@@ -39,3 +44,6 @@ class Alone:
 
     def sum(self, tensor: Tensor) -> Tensor:
         return tensor
+
+    def share(self, _path: Path) -> None:
+        return None
