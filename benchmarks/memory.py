@@ -28,14 +28,14 @@ def peak_bytes(prepare: Callable[[], Callable[[], object]]) -> int:
 
 
 def _measure(prepare: Callable[[], Callable[[], object]], sender: Connection) -> None:
-    before = _kibibytes("VmRSS")
+    before = kibibytes("VmRSS")
     work = prepare()
     work()
     _return_freed()
     Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     for _ in range(REPEATS):
         work()
-    sender.send(1024 * (_kibibytes("VmHWM") - before))
+    sender.send(1024 * (kibibytes("VmHWM") - before))
     sender.close()
     os._exit(0)
 
@@ -46,7 +46,8 @@ def _return_freed() -> None:
     ctypes.CDLL(None).malloc_trim(0)
 
 
-def _kibibytes(name: str) -> int:
-    found = re.search(rf"^{name}:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
-    assert found is not None  # Linux states both
+def kibibytes(name: str, process: int | str = "self") -> int:
+    """A figure of a process's status."""
+    found = re.search(rf"^{name}:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text(), re.MULTILINE)
+    assert found is not None  # Linux states all
     return int(found[1])

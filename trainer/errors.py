@@ -41,6 +41,17 @@ class TrainingAborted(Exception):
         super().__init__(f"ended by an error in step {step}")
 
 
+class TeamLost(Exception):
+    """The connection to another machine of the team was lost; another attempt goes on from the checkpoint."""
+
+    def __init__(self) -> None:
+        super().__init__("the connection to another machine of the team was lost")
+
+
+class MemberDone(Exception):
+    """This machine's part of a run that it shares with others is done; the first one writes what comes of it."""
+
+
 class CheckpointRefused(PrivacyError):
     """A checkpoint that this run can't continue from."""
 

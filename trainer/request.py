@@ -11,13 +11,13 @@ from zetadp.trainer.specs.plans import AnyPlan
 
 REQUEST, RESULT = "request.json", "result.json"
 """Files in the process's folder: the request that it reads, and the report that it writes."""
-FINISHED, FAILED, STOPPED, ORPHANED = 0, 1, 3, 4
+FINISHED, FAILED, STOPPED, ORPHANED, LOST = 0, 1, 3, 4, 6
 """Exit codes of ``python -m zetadp.trainer.child``."""
 
 
 @final
 class TrainingRequest(Value):
-    """The worker's request; the plan was calibrated when the job was submitted."""
+    """The worker's request; the plan was calibrated before the job was queued."""
 
     spec: AnyTrainingSpec
     runtime: RuntimeSpec

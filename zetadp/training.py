@@ -52,8 +52,8 @@ from zetadp.trainer.algorithms.own_module.training import OwnTraining, Rows
 from zetadp.trainer.data.base import DataSetFacts
 from zetadp.trainer.engine.checkpoint import read_tensors, write_atomically
 from zetadp.trainer.engine.environment import prepare_torch
-from zetadp.trainer.engine.gradients.inputs import digest_of, features_of, inputs_and_target, kinds_of, parts_of
-from zetadp.trainer.engine.gradients.lazy_rows import Records, lazy
+from zetadp.trainer.engine.gradients.inputs import add_to_digest, features_of, inputs_and_target, kinds_of, parts_of
+from zetadp.trainer.engine.gradients.lazy_rows import MappedRecords, Records, lazy
 from zetadp.trainer.engine.network_run import Optimization
 from zetadp.trainer.engine.run import MODEL, run
 from zetadp.trainer.errors import TrainingInterrupted, TrainingStopped
@@ -335,8 +335,11 @@ def _rows(data: Data, device: torch.device) -> tuple[Rows, Rows, str]:
     if not isinstance(given, tuple | Mapping):
         return lazy(given, device)
     inputs, target = inputs_and_target(given)
+    if any(isinstance(one, np.memmap) for one in (*inputs.values(), target)):
+        return lazy(MappedRecords(inputs, target), device)
     features, targets = features_of({name: _tensor(one) for name, one in inputs.items()}), _tensor(target)
-    digest = hashlib.sha256(f"{len(features)} {kinds_of(features, targets)}".encode() + digest_of(features, targets))
+    digest = hashlib.sha256(f"{len(features)} {kinds_of(features, targets)}".encode())
+    add_to_digest(digest, features, targets)
     return features.to(device), targets.to(device), digest.hexdigest()
 
 

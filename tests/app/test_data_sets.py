@@ -172,6 +172,7 @@ def test_a_job_on_anothers_data_set_is_refused_in_the_words_for_one_that_is_not_
     client.post(f"/v1/jobs/{accepted.json()['id']}/cancel")
 
 
+@pytest.mark.slow
 def test_a_job_charged_to_a_ledger_on_anothers_data_set_reserves_nothing(
     client: httpx2.Client, other: httpx2.Client, upload_id: str
 ) -> None:
@@ -202,6 +203,17 @@ def test_a_data_set_stays_while_a_job_that_hasnt_ended_needs_it(client: httpx2.C
     again = client.post(f"/v1/jobs/{job_id}/retry")
     assert (again.status_code, "of a data set that was deleted" in again.json()["detail"]) == (409, True)
     assert submitted(client, training(data_set)).status_code == 422
+
+
+@pytest.mark.parametrize("spec_of", [training, comparison])
+def test_a_job_that_does_not_fit_its_uploaded_data_set_is_refused_at_once(client: httpx2.Client, upload_id: str, spec_of: Any) -> None:
+    spec = spec_of(make(client, upload_id))
+    for part in (spec, *(part["spec"] for part in spec.get("parts", ()))):
+        if "expected_batch_size" in part:
+            part["expected_batch_size"] = 10**6
+    refused = submitted(client, spec)
+    assert refused.status_code == 422
+    assert "expected_batch_size must be <= " in refused.json()["detail"]
 
 
 def test_a_comparison_holds_its_data_set_too(client: httpx2.Client, upload_id: str) -> None:

@@ -48,6 +48,7 @@ def records(count: int, seed: int) -> tuple[Any, Any]:
     return features, (features[:, 0] > 0).long()
 
 
+@pytest.mark.slow
 def test_metrics_on_public_records_are_exact_and_said_to_be_unprotected(train: Any) -> None:
     features, labels = records(50, seed=2)
     done = train(evaluation=zetadp.PublicRecords(features, labels))

@@ -14,15 +14,18 @@ import sys
 import textwrap
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+np = pytest.importorskip("numpy")
 torch = pytest.importorskip("torch")
 
 import zetadp  # noqa: E402
 from tests.app.forked import run_command  # noqa: E402
+from tests.selection import chosen, thinned  # noqa: E402
 from zetadp.app.kit.settings import Settings  # noqa: E402
 from zetadp.mechanisms.errors import InvalidParameter  # noqa: E402
 from zetadp.trainer.algorithms.own_module.preparation import code_of, weights_of  # noqa: E402
@@ -115,8 +118,10 @@ def clipped_step(module: Any, data: tuple[Any, Any], bound: float, units: Sequen
     return {name: value.detach() - lr * total[name] / len(units) for name, value in trained.items()}
 
 
-@pytest.mark.parametrize("make", [real, mixed, frozen, double])
-@pytest.mark.parametrize("is_lazy", [False, True])
+@pytest.mark.parametrize(
+    ("make", "is_lazy"),
+    chosen(product((real, mixed, frozen, double), (False, True)), [(mixed, False), (mixed, True), (double, False)]),
+)
 def test_a_step_on_everybody_without_noise_is_that_of_autograd(make: Any, is_lazy: bool, train: Any) -> None:
     module, data = seeded(make)
     before = {name: value.clone() for name, value in module.state_dict().items()}
@@ -191,6 +196,20 @@ def test_a_map_style_data_set_is_read_record_by_record(train: Any) -> None:
     done = train(module, nn.CrossEntropyLoss(), records, expected_batch_size=6, steps=4)
     assert done.report.training_records == 600
     assert 600 <= records.asked < 600 + 200  # once for the digest, then only who is sampled, and the first checks
+
+
+def test_memory_maps_train_the_same_module_as_arrays(train: Any, tmp_path: Path) -> None:
+    module, (features, targets) = seeded(mixed)
+    np.save(tmp_path / "features.npy", features.numpy())
+    given = {"arrays": (features.numpy(), targets.numpy()), "maps": (np.load(tmp_path / "features.npy", mmap_mode="r"), targets.numpy())}
+    asked = {"expected_batch_size": 8, "steps": 3, "seed": 3}
+    found = [
+        dict(train(module, nn.CrossEntropyLoss(), data, folder=tmp_path / name, **asked).module.named_parameters())
+        for name, data in given.items()
+    ]
+    assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])
+    with pytest.raises(InvalidParameter, match="inputs and targets of as many records each"):
+        train(module, nn.CrossEntropyLoss(), (given["maps"][0], targets.numpy()[1:]))
 
 
 def test_an_epsilon_is_kept_and_the_certificate_verifies_offline(train: Any) -> None:
@@ -299,7 +318,7 @@ def adam(parameters: Any) -> Any:
     return torch.optim.Adam(parameters, lr=0.1)
 
 
-@pytest.mark.parametrize("make", [mixed, double])
+@pytest.mark.parametrize("make", thinned([mixed, double], every=2))
 def test_a_run_that_was_interrupted_goes_on_to_the_same_module(make: Any, train: Any, tmp_path: Path) -> None:
     module, data = seeded(make)
     settings = {"steps": 6, "seed": 11, "optimizer": adam, "scheduler": partial(torch.optim.lr_scheduler.StepLR, step_size=2, gamma=0.5)}

@@ -82,6 +82,7 @@ def test_an_honest_run_is_consistent_and_its_guarantee_is_that_of_the_run_withou
     assert report.audit.epsilon_lower_if_independent < proven
 
 
+@pytest.mark.slow
 def test_canaries_see_a_good_part_of_what_is_proved(tmp_path: Path) -> None:
     spec = audited(expected_batch_size=700, noise_multiplier=8.0, audit={"kind": "canaries", "canaries": 1000})
     report = run(spec, tmp_path)
@@ -98,6 +99,7 @@ def test_half_the_noise_is_found_by_the_test_of_the_noise(tmp_path: Path, monkey
     assert report.noise_test.status == "violated"
 
 
+@pytest.mark.slow
 def test_half_the_noise_is_found_by_canaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(releasing, "release", half_the_noise)
     # Large lots, so that members stand out: the rarer a canary is drawn, the more of them it takes.
@@ -125,6 +127,7 @@ def test_noise_on_the_real_parts_alone_is_found(tmp_path: Path, monkeypatch: pyt
     assert report.noise_test.status == "violated"
 
 
+@pytest.mark.slow
 def test_a_run_taken_up_again_keeps_coins_and_scores(tmp_path: Path) -> None:
     spec = audited()
     whole = run(spec, tmp_path / "whole")

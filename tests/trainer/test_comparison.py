@@ -149,6 +149,7 @@ def test_a_stopped_comparison_continues_where_it_was(finished: Finished, tmp_pat
     assert again.metrics == finished[1].metrics
 
 
+@pytest.mark.slow
 def test_a_part_that_fails_ends_the_comparison_with_its_reason(tmp_path: Path) -> None:
     spec = _quick()
     document = spec.model_dump(mode="json", exclude_none=True)

@@ -49,6 +49,7 @@ def test_mnist_has_its_published_counts_and_mean() -> None:
     assert data.training_features.mean(dtype=np.float64) == pytest.approx(0.1307, abs=5e-5)
 
 
+@pytest.mark.slow
 def test_disjoint_phase_pairs_of_mnist_are_half_of_it() -> None:
     # The smaller of each two complementary classes: 5923 + 5851 + 5958 + 5918 + 5421, and 980 + 974 + 1028 + 958 + 892.
     data = _read(PhaseMnist(folder="mnist", pairing="disjoint", layout="image"), "mnist")
@@ -105,6 +106,7 @@ def test_recordings_of_both_formats_are_two_normal_and_one_blocked() -> None:
     assert data.training_features.shape[1:] == (512,)
 
 
+@pytest.mark.slow
 def test_speech_commands_are_a_hundred_each_of_ten_words_by_208_speakers() -> None:
     data = _read(SpeechCommands(folder="speech_commands", split="recordings", split_seed=0, test_fraction=0.001), "speech_commands")
     assert np.bincount(np.concatenate((data.training_targets, data.test_targets))).tolist() == [100] * 10
@@ -127,6 +129,7 @@ def test_brain_slices_have_their_counts_and_patients() -> None:
     assert facts_of(recipe, data).users == 9
 
 
+@pytest.mark.slow
 def test_zero_filled_brain_slices_lose_little_and_not_nothing() -> None:
     data = _read(MriReconstruction(folder="mri_brain", split_seed=2, test_fraction=0.2), "mri_brain")
     features, targets = data.training_features, data.training_targets

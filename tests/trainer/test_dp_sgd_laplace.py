@@ -277,6 +277,7 @@ def test_report_states_what_ran(table: dict[str, Any], tmp_path: Path) -> None:
     assert report.metrics.keys() == {"score", "score_all_zero", "score_column_means"}
 
 
+@pytest.mark.slow
 def test_with_next_to_no_noise_it_learns(tmp_path: Path) -> None:
     spec = _spec(
         DIGITS,

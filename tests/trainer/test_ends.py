@@ -83,6 +83,7 @@ def test_the_same_test_catches_a_run_that_tells_what_it_has_not_kept(
     assert (len(steps), _checkpointed(tmp_path)) == (3 * DIVERGES_AT, 0)
 
 
+@pytest.mark.slow
 def test_every_process_of_a_team_ends_where_the_first_one_tells_it(steered: ZetaDpSgd, tmp_path: Path) -> None:
     runtime = RuntimeSpec(device="cpu", threads=1, checkpoint_seconds=3600.0, processes=2)
     with pytest.raises(TrainingDiverged) as diverged:

@@ -142,6 +142,7 @@ def learned(who: Attacker) -> tuple[AttackFigure, ...]:
     return angle_figures("angle_by_learned_quadratures", quadratures.sweep(who, module, victims.sent), victims.theta, figures)
 
 
+@pytest.mark.slow
 def test_the_learned_attack_finds_the_angle_of_convolved_digits() -> None:
     ground = digits()
     whole, quarter, near = learned(attacker(RandomConvolution(ground), ground, AttackEffort(steps=200, batch_size=32, angles=64)))
@@ -150,6 +151,7 @@ def test_the_learned_attack_finds_the_angle_of_convolved_digits() -> None:
     assert near.lower > 0.7
 
 
+@pytest.mark.slow
 def test_the_learned_attack_finds_the_angle_of_features_without_positions() -> None:
     source = generator(12)
     ground = made_up(exponential((512, 64), source), exponential((200, 64), source))

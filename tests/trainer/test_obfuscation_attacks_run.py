@@ -32,6 +32,7 @@ def figure(findings: AttackFindings, attack: str, measure: str) -> AttackFigure:
     return found
 
 
+@pytest.mark.slow
 def test_findings_say_who_was_attacked_with_what(of_digits: AttackFindings) -> None:
     findings = of_digits
     assert (findings.victims, findings.public_records, findings.coordinates) == (200, 1176, 8 * 8 * 8)
@@ -57,11 +58,13 @@ def test_the_image_comes_back_without_the_key_nearly_as_with_it(of_digits: Attac
     assert blind.value == pytest.approx(0.0738, abs=0.003)  # errata, sub-table O9: of all 597 victims
 
 
+@pytest.mark.slow
 def test_planes_give_an_image_better_than_the_mean(of_digits: AttackFindings) -> None:
     direct = figure(of_digits, "inversion_direct", "mean_squared_error")
     assert direct.upper < 0.95 * direct.chance
 
 
+@pytest.mark.slow
 def test_the_answer_is_read_without_the_key(of_digits: AttackFindings) -> None:
     without, scanned, with_key = (figure(of_digits, f"label_{name}", "accuracy") for name in ("without_key", "by_scan", "with_key"))
     assert with_key.value > 0.93
@@ -70,6 +73,7 @@ def test_the_answer_is_read_without_the_key(of_digits: AttackFindings) -> None:
     assert scanned.lower > 0.3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "attack",
     [
@@ -115,6 +119,7 @@ def test_a_baseline_has_no_angle_no_pair_and_no_key() -> None:
     assert figure(findings, "label_without_key", "accuracy").lower > 0.85
 
 
+@pytest.mark.slow
 def test_noise_on_everything_leaves_every_attack_at_chance() -> None:
     ground = digits(300)
     noisy = AttackEffort(steps=20, inversion_steps=100, property_steps=30, batch_size=32, angles=32)

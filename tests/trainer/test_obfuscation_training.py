@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
+from tests.selection import thinned
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.sampling.source import RandomStream
 from zetadp.trainer import RuntimeSpec
@@ -63,11 +64,11 @@ def _prepared(spec: Obfuscation) -> Prepared:
 @pytest.mark.parametrize(
     ("method", "least"),
     [
-        (_method(adversarial_weight=0.0), 0.75),
+        pytest.param(_method(adversarial_weight=0.0), 0.75, marks=pytest.mark.slow),
         (_method(adversarial_weight=1.0), 0.6),
         pytest.param(_method(adversarial_weight=0.0, counterpart="synthetic"), 0.65, marks=pytest.mark.slow),
-        (_method("additional_layers"), 0.8),
-        (_method("noisy", gamma=0.5), 0.65),
+        pytest.param(_method("additional_layers"), 0.8, marks=pytest.mark.slow),
+        pytest.param(_method("noisy", gamma=0.5), 0.65, marks=pytest.mark.slow),
     ],
 )
 def test_it_learns(method: dict[str, Any], least: float, tmp_path: Path) -> None:
@@ -101,12 +102,15 @@ def test_the_model_file_holds_weights_and_statistics(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [
-        {"method": _method(critic={"steps": 2})},
-        {"method": _method(critic={"steps": 1, "constraint": {"kind": "weight_clipping"}}, counterpart="synthetic")},
-        {"method": _method("additional_layers"), "optimizer": {"kind": "nadam", "learning_rate": 0.001}},
-        {"method": SOUND, "evaluation": {"kind": "none"}},
-    ],
+    thinned(
+        [
+            {"method": _method(critic={"steps": 2})},
+            {"method": _method(critic={"steps": 1, "constraint": {"kind": "weight_clipping"}}, counterpart="synthetic")},
+            {"method": _method("additional_layers"), "optimizer": {"kind": "nadam", "learning_rate": 0.001}},
+            {"method": SOUND, "evaluation": {"kind": "none"}},
+        ],
+        every=4,
+    ),
 )
 def test_a_stopped_run_continues_to_the_same_model(changes: dict[str, Any], tmp_path: Path) -> None:
     # More steps than an epoch of 37 batches; with dropout and norms, whose state is to be kept too.
@@ -174,6 +178,7 @@ def test_the_sound_form_tells_nothing_but_its_noisy_features(tmp_path: Path, mon
     assert sent.shape[:2] == (report.test_records, 2)
 
 
+@pytest.mark.slow
 def test_each_attack_is_told_as_it_begins(tmp_path: Path) -> None:
     effort = {"steps": 2, "inversion_steps": 2, "property_steps": 2, "angles": 8, "victims": 12}
     changes = {"method": SOUND, "evaluation": {"kind": "none"}, "evaluation_records": 20, "attacks": effort, "curve": [0.1]}

@@ -272,7 +272,7 @@ def test_no_demonstration_where_none_was_asked_for(tmp_path):
     ("noise", "kind"),
     [
         (0.0, DpSgdLaplacePrinted),
-        (5.0, SpofPrinted),
+        pytest.param(5.0, SpofPrinted, marks=pytest.mark.slow),
         pytest.param(0.0, SpofPrinted, marks=pytest.mark.slow),
         pytest.param(5.0, DpSgdLaplacePrinted, marks=pytest.mark.slow),
     ],

@@ -229,6 +229,7 @@ def _train(spec: SpectralDp, workdir: Path, plan: ExecutionPlan | None = None, s
     return torch.cat([weights[name].flatten() for name in sorted(weights)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", thinned(["project_then_clip", "clip_then_filter"], every=2))
 def test_a_run_that_stops_and_goes_on_is_the_uninterrupted_one_to_the_bit(order: str, tmp_path: Path) -> None:
     spec = _spec(order=order)
@@ -237,6 +238,7 @@ def test_a_run_that_stops_and_goes_on_is_the_uninterrupted_one_to_the_bit(order:
     assert torch.equal(_train(spec, tmp_path / "stopped"), _train(spec, tmp_path / "whole"))
 
 
+@pytest.mark.slow
 def test_microbatches_change_a_run_by_rounding_only(tmp_path: Path) -> None:
     # Adam divides by the gradient's own size: where a sum is nearly 0 rounding decides a step.
     spec = _spec(optimizer={"kind": "sgd", "learning_rate": 0.1})

@@ -240,6 +240,7 @@ def test_a_stopped_run_goes_on(table: dict[str, Any], tmp_path: Path) -> None:
 # That it learns
 
 
+@pytest.mark.slow
 def test_on_fitbit_the_private_rows_lift_the_score_above_column_means_and_above_a_network_without_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

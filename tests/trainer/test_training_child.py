@@ -85,6 +85,7 @@ def test_a_job_on_real_digits_runs_to_its_report_and_model(finished: tuple[Path,
     assert not list(workdir.rglob("*.tmp"))
 
 
+@pytest.mark.slow
 def test_sigterm_leaves_a_checkpoint_from_which_the_run_ends_as_if_uninterrupted(longer: ZetaDpSgd, tmp_path: Path) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     _write_request(parts, longer)
@@ -135,6 +136,7 @@ def test_a_misspelled_field_fails_with_its_name_on_one_line(spec: ZetaDpSgd, tmp
     assert "Traceback" in errors
 
 
+@pytest.mark.slow
 def test_a_process_that_is_not_the_parents_child_does_nothing(spec: ZetaDpSgd, tmp_path: Path) -> None:
     _write_request(tmp_path, spec)
     events, errors, status = _finish(_start(tmp_path, parent=1))

@@ -145,6 +145,7 @@ def test_masks_of_a_private_run_do_not_come_from_a_known_seed(tmp_path: Path) ->
     assert len(large) == len(set(large)) == 8
 
 
+@pytest.mark.slow
 def test_a_reconstruction_tells_its_own_metrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data_sets(monkeypatch, "mri_brain")
     unet = {
@@ -158,6 +159,7 @@ def test_a_reconstruction_tells_its_own_metrics(tmp_path: Path, monkeypatch: pyt
     assert set(report.metrics) == {"nmse", "psnr", "ssim"}
 
 
+@pytest.mark.slow
 def test_two_processes_train_one_model_and_publish_once(tmp_path: Path) -> None:
     spec, events = _spec(evaluation={"kind": "public_held_out"}, steps=3), list[TrainingEvent]()
     stds: list[float] = []

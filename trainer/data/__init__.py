@@ -8,7 +8,8 @@ from typing import Annotated, get_args
 from pydantic import Field, TypeAdapter
 
 from zetadp.mechanisms.errors import InvalidParameter
-from zetadp.trainer.data.base import DataRecipe, DataSet, DataSetFacts, NamedDataSet, array_digest, facts_of
+from zetadp.trainer.data import kept_facts
+from zetadp.trainer.data.base import DataRecipe, DataSet, DataSetFacts, NamedDataSet, array_digest, facts_of, facts_on_disk
 from zetadp.trainer.data.cifar10 import Cifar10
 from zetadp.trainer.data.digits import Digits
 from zetadp.trainer.data.digits_images import DigitsImages
@@ -16,6 +17,7 @@ from zetadp.trainer.data.digits_phase_pairs import DigitsPhasePairs
 from zetadp.trainer.data.ecg_cpsc import EcgCpsc
 from zetadp.trainer.data.ecg_mitbih import EcgMitBih
 from zetadp.trainer.data.files.location import ROOT_VARIABLE, Stamp, stamps
+from zetadp.trainer.data.files.stored import DataSetOnDisk
 from zetadp.trainer.data.fitbit import Fitbit
 from zetadp.trainer.data.mnist import Mnist, PhaseMnist
 from zetadp.trainer.data.mri_phantoms import MriPhantoms
@@ -67,9 +69,13 @@ def data_set_facts(spec: DataRecipe) -> DataSetFacts:
 @lru_cache(maxsize=64)
 def _facts(spec_text: str, before: tuple[Stamp, ...]) -> DataSetFacts:
     spec = _SPECS.validate_json(spec_text)
-    facts = facts_of(spec, spec.read())
+    if (kept := kept_facts.found(spec_text, before)) is not None:
+        return kept
+    stored = spec.on_disk()
+    facts = facts_of(spec, spec.read()) if stored is None else facts_on_disk(spec, stored)
     if stamps(spec.sources()) != before:
         raise InvalidParameter("data.folder", "unchanged while it is read", "files that changed")
+    kept_facts.keep(spec_text, before, facts)
     return facts
 
 
@@ -80,6 +86,7 @@ __all__ = [
     "DataRecipe",
     "DataSet",
     "DataSetFacts",
+    "DataSetOnDisk",
     "DataSpec",
     "Digits",
     "DigitsImages",

@@ -3,7 +3,9 @@ r"""The parts of every data set: arrays in memory, and the public facts that a s
 from __future__ import annotations
 
 import hashlib
+import os
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, final
@@ -14,10 +16,14 @@ from pydantic import Field
 
 from zetadp.mechanisms.base import Count, OpenProbability, PrivacyUnit, Tally, Value
 from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data.files.location import ROOT_VARIABLE, folder_of
+from zetadp.trainer.data.files.stored import DataSetOnDisk, StoredRecords
 from zetadp.trainer.data.splits import Keys, SplitBy, SplitSeed, by_record
 
 SplitRule = Literal["given", "users", "content", "position"]
 """What decides a record's side: the original split; its user's name; its own bytes; its place."""
+Part = tuple[np.dtype[Any], tuple[int, ...], Iterable[NDArray[Any]]]
+"""An array's type, shape and pieces."""
 
 
 @final
@@ -113,6 +119,25 @@ class DataRecipe(Value, ABC):
         """Every file that ``arrays`` reads; none for data from a seed or a library."""
         return ()
 
+    def check_folder(self) -> None:
+        """Raises InvalidParameter if it is read from a folder that doesn't exist here. Nothing is read.
+
+        A process that wasn't given the root of all folders knows nothing about them, and leaves the check to one that was.
+        """
+        folder = dict(self).get("folder")
+        if isinstance(folder, str) and os.environ.get(ROOT_VARIABLE):
+            folder_of(folder)
+
+    def on_disk(self) -> DataSetOnDisk | None:
+        r"""The records of ``read``, to the bit, read from their files by number; None where they can't be.
+
+        Sizes come from the files' headers and names; no record is read.
+
+        Raises:
+          InvalidParameter: a file is missing or malformed.
+        """
+        return None
+
     def errata(self) -> tuple[str, ...]:
         """Errata rows that concern a guarantee for one record of it."""
         return ()
@@ -171,7 +196,7 @@ def check(data: DataSet) -> None:
     """Raises InvalidParameter that names the first thing that would break a training run or its guarantee."""
     sides = (("training", data.training_features, data.training_targets), ("test", data.test_features, data.test_targets))
     for side, features, targets in sides:
-        _check_features(side, features)
+        check_features(side, features)
         if features.shape[1:] != data.training_features.shape[1:] or features.dtype != data.training_features.dtype:
             raise InvalidParameter(
                 f"{side} features", "of the same shape and type as the training features", (features.dtype.name, features.shape)
@@ -179,7 +204,7 @@ def check(data: DataSet) -> None:
         if len(targets) != len(features):
             raise InvalidParameter(f"{side} targets", f"as many as the {len(features)} features", len(targets))
         if data.classes is None:
-            _check_references(side, features, targets)
+            check_references(side, features, targets)
         else:
             _check_labels(side, targets, data.classes)
     if data.classes is not None:
@@ -192,12 +217,13 @@ def check(data: DataSet) -> None:
         _check_users(data.training_users, len(data.training_features))
 
 
-def _check_features(side: str, features: NDArray[Any]) -> None:
+def check_features(side: str, features: NDArray[Any], first: int = 0) -> None:
+    """Raises InvalidParameter if these features, of records from number ``first`` on, can't be trained on."""
     if features.dtype not in (np.complex64, np.float32):
         raise InvalidParameter(f"{side} features", "complex64 or float32", features.dtype.name)
     if features.ndim < 2 or features.size == 0:
         raise InvalidParameter(f"{side} features", "at least one record of at least one number", features.shape)
-    for number, record in enumerate(features):
+    for number, record in enumerate(features, start=first):
         # Record by record: a mask of the whole array would be as large as the array.
         if not np.isfinite(record).all():
             raise InvalidParameter(f"{side} features", "finite", f"NaN or infinity in record {number}")
@@ -210,7 +236,8 @@ def _check_labels(side: str, labels: NDArray[Any], classes: int) -> None:
         raise InvalidParameter(f"{side} labels", f"in 0 .. {classes - 1}, with at least two classes", "labels outside")
 
 
-def _check_references(side: str, features: NDArray[Any], references: NDArray[Any]) -> None:
+def check_references(side: str, features: NDArray[Any], references: NDArray[Any]) -> None:
+    """Raises InvalidParameter if these records can't be reconstructed from these features."""
     what = f"{side} {'images' if np.iscomplexobj(features) else 'rows'}"
     if references.dtype != features.dtype or references.shape != features.shape:
         raise InvalidParameter(what, f"{features.dtype.name} of the features' shape", (references.dtype.name, references.shape))
@@ -235,31 +262,85 @@ def facts_of(recipe: DataRecipe, data: DataSet) -> DataSetFacts:
 
 def facts_with(data: DataSet, unit: PrivacyUnit, user_unit: PrivacyUnit | None, split: SplitRule, description: str) -> DataSetFacts:
     """Likewise for arrays from anywhere, with these names and words for them."""
-    users = data.training_users
+    features, targets, users = data.training_features, data.training_targets, data.training_users
+    digest = array_digest(features, targets) if users is None else array_digest(features, targets, users)
+    return _facts(features, len(data.test_features), data.classes, users, unit, user_unit, split, digest, description)
+
+
+def facts_on_disk(recipe: DataRecipe, data: DataSetOnDisk) -> DataSetFacts:
+    r"""The same facts as those of the arrays, after two passes over the records.
+
+    Raises:
+      InvalidParameter: the records can't be trained on, or a file changed meanwhile.
+    """
+    training, users = data.training, data.training_users
+    for _ in _checked("test", data.test, data):
+        pass
+    parts: list[Part] = [
+        (training.dtype, training.shape, _checked("training", training, data)),
+        (training.dtype, training.shape, (targets for _, targets in training.pieces())),
+    ]
+    if users is not None:
+        _check_users(users, len(training))
+        parts.append((users.dtype, users.shape, (users,)))
+    digest, words = piecewise_digest(parts), recipe.describe()
+    return _facts(training, len(data.test), data.classes, users, recipe.UNIT, recipe.USER_UNIT, recipe.split_rule(), digest, words)
+
+
+def _checked(side: str, records: StoredRecords, whole: DataSetOnDisk) -> Iterator[NDArray[Any]]:
+    """The features in pieces, as ``check`` checks arrays; images to be reconstructed are checked with them."""
+    first, like = 0, whole.training
+    for features, references in records.pieces():
+        check_features(side, features, first)
+        if features.shape[1:] != like.shape[1:] or features.dtype != like.dtype:
+            raise InvalidParameter(
+                f"{side} features", "of the same shape and type as the training features", (features.dtype.name, features.shape)
+            )
+        check_references(side, features, references)
+        first += len(features)
+        yield features
+
+
+def _facts(
+    features: NDArray[Any] | StoredRecords,
+    test_records: int,
+    classes: int | None,
+    users: Keys | None,
+    unit: PrivacyUnit,
+    user_unit: PrivacyUnit | None,
+    split: SplitRule,
+    sha256: str,
+    description: str,
+) -> DataSetFacts:
     rows = None if users is None else np.unique(users, return_counts=True)[1]
-    digested = (data.training_features, data.training_targets) if users is None else (data.training_features, data.training_targets, users)
     return DataSetFacts(
-        training_records=len(data.training_features),
-        test_records=len(data.test_features),
-        shape=data.training_features.shape[1:],
-        is_complex=bool(np.iscomplexobj(data.training_features)),
-        task="reconstruction" if data.classes is None else "classification",
-        classes=data.classes,
+        training_records=len(features),
+        test_records=test_records,
+        shape=features.shape[1:],
+        is_complex=features.dtype.kind == "c",
+        task="reconstruction" if classes is None else "classification",
+        classes=classes,
         unit=unit,
         user_unit=None if users is None else user_unit,
         users=None if rows is None else len(rows),
         largest_user=None if rows is None else int(rows.max()),
         split=split,
-        sha256=array_digest(*digested),
+        sha256=sha256,
         description=description,
     )
 
 
 def array_digest(*arrays: NDArray[Any]) -> str:
     """SHA-256 over type, shape and little-endian bytes of each array in turn."""
+    return piecewise_digest((array.dtype, array.shape, (array,)) for array in arrays)
+
+
+def piecewise_digest(parts: Iterable[Part]) -> str:
+    """``array_digest`` of arrays that are given as type, shape, and pieces that make them up along the first axis."""
     digest = hashlib.sha256()
-    for array in arrays:
-        fixed = array.astype(array.dtype.newbyteorder("<"), order="C", copy=False)
-        digest.update(f"{fixed.dtype.str} {fixed.shape}\n".encode())
-        digest.update(fixed.data if fixed.flags.c_contiguous else fixed.tobytes())
+    for dtype, shape, pieces in parts:
+        digest.update(f"{dtype.newbyteorder('<').str} {shape}\n".encode())
+        for piece in pieces:
+            fixed = piece.astype(dtype.newbyteorder("<"), order="C", copy=False)
+            digest.update(fixed.data if fixed.flags.c_contiguous else fixed.tobytes())
     return digest.hexdigest()

@@ -2,7 +2,8 @@ r"""Single-coil MRI reconstruction from undersampled k-space (zeta-DP paper, A.6
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, final
 
@@ -15,7 +16,8 @@ from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.sampling.source import RandomStream
 from zetadp.trainer.data.base import DataRecipe, DataSet, SplitRule
 from zetadp.trainer.data.files.location import Folder, file_of, files_of, folder_of
-from zetadp.trainer.data.files.mri_files import read_fastmri, read_slices
+from zetadp.trainer.data.files.mri_files import FastMriFile, open_fastmri, read_fastmri_slice, read_slices
+from zetadp.trainer.data.files.stored import DataSetOnDisk, Pair, SomeRecords, StoredRecords
 from zetadp.trainer.data.mri_slices import ARCHIVE
 from zetadp.trainer.data.spectra import centre, to_image, to_k_space
 from zetadp.trainer.data.splits import Keys, SplitSeed, name_keys, record_keys, sides
@@ -23,6 +25,67 @@ from zetadp.trainer.data.undersampling import cartesian_mask, smooth_phase, zero
 
 TRAINING, VALIDATION = "singlecoil_train", "singlecoil_val"
 """fastMRI's folders."""
+
+
+@final
+@dataclass(frozen=True)
+class Pairs:
+    r"""From k-space to a record: the zero-filled image and the full one, both complex64 (size, size); see ``MriReconstruction``."""
+
+    mask_seed: int
+    acceleration: float
+    centre_fraction: float
+    size: int
+
+    def of(self, k_space: NDArray[Any], key: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """``key``: of the record's own measurements (``record_keys``)."""
+        stream = RandomStream.from_seed(self.mask_seed, f"mask of {key}")
+        self.check(k_space.shape)
+        mask = cartesian_mask(k_space.shape[1], self.acceleration, self.centre_fraction, stream)
+        image = centre(zero_filled(k_space, mask), self.size, self.size)
+        largest = np.abs(image).max()
+        scale = 1.0 / largest if largest > 0.0 else 1.0
+        full = centre(to_image(k_space), self.size, self.size) * scale
+        return (image * scale).astype(np.complex64), full.astype(np.complex64)
+
+    def check(self, shape: tuple[int, ...]) -> None:
+        """Raises InvalidParameter if images of this (height, width) are too small."""
+        if min(shape) < self.size:
+            raise InvalidParameter("size", f"at most the images' {min(shape)}", self.size)
+
+
+@final
+class FastMriRecords(StoredRecords):
+    r"""The middle slices of each file, at most ``slices`` of them where it isn't None.
+
+    Attributes:
+      patients: whose each slice is, (records,).
+    """
+
+    def __init__(self, files: Sequence[FastMriFile], slices: int | None, pairs: Pairs) -> None:
+        for file in files:
+            pairs.check(file.shape[1:])
+        self._files, self._pairs = files, pairs
+        kept = [file.shape[0] if slices is None else min(slices, file.shape[0]) for file in files]
+        self._places = [
+            (file, (file.shape[0] - count) // 2 + number) for file, count in zip(files, kept, strict=True) for number in range(count)
+        ]
+        self.patients = np.repeat([file.patient for file in files], kept)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self._places), 1, self._pairs.size, self._pairs.size)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(np.complex64)
+
+    def read(self, numbers: NDArray[np.intp]) -> Pair:
+        features, targets = (np.empty((len(numbers), *self.shape[1:]), self.dtype) for _ in range(2))
+        for row, number in enumerate(numbers.tolist()):
+            k_space = read_fastmri_slice(*self._places[number])
+            features[row, 0], targets[row, 0] = self._pairs.of(k_space, int(record_keys(k_space[np.newaxis])[0]))
+        return features, targets
 
 
 @final
@@ -90,55 +153,38 @@ class MriReconstruction(DataRecipe):
         return (*files_of(self.folder, f"{TRAINING}/*.h5"), *held_out)
 
     def arrays(self) -> DataSet:
+        if (stored := self.on_disk()) is not None:
+            return DataSet(*stored.training.whole(), *stored.test.whole(), None, stored.training_users)
+        slices = read_slices(self.sources()[0])
+        size = min(slices.images.shape[1:]) if self.size is None else self.size
+        keys, pairs = record_keys(slices.images), Pairs(self.mask_seed, self.acceleration, self.centre_fraction, size)
+        features, targets = (np.empty((len(keys), 1, size, size), dtype=np.complex64) for _ in range(2))
+        for number, k_space in enumerate(self._with_phase(slices.images, keys)):
+            features[number, 0], targets[number, 0] = pairs.of(k_space, int(keys[number]))
+        users = name_keys(slices.patients)
+        training, test = sides(users, self.split_seed, self.test_fraction)
+        return DataSet(features[training], targets[training], features[test], targets[test], None, users[training])
+
+    def on_disk(self) -> DataSetOnDisk | None:
         if self.source == "slices":
-            slices = read_slices(self.sources()[0])
-            size = min(slices.images.shape[1:]) if self.size is None else self.size
-            keys = record_keys(slices.images)
-            features, targets = self._pairs(self._with_phase(slices.images, keys), keys, size)
-            return self._split(features, targets, slices.patients)
+            return None
         files = self.sources()
-        training = [path for path in files if path.parent.name == TRAINING]
-        features, targets, patients = self._volumes(training)
-        if len(training) == len(files):
-            return self._split(features, targets, patients)
-        test, test_targets, others = self._volumes([path for path in files if path.parent.name != TRAINING])
-        if np.isin(patients, others).any():
+        training = self._volumes([path for path in files if path.parent.name == TRAINING])
+        users = name_keys(training.patients)
+        if all(path.parent.name == TRAINING for path in files):
+            kept, held = sides(users, self.split_seed, self.test_fraction)
+            return DataSetOnDisk(SomeRecords(training, kept), SomeRecords(training, held), None, users[kept])
+        test = self._volumes([path for path in files if path.parent.name != TRAINING])
+        if np.isin(training.patients, test.patients).any():
             raise InvalidParameter("data.folder", f"a folder whose {VALIDATION} has none of the training patients", self.folder)
-        return DataSet(features, targets, test, test_targets, None, name_keys(patients))
+        return DataSetOnDisk(training, test, None, users)
+
+    def _volumes(self, paths: list[Path]) -> FastMriRecords:
+        pairs = Pairs(self.mask_seed, self.acceleration, self.centre_fraction, 320 if self.size is None else self.size)
+        return FastMriRecords([open_fastmri(path) for path in paths], self.slices_per_volume, pairs)
 
     def _with_phase(self, images: NDArray[Any], keys: Keys) -> Iterator[NDArray[Any]]:
         """Full k-space of magnitude images."""
         for image, key in zip(images, keys, strict=True):
             stream = RandomStream.from_seed(self.mask_seed, f"coil phase of {key}")
             yield to_k_space(image * smooth_phase(image.shape[0], image.shape[1], stream))
-
-    def _volumes(self, paths: list[Path]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Features, targets and patients' names of fastMRI's files."""
-        size = 320 if self.size is None else self.size
-        parts: list[tuple[NDArray[Any], NDArray[Any]]] = []
-        patients: list[str] = []
-        for path in paths:
-            k_space, patient = read_fastmri(path, self.slices_per_volume)
-            parts.append(self._pairs(iter(k_space), record_keys(k_space), size))
-            patients += [patient] * len(k_space)
-        features, targets = (np.concatenate(side) for side in zip(*parts, strict=True))
-        return features, targets, np.array(patients)
-
-    def _pairs(self, k_spaces: Iterator[NDArray[Any]], keys: Keys, size: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Zero-filled and full images, complex64 (records, 1, size, size)."""
-        features, targets = (np.empty((len(keys), 1, size, size), dtype=np.complex64) for _ in range(2))
-        for number, (k_space, key) in enumerate(zip(k_spaces, keys, strict=True)):
-            stream = RandomStream.from_seed(self.mask_seed, f"mask of {key}")
-            if min(k_space.shape) < size:
-                raise InvalidParameter("size", f"at most the images' {min(k_space.shape)}", size)
-            mask = cartesian_mask(k_space.shape[1], self.acceleration, self.centre_fraction, stream)
-            image = centre(zero_filled(k_space, mask), size, size)
-            largest = np.abs(image).max()
-            scale = 1.0 / largest if largest > 0.0 else 1.0
-            features[number, 0], targets[number, 0] = image * scale, centre(to_image(k_space), size, size) * scale
-        return features, targets
-
-    def _split(self, features: NDArray[Any], targets: NDArray[Any], patients: NDArray[Any]) -> DataSet:
-        users = name_keys(patients)
-        training, test = sides(users, self.split_seed, self.test_fraction)
-        return DataSet(features[training], targets[training], features[test], targets[test], None, users[training])

@@ -11,15 +11,15 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, final
+from typing import Annotated, ClassVar, Literal, final
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Strict, StringConstraints, ValidationError
 
 from zetadp.mechanisms.base import Value
 from zetadp.mechanisms.errors import InvalidParameter
-from zetadp.trainer.data.base import DataRecipe, DataSet, DataSetFacts, NamedDataSet, array_digest
+from zetadp.trainer.data.base import DataRecipe, DataSet, DataSetFacts, NamedDataSet, array_digest, piecewise_digest
+from zetadp.trainer.data.files.stored import ArrayFile, ArrayRecords, DataSetOnDisk
 
 UPLOADED_VARIABLE = "ZETADP_UPLOADED_DIR"
 """The folder of the data sets' folders, in a training process."""
@@ -88,10 +88,9 @@ class Uploaded(DataRecipe):
             raise unknown(self.data_set) from None
 
     def arrays(self) -> DataSet:
-        stored, folder = self.stored(), _folder(self.data_set)
-        arrays = {name: _array(folder / name) for name in _files(stored)}
-        if array_digest(*arrays.values()) != stored.arrays_sha256:
-            raise InvalidParameter("data.data_set", "unchanged since it was made (its description has another digest)", self.data_set)
+        stored, files = self._opened()
+        arrays = {name: file.whole() for name, file in files.items()}
+        self._check_digest(stored, array_digest(*arrays.values()))
         return DataSet(
             training_features=arrays[TRAINING_FEATURES],
             training_targets=arrays[TRAINING_FEATURES if stored.rebuilds_itself else TRAINING_TARGETS],
@@ -100,6 +99,29 @@ class Uploaded(DataRecipe):
             classes=stored.facts.classes,
             training_users=arrays.get(TRAINING_USERS),
         )
+
+    def on_disk(self) -> DataSetOnDisk:
+        stored, files = self._opened()
+        training, test = files[TRAINING_FEATURES], files[TEST_FEATURES]
+        facts = stored.facts
+        if training.shape != (facts.training_records, *facts.shape) or test.shape != (facts.test_records, *facts.shape):
+            raise InvalidParameter("data.data_set", "stored with arrays of the sizes in its description", (training.shape, test.shape))
+        return DataSetOnDisk(
+            training=ArrayRecords(training, files.get(TRAINING_TARGETS)),
+            test=ArrayRecords(test, files.get(TEST_TARGETS)),
+            classes=facts.classes,
+            training_users=files[TRAINING_USERS].whole() if TRAINING_USERS in files else None,
+            check=lambda: self._check_digest(stored, piecewise_digest((file.dtype, file.shape, file.pieces()) for file in files.values())),
+        )
+
+    def _opened(self) -> tuple[StoredDataSet, dict[str, ArrayFile]]:
+        """Its description and its files, in the order in which they are digested."""
+        stored, folder = self.stored(), _folder(self.data_set)
+        return stored, {name: ArrayFile(folder / name) for name in _files(stored)}
+
+    def _check_digest(self, stored: StoredDataSet, found: str) -> None:
+        if found != stored.arrays_sha256:
+            raise InvalidParameter("data.data_set", "unchanged since it was made (its description has another digest)", self.data_set)
 
 
 def unknown(data_set: str) -> InvalidParameter:
@@ -164,11 +186,3 @@ def _folder(data_set: str) -> Path:
     if not (named := os.environ.get(UPLOADED_VARIABLE, "")):
         raise unknown(data_set)
     return found_in(Path(named))(data_set)
-
-
-def _array(path: Path) -> NDArray[Any]:
-    try:
-        with path.open("rb") as file:
-            return np.load(file, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise InvalidParameter("data.data_set", "stored with its arrays beside its description", type(error).__name__) from error

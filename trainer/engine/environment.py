@@ -18,15 +18,22 @@ from zetadp.trainer.specs.base import RuntimeSpec
 from zetadp.version import VERSION
 
 
-def prepare_torch(runtime: RuntimeSpec) -> torch.device:
-    r"""Sets torch's threads, turns off its shortcuts in matrix products, and returns the device; ``auto`` is CUDA where there is one.
+def prepare_torch(runtime: RuntimeSpec, here: int = 1) -> torch.device:
+    r"""Sets torch's threads, turns off its shortcuts in matrix products, and returns the device.
 
+    ``auto`` is CUDA where there is a device for each of the run's processes on this machine.
+
+    Args:
+      here: how many of its processes run on this machine.
     Raises:
-      InvalidParameter: a CUDA device was requested and there is none.
+      InvalidParameter: CUDA was requested and there are too few devices.
     """
-    there = torch.cuda.is_available()
-    if runtime.device == "cuda" and not there:
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if runtime.device == "cuda" and not count:
         raise InvalidParameter("runtime.device", "'cpu' or 'auto' on this machine, which has no CUDA device", runtime.device)
+    if runtime.device == "cuda" and count < here:
+        raise InvalidParameter("runtime.processes", f"at most {count} on this machine, one for each CUDA device", here)
+    there = count >= here
     whole_products()
     if runtime.threads:
         torch.set_num_threads(runtime.threads)

@@ -5,6 +5,7 @@ They are computed from test records, so publishing them releases information on 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -96,13 +97,22 @@ def reconstruction_metrics(images: NDArray[Any], references: NDArray[Any]) -> di
       InvalidParameter: shapes differ, are too small or empty, a number isn't finite, or a reference is zero.
     Source: Zbontar et al. 2018, arXiv:1811.08839, section 5.2, and fastmri/evaluate.py; Wang et al. 2004.
     """
+    return mean_metrics(reconstruction_rows(images, references))
+
+
+def reconstruction_rows(images: NDArray[Any], references: NDArray[Any]) -> list[dict[str, float]]:
+    """The same of each record, before the mean over them; raises as ``reconstruction_metrics``."""
     if images.shape != references.shape or images.ndim != 4 or images.size == 0 or min(images.shape[2:]) < SSIM_WINDOW:
         expected = f"both (records, channels, height, width), height and width >= {SSIM_WINDOW}"
         raise InvalidParameter("images and references", expected, (images.shape, references.shape))
     if not (np.isfinite(images).all() and np.isfinite(references).all()):
         raise InvalidParameter("images and references", "finite", "NaN or infinity")
-    rows = [_image_metrics(np.abs(image), np.abs(truth)) for image, truth in zip(images, references, strict=True)]
-    return {name: float(np.mean([row[name] for row in rows])) for name in ("nmse", "psnr", "ssim")}
+    return [_image_metrics(np.abs(image), np.abs(truth)) for image, truth in zip(images, references, strict=True)]
+
+
+def mean_metrics(rows: Sequence[dict[str, float]]) -> dict[str, float]:
+    """The mean over records of each metric; at least one record."""
+    return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
 
 
 def row_metrics(outputs: Floats, rows: Floats) -> dict[str, float]:

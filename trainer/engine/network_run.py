@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from zetadp import accountants
-from zetadp.trainer.data import DataSet
+from zetadp.trainer.data import DataSet, DataSetOnDisk
 from zetadp.trainer.data.splits import Keys, record_keys
 from zetadp.trainer.engine.gradients.canaries import Canaries, scores_of, with_canaries
 from zetadp.trainer.engine.gradients.clipping import ClippedGradients
 from zetadp.trainer.engine.gradients.contributions import check_contributions
 from zetadp.trainer.engine.gradients.problem import Problem
-from zetadp.trainer.engine.loaded_network import LoadedNetwork
+from zetadp.trainer.engine.loaded_network import LoadedNetwork, records_of
 from zetadp.trainer.engine.loop import PrivateLoop, Site, TrainingState, draws_masks
 from zetadp.trainer.engine.membership import members_of
 from zetadp.trainer.engine.noise.noise_watch import NoiseWatch
@@ -63,7 +63,7 @@ class NoisyGradients:
     def prepare(self, setting: Setting) -> PreparedNetwork:
         """Reads the data, builds the network, and checks that it can be trained privately."""
         spec, plan, facts, device = self.spec, self.plan, setting.facts, setting.device
-        data = spec.data.read()
+        data = records_of(spec.data, setting)
         loaded = LoadedNetwork.of(spec, spec.model, data, setting)
         members = None
         if spec.protects_users(facts):
@@ -85,9 +85,13 @@ class NoisyGradients:
         return PreparedNetwork(spec, plan, setting, loaded, clipped, canaries, sites, _Descent(spec.descent, plan.steps), content)
 
 
-def _keys(data: DataSet, users: Keys | None) -> Keys:
+def _keys(data: DataSet | DataSetOnDisk, users: Keys | None) -> Keys:
     """The units' keys, in the units' order: that of the users' keys, or that of the records where records are the units."""
-    return record_keys(data.training_features, data.training_targets) if users is None else np.unique(users)
+    if users is not None:
+        return np.unique(users)
+    if isinstance(data, DataSetOnDisk):
+        return np.concatenate([record_keys(*some) for some in data.training.pieces()])
+    return record_keys(data.training_features, data.training_targets)
 
 
 class Optimization(Protocol):

@@ -5,6 +5,8 @@ An algorithm defines what it prepares, what one step is, and what the run ends w
 
 from __future__ import annotations
 
+import hashlib
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -16,6 +18,7 @@ from typing import NamedTuple, Protocol, final
 import torch
 from torch import Tensor
 
+from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.sampling.source import RandomOrigin
 from zetadp.trainer.data import DataSetFacts, data_set_facts
 from zetadp.trainer.engine.checkpoint import Checkpoint, discard_unfinished, load_checkpoint, save_checkpoint, write_tensors
@@ -31,6 +34,7 @@ from zetadp.trainer.specs.base import RuntimeSpec, TrainingSpec
 from zetadp.trainer.specs.plan_base import Plan
 from zetadp.trainer.specs.report import RunReport, Started, TrainingEvent
 from zetadp.trainer.specs.run_findings import CanaryFindings, NoiseFindings
+from zetadp.trainer.team_place import TeamPlace
 
 CHECKPOINT = "checkpoint.safetensors"
 MODEL = "artifacts/model.safetensors"
@@ -189,10 +193,10 @@ def run(
       TrainingDiverged: the parameters stopped being finite.
       TrainingAborted: another error occurred in a step that may have released something; the step counts as executed.
       TrainingStopped: on ``should_stop``, with the state in the checkpoint.
-      TeamFailed: another process of the team ended early.
+      TeamFailed, TeamLost, MemberDone: as ``launch`` says.
     """
     facts = _checked_facts(algorithm, runtime)
-    device = prepare_torch(runtime)
+    device = prepare_torch(runtime, TeamPlace.told().share(runtime.processes))
     workdir.mkdir(parents=True, exist_ok=True)
     options = RunOptions(runtime, workdir, report, should_stop)
     outcome = launch(runtime.processes, device, workdir, _run_in_team, algorithm, facts, options)
@@ -292,10 +296,13 @@ def _checked_facts(algorithm: Algorithm, runtime: RuntimeSpec) -> DataSetFacts:
 
 def _setting(team: Team, algorithm: Algorithm, facts: DataSetFacts, options: RunOptions) -> tuple[Setting, Checkpoint | None]:
     """This process's setting, and the checkpoint to continue from, if there is one."""
-    device, path = prepare_torch(options.runtime), options.workdir / CHECKPOINT
+    share = 1 if team.size == 1 else TeamPlace.told().share(team.size)
+    device, path = prepare_torch(options.runtime, share), options.workdir / CHECKPOINT
     digest = request_digest(algorithm.spec, algorithm.plan, facts)
+    _check_same(team, digest, device)
     if team.rank == 0:
         discard_unfinished(path)
+    team.share(path)
     earlier = load_checkpoint(path, digest, device) if path.exists() else None
     setting = Setting(
         facts=facts,
@@ -309,6 +316,18 @@ def _setting(team: Team, algorithm: Algorithm, facts: DataSetFacts, options: Run
         should_stop=_agreed(options.should_stop, team, device),
     )
     return setting, earlier
+
+
+def _check_same(team: Team, digest: str, device: torch.device) -> None:
+    """Raises InvalidParameter if this process has other data, or other software, than the team's first."""
+    if team.size == 1:
+        return
+    own = hashlib.sha256(json.dumps([digest, versions()]).encode()).digest()
+    told = torch.tensor(list(own if team.rank == 0 else bytes(len(own))), dtype=torch.float32, device=device)
+    found = bytes(team.sum(told).to(torch.uint8).tolist())
+    differing = team.sum(torch.tensor([float(found != own)], device=device))
+    if differing.item() > 0.0:
+        raise InvalidParameter("data", "the same data and the same software on every machine that shares the training", "others")
 
 
 def _agreed(should_stop: Callable[[], bool], team: Team, device: torch.device) -> Callable[[], bool]:

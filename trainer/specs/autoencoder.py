@@ -14,7 +14,7 @@ from zetadp.trainer.specs.base import PositiveInt, TrainingSpec
 from zetadp.trainer.specs.descent import Optimizer
 from zetadp.trainer.specs.network_training import HELD_OUT, NoEvaluation, PublicHeldOut
 from zetadp.trainer.specs.report import HeldOut
-from zetadp.trainer.specs.units import protects_users, units_of
+from zetadp.trainer.specs.units import check_split_rule, check_unit, protects_users, units_of
 
 MOST_ENCODERS = 1024
 """A row goes through all encoders at once and keeps the part of its own encoder: more would cost memory for nothing."""
@@ -116,6 +116,12 @@ class AutoencoderSpec(TrainingSpec, ABC):
     @property
     def runs_in_float32(self) -> str:
         return "an autoencoder"
+
+    def check_request(self) -> None:
+        super().check_request()
+        check_unit(self.unit, self.records_per_user, self.data, self.UNIT_FIELD)
+        if self.adjacency is not None:
+            check_split_rule(self.data.split_rule(), self.adjacency)
 
     def shape(self, facts: DataSetFacts) -> AutoencoderShape:
         r"""The network's sizes for this data set.

@@ -68,6 +68,8 @@ class RuntimeSpec(Value):
         are computed one by one, slowly, or the run is refused before anything is released.
       precision: of the network's own arithmetic; norms, sums and noise are never narrower than float32. ``bfloat16`` is for networks
         without native complex layers, which have no half precision.
+      records: where they are between steps: in memory, or on disk, from which a step reads those in its sample. ``auto`` leaves on disk
+        what can be and is larger than 1 GiB in memory. The result is the same.
     """
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -77,6 +79,7 @@ class RuntimeSpec(Value):
     processes: Annotated[int, Strict(), Field(ge=1, le=64)] = 1
     when_probe_fails: Literal["one_by_one", "refuse"] = "one_by_one"
     precision: Literal["float32", "bfloat16"] = "float32"
+    records: Literal["auto", "memory", "disk"] = "auto"
 
     def check_probe(self, *, keeps_its_bits: bool) -> None:
         """Raises InvalidParameter if the probe failed and the run is to be refused in that case."""
@@ -101,6 +104,8 @@ class TrainingSpec(Value, ABC):
     """Who is trusted with what while training runs, in a certificate's words."""
     ASSUMPTIONS: ClassVar[tuple[str, ...]] = ()
     """What its guarantee rests on besides what every run's does."""
+    READS_SAMPLES: ClassVar[bool] = False
+    """Whether its records can stay on disk, from which each step reads the sampled ones."""
     MAY_STOP_EARLY: ClassVar[bool] = False
     """Whether a run may release fewer steps than planned; its guarantee is that of all planned ones."""
     PLANS: ClassVar[tuple[str, ...]]
@@ -127,6 +132,14 @@ class TrainingSpec(Value, ABC):
     @abstractmethod
     def example(cls) -> Self:
         """A spec that runs in about a minute: the service shows it, and the contract tests run it."""
+
+    def check_request(self) -> None:
+        """Raises InvalidParameter if the spec fits no data set of its kind, or its data aren't here. Reads no data, calibrates nothing."""
+        self.data.check_folder()
+
+    def check_fits(self, facts: DataSetFacts) -> None:
+        """Raises InvalidParameter as ``plan_for`` does, and calibrates nothing: whether any noise meets the target isn't known after it."""
+        _ = self.plan_for(facts)
 
     def plan(self) -> AnyPlan:
         """``plan_for`` with this data set's facts. Doesn't load torch. Raises as ``plan_for``, and if the data can't be read."""
@@ -177,6 +190,8 @@ class TrainingSpec(Value, ABC):
             raise InvalidParameter("runtime.processes", f"1 for {self.runs_alone}", runtime.processes)
         if runtime.precision != "float32" and self.runs_in_float32 is not None:
             raise InvalidParameter("runtime.precision", f"'float32' for {self.runs_in_float32}", runtime.precision)
+        if runtime.records == "disk" and not self.READS_SAMPLES:
+            raise InvalidParameter("runtime.records", f"'auto' or 'memory' for {self.algorithm_name()}", runtime.records)
 
     @property
     def given_weights(self) -> tuple[str, ...]:

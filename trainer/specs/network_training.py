@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Annotated, Literal, final
+from typing import Annotated, ClassVar, Literal, final
 
 from pydantic import Field, Strict
 
@@ -34,7 +34,7 @@ from zetadp.trainer.specs.plans import AnyPlan
 from zetadp.trainer.specs.projection import SpectralProjection
 from zetadp.trainer.specs.report import HeldOut
 from zetadp.trainer.specs.run_findings import CanaryAudit
-from zetadp.trainer.specs.units import check_split
+from zetadp.trainer.specs.units import check_split, check_split_rule, check_unit
 
 # Gradients are float32: outside this range they, or their squares, vanish or overflow.
 ClippingBound = Annotated[float, Strict(), Field(ge=1e-30, le=1e30, allow_inf_nan=False)]
@@ -194,6 +194,15 @@ class SampledTraining(TrainingSpec, ABC):
             raise InvalidParameter("expected_batch_size", expected, self.expected_batch_size)
         return facts.users
 
+    def check_request(self) -> None:
+        super().check_request()
+        check_unit(self.privacy.unit, self.records_per_user, self.data, "privacy.unit")
+        check_split_rule(self.data.split_rule(), self.privacy.adjacency)
+
+    def check_fits(self, facts: DataSetFacts) -> None:
+        self.check_network(facts)
+        _ = self.plan_with(facts, self.planned_clipping(facts).sensitivity)
+
     def plan(self) -> ExecutionPlan:
         return self.plan_for(data_set_facts(self.data))
 
@@ -275,6 +284,8 @@ class NetworkTraining(SampledTraining, ABC):
       model: the network.
       (others): as in ``SampledTraining``.
     """
+
+    READS_SAMPLES: ClassVar[bool] = True
 
     model: ModelSpec
 

@@ -13,7 +13,7 @@ from torch.func import functional_call  # pyright: ignore[reportPrivateImportUsa
 from zetadp.trainer.data import DataSetFacts
 from zetadp.trainer.engine import Evaluation, TrainingState, initial_state, members_of, update
 from zetadp.trainer.engine.epochs import Epochs
-from zetadp.trainer.engine.loaded_network import LoadedNetwork
+from zetadp.trainer.engine.loaded_network import LoadedNetwork, records_of
 from zetadp.trainer.engine.loop import NO_BOUND
 from zetadp.trainer.engine.membership import seed_of
 from zetadp.trainer.engine.noise.randomness import origin_of, stream_of
@@ -44,7 +44,7 @@ class NonPrivateDescent:
 
     def prepare(self, setting: Setting) -> PreparedDescent:
         """Reads the data and builds the network."""
-        data = self.spec.data.read()
+        data = records_of(self.spec.data, setting)
         loaded = LoadedNetwork.of(self.spec, self.spec.model, data, setting)
         rows = torch.arange(len(loaded.features))
         if self.spec.records_per_user is not None:

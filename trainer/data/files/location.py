@@ -22,11 +22,18 @@ _STAYS_INSIDE = "inside the data sets' root, symbolic links followed"
 
 
 class Stamp(NamedTuple):
-    """A file's stamp, which changes when the file does."""
+    """A file's stamp, which changes when the file does. Its time of modification can be set back; ``changed_ns`` can't."""
 
     path: str
     size: int
     modified_ns: int
+    changed_ns: int
+    inode: int
+
+    @property
+    def newest_ns(self) -> int:
+        """When the file, or anything about it, was last changed, by its file system's clock."""
+        return max(self.modified_ns, self.changed_ns)
 
 
 def root() -> Path:
@@ -88,7 +95,7 @@ def files_of(folder: str, pattern: str) -> tuple[Path, ...]:
 
 
 def stamps(paths: tuple[Path, ...]) -> tuple[Stamp, ...]:
-    """Size and time of change of each file.
+    """Path, size, times and inode of each file.
 
     Raises:
       InvalidParameter: a file went away.
@@ -97,7 +104,10 @@ def stamps(paths: tuple[Path, ...]) -> tuple[Stamp, ...]:
         states = [path.stat() for path in paths]
     except OSError as error:
         raise InvalidParameter("data.folder", "a folder whose files stay in place", str(error)) from error
-    return tuple(Stamp(str(path), state.st_size, state.st_mtime_ns) for path, state in zip(paths, states, strict=True))
+    return tuple(
+        Stamp(str(path), state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino)
+        for path, state in zip(paths, states, strict=True)
+    )
 
 
 def _inside(path: Path, name: str, *, wanted_folder: bool) -> Path:

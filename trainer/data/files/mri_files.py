@@ -3,6 +3,8 @@ r"""Untrusted MRI files: slices in a NumPy archive, NIfTI volumes, fastMRI's HDF
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +13,8 @@ from numpy.typing import NDArray
 
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.data.files.archives import npz_arrays
+from zetadp.trainer.data.files.location import Stamp, stamps
+from zetadp.trainer.data.files.stored import UNCHANGED
 
 LARGEST_VOLUME = 2**31
 """Bytes of one volume in memory."""
@@ -65,17 +69,35 @@ def read_nifti(path: Path, slices: int, sequences: int) -> NDArray[Any]:
     return np.ascontiguousarray(middle.transpose(3, 2, 0, 1))
 
 
-def read_fastmri(path: Path, slices: int | None) -> tuple[NDArray[Any], str]:
-    """The middle slices' k-space of a single-coil fastMRI file, complex64 (slices, height, width), and whose it is.
+class FastMriFile(NamedTuple):
+    """A single-coil fastMRI file as far as its header says: k-space is (slices, height, width); whose it is, and when it was changed."""
 
-    Nothing is followed out of the file: links, external storage and virtual data sets are refused.
+    path: Path
+    shape: tuple[int, int, int]
+    patient: str
+    stamp: Stamp
 
-    Args:
-      path: of the HDF5 file.
-      slices: the most slices to take, from the middle of the volume; None for all.
-    Raises:
-      InvalidParameter: it isn't one, is cut off or too large.
-    """
+
+def open_fastmri(path: Path) -> FastMriFile:
+    """What is known of a file without reading k-space. Raises InvalidParameter if it isn't one, or is too large."""
+    stamp = stamps((path,))[0]
+    with _k_space_of(path) as k_space:
+        patient = k_space.file.attrs.get("patient_id", path.stem)
+        return FastMriFile(path, k_space.shape, patient.decode() if isinstance(patient, bytes) else str(patient), stamp)
+
+
+def read_fastmri_slice(file: FastMriFile, number: int) -> NDArray[Any]:
+    """K-space of one slice, complex64 (height, width). Raises InvalidParameter if the file is cut off, or has changed."""
+    with _k_space_of(file.path) as k_space:
+        found = k_space[number]
+    if stamps((file.path,))[0] != file.stamp:
+        raise InvalidParameter(file.path.name, UNCHANGED, "a file that changed")
+    return found
+
+
+@contextmanager
+def _k_space_of(path: Path) -> Iterator[Any]:
+    """HDF5's data set. Nothing is followed out of the file: links, external storage and virtual data sets are refused."""
     import h5py  # a tenth of a second to import, and only these files need it
 
     try:
@@ -90,10 +112,7 @@ def read_fastmri(path: Path, slices: int | None) -> tuple[NDArray[Any], str]:
             if k_space.ndim != 3 or k_space.dtype != np.complex64 or k_space.nbytes > LARGEST_VOLUME or not k_space.size:
                 expected = f"a file with kspace complex64 (slices, height, width) of at most {LARGEST_VOLUME} bytes"
                 raise InvalidParameter(path.name, expected, (k_space.dtype.name, k_space.shape))
-            kept = len(k_space) if slices is None else min(slices, len(k_space))
-            start = (len(k_space) - kept) // 2
-            patient = file.attrs.get("patient_id", path.stem)
-            return k_space[start : start + kept], patient.decode() if isinstance(patient, bytes) else str(patient)
+            yield k_space
     except InvalidParameter:
         raise
     except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import final
+from typing import cast, final
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from torch.func import functional_call  # pyright: ignore[reportPrivateImportUsa
 from zetadp.accountants.audit import Scores
 from zetadp.mechanisms.sampling.source import RandomStream
 from zetadp.trainer.engine.gradients.clipping import ClippedGradients
+from zetadp.trainer.engine.gradients.lazy_rows import LazyRows
 from zetadp.trainer.engine.gradients.probe import mode
 from zetadp.trainer.engine.gradients.problem import Problem
 from zetadp.trainer.layers.flat_parameters import as_real
@@ -123,8 +124,13 @@ def with_canaries(problem: Problem, count: int, bound: float, classes: int | Non
         own[:, 0] = torch.arange(len(problem.features), len(problem.features) + count)
         members = torch.cat((problem.members, own))
     return replace(
-        problem, features=torch.cat((problem.features, features)), targets=torch.cat((problem.targets, targets)), members=members
+        problem, features=_followed_by(problem.features, features), targets=_followed_by(problem.targets, targets), members=members
     )
+
+
+def _followed_by(rows: Tensor, more: Tensor) -> Tensor:
+    several: object = rows
+    return cast("Tensor", several.followed_by(more)) if isinstance(several, LazyRows) else torch.cat((rows, more))
 
 
 def _scale(tried: Problem, bound: float) -> float:

@@ -10,6 +10,7 @@ from torch.func import functional_call  # pyright: ignore[reportPrivateImportUsa
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.engine.finite import all_finite
 from zetadp.trainer.engine.gradients.inputs import label, parts_of
 from zetadp.trainer.engine.gradients.lazy_rows import LazyRows
 from zetadp.trainer.engine.gradients.probe import SEED, are_alike, made_up_features, made_up_parameters, mode, some_targets, uneven
@@ -75,7 +76,7 @@ def _check_data(problem: Problem) -> None:
     for name, values in {**features, "targets": problem.targets}.items():
         if values.dtype in (torch.float16, torch.bfloat16, torch.complex32):
             raise InvalidParameter(name, "in single precision", str(values.dtype))
-        if is_read and not bool(as_real(values).isfinite().all()):
+        if is_read and not all_finite(values):
             raise InvalidParameter(name, "finite everywhere", "NaN or infinity")
 
 

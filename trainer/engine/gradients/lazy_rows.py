@@ -1,16 +1,19 @@
-r"""Records of a caller's data set, read when they are needed: memory doesn't grow with their number."""
+r"""Records of a caller's data set, or of one on disk, read when they are needed: memory doesn't grow with their number."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from typing import Any, Protocol, cast, final
 
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from zetadp.mechanisms.errors import InvalidParameter
-from zetadp.trainer.engine.gradients.inputs import Features, digest_of, features_of, inputs_and_target, kinds_of, parts_of
+from zetadp.trainer.data.files.stored import StoredRecords
+from zetadp.trainer.engine.gradients.inputs import Features, add_to_digest, features_of, inputs_and_target, kinds_of, parts_of
 from zetadp.trainer.layers.flat_parameters import as_real
 
 AT_ONCE = 256
@@ -23,6 +26,28 @@ class Records(Protocol):
     def __len__(self) -> int: ...
 
     def __getitem__(self, index: int, /) -> Any: ...
+
+
+@final
+class MappedRecords:
+    r"""Records of arrays of which some are memory maps (``np.load(path, mmap_mode="r")``): each is copied when it is asked for.
+
+    Raises:
+      InvalidParameter: they aren't of as many records each.
+    """
+
+    def __init__(self, inputs: Mapping[int | str, Any], target: Any) -> None:
+        counts = {len(one) for one in (*inputs.values(), target)}
+        if len(counts) != 1:
+            raise InvalidParameter("data", "inputs and targets of as many records each", sorted(counts))
+        self._inputs, self._target, self._count = inputs, target, counts.pop()
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: int) -> object:
+        found = {name: np.array(one[index]) for name, one in self._inputs.items()}, np.array(self._target[index])
+        return found if all(isinstance(name, str) for name in self._inputs) else (*found[0].values(), found[1])
 
 
 @final
@@ -59,24 +84,67 @@ def _stack(values: Sequence[Any]) -> Tensor:
 
 
 @final
+class StoredLoader:
+    r"""Records of a data set on disk as tensors, the last ones asked for kept.
+
+    Args:
+      front: public functions of one record that the network begins with. They are computed again in each step, one record at a time: what
+        a record becomes doesn't depend on the records beside it, in no bit.
+    """
+
+    def __init__(self, records: StoredRecords, front: nn.Sequential, device: torch.device) -> None:
+        self._records, self._front, self._device = records, front, device
+        self._last: tuple[tuple[int, ...], tuple[Tensor, Tensor]] = ((), self._read((0,)))
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def rows(self, numbers: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+        """Features and targets of these records, on the device. Raises InvalidParameter if a file changed."""
+        if numbers != self._last[0]:
+            self._last = ((), self._last[1])
+            self._last = (numbers, self._read(numbers))
+        return self._last[1]
+
+    def _read(self, numbers: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+        features, targets = (torch.from_numpy(values).to(self._device) for values in self._records.read(np.array(numbers, dtype=np.intp)))
+        if len(self._front):
+            with torch.no_grad():
+                features = torch.cat([self._front(record) for record in features.split(1)])
+        return features, targets
+
+
+class Rows(Protocol):
+    """``Loader`` and ``StoredLoader``."""
+
+    def __len__(self) -> int: ...
+
+    def rows(self, numbers: tuple[int, ...], /) -> tuple[Features, Tensor]:
+        """Features and targets of these records."""
+        ...
+
+
+@final
 class LazyRows:
     r"""Features (``part`` 0) or targets (1) of a data set, as far as the engine asks a tensor (records, ...) for them.
 
     Attributes:
       one: the first record, (1, ...).
+      behind: made-up records after those of the data set, (records, ...), which are in memory and may be changed; None for none.
       least, largest: of labels; 0 for other targets.
       kinds: some of the different labels.
     """
 
-    def __init__(self, loader: Loader, part: int) -> None:
+    def __init__(self, loader: Rows, part: int) -> None:
         self._loader, self._part = loader, part
         self.one = loader.rows((0,))[part]
         self.least = self.largest = 0
         self.kinds = self.one
+        self.behind: Tensor | None = None
 
     @property
     def shape(self) -> torch.Size:
-        return torch.Size((len(self._loader), *self._tensor.shape[1:]))
+        return torch.Size((len(self), *self._tensor.shape[1:]))
 
     @property
     def dtype(self) -> torch.dtype:
@@ -103,17 +171,40 @@ class LazyRows:
     def unique(self) -> Tensor:
         return cast("Tensor", self.kinds)
 
+    def followed_by(self, behind: Tensor) -> LazyRows:
+        """The same rows with these after them."""
+        found = copy(self)
+        found.behind = behind
+        return found
+
     def __len__(self) -> int:
-        return len(self._loader)
+        return len(self._loader) + (0 if self.behind is None else len(self.behind))
 
     def __getitem__(self, rows: Tensor | slice) -> Features:
         numbers = torch.arange(len(self))[rows] if isinstance(rows, slice) else rows
         return self.index_select(0, numbers)
 
+    def __setitem__(self, rows: slice, values: Tensor) -> None:
+        """Of rows behind the data set's own."""
+        assert self.behind is not None  # nothing else is written
+        places = torch.arange(len(self))[rows] - len(self._loader)
+        assert bool((places >= 0).all())
+        self.behind[places.to(self.behind.device)] = values
+
     def index_select(self, _axis: int, rows: Tensor) -> Features:
         """A new tensor, as ``Tensor.index_select`` gives it."""
-        numbers = tuple(rows.tolist())
-        return self._loader.rows(numbers)[self._part].clone() if numbers else self.one[:0].clone()
+        numbers = rows.tolist()
+        own = tuple(number for number in numbers if number < len(self._loader))
+        read = self._loader.rows(own)[self._part] if own else self.one[:0]
+        if len(own) == len(numbers):
+            return read.clone()
+        assert isinstance(read, Tensor)
+        assert self.behind is not None
+        is_own = rows < len(self._loader)
+        found = read.new_empty((len(numbers), *read.shape[1:]))
+        found[is_own] = read
+        found[~is_own] = self.behind[rows[~is_own] - len(self._loader)]
+        return found
 
 
 def lazy(records: Records, device: torch.device) -> tuple[LazyRows, LazyRows, str]:
@@ -133,7 +224,7 @@ def lazy(records: Records, device: torch.device) -> tuple[LazyRows, LazyRows, st
             raise InvalidParameter("data", f"records of {expected}", found)
         if not all(bool(as_real(values).isfinite().all()) for values in (*parts_of(chunk[0]).values(), chunk[1])):
             raise InvalidParameter("data", "finite everywhere", f"NaN or infinity in records {first} to {first + len(chunk[1]) - 1}")
-        digest.update(digest_of(*chunk))
+        add_to_digest(digest, *chunk)
         if targets.dtype == torch.int64 and targets.dim() == 1:
             labels = chunk[1]
             targets.least, targets.largest = min(targets.least, int(labels.min())), max(targets.largest, int(labels.max()))

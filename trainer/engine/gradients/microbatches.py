@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from zetadp.trainer.engine.gradients.inputs import is_numeric, mapped
+from zetadp.trainer.engine.gradients.lazy_rows import LazyRows
 from zetadp.trainer.engine.gradients.per_unit import Microbatch, squared_features
 from zetadp.trainer.engine.gradients.probe import made_up_features, made_up_parameters, mode
 from zetadp.trainer.engine.gradients.problem import Problem
@@ -100,6 +101,9 @@ def gather(problem: Problem, units: Tensor, squares: Tensor | None) -> Microbatc
         weights = (members >= 0).reshape(-1).float()
     # Twice as fast as an index.
     features, targets = problem.features.index_select(0, rows), problem.targets.index_select(0, rows)
+    if isinstance(problem.features, LazyRows):
+        # By the same function as all records' squares, for the same bits.
+        return Microbatch(features, targets, weights, len(units), squared_features(features))
     return Microbatch(features, targets, weights, len(units), None if squares is None else squares.index_select(0, rows))
 
 

@@ -155,6 +155,14 @@ class Comparison(TrainingSpec):
         seed = int.from_bytes(digest[:8], "big") >> 11  # as large as a seed may be
         return _PART.validate_python(spec.model_dump(mode="json") | {"reproducible": True, "seed": seed})
 
+    def check_request(self) -> None:
+        for part in self.parts:
+            part.spec.check_request()
+
+    def check_fits(self, facts: DataSetFacts) -> None:
+        for part in self.parts:
+            part.spec.check_fits(facts)
+
     def plan_for(self, facts: DataSetFacts) -> ComparisonPlan:
         planned: dict[str, PartPlan] = {}
         parts: list[ComparedPlan] = []

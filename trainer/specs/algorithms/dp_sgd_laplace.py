@@ -137,6 +137,9 @@ class DpSgdLaplace(AutoencoderTraining):
     def adjacency(self) -> Adjacency:
         return self.method.privacy.adjacency
 
+    def check_fits(self, facts: DataSetFacts) -> None:
+        _ = self.plan_with(facts, self.method.clipping_bound)
+
     def plan_for(self, facts: DataSetFacts) -> AnyPlan:
         privacy = self.method.privacy
         if privacy.noise_multiplier is not None:

@@ -94,6 +94,9 @@ class FunctionalMechanism(AutoencoderSpec):
     def adjacency(self) -> Adjacency:
         return self.privacy.adjacency
 
+    def check_fits(self, facts: DataSetFacts) -> None:
+        _ = self.plan_with(facts, 1.0)
+
     def plan_for(self, facts: DataSetFacts) -> AnyPlan:
         if self.privacy.noise_multiplier is not None:
             return self.plan_with(facts, self.privacy.noise_multiplier)

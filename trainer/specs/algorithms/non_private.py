@@ -37,6 +37,7 @@ class NonPrivateTraining(TrainingSpec):
       evaluation: how the held-out records are used.
     """
 
+    READS_SAMPLES: ClassVar[bool] = True
     SUMMARY: ClassVar[str] = "Ordinary training without privacy, as a baseline."
     SOURCES: ClassVar[tuple[str, ...]] = ("Robbins and Monro 1951, A stochastic approximation method",)
     ERRATA: ClassVar[tuple[str, ...]] = ()

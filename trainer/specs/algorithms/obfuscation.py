@@ -138,45 +138,7 @@ class Obfuscation(TrainingSpec):
     def runs_in_float32(self) -> str:
         return "complex-feature obfuscation"
 
-    def plan_for(self, facts: DataSetFacts) -> AnyPlan:
-        method = self.method
-        self._check_fits(facts)
-        if not isinstance(method, NoisyRotation):
-            return UnprotectedPlan(
-                reason=REASONS[method.kind], unit=facts.unit, units=facts.training_records, steps=self.steps, delta=REPORTED_DELTA
-            )
-        privacy = method.privacy
-        if privacy.noise_multiplier is not None:
-            return self._release(method, facts, privacy.noise_multiplier * 2.0 * method.clipping_norm)
-        assert privacy.epsilon is not None  # checked at construction: exactly one of the two
-        draft = self._release(method, facts, 2.0 * method.clipping_norm)
-        factor = calibrate_scale(draft.event, epsilon=privacy.epsilon, delta=privacy.delta)
-        return self._release(method, facts, factor * 2.0 * method.clipping_norm)
-
-    def replanned(self, facts: DataSetFacts, plan: Plan) -> AnyPlan:
-        method = self.method
-        if isinstance(method, NoisyRotation) and method.privacy.noise_multiplier is None and isinstance(plan, FeatureReleasePlan):
-            self._check_fits(facts)
-            return self._release(method, facts, plan.noise_std)
-        return self.plan_for(facts)
-
-    def public_training_records(self, facts: DataSetFacts) -> int:
-        """Training records that network and attackers are trained on."""
-        return facts.training_records - (self.evaluation_records or 0)
-
-    def _release(self, method: NoisyRotation, facts: DataSetFacts, std: float) -> FeatureReleasePlan:
-        check_split(facts, method.privacy.adjacency)
-        sensitivity = Sensitivity(l2=2.0 * method.clipping_norm, adjacency=method.privacy.adjacency, unit=method.privacy.unit)
-        return FeatureReleasePlan(
-            mechanism=Gaussian(std=std, sensitivity=sensitivity),
-            clipping_norm=method.clipping_norm,
-            records=facts.test_records,
-            queries=method.queries,
-            steps=self.steps,
-            delta=method.privacy.delta,
-        )
-
-    def _check_fits(self, facts: DataSetFacts) -> None:
+    def check_fits(self, facts: DataSetFacts) -> None:
         if facts.task != "classification" or facts.is_complex or len(facts.shape) != 3 or facts.classes is None:
             raise InvalidParameter("data", "real images (channels, height, width) with classes", self.data.kind)
         if isinstance(self.method, NoisyRotation) and self.method.privacy.unit != facts.unit:
@@ -194,3 +156,42 @@ class Obfuscation(TrainingSpec):
         labels = sorted(label for group in self.task_groups or () for label in group)
         if self.task_groups is not None and labels != list(range(facts.classes)):
             raise InvalidParameter("task_groups", f"groups that contain every label in 0 .. {facts.classes - 1} once", self.task_groups)
+        if isinstance(self.method, NoisyRotation):
+            check_split(facts, self.method.privacy.adjacency)
+
+    def plan_for(self, facts: DataSetFacts) -> AnyPlan:
+        method = self.method
+        self.check_fits(facts)
+        if not isinstance(method, NoisyRotation):
+            return UnprotectedPlan(
+                reason=REASONS[method.kind], unit=facts.unit, units=facts.training_records, steps=self.steps, delta=REPORTED_DELTA
+            )
+        privacy = method.privacy
+        if privacy.noise_multiplier is not None:
+            return self._release(method, facts, privacy.noise_multiplier * 2.0 * method.clipping_norm)
+        assert privacy.epsilon is not None  # checked at construction: exactly one of the two
+        draft = self._release(method, facts, 2.0 * method.clipping_norm)
+        factor = calibrate_scale(draft.event, epsilon=privacy.epsilon, delta=privacy.delta)
+        return self._release(method, facts, factor * 2.0 * method.clipping_norm)
+
+    def replanned(self, facts: DataSetFacts, plan: Plan) -> AnyPlan:
+        method = self.method
+        if isinstance(method, NoisyRotation) and method.privacy.noise_multiplier is None and isinstance(plan, FeatureReleasePlan):
+            self.check_fits(facts)
+            return self._release(method, facts, plan.noise_std)
+        return self.plan_for(facts)
+
+    def public_training_records(self, facts: DataSetFacts) -> int:
+        """Training records that network and attackers are trained on."""
+        return facts.training_records - (self.evaluation_records or 0)
+
+    def _release(self, method: NoisyRotation, facts: DataSetFacts, std: float) -> FeatureReleasePlan:
+        sensitivity = Sensitivity(l2=2.0 * method.clipping_norm, adjacency=method.privacy.adjacency, unit=method.privacy.unit)
+        return FeatureReleasePlan(
+            mechanism=Gaussian(std=std, sensitivity=sensitivity),
+            clipping_norm=method.clipping_norm,
+            records=facts.test_records,
+            queries=method.queries,
+            steps=self.steps,
+            delta=method.privacy.delta,
+        )

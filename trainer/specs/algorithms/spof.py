@@ -137,6 +137,9 @@ class Spof(AutoencoderTraining):
     def adjacency(self) -> Adjacency:
         return self.method.privacy.adjacency
 
+    def check_fits(self, facts: DataSetFacts) -> None:
+        _ = self.plan_with(facts, 1.0)
+
     def plan_for(self, facts: DataSetFacts) -> AnyPlan:
         privacy = self.method.privacy
         if privacy.scale is not None:
