@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 from importlib.resources import as_file, files
 from typing import Literal, final
 
-from fastapi import Depends, FastAPI
+from fastapi import Depends, FastAPI, Request
+from fastapi.responses import JSONResponse
 from fastapi.staticfiles import StaticFiles
 
 from zetadp.accountants.calibration import Parameter
@@ -26,10 +27,12 @@ from zetadp.app.calculators.router import router as calculators_router
 from zetadp.app.calculators.short_forms import ShortAnswer
 from zetadp.app.certificates.log.router import router as certificate_log_router
 from zetadp.app.certificates.router import router as certificates_router
+from zetadp.app.computing.apart import Apart
+from zetadp.app.computing.lifecycle import attached as computing_attached
 from zetadp.app.jobs.executors import router as hardware_router
 from zetadp.app.kit import openapi, tracing
 from zetadp.app.kit import problems as errors
-from zetadp.app.kit.compression import Compressed
+from zetadp.app.kit.compression import CATALOGUES, Compressed
 from zetadp.app.kit.disconnects import Disconnects
 from zetadp.app.kit.guard import BodyGuard, HostGuard
 from zetadp.app.kit.settings import Settings
@@ -52,6 +55,8 @@ from zetadp.app.uploads.router import data_sets as data_sets_router
 from zetadp.app.uploads.router import router as uploads_router
 from zetadp.app.web.handbook import PATH as HANDBOOK
 from zetadp.app.web.handbook import Handbook
+from zetadp.app.web.kept import Kept
+from zetadp.app.web.router import STANDING
 from zetadp.app.web.router import router as web_router
 from zetadp.mechanisms.base import Value
 from zetadp.mechanisms.conventions import NoiseStatement
@@ -75,6 +80,7 @@ Privacy accounting, noise calibration and private training, with certificates th
 * Noise is always given **per real component**: `std` is that of a complex coordinate's real and imaginary part, not of the whole.
 """
 
+OPENAPI, CERTIFICATE_SCHEMA = "/openapi.json", "/v1/certificates/schema"
 UNIONS: dict[str, object] = {
     "CalibrationParameter": Parameter,
     "DataSetSource": Source,
@@ -110,7 +116,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         with attached(app, chosen), access_attached(app, chosen), uploads_attached(app, chosen), operations_attached(app, chosen):
-            yield
+            async with computing_attached(app, chosen):
+                yield
 
     tracing.configure("zetadp-service")
     app = FastAPI(
@@ -122,6 +129,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         openapi_tags=openapi.TAGS,
         generate_unique_id_function=openapi.operation_id,
         lifespan=lifespan,
+        openapi_url=None,  # a route of ours has it
         docs_url=None,
         redoc_url=None,
         telemetry=tracing.of_requests(),
@@ -131,6 +139,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     rates = Rates(chosen)
     calculating = [] if chosen.open_calculators else [Depends(requires(Scope.CALCULATE))]
     errors.install(app)
+    app.add_api_route(OPENAPI, document, methods=["GET"], include_in_schema=False)
+    app.add_api_route("/livez", live, methods=["GET"], tags=["health"], summary="Is the process alive?")
     for router in (calculators_router, papers_router, comparisons_router, recipes_router):
         app.include_router(router, prefix="/v1", dependencies=calculating)
     app.include_router(jobs_router, prefix="/v1")
@@ -146,14 +156,15 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.include_router(access_router, prefix="/v1")
     app.include_router(operations_router)
     app.include_router(web_router)
-    app.add_api_route("/livez", live, methods=["GET"], tags=["health"], summary="Is the process alive?")
     with as_file(files("zetadp.app").joinpath("web", "static")) as static:
         app.mount("/static", StaticFiles(directory=static), name="static")
     app.mount(HANDBOOK, Handbook(chosen.handbook_dir), name="handbook")
     openapi.describe(app, UNIONS)
     # From the inside out: what comes last sees a request first.
+    app.add_middleware(Apart, chosen)
     app.add_middleware(Disconnects)
     app.add_middleware(Compressed)
+    app.add_middleware(Kept, (*STANDING, OPENAPI, CERTIFICATE_SCHEMA, *(CATALOGUES if chosen.open_calculators else ())))
     app.add_middleware(BodyGuard)
     app.add_middleware(Gate, rates)
     app.add_middleware(HostGuard, chosen.allowed_hosts.split(","))
@@ -162,6 +173,11 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     return app
 
 
-def live() -> Health:
-    """It is, if this is answered."""
+def document(request: Request) -> JSONResponse:
+    """The OpenAPI document: made in a thread, since that takes seconds, and health checks don't wait for it."""
+    return JSONResponse(request.app.openapi())
+
+
+async def live() -> Health:
+    """It is, if this is answered. It waits for nothing, not even for a thread."""
     return Health(version=VERSION)

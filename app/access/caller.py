@@ -2,10 +2,10 @@ r"""The sender of a request: a tenant's key, with scopes. Routes depend on ``req
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from functools import cache
-from typing import cast, final
+from typing import Any, cast, final
 
 from fastapi import Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
@@ -49,14 +49,19 @@ def requires(scope: Scope) -> Callable[..., Awaitable[Caller]]:
     # For the OpenAPI document: what is shown the gate has seen already.
     documented: HTTPAuthorizationCredentials | None = Security(BEARER, scopes=[scope])
 
-    async def admitted(request: Request, _shown: HTTPAuthorizationCredentials | None = documented) -> Caller:
-        request.state.required = scope
-        admission = cast("Admission", request.state.admission)
-        if admission.caller is None:
-            raise admission.refused()
-        if scope not in admission.caller.scopes:
-            raise ScopeMissing(scope)
-        return admission.caller
+    async def required(request: Request, _shown: HTTPAuthorizationCredentials | None = documented) -> Caller:
+        return admitted(request.scope["state"], scope)
 
-    admitted.__name__ = f"requires_{scope}"
-    return admitted
+    required.__name__ = f"requires_{scope}"
+    return required
+
+
+def admitted(state: MutableMapping[str, Any], scope: Scope) -> Caller:
+    """The sender of a request with this state, which the gate has set. Raises AccessError if it may not do what needs the scope."""
+    state["required"] = scope
+    admission = cast("Admission", state["admission"])
+    if admission.caller is None:
+        raise admission.refused()
+    if scope not in admission.caller.scopes:
+        raise ScopeMissing(scope)
+    return admission.caller

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from zetadp.app.kit.errors import ProblemType, ServiceError
+from zetadp.app.kit.errors import ProblemType, ServiceError, TooMuch
 
 
 class AccessError(ServiceError):
@@ -37,7 +37,7 @@ class ScopeMissing(AccessError):
         super().__init__(f"expected a key with the scope {scope}")
 
 
-class TooManyRequests(AccessError):
+class TooManyRequests(AccessError, TooMuch):
     """There were more requests than the limit allows."""
 
     problem = ProblemType(429, "too-many-requests", "Too many requests.")

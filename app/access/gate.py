@@ -16,6 +16,7 @@ from zetadp.app.access.errors import AccessError, KeyNeeded
 from zetadp.app.access.rates import Rates, address_of
 from zetadp.app.access.service import KeyService
 from zetadp.app.kit.database import UNAVAILABLE
+from zetadp.app.kit.errors import TooMuch
 from zetadp.app.kit.problems import refusal
 
 UNCOUNTED = ("/livez", "/readyz")
@@ -46,6 +47,8 @@ class Gate:
                 caller = await self._caller(scope, refused)
                 self._rates.count(caller, address)
         except (AccessError, *UNAVAILABLE) as error:
+            if isinstance(error, TooMuch):
+                await error.held()
             await refusal(error, Request(scope))(scope, receive, send)
             return
         scope["state"]["admission"] = Admission(caller, refused)

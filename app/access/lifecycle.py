@@ -19,10 +19,14 @@ def attached(app: FastAPI, settings: Settings) -> Generator[None]:
     """For the application's lifespan, inside that of its database: sets ``keys`` and ``audit`` of ``app.state``."""
     keys, audit = KeyService(app.state.database), AuditLog(app.state.database)
     app.state.keys, app.state.audit = keys, audit
-    try:
+
+    def adopt() -> None:
         given = None if settings.admin_key is None else KeyText.read(settings.admin_key.get_secret_value())
         if given is not None and keys.adopt(given.text):
             audit.record(local_event(DEFAULT_TENANT, given.id, "key of ZETADP_ADMIN_KEY stored", given.id))
+
+    try:
+        app.state.preparation.do(adopt)
         yield
     finally:
         audit.close()

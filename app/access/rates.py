@@ -14,17 +14,21 @@ from limits.strategies import FixedWindowRateLimiter
 
 from zetadp.app.access.caller import Caller
 from zetadp.app.access.errors import AccessError, KeyNeeded, TooManyRequests
+from zetadp.app.access.shared_windows import SharedWindows
 from zetadp.app.kit.settings import Settings
 
+SHARED = "rates"
+"""The file of the counts of several processes, in the data folder."""
 _ONCE_A_MINUTE = parse("1/minute")
 
 
 @final
 class Rates:
-    """Counts in this process's memory: several processes of the service count separately."""
+    """Counts for all processes of the service that share its data folder; one that is alone counts in its memory."""
 
     def __init__(self, settings: Settings) -> None:
-        self._limiter = FixedWindowRateLimiter(MemoryStorage())
+        storage = MemoryStorage() if settings.processes == 1 else SharedWindows(settings.data_dir / SHARED)
+        self._limiter = FixedWindowRateLimiter(storage)
         self._per_key = parse(settings.requests_per_key)
         self._per_address = parse(settings.requests_per_address)
         self._failures = parse(settings.failures_per_address)

@@ -15,10 +15,13 @@ from zetadp.mechanisms.errors import TimeLimitReached
 
 
 def answered(batch: BatchRequest, profile: Callable[[ProfileRequest], Profile], seconds: float) -> Iterator[BatchLine]:
-    """One line per request, in order, each computed when needed; after ``seconds`` the rest is refused, one line each."""
-    ends = time.monotonic() + seconds
+    """One line per request, in order, each computed when needed; after ``seconds`` of processor time the rest is refused, one line each."""
+    used = 0.0
     for index, given in enumerate(batch.requests):
-        yield _line(index, given, profile, seconds, ends - time.monotonic())
+        begun = time.thread_time()  # each line has a thread of its own, perhaps
+        line = _line(index, given, profile, seconds, seconds - used)
+        used += time.thread_time() - begun
+        yield line
 
 
 def _line(index: int, given: object, profile: Callable[[ProfileRequest], Profile], seconds: float, left: float) -> BatchLine:

@@ -65,16 +65,16 @@ class ProfileCache:
         key = digest(request)
         entry = self._entry(key)
         size: int | None = None
-        try:
-            with entry.held():
+        with entry.held():  # who gives up waiting leaves the entry to the one that fills it
+            try:
                 # Removed from the entry during the calculation, so that one that is stopped halfway leaves nothing half-made in it.
                 answers, entry.answers = entry.answers or Answers(request.event, request.accountant), None
                 before = answers.count
                 answer = answers.at(request)
                 size = entry.bytes if answers.count == before and entry.bytes else weight(answers)
                 entry.answers = answers
-        finally:
-            self._settle(key, entry, size)
+            finally:
+                self._settle(key, entry, size)
         return answer
 
     @property

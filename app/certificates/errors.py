@@ -19,6 +19,18 @@ class CertificateNotFound(CertificateError, ServiceError):
         super().__init__(f"there is no certificate {certificate_id!r}")
 
 
+class VerificationTooLong(CertificateError, ServiceError):
+    """To verify the certificate takes more than the service gives it."""
+
+    problem = ProblemType(422, "verification-too-long", "The verification takes too long for the service.")
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        super().__init__(
+            f"verifying it takes longer than the limit of {seconds:g} s; nothing is wrong with it: `zetadp verify` has no limit"
+        )
+
+
 class CertificateRefused(CertificateError):
     """Nothing is signed, since the run's report differs from what the plan accounts for."""
 

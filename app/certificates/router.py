@@ -6,6 +6,7 @@ import json
 from enum import StrEnum
 from typing import Annotated, Any, final
 
+from anyio import to_thread
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
 
@@ -23,8 +24,9 @@ from zetadp.app.certificates.page.rendering import rendered
 from zetadp.app.certificates.signing.envelope import MAXIMUM_BYTES, MEDIA_TYPE, PAYLOAD_TYPE, Envelope
 from zetadp.app.certificates.signing.jws import MEDIA_TYPE as JOSE
 from zetadp.app.certificates.signing.keys import PublicKeySet, jwks
+from zetadp.app.certificates.verification.apart import examined_apart
 from zetadp.app.certificates.verification.opening import CertificateUnreadable, jws_of, open_certificate
-from zetadp.app.certificates.verification.verify import verify
+from zetadp.app.certificates.verification.verify import reported
 from zetadp.app.kit.database import Database
 from zetadp.app.kit.settings import Settings
 
@@ -133,18 +135,24 @@ def get_certificate(
     return DsseResponse(envelope, headers=headers)
 
 
-@router.post("/v1/certificates/verify", openapi_extra={"requestBody": _VERIFIED})
-def verify_certificate(
+@router.post("/v1/certificates/verify", response_model=VerificationReport, openapi_extra={"requestBody": _VERIFIED})
+async def verify_certificate(
+    request: Request,
     body: Annotated[bytes, Depends(_body)],
     database: Annotated[Database, Depends(database_of)],
     settings: Annotated[Settings, Depends(settings_of)],
-) -> VerificationReport:
+) -> VerificationReport | Response:
     """Verify a certificate (DSSE or JWS) against this service's keys, revocations and log, and recompute its figures.
 
     Always 200: the report's `verdict` is the answer. Files aren't checked here; `zetadp verify` compares their digests offline,
     with keys that the reader trusts.
     """
-    return verify(body, jwks(settings), None, _evidence(body, database, settings))
+    # Nothing here computes: that is for a thread, or a process apart.
+    keys = await to_thread.run_sync(jwks, settings)
+    examination = await examined_apart(request, body, keys, settings)
+    if isinstance(examination, Response):
+        return examination
+    return await to_thread.run_sync(lambda: reported(examination, body, keys, _evidence(body, database, settings)))
 
 
 def _evidence(body: bytes, database: Database, settings: Settings) -> Evidence | None:

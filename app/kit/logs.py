@@ -38,6 +38,7 @@ def configure_logs(level: Literal["debug", "info", "warning", "error"], form: Fo
         line = render(logger, name, event)
         return without_passwords(without_secrets(line if isinstance(line, str) else line.decode()))
 
+    errors = sys.stderr
     before: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -47,7 +48,8 @@ def configure_logs(level: Literal["debug", "info", "warning", "error"], form: Fo
     structlog.configure(
         processors=[*before, rendered],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        # Who captured the lines when this was called may have closed their file since.
+        logger_factory=lambda *_: structlog.WriteLogger(sys.stderr if errors.closed else errors),
     )
     handler = logging.StreamHandler(sys.stderr)
     foreign = [structlog.stdlib.add_logger_name, *before]

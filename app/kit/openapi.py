@@ -2,6 +2,7 @@ r"""The service's OpenAPI document: the framework's, with real refusals, legal e
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import Annotated, Any, final
 
@@ -41,7 +42,10 @@ _RETRY_AFTER = {"Retry-After": {"description": "Seconds until the next request i
 _REFUSALS: dict[str, dict[str, Any]] = {
     "401": {"description": "A key is needed, and no valid one was sent."},
     "403": {"description": "The key doesn't have the required scope."},
-    "429": {"description": "Too many requests with this key, or from this address without a key.", "headers": _RETRY_AFTER},
+    "429": {
+        "description": "Too many requests with this key, or from this address without a key; or too many unfinished jobs.",
+        "headers": _RETRY_AFTER,
+    },
 }
 
 
@@ -74,8 +78,13 @@ def operation_id(route: APIRoute) -> str:
 def describe(app: FastAPI, unions: Mapping[str, object]) -> None:
     """Makes the OpenAPI document describe the real 422 answers, how routes that need a key refuse requests, streams, and unions by name."""
     framework = app.openapi
+    once = threading.Lock()
 
     def described() -> dict[str, Any]:
+        with once:  # it takes seconds, and many may ask at the start
+            return finished()
+
+    def finished() -> dict[str, Any]:
         if app.openapi_schema is not None:
             return app.openapi_schema
         document = framework()

@@ -16,7 +16,7 @@ from structlog import get_logger
 
 from zetadp.app.kit.database import UNAVAILABLE, DatabaseUnavailable
 from zetadp.app.kit.disk import StorageFull, is_full
-from zetadp.app.kit.errors import RETRY_SECONDS, ProblemType, ServiceError
+from zetadp.app.kit.errors import RETRY_SECONDS, MemoryLimitReached, ProblemType, ServiceError
 from zetadp.app.kit.field_errors import FieldError, echo, field_errors, summary
 from zetadp.mechanisms.errata import UnknownRow
 from zetadp.mechanisms.errors import (
@@ -42,7 +42,7 @@ PRIVACY_PROBLEMS: Mapping[type[Exception], ProblemType] = {
 }
 """The privacy layers know nothing of HTTP: their errors have their problems here. Those of the service name their own."""
 
-KNOWN = (ServiceError, *PRIVACY_PROBLEMS)
+KNOWN = (ServiceError, MemoryError, *PRIVACY_PROBLEMS)
 
 CALCULATIONS = "/v1/calculations"
 """Where to send a calculation as a job if it takes too long for an immediate answer."""
@@ -75,6 +75,9 @@ def _named_for_what_happened(error: Exception) -> Exception:
     if is_full(error):
         get_logger().error("storage_full", error_type=type(error).__name__)
         return StorageFull()
+    if isinstance(error, MemoryError):
+        get_logger().warning("memory_limit_reached")
+        return MemoryLimitReached()
     if isinstance(error, UNAVAILABLE):
         get_logger().error("database_unavailable", error_type=type(error).__name__, cause=type(error.__cause__).__name__)
         return DatabaseUnavailable(RETRY_SECONDS)
@@ -140,10 +143,10 @@ def install(app: FastAPI) -> None:
         app.add_exception_handler(kind, handler)
 
 
-def refusal(error: Exception, request: Request) -> Response:
-    """The answer to a request that reaches no route. The request's body stays unread, so the connection is closed."""
+def refusal(error: Exception, request: Request, *, is_read: bool = False) -> Response:
+    """The answer to a request that reaches no route. If the request's body stays unread, the connection is closed."""
     problem = problem_of(error)
-    response = JSONResponse(problem.marshal(), problem.status, {**(problem.headers or {}), "connection": "close"})
+    response = JSONResponse(problem.marshal(), problem.status, {**(problem.headers or {}), **({} if is_read else {"connection": "close"})})
     return _named(problem.marshal(), request, response)[1]
 
 

@@ -123,8 +123,8 @@ OPERATIONS = {
     ),
     "operations": ("GET /metrics",),
     "health": (
-        "GET /readyz",
         "GET /livez",
+        "GET /readyz",
     ),
 }
 """Method and path of every operation."""

@@ -209,7 +209,7 @@ def test_a_training_is_stored_without_a_word_of_calculations(api: Service) -> No
     with database.reading() as session:
         stored = session.scalars(select(JobRow.document).where(JobRow.id == job_id)).one()
     database.close()
-    assert set(stored) == {"spec", "runtime", "plan"}
+    assert set(stored) == {"spec", "runtime"}
 
 
 def test_the_same_key_makes_one_calculation(api: Service) -> None:

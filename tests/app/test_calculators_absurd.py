@@ -157,6 +157,7 @@ def test_hardly_anything_but_noise_costs_nothing_at_a_usual_delta(client: TestCl
     assert bound["epsilon"][0]["upper"] == 0.0
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_different_mechanisms_are_too_large_a_body(client: TestClient) -> None:
     parts = [release(std=1.0 + index * 1e-5) for index in range(100_000)]
     events = [{"kind": "composed", "events": parts[start : start + 10_000]} for start in range(0, 100_000, 10_000)]
@@ -164,6 +165,7 @@ def test_a_hundred_thousand_different_mechanisms_are_too_large_a_body(client: Te
     assert problem(response, 413)["detail"] == f"expected at most {LARGEST_BODY} bytes"
 
 
+@pytest.mark.slow
 def test_as_many_different_mechanisms_as_fit_are_answered(tmp_path: Path) -> None:
     parts = [release(std=100.0 + index * 1e-3) for index in range(6_000)]
     # A busy machine takes longer than the others' limit for so many; that they are answered is the point here.

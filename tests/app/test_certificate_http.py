@@ -25,6 +25,7 @@ from zetadp.app.certificates.verification.verify import verify
 from zetadp.app.cli import app
 from zetadp.app.cli.certify import save_artifacts, save_evidence
 from zetadp.app.client import Client
+from zetadp.app.jobs.workspaces import FolderWorkspace
 from zetadp.app.kit.database import Database
 from zetadp.app.kit.settings import Settings
 from zetadp.app.worker import completion
@@ -268,8 +269,9 @@ def test_a_certificate_is_signed_again_if_its_key_is_revoked_before_it_is_stored
     class Attempt:
         job_id = "job-1"
 
-    (tmp_path / "work" / completion.ARTIFACTS).mkdir(parents=True)
-    completion.complete_training(Attempt(), run_of_few_steps, Attempts(), tmp_path / "work", of)
+    place = FolderWorkspace(tmp_path / "work", 1)
+    (place.folder / completion.ARTIFACTS).mkdir()
+    completion.complete_training(Attempt(), run_of_few_steps, Attempts(), place, of)
     assert tried == ["stored", "stored"]
     assert list(signed) == []
     database.close()

@@ -48,6 +48,7 @@ def test_threads_that_race_for_the_first_key_all_get_one_and_the_same(settings: 
     assert len(ids) == 1
 
 
+@pytest.mark.slow
 def test_processes_that_race_for_the_first_key_all_get_one_and_the_same(settings: Settings) -> None:
     code = (
         "from zetadp.app.kit.settings import Settings; from zetadp.app.certificates.signing.keys import signer; "

@@ -15,11 +15,13 @@ from zetadp.app.certificates.facts.statement import (
 )
 from zetadp.app.certificates.issuing.predicate import predicate_of
 from zetadp.app.certificates.signing.canonical import canonical_json
-from zetadp.app.certificates.signing.digests import DataManifest, code_manifest, fresh_nonce, sha256_of, sha256_of_file, write_data_manifest
+from zetadp.app.certificates.signing.digests import DataManifest, code_manifest, fresh_nonce, sha256_of, sha256_of_file, store_data_manifest
 from zetadp.app.certificates.signing.envelope import MAXIMUM_BYTES, sign
 from zetadp.app.certificates.signing.keys import signer
 from zetadp.app.kit.settings import Settings
+from zetadp.app.storage.opening import storage_of
 from zetadp.trainer.data import DataSetFacts, data_set_facts
+from zetadp.trainer.data.kept_facts import kept_in
 from zetadp.trainer.data.uploaded import found_by, found_in
 from zetadp.trainer.specs.base import TrainingSpec
 
@@ -32,9 +34,10 @@ def issue_certificate(given: CertificateInput, settings: Settings) -> bytes:
       SigningKeyUnusable: the newest key file can't sign.
       InvalidParameter: the data set can no longer be read.
       OSError: an artifact can't be read.
+      StorageUnavailable: the data manifest couldn't be stored.
     """
     # Whether its tenant may use an uploaded data set was found out when the job was submitted.
-    with found_by(found_in(settings.made_data_sets_dir)):
+    with found_by(found_in(settings.made_data_sets_dir)), kept_in(settings.facts_dir):
         facts = data_set_facts(given.spec.data)
         check_run(given, facts)
         statement = Statement(subject=_subjects(given, facts, settings), predicate=predicate_of(given, facts))
@@ -58,7 +61,7 @@ def _subjects(given: CertificateInput, facts: DataSetFacts, settings: Settings) 
         data_sha256=facts.sha256,
         nonce=fresh_nonce(),
     )
-    kept = write_data_manifest(settings.data_dir / "manifests", given.job_id, fresh)
+    kept = store_data_manifest(storage_of(settings).store, given.job_id, fresh)
     if (before := DataManifest.model_validate_json(kept)).data_sha256 != fresh.data_sha256:
         raise CertificateRefused("the training data", before.data_sha256, fresh.data_sha256)
     # A certificate of an attempt before may lie among the files; this one is about the others.

@@ -8,9 +8,8 @@ manifest's own digest is published. Whoever is shown the manifest can check that
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
-import tempfile
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, final
@@ -18,8 +17,11 @@ from typing import Annotated, final
 from pydantic import StringConstraints
 
 from zetadp.app.certificates.signing.canonical import canonical_json
+from zetadp.app.storage.base import KeyTaken, Store
 from zetadp.mechanisms.base import Count, PrivacyUnit, Value
 
+MANIFESTS = "manifests"
+"""What the keys of data manifests begin with."""
 CODE_PACKAGES = ("zetadp", "zetadp.accountants", "zetadp.app", "zetadp.mechanisms", "zetadp.trainer")
 
 _Hex256 = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{64}$")]
@@ -57,20 +59,17 @@ def code_manifest() -> bytes:
     return "".join(f"{sha256_of_file(path)}  {name}\n" for name, path in sorted(files.items())).encode()
 
 
-def write_data_manifest(directory: Path, job_id: str, manifest: DataManifest) -> bytes:
-    """Store the manifest for this job, unless an earlier attempt did: then that one stays. Returns the stored bytes."""
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = directory / f"{sha256_of(job_id.encode())[:32]}.json"
-    descriptor, draft = tempfile.mkstemp(dir=directory, prefix=".draft-")  # mode 0600
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(canonical_json(manifest))
-        os.link(draft, path)
-    except FileExistsError:
-        pass
-    finally:
-        os.unlink(draft)
-    return path.read_bytes()
+def store_data_manifest(store: Store, job_id: str, manifest: DataManifest) -> bytes:
+    """Store the manifest for this job, unless an earlier attempt did: then that one stays. Returns the stored bytes.
+
+    Raises StorageUnavailable.
+    """
+    key, content = f"{MANIFESTS}/{sha256_of(job_id.encode())[:32]}.json", canonical_json(manifest)
+    with suppress(KeyTaken):
+        store.create(key, content)
+    found = store.get(key)
+    assert found is not None  # nothing deletes a manifest
+    return found.content
 
 
 def fresh_nonce() -> str:

@@ -118,6 +118,12 @@ def signing_key_of(settings: Settings, key_id: str) -> SigningKey | None:
     return None if path is None else _signing_key(path)
 
 
+def has_key(settings: Settings) -> bool:
+    """Whether this machine has a key of the service's; none is made."""
+    directory = settings.data_dir / "keys"
+    return directory.is_dir() and any(_FILE.match(path.name) for path in directory.iterdir())
+
+
 def signer(settings: Settings) -> CryptoSigner:
     """The key that signs, as the signature library wants it. Raises SigningKeyUnusable as ``signing_key`` does."""
     return signing_key(settings).signer

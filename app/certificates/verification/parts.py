@@ -58,12 +58,12 @@ def check_parts_alone(plan: ComparisonPlan, parts: tuple[PartFacts, ...], origin
     brackets: dict[tuple[str, str], _Alone] = {}
     problems: list[str] = []
     missed: list[str] = []
-    began = time.monotonic()
+    began = time.thread_time()
     for part, planned in zip(parts, plan.parts, strict=True):
         event = planned.plan.event
         key = event.model_dump_json(), part.by_itself.delta
         if key not in brackets:
-            left = _SECONDS - (time.monotonic() - began)
+            left = _SECONDS - (time.thread_time() - began)
             try:
                 brackets[key] = _alone(event, float(part.by_itself.delta), origin, max(left, 0.01))
             except NUMERICAL_FAILURES as error:

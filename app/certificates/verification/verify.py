@@ -8,7 +8,7 @@ need can't be read.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, final
 
 from pydantic import ValidationError
 
@@ -23,7 +23,23 @@ from zetadp.app.certificates.verification.files import check_file
 from zetadp.app.certificates.verification.opening import CertificateUnreadable, Opened, Signature, first_error, open_certificate
 from zetadp.app.certificates.verification.parts import check_parts_alone
 from zetadp.app.certificates.verification.recomputation import check_figures
+from zetadp.mechanisms.base import Value
 from zetadp.trainer.specs.plans import ComparisonPlan
+
+
+@final
+class Examination(Value):
+    r"""What a certificate's bytes and the trusted keys alone say.
+
+    Attributes:
+      checks: in the order they were made.
+      is_signed: every signature is by a trusted key.
+      states: whether the statement, if it could be read, has a guarantee.
+    """
+
+    checks: tuple[Check, ...]
+    is_signed: bool
+    states: Literal["stated", "none"] | None = None
 
 
 def verify(certificate: bytes, keys: PublicKeySet, directory: Path | None, evidence: Evidence | None = None) -> VerificationReport:
@@ -37,23 +53,40 @@ def verify(certificate: bytes, keys: PublicKeySet, directory: Path | None, evide
     Returns:
       the report; no content of ``certificate`` or ``evidence`` makes this raise.
     """
+    return reported(examined(certificate, keys, directory), certificate, keys, evidence)
+
+
+def examined(certificate: bytes, keys: PublicKeySet, directory: Path | None) -> Examination:
+    """All of ``verify`` but what evidence says: it depends on its arguments alone, and takes nearly all of the time."""
     try:
         opened = open_certificate(certificate)
     except CertificateUnreadable as error:
-        return _report([error.check], None)
+        return Examination(checks=(error.check,), is_signed=False)
     checks = check_form(opened, keys)
     if any(check.status is not Status.PASSED for check in checks):
-        return _report([*checks, not_checked("statement", "an unsigned statement isn't read")], None)
-    standing = list(check_evidence(opened.content, opened.key_ids, keys, evidence or Evidence()))
+        return Examination(checks=(*checks, not_checked("statement", "an unsigned statement isn't read")), is_signed=False)
     try:
         statement = _statement(opened.content)
     except CertificateUnreadable as error:
-        return _report([*checks, error.check, *standing], None)
+        return Examination(checks=(*checks, error.check), is_signed=True)
     checks.append(passed("statement", "an in-toto statement (v1) with a privacy certificate (v1)"))
     checks += [check_subjects(statement), check_plan(statement.predicate), check_parts(statement.predicate)]
     checks += _check_guarantee(statement.predicate)
     checks += [check_file(subject, directory) for subject in statement.subject]
-    return _report([*checks, *standing], statement.predicate)
+    states = "none" if isinstance(statement.predicate.guarantee, NoGuarantee) else "stated"
+    return Examination(checks=tuple(checks), is_signed=True, states=states)
+
+
+def reported(examination: Examination, certificate: bytes, keys: PublicKeySet, evidence: Evidence | None) -> VerificationReport:
+    """The report on a certificate that was examined with these keys."""
+    checks = list(examination.checks)
+    if examination.is_signed:
+        opened = open_certificate(certificate)
+        checks += check_evidence(opened.content, opened.key_ids, keys, evidence or Evidence())
+    broken = {check.name for check in checks if check.status is Status.FAILED}
+    verdict: Literal["valid", "invalid", "revoked"] = "revoked" if broken == {REVOKED} else "invalid" if broken else "valid"
+    guarantee = examination.states if verdict == "valid" else None
+    return VerificationReport(verdict=verdict, guarantee=guarantee, meaning=_meaning(checks, guarantee, verdict), checks=tuple(checks))
 
 
 def read(certificate: bytes) -> PrivacyCertificate:
@@ -118,28 +151,13 @@ def _check_guarantee(predicate: PrivacyCertificate) -> list[Check]:
     return [*whole, check_parts_alone(plan, predicate.parts, predicate.run.random_origin)]
 
 
-def _report(checks: list[Check], predicate: PrivacyCertificate | None) -> VerificationReport:
-    broken = {check.name for check in checks if check.status is Status.FAILED}
-    verdict: Literal["valid", "invalid", "revoked"] = "revoked" if broken == {REVOKED} else "invalid" if broken else "valid"
-    return VerificationReport(
-        verdict=verdict, guarantee=_guarantee(predicate, verdict), meaning=_meaning(checks, predicate, verdict), checks=tuple(checks)
-    )
-
-
-def _guarantee(predicate: PrivacyCertificate | None, verdict: str) -> Literal["stated", "none"] | None:
-    if verdict != "valid" or predicate is None:
-        return None
-    return "none" if isinstance(predicate.guarantee, NoGuarantee) else "stated"
-
-
-def _meaning(checks: list[Check], predicate: PrivacyCertificate | None, verdict: str) -> str:
+def _meaning(checks: list[Check], guarantee: str | None, verdict: str) -> str:
     if verdict == "revoked":
         return "Don't rely on this certificate: the key that signed it was revoked. The check `revocation` says why it isn't valid."
-    if verdict == "invalid" or predicate is None:
+    if guarantee is None:
         names = dict.fromkeys(check.name for check in checks if check.status is Status.FAILED)
         return f"Don't rely on this certificate. What failed: {', '.join(names)}."
-    without = _guarantee(predicate, verdict) == "none"
-    says = "the certificate states NO privacy guarantee" if without else "its figures follow from the event it states"
+    says = "the certificate states NO privacy guarantee" if guarantee == "none" else "its figures follow from the event it states"
     missing = [check.name for check in checks if check.status is Status.NOT_CHECKED]
     return (
         f"Signed by one of the keys that it was checked against, and {says}. This doesn't prove that the training was done as stated: for "
