@@ -6,6 +6,7 @@ SETUP := $(VENV)/.installed
 DEV_SETUP := $(VENV)/.installed-dev
 ALL_SETUP := $(VENV)/.installed-all
 GENERATORS := build/generators
+MOTO := build/moto
 INSTALL := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check
 
 # Processes that the tests run in: three for two cores, since many wait for services and workers; up to eight. PROCESSES=0 runs them in
@@ -54,8 +55,14 @@ test: doctest
 	$(PYTEST) tests --numprocesses $(PROCESSES) --maxprocesses 8
 
 # The integrations' packages are in the environment from then on, and make test has their tests too.
-test-all: $(ALL_SETUP) doctest
+test-all: $(ALL_SETUP) $(MOTO)/.installed doctest
 	$(PYTEST) tests --numprocesses $(PROCESSES) --maxprocesses 8 --all
+
+# An environment of its own: moto, which stands in for S3, needs an older python-dateutil than what else is tested.
+$(MOTO)/.installed: tests/moto/requirements.txt
+	$(PYTHON) -m venv $(MOTO)
+	$(MOTO)/bin/python -m pip install --quiet --disable-pip-version-check --requirement tests/moto/requirements.txt
+	@touch $@
 
 # An environment of its own: openapi-python-client needs an older typer than the service. The generators of clients need Java, the linters node.
 generators:

@@ -1,9 +1,15 @@
-r"""Kills workers at random moments and counts what is lost. ``python -m benchmarks.kills [--kills 200] [--database sqlite|postgresql]``.
+r"""Kills workers at random moments and counts what is lost.
+
+    python -m benchmarks.kills [--kills 200] [--database sqlite|postgresql] [--storage folder|s3] [--real]
 
 Three workers take jobs; at random moments one of them gets SIGKILL and is started again a little later. Afterwards every job must have
 ended, each certificate must state the steps of the trajectory that was kept, no job may have two certificates, and no training process may
-be left. The training process is a stand-in of the same protocol (tests/app/fake_child.py), or the real one with ``--real``.
+be left. A worker that ends by itself is started again, as a service does, and the tally says how it ended.
+The training process is a stand-in of the same protocol (tests/app/fake_child.py), or the real one with ``--real``.
 Workers are forked from a process that has loaded the libraries: how long Python takes for that is no matter of leases.
+
+With ``--storage s3`` service and workers have a data folder each, as on machines of their own: what they share is a PostgreSQL database and
+a bucket, of moto's server unless ``ZETADP_STORAGE_URL`` names one.
 
 Then two figures: how long a job stands still when its worker is killed and another lives, and when its worker is started again alone.
 """
@@ -15,12 +21,13 @@ import json
 import multiprocessing
 import os
 import random
+import shutil
 import statistics
 import tempfile
 import time
 from base64 import b64decode
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, nullcontext
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -29,7 +36,10 @@ from typing import Any
 import httpx2
 from sqlalchemy import func, select
 
+from tests.app.forked import PRELOADED
 from tests.app.jobs_harness import child_pids, environment, is_alive, postgresql_server, serving, settings, spec, wait_until, work
+from tests.app.s3_harness import credentials, fresh_url, s3_server
+from zetadp.app.certificates.signing.keys import jwks
 from zetadp.app.kit.database import Database
 from zetadp.app.kit.logs import configure_logs
 from zetadp.app.kit.settings import Settings
@@ -54,6 +64,7 @@ class Tally:
     wrong_steps: int = 0
     double_commits: int = 0
     orphans: int = 0
+    ended: list[str] = field(default_factory=list[str])
     seconds: float = 0.0
 
 
@@ -66,20 +77,41 @@ class Fleet:
     child: str
     workers: dict[str, BaseProcess] = field(default_factory=dict[str, BaseProcess])
     tokens: dict[str, str] = field(default_factory=dict[str, str])
+    ended: list[str] = field(default_factory=list[str])
+
+    def machine(self, name: str) -> Settings:
+        """The settings of this worker's machine: with a storage elsewhere it has a disk of its own, and the service's signing keys."""
+        if not self.of.storage_url:
+            return self.of
+        own = self.of.data_dir.with_name(f"machine-{name}")
+        if not own.exists():
+            own.mkdir(mode=0o700)
+            shutil.copytree(self.of.data_dir / "keys", own / "keys")
+        return Settings.model_validate(self.of.model_dump() | {"data_dir": own})
 
     def start(self, name: str) -> None:
         """Start this worker."""
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["zetadp.app.main", "zetadp.app.worker.process", "tests.app.jobs_harness"])
-        own = {**os.environ, **environment(self.of), "ZETADP_EXECUTOR_ID": name}
+        context.set_forkserver_preload(PRELOADED)
+        own = {**os.environ, **environment(self.machine(name)), "ZETADP_EXECUTOR_ID": name}
         self.workers[name] = context.Process(target=work, args=(own, self.child, None), daemon=True)
         self.workers[name].start()
 
     def kill(self, name: str, database: Database) -> None:
         """SIGKILL."""
         self.tokens[name] = registered(database).get(name, "")
-        self.workers[name].kill()
-        self.workers[name].join()
+        worker = self.workers.pop(name)
+        worker.kill()
+        worker.join()
+
+    def restart_ended(self) -> None:
+        """Start those again that ended by themselves, and note how: exit code and last line of the log that names them."""
+        for name, worker in list(self.workers.items()):
+            if worker.exitcode is not None:
+                lines = (self.of.data_dir / "worker.log").read_text().splitlines()
+                told = next((line for line in reversed(lines) if f'"{name}"' in line or f"'{name}'" in line), "nothing")
+                self.ended.append(f"{name} with code {worker.exitcode}: {told}")
+                self.start(name)
 
     def ready(self, database: Database) -> list[str]:
         """Names of the workers that have a lease of their own, not that of the process before."""
@@ -97,7 +129,12 @@ class Fleet:
 
     def waits(self, what: str, condition: Callable[[], bool], database: Database, seconds: float = 60.0) -> None:
         """Wait until it is so; where it isn't, the error says what was waited for and how everything stands."""
-        wait_until(condition, seconds, lambda: f"{what}; {self.standing(database)}")
+
+        def holds() -> bool:
+            self.restart_ended()
+            return condition()
+
+        wait_until(holds, seconds, lambda: f"{what}; {self.standing(database)}")
 
     def standing(self, database: Database) -> str:
         """Jobs that haven't ended, leases, processes and the last lines of the workers' log."""
@@ -109,8 +146,9 @@ class Fleet:
                 for row in session.scalars(select(ExecutorRow))
             ]
         processes = [f"{name} pid {worker.pid} exit code {worker.exitcode}" for name, worker in self.workers.items()]
-        log = (self.of.data_dir / "worker.log").read_text().splitlines()[-LOG_LINES:]
-        parts = {"jobs": jobs, "leases": leases, "tokens before": self.tokens, "processes": processes}
+        places = sorted({self.machine(name).data_dir for name in WORKERS})
+        log = [line for place in places for line in (place / "worker.log").read_text().splitlines()[-LOG_LINES:]]
+        parts = {"ended by themselves": self.ended, "jobs": jobs, "leases": leases, "tokens before": self.tokens, "processes": processes}
         return "\n".join([*(f"{name}: {part}" for name, part in parts.items()), "log:", *log])
 
     def job(self, job_id: str) -> dict[str, Any]:
@@ -132,6 +170,7 @@ def storm(fleet: Fleet, database: Database, kills: int, chance: random.Random) -
         while len(unfinished(database)) < 2 * len(WORKERS):
             jobs.append(fleet.submit())
         time.sleep(chance.uniform(0.05, 1.5))
+        fleet.restart_ended()
         if ready := fleet.ready(database):
             name = chance.choice(sorted(ready))
             fleet.kill(name, database)
@@ -139,6 +178,7 @@ def storm(fleet: Fleet, database: Database, kills: int, chance: random.Random) -
             fleet.start(name)
     fleet.waits("every job has ended", lambda: not unfinished(database), database, PATIENCE_SECONDS)
     count(fleet, database, jobs, tally)
+    tally.ended = fleet.ended
     tally.seconds = time.monotonic() - begun
     return tally
 
@@ -229,16 +269,39 @@ def _starts(database: Database, job_id: str) -> int:
         return session.scalar(select(func.count()).where(JobEventRow.job_id == job_id, JobEventRow.kind == "started")) or 0
 
 
-def run(which: str, kills: int, repetitions: int, child: str, seed: int) -> Tally:
+@contextmanager
+def bucket(storage: str) -> Generator[str]:
+    """The URL of a storage elsewhere, in whose environment this process is until the end; empty for a folder."""
+    if storage == "folder":
+        yield ""
+    elif found := os.environ.get("ZETADP_STORAGE_URL"):
+        yield found
+    else:
+        with s3_server() as endpoint, credentials(endpoint):
+            yield fresh_url()
+
+
+def run(which: str, storage: str, kills: int, repetitions: int, child: str, seed: int) -> Tally:
     """One database: the storm, then the two figures."""
     with (
         tempfile.TemporaryDirectory(prefix="zetadp-kills-") as folder,
         postgresql_server() if which == "postgresql" else nullcontext(None) as url,
+        bucket(storage) as storage_url,
         ExitStack() as stack,
     ):
         # A job here may well lose its worker more often than three times: that limit is tested elsewhere.
-        changes = {"database_url": url, "maximum_worker_deaths": 100, "lease_seconds": 6.0, "resubmit_seconds": 1.0}
-        of = Settings.model_validate(settings(Path(folder)).model_dump() | changes)
+        changes = {
+            "database_url": url,
+            "storage_url": storage_url,
+            "maximum_worker_deaths": 100,
+            "lease_seconds": 6.0,
+            "resubmit_seconds": 1.0,
+        }
+        os.environ["FAKE_CHILD_PIDS"] = str(Path(folder) / "pids")
+        (Path(folder) / "pids").mkdir()
+        of = Settings.model_validate(settings(Path(folder) / "service").model_dump() | changes)
+        of.data_dir.mkdir(mode=0o700)
+        jwks(of)  # makes the service's signing key, which its workers get a copy of
         client = stack.enter_context(serving(of))
         database = Database(of)
         stack.callback(database.close)
@@ -247,7 +310,7 @@ def run(which: str, kills: int, repetitions: int, child: str, seed: int) -> Tall
             fleet.start(name)
         fleet.waits("every worker has a lease", lambda: len(fleet.ready(database)) == len(WORKERS), database, 120.0)
         tally = storm(fleet, database, kills, random.Random(seed))  # noqa: S311 (moments)
-        print(f"{which}: {tally}", flush=True)  # noqa: T201
+        print(f"{which}, {storage}: {tally}", flush=True)  # noqa: T201
         if repetitions:
             fleet.waits("every worker has a lease", lambda: len(fleet.ready(database)) == len(WORKERS), database, 120.0)
             others = standstills(fleet, database, repetitions, alone=False)
@@ -268,12 +331,13 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--repetitions", type=int, default=10, help="kills for each of the two figures")
     parser.add_argument("--database", choices=("sqlite", "postgresql"), action="append")
+    parser.add_argument("--storage", choices=("folder", "s3"), default="folder")
     parser.add_argument("--real", action="store_true", help="train for real instead of with the stand-in")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     tallies = [
-        run(which, options.kills, options.repetitions, "real" if options.real else "fake", options.seed)
-        for which in options.database or ("sqlite", "postgresql")
+        run(which, options.storage, options.kills, options.repetitions, "real" if options.real else "fake", options.seed)
+        for which in options.database or (("sqlite", "postgresql") if options.storage == "folder" else ("postgresql",))
     ]
     lost = [tally for tally in tallies if tally.wrong_steps or tally.double_commits or tally.orphans or set(tally.states) != {"succeeded"}]
     raise SystemExit(1 if lost else 0)

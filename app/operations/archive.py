@@ -35,6 +35,7 @@ COMPRESSION = 1
 """Rows shrink nearly as much as at the highest level, models not at all."""
 
 Kind = Literal["text", "int", "float", "bool", "time", "json", "bytes"]
+StorageKind = Literal["folder", "elsewhere"]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
@@ -79,6 +80,7 @@ class Manifest(Value):
       revision: of the tables.
       made: when it began; it contains nothing later.
       job_files: whether it contains the jobs' folders: checkpoints, logs, artifacts.
+      storage: of the service: its data folder, or one elsewhere, where unfinished jobs keep their checkpoints in another form.
       members: SHA-256 of every other member.
     """
 
@@ -87,6 +89,7 @@ class Manifest(Value):
     revision: str
     made: AwareDatetime
     job_files: bool
+    storage: StorageKind
     tables: tuple[TableDump, ...]
     ledgers: tuple[LedgerEnd, ...]
     members: dict[str, Digest]
@@ -125,6 +128,10 @@ class ArchiveWriter:
                 return False
             self._add(name, file, status.st_size, status.st_mtime)
         return True
+
+    def add_stream(self, name: str, source: IO[bytes], size: int) -> None:
+        """Add a member of so many bytes. Raises OSError if the source ends too early."""
+        self._add(name, source, size, 0.0)
 
     def finish(self, manifest: Manifest) -> None:
         """Add the last member, the manifest."""

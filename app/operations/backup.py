@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, final
 
 from sqlalchemy import Connection, Table, select, text
 
+from zetadp.app.jobs.workspaces import JOBS
 from zetadp.app.kit.database import Database, now, revisions
 from zetadp.app.kit.settings import Settings
 from zetadp.app.migrations.models import Base
@@ -26,19 +27,21 @@ from zetadp.app.operations.archive import (
     Kind,
     LedgerEnd,
     Manifest,
+    StorageKind,
     TableDump,
     kind_of,
     written,
 )
+from zetadp.app.operations.objects import LOCAL, add_objects
+from zetadp.app.storage.opening import storage_of
 from zetadp.app.tables.ledgers import LedgerEntryRow, LedgerRow
 from zetadp.mechanisms.base import Value
 from zetadp.version import VERSION
 
-NOT_KEPT = frozenset({"executors", "housekeeping"})
-"""Tables of the current processes: leases, and when a round is due."""
+NOT_KEPT = frozenset({"executors", "housekeeping", "job_turns", "launches"})
+"""Tables of the current processes: leases, when a round is due, whose turn it is, and what clusters were asked for."""
 DATABASES = ("zetadp.sqlite", "queue.sqlite")
 """Ours is in the backup as rows. The queue's holds only calls that wake idle workers, which also look for jobs themselves."""
-JOBS = "jobs"
 UNFINISHED = (".draft-", ".new-", ".part", ".new", ".lock")
 ROWS_AT_ONCE = 500
 
@@ -53,7 +56,7 @@ class BackedUp(Value):
 
 
 def back_up(settings: Settings, database: Database, out: IO[bytes], *, job_files: bool) -> BackedUp:
-    """Write a backup. Raises BackupUnusable if the tables don't have this version, OSError if there is no room."""
+    """Write a backup. Raises BackupUnusable if the tables don't have this version, StorageUnavailable, and OSError if there is no room."""
     made = now()
     with ArchiveWriter(out) as archive:
         with database.snapshot() as connection:
@@ -64,13 +67,18 @@ def back_up(settings: Settings, database: Database, out: IO[bytes], *, job_files
                 )
             ledgers = tuple(_ledgers(connection))
             tables = tuple(_dumped(archive, connection, table) for table in _tables())
-        count = sum(archive.add_file(FILES + name, settings.data_dir / name) for name in _files(settings.data_dir, job_files=job_files))
+        storage = storage_of(settings)
+        left_out = (*(() if job_files else (JOBS,)), *(LOCAL if storage.is_elsewhere else ()))
+        count = sum(archive.add_file(FILES + name, settings.data_dir / name) for name in _files(settings.data_dir, left_out))
+        if storage.is_elsewhere:
+            count += add_objects(archive, storage.store, job_files=job_files)
         archive.finish(
             Manifest(
                 version=VERSION,
                 revision=revisions()[0],
                 made=made,
                 job_files=job_files,
+                storage=kind_of_storage(settings),
                 tables=tables,
                 ledgers=ledgers,
                 members=archive.members,
@@ -113,14 +121,17 @@ def _ledgers(connection: Connection) -> Iterator[LedgerEnd]:
         yield LedgerEnd(ledger=row[0], tenant=row[1], name=row[2], entries=row[3], head=row[4], time=row[5])
 
 
-def _files(folder: Path, *, job_files: bool) -> Iterator[str]:
-    """Names of the plain files to back up, below the data folder."""
+def kind_of_storage(settings: Settings) -> StorageKind:
+    """As a manifest names it."""
+    return "elsewhere" if settings.storage_url else "folder"
+
+
+def _files(folder: Path, left_out: Sequence[str]) -> Iterator[str]:
+    """Names of the plain files to back up, below the data folder but not in these folders of it."""
     for place, folders, names in os.walk(folder):
         here = Path(place)
         is_top = here == folder
-        if is_top and not job_files and JOBS in folders:
-            folders.remove(JOBS)
-        folders[:] = sorted(name for name in folders if not name.startswith(".new-"))
+        folders[:] = sorted(name for name in folders if not name.startswith(".new-") and not (is_top and name in left_out))
         for name in sorted(names):
             is_database = is_top and name.startswith(DATABASES)
             if not is_database and not name.startswith(UNFINISHED) and not name.endswith(UNFINISHED):

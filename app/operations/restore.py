@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, final
@@ -26,7 +26,10 @@ from zetadp.app.jobs.history import change_state, locked
 from zetadp.app.kit.database import Base, Database, revisions, upgrade
 from zetadp.app.kit.settings import Settings
 from zetadp.app.ledgers.verification import verify_stored
-from zetadp.app.operations.archive import FILES, BackupUnusable, LedgerEnd, Manifest, TableDump, rows_of, unpack
+from zetadp.app.operations.archive import FILES, BackupUnusable, LedgerEnd, Manifest, StorageKind, TableDump, rows_of, unpack
+from zetadp.app.operations.backup import kind_of_storage
+from zetadp.app.operations.objects import restore_objects
+from zetadp.app.storage.opening import storage_of
 from zetadp.app.tables.access import KeyRow
 from zetadp.app.tables.certificate_log import LogEntryRow, LogNodeRow, LogRow
 from zetadp.app.tables.certificates import CertificateRow
@@ -37,6 +40,7 @@ from zetadp.app.tables.tenants import DEFAULT_TENANT
 from zetadp.mechanisms.base import Value
 
 ROWS_AT_ONCE = 500
+_WHERE: Mapping[StorageKind, str] = {"folder": "in its data folder", "elsewhere": "elsewhere (ZETADP_STORAGE_URL)"}
 WARNINGS = (
     "Spends after the backup are lost: its ledgers show more left than there is. Compare the last entries above with what "
     "their readers noted, and reserve and commit by hand what is missing before anybody spends.",
@@ -69,6 +73,9 @@ def restore(source: IO[bytes], settings: Settings, into: Path, *, jobs_go_on: bo
     Raises:
       BackupUnusable: the backup or the target can't be used; nothing was changed.
       OSError: there is no room, or the folder can't be made; nothing was changed.
+      StorageUnavailable: try again.
+
+    With a storage elsewhere, files may be there already when something is refused later: what no row names is swept or harmless.
     """
     if into.is_symlink() or (into.exists() and (not into.is_dir() or any(into.iterdir()))):
         raise BackupUnusable(f"expected an empty folder or none to restore into, got {str(into)!r}")
@@ -87,6 +94,8 @@ def restore(source: IO[bytes], settings: Settings, into: Path, *, jobs_go_on: bo
             files.rename(data)
             for place, _, _ in os.walk(data):
                 os.chmod(place, 0o700)
+            if (storage := storage_of(settings)).is_elsewhere:
+                restore_objects(data, storage.store)
         target = Settings.model_validate(settings.model_dump() | {"data_dir": data})
         database = Database(target)
         try:
@@ -121,6 +130,7 @@ def _filled(connection: Connection, manifest: Manifest, unpacked: Path, settings
         _settle_sequences(connection)
     with Session(bind=connection, expire_on_commit=False) as session:
         _check_ledgers(session, manifest)
+        _check_storage(session, manifest, settings)
         certificates = _check_certificates(session, jwks(settings))
         _check_log(session)
         unfinished = tuple(_hold_jobs(session, manifest, jobs_go_on=jobs_go_on))
@@ -182,6 +192,17 @@ def _check_ledgers(session: Session, manifest: Manifest) -> None:
         raise BackupUnusable("the backup is damaged: its manifest names ledgers or last entries that differ from its rows")
 
 
+def _check_storage(session: Session, manifest: Manifest, settings: Settings) -> None:
+    """A checkpoint of one kind of storage isn't found in the other."""
+    here = kind_of_storage(settings)
+    begun = select(func.count()).where(JobRow.finished.is_(None), JobRow.attempt > 0)
+    if manifest.storage != here and (count := session.scalar(begun)):
+        raise BackupUnusable(
+            f"the backup is of a service with its storage {_WHERE[manifest.storage]}, and {count} of its jobs have begun and not ended: "
+            f"they can't go on in one with its storage {_WHERE[here]}"
+        )
+
+
 def _check_certificates(session: Session, keys: PublicKeySet) -> int:
     """Check every signature against the backup's keys."""
     count = 0
@@ -220,12 +241,13 @@ def _check_log(session: Session) -> None:
 def _hold_jobs(session: Session, manifest: Manifest, *, jobs_go_on: bool) -> Iterator[str]:
     """Hold the jobs that waited or that a worker held: no worker has them any more."""
     reason = f"restored from the backup of {manifest.made.isoformat()}"
-    unfinished = select(JobRow.id).where(JobRow.state.in_([JobState.QUEUED, *HELD_STATES])).order_by(JobRow.id)
+    waiting = [JobState.PREPARING, JobState.QUEUED]
+    unfinished = select(JobRow.id).where(JobRow.state.in_([*waiting, *HELD_STATES])).order_by(JobRow.id)
     for job_id in session.scalars(unfinished).all():
         job = locked(session, job_id)
         assert job is not None  # found in this transaction
-        if job.state in HELD_STATES:
+        if job.state in HELD_STATES or job.holder is not None:
             end(session, job, Outcome.STOPPED, reason)
-        if job.state == JobState.QUEUED and not jobs_go_on:
+        if job.state in waiting and not jobs_go_on:
             change_state(session, job, JobState.PAUSED, reason)
         yield job_id

@@ -5,9 +5,8 @@ The database records a deletion before it happens: a process that dies in betwee
 
 from __future__ import annotations
 
-import shutil
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Self, final
 
@@ -19,8 +18,12 @@ from sqlalchemy.orm import Session, aliased
 from zetadp.app.access.audit_log import local_event
 from zetadp.app.jobs.errors import QueueUnavailable
 from zetadp.app.jobs.queue import JobQueue
+from zetadp.app.jobs.workspaces import JOBS, job_prefix
 from zetadp.app.kit.database import Database, now
 from zetadp.app.kit.settings import Settings
+from zetadp.app.storage.base import StorageUnavailable
+from zetadp.app.storage.folder import remove_folder
+from zetadp.app.storage.opening import storage_of
 from zetadp.app.tables.access import AuditRow
 from zetadp.app.tables.job_states import FINAL_STATES
 from zetadp.app.tables.jobs import DeliveryRow, IdempotencyKeyRow, JobEventRow, JobRow, WebhookRow
@@ -93,15 +96,10 @@ class Retention:
 
     def _job_files(self, before: datetime) -> int:
         count = self._marked(self._jobs_with_files(before), "files_deleted", lambda _session, _ids: None)
-        folder = self._settings.data_dir / "jobs"
-        names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-        for first in range(0, len(names), AT_ONCE):
-            given_up = select(JobRow.id).where(JobRow.id.in_(names[first : first + AT_ONCE]), JobRow.files_deleted.is_not(None))
-            with self._database.reading() as session:
-                for job_id in session.scalars(given_up).all():
-                    shutil.rmtree(
-                        self._settings.job_dir(job_id), onerror=lambda _call, path, _error: _log.warning("not_deleted", path=path)
-                    )
+        store = storage_of(self._settings).store
+        for job_id in _given_up(self._database, store.names(f"{JOBS}/")):
+            store.delete_all(job_prefix(job_id))
+        remove_logs(self._settings, self._database)
         return count
 
     def _job_events(self, before: datetime) -> int:
@@ -188,8 +186,25 @@ class Housekeeper:
             try:
                 if claimed(self._database, TASK, now(), ROUND_SECONDS):
                     self._retention.clean(now())
-            except (SQLAlchemyError, QueueUnavailable, OSError) as error:
+            except (SQLAlchemyError, QueueUnavailable, StorageUnavailable, OSError) as error:
                 _log.warning("retention_failed", error=type(error).__name__)  # the next round does what is left
+
+
+def remove_logs(settings: Settings, database: Database) -> None:
+    """Remove this machine's logs of jobs whose files were deleted: with a storage elsewhere a worker has those of the jobs that it ran."""
+    folder = settings.data_dir / JOBS
+    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    for job_id in _given_up(database, names):
+        remove_folder(settings.job_dir(job_id))
+
+
+def _given_up(database: Database, job_ids: Sequence[str]) -> Iterator[str]:
+    """Those of these jobs whose files are to be gone."""
+    for first in range(0, len(job_ids), AT_ONCE):
+        given_up = select(JobRow.id).where(JobRow.id.in_(job_ids[first : first + AT_ONCE]), JobRow.files_deleted.is_not(None))
+        with database.reading() as session:
+            found = session.scalars(given_up).all()
+        yield from found
 
 
 def claimed(database: Database, task: str, moment: datetime, every_seconds: float) -> bool:

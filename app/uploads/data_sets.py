@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from contextlib import ExitStack, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import final
@@ -13,10 +14,13 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from zetadp.app.certificates.signing.canonical import canonical_json
-from zetadp.app.certificates.signing.digests import fresh_nonce
+from zetadp.app.certificates.signing.digests import fresh_nonce, sha256_of_file
 from zetadp.app.kit.database import Database, new_id, now
 from zetadp.app.kit.disk import check_room as check_disk
 from zetadp.app.kit.settings import Settings
+from zetadp.app.storage.base import StorageUnavailable
+from zetadp.app.storage.folder import remove_folder
+from zetadp.app.storage.opening import storage_of
 from zetadp.app.tables.certificates import CertificateRow
 from zetadp.app.tables.job_states import JobState
 from zetadp.app.tables.jobs import JobRow
@@ -28,7 +32,7 @@ from zetadp.app.uploads.parser import MadeArrays, ReadableFile
 from zetadp.app.uploads.quota import check_room, lock_tenant
 from zetadp.app.uploads.reader import Reader
 from zetadp.app.uploads.resources import DataSet, DataSetManifest, DataSetPage, ManifestUpload
-from zetadp.app.uploads.storage import NEW, data_set_folder, private_folder, remove_folder, room, sync_folder, upload_path, write_whole
+from zetadp.app.uploads.storage import NEW, data_set_prefix, private_folder, room, upload_key, write_whole
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.data.base import NamedDataSet
 from zetadp.trainer.data.formats import ArrayFacts, Contents
@@ -84,19 +88,26 @@ class DataSetService:
             return row.id, {name: _manifest_upload(row) for name, row in uploads.items()}
 
     def read(self, data_set_id: str, definition: DataSetDefinition, uploads: dict[str, ManifestUpload]) -> MadeArrays:
-        """Write the arrays. Raises InvalidParameter and StorageFull, as the reader does."""
+        """Write the arrays on this machine's disk. Raises InvalidParameter and StorageFull, as the reader does, and StorageUnavailable."""
         folder = self._unfinished(data_set_id)
         with room():
             private_folder(folder)
-        files = {
-            name: ReadableFile(path=upload_path(self._settings, self._tenant, name), format=one.format) for name, one in uploads.items()
-        }
         with self._database.reading() as session:
             kept = session.get_one(DataSetRow, data_set_id).bytes
-        return self._reader.make(definition, files, folder, kept)
+        storage = storage_of(self._settings)
+        with ExitStack() as stack:
+            files: dict[str, ReadableFile] = {}
+            for name, one in uploads.items():
+                with room():
+                    path = stack.enter_context(storage.at_hand(upload_key(self._tenant, name), one.sha256))
+                files[name] = ReadableFile(path=path, format=one.format)
+            return self._reader.make(definition, files, folder, kept)
 
     def finish(self, data_set_id: str, definition: DataSetDefinition, uploads: dict[str, ManifestUpload], made: MadeArrays) -> DataSet:
-        """Store the data set. Raises UploadCutOff if making it took longer than its space was reserved for, and StorageFull."""
+        """Store the data set.
+
+        Raises UploadCutOff if making it took longer than its space was reserved for, StorageFull and StorageUnavailable.
+        """
         folder, moment = self._unfinished(data_set_id), now()
         manifest = DataSetManifest(
             id=data_set_id,
@@ -112,10 +123,13 @@ class DataSetService:
         stored = StoredDataSet(named=named, facts=made.facts, arrays_sha256=made.arrays_sha256, rebuilds_itself=made.rebuilds_itself)
         with room():
             write_whole(folder / DESCRIPTION_FILE, stored.model_dump_json().encode())
-            sync_folder(folder)
-            size = sum(path.stat().st_size for path in folder.iterdir())
-            folder.rename(data_set_folder(self._settings, data_set_id))
-            sync_folder(folder.parent)
+            files = sorted(folder.iterdir())
+            size = sum(path.stat().st_size for path in files)
+            # Nobody looks for it before its row is ready.
+            store, prefix = storage_of(self._settings).store, data_set_prefix(data_set_id)
+            for path in files:
+                store.take(prefix + path.name, path, sha256_of_file(path))
+            folder.rmdir()
         with self._database.writing() as session:
             row = session.get(DataSetRow, data_set_id, with_for_update=True)
             if row is None or row.state != MAKING:
@@ -126,8 +140,8 @@ class DataSetService:
 
     def abandon(self, data_set_id: str) -> None:
         """Remove everything of it, arrays and reserved space."""
-        for folder in (self._unfinished(data_set_id), data_set_folder(self._settings, data_set_id)):
-            remove_folder(folder)
+        remove_folder(self._unfinished(data_set_id))
+        self._delete_files(data_set_id)
         with self._database.writing() as session:
             session.execute(delete(DataSetRow).where(DataSetRow.id == data_set_id, DataSetRow.state == MAKING))
 
@@ -166,11 +180,15 @@ class DataSetService:
                 session.delete(row)
             elif row.state != DELETED:
                 row.state, row.deleted, row.bytes = DELETED, now(), 0
-        remove_folder(data_set_folder(self._settings, data_set_id))
+        self._delete_files(data_set_id)
+
+    def _delete_files(self, data_set_id: str) -> None:
+        with suppress(StorageUnavailable):  # what is left has no row, and is swept
+            storage_of(self._settings).store.delete_all(data_set_prefix(data_set_id))
+        remove_folder(self._settings.made_data_sets_dir / data_set_id)  # where the storage is elsewhere, a copy of its description
 
     def _unfinished(self, data_set_id: str) -> Path:
-        final_place = data_set_folder(self._settings, data_set_id)
-        return final_place.with_name(NEW + final_place.name)
+        return self._settings.made_data_sets_dir / f"{NEW}{data_set_id}"
 
     def _made_before(self, session: Session, key: str, digest: str) -> DataSet | None:
         query = select(DataSetRow).where(DataSetRow.tenant == self._tenant, DataSetRow.idempotency_key == key)

@@ -10,9 +10,11 @@ from sqlalchemy import delete, select
 
 from zetadp.app.kit.database import Database, now
 from zetadp.app.kit.settings import Settings
+from zetadp.app.storage.folder import GONE, remove_folder
+from zetadp.app.storage.opening import storage_of
 from zetadp.app.tables.uploads import DataSetRow, UploadRow
 from zetadp.app.uploads.reader import SCRATCH
-from zetadp.app.uploads.storage import NEW, PART, remove_folder
+from zetadp.app.uploads.storage import DATA_SETS, NEW, PART, UPLOADS, data_set_prefix, upload_key
 
 BEGUN = ("receiving", "making")
 OLDEST_SCRATCH_SECONDS = 86_400.0
@@ -30,18 +32,26 @@ def give_up_overdue(settings: Settings, database: Database, tenant: str) -> None
 
 
 def sweep(settings: Settings, database: Database) -> None:
-    """Give up what was begun and is overdue, and remove unknown files."""
-    # The folders are listed first: a row is there before its file, so what has none by then never will have one.
-    files, folders = list(_files(settings.uploads_dir)), list(_folders(settings.made_data_sets_dir))
+    """Give up what was begun and is overdue, and remove unknown files. Raises StorageUnavailable."""
+    store = storage_of(settings).store
+    # These are listed first: a row is there before its file, so what has none by then never will have one.
+    tenants = [name for name in store.names(f"{UPLOADS}/") if name != SCRATCH]
+    stored = [(tenant, name) for tenant in tenants for name in store.names(f"{UPLOADS}/{tenant}/")]
+    made = [name for name in store.names(f"{DATA_SETS}/") if not name.startswith(NEW)]
+    parts, folders = list(_parts(settings.uploads_dir)), list(_local(settings.made_data_sets_dir))
     moment = now()
     with database.writing() as session:
         for row in (UploadRow, DataSetRow):
             session.execute(delete(row).where(row.state.in_(BEGUN), row.due < moment))
         uploads = set(session.scalars(select(UploadRow.id)))
         data_sets = set(session.scalars(select(DataSetRow.id).where(DataSetRow.deleted.is_(None))))
-    for path in files:
-        if path.name.removesuffix(PART) not in uploads:
-            path.unlink(missing_ok=True)
+    store.delete([upload_key(tenant, name) for tenant, name in stored if name.removesuffix(PART) not in uploads])
+    for name in made:
+        if name not in data_sets:
+            store.delete_all(data_set_prefix(name))
+    for part in parts:
+        if part.name.removesuffix(PART) not in uploads:
+            part.unlink(missing_ok=True)
     for folder in folders:
         if folder.name.removeprefix(NEW) not in data_sets:
             remove_folder(folder)
@@ -50,10 +60,15 @@ def sweep(settings: Settings, database: Database) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _files(place: Path) -> Iterator[Path]:
+def _parts(place: Path) -> Iterator[Path]:
     for tenant in _folders(place):
         if tenant.name != SCRATCH:
-            yield from (path for path in tenant.iterdir() if path.is_file())
+            yield from tenant.glob(f"*{PART}")
+
+
+def _local(place: Path) -> Iterator[Path]:
+    """Folders of data sets on this machine: unfinished ones, and copies of descriptions where the storage is elsewhere."""
+    yield from (folder for folder in _folders(place) if not folder.name.startswith(GONE))
 
 
 def _folders(place: Path) -> Iterator[Path]:

@@ -6,22 +6,37 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Annotated
 
+import structlog
 from fastapi import Depends, FastAPI, Request
 
 from zetadp.app.access.caller import Caller, requires
 from zetadp.app.access.scopes import Scope
 from zetadp.app.kit.settings import Settings
+from zetadp.app.storage.base import StorageUnavailable
 from zetadp.app.uploads.data_sets import DataSetService
 from zetadp.app.uploads.housekeeping import sweep
 from zetadp.app.uploads.reader import Reader
 from zetadp.app.uploads.receiving import Turns
 from zetadp.app.uploads.service import UploadService
+from zetadp.mechanisms.errors import InvalidParameter
+
+_log = structlog.get_logger()
+
+
+def _swept(app: FastAPI, settings: Settings) -> None:
+    try:
+        sweep(settings, app.state.database)
+    except InvalidParameter as refusal:
+        _log.error("storage_refused", reason=str(refusal))
+        raise
+    except StorageUnavailable as error:
+        _log.warning("storage_unavailable", error=error.what)  # what is left is swept at a later start
 
 
 @contextmanager
 def attached(app: FastAPI, settings: Settings) -> Generator[None]:
     """For the application's lifespan, inside that of its database: sets ``reader`` and ``turns`` of ``app.state``."""
-    sweep(settings, app.state.database)
+    app.state.preparation.do(lambda: _swept(app, settings))
     app.state.reader, app.state.turns = Reader(settings), Turns(settings)
     try:
         yield

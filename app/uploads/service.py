@@ -2,6 +2,7 @@ r"""Operations on uploads. A file is received in four steps: reserve space, writ
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import final
@@ -12,13 +13,15 @@ from sqlalchemy.orm import Session
 from zetadp.app.kit.database import Database, new_id, now
 from zetadp.app.kit.disk import check_room
 from zetadp.app.kit.settings import Settings
+from zetadp.app.storage.base import StorageUnavailable
+from zetadp.app.storage.opening import storage_of
 from zetadp.app.tables.uploads import UploadRow
 from zetadp.app.uploads.errors import QuotaExceeded, UploadCutOff, UploadKeyReused, UploadNotFound, UploadTooLarge
 from zetadp.app.uploads.housekeeping import give_up_overdue
 from zetadp.app.uploads.quota import free_bytes
 from zetadp.app.uploads.reader import Reader
 from zetadp.app.uploads.resources import Upload, UploadPage
-from zetadp.app.uploads.storage import Landing, upload_path
+from zetadp.app.uploads.storage import Landing, unfinished_path, upload_key
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.data.formats import Contents, FormatName
 
@@ -101,7 +104,8 @@ class UploadService:
             )
             session.add(row)
         try:
-            landing = Landing(upload_path(settings, self._tenant, row.id))
+            key = upload_key(self._tenant, row.id)
+            landing = Landing(unfinished_path(settings, self._tenant, row.id), storage_of(settings).store, key)
         except BaseException:
             self._forget(row.id)
             raise
@@ -126,7 +130,7 @@ class UploadService:
         return self._reader.inspect(begun.landing.part, begun.asked.format)
 
     def finish(self, begun: Begun, contents: Contents) -> Upload:
-        """Store the file. Raises UploadCutOff if that took longer than its space was reserved for."""
+        """Store the file. Raises StorageUnavailable, and UploadCutOff if that took longer than its space was reserved for."""
         begun.landing.land()
         with self._database.writing() as session:
             row = session.get(UploadRow, begun.id, with_for_update=True)
@@ -169,7 +173,8 @@ class UploadService:
         with self._database.writing() as session:
             row = self._found(session.get(UploadRow, upload_id, with_for_update=True), upload_id)
             session.delete(row)
-        upload_path(self._settings, self._tenant, upload_id).unlink(missing_ok=True)
+        with suppress(StorageUnavailable):  # what is left has no row, and is swept
+            storage_of(self._settings).store.delete([upload_key(self._tenant, upload_id)])
 
     def _made_before(self, session: Session, asked: UploadAsked) -> Upload | None:
         if asked.key is None:

@@ -1,10 +1,12 @@
-r"""Storage of uploads and data sets; files are written atomically. Names come from ids, never from a client."""
+r"""Storage of uploads and data sets: written on this machine's disk first, then put whole into the service's storage.
+
+Names come from ids, never from a client.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,9 +14,11 @@ from typing import final
 
 from zetadp.app.kit.disk import StorageFull, is_full
 from zetadp.app.kit.settings import Settings
+from zetadp.app.storage.base import StorageUnavailable, Store
 
+UPLOADS, DATA_SETS = "uploads", "data-sets"
 PART, NEW = ".part", ".new-"
-"""Suffixes of a file and of a folder that isn't complete yet."""
+"""Suffix of a file, and beginning of the name of a folder, that isn't complete yet."""
 
 
 def private_folder(folder: Path) -> Path:
@@ -24,14 +28,19 @@ def private_folder(folder: Path) -> Path:
     return folder
 
 
-def upload_path(settings: Settings, tenant: str, upload_id: str) -> Path:
-    """Path of an upload. A tenant's name has only lowercase letters, digits and hyphens."""
-    return settings.uploads_dir / tenant / upload_id
+def upload_key(tenant: str, upload_id: str) -> str:
+    """Key of an upload. A tenant's name has only lowercase letters, digits and hyphens."""
+    return f"{UPLOADS}/{tenant}/{upload_id}"
 
 
-def data_set_folder(settings: Settings, data_set_id: str) -> Path:
-    """Folder of a data set; the trainer knows no tenants, so these folders are in one place."""
-    return settings.made_data_sets_dir / data_set_id
+def data_set_prefix(data_set_id: str) -> str:
+    """What the keys of a data set's files begin with; the trainer knows no tenants, so data sets are in one place."""
+    return f"{DATA_SETS}/{data_set_id}/"
+
+
+def unfinished_path(settings: Settings, tenant: str, upload_id: str) -> Path:
+    """Where an upload is written until it is stored."""
+    return settings.uploads_dir / tenant / f"{upload_id}{PART}"
 
 
 @contextmanager
@@ -47,12 +56,13 @@ def room() -> Generator[None]:
 
 @final
 class Landing:
-    r"""A file to be stored at ``path``: next to it until ``land``, and gone after ``abandon``."""
+    r"""A file that is being received at ``part``, to be stored under ``key``; ``abandon`` removes both."""
 
-    def __init__(self, path: Path) -> None:
-        private_folder(path.parent)
-        self._path = path
-        self.part = path.with_name(path.name + PART)
+    def __init__(self, part: Path, store: Store, key: str) -> None:
+        private_folder(part.parent)
+        self.part = part
+        self._store = store
+        self._key = key
         self._digest = hashlib.sha256()
         self.size = 0
         with room():
@@ -79,16 +89,17 @@ class Landing:
             self._file.close()
 
     def land(self) -> None:
-        """Move it to its final path."""
-        self.part.replace(self._path)
-        sync_folder(self._path.parent)
+        """Store it. Raises StorageUnavailable."""
+        with room():
+            self._store.take(self._key, self.part, self.sha256)
 
     def abandon(self) -> None:
         """Remove it."""
         with suppress(OSError):
             self._file.close()
         self.part.unlink(missing_ok=True)
-        self._path.unlink(missing_ok=True)
+        with suppress(StorageUnavailable):  # what is left has no row, and is swept
+            self._store.delete([self._key])
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -97,20 +108,3 @@ def write_whole(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-
-
-def sync_folder(folder: Path) -> None:
-    """Flush the folder's entries to the disk."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def remove_folder(folder: Path) -> None:
-    """Remove the folder with its contents, if it exists; it is renamed first, so that nobody finds half of it."""
-    gone = folder.with_name(f".gone-{folder.name}")
-    with suppress(FileNotFoundError):
-        folder.rename(gone)
-    shutil.rmtree(gone, ignore_errors=True)

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import copy_context
 from pathlib import Path
 from typing import IO, Self, final
@@ -22,14 +22,15 @@ from pydantic import TypeAdapter, ValidationError
 from zetadp.app.jobs.document import JobDocument
 from zetadp.app.jobs.events import Logged
 from zetadp.app.kit.child_environment import child_environment
+from zetadp.app.worker.hardware import VISIBLE
 from zetadp.app.worker.log_lines import LogLines
 from zetadp.trainer.specs.report import TrainingEvent
+from zetadp.trainer.team_place import TEAM_VARIABLE, TeamPlace
 
 REQUEST, LOG, LOCK = "request.json", "training.log", "lock"
 EXIT_STOPPED = 3
 """The child's exit code after SIGTERM: its state is in the checkpoint."""
 LOCK_POLL_SECONDS = 0.05
-VISIBLE = "CUDA_VISIBLE_DEVICES"
 LARGEST_LOG = 2**20
 """Bytes of ``training.log``; anything beyond is dropped."""
 LONGEST_READ = 2**16
@@ -92,7 +93,8 @@ class JobChild:
       lock: descriptor of the job's lock, which the child inherits.
       data_sets_dir: folder of the data sets, which the child gets as ``ZETADP_DATA_SETS_DIR``; None if there is none.
       uploaded_dir: folder of the data sets made from uploads, which it gets as ``ZETADP_UPLOADED_DIR``.
-      accelerators: the numbers of the accelerators that the child may see; None for those that the worker sees.
+      accelerators: the numbers or ids of the accelerators that the child may see; None for those that the worker sees.
+      team: the place of this machine among those that share the training; None if it is the only one.
     """
 
     def __init__(
@@ -103,13 +105,19 @@ class JobChild:
         data_sets_dir: Path | None,
         accelerators: str | None,
         uploaded_dir: Path | None = None,
+        team: TeamPlace | None = None,
     ) -> None:
+        environment = child_environment(os.environ, data_sets_dir, uploaded_dir)
+        if accelerators is not None:
+            environment[VISIBLE] = accelerators
+        if team is not None:
+            environment[TEAM_VARIABLE] = team.model_dump_json()
         self._process = subprocess.Popen(  # noqa: S603 (our own command line; nothing of a request is in it)
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=child_environment(os.environ, data_sets_dir, uploaded_dir) | ({} if accelerators is None else {VISIBLE: accelerators}),
+            env=environment,
             pass_fds=(lock,),
             start_new_session=True,  # Ctrl-C is for the worker, which then stops its child in good order
         )
@@ -178,26 +186,53 @@ class JobChild:
 
 
 def _read_events(pipe: IO[bytes], output: queue.SimpleQueue[ChildEvent | None]) -> None:
-    with pipe:
-        for line in pipe:
-            if (event := _parsed(line)) is not None:
-                output.put(event)
-    output.put(None)
+    try:
+        with pipe:
+            for line in pipe:
+                if (event := _parsed(line)) is not None:
+                    output.put(event)
+    finally:
+        output.put(None)  # whatever happened: nobody would ever find that the child has ended
 
 
 def _read_log(pipe: IO[bytes], log: Path, output: queue.SimpleQueue[ChildEvent | None]) -> None:
     lines = LogLines()
-    with pipe, log.open("ab") as file:
-        room = LARGEST_LOG - file.tell()
-        while line := pipe.readline(LONGEST_READ):
-            if room > 0:
-                room -= file.write(line[:room])
-                file.flush()
-            for safe in lines.safe(line.decode("utf-8", "replace")):
+    try:
+        with pipe, ExitStack() as stack:
+            keep = _keeper(log, stack)
+            while line := pipe.readline(LONGEST_READ):
+                keep = keep if keep(line) else _drop
+                for safe in lines.safe(line.decode("utf-8", "replace")):
+                    output.put(Logged(line=safe))
+            for safe in lines.end():
                 output.put(Logged(line=safe))
-        for safe in lines.end():
-            output.put(Logged(line=safe))
-    output.put(None)
+    finally:
+        output.put(None)  # as above
+
+
+def _keeper(log: Path, stack: ExitStack) -> Callable[[bytes], bool]:
+    """Appends to the log; False once it is full or can't be written: the child's work matters more than its log."""
+    try:
+        file = stack.enter_context(log.open("ab", buffering=0))
+        room = max(0, LARGEST_LOG - file.tell())
+    except OSError as error:
+        _log.warning("training_log_not_kept", error=type(error).__name__)
+        return _drop
+
+    def keep(line: bytes) -> bool:
+        nonlocal room
+        try:
+            room -= file.write(line[:room])
+        except OSError as error:
+            _log.warning("training_log_not_kept", error=type(error).__name__)
+            return False
+        return room > 0
+
+    return keep
+
+
+def _drop(_line: bytes) -> bool:
+    return False
 
 
 def _parsed(line: bytes) -> TrainingEvent | None:

@@ -20,6 +20,7 @@ from zetadp.app.jobs.calculation import CalculationResult
 from zetadp.app.jobs.document import TrainingDocument
 from zetadp.app.jobs.events import Artifact, ArtifactsStored, JobEvent
 from zetadp.app.jobs.folders import ARTIFACTS, RESULT
+from zetadp.app.jobs.workspaces import Workspace
 from zetadp.app.kit.database import now
 from zetadp.app.kit.settings import Settings
 from zetadp.mechanisms.errors import PrivacyError
@@ -35,42 +36,45 @@ class RunRefused(Exception):
     """A training that ended, but not as planned, or whose result can't be certified; a calculation that left no result."""
 
 
-def complete_calculation(attempt: Attempt, attempts: Attempts, workdir: Path) -> None:
+def complete_calculation(attempt: Attempt, attempts: Attempts, place: Workspace) -> None:
     r"""Store the result and end the job as succeeded, both or neither.
 
     Raises:
       RunRefused: there is no readable result.
       AttemptSuperseded: this attempt may no longer end the job.
+      StorageUnavailable: try again.
     """
     try:
-        result = (workdir / RESULT).read_bytes()
+        result = (place.folder / RESULT).read_bytes()
         CalculationResult.model_validate_json(result)
     except (OSError, ValidationError) as error:
         raise RunRefused(f"the calculation ended without a readable result ({type(error).__name__})") from error
-    folder = workdir / ARTIFACTS
+    folder = place.folder / ARTIFACTS
     folder.mkdir(exist_ok=True)
+    _replace(folder / RESULT, result)
+    place.publish([RESULT])
 
     def store(_session: Session) -> Sequence[JobEvent]:
-        _replace(folder / RESULT, result)
         return [ArtifactsStored(artifacts=(_artifact(folder / RESULT),))]
 
     attempts.succeed(attempt, store)
 
 
-def complete_training(attempt: Attempt, document: TrainingDocument, attempts: Attempts, workdir: Path, settings: Settings) -> None:
+def complete_training(attempt: Attempt, document: TrainingDocument, attempts: Attempts, place: Workspace, settings: Settings) -> None:
     r"""Certify the run and end its job as succeeded, both or neither.
 
     Raises:
       RunRefused: nothing is signed; the text says why.
       AttemptSuperseded: this attempt may no longer end the job.
+      StorageUnavailable: try again.
     """
-    report = _report(workdir)
+    report = _report(place.folder)
     if report.event != document.plan.event:
         raise RunRefused(
             f"training released something else than was planned: {report.steps_released} steps instead of {document.plan.steps}, "
             "or another mechanism or sampling; nothing is certified"
         )
-    folder = workdir / ARTIFACTS
+    folder = place.folder / ARTIFACTS
     trained = _trained_files(folder)
     finished = now()
     envelope = _certificate(attempt, document, report, trained, finished, settings)
@@ -78,6 +82,8 @@ def complete_training(attempt: Attempt, document: TrainingDocument, attempts: At
     _replace(folder / CODE_MANIFEST, code_manifest())
     # Digests are taken before the transaction: a large model takes a while, and the write lock is everyone's.
     artifacts = [_artifact(path) for path in (*trained.values(), folder / SPEC_FILE, folder / CODE_MANIFEST)]
+    # Nobody finds them before the job has ended. The certificate stays with its row: one that isn't in the log must not be anywhere.
+    place.publish([artifact.name for artifact in artifacts])
 
     def store(session: Session) -> Sequence[JobEvent]:
         store_certificate(session, settings, attempt.job_id, envelope, finished)

@@ -17,8 +17,9 @@ from sqlalchemy import select
 from typer.testing import CliRunner
 
 from tests.app.fake_child import Order
-from tests.app.jobs_harness import postgresql_server, serving, settings, spec, stream, submit, working
+from tests.app.jobs_harness import postgresql_server, serving, settings, spec, stream, submit, wait_for_state, working
 from tests.app.ledgers_harness import definition, gaussian
+from tests.app.preparing_harness import prepare_all
 from tests.selection import thinned
 from zetadp.accountants.filters import RdpBudget
 from zetadp.app.cli import app
@@ -88,6 +89,7 @@ def test_backup_of_a_busy_service_proves_there_what_it_proved_here(source: str, 
             running = charged(client, ledger, microbatch_size=int(Order.HOLD), checkpoint_seconds=0.01)
             waiting = charged(client, ledger, microbatch_size=1, checkpoint_seconds=0.01)
             next(event for event in stream(client, running) if event.kind == "checkpoint")
+            wait_for_state(client, waiting, "queued")  # its worker prepares it, and reserves its price, while the other one runs
             backup = saved(of)
             spent_later = client.post(f"/v1/ledgers/{ledger}/reservations", json={"spend": gaussian(3.0).model_dump(mode="json")})
             assert spent_later.status_code == 201
@@ -122,14 +124,17 @@ def test_backup_of_a_busy_service_proves_there_what_it_proved_here(source: str, 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A backup of a service with a queued job, and one that a worker had in hand and was to stop."""
+    """A backup of a service with a queued job, one that a worker had in hand and was to stop, and one that it was preparing."""
     of = settings(tmp_path_factory.mktemp("small"))
     with serving(of) as client:
         submit(client)
         job_id = submit(client)
+        database = Database(of)
+        prepare_all(database)
+        unprepared = submit(client)
         assert client.get("/.well-known/jwks.json").status_code == 200  # the first question makes the key
-    database = Database(of)
     with database.writing() as session:
+        session.get_one(JobRow, unprepared).holder = "a" * 32
         row = session.get_one(JobRow, job_id)
         row.state, row.holder, row.attempt, row.started = "cancelling", "a" * 32, 1, now()
         session.add(
@@ -141,8 +146,10 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> bytes:
                 renewed=now(),
                 lease_seconds=6,
                 host="h",
+                lock="",
                 device="cpu",
                 hardware="-",
+                capacity={},
                 job_id=job_id,
             )
         )
@@ -151,12 +158,12 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def test_jobs_go_on_only_where_that_is_said_and_no_lease_comes_along(small: bytes, tmp_path: Path) -> None:
-    for go_on, state in ((True, "queued"), (False, "paused")):
-        to = settings(tmp_path / state)
+    for go_on, states in ((True, ["cancelled", "preparing", "queued"]), (False, ["cancelled", "paused", "paused"])):
+        to = settings(tmp_path / states[-1])
         restored(small, to, jobs_go_on=go_on)
         database = Database(to)
         with database.reading() as session:
-            assert sorted(row.state for row in session.scalars(select(JobRow))) == sorted([state, "cancelled"])
+            assert sorted(row.state for row in session.scalars(select(JobRow))) == states
             assert {row.holder for row in session.scalars(select(JobRow))} == {None}
             assert session.scalars(select(ExecutorRow)).all() == []
             assert [row.action for row in session.scalars(select(AuditRow))][-1] == "restored from a backup"

@@ -73,15 +73,15 @@ def test_round_deletes_what_is_old_and_keeps_what_proves_something(of: Settings,
     with serving(of) as client:
         with working(of):
             done, failed = ended(client), ended(client, Order.FAIL)
-            wait_until(lambda: retention.clean(now() + LATER, is_rehearsal=True).calls == 2)
+            wait_until(lambda: retention.clean(now() + LATER, is_rehearsal=True).calls == 4)
         waiting = submit(client)
         certificate = client.get(f"/v1/jobs/{done}").json()["certificate"]
         envelope = client.get(f"/v1/certificates/{certificate}").content
         shown = client.get(f"/v1/jobs/{done}").json()
         with database.writing() as session:
-            session.add(WebhookRow(job_id=done, url="https://example.org/", secret="whsec_" + "AAAB" * 8))
+            session.add(WebhookRow(job_id=done, url="https://example.org/", host="example.org", secret="whsec_" + "AAAB" * 8))
         assert retention.clean(now()) == Removed()
-        expected = Removed(job_files=2, job_events=2, idempotency_keys=2, webhooks=1, calls=2)
+        expected = Removed(job_files=2, job_events=2, idempotency_keys=2, webhooks=1, calls=4)
         assert retention.clean(now() + LATER, is_rehearsal=True) == expected
         assert of.job_dir(done).is_dir()
         assert retention.clean(now() + LATER) == expected
@@ -99,7 +99,7 @@ def test_round_deletes_what_is_old_and_keeps_what_proves_something(of: Settings,
         kinds = [event.kind for event in stream(client, done)]
         assert kinds.count("progress") == 1
         assert "checkpoint" in kinds
-        assert client.get(f"/v1/jobs/{waiting}").json()["state"] == "queued"
+        assert client.get(f"/v1/jobs/{waiting}").json()["state"] == "preparing"
     with database.reading() as session:
         assert session.scalar(select(func.count()).select_from(IdempotencyKeyRow)) == 0
         assert session.scalar(select(func.count()).select_from(JobEventRow).where(JobEventRow.kind == "log")) == 0

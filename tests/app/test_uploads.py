@@ -25,6 +25,7 @@ from tests.app.uploads_harness import InProcess, files_below, npz, reading_in_pr
 from zetadp.app.kit import problems as errors
 from zetadp.app.kit.database import Database, now
 from zetadp.app.kit.settings import Settings
+from zetadp.app.storage.base import Store
 from zetadp.app.tables.uploads import UploadRow
 from zetadp.app.uploads import service as service_module
 from zetadp.app.uploads import storage
@@ -257,8 +258,8 @@ def _local(of: Settings) -> Generator[UploadService]:
     database.migrate()
     opened: list[Landing] = []
 
-    def landing(path: Path) -> Landing:
-        opened.append(Landing(path))
+    def landing(part: Path, store: Store, key: str) -> Landing:
+        opened.append(Landing(part, store, key))
         return opened[-1]
 
     with pytest.MonkeyPatch.context() as patch:
