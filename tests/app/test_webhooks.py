@@ -19,9 +19,9 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select, update
 
 from tests.app.jobs_harness import AUTHORIZED, Submission, settings, spec, wait_until
-from zetadp.app.jobs.deliveries import MOST_TRIES, Deliveries
-from zetadp.app.jobs.destinations import DestinationRefused, Destinations
-from zetadp.app.jobs.webhook_secrets import key_of
+from zetadp.app.jobs.webhooks.deliveries import MOST_TRIES, Deliveries
+from zetadp.app.jobs.webhooks.destinations import DestinationRefused, Destinations
+from zetadp.app.jobs.webhooks.secrets import key_of
 from zetadp.app.kit.database import now
 from zetadp.app.kit.settings import Settings
 from zetadp.app.main import create_app
@@ -93,7 +93,7 @@ def test_each_change_of_state_is_told_once_signed_with_the_secret(client: TestCl
     wait_until(lambda: len(receiver.got) == 2 and not outstanding(client))
     bodies = [json.loads(body) for _, body in receiver.got]
     assert [(body["type"], body["data"]["job"], body["data"]["state"]) for body in bodies] == [
-        ("job.state", job["id"], "queued"),
+        ("job.state", job["id"], "preparing"),
         ("job.state", job["id"], "cancelled"),
     ]
     for headers, body in receiver.got:
